@@ -1,0 +1,248 @@
+//! The whole language that is spoken to a node, and how each reply becomes a vote.
+
+use std::{fmt, fmt::Write as _, sync::Arc};
+
+use crate::{name::Name, quorum::Vote};
+
+/// What is asked of one node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Command {
+    /// Store the owner under the name for `ttl_ms`, if nothing is there.
+    Take {
+        /// The lock.
+        name: Name,
+        /// Who takes it.
+        owner: Owner,
+        /// How long the node keeps it.
+        ttl_ms: u64,
+    },
+    /// Delete the key, if it is the owner's.
+    Free {
+        /// The lock.
+        name: Name,
+        /// Who gives it back.
+        owner: Owner,
+    },
+    /// Let the key live `ttl_ms` from now, if it is the owner's. It is never created again.
+    Prolong {
+        /// The lock.
+        name: Name,
+        /// Who holds it.
+        owner: Owner,
+        /// How long the node keeps it from now.
+        ttl_ms: u64,
+    },
+    /// Say whether the key is the owner's.
+    Check {
+        /// The lock.
+        name: Name,
+        /// Who believes to hold it.
+        owner: Owner,
+    },
+    /// Say what is stored under the name.
+    Look {
+        /// The lock.
+        name: Name,
+    },
+}
+
+impl Command {
+    /// What the reply to this command says about it. A reply that does not fit is no answer.
+    #[must_use]
+    pub fn vote(&self, reply: &Reply) -> Vote {
+        match (self, reply) {
+            (Self::Take { .. }, Reply::Taken)
+            | (Self::Free { .. }, Reply::Freed)
+            | (Self::Prolong { .. }, Reply::Prolonged) => Vote::Grant,
+            (Self::Take { .. }, Reply::Another)
+            | (Self::Free { .. } | Self::Prolong { .. }, Reply::Absent | Reply::Another) => {
+                Vote::Refuse
+            }
+            (Self::Check { owner, .. }, Reply::Seen(sighting)) => match sighting {
+                Some(Sighting { value: Value::Text(text), .. }) if **text == *owner.as_bytes() => {
+                    Vote::Grant
+                }
+                Some(_) | None => Vote::Refuse,
+            },
+            (
+                Self::Take { .. }
+                | Self::Free { .. }
+                | Self::Prolong { .. }
+                | Self::Check { .. }
+                | Self::Look { .. },
+                _,
+            ) => Vote::Unknown,
+        }
+    }
+
+    /// The lock that it is about.
+    #[must_use]
+    pub const fn name(&self) -> &Name {
+        match self {
+            Self::Take { name, .. }
+            | Self::Free { name, .. }
+            | Self::Prolong { name, .. }
+            | Self::Check { name, .. }
+            | Self::Look { name } => name,
+        }
+    }
+}
+
+/// What a node answered.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// The key was stored.
+    Taken,
+    /// The key was deleted.
+    Freed,
+    /// The key lives on.
+    Prolonged,
+    /// There is no such key.
+    Absent,
+    /// The key is there and not the owner's.
+    Another,
+    /// What is stored there, if anything.
+    Seen(Option<Sighting>),
+}
+
+/// What was found under a name.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Sighting {
+    /// What is stored.
+    pub value: Value,
+    /// Milliseconds until it goes; `None` if it never does, as some libraries store it.
+    pub expires_in_ms: Option<u64>,
+}
+
+/// A stored value.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Value {
+    /// A string of bytes, as nearly every lock library stores it.
+    Text(Box<[u8]>),
+    /// Something else: the node's word for its type, such as `hash`.
+    OtherType(Box<str>),
+}
+
+/// The value that marks a key as one owner's: unique across all clients and requests, and not to
+/// be guessed.
+///
+/// It reads `<client id>:<number of the request>@<who>`. The part behind `@` is for people; the
+/// comparison is always of the whole.
+#[derive(Clone, Eq, Hash, PartialEq)]
+pub struct Owner(Arc<[u8]>);
+
+impl Owner {
+    /// The owner of request `number` of a client with 160 bits of real randomness.
+    #[must_use]
+    pub fn new(client: &ClientId, number: u64, who: &str) -> Self {
+        let mut text = String::with_capacity(64_usize.saturating_add(who.len()));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{client}:{number}@{who}");
+        Self(text.into_bytes().into())
+    }
+
+    /// The bytes that are stored.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({})", String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// The identity of one client: 160 random bits.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct ClientId([u8; 20]);
+
+impl ClientId {
+    /// Makes the identity from bytes which must come from a good source of randomness.
+    #[must_use]
+    pub const fn from_random(bytes: [u8; 20]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hex = [0_u8; 40];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        f.write_str(str::from_utf8(&hex).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientId({self})")
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> Name {
+        Name::parse("a", "").expect("valid")
+    }
+
+    #[test]
+    fn an_owner_reads_client_number_and_who() {
+        let client = ClientId::from_random([0xa5; 20]);
+        let owner = Owner::new(&client, 7, "cron/db1/4711");
+        let expected = format!("{}:7@cron/db1/4711", "a5".repeat(20));
+        assert_eq!(owner.as_bytes(), expected.as_bytes());
+        assert_eq!(format!("{owner:?}"), format!("Owner({expected})"));
+    }
+
+    /// Every command with every reply: only the exact pairs are answers, all else is unknown.
+    #[test]
+    fn a_reply_that_does_not_fit_is_no_answer() {
+        let owner = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
+        let other = Owner::new(&ClientId::from_random([1; 20]), 11, "me");
+        let (n, o) = (name, || owner.clone());
+        let commands = [
+            Command::Take { name: n(), owner: o(), ttl_ms: 1 },
+            Command::Free { name: n(), owner: o() },
+            Command::Prolong { name: n(), owner: o(), ttl_ms: 1 },
+            Command::Check { name: n(), owner: o() },
+            Command::Look { name: n() },
+        ];
+        let seen = |value: &Owner| {
+            let value = Value::Text(value.as_bytes().into());
+            Reply::Seen(Some(Sighting { value, expires_in_ms: Some(1) }))
+        };
+        let hash = Value::OtherType("hash".into());
+        let replies = [
+            Reply::Taken,
+            Reply::Freed,
+            Reply::Prolonged,
+            Reply::Absent,
+            Reply::Another,
+            Reply::Seen(None),
+            seen(&owner),
+            seen(&other),
+            Reply::Seen(Some(Sighting { value: hash, expires_in_ms: None })),
+        ];
+        let table = ["G...R....", ".G.RR....", "..GRR....", ".....RGRR", "........."];
+        for (command, row) in commands.iter().zip(table) {
+            for (reply, expected) in replies.iter().zip(row.chars()) {
+                let vote = match expected {
+                    'G' => Vote::Grant,
+                    'R' => Vote::Refuse,
+                    _ => Vote::Unknown,
+                };
+                assert_eq!(command.vote(reply), vote, "{command:?} {reply:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The life of a held lock. Lost stays lost: nothing here revives a lease.
+
+use std::{fmt, time::Duration};
+
+use crate::{moment::Moment, terms::Terms};
+
+/// What a holder has in hand.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Lease {
+    valid_until: Moment,
+    extensions_sent: u64,
+    lost: Option<LostReason>,
+}
+
+impl Lease {
+    /// A lease that was won and ends at `valid_until`.
+    #[must_use]
+    pub const fn new(valid_until: Moment) -> Self {
+        Self { valid_until, extensions_sent: 0, lost: None }
+    }
+
+    /// Says whether the holder may act at `now`.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the lease ended.
+    pub fn check(&self, now: Moment) -> Result<(), LostReason> {
+        match self.lost {
+            Some(reason) => Err(reason),
+            None if now >= self.valid_until => Err(LostReason::Expired),
+            None => Ok(()),
+        }
+    }
+
+    /// The safe time that is left at `now`; zero when the lease has ended.
+    #[must_use]
+    pub fn remaining(&self, now: Moment) -> Duration {
+        match self.check(now) {
+            Ok(()) => self.valid_until.saturating_since(now),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// When the lease ends, if nothing extends it.
+    #[must_use]
+    pub const fn valid_until(&self) -> Moment {
+        self.valid_until
+    }
+
+    /// An extension to `terms` is about to be sent at `now`.
+    ///
+    /// One that shortens counts from here on, since its reply may be lost.
+    pub fn handle_extension_sent(&mut self, terms: &Terms, now: Moment) -> Extension {
+        self.valid_until = self.valid_until.min(terms.valid_until(now));
+        self.extensions_sent = self.extensions_sent.saturating_add(1);
+        Extension(self.extensions_sent)
+    }
+
+    /// A majority has extended to `valid_until`; it is known at `now`.
+    ///
+    /// An extension counts only while the lease is alive and if no other was sent after it: the
+    /// nodes do as the last one says, and that one may have been shorter.
+    pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
+        if self.check(now).is_ok() && extension.0 == self.extensions_sent {
+            self.valid_until = self.valid_until.max(valid_until);
+        }
+    }
+
+    /// The lease is known to be gone. The first reason stays.
+    pub fn handle_lost(&mut self, reason: LostReason) {
+        self.lost.get_or_insert(reason);
+    }
+}
+
+/// Names one extension of one lease.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Extension(u64);
+
+/// Why a lease ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its time ran out.
+    Expired,
+    /// A majority of the nodes no longer has it, or has another's.
+    Gone,
+    /// The client was shut down.
+    ShutDown,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its time ran out",
+            Self::Gone => "a majority of the nodes no longer has it",
+            Self::ShutDown => "the client was shut down",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terms::Drift;
+
+    fn terms(ttl_ms: u64) -> Terms {
+        let none = Drift { ppm: 0, fixed: Duration::ZERO };
+        Terms::new(Duration::from_millis(ttl_ms), Duration::from_millis(1), none).expect("valid")
+    }
+
+    fn at(ms: u64) -> Moment {
+        Moment::ZERO.saturating_add(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_lease_ends_at_its_deadline_and_not_a_nanosecond_later() {
+        let lease = Lease::new(Moment::from_nanos(10));
+        assert_eq!(lease.check(Moment::from_nanos(9)), Ok(()));
+        assert_eq!(lease.remaining(Moment::from_nanos(9)), Duration::from_nanos(1));
+        assert_eq!(lease.check(Moment::from_nanos(10)), Err(LostReason::Expired));
+        assert_eq!(lease.remaining(Moment::from_nanos(11)), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_extension_counts_from_when_it_was_sent() {
+        let mut lease = Lease::new(at(10));
+        let extension = lease.handle_extension_sent(&terms(20), at(5));
+        assert_eq!(lease.valid_until(), at(10), "not before a majority has agreed");
+        lease.handle_extended(extension, at(25), at(9));
+        assert_eq!(lease.valid_until(), at(25));
+    }
+
+    #[test]
+    fn nothing_revives_a_lease() {
+        let mut late = Lease::new(at(10));
+        let extension = late.handle_extension_sent(&terms(20), at(5));
+        late.handle_extended(extension, at(25), at(10));
+        assert_eq!(late.check(at(10)), Err(LostReason::Expired));
+
+        let mut gone = Lease::new(at(10));
+        let extension = gone.handle_extension_sent(&terms(20), at(5));
+        gone.handle_lost(LostReason::Gone);
+        gone.handle_lost(LostReason::ShutDown);
+        gone.handle_extended(extension, at(25), at(6));
+        assert_eq!(gone.check(at(6)), Err(LostReason::Gone));
+        assert_eq!(gone.remaining(at(6)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_shortening_counts_from_when_it_is_sent() {
+        let mut lease = Lease::new(at(100));
+        let extension = lease.handle_extension_sent(&terms(20), at(5));
+        assert_eq!(lease.valid_until(), at(25), "the reply may be lost");
+        lease.handle_extended(extension, at(25), at(6));
+        assert_eq!(lease.valid_until(), at(25));
+    }
+
+    #[test]
+    fn a_longer_extension_that_was_sent_before_a_shorter_one_does_not_count() {
+        let mut lease = Lease::new(at(10));
+        let long = lease.handle_extension_sent(&terms(1_000), at(1));
+        let short = lease.handle_extension_sent(&terms(20), at(2));
+        lease.handle_extended(long, at(1_001), at(3));
+        assert_eq!(lease.valid_until(), at(10), "the nodes keep the key for 20 ms only");
+        lease.handle_extended(short, at(22), at(4));
+        assert_eq!(lease.valid_until(), at(22));
+    }
+}

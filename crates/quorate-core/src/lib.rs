@@ -1,0 +1,42 @@
+//! The pure core of Quorate: what one lock node does with one command, and what a client makes of
+//! the replies of N nodes.
+//!
+//! Nothing in this crate performs I/O, reads a clock or draws a random number: time and randomness
+//! are arguments. That is why the same code can run under tokio against real servers, behind a
+//! mutex as the memory engine, and in a simulator where one seed decides everything.
+//!
+//! # The rooms
+//!
+//! - [`moment`]: points in time as numbers, one type for the client and one for the nodes.
+//! - [`terms`]: ttl, vote timeout, drift; the only place with the validity formula.
+//! - [`quorum`]: majority, node sets, the tally of votes.
+//! - [`name`] and [`command`]: the whole language that is spoken to a node.
+//! - [`store`]: what a node does with a command, the reference for every engine.
+//! - [`acquire`], [`renew`], [`verify`], [`release`]: machines, each one round of asking all nodes.
+//! - [`round`]: what machines hand out, and the counting that they share.
+//! - [`lease`]: the life of a held lock, in which lost stays lost.
+//! - [`backoff`]: delays drawn from randomness that is passed in.
+//!
+//! # How a machine is used
+//!
+//! Every machine has `handle_*` methods that take facts in and one `poll_output` that hands out
+//! what to do next. After every `handle_*` the caller drains `poll_output` until it says `Wait` or
+//! `Idle`. Facts that come too late are no-ops.
+
+#![deny(clippy::cast_possible_truncation, clippy::float_arithmetic)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+pub mod acquire;
+pub mod backoff;
+pub mod command;
+pub mod lease;
+pub mod moment;
+pub mod name;
+pub mod quorum;
+pub mod release;
+pub mod renew;
+pub mod round;
+pub mod store;
+pub mod terms;
+pub mod verify;

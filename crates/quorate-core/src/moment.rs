@@ -1,0 +1,80 @@
+//! Points in time as plain numbers, with arithmetic that cannot overflow.
+//!
+//! A client and a node each have a clock of their own. The two types keep them apart: nothing
+//! converts one into the other.
+
+use std::time::Duration;
+
+/// A point on the client's own clock: nanoseconds since an arbitrary origin.
+///
+/// The clock behind it counts suspended time and cannot be stepped.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The origin of the clock.
+    pub const ZERO: Self = Self(0);
+
+    /// The moment `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Adds a duration, stopping at the end of time.
+    #[must_use]
+    pub fn saturating_add(self, by: Duration) -> Self {
+        let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// The time that has passed since `earlier`, or zero if that lies in the future.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A point on one node's wall clock: microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NodeTime(u64);
+
+impl NodeTime {
+    /// The time `micros` microseconds after the epoch.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// The millisecond that is running: servers count expiry in whole milliseconds.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stops_at_its_end_instead_of_wrapping() {
+        let last = Moment::from_nanos(u64::MAX);
+        assert_eq!(last.saturating_add(Duration::from_nanos(1)), last);
+        assert_eq!(Moment::ZERO.saturating_add(Duration::MAX), last);
+        assert_eq!(Moment::ZERO.saturating_since(last), Duration::ZERO);
+        assert_eq!(last.saturating_since(Moment::ZERO), Duration::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn node_time_counts_the_running_millisecond() {
+        assert_eq!(NodeTime::from_micros(1_999).as_millis(), 1);
+        assert_eq!(NodeTime::from_micros(2_000).as_millis(), 2);
+    }
+}

@@ -1,0 +1,128 @@
+//! Names of locks: parsed once at the edge, so that inner code has nothing to check.
+
+use std::{error, fmt, sync::Arc};
+
+/// The name of a lock. It is the key on the nodes, exactly as given.
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks `text` and makes it a name.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError`] if it is empty, longer than [`NAME_LEN_MAX`] bytes, has control characters, or
+    /// lies under `reserved`, where Quorate keeps its own keys.
+    pub fn parse(text: &str, reserved: &str) -> Result<Self, NameError> {
+        if text.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if text.len() > NAME_LEN_MAX {
+            return Err(NameError::TooLong { len: text.len() });
+        }
+        if let Some((at, found)) = text.char_indices().find(|(_, c)| c.is_control()) {
+            return Err(NameError::Control { at, found });
+        }
+        if !reserved.is_empty() && text.starts_with(reserved) {
+            return Err(NameError::Reserved { prefix: reserved.into() });
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as the bytes of the key.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Why a text is not the name of a lock.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// There is no text.
+    Empty,
+    /// It has more than [`NAME_LEN_MAX`] bytes.
+    TooLong {
+        /// How many bytes it has.
+        len: usize,
+    },
+    /// It has a control character, which would garble logs and terminals.
+    Control {
+        /// The byte at which it stands.
+        at: usize,
+        /// The character.
+        found: char,
+    },
+    /// It lies where Quorate keeps its own keys.
+    Reserved {
+        /// The prefix that is taken.
+        prefix: Box<str>,
+    },
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a lock's name must not be empty"),
+            Self::TooLong { len } => {
+                write!(f, "a lock's name has at most {NAME_LEN_MAX} bytes, and this one has {len}")
+            }
+            Self::Control { at, found } => write!(
+                f,
+                "a lock's name has no control characters, and this one has {found:?} at byte {at}"
+            ),
+            Self::Reserved { prefix } => {
+                write!(f, "names under {prefix:?} are reserved, choose another")
+            }
+        }
+    }
+}
+
+impl error::Error for NameError {}
+
+/// The longest name, in bytes.
+pub const NAME_LEN_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_names_are_kept_as_they_are() {
+        let longest = "x".repeat(NAME_LEN_MAX);
+        for text in ["a", "orders:42", "with space", "größe/鎖/🔒", "{tag}x}", "\"'\\", &longest]
+        {
+            assert_eq!(Name::parse(text, "quorate:").expect("valid").as_str(), text);
+        }
+    }
+
+    #[test]
+    fn each_bad_name_says_what_is_wrong() {
+        let parse = |text: &str| Name::parse(text, "quorate:").expect_err("bad").to_string();
+        assert_eq!(parse(""), "a lock's name must not be empty");
+        assert!(parse(&"é".repeat(513)).contains("this one has 1026"));
+        assert!(parse("a\nb").contains(r"'\n' at byte 1"));
+        assert!(parse("a\u{7f}").contains("control"));
+        assert!(parse("quorate:x").contains("reserved"));
+        assert!(Name::parse("quorate", "quorate:").is_ok());
+    }
+}

@@ -1,0 +1,95 @@
+//! Extending a held lease on a majority, before it ends.
+
+use crate::{
+    moment::Moment,
+    quorum::{Tally, Vote},
+    round::{Finding, Output, Round, Verb},
+    terms::Terms,
+};
+
+/// One attempt to extend a lease.
+///
+/// It counts only if a majority extended before the *old* deadline, and the new one starts before
+/// the first byte of this attempt. A failed attempt takes nothing back: the lease goes on until its
+/// old deadline.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Renew {
+    round: Round,
+    held_until: Moment,
+    valid_until: Moment,
+    outcome: Option<Outcome>,
+}
+
+impl Renew {
+    /// Starts at `now`, before the first byte, for a lease that is held until `held_until`.
+    #[must_use]
+    pub fn start(terms: Terms, nodes: usize, held_until: Moment, now: Moment) -> Self {
+        Self {
+            round: Round::new(Verb::Prolong, &terms, nodes, now),
+            held_until,
+            valid_until: terms.valid_until(now),
+            outcome: None,
+        }
+    }
+
+    /// Counts the answer of one node to `Prolong`.
+    pub fn handle_vote(&mut self, node: usize, vote: Vote, now: Moment) {
+        self.round.count(node, vote);
+        self.decide(now);
+    }
+
+    /// Stops waiting for silent nodes, once the vote timeout has passed.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        self.round.count_silent(now);
+        self.decide(now);
+    }
+
+    /// How it ended, as soon as that is certain.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
+    /// The votes so far, as evidence.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
+        self.round.tally()
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Output {
+        self.round.poll_output()
+    }
+
+    fn decide(&mut self, now: Moment) {
+        if self.outcome.is_some() {
+            return;
+        }
+        let is_in_time = now < self.held_until && now < self.valid_until;
+        self.outcome = self.round.finding().map(|finding| match finding {
+            Finding::Agreed if is_in_time => Outcome::Extended { valid_until: self.valid_until },
+            Finding::Agreed => Outcome::TooLate,
+            Finding::Refused => Outcome::Gone,
+            Finding::Unsure => Outcome::Unsure,
+        });
+    }
+}
+
+/// How an extension ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// The lease now ends at `valid_until`.
+    Extended {
+        /// When the right ends on the client's own clock.
+        valid_until: Moment,
+    },
+    /// A majority no longer has the key, or has another's.
+    Gone,
+    /// A majority extended, but after the lease had ended.
+    TooLate,
+    /// Too few nodes answered. The lease goes on until its old deadline.
+    Unsure,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The reference semantics, one sentence at a time.
+
+use super::*;
+use crate::command::ClientId;
+
+fn name(text: &str) -> Name {
+    Name::parse(text, "").expect("valid")
+}
+
+fn owner(number: u64) -> Owner {
+    Owner::new(&ClientId::from_random([7; 20]), number, "test")
+}
+
+fn take(number: u64, ttl_ms: u64) -> Command {
+    Command::Take { name: name("a"), owner: owner(number), ttl_ms }
+}
+
+fn free(number: u64) -> Command {
+    Command::Free { name: name("a"), owner: owner(number) }
+}
+
+fn prolong(number: u64, ttl_ms: u64) -> Command {
+    Command::Prolong { name: name("a"), owner: owner(number), ttl_ms }
+}
+
+fn look() -> Command {
+    Command::Look { name: name("a") }
+}
+
+fn ms(millis: u64) -> NodeTime {
+    NodeTime::from_micros(millis * 1_000)
+}
+
+#[test]
+fn a_key_is_taken_once_until_it_is_freed() {
+    let mut store = Store::new();
+    assert_eq!(store.apply(ms(0), &take(1, 100)), Reply::Taken);
+    assert_eq!(store.apply(ms(0), &take(2, 100)), Reply::Another);
+    assert_eq!(store.apply(ms(0), &take(1, 100)), Reply::Another, "not even by its owner");
+    assert_eq!(store.apply(ms(0), &free(1)), Reply::Freed);
+    assert_eq!(store.apply(ms(0), &take(2, 100)), Reply::Taken);
+}
+
+#[test]
+fn a_late_owner_can_neither_free_nor_prolong_the_next_ones_key() {
+    let mut store = Store::new();
+    store.apply(ms(0), &take(1, 10));
+    assert_eq!(store.apply(ms(11), &take(2, 10)), Reply::Taken);
+    assert_eq!(store.apply(ms(12), &free(1)), Reply::Another);
+    assert_eq!(store.apply(ms(12), &prolong(1, 99)), Reply::Another);
+    let Reply::Seen(Some(seen)) = store.apply(ms(12), &look()) else { panic!("gone") };
+    assert_eq!(seen.value, Value::Text(owner(2).as_bytes().into()));
+    assert_eq!(seen.expires_in_ms, Some(9));
+}
+
+#[test]
+fn a_key_lives_through_its_last_millisecond() {
+    let mut store = Store::new();
+    store.apply(NodeTime::from_micros(500), &take(1, 10));
+    assert_eq!(store.apply(NodeTime::from_micros(10_999), &take(2, 10)), Reply::Another);
+    assert_eq!(store.apply(NodeTime::from_micros(11_000), &take(2, 10)), Reply::Taken);
+}
+
+#[test]
+fn prolong_never_creates_a_key() {
+    let mut store = Store::new();
+    assert_eq!(store.apply(ms(0), &prolong(1, 100)), Reply::Absent);
+    store.apply(ms(0), &take(1, 10));
+    assert_eq!(store.apply(ms(11), &prolong(1, 100)), Reply::Absent);
+    assert_eq!(store.apply(ms(11), &look()), Reply::Seen(None));
+}
+
+#[test]
+fn prolong_replaces_the_time_that_is_left() {
+    let mut store = Store::new();
+    store.apply(ms(0), &take(1, 100));
+    assert_eq!(store.apply(ms(1), &prolong(1, 10)), Reply::Prolonged);
+    assert_eq!(store.apply(ms(12), &take(2, 1)), Reply::Taken, "it can shorten");
+    assert_eq!(store.apply(ms(13), &prolong(2, 50)), Reply::Prolonged);
+    assert_eq!(store.apply(ms(63), &take(3, 1)), Reply::Another, "it can lengthen");
+}
+
+#[test]
+fn a_foreign_key_is_shown_as_it_is_and_left_alone() {
+    let mut store = Store::new();
+    let binary: Value = Value::Text([0, 159, 255].into());
+    for value in [binary, Value::OtherType("hash".into())] {
+        store.plant(ms(0), &name("a"), value.clone(), None);
+        assert_eq!(store.apply(ms(1), &take(1, 10)), Reply::Another);
+        assert_eq!(store.apply(ms(1), &free(1)), Reply::Another);
+        assert_eq!(store.apply(ms(1), &prolong(1, 10)), Reply::Another);
+        let sighting = Sighting { value, expires_in_ms: None };
+        assert_eq!(store.apply(ms(1_000_000), &look()), Reply::Seen(Some(sighting)));
+    }
+}
+
+#[test]
+fn forgotten_keys_do_not_pile_up() {
+    let mut store = Store::new();
+    for number in 0..1_000 {
+        let name = name(&format!("lock {number}"));
+        store.apply(ms(number), &Command::Take { name, owner: owner(number), ttl_ms: 5 });
+        assert!(store.keys.len() <= 6, "{}", store.keys.len());
+    }
+    assert_eq!(store.keys.len(), store.ends.len());
+    assert_eq!(store.names(ms(10_000)), []);
+}
+
+#[test]
+fn a_node_that_forgets_has_nothing() {
+    let mut store = Store::new();
+    store.apply(ms(0), &take(1, 100));
+    assert_eq!(store.names(ms(1)), [name("a")]);
+    store.clear();
+    assert_eq!(store.apply(ms(1), &free(1)), Reply::Absent);
+}
+
+#[test]
+fn a_ttl_beyond_the_end_of_time_is_kept() {
+    let mut store = Store::new();
+    store.apply(NodeTime::from_micros(u64::MAX), &take(1, u64::MAX));
+    assert_eq!(store.apply(NodeTime::from_micros(u64::MAX), &take(2, 1)), Reply::Another);
+}

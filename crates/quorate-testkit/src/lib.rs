@@ -1,0 +1,35 @@
+//! Real servers and real network faults for Quorate's own tests.
+//!
+//! * [`Server`] is a `redis-server` process on its own port and in its own temporary folder. It
+//!   can be killed, paused, restarted with or without its data, and looked into.
+//! * [`Proxy`] stands between a client and a server and delays, drops, cuts or refuses, as the
+//!   current [`Fault`] says.
+//! * [`eventually`] waits for a condition with a bound, so that no test sleeps and hopes.
+//!
+//! Everything here is synchronous and needs no runtime. Inside an async test the calls block the
+//! calling thread: most of them for less than a millisecond, starting a server for a few of them.
+//! Nothing is returned as a `Result`: in a test, a server that does not start is a failed test, so
+//! the calls panic with a message that says what went wrong.
+//!
+//! The crate needs Linux: pausing a server is confirmed through `/proc`, and servers are tied to
+//! the life of the test process by means Linux has.
+//!
+//! ```
+//! use quorate_testkit::{Fault, Proxy, Server};
+//!
+//! let server = Server::start();
+//! let proxy = Proxy::start(&server.address());
+//! proxy.set(Fault::DropReplies);
+//! // Connect the client under test to `proxy.url()`; look at what it did through `server`.
+//! assert!(server.keys().is_empty());
+//! ```
+
+mod eventually;
+mod ports;
+mod proxy;
+mod server;
+
+pub use eventually::eventually;
+pub use proxy::{Fault, Proxy};
+pub use redis;
+pub use server::{Server, ServerBuilder};

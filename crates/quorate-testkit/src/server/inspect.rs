@@ -1,0 +1,117 @@
+//! Looking into a server from the outside, independently of the code under test.
+//!
+//! Responsible for a plain connection and the few questions tests ask over and over. Every
+//! question uses a new connection, so an answer never depends on an earlier one.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue, cmd};
+
+use super::Server;
+
+impl Server {
+    /// A new connection of the independent client. Its calls give up after ten seconds rather than
+    /// hang on a paused server.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer, or does not accept the password it was started with.
+    #[must_use]
+    pub fn connection(&self) -> redis::Connection {
+        self.try_connection()
+            .unwrap_or_else(|error| panic!("connecting to the server at {}: {error}", self.url()))
+    }
+
+    /// All keys of database 0, sorted.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = self.ask(cmd("KEYS").arg("*"));
+        keys.sort();
+        keys
+    }
+
+    /// The string stored at `key`, if any.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer or the value is not a string.
+    #[must_use]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        self.ask(cmd("GET").arg(key.as_ref()))
+    }
+
+    /// The milliseconds `key` has left: -1 if it never expires, -2 if it does not exist.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn pttl(&self, key: impl AsRef<[u8]>) -> i64 {
+        self.ask(cmd("PTTL").arg(key.as_ref()))
+    }
+
+    /// Removes all keys of all databases.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    pub fn flush_all(&self) {
+        self.ask::<()>(&cmd("FLUSHALL"));
+    }
+
+    /// How often the server has run a command since it was started, including for the testkit
+    /// itself. Subcommands are counted on their own, as in `"client|setinfo"`.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn command_calls(&self, command: &str) -> u64 {
+        let info: String = self.ask(cmd("INFO").arg("commandstats"));
+        calls_by_command(&info).get(command.to_ascii_lowercase().as_str()).copied().unwrap_or(0)
+    }
+
+    /// The server's clock, in microseconds since 1970.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn time_us(&self) -> u64 {
+        let (seconds, microseconds): (u64, u64) = self.ask(&cmd("TIME"));
+        seconds * 1_000_000 + microseconds
+    }
+
+    fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        command.query(&mut self.connection()).unwrap_or_else(|error| {
+            let command = String::from_utf8_lossy(&command.get_packed_command()).into_owned();
+            panic!("asking the server at {} {command:?}: {error}", self.url())
+        })
+    }
+
+    fn try_connection(&self) -> redis::RedisResult<redis::Connection> {
+        let client = redis::Client::open(self.url())?;
+        let connection = client.get_connection_with_timeout(ANSWERS_WITHIN)?;
+        connection.set_read_timeout(Some(ANSWERS_WITHIN))?;
+        connection.set_write_timeout(Some(ANSWERS_WITHIN))?;
+        Ok(connection)
+    }
+}
+
+/// Reads lines such as `cmdstat_get:calls=3,usec=12,…`.
+fn calls_by_command(info: &str) -> HashMap<&str, u64> {
+    info.lines()
+        .filter_map(|line| {
+            let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+            let calls = figures.strip_prefix("calls=")?.split(',').next()?;
+            Some((name, calls.parse().ok()?))
+        })
+        .collect()
+}
+
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);

@@ -1,0 +1,225 @@
+//! The client: a cheap handle on one engine and its nodes.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use quorate_core::{
+    quorum::majority,
+    terms::{Drift, Terms},
+};
+
+use crate::{
+    ClientBuilder, Mutex,
+    engine::{Engine, Running, Sleep},
+    error::{ConnectError, NodeAnswer, NodeReport, Trouble, TtlError},
+    memory::MemoryNodes,
+};
+
+/// A connection to a set of nodes. Clones share it.
+///
+/// Dropping the last clone, when no guard is left either, waits up to 100 milliseconds for releases
+/// that are on their way; [`shutdown`](Self::shutdown) waits as long as you say.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+impl Client {
+    /// Connects to independent Redis or Valkey servers, and returns when a majority is attached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the client; nothing was stored on any node.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] if an address is wrong, or if there is no majority in time; it has what
+    /// each node said.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = quorate::Client::connect(nodes).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(
+        nodes: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConnectError> {
+        Self::builder().nodes(nodes).connect().await
+    }
+
+    /// A client with one node inside this process, for tests and examples.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses to start a thread.
+    #[must_use]
+    pub fn memory() -> Self {
+        let built = Self::builder().memory(&MemoryNodes::new(1)).build();
+        built.expect("the defaults are valid, and the system has a thread to give")
+    }
+
+    /// All settings.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// A lock that at most one owner holds. Nothing is sent until it is used; a bad name is told
+    /// then.
+    #[must_use]
+    pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
+        Mutex::new(self.inner.clone(), name.as_ref())
+    }
+
+    /// What each node is up to right now, in the order in which they were configured.
+    #[must_use]
+    pub fn nodes(&self) -> Box<[NodeReport]> {
+        self.inner.engine.reports()
+    }
+
+    /// What is allowed in the settings but probably not meant.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let nodes = self.inner.engine.nodes.len();
+        if nodes.is_multiple_of(2) { vec![Warning::EvenNodes { nodes }] } else { Vec::new() }
+    }
+
+    /// Ends the client and all its clones: no more locks are taken, and releases that are on their
+    /// way are waited for, up to `grace`.
+    ///
+    /// # Cancel safety
+    ///
+    /// The end goes on in the background if the future is dropped.
+    pub async fn shutdown(self, grace: Duration) -> Shutdown {
+        self.inner.engine.is_closed.store(true, Ordering::Release);
+        self.inner.running.order_end(grace);
+        Shutdown { is_clean: self.inner.running.ended().await }
+    }
+
+    pub(crate) fn from_inner(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Waits until a majority is attached, until waiting cannot help, or until `patience` is over.
+    pub(crate) async fn wait_for_majority(&self, patience: Duration) -> Result<(), ConnectError> {
+        let engine = &self.inner.engine;
+        let quorum = majority(engine.nodes.len());
+        let deadline = engine.now().saturating_add(patience);
+        let mut sleep = std::pin::pin!(Sleep::until(engine, deadline));
+        loop {
+            let changed = engine.status.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Enabled before the look, so that a change between the two is not missed.
+            changed.as_mut().enable();
+            let nodes = engine.reports();
+            let troubles = || {
+                nodes.iter().filter_map(|report| match &report.answer {
+                    NodeAnswer::Trouble(trouble) => Some(trouble),
+                    NodeAnswer::Attached | NodeAnswer::Granted | NodeAnswer::Refused => None,
+                })
+            };
+            let is_doubled = troubles().any(|trouble| matches!(trouble, Trouble::SameServer(_)));
+            let lasting = troubles().filter(|trouble| trouble.is_lasting()).count();
+            let is_hopeless = is_doubled || nodes.len() - lasting < quorum;
+            let attached = nodes.len() - troubles().count();
+            if attached >= quorum && !is_doubled {
+                return Ok(());
+            }
+            if is_hopeless || engine.now() >= deadline {
+                return Err(ConnectError::NoQuorum { nodes });
+            }
+            std::future::poll_fn(|cx| {
+                if sleep.as_mut().poll(cx).is_ready() {
+                    return std::task::Poll::Ready(());
+                }
+                changed.as_mut().poll(cx)
+            })
+            .await;
+        }
+    }
+}
+
+/// Something in the settings that is allowed but probably not meant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// An even number of nodes tolerates no more failures than one node less, and lets two
+    /// contenders tie.
+    EvenNodes {
+        /// How many there are.
+        nodes: usize,
+    },
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self::EvenNodes { nodes } = self;
+        let tolerated = nodes - majority(*nodes);
+        write!(
+            f,
+            "{nodes} nodes tolerate {tolerated} failures, no more than {} nodes would",
+            nodes - 1
+        )
+    }
+}
+
+/// How a shutdown went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// True if nothing was outstanding at the end. If not, some node has not confirmed a release;
+    /// its key expires by itself.
+    pub is_clean: bool,
+}
+
+/// What clients, locks and guards share. The last of them ends the engine.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) engine: Arc<Engine>,
+    running: Running,
+    pub(crate) defaults: Defaults,
+}
+
+/// What holds for every lock that does not say otherwise.
+#[derive(Debug)]
+pub(crate) struct Defaults {
+    pub(crate) ttl: Duration,
+    pub(crate) max_ttl: Duration,
+    pub(crate) drift: Drift,
+    pub(crate) prefix: String,
+}
+
+impl Inner {
+    pub(crate) const fn new(engine: Arc<Engine>, running: Running, defaults: Defaults) -> Self {
+        Self { engine, running, defaults }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.engine.is_closed.load(Ordering::Acquire)
+    }
+
+    /// The terms of a lock with this ttl.
+    pub(crate) fn terms(&self, ttl: Duration) -> Result<Terms, TtlError> {
+        let max = self.defaults.max_ttl;
+        if ttl > max {
+            return Err(TtlError::AboveMax { ttl, max });
+        }
+        Ok(Terms::new(ttl, self.engine.vote_timeout(ttl), self.defaults.drift)?)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.engine.is_closed.store(true, Ordering::Release);
+        self.running.order_end(DROP_GRACE);
+        // The engine keeps to the grace; the bound is for an engine that cannot run at all.
+        self.running.wait_for_end(DROP_GRACE * 2);
+    }
+}
+
+/// How long the drop of the last handle waits for releases that are on their way.
+const DROP_GRACE: Duration = Duration::from_millis(100);

@@ -1,0 +1,296 @@
+//! One machine of the core at work: its requests, its timer, and the caller who waits for it.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Poll, Waker},
+};
+
+use quorate_core::{
+    acquire::{self, Acquire},
+    command::{Command, Owner, Reply},
+    moment::Moment,
+    name::Name,
+    quorum::{NodeSet, Tally, Vote},
+    release::{self, Release},
+    renew::{self, Renew},
+    round::{Output, Verb},
+    terms::Terms,
+    verify::{self, Verify},
+};
+
+use super::{Engine, timers::Timed};
+use crate::{
+    error::{NodeAnswer, NodeReport, Trouble},
+    node::{Inbox, Request, Sent},
+};
+
+/// One round of asking all nodes. It lives until every node has answered or was given up, whatever
+/// becomes of the caller.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    engine: Arc<Engine>,
+    name: Name,
+    owner: Owner,
+    terms: Terms,
+    state: Mutex<State>,
+}
+
+impl Attempt {
+    /// Sends the first requests and returns without waiting for anything.
+    pub(crate) fn start(
+        engine: &Arc<Engine>,
+        name: &Name,
+        owner: &Owner,
+        terms: Terms,
+        now: Moment,
+        machine: Machine,
+    ) -> Arc<Self> {
+        let state = State { machine, troubles: Vec::new(), waker: None, has_timer: false };
+        let attempt = Arc::new(Self {
+            engine: engine.clone(),
+            name: name.clone(),
+            owner: owner.clone(),
+            terms,
+            state: Mutex::new(state),
+        });
+        attempt.drive(attempt.lock(), now);
+        attempt
+    }
+
+    /// Waits for the outcome.
+    ///
+    /// Dropping the future says that nobody wants the lock any more: what was taken is given back,
+    /// even if the outcome was there already.
+    pub(crate) fn outcome(self: Arc<Self>) -> impl Future<Output = Ended> + Send {
+        // Armed here and not inside, so that even a future that is never polled undoes.
+        let caller = Caller(Some(self));
+        async move {
+            let ended = poll_fn(|cx| caller.poll_ended(cx.waker())).await;
+            caller.disarm();
+            ended
+        }
+    }
+
+    /// What each node said so far.
+    pub(crate) fn reports(&self) -> Box<[NodeReport]> {
+        let state = self.lock();
+        let tally = state.machine.tally();
+        let answer = |node: usize| {
+            let trouble = state.troubles.iter().find(|(of, _)| *of == node);
+            match trouble {
+                _ if tally.granted().contains(node) => NodeAnswer::Granted,
+                _ if tally.refused().contains(node) => NodeAnswer::Refused,
+                Some((_, trouble)) => NodeAnswer::Trouble(trouble.clone()),
+                None => NodeAnswer::Trouble(Trouble::TimedOut),
+            }
+        };
+        let nodes = self.engine.nodes.iter().enumerate();
+        nodes.map(|(number, node)| NodeReport::new(node.label(), answer(number))).collect()
+    }
+
+    /// Does what the machine says until it waits. The lock is held while requests are queued, so
+    /// that they leave in the order in which the machine asked for them.
+    fn drive(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Moment) {
+        let mut queued = NodeSet::EMPTY;
+        let wait_until = loop {
+            match state.machine.poll_output() {
+                Output::Send { nodes, verb } => {
+                    for node in nodes.iter() {
+                        match self.send(node, verb, now) {
+                            Sent::Queued => queued.insert(node),
+                            Sent::Answered(answer) => {
+                                let command = self.command(verb);
+                                self.take_in(&mut state, node, &command, answer, now);
+                            }
+                        }
+                    }
+                }
+                Output::Wait { until } => break Some(until),
+                Output::Idle => break None,
+            }
+        };
+        let needs_timer = wait_until.filter(|_| !std::mem::replace(&mut state.has_timer, true));
+        let waker = state.machine.ended().and_then(|_| state.waker.take());
+        drop(state);
+
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        queued.iter().for_each(|node| self.engine.nodes[node].flush());
+        if let Some(until) = needs_timer {
+            let weak: Weak<Self> = Arc::downgrade(self);
+            self.engine.timers.add(until, weak);
+        }
+    }
+
+    fn send(self: &Arc<Self>, node: usize, verb: Verb, now: Moment) -> Sent {
+        let request = Request { command: self.command(verb), node, inbox: self.clone() };
+        self.engine.nodes[node].send(request, now)
+    }
+
+    fn take_in(
+        &self,
+        state: &mut State,
+        node: usize,
+        command: &Command,
+        answer: Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        let vote = answer.as_ref().map_or(Vote::Unknown, |reply| command.vote(reply));
+        if answer.is_err() && matches!(command, Command::Free { .. }) {
+            self.engine.nodes[node].owe(command.clone(), self.terms.forgotten_at(now));
+        }
+        if let Err(trouble) = answer {
+            state.troubles.push((node, trouble));
+        }
+        state.machine.handle_vote(command, node, vote, now);
+    }
+
+    fn command(&self, verb: Verb) -> Command {
+        let (name, owner) = (self.name.clone(), self.owner.clone());
+        match verb {
+            Verb::Take => Command::Take { name, owner, ttl_ms: self.terms.ttl_ms() },
+            Verb::Free => Command::Free { name, owner },
+            Verb::Prolong => Command::Prolong { name, owner, ttl_ms: self.terms.ttl_ms() },
+            Verb::Check => Command::Check { name, owner },
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inbox for Attempt {
+    fn handle_answer(
+        self: Arc<Self>,
+        node: usize,
+        command: Command,
+        answer: Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        let mut state = self.lock();
+        self.take_in(&mut state, node, &command, answer, now);
+        self.drive(state, now);
+    }
+}
+
+impl Timed for Attempt {
+    fn handle_timeout(self: Arc<Self>, now: Moment) {
+        let mut state = self.lock();
+        state.machine.handle_timeout(now);
+        self.drive(state, now);
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    machine: Machine,
+    troubles: Vec<(usize, Trouble)>,
+    waker: Option<Waker>,
+    has_timer: bool,
+}
+
+/// Whoever waits for an attempt. Going away without the outcome abandons it.
+struct Caller(Option<Arc<Attempt>>);
+
+impl Caller {
+    fn poll_ended(&self, waker: &Waker) -> Poll<Ended> {
+        let attempt = self.0.as_ref().expect("armed until it is disarmed");
+        let mut state = attempt.lock();
+        let Some(ended) = state.machine.ended() else {
+            match &state.waker {
+                Some(known) if known.will_wake(waker) => {}
+                _ => state.waker = Some(waker.clone()),
+            }
+            return Poll::Pending;
+        };
+        Poll::Ready(ended)
+    }
+
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if let Some(attempt) = self.0.take() {
+            let now = attempt.engine.now();
+            let mut state = attempt.lock();
+            state.waker = None;
+            if let Machine::Acquire(machine) = &mut state.machine {
+                machine.handle_abandon();
+            }
+            attempt.drive(state, now);
+        }
+    }
+}
+
+/// One of the core's machines.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    Acquire(Acquire),
+    Renew(Renew),
+    Verify(Verify),
+    Release(Release),
+}
+
+/// How one of them ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ended {
+    Acquire(acquire::Outcome),
+    Renew(renew::Outcome),
+    Verify(verify::Outcome),
+    Release(release::Outcome),
+}
+
+impl Machine {
+    fn handle_vote(&mut self, command: &Command, node: usize, vote: Vote, now: Moment) {
+        match self {
+            // The answer to an undo says nothing about who won.
+            Self::Acquire(_) if matches!(command, Command::Free { .. }) => {}
+            Self::Acquire(machine) => machine.handle_vote(node, vote, now),
+            Self::Renew(machine) => machine.handle_vote(node, vote, now),
+            Self::Verify(machine) => machine.handle_vote(node, vote),
+            Self::Release(machine) => machine.handle_vote(node, vote),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Moment) {
+        match self {
+            Self::Acquire(machine) => machine.handle_timeout(now),
+            Self::Renew(machine) => machine.handle_timeout(now),
+            Self::Verify(machine) => machine.handle_timeout(now),
+            Self::Release(machine) => machine.handle_timeout(now),
+        }
+    }
+
+    fn poll_output(&mut self) -> Output {
+        match self {
+            Self::Acquire(machine) => machine.poll_output(),
+            Self::Renew(machine) => machine.poll_output(),
+            Self::Verify(machine) => machine.poll_output(),
+            Self::Release(machine) => machine.poll_output(),
+        }
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Self::Acquire(machine) => machine.outcome().map(Ended::Acquire),
+            Self::Renew(machine) => machine.outcome().map(Ended::Renew),
+            Self::Verify(machine) => machine.outcome().map(Ended::Verify),
+            Self::Release(machine) => machine.outcome().map(Ended::Release),
+        }
+    }
+
+    const fn tally(&self) -> &Tally {
+        match self {
+            Self::Acquire(machine) => machine.tally(),
+            Self::Renew(machine) => machine.tally(),
+            Self::Verify(machine) => machine.tally(),
+            Self::Release(machine) => machine.tally(),
+        }
+    }
+}

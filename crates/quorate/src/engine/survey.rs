@@ -1,0 +1,160 @@
+//! Asks all nodes what is stored under a name, to tell people who holds a lock.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{Command, Reply, Sighting, Value},
+    moment::Moment,
+    name::Name,
+};
+
+use super::{Engine, timers::Timed};
+use crate::{
+    error::{Holder, Trouble},
+    node::{Inbox, Request, Sent},
+};
+
+/// The holder that most nodes know, if any of them answers within `patience`.
+pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> Option<Holder> {
+    let now = engine.now();
+    let survey = Arc::new(Survey::default());
+    survey.lock().pending = engine.nodes.len();
+    for (number, node) in engine.nodes.iter().enumerate() {
+        let command = Command::Look { name: name.clone() };
+        match node.send(Request { command, node: number, inbox: survey.clone() }, now) {
+            Sent::Queued => node.flush(),
+            Sent::Answered(answer) => survey.take_in(answer),
+        }
+    }
+    let weak: std::sync::Weak<Survey> = Arc::downgrade(&survey);
+    engine.timers.add(now.saturating_add(patience), weak);
+    poll_fn(|cx| {
+        let mut state = survey.lock();
+        if state.pending == 0 {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    })
+    .await;
+    let sightings = std::mem::take(&mut survey.lock().sightings);
+    most_seen(sightings).map(holder)
+}
+
+/// Different nodes may show different holders for a moment: the one on most nodes has it.
+fn most_seen(sightings: Vec<Sighting>) -> Option<Sighting> {
+    let count = |wanted: &Value| sightings.iter().filter(|seen| seen.value == *wanted).count();
+    sightings.iter().rev().max_by_key(|seen| count(&seen.value)).cloned()
+}
+
+fn holder(sighting: Sighting) -> Holder {
+    let who = match sighting.value {
+        Value::Text(text) => who(&text),
+        Value::OtherType(kind) => format!("a key of type {kind}, not of a lock known here"),
+    };
+    Holder { who, expires_in: sighting.expires_in_ms.map(Duration::from_millis) }
+}
+
+/// The readable part of an owner of ours; for another library's, the value as it is, escaped.
+fn who(text: &[u8]) -> String {
+    const SHOWN_LEN_MAX: usize = 128;
+    let ours = text.iter().position(|byte| *byte == b'@').filter(|at| {
+        let (id, number) = text[..*at].split_at_checked(41).unwrap_or_default();
+        let is_hex = id.iter().take(40).all(u8::is_ascii_hexdigit);
+        id.ends_with(b":") && is_hex && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+    });
+    let shown = ours.map_or(text, |at| &text[at + 1..]);
+    let cut = &shown[..shown.len().min(SHOWN_LEN_MAX)];
+    let more = if cut.len() < shown.len() { "…" } else { "" };
+    format!("{}{more}", cut.escape_ascii())
+}
+
+#[derive(Debug, Default)]
+struct Survey(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    pending: usize,
+    sightings: Vec<Sighting>,
+    waker: Option<Waker>,
+}
+
+impl Survey {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_in(&self, answer: Result<Reply, Trouble>) {
+        let mut state = self.lock();
+        state.pending = state.pending.saturating_sub(1);
+        if let Ok(Reply::Seen(Some(sighting))) = answer {
+            state.sightings.push(sighting);
+        }
+        if state.pending == 0 {
+            state.wake();
+        }
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Inbox for Survey {
+    fn handle_answer(
+        self: Arc<Self>,
+        _node: usize,
+        _command: Command,
+        answer: Result<Reply, Trouble>,
+        _now: Moment,
+    ) {
+        self.take_in(answer);
+    }
+}
+
+impl Timed for Survey {
+    fn handle_timeout(self: Arc<Self>, _now: Moment) {
+        let mut state = self.lock();
+        state.pending = 0;
+        state.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::command::{ClientId, Owner};
+
+    use super::*;
+
+    #[test]
+    fn our_owner_is_shown_by_its_readable_part() {
+        let owner = Owner::new(&ClientId::from_random([0xab; 20]), 12, "cron/db1/77");
+        assert_eq!(who(owner.as_bytes()), "cron/db1/77");
+    }
+
+    #[test]
+    fn a_foreign_value_is_shown_escaped_and_cut() {
+        assert_eq!(who(b"\x00\xffa\n\x1b["), r"\x00\xffa\n\x1b[");
+        assert_eq!(who(b"user@host"), "user@host");
+        assert_eq!(who(&[b'x'; 500]).chars().count(), 129);
+        assert_eq!(who(b""), "");
+    }
+
+    #[test]
+    fn the_holder_on_most_nodes_is_the_one() {
+        let seen =
+            |text: &[u8]| Sighting { value: Value::Text(text.into()), expires_in_ms: Some(5) };
+        let found = most_seen(vec![seen(b"a"), seen(b"b"), seen(b"b")]).map(holder);
+        assert_eq!(found.map(|holder| holder.who).as_deref(), Some("b"));
+        assert_eq!(most_seen(Vec::new()), None);
+    }
+}

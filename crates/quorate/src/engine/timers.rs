@@ -1,0 +1,190 @@
+//! One heap of deadlines for the whole client.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use quorate_core::moment::Moment;
+use tokio::sync::Notify;
+
+use super::Engine;
+
+/// Something that waits for a deadline.
+pub(crate) trait Timed: Send + Sync {
+    /// The deadline has come. Late and needless calls are no-ops.
+    fn handle_timeout(self: Arc<Self>, now: Moment);
+}
+
+/// The deadlines that are still ahead.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: Mutex<Heap>,
+    /// Told when a deadline comes before all others.
+    earlier: Notify,
+}
+
+impl Timers {
+    /// Calls `timed` at `at`, unless it is gone by then.
+    pub(crate) fn add(&self, at: Moment, timed: Weak<dyn Timed>) {
+        let mut heap = self.lock();
+        if heap.is_stopped {
+            drop(heap);
+            return timed.upgrade().into_iter().for_each(|timed| timed.handle_timeout(FOREVER));
+        }
+        heap.added += 1;
+        let entry = Entry { at, number: heap.added, timed };
+        heap.entries.push(Reverse(entry));
+        if heap.armed_at.is_none_or(|armed_at| at < armed_at) {
+            heap.armed_at = Some(at);
+            drop(heap);
+            self.earlier.notify_one();
+        }
+    }
+
+    /// Waits for deadlines and calls those who wait for them, for ever.
+    pub(crate) async fn run(engine: Arc<Engine>) {
+        loop {
+            let now = engine.now();
+            let next = engine.timers.fire(now);
+            let earlier = engine.timers.earlier.notified();
+            match next {
+                None => earlier.await,
+                Some(at) => {
+                    // An error only says that the deadline came first.
+                    let _ = tokio::time::timeout(at.saturating_since(now), earlier).await;
+                }
+            }
+        }
+    }
+
+    /// The engine ends: every deadline has come, and so has every later one.
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.fire(FOREVER);
+    }
+
+    /// Calls everything that is due and returns the next deadline that anybody still waits for.
+    fn fire(&self, now: Moment) -> Option<Moment> {
+        loop {
+            let mut heap = self.lock();
+            heap.armed_at = None;
+            let Reverse(first) = heap.entries.peek()?;
+            let timed = first.timed.upgrade();
+            if timed.is_some() && now < first.at {
+                heap.armed_at = Some(first.at);
+                return heap.armed_at;
+            }
+            heap.entries.pop();
+            drop(heap);
+            if let Some(timed) = timed {
+                timed.handle_timeout(now);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heap> {
+        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Timers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Timers").field("waiting", &self.lock().entries.len()).finish()
+    }
+}
+
+#[derive(Default)]
+struct Heap {
+    entries: BinaryHeap<Reverse<Entry>>,
+    added: u64,
+    is_stopped: bool,
+    armed_at: Option<Moment>,
+}
+
+struct Entry {
+    at: Moment,
+    number: u64,
+    timed: Weak<dyn Timed>,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// A future that is ready at a moment, on any executor.
+#[derive(Debug)]
+pub(crate) struct Sleep {
+    alarm: Arc<Alarm>,
+}
+
+impl Sleep {
+    pub(crate) fn until(engine: &Engine, at: Moment) -> Self {
+        let alarm = Arc::new(Alarm::default());
+        let weak: Weak<Alarm> = Arc::downgrade(&alarm);
+        engine.timers.add(at, weak);
+        Self { alarm }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.alarm.lock();
+        if state.has_rung {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+#[derive(Debug, Default)]
+struct Alarm(Mutex<AlarmState>);
+
+impl Alarm {
+    fn lock(&self) -> MutexGuard<'_, AlarmState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
+struct AlarmState {
+    has_rung: bool,
+    waker: Option<Waker>,
+}
+
+impl Timed for Alarm {
+    fn handle_timeout(self: Arc<Self>, _now: Moment) {
+        let mut state = self.lock();
+        state.has_rung = true;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Later than every deadline.
+const FOREVER: Moment = Moment::from_nanos(u64::MAX);

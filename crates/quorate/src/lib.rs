@@ -1,0 +1,49 @@
+//! Distributed locks on Redis and Valkey: correct on one server, and on N independent masters by
+//! the Redlock algorithm.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use quorate::Client;
+//!
+//! // let client = Client::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]).await?;
+//! let client = Client::memory(); // the same without any server
+//!
+//! let orders = client.mutex("orders:42");
+//! let guard = orders.lock().await?; // waits while someone else has it
+//! guard.check()?; // may I act right now?
+//! guard.release().await?; // dropping it releases it, too
+//! # Ok(()) }
+//! ```
+//!
+//! # Where to look
+//!
+//! - [`Client`] connects to nodes and makes locks; [`ClientBuilder`] has all settings.
+//! - [`Mutex`] says what the lock promises and what it does not. Read it before relying on it.
+//! - [`Guard`] is a held lock.
+//! - [`error`] has one error for each operation, with what each node said.
+//! - [`memory`] has nodes that can be told to misbehave, for tests.
+//!
+//! # Runtimes
+//!
+//! Node I/O and timers run on a thread of the client's own, so the futures of this crate can be
+//! awaited on any executor, and blocking user code does not hold them up.
+
+mod builder;
+mod client;
+mod clock;
+mod engine;
+pub mod error;
+mod guard;
+mod node;
+mod primitive;
+mod trouble;
+mod who;
+
+pub use self::{
+    builder::ClientBuilder,
+    client::{Client, Shutdown, Warning},
+    guard::Guard,
+    node::memory,
+    primitive::mutex::Mutex,
+};

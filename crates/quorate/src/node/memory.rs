@@ -1,0 +1,244 @@
+//! Nodes inside this process: for tests, examples, and trying things out without any server.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{Command, Value},
+    moment::Moment,
+    name::Name,
+    store::Store,
+};
+
+use super::{Debts, Node, Request, Sent};
+use crate::{
+    clock::{Clock, node_time},
+    error::Trouble,
+};
+
+/// A set of nodes in memory, which any number of clients of this process can share.
+///
+/// Each node can be told to misbehave, so that programs can test what they do when nodes fail.
+///
+/// ```
+/// use quorate::{Client, memory::{Behaviour, MemoryNodes}};
+///
+/// let nodes = MemoryNodes::new(3);
+/// let client = Client::builder().memory(&nodes).build()?;
+/// nodes.set(0, Behaviour::Fail);
+/// # Ok::<(), quorate::error::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryNodes {
+    cells: Arc<[Arc<Cell>]>,
+}
+
+impl MemoryNodes {
+    /// As many nodes as asked for, all of them well and empty.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
+        Self { cells: (0..nodes).map(|number| Arc::new(Cell::new(number))).collect() }
+    }
+
+    /// From now on the node at `index` behaves like this. Going back to [`Behaviour::Answer`] runs
+    /// what was held back, in its order, and what could not be sent.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn set(&self, index: usize, behaviour: Behaviour) {
+        self.cells[index].set(behaviour);
+    }
+
+    /// Lets the node at `index` forget everything, as a restart without persistence does.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn forget(&self, index: usize) {
+        self.cells[index].lock().store.clear();
+    }
+
+    /// Stores a value as another program would: without a time at which it goes.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node, or `name` cannot be a lock's.
+    pub fn plant(&self, index: usize, name: &str, value: &[u8]) {
+        let name = Name::parse(name, "").expect("the name of a lock");
+        let mut state = self.cells[index].lock();
+        let value = Value::Text(value.into());
+        state.store.plant(node_time(Moment::ZERO), &name, value, None);
+    }
+
+    /// The names that are locked on the node at `index`, as of the last command that it ran.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    #[must_use]
+    pub fn names(&self, index: usize) -> Vec<String> {
+        let mut state = self.cells[index].lock();
+        let now = node_time(state.latest);
+        state.store.names(now).iter().map(ToString::to_string).collect()
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// True if there is no node.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    pub(crate) fn nodes(&self, clock: Clock) -> Vec<Box<dyn Node>> {
+        let node = |cell: &Arc<Cell>| Box::new(MemoryNode { cell: cell.clone(), clock }) as _;
+        self.cells.iter().map(node).collect()
+    }
+}
+
+/// What a node in memory does with commands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Behaviour {
+    /// Runs and answers them.
+    Answer,
+    /// Neither runs nor keeps them: nothing listens there.
+    Fail,
+    /// Keeps them unanswered, like a stopped process, and runs them when it answers again.
+    Hang,
+    /// Runs them, but its answers are lost.
+    Mute,
+}
+
+/// One client's view of a node.
+#[derive(Debug)]
+struct MemoryNode {
+    cell: Arc<Cell>,
+    clock: Clock,
+}
+
+impl Node for MemoryNode {
+    fn send(&self, request: Request, now: Moment) -> Sent {
+        let mut state = self.cell.lock();
+        match state.behaviour {
+            Behaviour::Answer => {
+                state.latest = now;
+                Sent::Answered(Ok(state.store.apply(node_time(now), &request.command)))
+            }
+            Behaviour::Fail => Sent::Answered(Err(Trouble::ConnectionRefused)),
+            Behaviour::Hang => {
+                state.held_back.push_back((request, self.clock));
+                Sent::Queued
+            }
+            Behaviour::Mute => {
+                state.latest = now;
+                state.store.apply(node_time(now), &request.command);
+                state.muted.push_back((request, self.clock));
+                Sent::Queued
+            }
+        }
+    }
+
+    fn flush(&self) {}
+
+    fn owe(&self, free: Command, until: Moment) {
+        let mut state = self.cell.lock();
+        match state.behaviour {
+            Behaviour::Answer | Behaviour::Mute => {
+                state.store.apply(node_time(self.clock.now()), &free);
+            }
+            Behaviour::Fail | Behaviour::Hang => state.debts.add(free, until),
+        }
+    }
+
+    fn label(&self) -> &str {
+        &self.cell.label
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        match self.cell.lock().behaviour {
+            Behaviour::Answer | Behaviour::Hang | Behaviour::Mute => None,
+            Behaviour::Fail => Some(Trouble::ConnectionRefused),
+        }
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn is_busy(&self) -> bool {
+        let mut state = self.cell.lock();
+        state.debts.forget_expired(self.clock.now());
+        !state.held_back.is_empty() || !state.debts.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct Cell {
+    label: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    store: Store,
+    behaviour: Behaviour,
+    /// Requests that a hanging node has not run.
+    held_back: VecDeque<(Request, Clock)>,
+    /// Requests that a mute node ran and did not answer.
+    muted: VecDeque<(Request, Clock)>,
+    debts: Debts,
+    /// When the last command ran.
+    latest: Moment,
+}
+
+impl Cell {
+    fn new(number: usize) -> Self {
+        let state = State {
+            store: Store::new(),
+            behaviour: Behaviour::Answer,
+            held_back: VecDeque::new(),
+            muted: VecDeque::new(),
+            debts: Debts::default(),
+            latest: Moment::ZERO,
+        };
+        Self { label: format!("memory:{number}"), state: Mutex::new(state) }
+    }
+
+    fn set(&self, behaviour: Behaviour) {
+        let mut state = self.lock();
+        state.behaviour = behaviour;
+        let mut answered = Vec::new();
+        for (request, clock) in std::mem::take(&mut state.muted) {
+            let lost = Trouble::ConnectionLost("the answer was lost".into());
+            answered.push((request, Err(lost), clock.now()));
+        }
+        if behaviour == Behaviour::Answer {
+            for (request, clock) in std::mem::take(&mut state.held_back) {
+                state.latest = clock.now();
+                let reply = state.store.apply(node_time(clock.now()), &request.command);
+                answered.push((request, Ok(reply), clock.now()));
+            }
+            let now = state.latest;
+            for (free, _) in state.debts.collect(now) {
+                state.store.apply(node_time(now), &free);
+            }
+        }
+        drop(state);
+        for (request, answer, now) in answered {
+            request.answer(answer, now);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

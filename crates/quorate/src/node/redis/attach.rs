@@ -1,0 +1,185 @@
+//! The first words on every new connection: who are you, and may we vote there?
+
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{
+    script::{Digests, Script},
+    target::Target,
+    transport::Stream,
+    wire::{Frame, write_words},
+};
+use crate::error::Trouble;
+
+/// Logs in, looks at the server and leaves the scripts there. One round trip.
+pub(crate) async fn attach(
+    stream: &mut Stream,
+    target: &Target,
+    client_name: &str,
+) -> Result<Attached, Trouble> {
+    let request = greeting(target, client_name);
+    stream.writer.write_all(&request).await.map_err(|error| lost(&error))?;
+    let mut replies = Replies { stream, bytes: Vec::new(), used: 0 };
+
+    let (frame, bytes) = replies.next().await?;
+    if let Some(error) = frame.error(bytes) {
+        return Err(refused_greeting(&error));
+    }
+    if target.database != 0 {
+        replies.expect_text().await?;
+    }
+    let server = replies.expect_text().await?;
+    let replication = replies.expect_text().await?;
+    if field(&replication, "role") != Some("master") {
+        return Err(Trouble::ReadOnly);
+    }
+    let run_id = field(&server, "run_id")
+        .filter(|run_id| !run_id.is_empty())
+        .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
+        .to_owned();
+    let mut digests = Digests::default();
+    for script in Script::ALL {
+        digests.set(script, replies.expect_text().await?);
+    }
+    Ok(Attached { run_id, digests })
+}
+
+/// What was learned at the attach.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// The server's own name for this run of it.
+    pub(crate) run_id: String,
+    pub(crate) digests: Digests,
+}
+
+/// The servers behind the nodes of one client, to notice when two of them are the same.
+#[derive(Debug)]
+pub(crate) struct Identities {
+    /// By node: the run it was last attached to, and its label.
+    known: Mutex<Vec<Option<(String, String)>>>,
+}
+
+impl Identities {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { known: Mutex::new(vec![None; nodes]) }
+    }
+
+    /// Notes that `node` is this run of a server, unless another node is.
+    pub(crate) fn claim(&self, node: usize, run_id: &str, label: &str) -> Result<(), Trouble> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = known.iter().enumerate().find_map(|(number, known)| match known {
+            Some((other, label)) if number != node && other == run_id => Some(label.clone()),
+            Some(_) | None => None,
+        });
+        match other {
+            Some(label) => Err(Trouble::SameServer(label)),
+            None => {
+                known[node] = Some((run_id.to_owned(), label.to_owned()));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The whole greeting in one piece.
+fn greeting(target: &Target, client_name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
+    if let Some(password) = &target.password {
+        let user = target.user.as_deref().unwrap_or("default");
+        hello.extend([b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
+    }
+    hello.extend([&b"SETNAME"[..], client_name.as_bytes()]);
+    write_words(&mut out, &hello);
+    if target.database != 0 {
+        write_words(&mut out, &[b"SELECT", target.database.to_string().as_bytes()]);
+    }
+    write_words(&mut out, &[b"INFO", b"server"]);
+    write_words(&mut out, &[b"INFO", b"replication"]);
+    for script in Script::ALL {
+        write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+    }
+    out
+}
+
+fn refused_greeting(error: &str) -> Trouble {
+    if error.contains("unknown command") {
+        return Trouble::Unsupported("the server does not know HELLO: Redis 6.0 is needed".into());
+    }
+    Trouble::from_reply(error)
+}
+
+/// The value of a line `name:value` of an INFO text.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn lost(error: &io::Error) -> Trouble {
+    Trouble::ConnectionLost(error.to_string())
+}
+
+/// Reads replies one by one.
+struct Replies<'a> {
+    stream: &'a mut Stream,
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Replies<'_> {
+    /// The next reply, with the bytes that it points into.
+    async fn next(&mut self) -> Result<(Frame, &[u8]), Trouble> {
+        loop {
+            if let Some((frame, len)) = Frame::decode(&self.bytes[self.used..])? {
+                let start = self.used;
+                self.used += len;
+                if !frame.is_push() {
+                    return Ok((frame, &self.bytes[start..self.used]));
+                }
+                continue;
+            }
+            let read = self.stream.reader.read_buf(&mut self.bytes).await;
+            if read.map_err(|error| lost(&error))? == 0 {
+                return Err(Trouble::ConnectionLost("closed while attaching".into()));
+            }
+        }
+    }
+
+    async fn expect_text(&mut self) -> Result<String, Trouble> {
+        let (frame, bytes) = self.next().await?;
+        if let Some(error) = frame.error(bytes) {
+            return Err(Trouble::from_reply(&error));
+        }
+        match frame.text(bytes) {
+            Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+            None => Err(Trouble::Protocol("a text was expected while attaching".into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_run_of_a_server_is_claimed_by_one_node_only() {
+        let identities = Identities::new(3);
+        assert_eq!(identities.claim(0, "aa", "a"), Ok(()));
+        assert_eq!(identities.claim(1, "bb", "b"), Ok(()));
+        assert_eq!(identities.claim(2, "aa", "c"), Err(Trouble::SameServer("a".into())));
+        assert_eq!(identities.claim(0, "aa", "a"), Ok(()), "a reconnect");
+        assert_eq!(identities.claim(0, "cc", "a"), Ok(()), "a restart");
+        assert_eq!(identities.claim(2, "aa", "c"), Ok(()));
+    }
+
+    #[test]
+    fn fields_of_info_are_found_by_their_whole_name() {
+        let info = "# Server\r\nxrun_id:no\r\nrun_id:abc\r\nrole:master\r\n";
+        assert_eq!(field(info, "run_id"), Some("abc"));
+        assert_eq!(field(info, "role"), Some("master"));
+        assert_eq!(field(info, "run"), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! Keeps one link alive: connects, attaches, reads, writes what was gathered, and starts over.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use quorate_core::{
+    backoff::{Backoff, Jitter},
+    moment::Moment,
+};
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    time::{Instant, Sleep, sleep, timeout},
+};
+
+use super::{
+    attach::attach,
+    link::Link,
+    outbox::{Outbox, Phase, Waiting, Writer},
+    transport::{self, Stream},
+    wire::Frame,
+};
+use crate::error::Trouble;
+
+/// Runs until it is dropped; then the link is closed, and whatever waits is told.
+pub(crate) async fn drive(link: Arc<Link>) {
+    let _closer = Closer(link.clone());
+    let seed = link.surroundings.jitter_seed ^ link.number as u64;
+    let mut jitter = Jitter::new(seed);
+    let mut backoff = Backoff::new(RECONNECT_DELAY_MIN, RECONNECT_DELAY_MAX);
+    loop {
+        let trouble = match connect(&link).await {
+            Ok(stream) => {
+                backoff.reset();
+                serve(&link, stream).await
+            }
+            Err(trouble) => trouble,
+        };
+        link.fail(Phase::Down(trouble.clone()), &trouble);
+        sleep(backoff.next(&mut jitter)).await;
+    }
+}
+
+/// Opens and attaches a new connection.
+async fn connect(link: &Arc<Link>) -> Result<Box<dyn AsyncRead + Send + Unpin>, Trouble> {
+    let attempt = async {
+        let opened = transport::open(&link.target.place).await;
+        let mut stream = opened.map_err(|error| Trouble::from_connect(&error))?;
+        let sent_at = link.surroundings.clock.now();
+        let name = &link.surroundings.client_name;
+        let attached = attach(&mut stream, &link.target, name).await?;
+        link.note_round_trip(link.surroundings.clock.now().saturating_since(sent_at));
+        link.surroundings.identities.claim(link.number, &attached.run_id, &link.target.label)?;
+        Ok((stream, attached))
+    };
+    let (stream, attached) =
+        timeout(LINK_TIMEOUT, attempt).await.unwrap_or(Err(Trouble::TimedOut))?;
+    let Stream { reader, writer } = stream;
+    let now = link.surroundings.clock.now();
+    let mut outbox = link.outbox();
+    outbox.open(Writer(writer), attached.digests, now);
+    link.pay_debts(&mut outbox, now);
+    drop(outbox);
+    link.surroundings.status.notify_waiters();
+    Ok(reader)
+}
+
+/// Serves one connection until it breaks or is in doubt, and says why.
+async fn serve(link: &Arc<Link>, reader: Box<dyn AsyncRead + Send + Unpin>) -> Trouble {
+    let mut incoming = Incoming { reader, bytes: Vec::new(), start: 0, answered: Vec::new() };
+    let mut timer = pin!(sleep(LINK_TIMEOUT));
+    link.outbox().is_watched = true;
+    poll_fn(|cx| {
+        {
+            let mut outbox = link.outbox();
+            if let Some(error) = outbox.broken.take() {
+                return Poll::Ready(lost(&error));
+            }
+            match &outbox.driver {
+                Some(driver) if driver.will_wake(cx.waker()) => {}
+                _ => outbox.driver = Some(cx.waker().clone()),
+            }
+        }
+        if let Poll::Ready(trouble) = incoming.poll(link, cx) {
+            return Poll::Ready(trouble);
+        }
+        if let Poll::Ready(error) = poll_write(link, cx) {
+            return Poll::Ready(lost(&error));
+        }
+        poll_silence(link, timer.as_mut(), cx)
+    })
+    .await
+}
+
+/// Writes what was gathered.
+fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
+    loop {
+        let Some(mut writing) = link.outbox().take_to_write() else {
+            return Poll::Pending;
+        };
+        let polled = writing.poll(cx);
+        let has_more = link.outbox().give_back(writing);
+        match polled {
+            Poll::Ready(Ok(())) if has_more => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(error),
+            Poll::Ready(Ok(())) | Poll::Pending => return Poll::Pending,
+        }
+    }
+}
+
+/// Looks after a server that is silent although it was asked, and after releases that are owed.
+fn poll_silence(
+    link: &Arc<Link>,
+    mut timer: Pin<&mut Sleep>,
+    cx: &mut Context<'_>,
+) -> Poll<Trouble> {
+    loop {
+        let mut outbox = link.outbox();
+        if !outbox.is_watched {
+            return Poll::Pending;
+        }
+        drop(outbox);
+        ready!(timer.as_mut().poll(cx));
+        outbox = link.outbox();
+        let now = link.surroundings.clock.now();
+        let Some(next) = next_look(&outbox, now) else {
+            return Poll::Ready(Trouble::TimedOut);
+        };
+        link.pay_debts(&mut outbox, now);
+        outbox.is_watched = !outbox.waiting.is_empty();
+        timer.as_mut().reset(Instant::now() + next);
+        cx.waker().wake_by_ref();
+    }
+}
+
+/// When to look again; `None` if the link is in doubt: something was asked long ago, and nothing
+/// was heard for as long.
+fn next_look(outbox: &Outbox, now: Moment) -> Option<Duration> {
+    let Some(first) = outbox.waiting.front() else {
+        return Some(LINK_TIMEOUT);
+    };
+    let quiet_since = first.queued_at.max(outbox.heard_at);
+    let left = LINK_TIMEOUT.checked_sub(now.saturating_since(quiet_since))?;
+    (!left.is_zero()).then_some(left)
+}
+
+/// What came from the server and is not taken apart yet.
+struct Incoming {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    bytes: Vec<u8>,
+    start: usize,
+    answered: Vec<(Waiting, Result<quorate_core::command::Reply, Trouble>)>,
+}
+
+impl Incoming {
+    /// Reads and hands out everything that is there. Ready only when the connection is over.
+    fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Trouble> {
+        loop {
+            let filled = self.bytes.len();
+            self.bytes.resize(filled + READ_LEN, 0);
+            let mut buffer = ReadBuf::new(&mut self.bytes[filled..]);
+            let polled = Pin::new(&mut *self.reader).poll_read(cx, &mut buffer);
+            let len = buffer.filled().len();
+            self.bytes.truncate(filled + len);
+            match ready!(polled) {
+                Ok(()) if len == 0 => {
+                    return Poll::Ready(Trouble::ConnectionLost("closed by the server".into()));
+                }
+                Ok(()) => {}
+                Err(error) => return Poll::Ready(lost(&error)),
+            }
+            if let Err(trouble) = self.take_apart(link) {
+                return Poll::Ready(trouble);
+            }
+        }
+    }
+
+    /// Matches replies with requests by their order, then tells those who wait.
+    fn take_apart(&mut self, link: &Link) -> Result<(), Trouble> {
+        let now = link.surroundings.clock.now();
+        let mut outbox = link.outbox();
+        outbox.heard_at = now;
+        let result = self.match_replies(&mut outbox);
+        let is_empty = outbox.waiting.is_empty();
+        drop(outbox);
+
+        if let Some((waiting, _)) = self.answered.last() {
+            link.note_round_trip(now.saturating_since(waiting.queued_at));
+        }
+        for (waiting, answer) in self.answered.drain(..) {
+            waiting.request.answer(answer, now);
+        }
+        if is_empty {
+            link.surroundings.quiet.tell();
+        }
+        result
+    }
+
+    fn match_replies(&mut self, outbox: &mut Outbox) -> Result<(), Trouble> {
+        while let Some((frame, len)) = Frame::decode(&self.bytes[self.start..])? {
+            let bytes = &self.bytes[self.start..self.start + len];
+            self.start += len;
+            if frame.is_push() {
+                continue;
+            }
+            let Some(waiting) = outbox.waiting.pop_front() else {
+                return Err(Trouble::Protocol("a reply that nobody asked for".into()));
+            };
+            let error = frame.error(bytes);
+            if !waiting.is_by_text && error.is_some_and(|text| text.starts_with("NOSCRIPT")) {
+                outbox.push_again_by_text(waiting);
+            } else {
+                let answer = frame.reply(bytes, &waiting.request.command);
+                self.answered.push((waiting, answer));
+            }
+        }
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        Ok(())
+    }
+}
+
+fn lost(error: &io::Error) -> Trouble {
+    Trouble::ConnectionLost(error.to_string())
+}
+
+/// Closes the link when its driver goes, however that comes about.
+struct Closer(Arc<Link>);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.0.fail(Phase::Closed, &Trouble::ShutDown);
+    }
+}
+
+/// No answer to anything for this long puts a link in doubt; also the time to connect and attach.
+const LINK_TIMEOUT: Duration = Duration::from_secs(1);
+
+const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(10);
+const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// How much is read at once.
+const READ_LEN: usize = 16 * 1024;

@@ -1,0 +1,187 @@
+//! One server as a node: the queue's face to the engine.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{Command, Reply},
+    moment::Moment,
+};
+use tokio::sync::Notify;
+
+use super::{
+    attach::Identities,
+    outbox::{Outbox, Phase, Waiting},
+    target::Target,
+};
+use crate::{
+    clock::Clock,
+    engine::Quiet,
+    error::Trouble,
+    node::{Inbox, Node, Request, Sent},
+};
+
+/// One server. Its driver keeps the connection; everybody else only queues and writes.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) number: usize,
+    pub(crate) target: Target,
+    pub(crate) surroundings: Surroundings,
+    outbox: Mutex<Outbox>,
+    round_trip_ns: AtomicU64,
+}
+
+/// What the links of one client share.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) clock: Clock,
+    /// The name that servers show for this client's connections.
+    pub(crate) client_name: Arc<str>,
+    pub(crate) identities: Arc<Identities>,
+    /// Told whenever a link comes up or goes down.
+    pub(crate) status: Arc<Notify>,
+    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) jitter_seed: u64,
+}
+
+impl Link {
+    pub(crate) fn new(number: usize, target: Target, surroundings: Surroundings) -> Self {
+        let outbox = Mutex::new(Outbox::new(surroundings.clock.now()));
+        Self { number, target, surroundings, outbox, round_trip_ns: AtomicU64::new(0) }
+    }
+
+    /// Answers everything that is outstanding with `trouble`; the link is down or closed.
+    pub(crate) fn fail(&self, phase: Phase, trouble: &Trouble) {
+        let abandoned = self.outbox().close(phase);
+        let now = self.surroundings.clock.now();
+        for Waiting { request, .. } in abandoned {
+            request.answer(Err(trouble.clone()), now);
+        }
+        self.surroundings.status.notify_waiters();
+        self.surroundings.quiet.tell();
+    }
+
+    /// Sends the releases that are owed; the link must be up.
+    pub(crate) fn pay_debts(self: &Arc<Self>, outbox: &mut Outbox, now: Moment) {
+        for (command, until) in outbox.debts.collect(now) {
+            let inbox = Arc::new(Collector { link: Arc::downgrade(self), until });
+            outbox.push(Request { command, node: self.number, inbox }, now);
+        }
+    }
+
+    /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.
+    pub(crate) fn note_round_trip(&self, sample: Duration) {
+        let sample = u64::try_from(sample.as_nanos()).unwrap_or(u64::MAX);
+        let known = self.round_trip_ns.load(Ordering::Relaxed);
+        let next = match known {
+            0 => sample,
+            _ if sample <= known => sample,
+            _ => known + (sample.min(known.saturating_mul(2)) - known) / 16,
+        };
+        self.round_trip_ns.store(next.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node for Arc<Link> {
+    fn send(&self, request: Request, now: Moment) -> Sent {
+        let mut outbox = self.outbox();
+        match &outbox.phase {
+            Phase::Down(trouble) => return Sent::Answered(Err(trouble.clone())),
+            Phase::Closed => return Sent::Answered(Err(Trouble::ShutDown)),
+            Phase::Up if outbox.waiting.len() >= WAITING_MAX => {
+                return Sent::Answered(Err(Trouble::Overloaded));
+            }
+            Phase::Up => {}
+        }
+        outbox.push(request, now);
+        Sent::Queued
+    }
+
+    fn flush(&self) {
+        let mut outbox = self.outbox();
+        if !std::mem::replace(&mut outbox.is_watched, true) {
+            outbox.wake_driver();
+        }
+        let Some(mut writing) = outbox.take_to_write_at_once() else {
+            return;
+        };
+        drop(outbox);
+
+        // Nobody is woken if the socket is full: the driver takes over then.
+        let written = writing.poll(&mut Context::from_waker(Waker::noop()));
+        let mut outbox = self.outbox();
+        if let Poll::Ready(Err(error)) = written {
+            outbox.broken.get_or_insert(error);
+            outbox.wake_driver();
+        }
+        if outbox.give_back(writing) {
+            outbox.wake_driver();
+        }
+    }
+
+    fn owe(&self, free: Command, until: Moment) {
+        let mut outbox = self.outbox();
+        outbox.owe(free, until);
+        if !std::mem::replace(&mut outbox.is_watched, true) {
+            outbox.wake_driver();
+        }
+    }
+
+    fn label(&self) -> &str {
+        &self.target.label
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        match &self.outbox().phase {
+            Phase::Up => None,
+            Phase::Down(trouble) => Some(trouble.clone()),
+            Phase::Closed => Some(Trouble::ShutDown),
+        }
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed))
+    }
+
+    fn is_busy(&self) -> bool {
+        let mut outbox = self.outbox();
+        outbox.debts.forget_expired(self.surroundings.clock.now());
+        !outbox.waiting.is_empty() || !outbox.debts.is_empty()
+    }
+}
+
+/// Takes in the answer to a release that is owed.
+#[derive(Debug)]
+struct Collector {
+    link: Weak<Link>,
+    until: Moment,
+}
+
+impl Inbox for Collector {
+    fn handle_answer(
+        self: Arc<Self>,
+        _node: usize,
+        command: Command,
+        answer: Result<Reply, Trouble>,
+        _now: Moment,
+    ) {
+        if answer.is_err()
+            && let Some(link) = self.link.upgrade()
+        {
+            link.owe(command, self.until);
+        }
+    }
+}
+
+/// The most requests of one link that can be unanswered.
+const WAITING_MAX: usize = 1 << 20;

@@ -1,0 +1,211 @@
+//! What one link has to send and what it waits for: a queue that nobody can reorder.
+//!
+//! Bytes are written by whoever finds the link idle, so that a lone caller pays for no hop to
+//! another thread. When answers are outstanding, requests are gathered and the driver writes them
+//! together.
+
+use std::{
+    collections::VecDeque,
+    io,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use quorate_core::{command::Command, moment::Moment};
+use tokio::io::AsyncWrite;
+
+use super::{
+    script::Digests,
+    wire::{Call, write_command},
+};
+use crate::{
+    error::Trouble,
+    node::{Debts, Request},
+};
+
+/// The changing part of a link.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pub(crate) phase: Phase,
+    /// Sent or about to be sent, in that order; replies come in the same order.
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) debts: Debts,
+    pub(crate) digests: Digests,
+    /// When the server last sent anything.
+    pub(crate) heard_at: Moment,
+    /// The driver has its timer set and will look after silence.
+    pub(crate) is_watched: bool,
+    /// Counts connections: a writer of an older one is not taken back.
+    pub(crate) generation: u64,
+    /// What a write by a caller ran into.
+    pub(crate) broken: Option<io::Error>,
+    pub(crate) driver: Option<Waker>,
+    bytes: Vec<u8>,
+    /// Absent while down, and while somebody writes.
+    writer: Option<Writer>,
+}
+
+/// Whether requests can be sent.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Up,
+    Down(Trouble),
+    Closed,
+}
+
+/// A request whose answer is awaited.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) request: Request,
+    pub(crate) queued_at: Moment,
+    /// The script went as text, since the server had forgotten it.
+    pub(crate) is_by_text: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(now: Moment) -> Self {
+        Self {
+            phase: Phase::Down(Trouble::Connecting),
+            waiting: VecDeque::new(),
+            debts: Debts::default(),
+            digests: Digests::default(),
+            heard_at: now,
+            is_watched: false,
+            generation: 0,
+            broken: None,
+            driver: None,
+            bytes: Vec::new(),
+            writer: None,
+        }
+    }
+
+    /// A new connection is attached.
+    pub(crate) fn open(&mut self, writer: Writer, digests: Digests, now: Moment) {
+        self.phase = Phase::Up;
+        self.digests = digests;
+        self.heard_at = now;
+        self.broken = None;
+        self.bytes.clear();
+        self.writer = Some(writer);
+        self.generation += 1;
+    }
+
+    /// The connection is gone. Returns what will never be answered.
+    pub(crate) fn close(&mut self, phase: Phase) -> VecDeque<Waiting> {
+        self.phase = phase;
+        self.writer = None;
+        self.generation += 1;
+        self.is_watched = false;
+        self.bytes.clear();
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Puts a request at the end of the queue.
+    pub(crate) fn push(&mut self, request: Request, now: Moment) {
+        write_command(&mut self.bytes, &request.command, Call::Digest(&self.digests));
+        self.waiting.push_back(Waiting { request, queued_at: now, is_by_text: false });
+    }
+
+    /// The server has forgotten a script: sends the request again with its text, which the server
+    /// then knows. It runs later than what was queued behind it. That is safe: no script creates a
+    /// key, and each looks only at keys of its own owner.
+    pub(crate) fn push_again_by_text(&mut self, waiting: Waiting) {
+        write_command(&mut self.bytes, &waiting.request.command, Call::Text);
+        self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
+    }
+
+    /// Takes out writer and bytes if the caller should write them now.
+    pub(crate) fn take_to_write_at_once(&mut self) -> Option<Writing> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        if self.waiting.len() > WRITE_AT_ONCE_MAX {
+            // Whoever writes now will see what we queued; if nobody does, the driver must.
+            if self.writer.is_some() {
+                self.wake_driver();
+            }
+            return None;
+        }
+        self.take_to_write()
+    }
+
+    /// Takes out writer and bytes, if there is anything to write and nobody else writes.
+    pub(crate) fn take_to_write(&mut self) -> Option<Writing> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let writer = self.writer.take()?;
+        let bytes = std::mem::take(&mut self.bytes);
+        Some(Writing { writer, bytes, written: 0, generation: self.generation })
+    }
+
+    /// Takes back what was taken out to write. Returns true if there is more to write.
+    pub(crate) fn give_back(&mut self, writing: Writing) -> bool {
+        if writing.generation != self.generation {
+            return false;
+        }
+        self.writer = Some(writing.writer);
+        let mut bytes = writing.bytes;
+        bytes.drain(..writing.written);
+        if bytes.is_empty() && self.bytes.is_empty() && bytes.capacity() <= BYTES_KEPT_MAX {
+            self.bytes = bytes;
+        } else if !bytes.is_empty() {
+            bytes.append(&mut self.bytes);
+            self.bytes = bytes;
+        }
+        !self.bytes.is_empty()
+    }
+
+    pub(crate) fn wake_driver(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    /// Takes over a release that was not answered.
+    pub(crate) fn owe(&mut self, free: Command, until: Moment) {
+        if !matches!(self.phase, Phase::Closed) {
+            self.debts.add(free, until);
+        }
+    }
+}
+
+/// The writing half of a connection.
+pub(crate) struct Writer(pub(crate) Box<dyn AsyncWrite + Send + Sync + Unpin>);
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Writer")
+    }
+}
+
+/// Bytes on their way to the socket.
+pub(crate) struct Writing {
+    writer: Writer,
+    bytes: Vec<u8>,
+    written: usize,
+    generation: u64,
+}
+
+impl Writing {
+    /// Writes as much as the socket takes. `Pending` wakes `cx` when it takes more.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.bytes.len() {
+            let rest = &self.bytes[self.written..];
+            match Pin::new(&mut *self.writer.0).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(len)) => self.written += len,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A caller writes by itself while no more requests than this are unanswered. More of them mean
+/// that the link is busy, and gathering pays.
+const WRITE_AT_ONCE_MAX: usize = 2;
+
+/// A buffer that grew larger than this in a burst is not kept.
+const BYTES_KEPT_MAX: usize = 64 * 1024;

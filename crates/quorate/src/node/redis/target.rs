@@ -1,0 +1,209 @@
+//! Addresses of servers: parsed once, and shown without secrets ever after.
+
+use std::{fmt, path::PathBuf};
+
+use url::Url;
+
+/// Where a server is and how to log in.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) place: Place,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: u32,
+    /// The address for people: without user and password.
+    pub(crate) label: String,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// A host name or address, and a port.
+    Tcp(String, u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+/// A text that is never shown.
+#[derive(Clone)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Target {
+    /// Understands `redis://`, `valkey://` and `unix://` addresses.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).map_err(|error| format!("{error}; write {EXAMPLE}"))?;
+        if url.fragment().is_some() {
+            return Err("no part after '#' is understood (write '%23' in a password)".into());
+        }
+        match url.scheme() {
+            "redis" | "valkey" => Self::parse_tcp(&url),
+            "unix" | "redis+unix" | "valkey+unix" => Self::parse_unix(&url),
+            "rediss" | "valkeys" => Err("TLS is not supported yet".into()),
+            other => Err(format!("unknown scheme {other:?}; write {EXAMPLE}")),
+        }
+    }
+
+    fn parse_tcp(url: &Url) -> Result<Self, String> {
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("there is no host")?;
+        let port = url.port().unwrap_or(DEFAULT_PORT);
+        if port == 0 {
+            return Err("port 0 cannot be connected to".into());
+        }
+        if let Some((key, _)) = url.query_pairs().next() {
+            return Err(format!("unknown option {key:?}"));
+        }
+        let database = match url.path().trim_start_matches('/') {
+            "" => 0,
+            digits => database(digits)?,
+        };
+        let user = Some(decode(url.username())?).filter(|user| !user.is_empty());
+        let password = url.password().map(decode).transpose()?;
+        let label = match database {
+            0 => format!("redis://{host}:{port}"),
+            number => format!("redis://{host}:{port}/{number}"),
+        };
+        let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
+        Self::new(Place::Tcp(host, port), user, password, database, label)
+    }
+
+    fn parse_unix(url: &Url) -> Result<Self, String> {
+        if url.host_str().is_some_and(|host| !host.is_empty()) {
+            return Err("a socket's path is absolute: write unix:///path/to/socket".into());
+        }
+        let path = decode(url.path())?;
+        if path.is_empty() || path == "/" {
+            return Err("there is no path to a socket".into());
+        }
+        let (mut user, mut password, mut number) = (None, None, 0);
+        for (key, value) in url.query_pairs() {
+            match &*key {
+                "db" => number = database(&value)?,
+                "user" => user = Some(value.into_owned()),
+                "pass" => password = Some(value.into_owned()),
+                _ => {
+                    return Err(format!("unknown option {key:?}; known are db, user and pass"));
+                }
+            }
+        }
+        let label = format!("unix://{path}");
+        Self::new(Place::Unix(path.into()), user, password, number, label)
+    }
+
+    fn new(
+        place: Place,
+        user: Option<String>,
+        password: Option<String>,
+        database: u32,
+        label: String,
+    ) -> Result<Self, String> {
+        if user.is_some() && password.is_none() {
+            return Err("there is a user but no password".into());
+        }
+        Ok(Self { place, user, password: password.map(Secret), database, label })
+    }
+}
+
+/// The address as it was given, with everything that may be a secret blotted out.
+pub(crate) fn blot(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let path = host.split_once('?').map_or(host, |(path, _)| path);
+    let login = if host.len() < rest.len() { "***@" } else { "" };
+    let options = if path.len() < host.len() { "?***" } else { "" };
+    let colon = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{colon}{login}{path}{options}")
+}
+
+fn database(digits: &str) -> Result<u32, String> {
+    digits.parse().map_err(|_| format!("{digits:?} is not a database number"))
+}
+
+fn decode(text: &str) -> Result<String, String> {
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    decoded.map(Into::into).map_err(|_| "a percent-encoded part is not UTF-8".into())
+}
+
+const DEFAULT_PORT: u16 = 6379;
+const EXAMPLE: &str = "redis://HOST:PORT/DB or unix:///path/to/socket";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Target {
+        Target::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn addresses_with_all_their_parts_are_understood() {
+        let plain = parse("redis://Example.COM");
+        assert_eq!(plain.place, Place::Tcp("example.com".into(), 6379));
+        assert_eq!((plain.user, plain.database), (None, 0));
+
+        let full = parse("valkey://app:p%40ss%2F@10.0.0.1:7000/3");
+        assert_eq!(full.place, Place::Tcp("10.0.0.1".into(), 7000));
+        assert_eq!(full.user.as_deref(), Some("app"));
+        assert_eq!(full.password.unwrap().expose(), "p@ss/");
+        assert_eq!((full.database, &*full.label), (3, "redis://10.0.0.1:7000/3"));
+
+        assert_eq!(parse("redis://:pw@h").user, None);
+        assert_eq!(parse("redis://[::1]:7").place, Place::Tcp("::1".into(), 7));
+
+        let socket = parse("unix:///run/my%20redis.sock?db=2&user=u&pass=s");
+        assert_eq!(socket.place, Place::Unix("/run/my redis.sock".into()));
+        assert_eq!((socket.user.as_deref(), socket.database), (Some("u"), 2));
+    }
+
+    #[test]
+    fn each_bad_address_says_what_is_wrong() {
+        let cases = [
+            ("10.0.0.1", "write redis://"),
+            ("localhost:6379", "unknown scheme"),
+            ("http://h", "unknown scheme"),
+            ("rediss://h", "TLS"),
+            ("redis://", "host"),
+            ("redis://h:99999", "port"),
+            ("redis://h:0", "port 0"),
+            ("redis://h/x", "database number"),
+            ("redis://h/-1", "database number"),
+            ("redis://h?timeout=1", "unknown option"),
+            ("redis://user@h", "no password"),
+            ("redis://h#x", "'%23'"),
+            ("unix://", "no path"),
+            ("unix://rel/path", "absolute"),
+            ("unix:///s?x=1", "unknown option"),
+            ("", "write redis://"),
+        ];
+        for (text, expected) in cases {
+            let error = Target::parse(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_never_shown() {
+        let target = parse("redis://app:hunter2@h:1/1");
+        assert!(!format!("{target:?}").contains("hunter2"));
+        for text in [
+            "redis://app:hunter2@h:1",
+            "redis://:hunter2@h@h",
+            "unix:///s?pass=hunter2",
+            "app:hunter2@h",
+            "redis://a:b@hunter2@h",
+        ] {
+            assert!(!blot(text).contains("hunter2"), "{}", blot(text));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Commands as bytes, and bytes as replies.
+
+use std::io::Write as _;
+
+use quorate_core::command::{Command, Reply, Sighting, Value};
+use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
+
+use super::script::{Digests, Script};
+use crate::error::Trouble;
+
+/// Appends a request of plain words.
+pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
+    write_header(out, b'*', words.len());
+    for word in words {
+        write_header(out, b'$', word.len());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// How a script is called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call<'a> {
+    /// By its digest, which the server has known since the attach.
+    Digest(&'a Digests),
+    /// By its text, since the server has forgotten it.
+    Text,
+}
+
+/// Appends one command.
+pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, call: Call<'_>) {
+    match command {
+        Command::Take { name, owner, ttl_ms } => {
+            let ttl = Decimal::new(*ttl_ms);
+            let (name, owner) = (name.as_bytes(), owner.as_bytes());
+            write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
+        }
+        Command::Free { name, owner } => {
+            write_script(out, Script::Free, call, &[name.as_bytes(), owner.as_bytes()]);
+        }
+        Command::Prolong { name, owner, ttl_ms } => {
+            let ttl = Decimal::new(*ttl_ms);
+            let words = [name.as_bytes(), owner.as_bytes(), ttl.as_bytes()];
+            write_script(out, Script::Prolong, call, &words);
+        }
+        Command::Check { name, .. } | Command::Look { name } => {
+            write_script(out, Script::Look, call, &[name.as_bytes()]);
+        }
+        other => unreachable!("no engine sends {other:?} yet"),
+    }
+}
+
+fn write_script(out: &mut Vec<u8>, script: Script, call: Call<'_>, words: &[&[u8]]) {
+    let (verb, id): (&[u8], _) = match call {
+        Call::Digest(digests) => (b"EVALSHA", digests.get(script)),
+        Call::Text => (b"EVAL", script.text()),
+    };
+    write_header(out, b'*', words.len() + 3);
+    for word in [verb, id.as_bytes(), b"1"].iter().chain(words) {
+        write_header(out, b'$', word.len());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn write_header(out: &mut Vec<u8>, kind: u8, count: usize) {
+    out.push(kind);
+    out.extend_from_slice(Decimal::new(count as u64).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A number as decimal digits, without an allocation.
+struct Decimal {
+    digits: [u8; 20],
+    len: usize,
+}
+
+impl Decimal {
+    fn new(number: u64) -> Self {
+        let mut digits = [0; 20];
+        let mut rest = &mut digits[..];
+        // Twenty digits hold every number of 64 bits.
+        let _ = write!(rest, "{number}");
+        let len = 20 - rest.len();
+        Self { digits, len }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.digits[..self.len]
+    }
+}
+
+/// One thing that a server sent.
+#[derive(Debug)]
+pub(crate) struct Frame(RangeFrame);
+
+impl Frame {
+    /// Takes the first frame off `bytes`, with its length; `None` while it is incomplete.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Trouble> {
+        let window = &bytes[..bytes.len().min(FRAME_LEN_MAX)];
+        // The decoder recurses; a reply that nests without end would exhaust the stack.
+        if window.first().is_some_and(|first| is_aggregate(*first)) {
+            let nested = window.windows(3).filter(|w| w[..2] == *b"\r\n" && is_aggregate(w[2]));
+            if nested.count() > AGGREGATES_MAX {
+                return Err(Trouble::Protocol("a reply is nested too deeply".into()));
+            }
+        }
+        match decode_range(window) {
+            Ok(Some((frame, len))) => Ok(Some((Self(frame), len))),
+            Ok(None) if window.len() == FRAME_LEN_MAX => {
+                Err(Trouble::Protocol(format!("a reply is longer than {FRAME_LEN_MAX} bytes")))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(Trouble::Protocol(format!("not RESP3: {:?}", error.kind()))),
+        }
+    }
+
+    /// True for messages that answer no request.
+    pub(crate) const fn is_push(&self) -> bool {
+        matches!(self.0, RangeFrame::Push { .. })
+    }
+
+    /// The text of an error reply.
+    pub(crate) fn error<'a>(&self, bytes: &'a [u8]) -> Option<std::borrow::Cow<'a, str>> {
+        match &self.0 {
+            RangeFrame::SimpleError { data, .. } | RangeFrame::BlobError { data, .. } => {
+                Some(String::from_utf8_lossy(&bytes[data.0..data.1]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The text of a string reply, whatever kind of string.
+    pub(crate) fn text<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        text(&self.0, bytes)
+    }
+
+    /// What the frame answers to `command`.
+    pub(crate) fn reply(&self, bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
+        if let Some(error) = self.error(bytes) {
+            return Err(Trouble::from_reply(&error));
+        }
+        let reply = match (command, &self.0) {
+            (Command::Take { .. }, RangeFrame::SimpleString { .. }) => {
+                (self.text(bytes) == Some(b"OK")).then_some(Reply::Taken)
+            }
+            (Command::Take { .. }, RangeFrame::Null) => Some(Reply::Another),
+            (Command::Free { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Freed),
+            (Command::Prolong { .. }, RangeFrame::Number { data, .. }) => {
+                owned(*data, Reply::Prolonged)
+            }
+            (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {
+                sighting(data, bytes)
+            }
+            _ => None,
+        };
+        reply.ok_or_else(|| Trouble::Protocol(format!("an unexpected {:?}", self.0.kind())))
+    }
+}
+
+fn owned(number: i64, done: Reply) -> Option<Reply> {
+    match number {
+        1 => Some(done),
+        0 => Some(Reply::Absent),
+        -1 => Some(Reply::Another),
+        _ => None,
+    }
+}
+
+fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
+    let (left, value) = match items {
+        [] => return Some(Reply::Seen(None)),
+        [left, value] => (left, Value::Text(text(value, bytes)?.into())),
+        [left, _, kind] => {
+            let kind = String::from_utf8_lossy(text(kind, bytes)?);
+            (left, Value::OtherType(kind.into()))
+        }
+        _ => return None,
+    };
+    let RangeFrame::Number { data: left, .. } = left else {
+        return None;
+    };
+    let expires_in_ms = u64::try_from(*left).ok();
+    Some(Reply::Seen(Some(Sighting { value, expires_in_ms })))
+}
+
+fn text<'a>(frame: &RangeFrame, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    match frame {
+        RangeFrame::SimpleString { data, .. }
+        | RangeFrame::BlobString { data, .. }
+        | RangeFrame::VerbatimString { data, .. } => bytes.get(data.0..data.1),
+        _ => None,
+    }
+}
+
+const fn is_aggregate(kind: u8) -> bool {
+    matches!(kind, b'*' | b'%' | b'~' | b'>' | b'|')
+}
+
+/// The longest reply that is read: all that we ask for is far shorter.
+const FRAME_LEN_MAX: usize = 1 << 20;
+
+/// The most arrays, maps and the like in one reply.
+const AGGREGATES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Bytes out, bytes in, and hostile bytes.
+
+use quorate_core::{
+    command::{ClientId, Owner},
+    name::Name,
+};
+
+use super::*;
+
+fn take() -> Command {
+    let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
+    Command::Take { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000 }
+}
+
+fn free() -> Command {
+    let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
+    Command::Free { name: Name::parse("a", "").unwrap(), owner }
+}
+
+fn look() -> Command {
+    Command::Look { name: Name::parse("a", "").unwrap() }
+}
+
+fn reply(bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
+    let (frame, len) = Frame::decode(bytes)?.expect("complete");
+    assert_eq!(len, bytes.len());
+    frame.reply(bytes, command)
+}
+
+#[test]
+fn a_take_is_the_seeds_own_set() {
+    let mut out = Vec::new();
+    write_command(&mut out, &take(), Call::Text);
+    let owner = format!("{}:3@me", "0".repeat(40));
+    let expected = format!(
+        "*6\r\n$3\r\nSET\r\n$3\r\na b\r\n${}\r\n{owner}\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n",
+        owner.len()
+    );
+    assert_eq!(String::from_utf8(out).unwrap(), expected);
+}
+
+#[test]
+fn replies_mean_what_the_scripts_say() {
+    assert_eq!(reply(b"+OK\r\n", &take()), Ok(Reply::Taken));
+    assert_eq!(reply(b"_\r\n", &take()), Ok(Reply::Another));
+    for (number, expected) in
+        [(b"1", Reply::Freed), (b"0", Reply::Absent)].map(|(n, r)| (n.as_slice(), r))
+    {
+        assert_eq!(reply(&[b":", number, b"\r\n"].concat(), &free()), Ok(expected));
+    }
+    assert_eq!(reply(b":-1\r\n", &free()), Ok(Reply::Another));
+    assert_eq!(reply(b"*0\r\n", &look()), Ok(Reply::Seen(None)));
+    let seen = |value, expires_in_ms| Ok(Reply::Seen(Some(Sighting { value, expires_in_ms })));
+    let text = Value::Text([0_u8, 255].into());
+    assert_eq!(reply(b"*2\r\n:7\r\n$2\r\n\0\xff\r\n", &look()), seen(text, Some(7)));
+    let hash = Value::OtherType("hash".into());
+    assert_eq!(reply(b"*3\r\n:-1\r\n$0\r\n\r\n$4\r\nhash\r\n", &look()), seen(hash, None));
+}
+
+#[test]
+fn an_error_or_an_odd_reply_is_never_a_refusal() {
+    assert_eq!(reply(b"-OOM command not allowed\r\n", &take()), Err(Trouble::OutOfMemory));
+    assert_eq!(reply(b"!7\r\nLOADING\r\n", &take()), Err(Trouble::Loading));
+    for odd in [&b"+QUEUED\r\n"[..], b":1\r\n", b"*0\r\n", b"#f\r\n", b"$2\r\nOK\r\n"] {
+        assert!(matches!(reply(odd, &take()), Err(Trouble::Protocol(_))), "{odd:?}");
+    }
+    assert!(matches!(reply(b":2\r\n", &free()), Err(Trouble::Protocol(_))));
+    assert!(matches!(reply(b"_\r\n", &free()), Err(Trouble::Protocol(_))));
+}
+
+#[test]
+fn half_a_reply_is_no_reply_yet() {
+    let whole = b"*2\r\n:7\r\n$2\r\nab\r\n";
+    for len in 0..whole.len() {
+        assert!(Frame::decode(&whole[..len]).expect("no error").is_none(), "{len}");
+    }
+}
+
+#[test]
+fn hostile_replies_are_errors_and_not_panics() {
+    let deep = b"*1\r\n".repeat(100_000);
+    assert!(matches!(Frame::decode(&deep), Err(Trouble::Protocol(_))));
+    let mut uneven = b"*2\r\n:1\r\n".repeat(20_000);
+    uneven.extend_from_slice(b":1\r\n");
+    assert!(matches!(Frame::decode(&uneven), Err(Trouble::Protocol(_))));
+    let mut endless = b"$999999999\r\n".to_vec();
+    endless.resize(FRAME_LEN_MAX, b'x');
+    assert!(matches!(Frame::decode(&endless), Err(Trouble::Protocol(_))));
+    assert!(matches!(Frame::decode(b"HTTP/1.1 400 Bad Request\r\n"), Err(Trouble::Protocol(_))));
+    assert!(Frame::decode(b"*18446744073709551615\r\n").map_or(true, |frame| frame.is_none()));
+}

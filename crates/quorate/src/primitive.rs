@@ -1,0 +1,3 @@
+//! The locks themselves: settings and waiting, but no protocol.
+
+pub(crate) mod mutex;

@@ -1,0 +1,244 @@
+//! A lock that at most one owner holds.
+
+use std::{sync::Arc, time::Duration};
+
+use quorate_core::{
+    acquire::{Acquire, Outcome},
+    backoff::Backoff,
+    moment::Moment,
+    name::{Name, NameError},
+    terms::Terms,
+};
+
+use crate::{
+    Guard,
+    client::Inner,
+    engine::{Attempt, Ended, Machine, Sleep, survey},
+    error::{LockError, NodeAnswer, NodeReport, WithError},
+};
+
+/// A lock that at most one owner holds at a time, across processes and machines.
+///
+/// # Do you need a distributed lock?
+///
+/// Inside one process `std::sync::Mutex` or `tokio::sync::Mutex` is all it takes. If the resource
+/// can do it, a unique constraint, a conditional write or a transaction is better than any lock,
+/// since it holds under every circumstance. A lock saves work that two would do twice, and guards
+/// what cannot guard itself.
+///
+/// # What it promises
+///
+/// Until a guard's [`remaining`](Guard::remaining) time is over nobody else holds the lock, as long
+/// as clocks run at rates within one per cent of each other and no majority of nodes forgets its
+/// keys. A holder that is paused for longer than that does not notice until it looks again.
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    client: Arc<Inner>,
+    name: Result<Name, NameError>,
+    ttl: Duration,
+}
+
+impl Mutex {
+    pub(crate) fn new(client: Arc<Inner>, name: &str) -> Self {
+        let name = Name::parse(name, &client.defaults.prefix);
+        let ttl = client.defaults.ttl;
+        Self { client, name, ttl }
+    }
+
+    /// How long the lock outlives a holder that crashed. Default: the client's.
+    #[must_use]
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Takes the lock if nobody has it; `None` if someone has.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future removes any key that was stored already, in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`] if too few nodes answered to decide, or if name or ttl are wrong. That someone
+    /// has the lock is not an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = quorate::Client::memory();
+    /// if let Some(guard) = client.mutex("orders:42").try_lock().await? {
+    ///     // Nobody else works on order 42 now.
+    ///     guard.release().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
+        match self.attempt().await? {
+            Tried::Held(guard) => Ok(Some(guard)),
+            Tried::Contended => Ok(None),
+            Tried::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
+        }
+    }
+
+    /// Takes the lock, waiting for as long as someone else has it.
+    ///
+    /// Waiting is trying again after a random delay.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future removes any key that was stored already, in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`] if no majority of nodes answers for a whole ttl, or if name or ttl are wrong.
+    pub async fn lock(&self) -> Result<Guard, LockError> {
+        self.wait(None).await
+    }
+
+    /// Takes the lock, waiting up to `wait` while someone else has it or too few nodes answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future removes any key that was stored already, in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Timeout`] names the holder. [`LockError::NoQuorum`] says that in the end too
+    /// few nodes answered, and what each of them said.
+    pub async fn lock_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
+        self.wait(Some(wait)).await
+    }
+
+    /// Takes the lock, runs `work`, and releases the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the lock in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`WithError::Lock`] if the lock was not taken: `work` did not run. [`WithError::Lost`] if
+    /// the lease had ended when `work` was done: someone else may have worked at the same time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = quorate::Client::memory();
+    /// let sum = client.mutex("sum").with(async |guard| { guard.check().map(|()| 1 + 1) }).await??;
+    /// assert_eq!(sum, 2);
+    /// # Ok(()) }
+    /// ```
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError> {
+        let guard = self.lock().await?;
+        let value = work(&guard).await;
+        guard.check()?;
+        // Too few answers do not make the work undone: the release goes on in the background.
+        let _ = guard.release().await;
+        Ok(value)
+    }
+
+    async fn wait(&self, wait: Option<Duration>) -> Result<Guard, LockError> {
+        let engine = &self.client.engine;
+        let started = engine.now();
+        let deadline = wait.map(|wait| started.saturating_add(wait));
+        let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
+        let mut silent_since: Option<Moment> = None;
+        loop {
+            let asked_at = engine.now();
+            let tried = self.attempt().await?;
+            let now = engine.now();
+            let is_over = deadline.is_some_and(|deadline| now >= deadline);
+            match tried {
+                Tried::Held(guard) => return Ok(guard),
+                Tried::Contended if is_over => return Err(self.timeout(started, now).await),
+                Tried::Contended => silent_since = None,
+                Tried::Silence(nodes) => {
+                    let since = *silent_since.get_or_insert(asked_at);
+                    let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
+                    if is_over || now.saturating_since(since) >= patience {
+                        return Err(LockError::NoQuorum { nodes });
+                    }
+                }
+            }
+            // At least as long as it takes to ask a majority, so that contenders do not split the
+            // vote for ever.
+            let delay = now.saturating_since(asked_at) + engine.jitter(|j| backoff.next(j));
+            let next = now.saturating_add(delay);
+            Sleep::until(engine, deadline.map_or(next, |deadline| next.min(deadline))).await;
+        }
+    }
+
+    async fn attempt(&self) -> Result<Tried, LockError> {
+        let (name, terms) = self.checked()?;
+        let engine = &self.client.engine;
+        let owner = engine.next_owner();
+        let now = engine.now();
+        let machine = Machine::Acquire(Acquire::start(terms, engine.nodes.len(), now));
+        let attempt = Attempt::start(engine, name, &owner, terms, now, machine);
+        let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
+            unreachable!("an acquire ends as one")
+        };
+        match outcome {
+            Outcome::Held { valid_until } => {
+                let guard =
+                    Guard::new(self.client.clone(), name.clone(), owner, terms, valid_until);
+                Ok(Tried::Held(guard))
+            }
+            Outcome::Contended => Ok(Tried::Contended),
+            Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => {
+                self.open()?;
+                let nodes = attempt.reports();
+                if is_denied(&nodes) {
+                    return Err(LockError::Denied { nodes });
+                }
+                Ok(Tried::Silence(nodes))
+            }
+        }
+    }
+
+    fn checked(&self) -> Result<(&Name, Terms), LockError> {
+        let name = self.name.as_ref().map_err(Clone::clone)?;
+        let terms = self.client.terms(self.ttl)?;
+        self.open()?;
+        Ok((name, terms))
+    }
+
+    fn open(&self) -> Result<(), LockError> {
+        if self.client.is_closed() { Err(LockError::ShutDown) } else { Ok(()) }
+    }
+
+    async fn timeout(&self, started: Moment, now: Moment) -> LockError {
+        let waited = now.saturating_since(started);
+        let engine = &self.client.engine;
+        let holder = match &self.name {
+            Ok(name) => survey(engine, name, engine.vote_timeout(self.ttl)).await,
+            Err(_) => None,
+        };
+        LockError::Timeout { waited, holder }
+    }
+}
+
+/// How one attempt went.
+enum Tried {
+    Held(Guard),
+    Contended,
+    Silence(Box<[NodeReport]>),
+}
+
+/// True if so many nodes deny us that no majority is left, whatever the others say.
+fn is_denied(nodes: &[NodeReport]) -> bool {
+    let denials = nodes.iter().filter(|report| match &report.answer {
+        NodeAnswer::Trouble(trouble) => trouble.is_denial(),
+        NodeAnswer::Attached | NodeAnswer::Granted | NodeAnswer::Refused => false,
+    });
+    let denials = denials.count();
+    nodes.len() - denials < quorate_core::quorum::majority(nodes.len())
+}
+
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
+const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);

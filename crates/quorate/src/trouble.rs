@@ -1,0 +1,183 @@
+//! What one node said, or why it said nothing.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// What one node said in one round.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The node's address, without user and password.
+    pub node: String,
+    /// What it said.
+    pub answer: NodeAnswer,
+}
+
+impl NodeReport {
+    pub(crate) fn new(node: &str, answer: NodeAnswer) -> Self {
+        Self { node: node.to_owned(), answer }
+    }
+}
+
+impl fmt::Display for NodeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.node)?;
+        match &self.answer {
+            NodeAnswer::Attached => f.write_str("attached"),
+            NodeAnswer::Granted => f.write_str("granted"),
+            NodeAnswer::Refused => f.write_str("refused"),
+            NodeAnswer::Trouble(trouble) => write!(f, "{trouble}"),
+        }
+    }
+}
+
+/// A node's answer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum NodeAnswer {
+    /// It is connected and may vote.
+    Attached,
+    /// It did what was asked.
+    Granted,
+    /// It plainly refused: the key is another's, or not there.
+    Refused,
+    /// No usable answer: what was asked may have happened or not.
+    Trouble(Trouble),
+}
+
+/// Why a node gave no usable answer.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// No answer came within the vote timeout.
+    #[error("timed out")]
+    TimedOut,
+    /// Nothing listens at the address.
+    #[error("connection refused")]
+    ConnectionRefused,
+    /// The connection was lost while the answer was awaited.
+    #[error("connection lost: {0}")]
+    ConnectionLost(String),
+    /// The address cannot be reached.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+    /// There is no connection yet.
+    #[error("not connected yet")]
+    Connecting,
+    /// User or password were refused, or are needed.
+    #[error("authentication failed: {0}")]
+    Auth(String),
+    /// The user lacks a right on that server.
+    #[error("no permission: {0}")]
+    NoPermission(String),
+    /// The server is a replica. A replica's vote does not count.
+    #[error("is a read-only replica")]
+    ReadOnly,
+    /// The server is still reading its data.
+    #[error("is loading its data")]
+    Loading,
+    /// The server has no memory left for another key.
+    #[error("out of memory")]
+    OutOfMemory,
+    /// The key has a type that the command cannot handle.
+    #[error("the key has another type")]
+    WrongType,
+    /// The server is busy with somebody's script.
+    #[error("busy with a script")]
+    Busy,
+    /// It is the same server as another node, so its vote would count twice.
+    #[error("is the same server as {0}")]
+    SameServer(String),
+    /// The server cannot do what is needed.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// The server said something that makes no sense.
+    #[error("protocol error: {0}")]
+    Protocol(String),
+    /// Another error of the server.
+    #[error("server error: {0}")]
+    Server(String),
+    /// This client has too many requests to the node that are not answered.
+    #[error("too many requests are waiting")]
+    Overloaded,
+    /// The client was shut down.
+    #[error("the client was shut down")]
+    ShutDown,
+}
+
+impl Trouble {
+    /// What a server's error reply means. Replies begin with a word in capitals that says it.
+    pub(crate) fn from_reply(text: &str) -> Self {
+        let text = printable(text);
+        let code = text.split(' ').next().unwrap_or_default();
+        match code {
+            "NOAUTH" | "WRONGPASS" => Self::Auth(text),
+            "NOPERM" => Self::NoPermission(text),
+            "READONLY" => Self::ReadOnly,
+            "LOADING" => Self::Loading,
+            "OOM" => Self::OutOfMemory,
+            "WRONGTYPE" => Self::WrongType,
+            "BUSY" => Self::Busy,
+            "NOPROTO" => Self::Unsupported(text),
+            _ => Self::Server(text),
+        }
+    }
+
+    pub(crate) fn from_connect(error: &std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => Self::ConnectionRefused,
+            std::io::ErrorKind::TimedOut => Self::TimedOut,
+            _ => Self::Unreachable(error.to_string()),
+        }
+    }
+
+    /// True if trying again will not help until somebody changes something.
+    pub(crate) const fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            Self::Auth(_) | Self::NoPermission(_) | Self::SameServer(_) | Self::Unsupported(_)
+        )
+    }
+
+    pub(crate) const fn is_denial(&self) -> bool {
+        matches!(self, Self::Auth(_) | Self::NoPermission(_))
+    }
+}
+
+/// A server's text, fit for a log: no control characters, and no more than a line of it.
+fn printable(text: &str) -> String {
+    const TEXT_LEN_MAX: usize = 200;
+    text.chars().filter(|c| !c.is_control()).take(TEXT_LEN_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_of_a_server_has_its_own_name() {
+        let cases = [
+            ("NOAUTH Authentication required.", "authentication failed: NOAUTH"),
+            ("WRONGPASS invalid username-password pair", "authentication failed"),
+            ("NOPERM this user has no permissions", "no permission"),
+            ("READONLY You can't write against a read only replica.", "read-only replica"),
+            ("LOADING Redis is loading the dataset in memory", "is loading its data"),
+            ("OOM command not allowed when used memory > 'maxmemory'.", "out of memory"),
+            ("WRONGTYPE Operation against a key", "the key has another type"),
+            ("BUSY Redis is busy running a script.", "busy with a script"),
+            ("MISCONF Redis is configured to save", "server error: MISCONF"),
+            ("", "server error: "),
+        ];
+        for (reply, expected) in cases {
+            let text = Trouble::from_reply(reply).to_string();
+            assert!(text.contains(expected), "{reply} -> {text}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_server_cannot_write_to_the_terminal() {
+        let text = Trouble::from_reply(&format!("ERR \x1b[31m\n{}", "x".repeat(999))).to_string();
+        assert!(text.len() < 250 && !text.contains('\x1b') && !text.contains('\n'), "{text}");
+    }
+}

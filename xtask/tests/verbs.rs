@@ -1,0 +1,172 @@
+//! The verbs as a person sees them: with stand-ins for cargo and for what they install, so that
+//! every way to fail can be seen in no time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+#[test]
+fn an_unknown_verb_lists_the_verbs_and_exits_with_64() {
+    let seen = Seen::by(&mut xtask(&["frobnicate"]));
+    assert_eq!(seen.code, Some(64));
+    assert!(seen.err.starts_with("xtask: no verb `frobnicate`\n"), "{}", seen.err);
+    for verb in ["ci [--full]", "test [ARG…]", "tidy", "help"] {
+        assert!(seen.err.contains(&format!("\n  {verb}")), "{verb} in {}", seen.err);
+    }
+}
+
+#[test]
+fn help_lists_the_verbs_and_is_no_error() {
+    let seen = Seen::by(&mut xtask(&["help"]));
+    assert_eq!(seen.code, Some(0));
+    assert!(seen.out.contains("\n  ci [--full]"), "{}", seen.out);
+}
+
+#[test]
+fn ci_runs_every_step_in_order() {
+    let seen = Seen::by(&mut xtask(&["ci"]));
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let steps = seen.steps();
+    let expected = ["redis-server", "fmt", "clippy", "test", "build examples"];
+    assert_eq!(steps[..expected.len()], expected);
+    assert_eq!(steps.last(), Some(&"doc"));
+    for call in [
+        "fmt --all --check",
+        "clippy --locked --workspace --all-targets -- -D warnings",
+        "test --locked --workspace",
+        "doc --locked --workspace --no-deps --document-private-items",
+    ] {
+        assert!(seen.out.contains(&format!("fake cargo {call}\n")), "{call} in {}", seen.out);
+    }
+}
+
+#[test]
+fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
+    let call = "fake cargo test --locked --workspace --release\n";
+    assert!(Seen::by(&mut xtask(&["ci", "--full"])).out.contains(call));
+    assert!(!Seen::by(&mut xtask(&["ci"])).out.contains(call));
+}
+
+#[test]
+fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
+    let steps = ["fmt", "clippy", "test", "doc"];
+    for (command, step) in ["fmt --all", "clippy --locked", "test", "doc"].into_iter().zip(steps) {
+        let seen = Seen::by(xtask(&["ci"]).env("FAKE_CARGO_FAILS", command));
+        assert_eq!(seen.code, Some(1), "{step}");
+        assert_eq!(seen.steps().last(), Some(&step));
+        let start = format!("xtask: ci failed at step `{step}` after ");
+        assert!(seen.last_error().starts_with(&start), "{}", seen.err);
+        assert!(seen.last_error().ends_with("exit status: 101"), "{}", seen.err);
+    }
+}
+
+#[test]
+fn a_missing_component_is_a_failure_that_says_how_to_install_it() {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        let fails = format!("{subcommand} --version");
+        let seen = Seen::by(xtask(&["ci"]).env("FAKE_CARGO_FAILS", fails));
+        assert_eq!(seen.code, Some(1));
+        let how = format!("`rustup component add {component}`");
+        assert!(seen.last_error().ends_with(&how), "{}", seen.err);
+    }
+}
+
+#[test]
+fn without_a_server_and_without_the_right_to_install_ci_fails_and_says_how_to_get_one() {
+    let mut command = xtask(&["ci"]);
+    command.env_remove("QUORATE_REDIS_SERVER").env("PATH", fresh_folder("nothing"));
+    let seen = Seen::by(&mut command);
+    assert_eq!(seen.code, Some(1));
+    assert_eq!(seen.steps(), ["redis-server"]);
+    for way in ["apt-get install redis-server", "brew install redis", "QUORATE_REDIS_SERVER"] {
+        assert!(seen.last_error().contains(way), "{}", seen.err);
+    }
+}
+
+#[test]
+fn a_chosen_server_that_does_not_run_is_a_failure() {
+    let seen = Seen::by(xtask(&["test"]).env("QUORATE_REDIS_SERVER", "no-such-program"));
+    assert_eq!(seen.code, Some(1));
+    assert!(seen.last_error().contains("QUORATE_REDIS_SERVER=no-such-program"), "{}", seen.err);
+}
+
+#[test]
+fn root_on_debian_gets_the_server_installed() {
+    let bin = fresh_folder("bin");
+    let path = std::env::join_paths([bin.clone(), fake("debian")]).unwrap();
+    let mut command = xtask(&["test"]);
+    command.env_remove("QUORATE_REDIS_SERVER").env("PATH", path);
+    command.env("FAKE_BIN", bin).env("FAKE_SERVER", fake("redis-server"));
+    let seen = Seen::by(&mut command);
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert!(seen.out.contains("fake apt-get update -qq (noninteractive)\n"), "{}", seen.out);
+    let install = "fake apt-get install -y -qq redis-server (noninteractive)\n";
+    assert!(seen.out.contains(install), "{}", seen.out);
+    assert!(seen.out.contains("Fake server v=0.0.0\n"), "{}", seen.out);
+}
+
+#[test]
+fn test_hands_its_arguments_to_cargo() {
+    let seen = Seen::by(&mut xtask(&["test", "lease", "--", "--nocapture"]));
+    assert_eq!(seen.steps(), ["redis-server", "test"]);
+    let call = "fake cargo test --locked --workspace lease -- --nocapture\n";
+    assert!(seen.out.contains(call), "{}", seen.out);
+    let seen = Seen::by(&mut xtask(&["test", "-p", "quorate"]));
+    assert!(seen.out.contains("fake cargo test --locked -p quorate\n"), "{}", seen.out);
+}
+
+/// The program under test with a working stand-in for everything.
+fn xtask(args: &[&str]) -> Command {
+    let mut command = Command::new(build_folder().join("xtask"));
+    command.args(args);
+    command.env("CARGO", fake("cargo")).env("QUORATE_REDIS_SERVER", fake("redis-server"));
+    command.env_remove("FAKE_CARGO_FAILS");
+    command
+}
+
+fn fake(name: &str) -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    Path::new(&package).join("tests/fake").join(name)
+}
+
+/// An empty folder, for one test alone.
+fn fresh_folder(name: &str) -> PathBuf {
+    let folder = build_folder().join("tmp-of-verbs").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the target folder is ours");
+    folder
+}
+
+/// Where cargo puts the programs: one above this test. Cargo's own `env!` names for it are those
+/// of the time of the build, and a checkout may have moved since.
+fn build_folder() -> PathBuf {
+    let this = std::env::current_exe().expect("a running program has a path");
+    let folder = this.ancestors().nth(2).expect("cargo puts tests into `deps`");
+    folder.to_owned()
+}
+
+/// What a run left behind.
+struct Seen {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Seen {
+    fn by(command: &mut Command) -> Self {
+        let Output { status, stdout, stderr } =
+            command.output().expect("the program under test starts");
+        let text = |bytes| String::from_utf8(bytes).expect("it prints text");
+        Self { code: status.code(), out: text(stdout), err: text(stderr) }
+    }
+
+    /// The names of the steps that were begun.
+    fn steps(&self) -> Vec<&str> {
+        let marked = self.out.lines().filter_map(|line| line.strip_prefix("==> "));
+        marked.filter(|line| !line.contains(": ")).collect()
+    }
+
+    fn last_error(&self) -> &str {
+        self.err.lines().last().unwrap_or_default()
+    }
+}
