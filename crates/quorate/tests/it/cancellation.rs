@@ -1,0 +1,1 @@
+//! Futures dropped at every point leave no key behind.

@@ -1,0 +1,1 @@
+//! The same promises on every engine.

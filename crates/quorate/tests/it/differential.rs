@@ -1,0 +1,1 @@
+//! The scripts on a real server against the core's store.

@@ -1,0 +1,1 @@
+//! Servers that die, stop, or go silent while locks are taken.
