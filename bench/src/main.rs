@@ -1,0 +1,29 @@
+//! Benchmarks against real servers. Everything is compared within one run, as ratios, with the
+//! contestants taking turns, since absolute figures differ from machine to machine.
+//!
+//! The client has the first core and all servers share the second one.
+
+mod bare;
+mod faults;
+mod limit;
+mod multiplexed;
+mod stage;
+mod table;
+
+fn main() -> std::process::ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let quick = args.iter().any(|arg| arg == "--quick");
+    stage::pin_client();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("the system gives a runtime");
+    let local = tokio::task::LocalSet::new();
+    match args.first().map(String::as_str) {
+        Some("limit") => local.block_on(&runtime, limit::run(quick)),
+        Some("faults") => local.block_on(&runtime, faults::run(quick)),
+        _ => {
+            table::line("usage: quorate-bench limit|faults [--quick]");
+            return std::process::ExitCode::from(64);
+        }
+    }
+    std::process::ExitCode::SUCCESS
+}

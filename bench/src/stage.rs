@@ -1,0 +1,62 @@
+//! Servers and cores: the same stage for every contestant.
+
+use std::time::{Duration, Instant};
+
+use quorate_testkit::Server;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Keeps this process, and every thread that it starts, on the first core.
+pub(crate) fn pin_client() {
+    let mut first = CpuSet::new();
+    first.set(0);
+    sched_setaffinity(None, &first).expect("the first core can be had");
+}
+
+/// Servers on the second core.
+pub(crate) fn servers(count: usize) -> Vec<Server> {
+    Server::builder().cpu(1).start_many(count)
+}
+
+/// Lets `tasks` tasks make pairs of lock and unlock for a while, and returns how many they made per
+/// second, all together.
+pub(crate) async fn pairs_per_second<P: AsyncFnMut() + 'static>(
+    tasks: usize,
+    time: Duration,
+    mut contestant: impl FnMut(usize) -> P,
+) -> f64 {
+    let started = Instant::now();
+    let handles: Vec<_> = (0..tasks)
+        .map(|task| {
+            let mut pair = contestant(task);
+            tokio::task::spawn_local(async move {
+                let mut pairs = 0_u64;
+                while started.elapsed() < time {
+                    pair().await;
+                    pairs += 1;
+                }
+                pairs
+            })
+        })
+        .collect();
+    let mut pairs = 0;
+    for handle in handles {
+        pairs += handle.await.expect("no contestant panics");
+    }
+    pairs as f64 / started.elapsed().as_secs_f64()
+}
+
+/// How often and how long each contestant runs.
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    pub(crate) time: Duration,
+}
+
+impl Plan {
+    pub(crate) fn new(quick: bool) -> Self {
+        if quick {
+            Self { rounds: 3, time: Duration::from_millis(300) }
+        } else {
+            Self { rounds: 9, time: Duration::from_millis(1_000) }
+        }
+    }
+}

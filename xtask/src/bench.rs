@@ -1,0 +1,18 @@
+//! `cargo xtask bench NAME`: benchmarks against real servers, as a release build.
+//!
+//! They are a program of their own, so that these commands start even when the library does not
+//! compile.
+
+use crate::failure::Failure;
+use crate::process::{cargo, run as run_command};
+use crate::redis;
+use crate::steps::Steps;
+
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let mut steps = Steps::of("bench");
+    steps.run("redis-server", redis::ensure)?;
+    let program = ["run", "--locked", "--release", "--quiet", "--package", "quorate-bench", "--"];
+    steps.run("bench", || run_command(cargo(program).args(args)))?;
+    steps.finish();
+    Ok(())
+}
