@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{quorum::majority, terms::Drift};
+use crate::terms::Drift;
 
 fn terms() -> Terms {
     let ms = Duration::from_millis;
@@ -30,7 +30,7 @@ fn every_assignment_of_votes_has_the_outcome_of_the_oracle() {
                 machine.handle_vote(node as usize, vote, at(11));
             }
             machine.handle_timeout(at(15));
-            let quorum = majority(nodes as usize);
+            let quorum = nodes as usize / 2 + 1;
             let count = |wanted| (0..nodes).filter(|node| digit(*node) == wanted).count();
             let oracle = match () {
                 () if count(0) >= quorum => Outcome::Extended { valid_until: at(107) },

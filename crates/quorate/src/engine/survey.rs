@@ -95,15 +95,13 @@ impl Survey {
         if let Ok(Reply::Seen(Some(sighting))) = answer {
             state.sightings.push(sighting);
         }
-        if state.pending == 0 {
-            state.wake();
-        }
+        Self::wake_if_over(state);
     }
-}
 
-impl State {
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
+    fn wake_if_over(mut state: MutexGuard<'_, State>) {
+        let waker = if state.pending == 0 { state.waker.take() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -125,7 +123,7 @@ impl Timed for Survey {
     fn handle_timeout(self: Arc<Self>, _now: Moment) {
         let mut state = self.lock();
         state.pending = 0;
-        state.wake();
+        Self::wake_if_over(state);
     }
 }
 

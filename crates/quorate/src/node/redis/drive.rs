@@ -11,6 +11,7 @@ use std::{
 
 use quorate_core::{
     backoff::{Backoff, Jitter},
+    command::Reply,
     moment::Moment,
 };
 use tokio::{
@@ -35,9 +36,15 @@ pub(crate) async fn drive(link: Arc<Link>) {
     let mut backoff = Backoff::new(RECONNECT_DELAY_MIN, RECONNECT_DELAY_MAX);
     loop {
         let trouble = match connect(&link).await {
-            Ok(stream) => {
-                backoff.reset();
-                serve(&link, stream).await
+            Ok(reader) => {
+                let attached_at = link.surroundings.clock.now();
+                let trouble = serve(&link, reader).await;
+                let lived = link.surroundings.clock.now().saturating_since(attached_at);
+                // A server that accepts and hangs up at once is not asked again and again.
+                if lived >= LINK_TIMEOUT {
+                    backoff.reset();
+                }
+                trouble
             }
             Err(trouble) => trouble,
         };
@@ -72,7 +79,7 @@ async fn connect(link: &Arc<Link>) -> Result<Box<dyn AsyncRead + Send + Unpin>, 
 
 /// Serves one connection until it breaks or is in doubt, and says why.
 async fn serve(link: &Arc<Link>, reader: Box<dyn AsyncRead + Send + Unpin>) -> Trouble {
-    let mut incoming = Incoming { reader, bytes: Vec::new(), start: 0, answered: Vec::new() };
+    let mut incoming = Incoming::new(reader);
     let mut timer = pin!(sleep(LINK_TIMEOUT));
     link.outbox().is_watched = true;
     poll_fn(|cx| {
@@ -152,26 +159,32 @@ fn next_look(outbox: &Outbox, now: Moment) -> Option<Duration> {
 /// What came from the server and is not taken apart yet.
 struct Incoming {
     reader: Box<dyn AsyncRead + Send + Unpin>,
+    /// Read into again and again, so that nothing is zeroed twice.
     bytes: Vec<u8>,
     start: usize,
-    answered: Vec<(Waiting, Result<quorate_core::command::Reply, Trouble>)>,
+    end: usize,
+    answered: Vec<(Waiting, Result<Reply, Trouble>)>,
 }
 
 impl Incoming {
+    fn new(reader: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+        Self { reader, bytes: vec![0; READ_LEN], start: 0, end: 0, answered: Vec::new() }
+    }
+
     /// Reads and hands out everything that is there. Ready only when the connection is over.
     fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Trouble> {
         loop {
-            let filled = self.bytes.len();
-            self.bytes.resize(filled + READ_LEN, 0);
-            let mut buffer = ReadBuf::new(&mut self.bytes[filled..]);
+            if self.end == self.bytes.len() {
+                self.bytes.resize(self.end * 2, 0);
+            }
+            let mut buffer = ReadBuf::new(&mut self.bytes[self.end..]);
             let polled = Pin::new(&mut *self.reader).poll_read(cx, &mut buffer);
             let len = buffer.filled().len();
-            self.bytes.truncate(filled + len);
             match ready!(polled) {
                 Ok(()) if len == 0 => {
                     return Poll::Ready(Trouble::ConnectionLost("closed by the server".into()));
                 }
-                Ok(()) => {}
+                Ok(()) => self.end += len,
                 Err(error) => return Poll::Ready(lost(&error)),
             }
             if let Err(trouble) = self.take_apart(link) {
@@ -202,7 +215,7 @@ impl Incoming {
     }
 
     fn match_replies(&mut self, outbox: &mut Outbox) -> Result<(), Trouble> {
-        while let Some((frame, len)) = Frame::decode(&self.bytes[self.start..])? {
+        while let Some((frame, len)) = Frame::decode(&self.bytes[self.start..self.end])? {
             let bytes = &self.bytes[self.start..self.start + len];
             self.start += len;
             if frame.is_push() {
@@ -219,7 +232,8 @@ impl Incoming {
                 self.answered.push((waiting, answer));
             }
         }
-        self.bytes.drain(..self.start);
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
         self.start = 0;
         Ok(())
     }
