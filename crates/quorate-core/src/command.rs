@@ -24,14 +24,11 @@ pub enum Command {
         /// Who gives it back.
         owner: Owner,
     },
-    /// Let the key live `ttl_ms` from now, if it is the owner's. It is never created again.
+    /// Let each of these keys live on from now, if it is its owner's. No key is created again. Each
+    /// is judged by itself: one that fails does not void the others.
     Prolong {
-        /// The lock.
-        name: Name,
-        /// Who holds it.
-        owner: Owner,
-        /// How long the node keeps it from now.
-        ttl_ms: u64,
+        /// The keys, at most [`PROLONG_MAX`] of them.
+        entries: Arc<[Prolongation]>,
     },
     /// Say whether the key is the owner's.
     Check {
@@ -52,13 +49,10 @@ impl Command {
     #[must_use]
     pub fn vote(&self, reply: &Reply) -> Vote {
         match (self, reply) {
-            (Self::Take { .. }, Reply::Taken)
-            | (Self::Free { .. }, Reply::Freed)
-            | (Self::Prolong { .. }, Reply::Prolonged) => Vote::Grant,
+            (Self::Take { .. }, Reply::Taken) | (Self::Free { .. }, Reply::Freed) => Vote::Grant,
             (Self::Take { .. }, Reply::Another)
-            | (Self::Free { .. } | Self::Prolong { .. }, Reply::Absent | Reply::Another) => {
-                Vote::Refuse
-            }
+            | (Self::Free { .. }, Reply::Absent | Reply::Another) => Vote::Refuse,
+            (Self::Prolong { .. }, Reply::Each(fates)) => self.prolonged(fates, 0),
             (Self::Check { owner, .. }, Reply::Seen(sighting)) => match sighting {
                 Some(Sighting { value: Value::Text(text), .. }) if **text == *owner.as_bytes() => {
                     Vote::Grant
@@ -76,18 +70,36 @@ impl Command {
         }
     }
 
-    /// The lock that it is about.
+    /// What the reply to this `Prolong` says about its entry at `index`. A reply with another number
+    /// of fates is no answer for any of them.
     #[must_use]
-    pub const fn name(&self) -> &Name {
+    pub fn prolonged(&self, fates: &[Fate], index: usize) -> Vote {
         match self {
-            Self::Take { name, .. }
-            | Self::Free { name, .. }
-            | Self::Prolong { name, .. }
-            | Self::Check { name, .. }
-            | Self::Look { name } => name,
+            Self::Prolong { entries } if entries.len() == fates.len() => {
+                fates.get(index).map_or(Vote::Unknown, Fate::vote)
+            }
+            Self::Prolong { .. }
+            | Self::Take { .. }
+            | Self::Free { .. }
+            | Self::Check { .. }
+            | Self::Look { .. } => Vote::Unknown,
         }
     }
 }
+
+/// One key that is to live on.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Prolongation {
+    /// The lock.
+    pub name: Name,
+    /// Who holds it.
+    pub owner: Owner,
+    /// How long the node keeps it from now.
+    pub ttl_ms: u64,
+}
+
+/// The most keys of one [`Command::Prolong`]: a node does nothing else meanwhile.
+pub const PROLONG_MAX: usize = 128;
 
 /// What a node answered.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -97,14 +109,39 @@ pub enum Reply {
     Taken,
     /// The key was deleted.
     Freed,
-    /// The key lives on.
-    Prolonged,
     /// There is no such key.
     Absent,
     /// The key is there and not the owner's.
     Another,
+    /// What became of each key of a `Prolong`, in its order.
+    Each(Box<[Fate]>),
     /// What is stored there, if anything.
     Seen(Option<Sighting>),
+}
+
+/// What became of one key of a `Prolong`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Fate {
+    /// The key lives on.
+    LivesOn,
+    /// There is no such key.
+    Absent,
+    /// The key is there and not the owner's.
+    Another,
+    /// The node could not tell.
+    Failed,
+}
+
+impl Fate {
+    /// What it says about the lease.
+    #[must_use]
+    pub const fn vote(&self) -> Vote {
+        match self {
+            Self::LivesOn => Vote::Grant,
+            Self::Absent | Self::Another => Vote::Refuse,
+            Self::Failed => Vote::Unknown,
+        }
+    }
 }
 
 /// What was found under a name.
@@ -141,6 +178,12 @@ impl Owner {
         // Writing to a string cannot fail.
         let _ = write!(text, "{client}:{number}@{who}");
         Self(text.into_bytes().into())
+    }
+
+    /// The owner that another process was, as its bytes were handed over.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
     }
 
     /// The bytes that are stored.
@@ -213,7 +256,9 @@ mod tests {
         let commands = [
             Command::Take { name: n(), owner: o(), ttl_ms: 1 },
             Command::Free { name: n(), owner: o() },
-            Command::Prolong { name: n(), owner: o(), ttl_ms: 1 },
+            Command::Prolong {
+                entries: [Prolongation { name: n(), owner: o(), ttl_ms: 1 }].into(),
+            },
             Command::Check { name: n(), owner: o() },
             Command::Look { name: n() },
         ];
@@ -225,7 +270,7 @@ mod tests {
         let replies = [
             Reply::Taken,
             Reply::Freed,
-            Reply::Prolonged,
+            Reply::Each([Fate::LivesOn].into()),
             Reply::Absent,
             Reply::Another,
             Reply::Seen(None),
@@ -233,7 +278,7 @@ mod tests {
             seen(&other),
             Reply::Seen(Some(Sighting { value: hash, expires_in_ms: None })),
         ];
-        let table = ["G...R....", ".G.RR....", "..GRR....", ".....RGRR", "........."];
+        let table = ["G...R....", ".G.RR....", "..G......", ".....RGRR", "........."];
         for (command, row) in commands.iter().zip(table) {
             for (reply, expected) in replies.iter().zip(row.chars()) {
                 let vote = match expected {
@@ -243,6 +288,19 @@ mod tests {
                 };
                 assert_eq!(command.vote(reply), vote, "{command:?} {reply:?}");
             }
+        }
+    }
+
+    #[test]
+    fn each_key_of_a_prolong_is_judged_by_itself() {
+        let owner = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
+        let entry = Prolongation { name: name(), owner, ttl_ms: 1 };
+        let command = Command::Prolong { entries: vec![entry; 4].into() };
+        let fates = [Fate::LivesOn, Fate::Absent, Fate::Another, Fate::Failed];
+        let votes = [Vote::Grant, Vote::Refuse, Vote::Refuse, Vote::Unknown];
+        for (index, vote) in votes.into_iter().enumerate() {
+            assert_eq!(command.prolonged(&fates, index), vote);
+            assert_eq!(command.prolonged(&fates[..3], index), Vote::Unknown, "one is missing");
         }
     }
 }

@@ -8,15 +8,24 @@ use crate::{moment::Moment, terms::Terms};
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Lease {
     valid_until: Moment,
+    /// The holder's own limit: never valid beyond it, however often it is extended.
+    hold_until: Moment,
     extensions_sent: u64,
+    is_at_risk: bool,
     lost: Option<LostReason>,
 }
 
 impl Lease {
-    /// A lease that was won and ends at `valid_until`.
+    /// A lease that was won and ends at `valid_until`, and that is never held beyond `hold_until`.
     #[must_use]
-    pub const fn new(valid_until: Moment) -> Self {
-        Self { valid_until, extensions_sent: 0, lost: None }
+    pub fn new(valid_until: Moment, hold_until: Moment) -> Self {
+        Self {
+            valid_until: valid_until.min(hold_until),
+            hold_until,
+            extensions_sent: 0,
+            is_at_risk: false,
+            lost: None,
+        }
     }
 
     /// Says whether the holder may act at `now`.
@@ -27,6 +36,7 @@ impl Lease {
     pub fn check(&self, now: Moment) -> Result<(), LostReason> {
         match self.lost {
             Some(reason) => Err(reason),
+            None if now >= self.hold_until => Err(LostReason::MaxHold),
             None if now >= self.valid_until => Err(LostReason::Expired),
             None => Ok(()),
         }
@@ -62,8 +72,33 @@ impl Lease {
     /// nodes do as the last one says, and that one may have been shorter.
     pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
         if self.check(now).is_ok() && extension.0 == self.extensions_sent {
-            self.valid_until = self.valid_until.max(valid_until);
+            self.valid_until = self.valid_until.max(valid_until).min(self.hold_until);
+            self.is_at_risk = false;
         }
+    }
+
+    /// An extension was not confirmed, or a clock jumped: the lease goes on, but may not last.
+    /// Returns true if that is news.
+    pub fn handle_risk(&mut self, now: Moment) -> bool {
+        self.check(now).is_ok() && !std::mem::replace(&mut self.is_at_risk, true)
+    }
+
+    /// True if it is held, but the last extension was not confirmed.
+    #[must_use]
+    pub const fn is_at_risk(&self) -> bool {
+        self.is_at_risk && self.lost.is_none()
+    }
+
+    /// Why it is known to be lost, if it is. Time alone is not asked: see [`check`](Self::check).
+    #[must_use]
+    pub const fn lost(&self) -> Option<LostReason> {
+        self.lost
+    }
+
+    /// True if extending can still make it last longer.
+    #[must_use]
+    pub fn can_grow(&self) -> bool {
+        self.lost.is_none() && self.valid_until < self.hold_until
     }
 
     /// The lease is known to be gone. The first reason stays.
@@ -84,6 +119,8 @@ pub enum LostReason {
     Expired,
     /// A majority of the nodes no longer has it, or has another's.
     Gone,
+    /// It was held for as long as its holder had allowed.
+    MaxHold,
     /// The client was shut down.
     ShutDown,
 }
@@ -93,6 +130,7 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::Expired => "its time ran out",
             Self::Gone => "a majority of the nodes no longer has it",
+            Self::MaxHold => "it was held for as long as allowed",
             Self::ShutDown => "the client was shut down",
         })
     }
@@ -108,13 +146,17 @@ mod tests {
         Terms::new(Duration::from_millis(ttl_ms), Duration::from_millis(1), none).expect("valid")
     }
 
+    fn lease(valid_until: Moment) -> Lease {
+        Lease::new(valid_until, Moment::from_nanos(u64::MAX))
+    }
+
     fn at(ms: u64) -> Moment {
         Moment::ZERO.saturating_add(Duration::from_millis(ms))
     }
 
     #[test]
     fn a_lease_ends_at_its_deadline_and_not_a_nanosecond_later() {
-        let lease = Lease::new(Moment::from_nanos(10));
+        let lease = lease(Moment::from_nanos(10));
         assert_eq!(lease.check(Moment::from_nanos(9)), Ok(()));
         assert_eq!(lease.remaining(Moment::from_nanos(9)), Duration::from_nanos(1));
         assert_eq!(lease.check(Moment::from_nanos(10)), Err(LostReason::Expired));
@@ -123,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_extension_counts_from_when_it_was_sent() {
-        let mut lease = Lease::new(at(10));
+        let mut lease = lease(at(10));
         let extension = lease.handle_extension_sent(&terms(20), at(5));
         assert_eq!(lease.valid_until(), at(10), "not before a majority has agreed");
         lease.handle_extended(extension, at(25), at(9));
@@ -132,12 +174,12 @@ mod tests {
 
     #[test]
     fn nothing_revives_a_lease() {
-        let mut late = Lease::new(at(10));
+        let mut late = lease(at(10));
         let extension = late.handle_extension_sent(&terms(20), at(5));
         late.handle_extended(extension, at(25), at(10));
         assert_eq!(late.check(at(10)), Err(LostReason::Expired));
 
-        let mut gone = Lease::new(at(10));
+        let mut gone = lease(at(10));
         let extension = gone.handle_extension_sent(&terms(20), at(5));
         gone.handle_lost(LostReason::Gone);
         gone.handle_lost(LostReason::ShutDown);
@@ -148,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_shortening_counts_from_when_it_is_sent() {
-        let mut lease = Lease::new(at(100));
+        let mut lease = lease(at(100));
         let extension = lease.handle_extension_sent(&terms(20), at(5));
         assert_eq!(lease.valid_until(), at(25), "the reply may be lost");
         lease.handle_extended(extension, at(25), at(6));
@@ -157,12 +199,37 @@ mod tests {
 
     #[test]
     fn a_longer_extension_that_was_sent_before_a_shorter_one_does_not_count() {
-        let mut lease = Lease::new(at(10));
+        let mut lease = lease(at(10));
         let long = lease.handle_extension_sent(&terms(1_000), at(1));
         let short = lease.handle_extension_sent(&terms(20), at(2));
         lease.handle_extended(long, at(1_001), at(3));
         assert_eq!(lease.valid_until(), at(10), "the nodes keep the key for 20 ms only");
         lease.handle_extended(short, at(22), at(4));
         assert_eq!(lease.valid_until(), at(22));
+    }
+
+    #[test]
+    fn no_extension_goes_beyond_the_holders_own_limit() {
+        let mut lease = Lease::new(at(10), at(30));
+        let extension = lease.handle_extension_sent(&terms(20), at(5));
+        lease.handle_extended(extension, at(25), at(6));
+        assert!(lease.can_grow());
+        let extension = lease.handle_extension_sent(&terms(20), at(15));
+        lease.handle_extended(extension, at(35), at(16));
+        assert_eq!(lease.valid_until(), at(30));
+        assert!(!lease.can_grow());
+        assert_eq!(lease.check(at(30)), Err(LostReason::MaxHold));
+    }
+
+    #[test]
+    fn risk_is_told_once_and_ends_with_the_next_extension() {
+        let mut lease = lease(at(10));
+        assert!(lease.handle_risk(at(5)));
+        assert!(!lease.handle_risk(at(6)), "told already");
+        assert!(lease.is_at_risk());
+        let extension = lease.handle_extension_sent(&terms(20), at(6));
+        lease.handle_extended(extension, at(26), at(7));
+        assert!(!lease.is_at_risk());
+        assert!(!lease.handle_risk(at(26)), "what is lost is not at risk");
     }
 }

@@ -15,6 +15,7 @@
 //! - [`acquire`], [`renew`], [`verify`], [`release`]: machines, each one round of asking all nodes.
 //! - [`round`]: what machines hand out, and the counting that they share.
 //! - [`lease`]: the life of a held lock, in which lost stays lost.
+//! - [`schedule`]: when each held lease is renewed and when it ends.
 //! - [`backoff`]: delays drawn from randomness that is passed in.
 //!
 //! # How a machine is used
@@ -37,6 +38,7 @@ pub mod quorum;
 pub mod release;
 pub mod renew;
 pub mod round;
+pub mod schedule;
 pub mod store;
 pub mod terms;
 pub mod verify;

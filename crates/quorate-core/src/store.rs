@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    command::{Command, Owner, Reply, Sighting, Value},
+    command::{Command, Fate, Owner, Prolongation, Reply, Sighting, Value},
     moment::NodeTime,
     name::Name,
 };
@@ -45,14 +45,9 @@ impl Store {
                     Reply::Freed
                 }
             },
-            Command::Prolong { name, owner, ttl_ms } => match self.whose(name, owner) {
-                Whose::Theirs => Reply::Another,
-                Whose::Nobodys => Reply::Absent,
-                Whose::Ours => {
-                    self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
-                    Reply::Prolonged
-                }
-            },
+            Command::Prolong { entries } => {
+                Reply::Each(entries.iter().map(|entry| self.prolong(now, entry)).collect())
+            }
             Command::Check { name, .. } | Command::Look { name } => {
                 Reply::Seen(self.keys.get(name).map(|entry| Sighting {
                     value: entry.value.clone(),
@@ -77,6 +72,18 @@ impl Store {
     pub fn names(&mut self, now: NodeTime) -> Vec<Name> {
         self.expire(now);
         self.keys.keys().cloned().collect()
+    }
+
+    fn prolong(&mut self, now: NodeTime, entry: &Prolongation) -> Fate {
+        let Prolongation { name, owner, ttl_ms } = entry;
+        match self.whose(name, owner) {
+            Whose::Theirs => Fate::Another,
+            Whose::Nobodys => Fate::Absent,
+            Whose::Ours => {
+                self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
+                Fate::LivesOn
+            }
+        }
     }
 
     fn whose(&self, name: &Name, owner: &Owner) -> Whose {

@@ -16,6 +16,7 @@ use crate::{
     engine::{Driver, Engine, Place, Quiet, Running, Settings},
     error::{ConfigError, ConnectError, TtlError},
     memory::MemoryNodes,
+    observe::Observer,
     node::{
         Node,
         redis::{Identities, Link, Surroundings, Target, blot, drive},
@@ -34,6 +35,8 @@ pub struct ClientBuilder {
     drift: Drift,
     vote_timeout: Option<Duration>,
     connect_timeout: Duration,
+    max_hold: Option<Duration>,
+    observer: Option<Arc<dyn Observer>>,
     prefix: String,
     who: Option<String>,
     place: Place,
@@ -64,6 +67,8 @@ impl Default for ClientBuilder {
             drift: Drift::default(),
             vote_timeout: None,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            max_hold: Some(MAX_HOLD_DEFAULT),
+            observer: None,
             prefix: PREFIX_DEFAULT.into(),
             who: None,
             place: Place::OwnThread,
@@ -104,6 +109,19 @@ impl ClientBuilder {
     /// data must stay out.
     pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = max_ttl;
+        self
+    }
+
+    /// How long any lock is held at the most, however often it is renewed: a holder that hangs for
+    /// ever must not keep its lock for ever. `None` sets no limit. Default: one hour.
+    pub const fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
+        self.max_hold = max_hold;
+        self
+    }
+
+    /// Tells `observer` what happens inside. It replaces an earlier one.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
         self
     }
 
@@ -177,6 +195,7 @@ impl ClientBuilder {
                     status: status.clone(),
                     quiet: quiet.clone(),
                     jitter_seed: random.jitter,
+                    observer: self.observer.clone(),
                 },
             ),
         };
@@ -187,6 +206,7 @@ impl ClientBuilder {
             who: self.who.as_deref().map_or_else(who::this_process, who::printable),
             jitter_seed: random.jitter,
             vote_timeout: self.vote_timeout,
+            observer: self.observer.clone(),
         };
         let engine = Arc::new(Engine::new(settings, nodes));
         let running = Running::start(&engine, drivers, self.place, quiet)?;
@@ -194,6 +214,7 @@ impl ClientBuilder {
             ttl: self.ttl,
             max_ttl: self.max_ttl,
             drift: self.drift,
+            max_hold: self.max_hold,
             prefix: self.prefix,
         };
         Ok(Client::from_inner(Inner::new(engine, running, defaults)))
@@ -241,6 +262,9 @@ impl ClientBuilder {
         if self.prefix.is_empty() || self.prefix.chars().any(char::is_control) {
             let reason = "it must not be empty or have control characters";
             return invalid("prefix", self.prefix.clone(), reason);
+        }
+        if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
+            return invalid("max_hold", "0".into(), "no lock could be held at all");
         }
         let defaults = |ttl| Terms::new(ttl, Duration::ZERO, self.drift).map_err(TtlError::from);
         defaults(self.max_ttl)?;
@@ -297,5 +321,6 @@ impl Random {
 
 const TTL_DEFAULT: Duration = Duration::from_secs(10);
 const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
+const MAX_HOLD_DEFAULT: Duration = Duration::from_secs(60 * 60);
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 const PREFIX_DEFAULT: &str = "quorate:";

@@ -7,13 +7,20 @@ use std::{
 
 use quorate_core::{
     quorum::majority,
+    renew::{Outcome, Renew},
     terms::{Drift, Terms},
 };
 
 use crate::{
     ClientBuilder, Mutex,
-    engine::{Engine, Running, Sleep},
-    error::{ConnectError, NodeAnswer, NodeReport, Trouble, TtlError},
+    clock::Clock,
+    engine::{Attempt, Ended, Engine, FOREVER, Machine, Running, Sleep},
+    error::{
+        AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
+    },
+    guard::{Guard, Hold, Won, release},
+    handover::LeaseHandover,
+    keeper::Renewal,
     memory::MemoryNodes,
 };
 
@@ -88,16 +95,39 @@ impl Client {
         if nodes.is_multiple_of(2) { vec![Warning::EvenNodes { nodes }] } else { Vec::new() }
     }
 
-    /// Ends the client and all its clones: no more locks are taken, and releases that are on their
-    /// way are waited for, up to `grace`.
+    /// Takes over a lease that another process [left](Guard::leave_to_expire): it is renewed and
+    /// released from here from now on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease to expire; it may have been extended once.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more.
+    pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
+        adopt(&self.inner, lease).await
+    }
+
+    /// Ends the client and all its clones: no more locks are taken, what is held is lost and
+    /// released, and releases are waited for, up to `grace`.
     ///
     /// # Cancel safety
     ///
     /// The end goes on in the background if the future is dropped.
     pub async fn shutdown(self, grace: Duration) -> Shutdown {
-        self.inner.engine.is_closed.store(true, Ordering::Release);
+        let engine = &self.inner.engine;
+        engine.is_closed.store(true, Ordering::Release);
+        for held in engine.keeper.lose_all(LostReason::ShutDown) {
+            release(engine, &held);
+        }
         self.inner.running.order_end(grace);
         Shutdown { is_clean: self.inner.running.ended().await }
+    }
+
+    /// True if the engine runs on an async runtime of the user's.
+    pub(crate) fn is_driven_by_user(&self) -> bool {
+        matches!(self.inner.engine.clock, Clock::Runtime)
     }
 
     pub(crate) fn from_inner(inner: Inner) -> Self {
@@ -140,6 +170,34 @@ impl Client {
             })
             .await;
         }
+    }
+}
+
+/// Extends the lease from here; whoever extends it on a majority holds it.
+async fn adopt(client: &Arc<Inner>, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
+    let engine = &client.engine;
+    let terms = client.terms(lease.ttl())?;
+    if client.is_closed() {
+        return Err(AdoptError::ShutDown);
+    }
+    let (name, owner) = lease.parts();
+    let now = engine.now();
+    // Only the nodes know when it ends: if a majority extends it, it had not ended.
+    let machine = Machine::Renew(Renew::start(terms, engine.nodes.len(), FOREVER, now));
+    let attempt = Attempt::start(engine, name, owner, terms, now, machine);
+    let Ended::Renew(outcome) = attempt.clone().outcome().await else {
+        unreachable!("a renew ends as one")
+    };
+    match outcome {
+        Outcome::Extended { valid_until } => {
+            let (name, owner) = (name.clone(), owner.clone());
+            let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
+            let won = Won { name, owner, terms, sent_at: now, valid_until, hold };
+            Ok(Guard::new(client.clone(), won))
+        }
+        Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
+        Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
+        Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
     }
 }
 
@@ -190,6 +248,7 @@ pub(crate) struct Defaults {
     pub(crate) ttl: Duration,
     pub(crate) max_ttl: Duration,
     pub(crate) drift: Drift,
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) prefix: String,
 }
 

@@ -10,7 +10,7 @@ mod timers;
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -29,12 +29,14 @@ pub(crate) use self::{
     attempt::{Attempt, Ended, Machine},
     run::{Driver, Place, Quiet, Running},
     survey::survey,
-    timers::{Sleep, Timers},
+    timers::{FOREVER, Sleep, Timed, Timers},
 };
 use crate::{
     clock::Clock,
     error::{NodeAnswer, NodeReport},
+    keeper::Keeper,
     node::Node,
+    observe::{Event, Observer},
 };
 
 /// What all parts of one client share.
@@ -43,12 +45,15 @@ pub(crate) struct Engine {
     pub(crate) nodes: Box<[Box<dyn Node>]>,
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
+    pub(crate) keeper: Keeper,
+    observer: Option<Arc<dyn Observer>>,
     /// Told whenever a link comes up or goes down.
-    pub(crate) status: std::sync::Arc<Notify>,
+    pub(crate) status: Arc<Notify>,
     pub(crate) is_closed: AtomicBool,
     client: ClientId,
     who: String,
     sequence: AtomicU64,
+    rounds: AtomicU64,
     jitter: Mutex<Jitter>,
     vote_timeout: Option<Duration>,
 }
@@ -59,11 +64,14 @@ impl Engine {
             nodes: nodes.into(),
             clock: settings.clock,
             timers: Timers::default(),
+            keeper: Keeper::default(),
+            observer: settings.observer,
             status: settings.status,
             is_closed: AtomicBool::new(false),
             client: settings.client,
             who: settings.who,
             sequence: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
             jitter: Mutex::new(Jitter::new(settings.jitter_seed)),
             vote_timeout: settings.vote_timeout,
         }
@@ -75,8 +83,24 @@ impl Engine {
         Owner::new(&self.client, number, &self.who)
     }
 
-    /// A random part of `bound`.
-    pub(crate) fn jitter(&self, draw: impl FnOnce(&mut Jitter) -> Duration) -> Duration {
+    /// Tells the observer, if there is one.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.observe(event);
+        }
+    }
+
+    pub(crate) const fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// A number for the next round of asking all nodes.
+    pub(crate) fn next_round(&self) -> u64 {
+        self.rounds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Draws something at random.
+    pub(crate) fn draw<T>(&self, draw: impl FnOnce(&mut Jitter) -> T) -> T {
         draw(&mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -109,9 +133,10 @@ impl Engine {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
-    pub(crate) status: std::sync::Arc<Notify>,
+    pub(crate) status: Arc<Notify>,
     pub(crate) client: ClientId,
     pub(crate) who: String,
     pub(crate) jitter_seed: u64,
     pub(crate) vote_timeout: Option<Duration>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }

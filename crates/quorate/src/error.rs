@@ -98,6 +98,27 @@ impl Lost {
     }
 }
 
+/// Why a lease could not be adopted.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// The lease has ended.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// Too few nodes answered to say.
+    #[error("no quorum: {}", Reports(.nodes))]
+    NoQuorum {
+        /// What each node said, in the order in which they were configured.
+        nodes: Box<[NodeReport]>,
+    },
+    /// Its ttl is not allowed here.
+    #[error(transparent)]
+    InvalidTtl(#[from] TtlError),
+    /// The client was shut down.
+    #[error("the client was shut down")]
+    ShutDown,
+}
+
 /// Why a lease was not extended.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
@@ -213,6 +234,15 @@ pub enum ConfigError {
         reason: String,
     },
 }
+
+/// A blocking client would wait for an engine that runs on the runtime which it blocks.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error(
+    "this client's engine runs on an async runtime, and a blocking call there would never end: \
+     build it without danger_engine_on_this_runtime, or use it as an async client"
+)]
+#[non_exhaustive]
+pub struct WouldDeadlock;
 
 /// Why a client could not connect.
 #[derive(Clone, Debug, Error, PartialEq)]

@@ -1,10 +1,6 @@
 //! A held lock in the hand of its holder.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Backoff,
@@ -20,52 +16,53 @@ use quorate_core::{
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Ended, Machine, Sleep},
+    engine::{Attempt, Ended, Engine, Machine, Sleep},
     error::{ExtendError, Lost, ReleaseError, VerifyError},
+    handover::LeaseHandover,
+    held::{Held, Loss},
+    keeper::{Keeper, Renewal},
+    observe::Event,
+    signal::CancellationToken,
 };
 
 /// A held lock.
 ///
-/// Dropping it releases the lock in the background; the drop neither waits nor needs a runtime.
-/// [`release`](Self::release) tells how it went.
+/// While it is there, the client's keeper renews the lock in the background, unless it was taken
+/// with [`no_renew`](crate::Mutex::no_renew). If the lock is lost all the same, [`lost`](Self::lost)
+/// completes, before anyone else can have it.
+///
+/// Dropping the guard releases the lock in the background; the drop neither waits nor needs a
+/// runtime. [`release`](Self::release) tells how it went.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     client: Arc<Inner>,
-    name: Name,
-    owner: Owner,
-    hand: Mutex<Hand>,
-    is_released: bool,
-}
-
-/// What changes while the lock is held.
-struct Hand {
-    lease: Lease,
-    /// The terms of the longest life that any node may have given the key.
-    longest: Terms,
+    held: Arc<Held>,
+    is_over: bool,
 }
 
 impl Guard {
-    pub(crate) const fn new(
-        client: Arc<Inner>,
-        name: Name,
-        owner: Owner,
-        terms: Terms,
-        valid_until: Moment,
-    ) -> Self {
-        let hand = Hand { lease: Lease::new(valid_until), longest: terms };
-        Self { client, name, owner, hand: Mutex::new(hand), is_released: false }
+    pub(crate) fn new(client: Arc<Inner>, won: Won) -> Self {
+        let engine = &client.engine;
+        let hold_until = won.hold.until(won.sent_at);
+        let lease = Lease::new(won.valid_until, hold_until);
+        let number = engine.keeper.next_number();
+        let held = Held::new(number, won.name, won.owner, won.terms, won.sent_at, lease);
+        let held = Arc::new(held);
+        Keeper::keep(engine, held.clone(), won.hold.renewal, won.sent_at);
+        engine.tell(&Event::Held { name: held.name.as_str() });
+        Self { client, held, is_over: false }
     }
 
     /// The name of the lock.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        self.held.name.as_str()
     }
 
-    /// The safe time that is left; zero when the lease has ended.
+    /// The safe time that is left if nothing is renewed; zero when the lease has ended.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.hand().lease.remaining(self.client.engine.now())
+        self.held.remaining(self.engine().now())
     }
 
     /// Says whether the holder may act right now. It asks nobody.
@@ -74,7 +71,50 @@ impl Guard {
     ///
     /// [`Lost`] if the lease has ended.
     pub fn check(&self) -> Result<(), Lost> {
-        self.hand().lease.check(self.client.engine.now()).map_err(Lost::new)
+        self.held.check(self.engine().now())
+    }
+
+    /// True if the last renewal was not confirmed, or a clock jumped. The lease goes on, and the
+    /// keeper tries again.
+    #[must_use]
+    pub fn is_at_risk(&self) -> bool {
+        self.held.hand().lease.is_at_risk()
+    }
+
+    /// Completes when the lock is lost: at its deadline even if no node ever answers, and before
+    /// anyone else can have it. It never completes while the lock is held, and stays usable after
+    /// the guard is gone; a lock that was released is not lost.
+    pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + use<> {
+        Loss::of(self.held.clone())
+    }
+
+    /// A flag that is raised when the lock is lost, to hand to work that looks at it now and then.
+    #[must_use]
+    pub fn cancellation_token(&self) -> CancellationToken {
+        CancellationToken::of(self.held.clone(), self.engine().clone())
+    }
+
+    /// Runs `work` until it is done, or drops it at its next await when the lock is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`; the lock stays held by the guard.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if the lock was lost before `work` was done.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        let mut work = std::pin::pin!(work);
+        let mut lost = std::pin::pin!(self.lost());
+        std::future::poll_fn(|cx| {
+            // The loss comes first: work that is done too late does not count.
+            if let std::task::Poll::Ready(lost) = lost.as_mut().poll(cx) {
+                return std::task::Poll::Ready(Err(lost));
+            }
+            self.check()?;
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
     }
 
     /// Asks the nodes whether a majority still has this lock for us.
@@ -89,9 +129,9 @@ impl Guard {
     /// guard is lost from then on. [`VerifyError::NoQuorum`] if too few nodes answered to say.
     pub async fn verify(&self) -> Result<(), VerifyError> {
         self.check()?;
-        let now = self.client.engine.now();
+        let now = self.engine().now();
         let terms = self.asking_terms();
-        let machine = Verify::start(terms, self.client.engine.nodes.len(), now);
+        let machine = Verify::start(terms, self.engine().nodes.len(), now);
         let attempt = self.start(terms, now, Machine::Verify(machine));
         let Ended::Verify(outcome) = attempt.clone().outcome().await else {
             unreachable!("a verify ends as one")
@@ -103,7 +143,8 @@ impl Guard {
         }
     }
 
-    /// Lets the lock live for `ttl` from now, if it is still ours on a majority of nodes.
+    /// Lets the lock live for `ttl` from now, if it is still ours on a majority of nodes. From then
+    /// on the keeper renews it with that ttl.
     ///
     /// While too few nodes answer, it tries again until the lease ends. A failed extension does not
     /// release anything. A `ttl` that shortens the lease counts from the moment when it is sent.
@@ -116,19 +157,22 @@ impl Guard {
     ///
     /// [`ExtendError::Lost`] if the lease has ended: nothing revives it.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let engine = &self.client.engine;
+        let engine = self.engine();
         let terms = self.client.terms(ttl)?;
         let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
         loop {
             let now = engine.now();
             let (extension, held_until) = {
-                let mut hand = self.hand();
+                let mut hand = self.held.hand();
                 hand.lease.check(now).map_err(Lost::new)?;
+                hand.terms = terms;
                 if terms.ttl() > hand.longest.ttl() {
                     hand.longest = terms;
                 }
                 (hand.lease.handle_extension_sent(&terms, now), hand.lease.valid_until())
             };
+            // A shorter life counts at once, for the keeper as well.
+            Keeper::put_off(engine, &self.held, now);
             let machine = Renew::start(terms, engine.nodes.len(), held_until, now);
             let attempt = self.start(terms, now, Machine::Renew(machine));
             let Ended::Renew(outcome) = attempt.outcome().await else {
@@ -136,15 +180,18 @@ impl Guard {
             };
             match outcome {
                 renew::Outcome::Extended { valid_until } => {
-                    self.hand().lease.handle_extended(extension, valid_until, engine.now());
+                    let mut hand = self.held.hand();
+                    hand.lease.handle_extended(extension, valid_until, engine.now());
+                    drop(hand);
                     return Ok(self.check()?);
                 }
                 renew::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
                 renew::Outcome::TooLate => return Err(self.lose(LostReason::Expired).into()),
                 renew::Outcome::Unsure => {}
             }
-            let delay = engine.jitter(|jitter| backoff.next(jitter));
-            let next = engine.now().saturating_add(delay).min(self.hand().lease.valid_until());
+            let delay = engine.draw(|jitter| backoff.next(jitter));
+            let ends_at = self.held.hand().lease.valid_until();
+            let next = engine.now().saturating_add(delay).min(ends_at);
             Sleep::until(engine, next).await;
         }
     }
@@ -162,7 +209,7 @@ impl Guard {
     /// goes on in the background, and the keys expire by themselves.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let was_held = self.check();
-        let attempt = self.start_release();
+        let attempt = self.let_go();
         let Ended::Release(outcome) = attempt.clone().outcome().await else {
             unreachable!("a release ends as one")
         };
@@ -174,40 +221,61 @@ impl Guard {
         }
     }
 
-    fn start_release(&mut self) -> Arc<Attempt> {
-        self.is_released = true;
-        let now = self.client.engine.now();
-        let terms = self.asking_terms();
-        let machine = Release::start(terms, self.client.engine.nodes.len(), now);
-        self.start(terms, now, Machine::Release(machine))
+    /// Gives up the guard without releasing the lock: it is neither renewed nor released any more,
+    /// and ends with its ttl, unless another process [adopts](crate::Client::adopt) it.
+    #[must_use = "without it nobody can adopt the lease"]
+    pub fn leave_to_expire(mut self) -> LeaseHandover {
+        self.end();
+        let ttl = self.held.hand().terms.ttl();
+        LeaseHandover::new(self.held.name.clone(), self.held.owner.clone(), ttl)
+    }
+
+    fn let_go(&mut self) -> Arc<Attempt> {
+        self.end();
+        release(self.engine(), &self.held)
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
+        let engine = self.engine();
+        engine.keeper.let_go(self.held.number);
+        let held_for = engine.now().saturating_since(self.held.acquired_at);
+        engine.tell(&Event::LetGo { name: self.held.name.as_str(), held_for });
     }
 
     fn start(&self, terms: Terms, now: Moment, machine: Machine) -> Arc<Attempt> {
-        Attempt::start(&self.client.engine, &self.name, &self.owner, terms, now, machine)
+        Attempt::start(self.engine(), &self.held.name, &self.held.owner, terms, now, machine)
     }
 
     /// The lock's terms with a vote timeout that fits the nodes as they are now.
     fn asking_terms(&self) -> Terms {
-        let longest = self.hand().longest;
-        longest.with_vote_timeout(self.client.engine.vote_timeout(longest.ttl()))
+        let longest = self.held.hand().longest;
+        longest.with_vote_timeout(self.engine().vote_timeout(longest.ttl()))
     }
 
     fn lose(&self, reason: LostReason) -> Lost {
-        let mut hand = self.hand();
-        hand.lease.handle_lost(reason);
-        Lost::new(hand.lease.check(self.client.engine.now()).err().unwrap_or(reason))
+        Keeper::lose(self.engine(), &self.held, reason)
     }
 
-    fn hand(&self) -> MutexGuard<'_, Hand> {
-        self.hand.lock().unwrap_or_else(PoisonError::into_inner)
+    fn engine(&self) -> &Arc<Engine> {
+        &self.client.engine
     }
+}
+
+/// Sends the release of a held lock to all nodes.
+pub(crate) fn release(engine: &Arc<Engine>, held: &Held) -> Arc<Attempt> {
+    let now = engine.now();
+    let longest = held.hand().longest;
+    let terms = longest.with_vote_timeout(engine.vote_timeout(longest.ttl()));
+    let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
+    Attempt::start(engine, &held.name, &held.owner, terms, now, machine)
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         // The release is queued and lives on by itself: a drop may run anywhere, even in a panic.
-        if !self.is_released {
-            self.start_release();
+        if !self.is_over {
+            self.let_go();
         }
     }
 }
@@ -215,9 +283,33 @@ impl Drop for Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("name", &self.name)
+            .field("name", &self.held.name)
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
+    }
+}
+
+/// What an attempt has won.
+pub(crate) struct Won {
+    pub(crate) name: Name,
+    pub(crate) owner: Owner,
+    pub(crate) terms: Terms,
+    pub(crate) sent_at: Moment,
+    pub(crate) valid_until: Moment,
+    pub(crate) hold: Hold,
+}
+
+/// How long a lock is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) renewal: Renewal,
+    /// `None` is for ever.
+    pub(crate) max: Option<Duration>,
+}
+
+impl Hold {
+    fn until(self, sent_at: Moment) -> Moment {
+        self.max.map_or(Moment::from_nanos(u64::MAX), |max| sent_at.saturating_add(max))
     }
 }
 

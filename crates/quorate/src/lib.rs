@@ -29,14 +29,20 @@
 //! Node I/O and timers run on a thread of the client's own, so the futures of this crate can be
 //! awaited on any executor, and blocking user code does not hold them up.
 
+pub mod blocking;
 mod builder;
 mod client;
 mod clock;
 mod engine;
 pub mod error;
 mod guard;
+mod handover;
+mod held;
+mod keeper;
 mod node;
+pub mod observe;
 mod primitive;
+mod signal;
 mod trouble;
 mod who;
 
@@ -44,6 +50,8 @@ pub use self::{
     builder::ClientBuilder,
     client::{Client, Shutdown, Warning},
     guard::Guard,
+    handover::{HandoverError, LeaseHandover},
     node::memory,
     primitive::mutex::Mutex,
+    signal::CancellationToken,
 };

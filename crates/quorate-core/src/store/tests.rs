@@ -20,7 +20,12 @@ fn free(number: u64) -> Command {
 }
 
 fn prolong(number: u64, ttl_ms: u64) -> Command {
-    Command::Prolong { name: name("a"), owner: owner(number), ttl_ms }
+    let entry = Prolongation { name: name("a"), owner: owner(number), ttl_ms };
+    Command::Prolong { entries: [entry].into() }
+}
+
+fn each(fate: Fate) -> Reply {
+    Reply::Each([fate].into())
 }
 
 fn look() -> Command {
@@ -47,7 +52,7 @@ fn a_late_owner_can_neither_free_nor_prolong_the_next_ones_key() {
     store.apply(ms(0), &take(1, 10));
     assert_eq!(store.apply(ms(11), &take(2, 10)), Reply::Taken);
     assert_eq!(store.apply(ms(12), &free(1)), Reply::Another);
-    assert_eq!(store.apply(ms(12), &prolong(1, 99)), Reply::Another);
+    assert_eq!(store.apply(ms(12), &prolong(1, 99)), each(Fate::Another));
     let Reply::Seen(Some(seen)) = store.apply(ms(12), &look()) else { panic!("gone") };
     assert_eq!(seen.value, Value::Text(owner(2).as_bytes().into()));
     assert_eq!(seen.expires_in_ms, Some(9));
@@ -64,9 +69,9 @@ fn a_key_lives_through_its_last_millisecond() {
 #[test]
 fn prolong_never_creates_a_key() {
     let mut store = Store::new();
-    assert_eq!(store.apply(ms(0), &prolong(1, 100)), Reply::Absent);
+    assert_eq!(store.apply(ms(0), &prolong(1, 100)), each(Fate::Absent));
     store.apply(ms(0), &take(1, 10));
-    assert_eq!(store.apply(ms(11), &prolong(1, 100)), Reply::Absent);
+    assert_eq!(store.apply(ms(11), &prolong(1, 100)), each(Fate::Absent));
     assert_eq!(store.apply(ms(11), &look()), Reply::Seen(None));
 }
 
@@ -74,9 +79,9 @@ fn prolong_never_creates_a_key() {
 fn prolong_replaces_the_time_that_is_left() {
     let mut store = Store::new();
     store.apply(ms(0), &take(1, 100));
-    assert_eq!(store.apply(ms(1), &prolong(1, 10)), Reply::Prolonged);
+    assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(Fate::LivesOn));
     assert_eq!(store.apply(ms(12), &take(2, 1)), Reply::Taken, "it can shorten");
-    assert_eq!(store.apply(ms(13), &prolong(2, 50)), Reply::Prolonged);
+    assert_eq!(store.apply(ms(13), &prolong(2, 50)), each(Fate::LivesOn));
     assert_eq!(store.apply(ms(63), &take(3, 1)), Reply::Another, "it can lengthen");
 }
 
@@ -88,7 +93,7 @@ fn a_foreign_key_is_shown_as_it_is_and_left_alone() {
         store.plant(ms(0), &name("a"), value.clone(), None);
         assert_eq!(store.apply(ms(1), &take(1, 10)), Reply::Another);
         assert_eq!(store.apply(ms(1), &free(1)), Reply::Another);
-        assert_eq!(store.apply(ms(1), &prolong(1, 10)), Reply::Another);
+        assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(Fate::Another));
         let sighting = Sighting { value, expires_in_ms: None };
         assert_eq!(store.apply(ms(1_000_000), &look()), Reply::Seen(Some(sighting)));
     }

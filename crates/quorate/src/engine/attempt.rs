@@ -8,7 +8,7 @@ use std::{
 
 use quorate_core::{
     acquire::{self, Acquire},
-    command::{Command, Owner, Reply},
+    command::{Command, Owner, Prolongation, Reply},
     moment::Moment,
     name::Name,
     quorum::{NodeSet, Tally, Vote},
@@ -19,10 +19,14 @@ use quorate_core::{
     verify::{self, Verify},
 };
 
-use super::{Engine, timers::Timed};
+use super::{
+    Engine,
+    timers::{FOREVER, Timed},
+};
 use crate::{
     error::{NodeAnswer, NodeReport, Trouble},
     node::{Inbox, Request, Sent},
+    observe::{Action, Event, Outcome},
 };
 
 /// One round of asking all nodes. It lives until every node has answered or was given up, whatever
@@ -33,6 +37,9 @@ pub(crate) struct Attempt {
     name: Name,
     owner: Owner,
     terms: Terms,
+    /// Its name and beginning, for the observer.
+    round: u64,
+    started_at: Moment,
     state: Mutex<State>,
 }
 
@@ -46,14 +53,25 @@ impl Attempt {
         now: Moment,
         machine: Machine,
     ) -> Arc<Self> {
-        let state = State { machine, troubles: Vec::new(), waker: None, has_timer: false };
+        let action = machine.action();
+        let state = State {
+            machine,
+            troubles: Vec::new(),
+            waker: None,
+            has_timer: false,
+            is_end_told: false,
+        };
         let attempt = Arc::new(Self {
             engine: engine.clone(),
             name: name.clone(),
             owner: owner.clone(),
             terms,
+            round: engine.next_round(),
+            started_at: now,
             state: Mutex::new(state),
         });
+        let (round, name) = (attempt.round, name.as_str());
+        engine.tell(&Event::Started { round, action, name });
         attempt.drive(attempt.lock(), now);
         attempt
     }
@@ -111,16 +129,23 @@ impl Attempt {
             }
         };
         let needs_timer = wait_until.filter(|_| !std::mem::replace(&mut state.has_timer, true));
-        let waker = state.machine.ended().and_then(|_| state.waker.take());
+        let ended = state.machine.ended();
+        let waker = ended.and_then(|_| state.waker.take());
+        let is_news = ended.is_some() && !std::mem::replace(&mut state.is_end_told, true);
         drop(state);
 
         if let Some(waker) = waker {
             waker.wake();
         }
         queued.iter().for_each(|node| self.engine.nodes[node].flush());
+        if let Some(ended) = ended.filter(|_| is_news) {
+            self.tell_end(ended, now);
+        }
         if let Some(until) = needs_timer {
             let weak: Weak<Self> = Arc::downgrade(self);
-            self.engine.timers.add(until, weak);
+            if self.engine.timers.add(until, weak).is_err() {
+                self.clone().handle_timeout(FOREVER);
+            }
         }
     }
 
@@ -141,10 +166,39 @@ impl Attempt {
         if answer.is_err() && matches!(command, Command::Free { .. }) {
             self.engine.nodes[node].owe(command.clone(), self.terms.forgotten_at(now));
         }
+        if self.engine.is_observed() && !state.machine.is_undo(command) {
+            self.tell_answer(state.machine.action(), node, vote, answer.as_ref().err(), now);
+        }
         if let Err(trouble) = answer {
             state.troubles.push((node, trouble));
         }
         state.machine.handle_vote(command, node, vote, now);
+    }
+
+    fn tell_answer(
+        &self,
+        action: Action,
+        node: usize,
+        vote: Vote,
+        trouble: Option<&Trouble>,
+        now: Moment,
+    ) {
+        let answer = match (vote, trouble) {
+            (Vote::Grant, _) => NodeAnswer::Granted,
+            (Vote::Refuse, _) => NodeAnswer::Refused,
+            (Vote::Unknown, Some(trouble)) => NodeAnswer::Trouble(trouble.clone()),
+            (Vote::Unknown, None) => NodeAnswer::Trouble(Trouble::TimedOut),
+        };
+        let (round, node) = (self.round, self.engine.nodes[node].label());
+        let took = now.saturating_since(self.started_at);
+        self.engine.tell(&Event::Answered { round, action, node, answer: &answer, took });
+    }
+
+    fn tell_end(&self, ended: Ended, now: Moment) {
+        let (action, outcome) = ended.told();
+        let (round, name) = (self.round, self.name.as_str());
+        let took = now.saturating_since(self.started_at);
+        self.engine.tell(&Event::Ended { round, action, name, outcome, took });
     }
 
     fn command(&self, verb: Verb) -> Command {
@@ -152,7 +206,10 @@ impl Attempt {
         match verb {
             Verb::Take => Command::Take { name, owner, ttl_ms: self.terms.ttl_ms() },
             Verb::Free => Command::Free { name, owner },
-            Verb::Prolong => Command::Prolong { name, owner, ttl_ms: self.terms.ttl_ms() },
+            Verb::Prolong => {
+                let entry = Prolongation { name, owner, ttl_ms: self.terms.ttl_ms() };
+                Command::Prolong { entries: [entry].into() }
+            }
             Verb::Check => Command::Check { name, owner },
         }
     }
@@ -190,6 +247,7 @@ struct State {
     troubles: Vec<(usize, Trouble)>,
     waker: Option<Waker>,
     has_timer: bool,
+    is_end_told: bool,
 }
 
 /// Whoever waits for an attempt. Going away without the outcome abandons it.
@@ -246,11 +304,47 @@ pub(crate) enum Ended {
     Release(release::Outcome),
 }
 
+impl Ended {
+    /// The same in the observer's words.
+    const fn told(self) -> (Action, Outcome) {
+        match self {
+            Self::Acquire(acquire::Outcome::Held { .. }) => (Action::Acquire, Outcome::Done),
+            Self::Acquire(acquire::Outcome::Contended) => (Action::Acquire, Outcome::Busy),
+            Self::Acquire(acquire::Outcome::NoQuorum) => (Action::Acquire, Outcome::NoQuorum),
+            Self::Acquire(acquire::Outcome::TooLate) => (Action::Acquire, Outcome::TooLate),
+            Self::Acquire(acquire::Outcome::Abandoned) => (Action::Acquire, Outcome::Cancelled),
+            Self::Renew(renew::Outcome::Extended { .. }) => (Action::Extend, Outcome::Done),
+            Self::Renew(renew::Outcome::Gone) => (Action::Extend, Outcome::Gone),
+            Self::Renew(renew::Outcome::TooLate) => (Action::Extend, Outcome::TooLate),
+            Self::Renew(renew::Outcome::Unsure) => (Action::Extend, Outcome::NoQuorum),
+            Self::Verify(verify::Outcome::Confirmed) => (Action::Verify, Outcome::Done),
+            Self::Verify(verify::Outcome::Gone) => (Action::Verify, Outcome::Gone),
+            Self::Verify(verify::Outcome::Unsure) => (Action::Verify, Outcome::NoQuorum),
+            Self::Release(release::Outcome::Released) => (Action::Release, Outcome::Done),
+            Self::Release(release::Outcome::WasGone) => (Action::Release, Outcome::Gone),
+            Self::Release(release::Outcome::Unsure) => (Action::Release, Outcome::NoQuorum),
+        }
+    }
+}
+
 impl Machine {
+    const fn action(&self) -> Action {
+        match self {
+            Self::Acquire(_) => Action::Acquire,
+            Self::Renew(_) => Action::Extend,
+            Self::Verify(_) => Action::Verify,
+            Self::Release(_) => Action::Release,
+        }
+    }
+
+    /// The answer to an undo says nothing about who won.
+    const fn is_undo(&self, command: &Command) -> bool {
+        matches!((self, command), (Self::Acquire(_), Command::Free { .. }))
+    }
+
     fn handle_vote(&mut self, command: &Command, node: usize, vote: Vote, now: Moment) {
         match self {
-            // The answer to an undo says nothing about who won.
-            Self::Acquire(_) if matches!(command, Command::Free { .. }) => {}
+            _ if self.is_undo(command) => {}
             Self::Acquire(machine) => machine.handle_vote(node, vote, now),
             Self::Renew(machine) => machine.handle_vote(node, vote, now),
             Self::Verify(machine) => machine.handle_vote(node, vote),

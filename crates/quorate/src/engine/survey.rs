@@ -32,7 +32,9 @@ pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> 
         }
     }
     let weak: std::sync::Weak<Survey> = Arc::downgrade(&survey);
-    engine.timers.add(now.saturating_add(patience), weak);
+    if engine.timers.add(now.saturating_add(patience), weak).is_err() {
+        return None;
+    }
     poll_fn(|cx| {
         let mut state = survey.lock();
         if state.pending == 0 {

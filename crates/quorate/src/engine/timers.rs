@@ -19,6 +19,10 @@ pub(crate) trait Timed: Send + Sync {
     fn handle_timeout(self: Arc<Self>, now: Moment);
 }
 
+/// The engine has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopped;
+
 /// The deadlines that are still ahead.
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -29,11 +33,12 @@ pub(crate) struct Timers {
 
 impl Timers {
     /// Calls `timed` at `at`, unless it is gone by then.
-    pub(crate) fn add(&self, at: Moment, timed: Weak<dyn Timed>) {
+    ///
+    /// An error says that the engine has ended: every deadline has come, and nobody will be called.
+    pub(crate) fn add(&self, at: Moment, timed: Weak<dyn Timed>) -> Result<(), Stopped> {
         let mut heap = self.lock();
         if heap.is_stopped {
-            drop(heap);
-            return timed.upgrade().into_iter().for_each(|timed| timed.handle_timeout(FOREVER));
+            return Err(Stopped);
         }
         heap.added += 1;
         let entry = Entry { at, number: heap.added, timed };
@@ -43,6 +48,7 @@ impl Timers {
             drop(heap);
             self.earlier.notify_one();
         }
+        Ok(())
     }
 
     /// Waits for deadlines and calls those who wait for them, for ever.
@@ -141,7 +147,9 @@ impl Sleep {
     pub(crate) fn until(engine: &Engine, at: Moment) -> Self {
         let alarm = Arc::new(Alarm::default());
         let weak: Weak<Alarm> = Arc::downgrade(&alarm);
-        engine.timers.add(at, weak);
+        if engine.timers.add(at, weak).is_err() {
+            alarm.clone().handle_timeout(FOREVER);
+        }
         Self { alarm }
     }
 }
@@ -187,4 +195,4 @@ impl Timed for Alarm {
 }
 
 /// Later than every deadline.
-const FOREVER: Moment = Moment::from_nanos(u64::MAX);
+pub(crate) const FOREVER: Moment = Moment::from_nanos(u64::MAX);

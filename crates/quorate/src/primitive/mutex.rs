@@ -11,10 +11,12 @@ use quorate_core::{
 };
 
 use crate::{
-    Guard,
     client::Inner,
-    engine::{Attempt, Ended, Machine, Sleep, survey},
+    engine::{Attempt, Ended, Engine, Machine, Sleep, survey},
     error::{LockError, NodeAnswer, NodeReport, WithError},
+    guard::{Guard, Hold, Won},
+    keeper::Renewal,
+    observe::Event,
 };
 
 /// A lock that at most one owner holds at a time, across processes and machines.
@@ -36,16 +38,34 @@ pub struct Mutex {
     client: Arc<Inner>,
     name: Result<Name, NameError>,
     ttl: Duration,
+    hold: Hold,
 }
 
 impl Mutex {
     pub(crate) fn new(client: Arc<Inner>, name: &str) -> Self {
         let name = Name::parse(name, &client.defaults.prefix);
         let ttl = client.defaults.ttl;
-        Self { client, name, ttl }
+        let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
+        Self { client, name, ttl, hold }
     }
 
-    /// How long the lock outlives a holder that crashed. Default: the client's.
+    /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
+    #[must_use]
+    pub const fn no_renew(mut self) -> Self {
+        self.hold.renewal = Renewal::Off;
+        self
+    }
+
+    /// How long the lock is held at the most, however often it is renewed: then it is lost, with
+    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Default: the client's.
+    #[must_use]
+    pub const fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.hold.max = Some(max_hold);
+        self
+    }
+
+    /// How long the lock outlives a holder that crashed. It is renewed at a third of it. Default:
+    /// the client's.
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -112,7 +132,8 @@ impl Mutex {
         self.wait(Some(wait)).await
     }
 
-    /// Takes the lock, runs `work`, and releases the lock.
+    /// Takes the lock, runs `work`, and releases the lock. When the lock is lost, `work` is dropped at
+    /// its next await.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +142,7 @@ impl Mutex {
     /// # Errors
     ///
     /// [`WithError::Lock`] if the lock was not taken: `work` did not run. [`WithError::Lost`] if
-    /// the lease had ended when `work` was done: someone else may have worked at the same time.
+    /// the lock was lost before `work` was done.
     ///
     /// # Examples
     ///
@@ -135,8 +156,7 @@ impl Mutex {
     /// ```
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError> {
         let guard = self.lock().await?;
-        let value = work(&guard).await;
-        guard.check()?;
+        let value = guard.run(work(&guard)).await?;
         // Too few answers do not make the work undone: the release goes on in the background.
         let _ = guard.release().await;
         Ok(value)
@@ -148,6 +168,7 @@ impl Mutex {
         let deadline = wait.map(|wait| started.saturating_add(wait));
         let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
         let mut silent_since: Option<Moment> = None;
+        let mut waiting = None;
         loop {
             let asked_at = engine.now();
             let tried = self.attempt().await?;
@@ -165,9 +186,10 @@ impl Mutex {
                     }
                 }
             }
+            waiting.get_or_insert_with(|| Waiting::start(engine, &self.name, now));
             // At least as long as it takes to ask a majority, so that contenders do not split the
             // vote for ever.
-            let delay = now.saturating_since(asked_at) + engine.jitter(|j| backoff.next(j));
+            let delay = now.saturating_since(asked_at) + engine.draw(|j| backoff.next(j));
             let next = now.saturating_add(delay);
             Sleep::until(engine, deadline.map_or(next, |deadline| next.min(deadline))).await;
         }
@@ -185,8 +207,9 @@ impl Mutex {
         };
         match outcome {
             Outcome::Held { valid_until } => {
-                let guard =
-                    Guard::new(self.client.clone(), name.clone(), owner, terms, valid_until);
+                let (name, hold) = (name.clone(), self.hold);
+                let won = Won { name, owner, terms, sent_at: now, valid_until, hold };
+                let guard = Guard::new(self.client.clone(), won);
                 Ok(Tried::Held(guard))
             }
             Outcome::Contended => Ok(Tried::Contended),
@@ -228,6 +251,28 @@ enum Tried {
     Held(Guard),
     Contended,
     Silence(Box<[NodeReport]>),
+}
+
+/// Tells the observer that a call waits, and when it does no longer.
+struct Waiting<'a> {
+    engine: &'a Engine,
+    name: &'a str,
+    since: Moment,
+}
+
+impl<'a> Waiting<'a> {
+    fn start(engine: &'a Engine, name: &'a Result<Name, NameError>, since: Moment) -> Self {
+        let name = name.as_ref().map_or("", Name::as_str);
+        engine.tell(&Event::WaitStarted { name });
+        Self { engine, name, since }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waited = self.engine.now().saturating_since(self.since);
+        self.engine.tell(&Event::WaitEnded { name: self.name, waited });
+    }
 }
 
 /// True if so many nodes deny us that no majority is left, whatever the others say.

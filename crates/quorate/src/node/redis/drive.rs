@@ -26,7 +26,7 @@ use super::{
     transport::{self, Stream},
     wire::Frame,
 };
-use crate::error::Trouble;
+use crate::{error::Trouble, observe::Event};
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
 pub(crate) async fn drive(link: Arc<Link>) {
@@ -73,6 +73,7 @@ async fn connect(link: &Arc<Link>) -> Result<Box<dyn AsyncRead + Send + Unpin>, 
     outbox.open(Writer(writer), attached.digests, now);
     link.pay_debts(&mut outbox, now);
     drop(outbox);
+    link.tell(&Event::NodeUp { node: &link.target.label });
     link.surroundings.status.notify_waiters();
     Ok(reader)
 }

@@ -25,6 +25,7 @@ use crate::{
     engine::Quiet,
     error::Trouble,
     node::{Inbox, Node, Request, Sent},
+    observe::{Event, Observer},
 };
 
 /// One server. Its driver keeps the connection; everybody else only queues and writes.
@@ -48,6 +49,7 @@ pub(crate) struct Surroundings {
     pub(crate) status: Arc<Notify>,
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) jitter_seed: u64,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 impl Link {
@@ -56,9 +58,17 @@ impl Link {
         Self { number, target, surroundings, outbox, round_trip_ns: AtomicU64::new(0) }
     }
 
+    /// Tells the observer, if there is one.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.surroundings.observer {
+            observer.observe(event);
+        }
+    }
+
     /// Answers everything that is outstanding with `trouble`; the link is down or closed.
     pub(crate) fn fail(&self, phase: Phase, trouble: &Trouble) {
         let abandoned = self.outbox().close(phase);
+        self.tell(&Event::NodeDown { node: &self.target.label, trouble });
         let now = self.surroundings.clock.now();
         for Waiting { request, .. } in abandoned {
             request.answer(Err(trouble.clone()), now);

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use quorate_core::command::{Command, Reply, Sighting, Value};
+use quorate_core::command::{Command, Fate, Reply, Sighting, Value};
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
 use super::script::{Digests, Script};
@@ -11,11 +11,7 @@ use crate::error::Trouble;
 /// Appends a request of plain words.
 pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
     write_header(out, b'*', words.len());
-    for word in words {
-        write_header(out, b'$', word.len());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+    words.iter().for_each(|word| write_word(out, word));
 }
 
 /// How a script is called.
@@ -36,31 +32,42 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, call: Call<'_>
             write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
         }
         Command::Free { name, owner } => {
-            write_script(out, Script::Free, call, &[name.as_bytes(), owner.as_bytes()]);
+            write_script(out, Script::Free, call, 1, 1);
+            write_word(out, name.as_bytes());
+            write_word(out, owner.as_bytes());
         }
-        Command::Prolong { name, owner, ttl_ms } => {
-            let ttl = Decimal::new(*ttl_ms);
-            let words = [name.as_bytes(), owner.as_bytes(), ttl.as_bytes()];
-            write_script(out, Script::Prolong, call, &words);
+        Command::Prolong { entries } => {
+            write_script(out, Script::Prolong, call, entries.len(), entries.len() * 2);
+            entries.iter().for_each(|entry| write_word(out, entry.name.as_bytes()));
+            for entry in entries.iter() {
+                write_word(out, entry.owner.as_bytes());
+                write_word(out, Decimal::new(entry.ttl_ms).as_bytes());
+            }
         }
         Command::Check { name, .. } | Command::Look { name } => {
-            write_script(out, Script::Look, call, &[name.as_bytes()]);
+            write_script(out, Script::Look, call, 1, 0);
+            write_word(out, name.as_bytes());
         }
         other => unreachable!("no engine sends {other:?} yet"),
     }
 }
 
-fn write_script(out: &mut Vec<u8>, script: Script, call: Call<'_>, words: &[&[u8]]) {
+/// The head of a script's call; its keys and arguments follow.
+fn write_script(out: &mut Vec<u8>, script: Script, call: Call<'_>, keys: usize, args: usize) {
     let (verb, id): (&[u8], _) = match call {
         Call::Digest(digests) => (b"EVALSHA", digests.get(script)),
         Call::Text => (b"EVAL", script.text()),
     };
-    write_header(out, b'*', words.len() + 3);
-    for word in [verb, id.as_bytes(), b"1"].iter().chain(words) {
-        write_header(out, b'$', word.len());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
+    write_header(out, b'*', 3 + keys + args);
+    write_word(out, verb);
+    write_word(out, id.as_bytes());
+    write_word(out, Decimal::new(keys as u64).as_bytes());
+}
+
+fn write_word(out: &mut Vec<u8>, word: &[u8]) {
+    write_header(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn write_header(out: &mut Vec<u8>, kind: u8, count: usize) {
@@ -145,10 +152,8 @@ impl Frame {
                 (self.text(bytes) == Some(b"OK")).then_some(Reply::Taken)
             }
             (Command::Take { .. }, RangeFrame::Null) => Some(Reply::Another),
-            (Command::Free { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Freed),
-            (Command::Prolong { .. }, RangeFrame::Number { data, .. }) => {
-                owned(*data, Reply::Prolonged)
-            }
+            (Command::Free { .. }, RangeFrame::Number { data, .. }) => freed(*data),
+            (Command::Prolong { .. }, RangeFrame::Array { data, .. }) => fates(data),
             (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {
                 sighting(data, bytes)
             }
@@ -158,13 +163,24 @@ impl Frame {
     }
 }
 
-fn owned(number: i64, done: Reply) -> Option<Reply> {
+fn freed(number: i64) -> Option<Reply> {
     match number {
-        1 => Some(done),
+        1 => Some(Reply::Freed),
         0 => Some(Reply::Absent),
         -1 => Some(Reply::Another),
         _ => None,
     }
+}
+
+fn fates(items: &[RangeFrame]) -> Option<Reply> {
+    let fate = |item: &RangeFrame| match item {
+        RangeFrame::Number { data: 1, .. } => Some(Fate::LivesOn),
+        RangeFrame::Number { data: 0, .. } => Some(Fate::Absent),
+        RangeFrame::Number { data: -1, .. } => Some(Fate::Another),
+        RangeFrame::Number { data: -2, .. } => Some(Fate::Failed),
+        _ => None,
+    };
+    items.iter().map(fate).collect::<Option<_>>().map(Reply::Each)
 }
 
 fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {

@@ -1,0 +1,181 @@
+//! When each held lease is renewed and when it ends: the keeper's memory.
+//!
+//! It holds two lists. A renewal may come a little early, so that those which are due at about the
+//! same time travel together. The end of a lease is never early.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use crate::{backoff::Jitter, moment::Moment};
+
+/// The leases of one client by number, with what is due when.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Schedule {
+    renewals: Line,
+    ends: Line,
+}
+
+impl Schedule {
+    /// An empty schedule.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { renewals: Line::new(), ends: Line::new() }
+    }
+
+    /// The lease is to be renewed at `at`, and not at what was said before.
+    pub fn renew_at(&mut self, lease: u64, at: Moment) {
+        self.renewals.set(lease, at);
+    }
+
+    /// The lease is not to be renewed any more.
+    pub fn renew_never(&mut self, lease: u64) {
+        self.renewals.remove(lease);
+    }
+
+    /// True if the lease is to be renewed at some time.
+    #[must_use]
+    pub fn is_renewed(&self, lease: u64) -> bool {
+        self.renewals.times.contains_key(&lease)
+    }
+
+    /// The lease is to be looked at when it ends.
+    pub fn look_at(&mut self, lease: u64, at: Moment) {
+        self.ends.set(lease, at);
+    }
+
+    /// The lease is nobody's business any more.
+    pub fn remove(&mut self, lease: u64) {
+        self.renewals.remove(lease);
+        self.ends.remove(lease);
+    }
+
+    /// Takes out the leases that are due for renewal at `now`, or will be within [`GATHER_WITHIN`].
+    /// Nothing is taken out until one is really due.
+    pub fn take_renewals(&mut self, now: Moment) -> Vec<u64> {
+        if self.renewals.first().is_none_or(|first| now < first) {
+            return Vec::new();
+        }
+        self.renewals.take_until(now.saturating_add(GATHER_WITHIN))
+    }
+
+    /// Takes out the leases whose end has come at `now`.
+    pub fn take_ends(&mut self, now: Moment) -> Vec<u64> {
+        self.ends.take_until(now)
+    }
+
+    /// When something is due next.
+    #[must_use]
+    pub fn next(&self) -> Option<Moment> {
+        match (self.renewals.first(), self.ends.first()) {
+            (Some(renewal), Some(end)) => Some(renewal.min(end)),
+            (renewal, end) => renewal.or(end),
+        }
+    }
+}
+
+/// When a lease that was last renewed at `sent_at` is renewed again: after a third of its ttl, a
+/// little less at random, so that leases taken in one burst spread out.
+#[must_use]
+pub fn renewal_due(sent_at: Moment, ttl: Duration, jitter: &mut Jitter) -> Moment {
+    let third = ttl.checked_div(3).unwrap_or(Duration::ZERO);
+    let less = jitter.up_to(third.checked_div(4).unwrap_or(Duration::ZERO));
+    sent_at.saturating_add(third.saturating_sub(less))
+}
+
+/// Renewals that are due within this time of the first one travel with it.
+pub const GATHER_WITHIN: Duration = Duration::from_millis(20);
+
+/// Leases in the order of their times.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Line {
+    by_time: BTreeSet<(Moment, u64)>,
+    times: BTreeMap<u64, Moment>,
+}
+
+impl Line {
+    const fn new() -> Self {
+        Self { by_time: BTreeSet::new(), times: BTreeMap::new() }
+    }
+
+    fn set(&mut self, lease: u64, at: Moment) {
+        self.remove(lease);
+        self.by_time.insert((at, lease));
+        self.times.insert(lease, at);
+    }
+
+    fn remove(&mut self, lease: u64) {
+        if let Some(at) = self.times.remove(&lease) {
+            self.by_time.remove(&(at, lease));
+        }
+    }
+
+    fn first(&self) -> Option<Moment> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    fn take_until(&mut self, until: Moment) -> Vec<u64> {
+        let mut taken = Vec::new();
+        while let Some((at, lease)) = self.by_time.first().copied() {
+            if until < at {
+                break;
+            }
+            self.remove(lease);
+            taken.push(lease);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::ZERO.saturating_add(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn renewals_that_are_due_soon_travel_with_the_first_one() {
+        let mut schedule = Schedule::new();
+        for (lease, ms) in [(1, 100), (2, 105), (3, 120), (4, 121)] {
+            schedule.renew_at(lease, at(ms));
+        }
+        assert_eq!(schedule.take_renewals(at(99)), [], "nothing before one is really due");
+        assert_eq!(schedule.take_renewals(at(100)), [1, 2, 3]);
+        assert_eq!(schedule.next(), Some(at(121)));
+    }
+
+    #[test]
+    fn the_end_of_a_lease_is_never_early() {
+        let mut schedule = Schedule::new();
+        schedule.look_at(1, at(100));
+        assert_eq!(schedule.take_ends(at(99)), []);
+        assert_eq!(schedule.take_ends(at(100)), [1]);
+        assert_eq!(schedule.next(), None);
+    }
+
+    #[test]
+    fn a_lease_has_one_time_for_each_and_can_be_taken_off() {
+        let mut schedule = Schedule::new();
+        schedule.renew_at(1, at(100));
+        schedule.renew_at(1, at(50));
+        schedule.look_at(1, at(300));
+        assert_eq!(schedule.next(), Some(at(50)));
+        schedule.renew_never(1);
+        assert_eq!(schedule.next(), Some(at(300)));
+        schedule.remove(1);
+        assert_eq!(schedule, Schedule::new());
+    }
+
+    #[test]
+    fn a_renewal_is_due_at_a_third_of_the_ttl_or_a_little_before() {
+        let mut jitter = Jitter::new(1);
+        let ttl = Duration::from_secs(12);
+        let due: Vec<Moment> = (0..1_000).map(|_| renewal_due(at(10), ttl, &mut jitter)).collect();
+        assert!(due.iter().all(|due| (at(3_010)..=at(4_010)).contains(due)));
+        let early = due.iter().filter(|due| **due < at(3_510)).count();
+        assert!((400..600).contains(&early), "spread evenly: {early}");
+    }
+}

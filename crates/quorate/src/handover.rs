@@ -1,0 +1,139 @@
+//! A lease on its way from one process to another.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use quorate_core::{
+    command::Owner,
+    name::{Name, NameError},
+};
+use thiserror::Error;
+
+/// A lease that nobody renews or releases: what another process needs to adopt it.
+///
+/// It is a line of text for a pipe, a queue or an environment variable (`to_string`, `parse`).
+/// Whoever has it can renew and release the lock: it is a secret, and its `Debug` shows none of it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// let guard = client.mutex("job").lock().await?;
+/// let text = guard.leave_to_expire().to_string();
+///
+/// // In the other process:
+/// let guard = client.adopt(&text.parse()?).await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Eq, PartialEq)]
+pub struct LeaseHandover {
+    name: Name,
+    owner: Owner,
+    ttl: Duration,
+}
+
+impl LeaseHandover {
+    pub(crate) const fn new(name: Name, owner: Owner, ttl: Duration) -> Self {
+        Self { name, owner, ttl }
+    }
+
+    /// The name of the lock.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// The ttl with which it is renewed.
+    #[must_use]
+    pub const fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(crate) fn parts(&self) -> (&Name, &Owner) {
+        (&self.name, &self.owner)
+    }
+}
+
+impl fmt::Display for LeaseHandover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{MARK}:{}:", self.ttl.as_millis())?;
+        for byte in self.owner.as_bytes() {
+            write!(f, "{byte:02x}")?;
+        }
+        write!(f, ":{}", self.name)
+    }
+}
+
+impl FromStr for LeaseHandover {
+    type Err = HandoverError;
+
+    fn from_str(text: &str) -> Result<Self, HandoverError> {
+        let mut parts = text.splitn(4, ':');
+        let mut part = || parts.next().ok_or(HandoverError::Malformed);
+        if part()? != MARK {
+            return Err(HandoverError::Malformed);
+        }
+        let ttl_ms = part()?.parse().map_err(|_| HandoverError::Malformed)?;
+        let owner = bytes(part()?).ok_or(HandoverError::Malformed)?;
+        let name = Name::parse(part()?, "")?;
+        Ok(Self::new(name, Owner::from_bytes(&owner), Duration::from_millis(ttl_ms)))
+    }
+}
+
+impl fmt::Debug for LeaseHandover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseHandover").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Why a text is not a lease.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum HandoverError {
+    /// It is not what `leave_to_expire` made.
+    #[error("this is not a lease as leave_to_expire makes it")]
+    Malformed,
+    /// The name in it cannot be a lock's.
+    #[error(transparent)]
+    InvalidName(#[from] NameError),
+}
+
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks_exact(2);
+    if hex.is_empty() || !pairs.remainder().is_empty() || hex.len() > OWNER_HEX_MAX {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
+
+/// Says what the text is, and in which form.
+const MARK: &str = "quorate-lease-1";
+
+const OWNER_HEX_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::command::ClientId;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_survives_its_way_as_text_and_is_not_shown() {
+        let owner = Owner::new(&ClientId::from_random([9; 20]), 3, "me/host/1");
+        let name = Name::parse("a:b c:d", "").unwrap();
+        let lease = LeaseHandover::new(name, owner, Duration::from_millis(1_500));
+        assert_eq!(lease.to_string().parse(), Ok(lease.clone()));
+        assert_eq!(format!("{lease:?}"), "LeaseHandover { name: \"a:b c:d\", .. }");
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "x", "quorate-lease-1", "quorate-lease-1:1:zz:a", "quorate-lease-1:1:a:a",
+            "quorate-lease-1::00:a", "quorate-lease-1:1::a", "quorate-lease-1:1:00:",
+            "quorate-lease-2:1:00:a", "quorate-lease-1:1:0é:a", "quorate-lease-1:1:+1:a"]
+        {
+            assert!(text.parse::<LeaseHandover>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What happens inside, as events: for metrics, traces, logs and tests.
+//!
+//! An [`Observer`] is told about everything as it happens, on whichever thread it happens. It must
+//! not block. The features `tracing` and `metrics` have adapters.
+
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(feature = "tracing")]
+pub mod tracing;
+
+use std::{fmt, time::Duration};
+
+use crate::error::{LostReason, NodeAnswer, Trouble};
+
+/// Is told what happens.
+pub trait Observer: Send + Sync + 'static {
+    /// Something happened. This is called on the client's own threads: it must not block, and must
+    /// not call into the client.
+    fn observe(&self, event: &Event<'_>);
+}
+
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+impl fmt::Debug for dyn Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// All nodes are being asked something.
+    Started {
+        /// Names this round within its client.
+        round: u64,
+        /// What is asked.
+        action: Action,
+        /// The lock.
+        name: &'a str,
+    },
+    /// One node answered, or is known not to. It may come after the round has ended.
+    Answered {
+        /// The round.
+        round: u64,
+        /// What was asked.
+        action: Action,
+        /// The node's address, without secrets.
+        node: &'a str,
+        /// What it said.
+        answer: &'a NodeAnswer,
+        /// How long it took.
+        took: Duration,
+    },
+    /// The outcome of a round is known.
+    Ended {
+        /// The round.
+        round: u64,
+        /// What was asked.
+        action: Action,
+        /// The lock.
+        name: &'a str,
+        /// How it went.
+        outcome: Outcome,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A call began to wait for a lock that somebody else has.
+    WaitStarted {
+        /// The lock.
+        name: &'a str,
+    },
+    /// That call is over: it got the lock, gave up, or was dropped.
+    WaitEnded {
+        /// The lock.
+        name: &'a str,
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// A guard was handed out.
+    Held {
+        /// The lock.
+        name: &'a str,
+    },
+    /// A guard is gone: released, dropped, or left to expire.
+    LetGo {
+        /// The lock.
+        name: &'a str,
+        /// How long it was held.
+        held_for: Duration,
+    },
+    /// The keeper tried to renew a lease.
+    Renewed {
+        /// The lock.
+        name: &'a str,
+        /// How it went.
+        outcome: Outcome,
+        /// The safe time that was left when the answer came: the early warning.
+        margin: Duration,
+    },
+    /// A lease goes on, but its last renewal was not confirmed, or a clock jumped.
+    AtRisk {
+        /// The lock.
+        name: &'a str,
+    },
+    /// A lease is lost while its guard is there.
+    Lost {
+        /// The lock.
+        name: &'a str,
+        /// Why.
+        reason: LostReason,
+    },
+    /// A node is attached and may vote.
+    NodeUp {
+        /// The node's address, without secrets.
+        node: &'a str,
+    },
+    /// A node cannot be asked.
+    NodeDown {
+        /// The node's address, without secrets.
+        node: &'a str,
+        /// Why.
+        trouble: &'a Trouble,
+    },
+}
+
+/// What is asked of the nodes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Action {
+    /// To take a lock.
+    Acquire,
+    /// To let a lease live on.
+    Extend,
+    /// Whether a lease is still there.
+    Verify,
+    /// To give a lock back.
+    Release,
+}
+
+impl Action {
+    /// One word for labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Extend => "extend",
+            Self::Verify => "verify",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// How a round went.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A majority did as asked.
+    Done,
+    /// Somebody else has the lock.
+    Busy,
+    /// A majority does not have the lease any more.
+    Gone,
+    /// Too few nodes answered.
+    NoQuorum,
+    /// A majority did as asked, but when the lease had ended.
+    TooLate,
+    /// The caller went away.
+    Cancelled,
+}
+
+impl Outcome {
+    /// One word for labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Busy => "busy",
+            Self::Gone => "gone",
+            Self::NoQuorum => "no_quorum",
+            Self::TooLate => "too_late",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
