@@ -125,6 +125,19 @@ pub enum LostReason {
     ShutDown,
 }
 
+impl LostReason {
+    /// One word for labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::MaxHold => "max_hold",
+            Self::ShutDown => "shut_down",
+        }
+    }
+}
+
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

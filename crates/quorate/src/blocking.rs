@@ -41,9 +41,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::connect`].
-    pub fn connect(
-        nodes: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Self, ConnectError> {
+    pub fn connect(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, ConnectError> {
         wait(crate::Client::connect(nodes)).map(Self)
     }
 

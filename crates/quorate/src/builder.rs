@@ -9,6 +9,8 @@ use quorate_core::{
 };
 use tokio::sync::Notify;
 
+#[cfg(feature = "tls")]
+use crate::Tls;
 use crate::{
     Client,
     client::{Defaults, Inner},
@@ -16,11 +18,11 @@ use crate::{
     engine::{Driver, Engine, Place, Quiet, Running, Settings},
     error::{ConfigError, ConnectError, TtlError},
     memory::MemoryNodes,
-    observe::Observer,
     node::{
         Node,
-        redis::{Identities, Link, Surroundings, Target, blot, drive},
+        redis::{Identities, Link, Security, Surroundings, Target, blot, drive},
     },
+    observe::Observer,
     who,
 };
 
@@ -37,6 +39,8 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     max_hold: Option<Duration>,
     observer: Option<Arc<dyn Observer>>,
+    #[cfg(feature = "tls")]
+    tls: Tls,
     prefix: String,
     who: Option<String>,
     place: Place,
@@ -69,6 +73,8 @@ impl Default for ClientBuilder {
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             max_hold: Some(MAX_HOLD_DEFAULT),
             observer: None,
+            #[cfg(feature = "tls")]
+            tls: Tls::new(),
             prefix: PREFIX_DEFAULT.into(),
             who: None,
             place: Place::OwnThread,
@@ -122,6 +128,14 @@ impl ClientBuilder {
     /// Tells `observer` what happens inside. It replaces an earlier one.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Which servers with a `rediss://` address are trusted, and who we are to them. Default: what
+    /// the operating system trusts, and no certificate of our own.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -186,18 +200,23 @@ impl ClientBuilder {
         let client = ClientId::from_random(random.client);
         let (nodes, drivers) = match &self.source {
             Source::Memory(nodes) => (nodes.nodes(clock), Vec::new()),
-            Source::Urls(urls) => links(
-                targets(urls)?,
-                &Surroundings {
-                    clock,
-                    client_name: format!("quorate-{:.8}", client.to_string()).into(),
-                    identities: Arc::new(Identities::new(urls.len())),
-                    status: status.clone(),
-                    quiet: quiet.clone(),
-                    jitter_seed: random.jitter,
-                    observer: self.observer.clone(),
-                },
-            ),
+            Source::Urls(urls) => {
+                let targets = targets(urls)?;
+                let security = self.security(&targets)?;
+                links(
+                    targets,
+                    &Surroundings {
+                        clock,
+                        client_name: format!("quorate-{:.8}", client.to_string()).into(),
+                        identities: Arc::new(Identities::new(urls.len())),
+                        status: status.clone(),
+                        quiet: quiet.clone(),
+                        jitter_seed: random.jitter,
+                        observer: self.observer.clone(),
+                        security,
+                    },
+                )
+            }
         };
         let settings = Settings {
             clock,
@@ -235,6 +254,22 @@ impl ClientBuilder {
         let client = self.build()?;
         client.wait_for_majority(patience).await?;
         Ok(client)
+    }
+
+    /// Certificates are read only if an address asks for TLS.
+    #[cfg(feature = "tls")]
+    fn security(&self, targets: &[Target]) -> Result<Security, ConfigError> {
+        if !targets.iter().any(|target| target.is_tls) {
+            return Ok(Security::default());
+        }
+        let made = self.tls.connector().map_err(|reason| ConfigError::InvalidTls { reason })?;
+        Ok(Security { connector: Some(made) })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with TLS")]
+    fn security(&self, _targets: &[Target]) -> Result<Security, ConfigError> {
+        Ok(Security::default())
     }
 
     fn check(&self) -> Result<(), ConfigError> {

@@ -225,6 +225,12 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A certificate or key cannot be used.
+    #[error("TLS: {reason}")]
+    InvalidTls {
+        /// What is wrong.
+        reason: String,
+    },
     /// The system refused a thread or randomness.
     #[error("the system refused {what}: {reason}")]
     System {

@@ -129,10 +129,19 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "x", "quorate-lease-1", "quorate-lease-1:1:zz:a", "quorate-lease-1:1:a:a",
-            "quorate-lease-1::00:a", "quorate-lease-1:1::a", "quorate-lease-1:1:00:",
-            "quorate-lease-2:1:00:a", "quorate-lease-1:1:0é:a", "quorate-lease-1:1:+1:a"]
-        {
+        for text in [
+            "",
+            "x",
+            "quorate-lease-1",
+            "quorate-lease-1:1:zz:a",
+            "quorate-lease-1:1:a:a",
+            "quorate-lease-1::00:a",
+            "quorate-lease-1:1::a",
+            "quorate-lease-1:1:00:",
+            "quorate-lease-2:1:00:a",
+            "quorate-lease-1:1:0é:a",
+            "quorate-lease-1:1:+1:a",
+        ] {
             assert!(text.parse::<LeaseHandover>().is_err(), "{text}");
         }
     }

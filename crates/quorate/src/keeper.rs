@@ -112,8 +112,7 @@ impl Keeper {
         }
         let ended = state.take_ended(now);
         let due = state.schedule.take_renewals(now);
-        let due: Vec<_> =
-            due.iter().filter_map(|number| state.held.get(number).cloned()).collect();
+        let due: Vec<_> = due.iter().filter_map(|number| state.held.get(number).cloned()).collect();
         state.arm(engine);
         drop(state);
 

@@ -46,6 +46,8 @@ mod signal;
 mod trouble;
 mod who;
 
+#[cfg(feature = "tls")]
+pub use self::node::redis::Tls;
 pub use self::{
     builder::ClientBuilder,
     client::{Client, Shutdown, Warning},

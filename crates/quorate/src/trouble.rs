@@ -89,6 +89,9 @@ pub enum Trouble {
     /// It is the same server as another node, so its vote would count twice.
     #[error("is the same server as {0}")]
     SameServer(String),
+    /// No trusted connection could be made.
+    #[error("TLS failed: {0}")]
+    Tls(String),
     /// The server cannot do what is needed.
     #[error("not supported: {0}")]
     Unsupported(String),
@@ -129,6 +132,32 @@ impl Trouble {
             std::io::ErrorKind::ConnectionRefused => Self::ConnectionRefused,
             std::io::ErrorKind::TimedOut => Self::TimedOut,
             _ => Self::Unreachable(error.to_string()),
+        }
+    }
+
+    /// One word for labels.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::TimedOut => "timed_out",
+            Self::ConnectionRefused => "connection_refused",
+            Self::ConnectionLost(_) => "connection_lost",
+            Self::Unreachable(_) => "unreachable",
+            Self::Connecting => "connecting",
+            Self::Auth(_) => "auth",
+            Self::NoPermission(_) => "no_permission",
+            Self::ReadOnly => "read_only",
+            Self::Loading => "loading",
+            Self::OutOfMemory => "out_of_memory",
+            Self::WrongType => "wrong_type",
+            Self::Busy => "busy",
+            Self::SameServer(_) => "same_server",
+            Self::Tls(_) => "tls",
+            Self::Unsupported(_) => "unsupported",
+            Self::Protocol(_) => "protocol",
+            Self::Server(_) => "server",
+            Self::Overloaded => "overloaded",
+            Self::ShutDown => "shut_down",
         }
     }
 

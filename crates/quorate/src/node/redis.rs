@@ -6,12 +6,17 @@ mod link;
 mod outbox;
 mod script;
 mod target;
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
 mod wire;
 
+#[cfg(feature = "tls")]
+pub use self::tls::Tls;
 pub(crate) use self::{
     attach::Identities,
     drive::drive,
     link::{Link, Surroundings},
     target::{Target, blot},
+    transport::Security,
 };

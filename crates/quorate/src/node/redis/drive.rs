@@ -56,8 +56,7 @@ pub(crate) async fn drive(link: Arc<Link>) {
 /// Opens and attaches a new connection.
 async fn connect(link: &Arc<Link>) -> Result<Box<dyn AsyncRead + Send + Unpin>, Trouble> {
     let attempt = async {
-        let opened = transport::open(&link.target.place).await;
-        let mut stream = opened.map_err(|error| Trouble::from_connect(&error))?;
+        let mut stream = transport::open(&link.target, &link.surroundings.security).await?;
         let sent_at = link.surroundings.clock.now();
         let name = &link.surroundings.client_name;
         let attached = attach(&mut stream, &link.target, name).await?;

@@ -19,6 +19,7 @@ use super::{
     attach::Identities,
     outbox::{Outbox, Phase, Waiting},
     target::Target,
+    transport::Security,
 };
 use crate::{
     clock::Clock,
@@ -50,6 +51,7 @@ pub(crate) struct Surroundings {
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) jitter_seed: u64,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) security: Security,
 }
 
 impl Link {

@@ -41,6 +41,8 @@ pub(crate) struct Outbox {
     pub(crate) broken: Option<io::Error>,
     pub(crate) driver: Option<Waker>,
     bytes: Vec<u8>,
+    /// Bytes were written that the stream may still keep to itself.
+    is_unflushed: bool,
     /// Absent while down, and while somebody writes.
     writer: Option<Writer>,
 }
@@ -75,6 +77,7 @@ impl Outbox {
             broken: None,
             driver: None,
             bytes: Vec::new(),
+            is_unflushed: false,
             writer: None,
         }
     }
@@ -86,6 +89,7 @@ impl Outbox {
         self.heard_at = now;
         self.broken = None;
         self.bytes.clear();
+        self.is_unflushed = false;
         self.writer = Some(writer);
         self.generation += 1;
     }
@@ -131,12 +135,13 @@ impl Outbox {
 
     /// Takes out writer and bytes, if there is anything to write and nobody else writes.
     pub(crate) fn take_to_write(&mut self) -> Option<Writing> {
-        if self.bytes.is_empty() {
+        if self.bytes.is_empty() && !self.is_unflushed {
             return None;
         }
         let writer = self.writer.take()?;
         let bytes = std::mem::take(&mut self.bytes);
-        Some(Writing { writer, bytes, written: 0, generation: self.generation })
+        let generation = self.generation;
+        Some(Writing { writer, bytes, written: 0, is_flushed: false, generation })
     }
 
     /// Takes back what was taken out to write. Returns true if there is more to write.
@@ -145,6 +150,7 @@ impl Outbox {
             return false;
         }
         self.writer = Some(writing.writer);
+        self.is_unflushed = !writing.is_flushed;
         let mut bytes = writing.bytes;
         bytes.drain(..writing.written);
         if bytes.is_empty() && self.bytes.is_empty() && bytes.capacity() <= BYTES_KEPT_MAX {
@@ -153,7 +159,7 @@ impl Outbox {
             bytes.append(&mut self.bytes);
             self.bytes = bytes;
         }
-        !self.bytes.is_empty()
+        !self.bytes.is_empty() || self.is_unflushed
     }
 
     pub(crate) fn wake_driver(&mut self) {
@@ -184,6 +190,7 @@ pub(crate) struct Writing {
     writer: Writer,
     bytes: Vec<u8>,
     written: usize,
+    is_flushed: bool,
     generation: u64,
 }
 
@@ -199,7 +206,10 @@ impl Writing {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        Poll::Ready(Ok(()))
+        // A plain socket has nothing to flush; TLS keeps records that the socket did not take.
+        let flushed = Pin::new(&mut *self.writer.0).poll_flush(cx);
+        self.is_flushed = matches!(flushed, Poll::Ready(Ok(())));
+        flushed
     }
 }
 

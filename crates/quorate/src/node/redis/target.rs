@@ -11,6 +11,7 @@ pub(crate) struct Target {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: u32,
+    pub(crate) is_tls: bool,
     /// The address for people: without user and password.
     pub(crate) label: String,
 }
@@ -41,21 +42,22 @@ impl fmt::Debug for Secret {
 }
 
 impl Target {
-    /// Understands `redis://`, `valkey://` and `unix://` addresses.
+    /// Understands `redis://`, `rediss://`, `valkey://`, `valkeys://` and `unix://` addresses.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| format!("{error}; write {EXAMPLE}"))?;
         if url.fragment().is_some() {
             return Err("no part after '#' is understood (write '%23' in a password)".into());
         }
         match url.scheme() {
-            "redis" | "valkey" => Self::parse_tcp(&url),
+            "redis" | "valkey" => Self::parse_tcp(&url, false),
+            "rediss" | "valkeys" if cfg!(feature = "tls") => Self::parse_tcp(&url, true),
+            "rediss" | "valkeys" => Err("this build has no TLS: enable the feature tls".into()),
             "unix" | "redis+unix" | "valkey+unix" => Self::parse_unix(&url),
-            "rediss" | "valkeys" => Err("TLS is not supported yet".into()),
             other => Err(format!("unknown scheme {other:?}; write {EXAMPLE}")),
         }
     }
 
-    fn parse_tcp(url: &Url) -> Result<Self, String> {
+    fn parse_tcp(url: &Url, is_tls: bool) -> Result<Self, String> {
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or("there is no host")?;
         let port = url.port().unwrap_or(DEFAULT_PORT);
         if port == 0 {
@@ -70,12 +72,14 @@ impl Target {
         };
         let user = Some(decode(url.username())?).filter(|user| !user.is_empty());
         let password = url.password().map(decode).transpose()?;
+        let scheme = if is_tls { "rediss" } else { "redis" };
         let label = match database {
-            0 => format!("redis://{host}:{port}"),
-            number => format!("redis://{host}:{port}/{number}"),
+            0 => format!("{scheme}://{host}:{port}"),
+            number => format!("{scheme}://{host}:{port}/{number}"),
         };
         let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
-        Self::new(Place::Tcp(host, port), user, password, database, label)
+        let target = Self::new(Place::Tcp(host, port), user, password, database, label)?;
+        Ok(Self { is_tls, ..target })
     }
 
     fn parse_unix(url: &Url) -> Result<Self, String> {
@@ -111,7 +115,7 @@ impl Target {
         if user.is_some() && password.is_none() {
             return Err("there is a user but no password".into());
         }
-        Ok(Self { place, user, password: password.map(Secret), database, label })
+        Ok(Self { place, user, password: password.map(Secret), database, is_tls: false, label })
     }
 }
 
@@ -172,7 +176,6 @@ mod tests {
             ("10.0.0.1", "write redis://"),
             ("localhost:6379", "unknown scheme"),
             ("http://h", "unknown scheme"),
-            ("rediss://h", "TLS"),
             ("redis://", "host"),
             ("redis://h:99999", "port"),
             ("redis://h:0", "port 0"),

@@ -1,6 +1,6 @@
 //! Opens the byte stream to a server, with the socket options that a lock needs.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
@@ -8,7 +8,10 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use super::target::Place;
+use super::target::{Place, Target};
+#[cfg(feature = "tls")]
+use super::tls::Connector;
+use crate::error::Trouble;
 
 /// The two halves of a connection.
 pub(crate) struct Stream {
@@ -16,24 +19,63 @@ pub(crate) struct Stream {
     pub(crate) writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
 }
 
+impl Stream {
+    fn new(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Sync + Unpin + 'static,
+    ) -> Self {
+        Self { reader: Box::new(reader), writer: Box::new(writer) }
+    }
+}
+
+/// What makes connections trusted, where an address asks for that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Security {
+    #[cfg(feature = "tls")]
+    pub(crate) connector: Option<Connector>,
+}
+
 /// Connects. The caller bounds the time.
-pub(crate) async fn open(place: &Place) -> io::Result<Stream> {
-    match place {
+pub(crate) async fn open(target: &Target, security: &Security) -> Result<Stream, Trouble> {
+    match &target.place {
         Place::Tcp(host, port) => {
-            let stream = TcpStream::connect((&**host, *port)).await?;
-            tune(&stream)?;
-            let (reader, writer) = stream.into_split();
-            Ok(Stream { reader: Box::new(reader), writer: Box::new(writer) })
+            let connected = TcpStream::connect((&**host, *port)).await;
+            let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
+            tune(&stream).map_err(|error| Trouble::from_connect(&error))?;
+            secure(target, host, stream, security).await
         }
         Place::Unix(path) => {
-            let (reader, writer) = UnixStream::connect(path).await?.into_split();
-            Ok(Stream { reader: Box::new(reader), writer: Box::new(writer) })
+            let connected = UnixStream::connect(path).await;
+            let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
+            let (reader, writer) = stream.into_split();
+            Ok(Stream::new(reader, writer))
         }
     }
 }
 
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(unused_variables, clippy::unused_async, reason = "only TLS needs more than the stream")
+)]
+async fn secure(
+    target: &Target,
+    host: &str,
+    stream: TcpStream,
+    security: &Security,
+) -> Result<Stream, Trouble> {
+    #[cfg(feature = "tls")]
+    if target.is_tls {
+        let missing = || Trouble::Tls("no settings for it".into());
+        let connector = security.connector.as_ref().ok_or_else(missing)?;
+        let (reader, writer) = tokio::io::split(connector.connect(host, stream).await?);
+        return Ok(Stream::new(reader, writer));
+    }
+    let (reader, writer) = stream.into_split();
+    Ok(Stream::new(reader, writer))
+}
+
 /// A small request must leave at once, and a peer that is gone must be noticed on an idle link.
-fn tune(stream: &TcpStream) -> io::Result<()> {
+fn tune(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     let probes = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);

@@ -1,0 +1,143 @@
+//! TLS to a server: which certificates are trusted, and who we are.
+
+use std::{fmt, io, sync::Arc};
+
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        self, CertificateError, ClientConfig, RootCertStore,
+        crypto::aws_lc_rs,
+        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    },
+};
+
+use crate::error::Trouble;
+
+/// Which servers are trusted over TLS, and with which certificate we show who we are.
+///
+/// It counts for nodes with a `rediss://` address. The name or address in the URL must be in the
+/// server's certificate; there is no way to turn that off.
+#[derive(Clone, Default)]
+#[must_use = "it does nothing until it is given to a builder"]
+pub struct Tls {
+    ca_pem: Option<Vec<u8>>,
+    identity_pem: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Tls {
+    /// Trusts what the operating system trusts, and shows no certificate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts these certificates, in PEM form, and no others.
+    pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca_pem = Some(pem.into());
+        self
+    }
+
+    /// Shows this certificate (with its chain) to servers that ask for one; both in PEM form.
+    pub fn identity_pem(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.identity_pem = Some((chain.into(), key.into()));
+        self
+    }
+
+    pub(crate) fn connector(&self) -> Result<Connector, String> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let config = match &self.ca_pem {
+            None => config.with_platform_verifier().map_err(|error| error.to_string())?,
+            Some(pem) => config.with_root_certificates(roots(pem)?),
+        };
+        let config = match &self.identity_pem {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => {
+                let key = PrivateKeyDer::from_pem_slice(key)
+                    .map_err(|error| format!("the key of the identity: {error}"))?;
+                let chain = certificates(chain, "the certificate of the identity")?;
+                config
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| format!("the identity: {error}"))?
+            }
+        };
+        Ok(Connector(TlsConnector::from(Arc::new(config))))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("own_ca", &self.ca_pem.is_some())
+            .field("identity", &self.identity_pem.is_some())
+            .finish()
+    }
+}
+
+/// Makes TLS streams.
+#[derive(Clone)]
+pub(crate) struct Connector(TlsConnector);
+
+impl Connector {
+    pub(crate) async fn connect(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, Trouble> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| Trouble::Tls(format!("{host:?} cannot be in a certificate")))?;
+        self.0.connect(name, stream).await.map_err(|error| trouble(&error))
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+/// What went wrong, in words that say what to do.
+pub(crate) fn trouble(error: &io::Error) -> Trouble {
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let text = match cause {
+        None => return Trouble::ConnectionLost(error.to_string()),
+        Some(rustls::Error::InvalidCertificate(problem)) => match problem {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "the server's certificate has expired".into()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "the server's certificate is for another name".into()
+            }
+            CertificateError::UnknownIssuer => {
+                "the server's certificate is not signed by a trusted authority".into()
+            }
+            other => format!("the server's certificate is invalid: {other:?}"),
+        },
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the server does not speak TLS there; for a plain connection write redis://".into()
+        }
+        Some(rustls::Error::AlertReceived(alert)) => {
+            format!("the server refused: {alert:?}; it may want a client certificate")
+        }
+        Some(other) => other.to_string(),
+    };
+    Trouble::Tls(text)
+}
+
+fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem, "the CA")? {
+        roots.add(certificate).map_err(|error| format!("the CA: {error}"))?;
+    }
+    Ok(roots)
+}
+
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| format!("{what}: {error}"))?;
+    if found.is_empty() { Err(format!("{what}: there is no certificate in it")) } else { Ok(found) }
+}

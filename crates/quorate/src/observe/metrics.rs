@@ -1,0 +1,95 @@
+//! Events as counters, gauges and histograms of the `metrics` crate.
+//!
+//! | name | kind | labels |
+//! |---|---|---|
+//! | `quorate_acquire_total` | counter | `outcome` |
+//! | `quorate_acquire_duration_seconds` | histogram | |
+//! | `quorate_wait_duration_seconds` | histogram | |
+//! | `quorate_hold_duration_seconds` | histogram | |
+//! | `quorate_held_locks`, `quorate_waiters` | gauge | |
+//! | `quorate_renew_total` | counter | `outcome` |
+//! | `quorate_renew_margin_seconds` | histogram | |
+//! | `quorate_lost_total` | counter | `reason` |
+//! | `quorate_release_total` | counter | `outcome` |
+//! | `quorate_node_up` | gauge | `node` |
+//! | `quorate_node_request_duration_seconds` | histogram | `node`, `op` |
+//! | `quorate_node_errors_total` | counter | `node`, `kind` |
+//!
+//! Names of locks are no labels: there may be millions of them.
+
+use metrics::{counter, gauge, histogram};
+
+use super::{Action, Event, Observer, Outcome};
+use crate::error::NodeAnswer;
+
+/// Tells the recorder of the `metrics` crate what happens.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Metrics;
+
+impl Metrics {
+    /// Uses the recorder that is installed when something happens.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+impl Observer for Metrics {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::Started { .. } | Event::AtRisk { .. } => {}
+            Event::Answered { action, node, answer, took, .. } => {
+                let (node, op) = ((*node).to_owned(), action.as_str());
+                histogram!("quorate_node_request_duration_seconds", "node" => node.clone(), "op" => op)
+                    .record(*took);
+                if let NodeAnswer::Trouble(trouble) = answer {
+                    let kind = trouble.kind();
+                    counter!("quorate_node_errors_total", "node" => node, "kind" => kind)
+                        .increment(1);
+                }
+            }
+            Event::Ended { action, outcome, took, .. } => ended(*action, *outcome, *took),
+            Event::WaitStarted { .. } => gauge!("quorate_waiters").increment(1),
+            Event::WaitEnded { waited, .. } => {
+                gauge!("quorate_waiters").decrement(1);
+                histogram!("quorate_wait_duration_seconds").record(*waited);
+            }
+            Event::Held { .. } => gauge!("quorate_held_locks").increment(1),
+            Event::LetGo { held_for, .. } => {
+                gauge!("quorate_held_locks").decrement(1);
+                histogram!("quorate_hold_duration_seconds").record(*held_for);
+            }
+            Event::Renewed { outcome, margin, .. } => {
+                counter!("quorate_renew_total", "outcome" => outcome.as_str()).increment(1);
+                histogram!("quorate_renew_margin_seconds").record(*margin);
+            }
+            Event::Lost { reason, .. } => {
+                counter!("quorate_lost_total", "reason" => reason.as_str()).increment(1);
+            }
+            Event::NodeUp { node } => {
+                gauge!("quorate_node_up", "node" => (*node).to_owned()).set(1);
+            }
+            Event::NodeDown { node, .. } => {
+                gauge!("quorate_node_up", "node" => (*node).to_owned()).set(0);
+            }
+        }
+    }
+}
+
+fn ended(action: Action, outcome: Outcome, took: std::time::Duration) {
+    match action {
+        Action::Acquire => {
+            let outcome = match outcome {
+                Outcome::Done => "acquired",
+                other => other.as_str(),
+            };
+            counter!("quorate_acquire_total", "outcome" => outcome).increment(1);
+            histogram!("quorate_acquire_duration_seconds").record(took);
+        }
+        Action::Release => {
+            counter!("quorate_release_total", "outcome" => outcome.as_str()).increment(1);
+        }
+        Action::Extend | Action::Verify => {}
+    }
+}

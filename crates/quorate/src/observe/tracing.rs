@@ -1,0 +1,79 @@
+//! Events as spans and events of the `tracing` crate.
+//!
+//! A round of asking all nodes is a span `quorate.acquire`, `quorate.extend`, `quorate.verify` or
+//! `quorate.release` with the lock's name and its outcome, and a child span `quorate.node` for each
+//! answer. What happens to leases and nodes are events; a loss and a node that goes down are
+//! warnings.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tracing::{Span, debug, debug_span, field::Empty, info, warn};
+
+use super::{Action, Event, Observer};
+
+/// Tells the subscriber of the `tracing` crate what happens.
+#[derive(Debug, Default)]
+pub struct Tracing {
+    /// The rounds that have not ended.
+    open: Mutex<HashMap<u64, Span>>,
+}
+
+impl Tracing {
+    /// Uses the subscriber that is current when something happens.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Span>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Tracing {
+    fn observe(&self, event: &Event<'_>) {
+        match event {
+            Event::Started { round, action, name } => {
+                self.open().insert(*round, span(*action, name));
+            }
+            Event::Answered { round, node, answer, took, .. } => {
+                // An answer that comes after the round has ended belongs to no span any more.
+                if let Some(parent) = self.open().get(round) {
+                    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+                    debug_span!(parent: parent, "quorate.node", node, ?answer, took_us)
+                        .in_scope(|| {});
+                }
+            }
+            Event::Ended { round, outcome, took, .. } => {
+                if let Some(span) = self.open().remove(round) {
+                    span.record("outcome", outcome.as_str());
+                    span.record("took_us", u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+                }
+            }
+            Event::WaitStarted { name } => debug!(lock = name, "waiting"),
+            Event::WaitEnded { name, waited } => debug!(lock = name, ?waited, "waited"),
+            Event::Held { name } => debug!(lock = name, "held"),
+            Event::LetGo { name, held_for } => debug!(lock = name, ?held_for, "let go"),
+            Event::Renewed { name, outcome, margin } => {
+                let outcome = outcome.as_str();
+                debug!(lock = name, outcome, ?margin, "renewed");
+            }
+            Event::AtRisk { name } => warn!(lock = name, "lock is at risk"),
+            Event::Lost { name, reason } => warn!(lock = name, %reason, "lock is lost"),
+            Event::NodeUp { node } => info!(node, "node is attached"),
+            Event::NodeDown { node, trouble } => warn!(node, %trouble, "node is down"),
+        }
+    }
+}
+
+fn span(action: Action, lock: &str) -> Span {
+    match action {
+        Action::Acquire => debug_span!("quorate.acquire", lock, outcome = Empty, took_us = Empty),
+        Action::Extend => debug_span!("quorate.extend", lock, outcome = Empty, took_us = Empty),
+        Action::Verify => debug_span!("quorate.verify", lock, outcome = Empty, took_us = Empty),
+        Action::Release => debug_span!("quorate.release", lock, outcome = Empty, took_us = Empty),
+    }
+}
