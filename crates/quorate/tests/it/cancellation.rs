@@ -1,1 +1,7 @@
 //! Futures dropped at every point leave no key behind.
+
+mod bench;
+mod extends;
+mod guards;
+mod locks;
+mod servers;

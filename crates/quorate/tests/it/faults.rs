@@ -1,1 +1,10 @@
 //! Servers that die, stop, or go silent while locks are taken.
+
+pub(crate) mod cluster;
+mod endings;
+mod minority;
+mod no_majority;
+mod refusals;
+mod replies;
+mod restarts;
+mod ways_down;

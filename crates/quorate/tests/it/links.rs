@@ -1,1 +1,10 @@
 //! One link to one server: order, reconnects, attach, errors.
+
+mod attach;
+pub(crate) mod executor;
+mod order;
+mod pressure;
+mod secrets;
+mod strangers;
+mod twins;
+mod upkeep;

@@ -1,0 +1,99 @@
+//! Extensions that are dropped midway: nothing is released, and nothing is promised that the nodes
+//! do not keep.
+
+use std::time::Duration;
+
+use quorate::{Guard, Mutex, memory::Behaviour};
+
+use super::bench::{Bench, STEP, client, combinations, pass, poll};
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_dropped_midway_releases_nothing() {
+    for_each_drop(async |bench, guard, case| {
+        // A shorter lease counts as soon as anything may have been sent.
+        let most = if case.polls > 0 { case.ttl.min(HELD) } else { HELD };
+        let left = guard.remaining();
+        let is_longer = case.is_over && case.ttl > HELD;
+        assert!(!left.is_zero() && (left < most || is_longer), "{left:?} {case:?}");
+        bench.answer_again();
+        pass(STEP).await;
+        guard.check().expect("the lease goes on");
+        assert_eq!(bench.holding(), bench.nodes.len(), "{case:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_never_outlasts_its_keys_after_an_extension_that_was_dropped() {
+    for_each_drop(async |bench, guard, case| {
+        let rival = client(&bench.nodes);
+        let rival = rival.mutex(guard.name());
+        bench.answer_again();
+        // Where the keys go first, another gets in: the lease must be over by then.
+        while guard.check().is_ok() {
+            assert!(!is_free(&rival).await, "the keys went before the lease: {case:?}");
+            pass((guard.remaining() / 2).max(SHORTEST_LOOK)).await;
+        }
+    })
+    .await;
+}
+
+/// How an extension was dropped.
+#[derive(Debug)]
+#[expect(dead_code, reason = "some of it is read by Debug only, for the message of a failed test")]
+struct Case {
+    behaviours: Vec<Behaviour>,
+    ttl: Duration,
+    polls: usize,
+    is_over: bool,
+}
+
+/// Takes the lock, extends it while the nodes do all they can, drops the extension after each
+/// possible poll, and hands over what is left.
+async fn for_each_drop(look: impl AsyncFn(&Bench, &Guard, &Case)) {
+    use Behaviour::{Answer, Fail, Hang, Mute};
+    for behaviours in combinations(&[Answer, Fail, Hang, Mute], 3) {
+        for ttl in [SHORTER, LONGER] {
+            for polls in 0..=POLLS_MAX {
+                let bench = Bench::new(&[Answer; 3]);
+                let guard = bench.mutex().ttl(HELD).lock().await.expect("all nodes answer");
+                bench.behave(&behaviours);
+                let is_over = extend_partly(&guard, ttl, polls).await;
+                let case = Case { behaviours: behaviours.clone(), ttl, polls, is_over };
+                look(&bench, &guard, &case).await;
+                if is_over {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Polls an extension that often and drops it. True if it was over by then.
+async fn extend_partly(guard: &Guard, ttl: Duration, polls: usize) -> bool {
+    let mut extending = Box::pin(guard.extend(ttl));
+    for _ in 0..polls {
+        if poll(extending.as_mut()).is_ready() {
+            return true;
+        }
+        pass(STEP).await;
+    }
+    false
+}
+
+/// True if a rival could take the lock; it gives it back at once.
+async fn is_free(rival: &Mutex) -> bool {
+    rival.try_lock().await.expect("all nodes answer").is_some()
+}
+
+/// The ttl with which the lock is taken.
+const HELD: Duration = Duration::from_secs(10);
+
+const SHORTER: Duration = Duration::from_millis(500);
+const LONGER: Duration = Duration::from_secs(30);
+
+/// Extensions that are not over by then only do again what they have done before.
+const POLLS_MAX: usize = 8;
+
+/// How near to the end of the lease the last look is.
+const SHORTEST_LOOK: Duration = Duration::from_millis(1);

@@ -1,0 +1,166 @@
+//! Guards that go: dropped, released, aborted or unwound, whatever the nodes do at that time.
+
+use std::{task::Poll, time::Duration};
+
+use quorate::{Client, Guard, error::ReleaseError, memory::Behaviour, memory::MemoryNodes};
+use quorate_testkit::{Server, eventually};
+
+use super::bench::{Bench, NAME, STEP, combinations, pass, poll, settle};
+use crate::links::executor::block_on;
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_leaves_no_key_whatever_the_nodes_do_at_that_time() {
+    for behaviours in combinations(&ALL, 5) {
+        let bench = Bench::new(&[Behaviour::Answer; 5]);
+        let guard = bench.hold().await;
+        bench.behave(&behaviours);
+        drop(guard);
+        settle().await;
+        bench.answer_again();
+        assert_eq!(bench.holding(), 0, "{behaviours:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_dropped_midway_still_releases() {
+    for behaviours in combinations(&ALL, 3) {
+        for polls in 0..=RELEASE_POLLS_MAX {
+            let bench = Bench::new(&[Behaviour::Answer; 3]);
+            let guard = bench.hold().await;
+            bench.behave(&behaviours);
+            let mut release = Box::pin(guard.release());
+            for _ in 0..polls {
+                if poll(release.as_mut()).is_ready() {
+                    break;
+                }
+                pass(STEP).await;
+            }
+            drop(release);
+            bench.answer_again();
+            settle().await;
+            assert_eq!(bench.holding(), 0, "{polls} polls, {behaviours:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_without_a_majority_says_so_and_goes_on() {
+    use Behaviour::{Answer, Fail, Hang};
+    for away in [Fail, Hang] {
+        let bench = Bench::new(&[Answer; 3]);
+        let mut release = Box::pin(bench.hold().await.release());
+        bench.behave(&[Answer, away, away]);
+        let mut ended = poll(release.as_mut());
+        while ended.is_pending() {
+            pass(STEP).await;
+            ended = poll(release.as_mut());
+        }
+        assert!(
+            matches!(ended, Poll::Ready(Err(ReleaseError::NoQuorum { .. }))),
+            "{away:?}: {ended:?}"
+        );
+        bench.answer_again();
+        assert_eq!(bench.holding(), 0, "{away:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_whose_nodes_come_and_go_leaves_no_key() {
+    use Behaviour::Answer;
+    for (first, second) in ALL.iter().flat_map(|one| ALL.iter().map(move |other| (*one, *other))) {
+        let bench = Bench::new(&[Answer, Answer, first]);
+        let guard = bench.hold().await;
+        bench.behave(&[first, Answer, second]);
+        drop(guard);
+        pass(STEP).await;
+        bench.behave(&[second, first, first]);
+        settle().await;
+        bench.answer_again();
+        assert_eq!(bench.holding(), 0, "{first:?}, then {second:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_aborted_while_it_holds_releases() {
+    let bench = Bench::new(&[Behaviour::Answer; 3]);
+    let guard = bench.hold().await;
+    let task = tokio::spawn(hold_for_ever(guard));
+    pass(STEP).await;
+    assert_eq!(bench.holding(), 3);
+
+    task.abort();
+    assert!(task.await.is_err_and(|error| error.is_cancelled()));
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_aborted_while_it_waits_leaves_no_key() {
+    use Behaviour::{Answer, Hang};
+    let bench = Bench::new(&[Answer, Hang, Hang]);
+    let mutex = bench.mutex();
+    let task = tokio::spawn(async move { mutex.lock().await.map(hold_for_ever) });
+    pass(STEP).await;
+    assert_eq!(bench.holding(), 1, "on the node that answers");
+
+    task.abort();
+    assert!(task.await.is_err_and(|error| error.is_cancelled()));
+    bench.answer_again();
+    settle().await;
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_holding_releases() {
+    let bench = Bench::new(&[Behaviour::Answer; 3]);
+    let guard = bench.hold().await;
+    let task = tokio::spawn(async move {
+        guard.check().expect("just taken");
+        panic!("the work went wrong");
+    });
+    assert!(task.await.is_err_and(|error: tokio::task::JoinError| error.is_panic()));
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_is_dropped_inside_of_with_releases() {
+    let bench = Bench::new(&[Behaviour::Answer; 3]);
+    let mutex = bench.mutex();
+    let mut with = Box::pin(mutex.with(async |_| std::future::pending::<()>().await));
+    assert!(poll(with.as_mut()).is_pending());
+    assert_eq!(bench.holding(), 3);
+    drop(with);
+    assert_eq!(bench.holding(), 0);
+}
+
+#[test]
+fn a_guard_that_is_dropped_outside_of_any_runtime_releases() {
+    let nodes = MemoryNodes::new(3);
+    let client = Client::builder().memory(&nodes).build().unwrap();
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    assert_eq!(nodes.names(0), [NAME]);
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    assert!((0..3).all(|node| nodes.names(node).is_empty()));
+}
+
+#[test]
+fn a_guard_that_is_dropped_outside_of_any_runtime_releases_on_a_server() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    assert!(server.get(NAME).is_some());
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    eventually("the key is gone", PATIENCE, || server.keys().is_empty());
+}
+
+async fn hold_for_ever(guard: Guard) {
+    std::future::pending::<()>().await;
+    drop(guard);
+}
+
+const ALL: [Behaviour; 4] = [Behaviour::Answer, Behaviour::Fail, Behaviour::Hang, Behaviour::Mute];
+
+/// The silent nodes are given up by then.
+const RELEASE_POLLS_MAX: usize = 5;
+
+/// Well below the ttl, which would take the key away as well.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,164 @@
+//! The future of a lock call, dropped after each possible poll, whatever the nodes do.
+
+use std::{pin::Pin, task::Poll};
+
+use quorate::{Guard, Mutex, error::LockError, memory::Behaviour};
+
+use super::bench::{Bench, NAME, STEP, VOTE_TIMEOUT, combinations, pass, poll, settle};
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_left_by_nodes_that_answer_fail_or_hang() {
+    use Behaviour::{Answer, Fail, Hang};
+    sweep(&combinations(&[Answer, Fail, Hang], 5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_left_by_nodes_that_answer_hang_or_lose_their_answers() {
+    use Behaviour::{Answer, Hang, Mute};
+    sweep(&combinations(&[Answer, Hang, Mute], 5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_left_by_three_nodes_that_do_whatever_they_can() {
+    use Behaviour::{Answer, Fail, Hang, Mute};
+    sweep(&combinations(&[Answer, Fail, Hang, Mute], 3)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_left_by_five_nodes_that_do_whatever_they_can() {
+    use Behaviour::{Answer, Fail, Hang, Mute};
+    for behaviours in combinations(&[Answer, Fail, Hang, Mute], 5) {
+        let case = Case { behaviours, taken: Vec::new() };
+        for back in [Back::BeforeDrop, Back::RightAfterDrop, Back::AfterTimeout] {
+            drop_after_each_poll(&case, Call::TryLock, back).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_left_where_another_has_the_lock_on_some_nodes() {
+    use Behaviour::{Answer, Hang};
+    for behaviours in combinations(&[Answer, Hang], 3) {
+        for taken in 0..1 << behaviours.len() {
+            let taken = (0..behaviours.len()).filter(|node| taken >> node & 1 == 1).collect();
+            drop_everywhere(&Case { behaviours: behaviours.clone(), taken }).await;
+        }
+    }
+}
+
+async fn sweep(combinations: &[Vec<Behaviour>]) {
+    for behaviours in combinations {
+        let case = Case { behaviours: behaviours.clone(), taken: Vec::new() };
+        drop_everywhere(&case).await;
+    }
+}
+
+/// What the nodes are like.
+#[derive(Debug)]
+struct Case {
+    behaviours: Vec<Behaviour>,
+    /// The nodes on which another program has the lock.
+    taken: Vec<usize>,
+}
+
+async fn drop_everywhere(case: &Case) {
+    for call in [Call::TryLock, Call::Lock, Call::LockTimeout] {
+        for back in [Back::BeforeDrop, Back::RightAfterDrop, Back::AfterTimeout, Back::OneByOne] {
+            drop_after_each_poll(case, call, back).await;
+        }
+    }
+}
+
+async fn drop_after_each_poll(case: &Case, call: Call, back: Back) {
+    for polls in 0..=POLLS_MAX {
+        if drop_after(polls, case, call, back).await {
+            break;
+        }
+    }
+}
+
+/// Polls the call that often, drops what came of it, and looks for keys. True if the call was over
+/// by then, so that more polls would show nothing new.
+async fn drop_after(polls: usize, case: &Case, call: Call, back: Back) -> bool {
+    let bench = Bench::new(&case.behaviours);
+    case.taken.iter().for_each(|node| bench.nodes.plant(*node, NAME, b"another"));
+    let mutex = bench.mutex();
+    let mut calling = call.start(&mutex);
+    let mut ended = None;
+    for _ in 0..polls {
+        if let Poll::Ready(outcome) = poll(calling.as_mut()) {
+            ended = Some(outcome);
+            break;
+        }
+        pass(STEP).await;
+    }
+
+    let is_over = ended.is_some();
+    match back {
+        Back::BeforeDrop => {
+            bench.answer_again();
+            settle().await;
+            drop((calling, ended));
+        }
+        Back::RightAfterDrop => {
+            drop((calling, ended));
+            bench.answer_again();
+        }
+        Back::AfterTimeout => {
+            drop((calling, ended));
+            settle().await;
+            bench.answer_again();
+        }
+        Back::OneByOne => {
+            bench.nodes.set(0, Behaviour::Answer);
+            drop((calling, ended));
+            for node in 1..bench.nodes.len() {
+                pass(STEP).await;
+                bench.nodes.set(node, Behaviour::Answer);
+            }
+        }
+    }
+    settle().await;
+    for node in (0..bench.nodes.len()).filter(|node| !case.taken.contains(node)) {
+        let names = bench.nodes.names(node);
+        assert!(names.is_empty(), "{polls} polls of {call:?}, {back:?}, {case:?}: node {node}");
+    }
+    is_over
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    TryLock,
+    Lock,
+    LockTimeout,
+}
+
+type Calling<'a> = Pin<Box<dyn Future<Output = Result<Option<Guard>, LockError>> + 'a>>;
+
+impl Call {
+    fn start(self, mutex: &Mutex) -> Calling<'_> {
+        match self {
+            Self::TryLock => Box::pin(mutex.try_lock()),
+            Self::Lock => Box::pin(async { mutex.lock().await.map(Some) }),
+            Self::LockTimeout => {
+                Box::pin(async { mutex.lock_timeout(2 * VOTE_TIMEOUT).await.map(Some) })
+            }
+        }
+    }
+}
+
+/// When the nodes answer again.
+#[derive(Clone, Copy, Debug)]
+enum Back {
+    /// While the call is not over, and nobody polls it: it is dropped with its outcome inside.
+    BeforeDrop,
+    /// Before the vote timeout, as a rule: late grants meet a caller who has gone.
+    RightAfterDrop,
+    /// When the engine has given the silent nodes up.
+    AfterTimeout,
+    /// The first before the drop, the last long after it.
+    OneByOne,
+}
+
+/// Calls that are not over by then only do again what they have done before.
+const POLLS_MAX: usize = 10;

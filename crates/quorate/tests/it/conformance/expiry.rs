@@ -1,0 +1,71 @@
+//! A holder that vanishes keeps nobody out for longer than its ttl.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    Guard, Mutex,
+    error::{ExtendError, LostReason, ReleaseError, VerifyError},
+};
+
+use super::rig::{LONG, PATIENCE, Rig, SHORT, take, wait_for_end};
+
+on_every_engine! {
+    [1, 2, 3, 4, 5] => an_expired_lock_can_be_had_again_and_its_holder_knew_first,
+        an_expired_guard_says_that_it_is_lost,
+        an_extended_lock_outlives_its_first_ttl;
+}
+
+async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let first = take(alice.mutex("a").ttl(SHORT)).await;
+    let second = take_as_soon_as_possible(&bob.mutex("a")).await;
+    assert_eq!(first.remaining(), Duration::ZERO, "alice's right must have ended before");
+    assert!(first.check().is_err_and(|lost| lost.reason == LostReason::Expired));
+    second.check().expect("it is bob's now");
+    assert!(!second.remaining().is_zero());
+}
+
+async fn an_expired_guard_says_that_it_is_lost(rig: &Rig) {
+    let alice = rig.client("alice").await;
+    let guard = take(alice.mutex("a").ttl(SHORT)).await;
+    wait_for_end(&guard);
+    let lost = guard.check().expect_err("its time is over");
+    assert_eq!(lost.reason, LostReason::Expired);
+    assert_eq!(guard.extend(LONG).await, Err(ExtendError::Lost(lost.clone())));
+    assert_eq!(guard.verify().await, Err(VerifyError::Lost(lost.clone())));
+    assert_eq!(guard.remaining(), Duration::ZERO, "nothing revives it");
+    assert_eq!(guard.release().await, Err(ReleaseError::Lost(lost)));
+    // The release is sent all the same: a node whose clock is slow may still have the key.
+    rig.wait_until_empty(rig.all());
+}
+
+async fn an_extended_lock_outlives_its_first_ttl(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let guard = take(alice.mutex("a").ttl(UNHURRIED)).await;
+    guard.extend(LONG).await.expect("it is alice's");
+    // A lock with the same ttl that was taken later: when that has gone, the first ttl is over.
+    let gauge = take(bob.mutex("gauge").ttl(UNHURRIED)).await;
+    wait_for_end(&gauge);
+    let after = take_as_soon_as_possible(&alice.mutex("gauge")).await;
+
+    guard.check().expect("it was extended");
+    guard.verify().await.expect("on the nodes as well");
+    assert!(bob.mutex("a").try_lock().await.expect("every node answers").is_none());
+    guard.release().await.expect("it is alice's");
+    after.release().await.expect("it is alice's");
+}
+
+/// Tries without a pause, to catch a node that gives the lock away too early.
+async fn take_as_soon_as_possible(mutex: &Mutex) -> Guard {
+    let started = Instant::now();
+    loop {
+        if let Some(guard) = mutex.try_lock().await.expect("every node answers") {
+            return guard;
+        }
+        assert!(started.elapsed() < PATIENCE, "the lock is not given back");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A ttl whose end is waited for, but which a slow machine does not miss.
+const UNHURRIED: Duration = Duration::from_secs(1);

@@ -1,0 +1,45 @@
+//! Nodes that lose their data.
+
+use quorate::error::NodeAnswer;
+use quorate_testkit::eventually;
+
+use super::rig::{LONG, PATIENCE, Rig, holder, take};
+
+on_every_engine! {
+    [3, 4, 5] => a_minority_that_forgets_lets_nobody_in,
+        a_minority_that_comes_back_empty_takes_part_again;
+}
+
+async fn a_minority_that_forgets_lets_nobody_in(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let guard = take(alice.mutex("a")).await;
+    rig.wait_until_only("a", rig.all());
+    let forgetful = 0..rig.tolerated();
+    forgetful.clone().for_each(|node| rig.restart_empty(node));
+
+    guard.verify().await.expect("a majority has it");
+    assert!(bob.mutex("a").try_lock().await.expect("a majority answers").is_none());
+    for client in [&alice, &bob] {
+        let is_back = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
+        eventually("every node is attached again", PATIENCE, is_back);
+    }
+    // Now bob's request does reach the empty nodes, and must not stay there.
+    assert!(bob.mutex("a").try_lock().await.expect("every node answers").is_none());
+    rig.wait_until_empty(forgetful);
+    assert_eq!(holder(&bob, "a").await.who, "alice");
+    guard.verify().await.expect("a majority has it");
+    guard.extend(LONG).await.expect("and extends it");
+    guard.release().await.expect("it was held");
+    rig.wait_until_empty(rig.all());
+}
+
+async fn a_minority_that_comes_back_empty_takes_part_again(rig: &Rig) {
+    let client = rig.client("alice").await;
+    (0..rig.tolerated()).for_each(|node| rig.restart_empty(node));
+    let is_back = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
+    eventually("every node is attached again", PATIENCE, is_back);
+    let guard = take(client.mutex("a")).await;
+    rig.wait_until_only("a", rig.all());
+    guard.release().await.expect("it was held");
+    rig.wait_until_empty(rig.all());
+}

@@ -1,0 +1,197 @@
+//! Nodes of either kind behind one face, and the loop over their numbers.
+
+use std::{sync::Arc, time::Duration};
+
+use quorate::{
+    Client, ClientBuilder, Guard, Mutex,
+    error::{Holder, LockError, NodeAnswer},
+    memory::MemoryNodes,
+};
+use quorate_core::quorum::majority;
+use quorate_testkit::{Server, eventually, redis::cmd};
+
+/// Some nodes, clients of them, and a look at them from the outside.
+pub(super) struct Rig {
+    nodes: Nodes,
+    count: usize,
+}
+
+enum Nodes {
+    Memory(MemoryNodes),
+    Servers(Arc<[Server]>),
+}
+
+/// Runs a body on so many nodes in memory.
+pub(super) fn on_memory(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+    for &count in numbers {
+        run(&Rig { nodes: Nodes::Memory(MemoryNodes::new(count)), count }, &body);
+    }
+}
+
+/// Runs a body on so many real servers, which are empty each time.
+pub(super) fn on_servers(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+    let most = numbers.iter().copied().max().expect("a number of nodes");
+    let servers: Arc<[Server]> = Server::start_many(most).into();
+    for &count in numbers {
+        run(&Rig { nodes: Nodes::Servers(servers.clone()), count }, &body);
+        servers.iter().for_each(Server::flush_all);
+    }
+}
+
+fn run(rig: &Rig, body: &impl AsyncFn(&Rig)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    // A lock that is never given back would be waited for without end.
+    let in_time = runtime.block_on(async { tokio::time::timeout(BODY_MAX, body(rig)).await });
+    assert!(in_time.is_ok(), "not done within {BODY_MAX:?}");
+}
+
+impl Rig {
+    /// A client that others see as `who`, attached to every node.
+    pub(super) async fn client(&self, who: &str) -> Client {
+        let client = self.builder().who(who).connect().await.expect("the nodes are there");
+        let is_attached = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
+        eventually("every node is attached", PATIENCE, is_attached);
+        client
+    }
+
+    /// Settings with which a stall of this machine is never taken for a silent node.
+    pub(super) fn builder(&self) -> ClientBuilder {
+        let builder = Client::builder().ttl(LONG).vote_timeout(PATIENCE);
+        match &self.nodes {
+            Nodes::Memory(nodes) => builder.memory(nodes),
+            Nodes::Servers(_) => builder.nodes(self.servers().iter().map(Server::url)),
+        }
+    }
+
+    /// How many nodes there are.
+    pub(super) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// How many nodes may fail without harm.
+    pub(super) const fn tolerated(&self) -> usize {
+        self.count - majority(self.count)
+    }
+
+    /// The real servers that are in use; none if the nodes are in memory.
+    pub(super) fn servers(&self) -> &[Server] {
+        match &self.nodes {
+            Nodes::Memory(_) => &[],
+            Nodes::Servers(servers) => &servers[..self.count],
+        }
+    }
+
+    /// The keys on one node.
+    pub(super) fn names(&self, node: usize) -> Vec<String> {
+        let text = |key| String::from_utf8(key).expect("every name in these tests is UTF-8");
+        match &self.nodes {
+            Nodes::Memory(nodes) => nodes.names(node),
+            Nodes::Servers(servers) => servers[node].keys().into_iter().map(text).collect(),
+        }
+    }
+
+    /// Stores a value without an end, as another program would.
+    pub(super) fn plant(&self, node: usize, name: &str, value: &[u8]) {
+        match &self.nodes {
+            Nodes::Memory(nodes) => nodes.plant(node, name, value),
+            Nodes::Servers(servers) => {
+                let mut connection = servers[node].connection();
+                let set = cmd("SET").arg(name).arg(value).exec(&mut connection);
+                set.expect("the server stores it");
+            }
+        }
+    }
+
+    /// Deletes every key of one node behind everybody's back.
+    pub(super) fn forget(&self, node: usize) {
+        match &self.nodes {
+            Nodes::Memory(nodes) => nodes.forget(node),
+            Nodes::Servers(servers) => servers[node].flush_all(),
+        }
+    }
+
+    /// Restarts one node without its data. A node in memory has no connection to lose.
+    pub(super) fn restart_empty(&self, node: usize) {
+        match &self.nodes {
+            Nodes::Memory(nodes) => nodes.forget(node),
+            Nodes::Servers(servers) => servers[node].restart_empty(),
+        }
+    }
+
+    /// Waits until each of `nodes` has the key `name` and no other. A lock is had before the last
+    /// node has answered.
+    pub(super) fn wait_until_only(&self, name: &str, nodes: impl IntoIterator<Item = usize>) {
+        for node in nodes {
+            let what = format!("node {node} has only {name:?}");
+            eventually(&what, PATIENCE, || self.names(node) == [name]);
+        }
+    }
+
+    /// Waits until `nodes` have no keys at all. Undoing goes on after the caller was told.
+    pub(super) fn wait_until_empty(&self, nodes: impl IntoIterator<Item = usize>) {
+        for node in nodes {
+            let what = format!("node {node} is empty");
+            eventually(&what, PATIENCE, || self.names(node).is_empty());
+        }
+    }
+
+    /// Every node.
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        0..self.count
+    }
+
+    /// True if no node has any key right now.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all().all(|node| self.names(node).is_empty())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            say(&format!("this was with {} nodes", self.count));
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a body that fails does not know the number of nodes")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+/// Takes a lock that is free, or about to be.
+pub(super) async fn take(mutex: Mutex) -> Guard {
+    mutex.lock_timeout(PATIENCE).await.expect("the lock is free")
+}
+
+/// Who has the lock, as somebody who wants it is told.
+pub(super) async fn holder(client: &Client, name: &str) -> Holder {
+    match client.mutex(name).lock_timeout(Duration::ZERO).await {
+        Err(LockError::Timeout { holder: Some(holder), .. }) => holder,
+        other => panic!("somebody holds {name:?}, but: {other:?}"),
+    }
+}
+
+/// Waits until a guard knows that its time is over.
+pub(super) fn wait_for_end(guard: &Guard) {
+    eventually("the lease ends", PATIENCE, || guard.remaining().is_zero());
+}
+
+/// A ttl that no test outlives.
+pub(super) const LONG: Duration = Duration::from_secs(30);
+
+/// A ttl whose end is waited for.
+pub(super) const SHORT: Duration = Duration::from_millis(150);
+
+/// Longer than anything here takes on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The most time for one body with one number of nodes; a tenth of it is plenty.
+const BODY_MAX: Duration = Duration::from_secs(60);
+
+/// Every number of nodes that is tried.
+pub(super) const ALL: [usize; 5] = [1, 2, 3, 4, 5];

@@ -1,0 +1,68 @@
+//! Bounds of the ttl.
+
+use std::time::Duration;
+
+use quorate::error::{ConfigError, LockError, TermsError, TtlError};
+
+use super::rig::{Rig, take};
+
+on_every_engine! {
+    [1, 2, 3, 4, 5] => a_ttl_that_leaves_no_time_to_work_is_refused,
+        a_ttl_above_the_maximum_is_refused,
+        bad_defaults_are_refused_when_the_client_is_built;
+}
+
+async fn a_ttl_that_leaves_no_time_to_work_is_refused(rig: &Rig) {
+    let client = rig.client("alice").await;
+    for millis in [0, 1, 2] {
+        let ttl = Duration::from_millis(millis);
+        let mutex = client.mutex("a").ttl(ttl);
+        for error in [
+            mutex.try_lock().await.expect_err("too short"),
+            mutex.lock().await.expect_err("too short"),
+            mutex.lock_timeout(ttl).await.expect_err("too short"),
+        ] {
+            let is_told = matches!(
+                &error,
+                LockError::InvalidTtl(TtlError::Terms(TermsError::TooShort { ttl: told, .. }))
+                    if *told == ttl
+            );
+            assert!(is_told, "{error:?}");
+            let text = format!("a ttl of {ttl:?} leaves no time to work");
+            assert!(error.to_string().contains(&text), "{error}");
+        }
+    }
+    assert!(rig.is_empty(), "nothing was written");
+}
+
+async fn a_ttl_above_the_maximum_is_refused(rig: &Rig) {
+    let max = Duration::from_secs(40);
+    let client = rig.builder().max_ttl(max).connect().await.expect("the nodes are there");
+    for ttl in [max + Duration::from_nanos(1), 2 * max, Duration::MAX] {
+        let mutex = client.mutex("a").ttl(ttl);
+        for error in [
+            mutex.try_lock().await.expect_err("too long"),
+            mutex.lock().await.expect_err("too long"),
+        ] {
+            assert_eq!(error, LockError::InvalidTtl(TtlError::AboveMax { ttl, max }));
+            assert!(error.to_string().contains("max_ttl of 40s"), "{error}");
+        }
+    }
+    assert!(rig.is_empty(), "nothing was written");
+    take(client.mutex("a").ttl(max)).await.release().await.expect("the maximum itself is fine");
+}
+
+async fn bad_defaults_are_refused_when_the_client_is_built(rig: &Rig) {
+    let (ttl, max) = (Duration::from_secs(61), Duration::from_secs(60));
+    let refused = rig.builder().ttl(ttl).build().expect_err("above the maximum");
+    assert_eq!(refused, ConfigError::InvalidTtl(TtlError::AboveMax { ttl, max }));
+    for millis in [0, 1] {
+        let refused = rig.builder().ttl(Duration::from_millis(millis)).build();
+        let refused = refused.expect_err("nothing would be left");
+        let is_told = matches!(
+            refused,
+            ConfigError::InvalidTtl(TtlError::Terms(TermsError::TooShort { .. }))
+        );
+        assert!(is_told, "{refused:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! What is stored on a real server, and servers that have forgotten our scripts.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use quorate_testkit::{Server, redis::cmd};
+
+use super::rig::{ALL, LONG, on_servers, take};
+
+#[test]
+fn the_value_reads_client_number_and_who() {
+    on_servers(&ALL, async |rig| {
+        let client = rig.client("cron/db1/4711").await;
+        let guard = take(client.mutex("a")).await;
+        rig.wait_until_only("a", rig.all());
+        let values: BTreeSet<_> = rig.servers().iter().filter_map(|it| it.get("a")).collect();
+        assert_eq!(values.len(), 1, "one owner on all nodes: {values:?}");
+        for server in rig.servers() {
+            let left = server.pttl("a");
+            assert!(left > 0 && left <= i64::try_from(LONG.as_millis()).unwrap(), "{left}");
+            let owner = Owner::of(server, "a");
+            assert_eq!(owner.client.len(), 40);
+            assert!(owner.client.bytes().all(|byte| b"0123456789abcdef".contains(&byte)));
+            assert_eq!(owner.who, "cron/db1/4711");
+        }
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn no_owner_is_used_twice() {
+    on_servers(&[1], async |rig| {
+        let server = &rig.servers()[0];
+        let mut owners = BTreeSet::new();
+        let mut clients = BTreeSet::new();
+        for _ in 0..10 {
+            // All of them look the same to people.
+            let client = rig.client("twin").await;
+            for _ in 0..10 {
+                let guard = take(client.mutex("a")).await;
+                let owner = Owner::of(server, "a");
+                assert!(owners.insert((owner.client.clone(), owner.number)), "used twice");
+                clients.insert(owner.client);
+                guard.release().await.unwrap();
+            }
+        }
+        assert_eq!((owners.len(), clients.len()), (100, 10));
+    });
+}
+
+#[test]
+fn a_server_that_forgot_the_scripts_is_told_them_again() {
+    on_servers(&ALL, async |rig| {
+        let client = rig.client("alice").await;
+        let guard = take(client.mutex("a")).await;
+        rig.wait_until_only("a", rig.all());
+        rig.servers().iter().for_each(flush_scripts);
+        guard.extend(LONG).await.unwrap();
+        rig.servers().iter().for_each(flush_scripts);
+        guard.verify().await.unwrap();
+        rig.servers().iter().for_each(flush_scripts);
+        assert!(client.mutex("a").lock_timeout(Duration::ZERO).await.is_err());
+        rig.servers().iter().for_each(flush_scripts);
+        guard.release().await.unwrap();
+        rig.wait_until_empty(rig.all());
+    });
+}
+
+/// An undo that meets a server without scripts: a tie leaves nothing even then.
+#[test]
+fn an_undo_works_on_a_server_that_forgot_the_scripts() {
+    on_servers(&[2, 4], async |rig| {
+        let client = rig.client("alice").await;
+        let half = rig.len() / 2;
+        (0..half).for_each(|node| rig.plant(node, "a", b"another's"));
+        rig.servers().iter().for_each(flush_scripts);
+        assert!(client.mutex("a").try_lock().await.unwrap().is_none());
+        rig.wait_until_empty(half..rig.len());
+    });
+}
+
+fn flush_scripts(server: &Server) {
+    let mut connection = server.connection();
+    cmd("SCRIPT").arg("FLUSH").exec(&mut connection).expect("the scripts are gone");
+}
+
+/// The parts of a stored value.
+struct Owner {
+    client: String,
+    number: u64,
+    who: String,
+}
+
+impl Owner {
+    fn of(server: &Server, name: &str) -> Self {
+        let value = server.get(name).expect("the key is there");
+        let text = String::from_utf8(value).expect("an owner is text");
+        let (id, who) = text.split_once('@').expect("there is a part for people");
+        let (client, number) = id.split_once(':').expect("there is a number");
+        let number = number.parse().expect("a number");
+        Self { client: client.into(), number, who: who.into() }
+    }
+}

@@ -1,0 +1,150 @@
+//! Random commands: few names and few owners, so that they meet.
+
+use quorate_core::{
+    backoff::Jitter,
+    command::{ClientId, Command, Owner, Reply, Value},
+    moment::NodeTime,
+    name::Name,
+    store::Store,
+};
+
+/// One thing that is done to both sides.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// One of our own commands.
+    Ask(Command),
+    /// Another program stores something, whatever was there.
+    Plant { name: Name, thing: Thing, ttl_ms: Option<u64> },
+    /// Somebody deletes everything.
+    Clear,
+}
+
+/// What another program may store under the name of a lock.
+#[derive(Clone, Debug)]
+pub(super) enum Thing {
+    Text(Vec<u8>),
+    Hash,
+    List,
+    Set,
+}
+
+impl Step {
+    /// Does it to the store. Only our own commands have a reply.
+    pub(super) fn apply(&self, store: &mut Store, now: NodeTime) -> Option<Reply> {
+        match self {
+            Self::Ask(command) => return Some(store.apply(now, command)),
+            Self::Plant { name, thing, ttl_ms } => {
+                let value = match thing {
+                    Thing::Text(text) => Value::Text(text.as_slice().into()),
+                    Thing::Hash => Value::OtherType("hash".into()),
+                    Thing::List => Value::OtherType("list".into()),
+                    Thing::Set => Value::OtherType("set".into()),
+                };
+                store.plant(now, name, value, *ttl_ms);
+            }
+            Self::Clear => store.clear(),
+        }
+        None
+    }
+
+    /// The key that it is about.
+    pub(super) const fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Ask(command) => Some(command.name()),
+            Self::Plant { name, .. } => Some(name),
+            Self::Clear => None,
+        }
+    }
+}
+
+/// Draws steps, all of which follow from one seed.
+pub(super) struct Draw {
+    jitter: Jitter,
+    names: Vec<Name>,
+    owners: Vec<Owner>,
+}
+
+impl Draw {
+    pub(super) fn new(jitter: Jitter) -> Self {
+        let name = |text: &str| Name::parse(text, "quorate:").expect("a name");
+        let client = |byte| ClientId::from_random([byte; 20]);
+        // Each differs from another in one part only, and bytes that need care are among them.
+        let owners = [
+            Owner::new(&client(1), 1, "me"),
+            Owner::new(&client(1), 11, "me"),
+            Owner::new(&client(2), 1, "me"),
+            Owner::new(&client(1), 1, "m\0é\r\n"),
+        ];
+        let names = ["a", "{größe} 鎖", "*"].map(name);
+        Self { jitter, names: names.into(), owners: owners.into() }
+    }
+
+    /// How long to wait before the next batch.
+    pub(super) const fn pause_ms(&mut self) -> u64 {
+        self.up_to(8)
+    }
+
+    /// The steps of one batch.
+    pub(super) fn batch(&mut self) -> Vec<Step> {
+        let len = 10 + self.up_to(14);
+        (0..len).map(|_| self.step()).collect()
+    }
+
+    fn step(&mut self) -> Step {
+        let name = self.name();
+        match self.up_to(99) {
+            0..=34 => Step::Ask(Command::Take { name, owner: self.owner(), ttl_ms: self.ttl_ms() }),
+            35..=49 => Step::Ask(Command::Free { name, owner: self.owner() }),
+            50..=69 => {
+                Step::Ask(Command::Prolong { name, owner: self.owner(), ttl_ms: self.ttl_ms() })
+            }
+            70..=79 => Step::Ask(Command::Check { name, owner: self.owner() }),
+            80..=92 => Step::Ask(Command::Look { name }),
+            93..=98 => {
+                let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
+                Step::Plant { name, thing: self.thing(), ttl_ms }
+            }
+            _ => Step::Clear,
+        }
+    }
+
+    fn thing(&mut self) -> Thing {
+        match self.up_to(6) {
+            0 => Thing::Hash,
+            1 => Thing::List,
+            2 => Thing::Set,
+            // An owner of ours, restored by somebody: then it is ours.
+            3 => Thing::Text(self.owner().as_bytes().into()),
+            4 => Thing::Text(Vec::new()),
+            _ => Thing::Text((0..=255).collect()),
+        }
+    }
+
+    fn name(&mut self) -> Name {
+        let index = self.index(self.names.len());
+        self.names[index].clone()
+    }
+
+    fn owner(&mut self) -> Owner {
+        let index = self.index(self.owners.len());
+        self.owners[index].clone()
+    }
+
+    /// Mostly so short that it ends within the next few batches.
+    const fn ttl_ms(&mut self) -> u64 {
+        match self.up_to(19) {
+            0 => 60_000,
+            1 => 365 * 24 * 60 * 60 * 1_000,
+            _ => 1 + self.up_to(11),
+        }
+    }
+
+    fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.up_to(len as u64 - 1)).expect("a small number")
+    }
+
+    /// A number from zero to `last`, both included.
+    const fn up_to(&mut self, last: u64) -> u64 {
+        self.jitter.next() % (last + 1)
+    }
+}

@@ -1,0 +1,191 @@
+//! The server's side: steps as requests, answers as replies of the core.
+
+use quorate_core::{
+    command::{Command, Reply, Sighting, Value},
+    moment::NodeTime,
+};
+use quorate_testkit::{
+    Server,
+    redis::{self, Connection, Pipeline, RedisResult, cmd, pipe},
+};
+
+use super::batch::{Step, Thing};
+
+/// A connection to the server, by the testkit's client and not by the code under test.
+pub(super) struct Wire {
+    connection: Connection,
+    digests: Digests,
+}
+
+struct Digests {
+    free: String,
+    prolong: String,
+    look: String,
+}
+
+/// What came back for a batch.
+pub(super) struct Answered {
+    /// The server's time before the first step.
+    pub(super) from: NodeTime,
+    /// The server's time after the last step.
+    pub(super) to: NodeTime,
+    /// One entry for each step; only our own commands have a reply.
+    pub(super) replies: Vec<Option<Result<Reply, String>>>,
+}
+
+impl Wire {
+    pub(super) fn connect(server: &Server) -> Self {
+        let mut connection = server.connection();
+        let mut load = |text: &str| -> String {
+            let loaded = cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection);
+            loaded.expect("the server takes the script")
+        };
+        let digests = Digests {
+            free: load(include_str!("../../../lua/free.lua")),
+            prolong: load(include_str!("../../../lua/prolong.lua")),
+            look: load(include_str!("../../../lua/look.lua")),
+        };
+        Self { connection, digests }
+    }
+
+    /// Runs the steps on the server, in one piece.
+    pub(super) fn ask(&mut self, steps: &[Step]) -> Answered {
+        let mut pipeline = pipe();
+        pipeline.cmd("TIME");
+        steps.iter().for_each(|step| self.write(&mut pipeline, step));
+        pipeline.cmd("TIME");
+        let answers: Vec<RedisResult<redis::Value>> =
+            pipeline.ignore_errors().query(&mut self.connection).expect("the server answers");
+        let mut answers = answers.into_iter();
+        let mut next = || answers.next().expect("an answer for each request");
+        let from = time(next().expect("a time"));
+        let replies = steps.iter().map(|step| match step {
+            Step::Ask(command) => Some(reply(command, next())),
+            Step::Plant { .. } | Step::Clear => {
+                for _ in 0..requests(step) {
+                    next().expect("the server does what another program asks");
+                }
+                None
+            }
+        });
+        let replies = replies.collect();
+        let to = time(next().expect("a time"));
+        Answered { from, to, replies }
+    }
+
+    /// Deletes everything.
+    pub(super) fn clear(&mut self) {
+        cmd("FLUSHALL").exec(&mut self.connection).expect("the server answers");
+    }
+
+    /// Waits until the server's clock has gone on by so many milliseconds.
+    pub(super) fn let_pass(&mut self, millis: u64) {
+        let start = self.now();
+        // A clock that is set back by a lot must not keep the test here.
+        while (start.as_millis()..start.as_millis() + millis).contains(&self.now().as_millis()) {}
+    }
+
+    fn now(&mut self) -> NodeTime {
+        time(cmd("TIME").query(&mut self.connection).expect("the server answers"))
+    }
+
+    fn write(&self, pipeline: &mut Pipeline, step: &Step) {
+        match step {
+            Step::Ask(command) => self.write_command(pipeline, command),
+            Step::Clear => drop(pipeline.cmd("FLUSHALL")),
+            Step::Plant { name, thing, ttl_ms } => {
+                let key = name.as_bytes();
+                pipeline.cmd("DEL").arg(key);
+                match thing {
+                    Thing::Text(text) => pipeline.cmd("SET").arg(key).arg(text),
+                    Thing::Hash => pipeline.cmd("HSET").arg(key).arg(&["field", "value"]),
+                    Thing::List => pipeline.cmd("RPUSH").arg(key).arg("item"),
+                    Thing::Set => pipeline.cmd("SADD").arg(key).arg("member"),
+                };
+                if let Some(ttl_ms) = ttl_ms {
+                    pipeline.cmd("PEXPIRE").arg(key).arg(ttl_ms);
+                }
+            }
+        }
+    }
+
+    fn write_command(&self, pipeline: &mut Pipeline, command: &Command) {
+        let digests = &self.digests;
+        let name = command.name().as_bytes();
+        match command {
+            Command::Take { owner, ttl_ms, .. } => {
+                let set = pipeline.cmd("SET").arg(name).arg(owner.as_bytes());
+                set.arg("NX").arg("PX").arg(ttl_ms);
+            }
+            Command::Free { owner, .. } => {
+                pipeline.cmd("EVALSHA").arg(&digests.free).arg(1).arg(name).arg(owner.as_bytes());
+            }
+            Command::Prolong { owner, ttl_ms, .. } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.prolong).arg(1).arg(name);
+                eval.arg(owner.as_bytes()).arg(ttl_ms);
+            }
+            Command::Check { .. } | Command::Look { .. } => {
+                pipeline.cmd("EVALSHA").arg(&digests.look).arg(1).arg(name);
+            }
+            other => panic!("how is {other:?} sent?"),
+        }
+    }
+}
+
+/// How many requests a step takes.
+const fn requests(step: &Step) -> usize {
+    match step {
+        Step::Ask(_) | Step::Clear => 1,
+        Step::Plant { ttl_ms: None, .. } => 2,
+        Step::Plant { ttl_ms: Some(_), .. } => 3,
+    }
+}
+
+fn time(answer: redis::Value) -> NodeTime {
+    let (seconds, micros): (u64, u64) = redis::from_redis_value(answer).expect("a time");
+    NodeTime::from_micros(seconds * 1_000_000 + micros)
+}
+
+/// What the scripts' headers say about their replies. An answer that they do not know is an error.
+fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, String> {
+    use redis::Value::{Array, BulkString, Int, Nil, Okay};
+    let answer = answer.map_err(|error| error.to_string())?;
+    let known = match (command, &answer) {
+        (Command::Take { .. }, Okay) => Some(Reply::Taken),
+        (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
+        (Command::Prolong { .. }, Int(1)) => Some(Reply::Prolonged),
+        (Command::Free { .. } | Command::Prolong { .. }, Int(0)) => Some(Reply::Absent),
+        (Command::Take { .. }, Nil) | (Command::Free { .. } | Command::Prolong { .. }, Int(-1)) => {
+            Some(Reply::Another)
+        }
+        (Command::Check { .. } | Command::Look { .. }, Array(items)) => match &items[..] {
+            [] => Some(Reply::Seen(None)),
+            [Int(left), BulkString(text)] => Some(seen(*left, Value::Text(text[..].into()))),
+            [Int(left), BulkString(none), BulkString(kind)] if none.is_empty() => {
+                let kind = String::from_utf8_lossy(kind);
+                Some(seen(*left, Value::OtherType(kind.into())))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    known.ok_or_else(|| format!("{answer:?}"))
+}
+
+fn seen(left: i64, value: Value) -> Reply {
+    // Anything but -1 that is not a time would be a difference; -2 means that there is no key.
+    let expires_in_ms = (left != -1).then(|| u64::try_from(left).expect("a time or -1"));
+    Reply::Seen(Some(Sighting { value, expires_in_ms }))
+}
+
+/// An answer for people: stored bytes as text.
+pub(super) fn show(answer: Option<&Result<Reply, String>>) -> String {
+    match answer {
+        None => "no reply".into(),
+        Some(Err(error)) => error.clone(),
+        Some(Ok(Reply::Seen(Some(Sighting { value: Value::Text(text), expires_in_ms })))) => {
+            format!("Seen \"{}\", ends in {expires_in_ms:?} ms", text.escape_ascii())
+        }
+        Some(Ok(reply)) => format!("{reply:?}"),
+    }
+}

@@ -1,0 +1,97 @@
+//! Counts what was seen, so that a test that compares nothing cannot pass.
+
+use std::collections::BTreeMap;
+
+use quorate_core::command::{Command, Reply, Sighting, Value};
+
+use super::batch::Step;
+
+/// What was compared so far.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    /// Replies that were equal.
+    pub(super) compared: u64,
+    batches: u64,
+    dropped_batches: u64,
+    dropped_in_a_row: u64,
+    replies: BTreeMap<&'static str, u64>,
+    /// Ends of keys, by what came by first.
+    expiries: BTreeMap<&'static str, u64>,
+}
+
+impl Tracker {
+    pub(super) fn handle_compared(&mut self, reply: &Reply) {
+        self.compared += 1;
+        self.dropped_in_a_row = 0;
+        *self.replies.entry(kind(reply)).or_default() += 1;
+    }
+
+    pub(super) fn handle_expiry(&mut self, seen_by: &Step) {
+        let kind = match seen_by {
+            Step::Ask(Command::Take { .. }) => "take",
+            Step::Ask(Command::Free { .. }) => "free",
+            Step::Ask(Command::Prolong { .. }) => "prolong",
+            Step::Ask(_) => "look",
+            Step::Plant { .. } | Step::Clear => return,
+        };
+        *self.expiries.entry(kind).or_default() += 1;
+    }
+
+    /// A batch in which a millisecond ended.
+    pub(super) fn handle_dropped(&mut self) {
+        self.dropped_batches += 1;
+        self.dropped_in_a_row += 1;
+        assert!(self.dropped_in_a_row < 1_000, "no batch fits into a millisecond: {self:?}");
+    }
+
+    pub(super) fn handle_batch(&mut self) {
+        self.batches += 1;
+    }
+
+    /// Every kind of reply was there often, and keys have expired under every kind of command.
+    pub(super) fn check_coverage(&self, seed: u64) {
+        let least = |counts: &BTreeMap<_, u64>, kinds: &[&str], least: u64| {
+            for kind in kinds {
+                let count = counts.get(kind).copied().unwrap_or_default();
+                assert!(count >= least, "{kind}: {count} of {least}; seed {seed}: {self:?}");
+            }
+        };
+        least(&self.replies, &KINDS, 100);
+        least(&self.expiries, &["take", "free", "prolong", "look"], 50);
+        let expiries: u64 = self.expiries.values().sum();
+        assert!(expiries >= 500, "{expiries} keys have expired; seed {seed}: {self:?}");
+        let share = self.dropped_batches * 100 / self.batches.max(1);
+        assert!(share < 60, "{share} % of the batches were dropped: {self:?}");
+    }
+}
+
+const fn kind(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Taken => "taken",
+        Reply::Freed => "freed",
+        Reply::Prolonged => "prolonged",
+        Reply::Absent => "absent",
+        Reply::Another => "another",
+        Reply::Seen(None) => "nothing seen",
+        Reply::Seen(Some(Sighting { value: Value::Text(_), expires_in_ms: Some(_) })) => {
+            "text that ends"
+        }
+        Reply::Seen(Some(Sighting { value: Value::Text(_), expires_in_ms: None })) => {
+            "text that stays"
+        }
+        Reply::Seen(Some(Sighting { value: Value::OtherType(_), .. })) => "another type",
+        _ => "unknown",
+    }
+}
+
+const KINDS: [&str; 9] = [
+    "taken",
+    "freed",
+    "prolonged",
+    "absent",
+    "another",
+    "nothing seen",
+    "text that ends",
+    "text that stays",
+    "another type",
+];

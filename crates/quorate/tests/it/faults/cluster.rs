@@ -1,0 +1,94 @@
+//! Real servers, each behind a proxy that can misbehave.
+
+use std::time::Duration;
+
+use quorate::{
+    Client, ClientBuilder,
+    error::{NodeAnswer, NodeReport, Trouble},
+};
+use quorate_testkit::{Fault, Proxy, Server, eventually};
+
+use crate::links::executor::block_on;
+
+/// Servers and their proxies, in the same order.
+pub(crate) struct Cluster {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) proxies: Vec<Proxy>,
+}
+
+impl Cluster {
+    pub(crate) fn start(nodes: usize) -> Self {
+        let servers = Server::start_many(nodes);
+        let proxies = servers.iter().map(|server| Proxy::start(&server.address())).collect();
+        Self { servers, proxies }
+    }
+
+    /// The settings of a client that comes through the proxies.
+    pub(crate) fn through_proxies(&self) -> ClientBuilder {
+        settings(self.proxies.iter().map(Proxy::url))
+    }
+
+    /// The settings of a client that goes to the servers themselves.
+    pub(crate) fn direct(&self) -> ClientBuilder {
+        settings(self.servers.iter().map(Server::url))
+    }
+
+    /// A client through the proxies, attached to all nodes.
+    pub(crate) fn connect(&self) -> Client {
+        connect_to_all(self.through_proxies())
+    }
+
+    pub(crate) fn set(&self, nodes: &[usize], fault: Fault) {
+        nodes.iter().for_each(|node| self.proxies[*node].set(fault));
+    }
+
+    /// Ends a fault that lost bytes. TCP never goes on behind a gap, so neither does this: the old
+    /// connections go.
+    pub(crate) fn mend(&self, nodes: &[usize]) {
+        nodes.iter().for_each(|node| self.proxies[*node].close_all());
+        self.set(nodes, Fault::Pass);
+    }
+
+    /// No key on any server.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.iter().all(|server| server.keys().is_empty())
+    }
+
+    pub(crate) fn wait_until_empty(&self, what: &str) {
+        eventually(&format!("no key is left: {what}"), PATIENCE, || self.is_empty());
+    }
+}
+
+/// Connects and waits until not only a majority but every node is attached.
+pub(crate) fn connect_to_all(settings: ClientBuilder) -> Client {
+    let client = block_on(settings.connect()).expect("all nodes are well");
+    wait_until_attached(&client);
+    client
+}
+
+pub(crate) fn wait_until_attached(client: &Client) {
+    eventually("every node is attached", PATIENCE, || {
+        client.nodes().iter().all(|report| report.answer == NodeAnswer::Attached)
+    });
+}
+
+/// What is wrong with a node, if anything is.
+pub(crate) fn trouble(report: &NodeReport) -> Option<&Trouble> {
+    match &report.answer {
+        NodeAnswer::Trouble(trouble) => Some(trouble),
+        _ => None,
+    }
+}
+
+/// With a ttl that outlasts every test: no key goes by itself. And with a vote timeout that a busy
+/// machine keeps to: only nodes that are meant to be silent are.
+fn settings(urls: impl Iterator<Item = String>) -> ClientBuilder {
+    Client::builder().nodes(urls).ttl(TTL).vote_timeout(VOTE_TIMEOUT)
+}
+
+/// Well below the ttl, and well above the second after which a silent link is made anew.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
+
+const TTL: Duration = Duration::from_secs(60);

@@ -1,0 +1,168 @@
+//! Clients that end: what they still do, and what they refuse to begin.
+
+use std::{
+    task::{Context, Waker},
+    thread,
+    time::Duration,
+};
+
+use quorate::{
+    Client,
+    error::{LockError, ReleaseError},
+};
+use quorate_testkit::{Server, eventually, redis};
+
+use super::cluster::{Cluster, PATIENCE, connect_to_all};
+use crate::links::executor::block_on;
+
+#[test]
+fn a_program_that_drops_its_guard_and_its_client_leaves_no_key() {
+    let cluster = Cluster::start(3);
+    for _ in 0..ROUNDS {
+        let client = connect_to_all(cluster.direct());
+        let guard = block_on(client.mutex(NAME).lock()).unwrap();
+        drop(guard);
+        drop(client);
+        cluster.wait_until_empty("nobody is left who could remove it");
+    }
+}
+
+#[test]
+fn the_last_guard_ends_the_client() {
+    let cluster = Cluster::start(3);
+    for _ in 0..ROUNDS {
+        let client = connect_to_all(cluster.direct());
+        let guard = block_on(client.mutex(NAME).lock()).unwrap();
+        drop(client);
+        block_on(guard.verify()).unwrap();
+        drop(guard);
+        cluster.wait_until_empty("nobody is left who could remove it");
+    }
+    eventually("every connection is closed", PATIENCE, || {
+        cluster.servers.iter().all(|server| {
+            let clients: String = redis::cmd("CLIENT")
+                .arg("LIST")
+                .query(&mut server.connection())
+                .expect("the server is well");
+            !clients.contains("name=quorate-")
+        })
+    });
+}
+
+#[test]
+fn a_client_with_a_stopped_node_is_dropped_in_bounded_time() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    cluster.servers[0].pause();
+    drop(guard);
+    drop(client);
+    cluster.servers[0].resume();
+    // The release had left before the drop was over; the node had only not read it.
+    cluster.wait_until_empty("the stopped node finds the release when it goes on");
+}
+
+#[test]
+fn a_shutdown_ends_calls_that_wait_and_refuses_later_ones() {
+    let cluster = Cluster::start(3);
+    let holder = connect_to_all(cluster.direct());
+    let guard = block_on(holder.mutex(NAME).lock()).unwrap();
+    let client = connect_to_all(cluster.direct());
+    let calls: Vec<_> = [None, Some(PATIENCE)]
+        .into_iter()
+        .map(|wait| {
+            let mutex = client.mutex(NAME);
+            thread::spawn(move || match wait {
+                None => block_on(mutex.lock()).map(drop),
+                Some(wait) => block_on(mutex.lock_timeout(wait)).map(drop),
+            })
+        })
+        .collect();
+    let asked = || cluster.servers.iter().all(|server| server.command_calls("set") > 3);
+    eventually("both calls wait", PATIENCE, asked);
+
+    let clone = client.clone();
+    assert!(block_on(client.shutdown(PATIENCE)).is_clean);
+    for call in calls {
+        assert_eq!(call.join().unwrap(), Err(LockError::ShutDown));
+    }
+    is_shut_down(&clone);
+
+    block_on(guard.release()).unwrap();
+    assert!(cluster.is_empty());
+}
+
+#[test]
+fn a_shutdown_ends_a_call_whose_nodes_are_silent() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.direct().vote_timeout(PATIENCE));
+    cluster.servers.iter().for_each(Server::pause);
+    let mutex = client.mutex(NAME);
+    let mut call = Box::pin(mutex.lock());
+    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(!block_on(client.shutdown(Duration::from_millis(50))).is_clean);
+    assert_eq!(block_on(call).map(drop), Err(LockError::ShutDown));
+    cluster.servers.iter().for_each(Server::resume);
+}
+
+#[test]
+fn a_shutdown_is_clean_if_every_node_has_confirmed_the_release() {
+    let cluster = Cluster::start(3);
+    for _ in 0..ROUNDS {
+        let client = connect_to_all(cluster.direct());
+        drop(block_on(client.mutex(NAME).lock()).unwrap());
+        assert!(block_on(client.shutdown(PATIENCE)).is_clean);
+        assert!(cluster.is_empty());
+    }
+}
+
+#[test]
+fn a_shutdown_is_not_clean_while_a_node_owes_its_answer() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    cluster.servers[1].pause();
+    block_on(guard.release()).unwrap();
+    let clone = client.clone();
+    assert!(!block_on(client.shutdown(Duration::from_millis(50))).is_clean);
+    is_shut_down(&clone);
+    cluster.servers[1].resume();
+    cluster.wait_until_empty("the release was on its way");
+}
+
+#[test]
+fn a_shutdown_waits_for_a_node_that_is_back_in_time() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    cluster.servers[1].pause();
+    drop(guard);
+    let ending = thread::spawn(move || block_on(client.shutdown(PATIENCE)));
+    cluster.servers[1].resume();
+    assert!(ending.join().unwrap().is_clean);
+    assert!(cluster.is_empty());
+}
+
+#[test]
+fn a_guard_that_outlives_a_shutdown_says_that_it_could_not_release() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    assert!(block_on(client.shutdown(PATIENCE)).is_clean);
+    let released = block_on(guard.release());
+    assert!(matches!(released, Err(ReleaseError::NoQuorum { .. })), "{released:?}");
+}
+
+fn is_shut_down(client: &Client) {
+    let mutex = client.mutex(NAME);
+    for called in [
+        block_on(mutex.try_lock()).map(drop),
+        block_on(mutex.lock()).map(drop),
+        block_on(mutex.lock_timeout(PATIENCE)).map(drop),
+    ] {
+        assert_eq!(called, Err(LockError::ShutDown));
+    }
+}
+
+const NAME: &str = "orders:42";
+const ROUNDS: usize = 20;

@@ -1,0 +1,198 @@
+//! Servers that answer, but not with what was asked for: each reason has its name.
+
+use std::time::Duration;
+
+use quorate::{
+    Client,
+    error::{LockError, NodeReport, Trouble},
+};
+use quorate_testkit::{Server, eventually, redis};
+
+use super::cluster::{Cluster, PATIENCE, connect_to_all, trouble, wait_until_attached};
+use crate::links::executor::block_on;
+
+#[test]
+fn a_server_without_memory_says_so_and_still_releases() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let guard = block_on(client.mutex("held").lock()).unwrap();
+    tell(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    tell(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+
+    assert_eq!(troubles(&no_quorum(&client, NAME)), [Some(&Trouble::OutOfMemory)]);
+    block_on(guard.extend(Duration::from_secs(20))).unwrap();
+    block_on(guard.release()).unwrap();
+
+    tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+    block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn the_vote_of_a_server_that_became_a_replica_does_not_count() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.direct());
+    make_replica(&cluster.servers[0]);
+    block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
+
+    make_replica(&cluster.servers[1]);
+    let nodes = no_quorum(&client, NAME);
+    // The third may or may not have been heard by then: two without a vote settle it.
+    assert_eq!(troubles(&nodes)[..2], [Some(&Trouble::ReadOnly); 2], "{nodes:?}");
+    cluster.wait_until_empty("the one grant is undone");
+
+    cluster.servers[..2].iter().for_each(make_master);
+    block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
+}
+
+#[test]
+fn a_release_that_a_replica_refused_is_sent_again() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    eventually("all have the key", PATIENCE, || {
+        cluster.servers.iter().all(|server| server.get(NAME).is_some())
+    });
+    make_replica(&cluster.servers[2]);
+    block_on(guard.release()).unwrap();
+    assert!(cluster.servers[2].get(NAME).is_some(), "a replica deletes nothing");
+    make_master(&cluster.servers[2]);
+    cluster.wait_until_empty("the release is sent again");
+}
+
+#[test]
+fn an_error_without_a_name_of_its_own_is_told_in_the_words_of_the_server() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    tell(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let nodes = no_quorum(&client, NAME);
+    let [Some(Trouble::Server(text))] = troubles(&nodes)[..] else {
+        panic!("the server wants replicas, and yet: {nodes:?}");
+    };
+    assert!(text.starts_with("NOREPLICAS"), "{text}");
+    tell(&server, &["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    drop(block_on(client.mutex(NAME).lock()).unwrap());
+}
+
+#[test]
+fn a_user_without_the_right_to_set_is_denied() {
+    let cluster = Cluster::start(3);
+    for server in &cluster.servers {
+        tell(server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all"]);
+    }
+    let urls = cluster.servers.iter().map(|server| server.url_with("app", "secret", 0));
+    let client = connect_to_all(Client::builder().nodes(urls));
+    tell(&cluster.servers[0], &["ACL", "SETUSER", "app", "-set"]);
+    drop(block_on(client.mutex(NAME).lock()).unwrap());
+
+    tell(&cluster.servers[2], &["ACL", "SETUSER", "app", "-set"]);
+    cluster.wait_until_empty("of the lock that was dropped");
+    for called in [
+        block_on(client.mutex(NAME).try_lock()).map(drop),
+        block_on(client.mutex(NAME).lock()).map(drop),
+        block_on(client.mutex(NAME).lock_timeout(PATIENCE)).map(drop),
+    ] {
+        let error = called.unwrap_err();
+        assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
+        assert_eq!(error.to_string().matches("NOPERM").count(), 2, "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    cluster.wait_until_empty("the one grant is undone");
+}
+
+#[test]
+fn a_user_without_the_right_to_the_key_is_denied() {
+    let server = Server::start();
+    tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@all"]);
+    let client = block_on(Client::connect([server.url_with("app", "secret", 0)])).unwrap();
+    let error = block_on(client.mutex("other:1").lock()).unwrap_err();
+    assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+
+    let guard = block_on(client.mutex("app:1").lock()).unwrap();
+    block_on(guard.extend(Duration::from_secs(20))).unwrap();
+    block_on(guard.verify()).unwrap();
+    block_on(guard.release()).unwrap();
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn a_server_that_is_stuck_in_a_script_is_a_trouble_that_passes() {
+    let server = Server::builder().config("busy-reply-threshold", "20").start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let guard = block_on(client.mutex("held").lock()).unwrap();
+    // Both before the script runs: afterwards even the greeting is refused.
+    let (mut looping, mut killing) = (server.connection(), server.connection());
+    let script = std::thread::spawn(move || {
+        redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut looping)
+    });
+    eventually("the server is busy", PATIENCE, || {
+        let pong = redis::cmd("PING").exec(&mut killing);
+        pong.is_err_and(|error| error.code() == Some("BUSY"))
+    });
+
+    let nodes = no_quorum(&client, NAME);
+    assert_eq!(troubles(&nodes), [Some(&Trouble::Busy)]);
+    drop(guard);
+    redis::cmd("SCRIPT").arg("KILL").exec(&mut killing).unwrap();
+    assert!(script.join().unwrap().is_err(), "the script was killed");
+
+    wait_until_attached(&client);
+    block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
+    eventually("the release that met the script is sent again", PATIENCE, || {
+        server.keys().is_empty()
+    });
+}
+
+#[test]
+fn a_key_of_another_type_is_held_by_another() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    tell(&server, &["HSET", NAME, "field", "value"]);
+    assert!(block_on(client.mutex(NAME).try_lock()).unwrap().is_none());
+    let error = block_on(client.mutex(NAME).lock_timeout(Duration::from_millis(1))).unwrap_err();
+    let LockError::Timeout { holder: Some(holder), .. } = error else {
+        panic!("somebody else's hash is there, and yet: {error:?}");
+    };
+    assert!(holder.who.contains("hash"), "{holder}");
+    assert_eq!(holder.expires_in, None);
+
+    // What came under a lock while it was held is left alone as well.
+    let guard = block_on(client.mutex("held").lock()).unwrap();
+    tell(&server, &["DEL", "held"]);
+    tell(&server, &["HSET", "held", "field", "value"]);
+    assert!(block_on(guard.extend(Duration::from_secs(1))).is_err());
+    assert!(block_on(guard.release()).is_err());
+    assert_eq!(server.keys(), [b"held".to_vec(), NAME.as_bytes().to_vec()]);
+}
+
+fn no_quorum(client: &Client, name: &str) -> Box<[NodeReport]> {
+    match block_on(client.mutex(name).try_lock()) {
+        Err(LockError::NoQuorum { nodes }) => nodes,
+        other => panic!("no majority can grant it, and yet: {other:?}"),
+    }
+}
+
+/// What is wrong, node by node.
+fn troubles(nodes: &[NodeReport]) -> Vec<Option<&Trouble>> {
+    nodes.iter().map(trouble).collect()
+}
+
+/// Of a master that is not there: it keeps its data and refuses to change it.
+fn make_replica(server: &Server) {
+    tell(server, &["REPLICAOF", "127.0.0.1", "1"]);
+}
+
+fn make_master(server: &Server) {
+    tell(server, &["REPLICAOF", "NO", "ONE"]);
+}
+
+fn tell(server: &Server, words: &[&str]) {
+    let mut command = redis::cmd(words[0]);
+    words[1..].iter().for_each(|word| {
+        command.arg(word);
+    });
+    command.exec(&mut server.connection()).expect("the server does as it is told");
+}
+
+const NAME: &str = "orders:42";

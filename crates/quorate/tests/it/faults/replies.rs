@@ -1,0 +1,130 @@
+//! Links that lose replies, break in the middle of one, or are reset.
+
+use quorate::error::LockError;
+use quorate_testkit::{Fault, eventually};
+
+use super::cluster::{Cluster, PATIENCE, wait_until_attached};
+use crate::links::executor::block_on;
+
+#[test]
+fn replies_lost_by_a_minority_leave_no_key() {
+    let cluster = Cluster::start(5);
+    let client = cluster.connect();
+    cluster.set(&[0, 4], Fault::DropReplies);
+    block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
+    // Still without replies: the release went out on the same connection, behind the attempt.
+    wait_until_undone(&cluster);
+
+    cluster.mend(&[0, 4]);
+    wait_until_attached(&client);
+    assert!(block_on(client.shutdown(PATIENCE)).is_clean);
+    assert!(cluster.is_empty());
+}
+
+#[test]
+fn replies_lost_by_a_majority_leave_no_key() {
+    let cluster = Cluster::start(5);
+    let client = cluster.connect();
+    cluster.set(&[0, 2, 4], Fault::DropReplies);
+    let called = block_on(client.mutex(NAME).try_lock());
+    let Err(LockError::NoQuorum { nodes }) = called else {
+        panic!("a majority is mute, and yet: {called:?}");
+    };
+    let said: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    for (node, said) in said.iter().enumerate() {
+        let expected = if node % 2 == 0 { ": timed out" } else { ": granted" };
+        assert!(said.ends_with(expected), "{said}");
+    }
+    wait_until_undone(&cluster);
+
+    cluster.mend(&[0, 2, 4]);
+    wait_until_attached(&client);
+    drop(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap());
+    assert!(block_on(client.shutdown(PATIENCE)).is_clean);
+    assert!(cluster.is_empty());
+}
+
+#[test]
+fn a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew() {
+    let cluster = Cluster::start(1);
+    // Up to the end of the reply to the release, with some of it behind.
+    for bytes in 0..=(OK_LEN + NUMBER_LEN + 1) {
+        // A client of its own for each, since one whose links break again and again waits longer.
+        let client = cluster.connect();
+        let mutex = client.mutex(NAME);
+        cluster.set(&[0], Fault::CutAfter { bytes });
+        let called = block_on(mutex.try_lock());
+        // Only a whole reply is a grant.
+        assert_eq!(called.is_ok(), bytes >= OK_LEN, "{bytes} bytes: {called:?}");
+        drop(called);
+        cluster.wait_until_empty("the undo is sent again on the next connection");
+
+        cluster.set(&[0], Fault::Pass);
+        wait_until_attached(&client);
+        block_on(block_on(mutex.lock_timeout(PATIENCE)).unwrap().release()).unwrap();
+    }
+}
+
+#[test]
+fn a_minority_that_is_cut_in_mid_reply_goes_unnoticed() {
+    let cluster = Cluster::start(3);
+    for bytes in 0..=(OK_LEN + NUMBER_LEN) {
+        let client = cluster.connect();
+        let mutex = client.mutex(NAME);
+        let node = usize::try_from(bytes % 3).expect("a small number");
+        cluster.set(&[node], Fault::CutAfter { bytes });
+        let guard = block_on(mutex.lock_timeout(PATIENCE)).unwrap();
+        guard.check().unwrap();
+        block_on(guard.release()).unwrap();
+        cluster.wait_until_empty("the release is sent again on the next connection");
+        cluster.set(&[node], Fault::Pass);
+    }
+}
+
+#[test]
+fn locks_work_on_after_all_links_were_reset() {
+    let cluster = Cluster::start(5);
+    let client = cluster.connect();
+    let guard = block_on(client.mutex("held").lock()).unwrap();
+    for _ in 0..3 {
+        cluster.set(&ALL, Fault::Reset);
+        eventually("the client has noticed", PATIENCE, || {
+            matches!(block_on(client.mutex(NAME).try_lock()), Err(LockError::NoQuorum { .. }))
+        });
+        cluster.set(&ALL, Fault::Pass);
+        wait_until_attached(&client);
+        block_on(guard.verify()).unwrap();
+        block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
+    }
+    block_on(guard.release()).unwrap();
+    cluster.wait_until_empty("after the last release");
+}
+
+#[test]
+fn an_orderly_close_by_every_server_is_no_more_than_a_reconnect() {
+    let cluster = Cluster::start(5);
+    let client = cluster.connect();
+    for _ in 0..5 {
+        let guard = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap();
+        cluster.proxies.iter().for_each(quorate_testkit::Proxy::close_all);
+        drop(guard);
+        cluster.wait_until_empty("a release that met no connection is sent on the next one");
+    }
+}
+
+/// Waits until every server has seen the one attempt and the undo of it.
+fn wait_until_undone(cluster: &Cluster) {
+    for server in &cluster.servers {
+        eventually("the attempt has arrived", PATIENCE, || server.command_calls("set") == 1);
+    }
+    cluster.wait_until_empty("after the attempt has arrived");
+}
+
+const ALL: [usize; 5] = [0, 1, 2, 3, 4];
+const NAME: &str = "orders:42";
+
+/// The length of `+OK`, with the end of the line.
+const OK_LEN: u64 = 5;
+
+/// The length of `:1`, with the end of the line.
+const NUMBER_LEN: u64 = 4;

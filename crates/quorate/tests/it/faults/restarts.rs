@@ -1,0 +1,70 @@
+//! Servers that come back empty.
+
+use quorate::error::{LostReason, VerifyError};
+use quorate_testkit::Server;
+
+use super::cluster::{Cluster, PATIENCE, connect_to_all, wait_until_attached};
+use crate::links::executor::block_on;
+
+#[test]
+fn a_minority_that_comes_back_empty_does_not_end_a_lease() {
+    let cluster = Cluster::start(5);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    for server in &cluster.servers[..2] {
+        server.restart_empty();
+        block_on(guard.verify()).unwrap();
+        wait_until_attached(&client);
+        block_on(guard.verify()).unwrap();
+    }
+    let rival = connect_to_all(cluster.direct());
+    assert!(block_on(rival.mutex(NAME).try_lock()).unwrap().is_none());
+    block_on(guard.release()).unwrap();
+    cluster.wait_until_empty("of the rival's undone attempt and of the released lock");
+}
+
+#[test]
+fn a_majority_that_comes_back_empty_ends_a_lease() {
+    let cluster = Cluster::start(5);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    cluster.servers[..3].iter().for_each(Server::restart_empty);
+    wait_until_attached(&client);
+    let verified = block_on(guard.verify());
+    let Err(VerifyError::Lost(lost)) = verified else {
+        panic!("three of five have forgotten it, and yet: {verified:?}");
+    };
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::Gone);
+    drop(guard);
+    cluster.wait_until_empty("a lost guard still cleans up behind itself");
+}
+
+#[test]
+fn a_client_recovers_by_itself_after_all_servers_were_restarted() {
+    let cluster = Cluster::start(5);
+    let client = connect_to_all(cluster.direct());
+    block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
+    cluster.servers.iter().for_each(Server::kill);
+    assert!(block_on(client.mutex(NAME).try_lock()).is_err());
+    cluster.servers.iter().for_each(Server::restart);
+    let guard = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap();
+    block_on(guard.verify()).unwrap();
+    wait_until_attached(&client);
+    block_on(guard.release()).unwrap();
+    cluster.wait_until_empty("after the release");
+}
+
+#[test]
+fn servers_that_keep_their_data_keep_the_lock_over_a_restart() {
+    let servers = Server::builder().append_only().start_many(3);
+    let client = connect_to_all(quorate::Client::builder().nodes(servers.iter().map(Server::url)));
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    servers.iter().for_each(Server::restart);
+    wait_until_attached(&client);
+    block_on(guard.verify()).unwrap();
+    block_on(guard.release()).unwrap();
+    assert!(servers.iter().all(|server| server.keys().is_empty()));
+}
+
+const NAME: &str = "orders:42";

@@ -1,0 +1,58 @@
+//! The ways in which a node can be down, and back again.
+
+use quorate::{Client, error::Trouble};
+use quorate_testkit::Fault;
+
+use super::cluster::{Cluster, connect_to_all};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WayDown {
+    /// The process is gone.
+    Killed,
+    /// The process stands still, and the kernel takes data in its name.
+    Stopped,
+    /// The network swallows everything.
+    BlackHoled,
+    /// The network says that nobody is there.
+    Refused,
+}
+
+impl WayDown {
+    /// Two clients of one cluster, attached to all its nodes. Where the process itself goes down
+    /// there is no proxy in between: the client is to see what the system makes of it.
+    pub(super) fn clients(self, cluster: &Cluster) -> [Client; 2] {
+        [(); 2].map(|()| match self {
+            Self::Killed | Self::Stopped => connect_to_all(cluster.direct()),
+            Self::BlackHoled | Self::Refused => connect_to_all(cluster.through_proxies()),
+        })
+    }
+
+    pub(super) fn take_down(self, cluster: &Cluster, nodes: &[usize]) {
+        for node in nodes {
+            match self {
+                Self::Killed => cluster.servers[*node].kill(),
+                Self::Stopped => cluster.servers[*node].pause(),
+                Self::BlackHoled => cluster.proxies[*node].set(Fault::BlackHole),
+                Self::Refused => cluster.proxies[*node].set(Fault::Refuse),
+            }
+        }
+    }
+
+    pub(super) fn bring_back(self, cluster: &Cluster, nodes: &[usize]) {
+        for node in nodes {
+            match self {
+                Self::Killed => cluster.servers[*node].restart(),
+                Self::Stopped => cluster.servers[*node].resume(),
+                Self::BlackHoled | Self::Refused => cluster.proxies[*node].set(Fault::Pass),
+            }
+        }
+    }
+
+    /// What a client says about such a node once it has noticed.
+    pub(super) fn trouble(self) -> Trouble {
+        match self {
+            Self::Killed | Self::Refused => Trouble::ConnectionRefused,
+            Self::Stopped | Self::BlackHoled => Trouble::TimedOut,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Who may vote is settled at every connect: login, database, role.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    Client,
+    error::{ConnectError, LockError, NodeAnswer, Trouble},
+};
+use quorate_testkit::{Server, eventually, redis};
+
+use super::executor::block_on;
+
+#[test]
+fn a_wrong_login_is_told_at_once() {
+    let server = Server::builder().password(PASSWORD).start();
+    let address = server.address();
+    let logins = [
+        ("a wrong password", server.url_with("default", "guess", 0)),
+        ("no password", format!("redis://{address}")),
+        ("an unknown user", server.url_with("nobody", PASSWORD, 0)),
+    ];
+    for (what, url) in logins {
+        let called_at = Instant::now();
+        let trouble = refused(&url, LONG);
+        assert!(matches!(&trouble, Trouble::Auth(_)), "{what}: {trouble:?}");
+        assert!(called_at.elapsed() < LONG, "{what}: waiting would not have helped");
+        assert!(!trouble.to_string().contains(PASSWORD), "{what}: {trouble}");
+    }
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn a_right_login_works() {
+    let server = Server::builder().password(PASSWORD).unix_socket().start();
+    let acl = ["SETUSER", "app", "on", &format!(">{APP_PASSWORD}"), "~*", "+@all"];
+    redis::cmd("ACL").arg(&acl).exec(&mut server.connection()).unwrap();
+    let socket = server.unix_url();
+    for url in [
+        server.url(),
+        server.url_with("default", PASSWORD, 0),
+        server.url_with("app", APP_PASSWORD, 0),
+        format!("{socket}?user=app&pass=p%40ss%3A%2Fword"),
+    ] {
+        let client = block_on(Client::connect([&url])).unwrap();
+        let guard = block_on(client.mutex(NAME).lock()).unwrap();
+        assert!(server.get(NAME).is_some(), "{url}");
+        block_on(guard.release()).unwrap();
+        assert!(server.keys().is_empty(), "{url}");
+    }
+}
+
+#[test]
+fn a_password_that_changes_is_noticed_at_the_next_connect() {
+    let server = Server::builder().password(PASSWORD).start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg(&["SET", "requirepass", "other"]).exec(&mut connection).unwrap();
+    drop(block_on(client.mutex(NAME).lock()).unwrap());
+
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut connection).unwrap();
+    let is_refused = || matches!(answer(&client), NodeAnswer::Trouble(Trouble::Auth(_)));
+    eventually("the login is refused", LONG, is_refused);
+    let called = block_on(client.mutex(NAME).try_lock());
+    assert!(
+        matches!(called, Err(LockError::Denied { .. })),
+        "nobody can help but who sets the passwords: {called:?}"
+    );
+
+    redis::cmd("CONFIG").arg(&["SET", "requirepass", PASSWORD]).exec(&mut connection).unwrap();
+    eventually("the login works again", LONG, || answer(&client) == NodeAnswer::Attached);
+    drop(block_on(client.mutex(NAME).lock()).unwrap());
+}
+
+#[test]
+fn a_lock_is_in_the_database_that_was_asked_for() {
+    let server = Server::builder().unix_socket().start();
+    for url in [format!("{}/3", server.url()), format!("{}?db=3", server.unix_url())] {
+        let client = block_on(Client::connect([url])).unwrap();
+        let guard = block_on(client.mutex(NAME).lock()).unwrap();
+        assert!(server.keys().is_empty(), "nothing in database 0");
+        let mut connection = server.connection();
+        redis::cmd("SELECT").arg(3).exec(&mut connection).unwrap();
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+        assert_eq!(keys, [NAME]);
+        block_on(guard.release()).unwrap();
+    }
+}
+
+#[test]
+fn a_database_that_is_not_there_is_told() {
+    let server = Server::start();
+    let trouble = trouble_of(&format!("{}/99", server.url()));
+    assert!(matches!(&trouble, Trouble::Server(text) if text.contains("DB index")), "{trouble:?}");
+}
+
+#[test]
+fn a_unix_socket_works() {
+    let server = Server::builder().unix_socket().start();
+    let client = block_on(Client::connect([server.unix_url()])).unwrap();
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    assert!(server.get(NAME).is_some());
+    block_on(guard.verify()).unwrap();
+    block_on(guard.release()).unwrap();
+    assert!(server.keys().is_empty());
+
+    server.kill();
+    assert!(block_on(client.mutex(NAME).try_lock()).is_err());
+    server.restart();
+    drop(block_on(client.mutex(NAME).lock_timeout(LONG)).unwrap());
+}
+
+#[test]
+fn a_socket_that_is_not_there_is_told() {
+    let server = Server::builder().unix_socket().start();
+    let trouble = trouble_of(&format!("{}.missing", server.unix_url()));
+    assert!(matches!(trouble, Trouble::Unreachable(_)), "{trouble:?}");
+}
+
+#[test]
+fn a_replica_is_refused() {
+    let server = Server::builder().config("replicaof", "127.0.0.1 1").start();
+    assert_eq!(trouble_of(&server.url()), Trouble::ReadOnly);
+    refused(&server.url(), SHORT);
+
+    // But not for ever.
+    let client = Client::builder().nodes([server.url()]).build().unwrap();
+    redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut server.connection()).unwrap();
+    drop(block_on(client.mutex(NAME).lock_timeout(LONG)).unwrap());
+}
+
+#[test]
+fn a_user_who_may_not_look_at_the_server_is_told_so_at_once() {
+    let server = Server::start();
+    let acl = ["SETUSER", "app", "on", ">secret", "~*", "+@all", "-info"];
+    redis::cmd("ACL").arg(&acl).exec(&mut server.connection()).unwrap();
+    let trouble = refused(&server.url_with("app", "secret", 0), LONG);
+    assert!(
+        matches!(&trouble, Trouble::NoPermission(text) if text.contains("info")),
+        "{trouble:?}"
+    );
+}
+
+#[test]
+fn a_port_on_which_nobody_listens_is_told_at_the_deadline() {
+    let server = Server::start();
+    server.kill();
+    assert_eq!(trouble_of(&server.url()), Trouble::ConnectionRefused);
+    let called_at = Instant::now();
+    refused(&server.url(), SHORT);
+    assert!(called_at.elapsed() >= SHORT, "it may come up at any time");
+}
+
+#[test]
+fn a_majority_is_enough_to_connect() {
+    let servers = Server::start_many(3);
+    servers[1].kill();
+    let client = block_on(Client::connect(servers.iter().map(Server::url))).unwrap();
+    drop(block_on(client.mutex(NAME).lock()).unwrap());
+    servers[2].kill();
+    let settings = Client::builder().nodes(servers.iter().map(Server::url));
+    let error = block_on(settings.connect_timeout(ENOUGH).connect()).unwrap_err();
+    let ConnectError::NoQuorum { nodes } = &error else {
+        panic!("two of three are down, and yet: {error:?}");
+    };
+    assert_eq!(nodes[0].answer, NodeAnswer::Attached);
+    for node in [1, 2] {
+        assert_eq!(nodes[node].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+        assert!(error.to_string().contains(&servers[node].address()), "{error}");
+    }
+}
+
+/// Connects to one server in vain, and tells what is wrong with it.
+fn refused(url: &str, patience: Duration) -> Trouble {
+    let settings = Client::builder().nodes([url]).connect_timeout(patience);
+    match block_on(settings.connect()) {
+        Err(ConnectError::NoQuorum { nodes }) => match &nodes[..] {
+            [report] => match &report.answer {
+                NodeAnswer::Trouble(trouble) => trouble.clone(),
+                answer => panic!("no trouble, and yet no quorum: {answer:?}"),
+            },
+            _ => panic!("one node was asked for: {nodes:?}"),
+        },
+        other => panic!("it must be refused, and yet: {other:?}"),
+    }
+}
+
+/// What is wrong with one server, as soon as it is known.
+fn trouble_of(url: &str) -> Trouble {
+    let client = Client::builder().nodes([url]).build().expect("the address is well formed");
+    let mut trouble = Trouble::Connecting;
+    eventually("it is known what is wrong", LONG, || {
+        if let NodeAnswer::Trouble(known) = answer(&client) {
+            trouble = known;
+        }
+        trouble != Trouble::Connecting
+    });
+    trouble
+}
+
+fn answer(client: &Client) -> NodeAnswer {
+    client.nodes()[0].answer.clone()
+}
+
+const NAME: &str = "orders:42";
+const PASSWORD: &str = "hunter2";
+
+/// With everything in it that must be encoded in an address.
+const APP_PASSWORD: &str = "p@ss:/word";
+
+/// Nobody waits that long.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Enough for an attach, even on a busy machine.
+const ENOUGH: Duration = Duration::from_secs(1);
+
+/// Waited for in vain.
+const SHORT: Duration = Duration::from_millis(100);

@@ -1,0 +1,145 @@
+//! Requests leave in the order in which they were made, and nobody can take one back.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+    sync::mpsc,
+    task::{Context, Waker},
+    thread,
+    time::Duration,
+};
+
+use quorate::Client;
+use quorate_testkit::Server;
+
+use super::executor::block_on;
+
+#[test]
+fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let monitor = Monitor::start(&server);
+    for number in 0..CALLS {
+        drop_after_first_poll(&client, &format!("lock:{number}"));
+    }
+    let seen = monitor.read_until_freed(CALLS);
+    let expected: Vec<String> = (0..CALLS).map(|number| format!("lock:{number}")).collect();
+    assert_eq!(seen.names("SET"), expected, "each attempt once, and in order");
+    seen.assert_each_is_taken_before_it_is_freed();
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn releases_follow_their_attempts_from_many_threads_at_a_time() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let monitor = Monitor::start(&server);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let client = &client;
+            scope.spawn(move || {
+                for number in 0..CALLS / THREADS {
+                    let name = format!("lock:{thread}:{number}");
+                    match number % 3 {
+                        0 => drop_after_first_poll(client, &name),
+                        1 => drop(block_on(client.mutex(&name).lock()).expect("it is free")),
+                        _ => {
+                            let guard = block_on(client.mutex(&name).lock()).expect("it is free");
+                            block_on(guard.release()).expect("it is ours");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let calls = CALLS / THREADS * THREADS;
+    let seen = monitor.read_until_freed(calls);
+    assert_eq!(seen.names("SET").len(), calls);
+    seen.assert_each_is_taken_before_it_is_freed();
+    assert!(server.keys().is_empty());
+}
+
+fn drop_after_first_poll(client: &Client, name: &str) {
+    let mutex = client.mutex(name);
+    let mut call = Box::pin(mutex.try_lock());
+    drop(call.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+}
+
+/// A connection on which the server tells every command that it runs.
+struct Monitor {
+    lines: mpsc::Receiver<String>,
+}
+
+impl Monitor {
+    fn start(server: &Server) -> Self {
+        let mut stream = TcpStream::connect(server.address()).expect("the server is up");
+        stream.write_all(b"MONITOR\r\n").expect("the server reads");
+        let (sender, lines) = mpsc::channel();
+        let mut reader = BufReader::new(stream);
+        let mut answer = String::new();
+        reader.read_line(&mut answer).expect("the server answers");
+        assert_eq!(answer.trim_end(), "+OK");
+        // Ends with the server, or when nobody listens any more.
+        thread::spawn(move || {
+            for line in reader.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { lines }
+    }
+
+    /// Reads until that many undos or releases have run.
+    fn read_until_freed(self, calls: usize) -> Seen {
+        let mut commands = Vec::new();
+        let mut freed = 0;
+        while freed < calls {
+            let line = self.lines.recv_timeout(PATIENCE).expect("every attempt is freed");
+            // What scripts do inside is told as well, as coming from "lua".
+            if line.contains(" lua] ") {
+                continue;
+            }
+            let words: Vec<String> =
+                line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+            freed += usize::from(words[0] == "EVALSHA");
+            commands.push(words);
+        }
+        Seen { commands }
+    }
+}
+
+/// The commands that the server ran, in their order.
+struct Seen {
+    commands: Vec<Vec<String>>,
+}
+
+impl Seen {
+    /// The names that all commands of a kind are about.
+    fn names(&self, kind: &str) -> Vec<String> {
+        let of_kind = self.commands.iter().filter(|words| words[0] == kind);
+        of_kind.map(|words| words[if kind == "SET" { 1 } else { 3 }].clone()).collect()
+    }
+
+    /// For each owner: one attempt, then one undo or release, of the same name.
+    fn assert_each_is_taken_before_it_is_freed(&self) {
+        let mut taken = HashMap::new();
+        for words in &self.commands {
+            match &words[..] {
+                [set, name, owner, ..] if set == "SET" => {
+                    assert!(taken.insert(owner, name).is_none(), "an owner is used once");
+                }
+                [evalsha, _, _, name, owner] if evalsha == "EVALSHA" => {
+                    assert_eq!(taken.remove(owner), Some(name), "freed before it was taken");
+                }
+                other => panic!("nobody else talks to this server: {other:?}"),
+            }
+        }
+        assert!(taken.is_empty(), "taken and not freed: {taken:?}");
+    }
+}
+
+const CALLS: usize = 300;
+const THREADS: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,117 @@
+//! More requests than the sockets hold: what could not be written at once goes out later, whole and
+//! in its order.
+
+use std::{
+    collections::HashSet,
+    io::{BufReader, Write},
+    net::TcpStream,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use quorate::Client;
+use quorate_testkit::eventually;
+
+use super::{
+    executor::block_on,
+    strangers::peer::{Peer, plain_reply, read_command},
+};
+
+#[test]
+fn requests_that_do_not_fit_into_the_socket_keep_their_order() {
+    let reader = Arc::new(SlowReader::default());
+    let serving = reader.clone();
+    let peer = Peer::start(move |stream| serving.serve(&stream));
+    let client = Client::builder().nodes([peer.url()]).vote_timeout(PATIENCE).ttl(5 * PATIENCE);
+    let client = block_on(client.max_ttl(5 * PATIENCE).connect()).unwrap();
+    for number in 0..CALLS {
+        let mutex = client.mutex(name(number));
+        drop(Box::pin(mutex.try_lock()).as_mut().poll(&mut Context::from_waker(Waker::noop())));
+    }
+    reader.go_on();
+
+    eventually("every attempt is undone", PATIENCE, || reader.commands("EVALSHA") == CALLS);
+    let commands = reader.state();
+    let mut taken = HashSet::new();
+    for (kind, name) in &commands.seen {
+        match kind.as_str() {
+            "SET" => assert!(taken.insert(name), "an attempt is sent once"),
+            _ => assert!(taken.contains(name), "undone before it was made"),
+        }
+    }
+    let sets = commands.seen.iter().filter(|(kind, _)| kind == "SET");
+    assert!(sets.map(|(_, name)| name).eq(&(0..CALLS).map(name).collect::<Vec<_>>()));
+    assert_eq!(peer.accepted(), 1, "on one connection");
+}
+
+/// A server that reads nothing behind the attach until it is told to.
+#[derive(Default)]
+struct SlowReader {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    may_read: bool,
+    /// The kinds and names of all commands about locks.
+    seen: Vec<(String, String)>,
+}
+
+impl SlowReader {
+    fn serve(&self, mut stream: &TcpStream) {
+        let mut reader = BufReader::new(stream);
+        while let Some(words) = read_command(&mut reader) {
+            match words[0].as_str() {
+                "SET" => {
+                    self.wait(stream);
+                    self.see("SET", &words[1]);
+                }
+                "EVALSHA" => self.see("EVALSHA", &words[3]),
+                _ => {}
+            }
+            if stream.write_all(plain_reply(&words).as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Says something now and then, so that the link is not in doubt, however long it takes.
+    fn wait(&self, mut stream: &TcpStream) {
+        let mut state = self.state();
+        while !state.may_read {
+            stream.write_all(b">1\r\n+wait\r\n").expect("the client reads");
+            let waited = self.changed.wait_timeout(state, BETWEEN_SIGNS);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn go_on(&self) {
+        self.state().may_read = true;
+        self.changed.notify_all();
+    }
+
+    fn see(&self, kind: &str, name: &str) {
+        self.state().seen.push((kind.to_owned(), name.to_owned()));
+    }
+
+    fn commands(&self, kind: &str) -> usize {
+        self.state().seen.iter().filter(|(seen, _)| seen == kind).count()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As long as a name can be, to fill the sockets with few calls.
+fn name(number: usize) -> String {
+    format!("{number:0>1024}")
+}
+
+/// Twice what a pair of sockets holds on a system with large buffers.
+const CALLS: usize = 8_000;
+
+const BETWEEN_SIGNS: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,105 @@
+//! Passwords are shown by nothing that can be printed.
+
+use std::{
+    fmt::{Debug, Display},
+    time::Duration,
+};
+
+use quorate::{Client, error::ConfigError};
+use quorate_testkit::{Server, eventually};
+
+use super::executor::block_on;
+
+#[test]
+fn no_value_of_the_library_shows_the_password() {
+    let server = Server::builder().password(PASSWORD).unix_socket().start();
+    let socket = format!("{}?pass={PASSWORD}", server.unix_url());
+    for url in [server.url(), server.url_with("default", PASSWORD, 1), socket] {
+        let settings = Client::builder().nodes([&url]);
+        is_secret_in_debug(&settings);
+        let client = block_on(settings.connect()).unwrap();
+        let mutex = client.mutex("orders:42");
+        is_secret_in_debug(&client);
+        is_secret_in_debug(&mutex);
+        let guard = block_on(mutex.lock()).unwrap();
+        is_secret_in_debug(&guard);
+        is_secret(&block_on(mutex.lock_timeout(Duration::ZERO)).unwrap_err());
+        block_on(guard.release()).unwrap();
+
+        server.kill();
+        eventually("the server is missed", PATIENCE, || block_on(mutex.try_lock()).is_err());
+        is_secret(&block_on(mutex.try_lock()).unwrap_err());
+        client.nodes().iter().for_each(is_secret);
+        // While the link is down, and requests are owed.
+        is_secret_in_debug(&client);
+        server.restart();
+    }
+}
+
+#[test]
+fn a_refused_login_does_not_show_the_password() {
+    let server = Server::builder().password("another").start();
+    let url = server.url_with("default", PASSWORD, 0);
+    let error = block_on(Client::connect([&url, "redis://127.0.0.1:1"])).unwrap_err();
+    is_secret(&error);
+    assert!(error.to_string().contains(&server.address()), "the address is no secret: {error}");
+}
+
+#[test]
+fn twins_are_named_without_their_passwords() {
+    let nodes = [format!("redis://a:{PASSWORD}@host"), format!("redis://b:{PASSWORD}@host")];
+    is_secret(&Client::builder().nodes(nodes).build().unwrap_err());
+}
+
+#[test]
+fn an_address_that_cannot_be_understood_does_not_show_its_password() {
+    for url in [
+        "redis://app:hunter2@",
+        "redis://app:hunter2@host:port",
+        "redis://app:hunter2@host:99999",
+        "redis://app:hunter2@host:0",
+        "redis://app:hunter2@ho st",
+        "redis://app:hunter2@host/database",
+        "redis://app:hunter2@host?timeout=1",
+        "redis://app:hunter2@host/0?password=hunter2",
+        "redis://app:hunter2@host#part",
+        "redis://app:hunter2%ff@host",
+        "redis://app:pass#hunter2@host",
+        "redis://host?pass=hunter2",
+        "redis://hunter2@host",
+        "rediss://app:hunter2@host",
+        "http://app:hunter2@host",
+        "app:hunter2@host:6379",
+        "hunter2@host",
+        "redis:app:hunter2@host",
+        "redis:/app:hunter2@host",
+        "redis//app:hunter2@host",
+        "unix://app:hunter2@host/socket",
+        "unix:///socket?pass=hunter2&db=x",
+        "unix:///socket?user=app&pass=hunter2&timeout=1",
+        "unix:///socket?user=hunter2",
+        "unix://?pass=hunter2",
+    ] {
+        let settings = Client::builder().nodes([url]);
+        is_secret_in_debug(&settings);
+        let error = settings.build().map(drop).unwrap_err();
+        assert!(matches!(error, ConfigError::InvalidUrl { .. }), "{error:?}");
+        // Not all of it is blotted out: one can still see which address is meant.
+        assert!(!error.to_string().contains("hunter"), "{url}: {error}");
+        assert!(!format!("{error:?}").contains("hunter"), "{url}: {error:?}");
+    }
+}
+
+fn is_secret(value: &(impl Debug + Display)) {
+    is_secret_in_debug(value);
+    assert!(!value.to_string().contains(PASSWORD), "{value}");
+}
+
+fn is_secret_in_debug(value: &impl Debug) {
+    for shown in [format!("{value:?}"), format!("{value:#?}")] {
+        assert!(!shown.contains(PASSWORD), "{shown}");
+    }
+}
+
+const PASSWORD: &str = "hunter2";
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,199 @@
+//! Peers that are no Redis, or an odd one: clear troubles, no panics, no waiting for ever.
+
+pub(super) mod peer;
+
+use std::{
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
+
+use quorate::{
+    Client,
+    error::{ConnectError, LockError, NodeAnswer, Trouble},
+};
+use quorate_testkit::eventually;
+
+use self::peer::{Peer, fake_redis, plain_reply};
+use super::executor::block_on;
+
+#[test]
+fn a_web_server_is_no_redis() {
+    let peer = Peer::start(|mut stream| {
+        let _ = stream.read(&mut [0; 64]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+    });
+    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    let trouble = wait_for_trouble(&client);
+    assert!(matches!(&trouble, Trouble::Protocol(_)), "{trouble:?}");
+    is_refused_at_its_deadline(&peer);
+}
+
+#[test]
+fn garbage_of_every_kind_is_survived() {
+    let long = b"+".repeat(3 << 20);
+    let nested = b"*1\r\n".repeat(100_000);
+    let garbage: [&[u8]; 18] = [
+        b"\0\0\0\0\0\0\0\0",
+        b"\r\n\r\n\r\n",
+        b"\xff\xfe\xfd\r\n",
+        b"*-1\r\n",
+        b"*-7\r\n",
+        b"$-7\r\n",
+        b"*x\r\n",
+        b":x\r\n",
+        b"#x\r\n",
+        b",x\r\n",
+        b"(x\r\n",
+        b"_\r\n_\r\n_\r\n_\r\n_\r\n_\r\n_\r\n",
+        b"+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+        b"$3\r\nabcdefgh\r\n",
+        b"%1\r\n+a\r\n+b\r\n$5\r\nrole:\r\n",
+        b"*?\r\n:1\r\n.\r\n",
+        &long,
+        &nested,
+    ];
+    for bytes in garbage {
+        let sent = bytes.to_vec();
+        let peer = Peer::start(move |mut stream| {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(&sent);
+            peer::read_to_end(&stream);
+        });
+        let client = Client::builder().nodes([peer.url()]).build().unwrap();
+        let trouble = wait_for_trouble(&client);
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(20)]);
+        assert!(!matches!(trouble, Trouble::ShutDown), "{shown:?}: the link has died");
+        eventually("it is tried again", PATIENCE, || peer.accepted() > 1);
+    }
+}
+
+#[test]
+fn lengths_that_nobody_can_keep_are_survived() {
+    let garbage: [&[u8]; 6] = [
+        b"*2147483647\r\n",
+        b"*9223372036854775807\r\n",
+        b"%4294967295\r\n",
+        b"~1099511627776\r\n",
+        b"$18446744073709551615\r\n",
+        b"$2147483647\r\n",
+    ];
+    for bytes in garbage {
+        let peer = Peer::start(move |mut stream| {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(bytes);
+        });
+        let client = Client::builder().nodes([peer.url()]).build().unwrap();
+        let trouble = wait_for_trouble(&client);
+        assert!(!matches!(trouble, Trouble::ShutDown), "the link has died");
+        eventually("it is tried again", PATIENCE, || peer.accepted() > 1);
+    }
+}
+
+#[test]
+fn a_peer_that_hangs_up_at_once_is_told() {
+    let peer = Peer::start(drop);
+    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    let trouble = wait_for_trouble(&client);
+    assert!(matches!(&trouble, Trouble::ConnectionLost(_)), "{trouble:?}");
+    is_refused_at_its_deadline(&peer);
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_told() {
+    let peer = Peer::start(|stream| peer::read_to_end(&stream));
+    is_refused_at_its_deadline(&peer);
+    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    assert_eq!(wait_for_trouble(&client), Trouble::TimedOut);
+}
+
+#[test]
+fn a_server_that_is_too_old_is_told_so_at_once() {
+    let peer = Peer::start(fake_redis(|words, _| match words[0].as_str() {
+        "HELLO" => Some("-ERR unknown command `HELLO`, with args beginning with: `3`\r\n".into()),
+        _ => None,
+    }));
+    let error = connect(&peer, PATIENCE).unwrap_err();
+    assert!(error.to_string().contains("Redis 6.0 is needed"), "{error}");
+}
+
+#[test]
+fn a_server_that_loads_its_data_is_waited_for() {
+    let peer = Peer::start(fake_redis(|words, connection| {
+        let is_loading = words[0] == "SCRIPT" && connection < 2;
+        is_loading.then(|| "-LOADING Redis is loading the dataset in memory\r\n".into())
+    }));
+    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    assert_eq!(wait_for_trouble(&client), Trouble::Loading);
+    drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
+}
+
+#[test]
+fn pushes_between_replies_are_left_alone() {
+    let push = ">2\r\n+message\r\n+news\r\n";
+    let peer = Peer::start(fake_redis(move |words, _| {
+        let reply = plain_reply(words);
+        Some(format!("{push}{push}{reply}{push}"))
+    }));
+    let client = connect(&peer, PATIENCE).unwrap();
+    for _ in 0..20 {
+        let guard = block_on(client.mutex("orders:42").lock()).unwrap();
+        block_on(guard.release()).unwrap();
+    }
+    assert_eq!(peer.accepted(), 1, "on one connection");
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_ends_the_connection() {
+    let peer = Peer::start(fake_redis(|words, connection| {
+        let is_odd = words[0] == "SET" && connection == 0;
+        is_odd.then(|| "+OK\r\n+OK\r\n".into())
+    }));
+    let client = connect(&peer, PATIENCE).unwrap();
+    drop(block_on(client.mutex("orders:42").lock()).map_err(|error| error.to_string()));
+    eventually("a new connection is made", PATIENCE, || peer.accepted() > 1);
+    drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
+}
+
+#[test]
+fn a_reply_of_the_wrong_kind_is_never_a_grant() {
+    for odd in [":1\r\n", "$2\r\nOK\r\n", "*0\r\n", "#t\r\n", "+QUEUED\r\n", "$0\r\n\r\n", "%0\r\n"]
+    {
+        let peer = Peer::start(fake_redis(|words, _| (words[0] == "SET").then(|| odd.into())));
+        let client = connect(&peer, PATIENCE).unwrap();
+        let called = block_on(client.mutex("orders:42").try_lock());
+        let Err(LockError::NoQuorum { nodes }) = called else {
+            panic!("{odd:?} is no grant, and yet: {called:?}");
+        };
+        let answer = &nodes[0].answer;
+        assert!(matches!(answer, NodeAnswer::Trouble(Trouble::Protocol(_))), "{answer:?}");
+    }
+}
+
+/// Waits until the first connect has failed, and tells how.
+fn wait_for_trouble(client: &Client) -> Trouble {
+    let mut found = None;
+    eventually("the connect fails", PATIENCE, || {
+        found = match client.nodes()[0].answer.clone() {
+            NodeAnswer::Trouble(Trouble::Connecting) => None,
+            NodeAnswer::Trouble(trouble) => Some(trouble),
+            answer => panic!("no such peer is a node: {answer:?}"),
+        };
+        found.is_some()
+    });
+    found.expect("just found")
+}
+
+/// Something else may come up at that address, so it is waited for; but not any longer.
+fn is_refused_at_its_deadline(peer: &Peer) {
+    let called_at = Instant::now();
+    let refused = connect(peer, DEADLINE);
+    assert!(matches!(refused, Err(ConnectError::NoQuorum { .. })), "{refused:?}");
+    assert!((DEADLINE..PATIENCE).contains(&called_at.elapsed()));
+}
+
+fn connect(peer: &Peer, patience: Duration) -> Result<Client, ConnectError> {
+    block_on(Client::builder().nodes([peer.url()]).connect_timeout(patience).connect())
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_millis(200);

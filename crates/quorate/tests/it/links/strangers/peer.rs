@@ -1,0 +1,123 @@
+//! A TCP peer that does as it is told, and one that speaks just enough of Redis.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+/// Listens, and hands each connection to a function on a thread of its own.
+pub(crate) struct Peer {
+    address: SocketAddr,
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    accepted: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Peer {
+    pub(crate) fn start(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a listener knows its address");
+        let state = Arc::new(State::default());
+        let serve = Arc::new(serve);
+        let known = state.clone();
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if known.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                known.accepted.fetch_add(1, Ordering::Relaxed);
+                let serve = serve.clone();
+                // It ends when the client closes the connection.
+                thread::spawn(move || serve(stream));
+            }
+        });
+        Self { address, state, thread: Some(thread) }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// How many connections there were.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.state.accepted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::Relaxed);
+        // Wakes the listener, so that it looks.
+        drop(TcpStream::connect(self.address));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits until the client has gone.
+pub(crate) fn read_to_end(mut stream: &TcpStream) {
+    let _ = io::copy(&mut stream, &mut io::sink());
+}
+
+/// Speaks as much of Redis as an attach and a lock need, and grants everything. Answers with what
+/// `odd` makes of a command and the number of the connection, or else as a server would.
+pub(crate) fn fake_redis(
+    odd: impl Fn(&[String], u64) -> Option<String> + Send + Sync + 'static,
+) -> impl Fn(TcpStream) + Send + Sync + 'static {
+    let connections = AtomicU64::new(0);
+    move |stream| {
+        let connection = connections.fetch_add(1, Ordering::Relaxed);
+        let mut reader = BufReader::new(&stream);
+        while let Some(words) = read_command(&mut reader) {
+            let reply = odd(&words, connection).unwrap_or_else(|| plain_reply(&words));
+            if (&stream).write_all(reply.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What a server would say.
+pub(crate) fn plain_reply(words: &[String]) -> String {
+    let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["HELLO", ..] => "%1\r\n+proto\r\n:3\r\n".into(),
+        ["INFO", "server"] => text("# Server\r\nrun_id:0123456789abcdef\r\n"),
+        ["INFO", "replication"] => text("# Replication\r\nrole:master\r\n"),
+        ["SCRIPT", "LOAD", _] => text("0123456789012345678901234567890123456789"),
+        ["SET", ..] => "+OK\r\n".into(),
+        ["EVALSHA", ..] => ":1\r\n".into(),
+        ref other => panic!("nobody told this server about {other:?}"),
+    }
+}
+
+/// One command as an array of texts; `None` when the client has gone.
+pub(crate) fn read_command(reader: &mut impl BufRead) -> Option<Vec<String>> {
+    let count = read_number(reader, '*')?;
+    (0..count)
+        .map(|_| {
+            let len = read_number(reader, '$')?;
+            let mut text = vec![0; len + 2];
+            reader.read_exact(&mut text).ok()?;
+            text.truncate(len);
+            String::from_utf8(text).ok()
+        })
+        .collect()
+}
+
+fn read_number(reader: &mut impl BufRead, kind: char) -> Option<usize> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    line.trim_end().strip_prefix(kind)?.parse().ok()
+}

@@ -1,0 +1,97 @@
+//! The same server under two names: its vote must not count twice.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    Client,
+    error::{ConfigError, ConnectError, NodeAnswer, Trouble},
+};
+use quorate_testkit::{Proxy, Server, eventually};
+
+use super::executor::block_on;
+
+#[test]
+fn the_same_address_twice_is_refused_before_anything_is_sent() {
+    let port = 7_000;
+    let twins = [
+        [format!("redis://127.0.0.1:{port}"), format!("redis://127.0.0.1:{port}")],
+        [format!("redis://127.0.0.1:{port}/0"), format!("redis://127.0.0.1:{port}/1")],
+        [format!("redis://HOST:{port}"), format!("redis://host:{port}/")],
+        [format!("redis://a:b@host:{port}"), format!("redis://c:d@host:{port}")],
+        ["redis://host".into(), "valkey://host:6379".into()],
+        ["unix:///run/redis.sock".into(), "unix:///run/redis.sock?db=1".into()],
+    ];
+    for [first, second] in twins {
+        let nodes = [first, "redis://other".into(), second];
+        let error = Client::builder().nodes(&nodes).build().unwrap_err();
+        let ConfigError::SameServer { first: 0, second: 2, .. } = error else {
+            panic!("{nodes:?}: {error:?}");
+        };
+        assert!(error.to_string().starts_with("nodes 1 and 3 are the same server"), "{error}");
+    }
+}
+
+#[test]
+fn one_server_under_two_names_is_refused_at_once() {
+    let server = Server::builder().unix_socket().start();
+    let proxies = [Proxy::start(&server.address()), Proxy::start(&server.address())];
+    let port = server.port();
+    let twins = [
+        [server.url(), format!("redis://localhost:{port}")],
+        [server.url(), server.unix_url()],
+        [proxies[0].url(), proxies[1].url()],
+        [server.url(), format!("{}/1", proxies[0].url())],
+    ];
+    for nodes in twins {
+        let called_at = Instant::now();
+        let settings = Client::builder().nodes(&nodes).connect_timeout(PATIENCE);
+        let error = block_on(settings.connect()).unwrap_err();
+        assert!(called_at.elapsed() < PATIENCE, "waiting would not have helped");
+        let ConnectError::NoQuorum { nodes: reports } = &error else {
+            panic!("{nodes:?}: {error:?}");
+        };
+        let is_twin = |answer: &NodeAnswer| {
+            matches!(answer, NodeAnswer::Trouble(Trouble::SameServer(other))
+                if reports.iter().any(|report| report.node == *other))
+        };
+        assert!(reports.iter().any(|report| is_twin(&report.answer)), "{error}");
+        assert!(error.to_string().contains("is the same server as "), "{error}");
+    }
+    assert_eq!(server.command_calls("set"), 0, "nothing was written");
+}
+
+#[test]
+fn a_server_under_two_names_has_one_vote_of_three() {
+    let server = Server::start();
+    let names = [Proxy::start(&server.address()), Proxy::start(&server.address())];
+    let third = Server::start();
+    third.kill();
+    let nodes = [names[0].url(), names[1].url(), third.url()];
+    let client = Client::builder().nodes(nodes).build().unwrap();
+    eventually("one name is attached, and the other is not", PATIENCE, || {
+        let nodes = client.nodes();
+        let twins = &nodes[..2];
+        let is_twin =
+            |answer: &NodeAnswer| matches!(answer, NodeAnswer::Trouble(Trouble::SameServer(_)));
+        twins.iter().filter(|report| report.answer == NodeAnswer::Attached).count() == 1
+            && twins.iter().filter(|report| is_twin(&report.answer)).count() == 1
+    });
+    assert!(block_on(client.mutex("orders:42").try_lock()).is_err(), "one vote of three");
+    eventually("nothing is left", PATIENCE, || server.keys().is_empty());
+    assert_eq!(server.command_calls("set"), 1, "asked once");
+}
+
+#[test]
+fn a_server_that_was_restarted_may_be_attached_again() {
+    let servers = Server::start_many(3);
+    let client = block_on(Client::connect(servers.iter().map(Server::url))).unwrap();
+    for server in &servers {
+        server.restart();
+    }
+    eventually("all are attached again", PATIENCE, || {
+        client.nodes().iter().all(|report| report.answer == NodeAnswer::Attached)
+    });
+    drop(block_on(client.mutex("orders:42").lock()).unwrap());
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);

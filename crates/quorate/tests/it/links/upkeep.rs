@@ -1,0 +1,163 @@
+//! Links that go down, and come up again by themselves.
+
+use std::{
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+use quorate::{
+    Client, Guard, Mutex,
+    error::{LockError, NodeAnswer, Trouble},
+};
+use quorate_testkit::{Fault, Proxy, Server, eventually, redis};
+
+use super::executor::block_on;
+
+#[test]
+fn a_call_fails_at_once_while_the_server_is_known_to_be_down() {
+    let server = Server::start();
+    let client = Client::builder().nodes([server.url()]).vote_timeout(PATIENCE).ttl(5 * PATIENCE);
+    let client = block_on(client.max_ttl(5 * PATIENCE).connect()).unwrap();
+    server.kill();
+    eventually("the link has noticed", PATIENCE, || {
+        client.nodes()[0].answer == NodeAnswer::Trouble(Trouble::ConnectionRefused)
+    });
+    let called_at = Instant::now();
+    for _ in 0..10 {
+        let called = block_on(client.mutex(NAME).try_lock());
+        let Err(LockError::NoQuorum { nodes }) = called else {
+            panic!("the server is down, and yet: {called:?}");
+        };
+        assert_eq!(nodes[0].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+    }
+    assert!(called_at.elapsed() < PATIENCE, "no vote timeout was waited for");
+
+    server.restart();
+    drop(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap());
+}
+
+#[test]
+fn a_link_that_stays_silent_is_made_anew() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let client = block_on(Client::connect([proxy.url()])).unwrap();
+    let connections = proxy.connections();
+    proxy.set(Fault::DropReplies);
+    assert!(block_on(client.mutex(NAME).try_lock()).is_err());
+    eventually("the link is made anew", PATIENCE, || proxy.connections() > connections);
+    let trouble = NodeAnswer::Trouble(Trouble::TimedOut);
+    assert_eq!(client.nodes()[0].answer, trouble, "and says why");
+
+    proxy.close_all();
+    proxy.set(Fault::Pass);
+    drop(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap());
+}
+
+#[test]
+fn an_idle_link_is_left_alone() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let client = block_on(Client::connect([proxy.url()])).unwrap();
+    drop(block_on(client.mutex(NAME).lock()).unwrap());
+    eventually("the key is gone", PATIENCE, || server.keys().is_empty());
+    // A second client whose link is silent shows when the time of silence is over.
+    let other = Proxy::start(&server.address());
+    let silent = block_on(Client::connect([other.url()])).unwrap();
+    other.set(Fault::BlackHole);
+    assert!(block_on(silent.mutex("other").try_lock()).is_err());
+    eventually("the other link is made anew", PATIENCE, || other.connections() > 1);
+    assert_eq!(proxy.connections(), 1);
+    assert_eq!(client.nodes()[0].answer, NodeAnswer::Attached);
+}
+
+#[test]
+fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let mutex = client.mutex(NAME);
+    let flush = || {
+        let flush = redis::cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection());
+        flush.expect("the server is well");
+    };
+    let lock = |mutex: &Mutex| -> Guard { block_on(mutex.lock()).expect("it is free") };
+    for _ in 0..3 {
+        let guard = lock(&mutex);
+        flush();
+        block_on(guard.extend(Duration::from_secs(20))).unwrap();
+        assert!(server.pttl(NAME) > 15_000, "it was really extended");
+        flush();
+        block_on(guard.verify()).unwrap();
+        flush();
+        block_on(guard.release()).unwrap();
+        assert!(server.keys().is_empty(), "it was really released");
+
+        let guard = lock(&mutex);
+        flush();
+        drop(guard);
+        eventually("it was really released", PATIENCE, || server.keys().is_empty());
+    }
+    assert!(server.command_calls("eval") >= 12, "the scripts were sent as text");
+
+    // Many at a time: only some of them find out that the scripts are gone.
+    let guards: Vec<Guard> =
+        (0..100).map(|number| lock(&client.mutex(format!("lock:{number}")))).collect();
+    flush();
+    drop(guards);
+    eventually("all were released", PATIENCE, || server.keys().is_empty());
+}
+
+#[test]
+fn a_connection_that_somebody_kills_on_the_server_is_made_anew() {
+    let server = Server::start();
+    let client = block_on(Client::connect([server.url()])).unwrap();
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    for _ in 0..3 {
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("TYPE").arg("normal");
+        let killed: u64 = kill.query(&mut server.connection()).unwrap();
+        assert!(killed >= 1, "the client's own connection");
+        eventually("it is attached again", PATIENCE, || block_on(guard.verify()).is_ok());
+    }
+    block_on(guard.release()).unwrap();
+    assert!(server.keys().is_empty());
+}
+
+#[test]
+fn a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let client = block_on(Client::connect([proxy.url()])).unwrap();
+    let mutex = client.mutex(NAME);
+    let guard = block_on(mutex.lock()).unwrap();
+    proxy.set(Fault::Refuse);
+    eventually("the link has noticed", PATIENCE, || {
+        client.nodes()[0].answer == NodeAnswer::Trouble(Trouble::ConnectionRefused)
+    });
+    drop(guard);
+    proxy.set(Fault::Pass);
+    eventually("it is attached again", PATIENCE, || {
+        client.nodes()[0].answer == NodeAnswer::Attached
+    });
+    assert!(block_on(mutex.try_lock()).unwrap().is_some(), "our own old key is not in the way");
+}
+
+#[test]
+fn a_connect_that_is_dropped_leaves_no_connection() {
+    let server = Server::start();
+    for polls in 0..3 {
+        let mut connecting = Box::pin(Client::connect([server.url()]));
+        for _ in 0..polls {
+            drop(connecting.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        }
+        drop(connecting);
+    }
+    eventually("no connection is left", PATIENCE, || {
+        let mut list = redis::cmd("CLIENT");
+        let clients: String = list.arg("LIST").query(&mut server.connection()).unwrap();
+        !clients.contains("name=quorate-")
+    });
+    assert!(server.keys().is_empty());
+}
+
+const NAME: &str = "orders:42";
+const PATIENCE: Duration = Duration::from_secs(20);
