@@ -19,6 +19,8 @@ pub struct Acquire {
     tally: Tally,
     untaken: NodeSet,
     unfreed: NodeSet,
+    /// Nodes that were or will be sent the undo.
+    undone: NodeSet,
     /// The lock was lost or the caller has gone: what was taken goes back.
     is_undoing: bool,
     outcome: Option<Outcome>,
@@ -39,6 +41,7 @@ impl Acquire {
             tally,
             untaken: tally.nodes(),
             unfreed: NodeSet::EMPTY,
+            undone: NodeSet::EMPTY,
             is_undoing: false,
             outcome: None,
         }
@@ -51,7 +54,7 @@ impl Acquire {
         }
         self.tally.count(node, vote);
         if self.is_undoing && vote != Vote::Refuse {
-            self.unfreed.insert(node);
+            self.undo_on(NodeSet::one(node));
         }
         self.decide(now);
     }
@@ -65,9 +68,11 @@ impl Acquire {
         }
     }
 
-    /// The caller has gone and will never use the lock: gives back what was taken.
+    /// The caller has gone and will never use the lock: gives back what was taken, and what may be
+    /// taken yet, at once.
     pub fn handle_abandon(&mut self) {
-        self.undo();
+        self.is_undoing = true;
+        self.undo_on(self.tally.nodes().without(self.tally.refused()));
         self.outcome.get_or_insert(Outcome::Abandoned);
     }
 
@@ -128,11 +133,14 @@ impl Acquire {
     /// From now on everything goes back: what is known to be or may be ours at once, and the rest
     /// as its votes come in, behind the `Take` on the same connection.
     fn undo(&mut self) {
-        if !self.is_undoing {
-            self.is_undoing = true;
-            let plain = self.tally.refused().union(self.tally.pending());
-            self.unfreed = self.tally.nodes().without(plain);
-        }
+        self.is_undoing = true;
+        let plain = self.tally.refused().union(self.tally.pending());
+        self.undo_on(self.tally.nodes().without(plain));
+    }
+
+    fn undo_on(&mut self, nodes: NodeSet) {
+        self.unfreed = self.unfreed.union(nodes.without(self.undone));
+        self.undone = self.undone.union(nodes);
     }
 }
 

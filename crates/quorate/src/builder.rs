@@ -199,7 +199,7 @@ impl ClientBuilder {
         let quiet = Arc::new(Quiet::default());
         let client = ClientId::from_random(random.client);
         let (nodes, drivers) = match &self.source {
-            Source::Memory(nodes) => (nodes.nodes(clock), Vec::new()),
+            Source::Memory(nodes) => (nodes.nodes(clock, &quiet), Vec::new()),
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
                 let security = self.security(&targets)?;
@@ -221,6 +221,7 @@ impl ClientBuilder {
         let settings = Settings {
             clock,
             status,
+            quiet: quiet.clone(),
             client,
             who: self.who.as_deref().map_or_else(who::this_process, who::printable),
             jitter_seed: random.jitter,

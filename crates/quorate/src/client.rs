@@ -117,7 +117,7 @@ impl Client {
     /// The end goes on in the background if the future is dropped.
     pub async fn shutdown(self, grace: Duration) -> Shutdown {
         let engine = &self.inner.engine;
-        engine.is_closed.store(true, Ordering::Release);
+        engine.is_closed.store(true, Ordering::SeqCst);
         for held in engine.keeper.lose_all(LostReason::ShutDown) {
             release(engine, &held);
         }
@@ -149,7 +149,10 @@ impl Client {
             let troubles = || {
                 nodes.iter().filter_map(|report| match &report.answer {
                     NodeAnswer::Trouble(trouble) => Some(trouble),
-                    NodeAnswer::Attached | NodeAnswer::Granted | NodeAnswer::Refused => None,
+                    NodeAnswer::Attached
+                    | NodeAnswer::Granted
+                    | NodeAnswer::Refused
+                    | NodeAnswer::NotAwaited => None,
                 })
             };
             let is_doubled = troubles().any(|trouble| matches!(trouble, Trouble::SameServer(_)));
@@ -176,6 +179,7 @@ impl Client {
 /// Extends the lease from here; whoever extends it on a majority holds it.
 async fn adopt(client: &Arc<Inner>, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
     let engine = &client.engine;
+    let _call = engine.enter_call();
     let terms = client.terms(lease.ttl())?;
     if client.is_closed() {
         return Err(AdoptError::ShutDown);
@@ -193,7 +197,8 @@ async fn adopt(client: &Arc<Inner>, lease: &LeaseHandover) -> Result<Guard, Adop
             let (name, owner) = (name.clone(), owner.clone());
             let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
             let won = Won { name, owner, terms, sent_at: now, valid_until, hold };
-            Ok(Guard::new(client.clone(), won))
+            let guard = Guard::new(client.clone(), won);
+            if client.is_closed() { Err(AdoptError::ShutDown) } else { Ok(guard) }
         }
         Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
         Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
@@ -258,7 +263,7 @@ impl Inner {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.engine.is_closed.load(Ordering::Acquire)
+        self.engine.is_closed.load(Ordering::SeqCst)
     }
 
     /// The terms of a lock with this ttl.
@@ -273,7 +278,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.engine.is_closed.store(true, Ordering::Release);
+        self.engine.is_closed.store(true, Ordering::SeqCst);
         self.running.order_end(DROP_GRACE);
         // The engine keeps to the grace; the bound is for an engine that cannot run at all.
         self.running.wait_for_end(DROP_GRACE * 2);

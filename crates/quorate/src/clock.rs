@@ -1,6 +1,6 @@
 //! The one place that reads a clock.
 
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 
 use quorate_core::moment::{Moment, NodeTime};
 use rustix::time::{ClockId, clock_gettime};
@@ -25,9 +25,10 @@ impl Clock {
                 Moment::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
             }
             Self::Runtime => {
-                let since =
-                    Instant::now().saturating_duration_since(*ORIGIN.get_or_init(Instant::now));
-                Moment::ZERO.saturating_add(since)
+                let origin = *ORIGIN.get_or_init(|| {
+                    Instant::now().checked_sub(RUNTIME_AGE_MAX).unwrap_or_else(Instant::now)
+                });
+                Moment::ZERO.saturating_add(Instant::now().saturating_duration_since(origin))
             }
         }
     }
@@ -37,6 +38,10 @@ impl Clock {
 pub(crate) const fn node_time(moment: Moment) -> NodeTime {
     NodeTime::from_micros(moment.as_nanos() / 1_000)
 }
+
+/// A paused runtime that is older than the origin would see time stand still, so the origin lies
+/// far back.
+const RUNTIME_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// All clients on one paused runtime must agree about the origin.
 static ORIGIN: OnceLock<Instant> = OnceLock::new();

@@ -11,7 +11,7 @@ mod timers;
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -46,6 +46,9 @@ pub(crate) struct Engine {
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
     pub(crate) keeper: Keeper,
+    /// Held from numbering an extension until it is queued on every node: they must reach the nodes
+    /// in the order of their numbers.
+    pub(crate) extending: Mutex<()>,
     observer: Option<Arc<dyn Observer>>,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
@@ -54,6 +57,9 @@ pub(crate) struct Engine {
     who: String,
     sequence: AtomicU64,
     rounds: AtomicU64,
+    /// Calls that may still win a lock.
+    calls: AtomicUsize,
+    quiet: Arc<Quiet>,
     jitter: Mutex<Jitter>,
     vote_timeout: Option<Duration>,
 }
@@ -65,6 +71,7 @@ impl Engine {
             clock: settings.clock,
             timers: Timers::default(),
             keeper: Keeper::default(),
+            extending: Mutex::new(()),
             observer: settings.observer,
             status: settings.status,
             is_closed: AtomicBool::new(false),
@@ -72,6 +79,8 @@ impl Engine {
             who: settings.who,
             sequence: AtomicU64::new(0),
             rounds: AtomicU64::new(0),
+            calls: AtomicUsize::new(0),
+            quiet: settings.quiet,
             jitter: Mutex::new(Jitter::new(settings.jitter_seed)),
             vote_timeout: settings.vote_timeout,
         }
@@ -97,6 +106,17 @@ impl Engine {
     /// A number for the next round of asking all nodes.
     pub(crate) fn next_round(&self) -> u64 {
         self.rounds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts a call that may win a lock, until what is returned is dropped.
+    pub(crate) fn enter_call(&self) -> Call<'_> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        Call(self)
+    }
+
+    /// True while something is under way that a shutdown should wait for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) > 0 || self.nodes.iter().any(|node| node.is_busy())
     }
 
     /// Draws something at random.
@@ -129,11 +149,23 @@ impl Engine {
     }
 }
 
+/// A call that may win a lock.
+#[derive(Debug)]
+pub(crate) struct Call<'a>(&'a Engine);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::SeqCst);
+        self.0.quiet.tell();
+    }
+}
+
 /// What an engine needs besides its nodes.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
     pub(crate) status: Arc<Notify>,
+    pub(crate) quiet: Arc<Quiet>,
     pub(crate) client: ClientId,
     pub(crate) who: String,
     pub(crate) jitter_seed: u64,

@@ -1,11 +1,15 @@
 //! A held lock in the hand of its holder.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use quorate_core::{
     backoff::Backoff,
     command::Owner,
-    lease::{Lease, LostReason},
+    lease::{Extension, Lease, LostReason},
     moment::Moment,
     name::Name,
     release::{self, Release},
@@ -112,7 +116,8 @@ impl Guard {
                 return std::task::Poll::Ready(Err(lost));
             }
             self.check()?;
-            work.as_mut().poll(cx).map(Ok)
+            let value = std::task::ready!(work.as_mut().poll(cx));
+            std::task::Poll::Ready(self.check().map(|()| value))
         })
         .await
     }
@@ -162,19 +167,9 @@ impl Guard {
         let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
         loop {
             let now = engine.now();
-            let (extension, held_until) = {
-                let mut hand = self.held.hand();
-                hand.lease.check(now).map_err(Lost::new)?;
-                hand.terms = terms;
-                if terms.ttl() > hand.longest.ttl() {
-                    hand.longest = terms;
-                }
-                (hand.lease.handle_extension_sent(&terms, now), hand.lease.valid_until())
-            };
+            let (extension, attempt) = self.start_extension(terms, now)?;
             // A shorter life counts at once, for the keeper as well.
             Keeper::put_off(engine, &self.held, now);
-            let machine = Renew::start(terms, engine.nodes.len(), held_until, now);
-            let attempt = self.start(terms, now, Machine::Renew(machine));
             let Ended::Renew(outcome) = attempt.outcome().await else {
                 unreachable!("a renew ends as one")
             };
@@ -228,6 +223,26 @@ impl Guard {
         self.end();
         let ttl = self.held.hand().terms.ttl();
         LeaseHandover::new(self.held.name.clone(), self.held.owner.clone(), ttl)
+    }
+
+    fn start_extension(
+        &self,
+        terms: Terms,
+        now: Moment,
+    ) -> Result<(Extension, Arc<Attempt>), Lost> {
+        let engine = self.engine();
+        let _order = engine.extending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hand = self.held.hand();
+        hand.lease.check(now).map_err(Lost::new)?;
+        hand.terms = terms;
+        if terms.ttl() > hand.longest.ttl() {
+            hand.longest = terms;
+        }
+        let extension = hand.lease.handle_extension_sent(&terms, now);
+        let held_until = hand.lease.valid_until();
+        drop(hand);
+        let machine = Renew::start(terms, engine.nodes.len(), held_until, now);
+        Ok((extension, self.start(terms, now, Machine::Renew(machine))))
     }
 
     fn let_go(&mut self) -> Arc<Attempt> {

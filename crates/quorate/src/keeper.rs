@@ -92,13 +92,20 @@ impl Keeper {
         state.schedule = Schedule::new();
         let all: Vec<_> = std::mem::take(&mut state.held).into_values().collect();
         drop(state);
-        all.iter().for_each(|held| drop(held.lose(reason)));
+        for held in &all {
+            held.lose(reason);
+        }
         all
     }
 
     /// Something is due.
     fn tick(engine: &Arc<Engine>, now: Moment) {
         let mut state = engine.keeper.lock();
+        // A timer that was set before an earlier one took its place: it has nothing to do, and must
+        // not set another, or there would be more and more of them.
+        if state.armed_at.is_none_or(|armed_at| now < armed_at) {
+            return;
+        }
         state.armed_at = None;
         if state.has_jumped(now) {
             // Every lease is asked about at once; none ends by the jump itself.

@@ -27,6 +27,7 @@ impl fmt::Display for NodeReport {
             NodeAnswer::Attached => f.write_str("attached"),
             NodeAnswer::Granted => f.write_str("granted"),
             NodeAnswer::Refused => f.write_str("refused"),
+            NodeAnswer::NotAwaited => f.write_str("not waited for"),
             NodeAnswer::Trouble(trouble) => write!(f, "{trouble}"),
         }
     }
@@ -42,6 +43,8 @@ pub enum NodeAnswer {
     Granted,
     /// It plainly refused: the key is another's, or not there.
     Refused,
+    /// The outcome was clear before it answered.
+    NotAwaited,
     /// No usable answer: what was asked may have happened or not.
     Trouble(Trouble),
 }

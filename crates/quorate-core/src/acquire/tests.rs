@@ -114,9 +114,11 @@ fn an_abandoned_attempt_is_undone_whenever_the_caller_goes() {
             machine.handle_timeout(at(5));
             drain(&mut machine, &mut sent);
             sent.freed.sort_unstable();
-            let unrefused = |node: &usize| votes[*node] != Some(Vote::Refuse);
-            let oracle: Vec<usize> = (0..votes.len()).filter(unrefused).collect();
+            // Only a refusal that was known when the caller went spares a node the undo.
+            let spared = |node: &usize| *node < gone_after && votes[*node] == Some(Vote::Refuse);
+            let oracle: Vec<usize> = (0..votes.len()).filter(|node| !spared(node)).collect();
             assert_eq!(sent.freed, oracle, "{votes:?}, gone after {gone_after}");
+            assert_eq!(sent.taken, (0..votes.len()).collect::<Vec<_>>());
         }
     }
 }

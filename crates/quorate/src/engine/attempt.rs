@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
     task::{Poll, Waker},
 };
 
@@ -60,6 +60,7 @@ impl Attempt {
             waker: None,
             has_timer: false,
             is_end_told: false,
+            is_delivered: false,
         };
         let attempt = Arc::new(Self {
             engine: engine.clone(),
@@ -100,6 +101,7 @@ impl Attempt {
                 _ if tally.granted().contains(node) => NodeAnswer::Granted,
                 _ if tally.refused().contains(node) => NodeAnswer::Refused,
                 Some((_, trouble)) => NodeAnswer::Trouble(trouble.clone()),
+                None if tally.pending().contains(node) => NodeAnswer::NotAwaited,
                 None => NodeAnswer::Trouble(Trouble::TimedOut),
             }
         };
@@ -110,6 +112,9 @@ impl Attempt {
     /// Does what the machine says until it waits. The lock is held while requests are queued, so
     /// that they leave in the order in which the machine asked for them.
     fn drive(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Moment) {
+        if self.engine.is_closed.load(Ordering::SeqCst) && !state.is_delivered {
+            state.machine.handle_abandon();
+        }
         let mut queued = NodeSet::EMPTY;
         let wait_until = loop {
             match state.machine.poll_output() {
@@ -248,6 +253,8 @@ struct State {
     waker: Option<Waker>,
     has_timer: bool,
     is_end_told: bool,
+    /// The caller has the outcome; from now on it is the caller's business.
+    is_delivered: bool,
 }
 
 /// Whoever waits for an attempt. Going away without the outcome abandons it.
@@ -268,7 +275,9 @@ impl Caller {
     }
 
     fn disarm(mut self) {
-        self.0 = None;
+        if let Some(attempt) = self.0.take() {
+            attempt.lock().is_delivered = true;
+        }
     }
 }
 
@@ -278,9 +287,7 @@ impl Drop for Caller {
             let now = attempt.engine.now();
             let mut state = attempt.lock();
             state.waker = None;
-            if let Machine::Acquire(machine) = &mut state.machine {
-                machine.handle_abandon();
-            }
+            state.machine.handle_abandon();
             attempt.drive(state, now);
         }
     }
@@ -349,6 +356,14 @@ impl Machine {
             Self::Renew(machine) => machine.handle_vote(node, vote, now),
             Self::Verify(machine) => machine.handle_vote(node, vote),
             Self::Release(machine) => machine.handle_vote(node, vote),
+        }
+    }
+
+    /// Nobody wants a lock any more that may be won. What was asked otherwise goes on.
+    fn handle_abandon(&mut self) {
+        match self {
+            Self::Acquire(machine) => machine.handle_abandon(),
+            Self::Renew(_) | Self::Verify(_) | Self::Release(_) => {}
         }
     }
 

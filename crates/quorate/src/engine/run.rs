@@ -99,10 +99,9 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     );
     ending.ordered.notified().await;
     let grace = ending.lock().grace.unwrap_or_default();
-    let is_busy = || engine.nodes.iter().any(|node| node.is_busy());
     ending.quiet.is_awaited.store(true, Ordering::Relaxed);
     let quiet = async {
-        while is_busy() {
+        while engine.is_busy() {
             ending.quiet.told.notified().await;
         }
     };

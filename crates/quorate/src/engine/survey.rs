@@ -71,6 +71,10 @@ fn who(text: &[u8]) -> String {
         id.ends_with(b":") && is_hex && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
     });
     let shown = ours.map_or(text, |at| &text[at + 1..]);
+    let is_plain = shown.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    if ours.is_some() && is_plain && shown.len() <= SHOWN_LEN_MAX {
+        return String::from_utf8_lossy(shown).into_owned();
+    }
     let cut = &shown[..shown.len().min(SHOWN_LEN_MAX)];
     let more = if cut.len() < shown.len() { "…" } else { "" };
     format!("{}{more}", cut.escape_ascii())
@@ -137,8 +141,10 @@ mod tests {
 
     #[test]
     fn our_owner_is_shown_by_its_readable_part() {
-        let owner = Owner::new(&ClientId::from_random([0xab; 20]), 12, "cron/db1/77");
-        assert_eq!(who(owner.as_bytes()), "cron/db1/77");
+        for name in ["cron/db1/77", "O'Brien \\ \"sons\""] {
+            let owner = Owner::new(&ClientId::from_random([0xab; 20]), 12, name);
+            assert_eq!(who(owner.as_bytes()), name);
+        }
     }
 
     #[test]

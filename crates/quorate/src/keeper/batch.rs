@@ -42,6 +42,7 @@ impl Batch {
         let shortest = leases.iter().map(|held| held.hand().terms.ttl()).min();
         let vote_timeout = engine.vote_timeout(shortest.unwrap_or_default());
         let (mut entries, mut keys) = (Vec::new(), Vec::new());
+        let order = engine.extending.lock().unwrap_or_else(PoisonError::into_inner);
         for held in leases {
             let mut hand = held.hand();
             if hand.lease.check(now).is_err() || !hand.lease.can_grow() {
@@ -69,6 +70,7 @@ impl Batch {
                 Sent::Answered(answer) => batch.take_in(number, &command, &answer, now),
             }
         }
+        drop(order);
         let weak: Weak<Self> = Arc::downgrade(&batch);
         if engine.timers.add(now.saturating_add(vote_timeout), weak).is_err() {
             batch.handle_timeout(FOREVER);

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -16,6 +16,7 @@ use quorate_core::{
 use super::{Debts, Node, Request, Sent};
 use crate::{
     clock::{Clock, node_time},
+    engine::Quiet,
     error::Trouble,
 };
 
@@ -98,8 +99,11 @@ impl MemoryNodes {
         self.cells.is_empty()
     }
 
-    pub(crate) fn nodes(&self, clock: Clock) -> Vec<Box<dyn Node>> {
-        let node = |cell: &Arc<Cell>| Box::new(MemoryNode { cell: cell.clone(), clock }) as _;
+    pub(crate) fn nodes(&self, clock: Clock, quiet: &Arc<Quiet>) -> Vec<Box<dyn Node>> {
+        let node = |cell: &Arc<Cell>| {
+            cell.lock().clients.push(Arc::downgrade(quiet));
+            Box::new(MemoryNode { cell: cell.clone(), clock }) as _
+        };
         self.cells.iter().map(node).collect()
     }
 }
@@ -196,6 +200,8 @@ struct State {
     /// Requests that a mute node ran and did not answer.
     muted: VecDeque<(Request, Clock)>,
     debts: Debts,
+    /// Who wants to hear that nothing is outstanding any more.
+    clients: Vec<Weak<Quiet>>,
     /// When the last command ran.
     latest: Moment,
 }
@@ -208,6 +214,7 @@ impl Cell {
             held_back: VecDeque::new(),
             muted: VecDeque::new(),
             debts: Debts::default(),
+            clients: Vec::new(),
             latest: Moment::ZERO,
         };
         Self { label: format!("memory:{number}"), state: Mutex::new(state) }
@@ -232,10 +239,13 @@ impl Cell {
                 state.store.apply(node_time(now), &free);
             }
         }
+        state.clients.retain(|client| client.strong_count() > 0);
+        let clients: Vec<_> = state.clients.iter().filter_map(Weak::upgrade).collect();
         drop(state);
         for (request, answer, now) in answered {
             request.answer(answer, now);
         }
+        clients.iter().for_each(|quiet| quiet.tell());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

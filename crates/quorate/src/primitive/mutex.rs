@@ -196,8 +196,10 @@ impl Mutex {
     }
 
     async fn attempt(&self) -> Result<Tried, LockError> {
-        let (name, terms) = self.checked()?;
         let engine = &self.client.engine;
+        // A shutdown waits for us, so that a lock that is won meanwhile is given back.
+        let _call = engine.enter_call();
+        let (name, terms) = self.checked()?;
         let owner = engine.next_owner();
         let now = engine.now();
         let machine = Machine::Acquire(Acquire::start(terms, engine.nodes.len(), now));
@@ -279,7 +281,10 @@ impl Drop for Waiting<'_> {
 fn is_denied(nodes: &[NodeReport]) -> bool {
     let denials = nodes.iter().filter(|report| match &report.answer {
         NodeAnswer::Trouble(trouble) => trouble.is_denial(),
-        NodeAnswer::Attached | NodeAnswer::Granted | NodeAnswer::Refused => false,
+        NodeAnswer::Attached
+        | NodeAnswer::Granted
+        | NodeAnswer::Refused
+        | NodeAnswer::NotAwaited => false,
     });
     let denials = denials.count();
     nodes.len() - denials < quorate_core::quorum::majority(nodes.len())

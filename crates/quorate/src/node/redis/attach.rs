@@ -8,7 +8,7 @@ use std::{
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{
-    script::{Digests, Script},
+    script::{Script, Scripts},
     target::Target,
     transport::Stream,
     wire::{Frame, write_words},
@@ -41,11 +41,11 @@ pub(crate) async fn attach(
         .filter(|run_id| !run_id.is_empty())
         .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
         .to_owned();
-    let mut digests = Digests::default();
+    let mut scripts = Scripts::default();
     for script in Script::ALL {
-        digests.set(script, replies.expect_text().await?);
+        scripts.set(script, replies.expect_text().await?);
     }
-    Ok(Attached { run_id, digests })
+    Ok(Attached { run_id, scripts })
 }
 
 /// What was learned at the attach.
@@ -53,7 +53,7 @@ pub(crate) async fn attach(
 pub(crate) struct Attached {
     /// The server's own name for this run of it.
     pub(crate) run_id: String,
-    pub(crate) digests: Digests,
+    pub(crate) scripts: Scripts,
 }
 
 /// The servers behind the nodes of one client, to notice when two of them are the same.

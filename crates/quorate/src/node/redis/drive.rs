@@ -3,6 +3,7 @@
 use std::{
     future::poll_fn,
     io,
+    os::fd::OwnedFd,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
@@ -15,7 +16,7 @@ use quorate_core::{
     moment::Moment,
 };
 use tokio::{
-    io::{AsyncRead, ReadBuf},
+    io::ReadBuf,
     time::{Instant, Sleep, sleep, timeout},
 };
 
@@ -23,7 +24,8 @@ use super::{
     attach::attach,
     link::Link,
     outbox::{Outbox, Phase, Waiting, Writer},
-    transport::{self, Stream},
+    script::Script,
+    transport::{self, Reader, Stream},
     wire::Frame,
 };
 use crate::{error::Trouble, observe::Event};
@@ -36,9 +38,12 @@ pub(crate) async fn drive(link: Arc<Link>) {
     let mut backoff = Backoff::new(RECONNECT_DELAY_MIN, RECONNECT_DELAY_MAX);
     loop {
         let trouble = match connect(&link).await {
-            Ok(reader) => {
+            Ok((reader, socket)) => {
                 let attached_at = link.surroundings.clock.now();
                 let trouble = serve(&link, reader).await;
+                if let Some(socket) = socket.filter(|_| trouble == Trouble::TimedOut) {
+                    transport::give_up(&socket);
+                }
                 let lived = link.surroundings.clock.now().saturating_since(attached_at);
                 // A server that accepts and hangs up at once is not asked again and again.
                 if lived >= LINK_TIMEOUT {
@@ -54,7 +59,7 @@ pub(crate) async fn drive(link: Arc<Link>) {
 }
 
 /// Opens and attaches a new connection.
-async fn connect(link: &Arc<Link>) -> Result<Box<dyn AsyncRead + Send + Unpin>, Trouble> {
+async fn connect(link: &Arc<Link>) -> Result<(Reader, Option<OwnedFd>), Trouble> {
     let attempt = async {
         let mut stream = transport::open(&link.target, &link.surroundings.security).await?;
         let sent_at = link.surroundings.clock.now();
@@ -66,19 +71,19 @@ async fn connect(link: &Arc<Link>) -> Result<Box<dyn AsyncRead + Send + Unpin>, 
     };
     let (stream, attached) =
         timeout(LINK_TIMEOUT, attempt).await.unwrap_or(Err(Trouble::TimedOut))?;
-    let Stream { reader, writer } = stream;
+    let Stream { reader, writer, socket } = stream;
     let now = link.surroundings.clock.now();
     let mut outbox = link.outbox();
-    outbox.open(Writer(writer), attached.digests, now);
+    outbox.open(Writer(writer), attached.scripts, now);
     link.pay_debts(&mut outbox, now);
     drop(outbox);
     link.tell(&Event::NodeUp { node: &link.target.label });
     link.surroundings.status.notify_waiters();
-    Ok(reader)
+    Ok((reader, socket))
 }
 
 /// Serves one connection until it breaks or is in doubt, and says why.
-async fn serve(link: &Arc<Link>, reader: Box<dyn AsyncRead + Send + Unpin>) -> Trouble {
+async fn serve(link: &Arc<Link>, reader: Reader) -> Trouble {
     let mut incoming = Incoming::new(reader);
     let mut timer = pin!(sleep(LINK_TIMEOUT));
     link.outbox().is_watched = true;
@@ -158,7 +163,7 @@ fn next_look(outbox: &Outbox, now: Moment) -> Option<Duration> {
 
 /// What came from the server and is not taken apart yet.
 struct Incoming {
-    reader: Box<dyn AsyncRead + Send + Unpin>,
+    reader: Reader,
     /// Read into again and again, so that nothing is zeroed twice.
     bytes: Vec<u8>,
     start: usize,
@@ -167,7 +172,7 @@ struct Incoming {
 }
 
 impl Incoming {
-    fn new(reader: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+    fn new(reader: Reader) -> Self {
         Self { reader, bytes: vec![0; READ_LEN], start: 0, end: 0, answered: Vec::new() }
     }
 
@@ -225,11 +230,23 @@ impl Incoming {
                 return Err(Trouble::Protocol("a reply that nobody asked for".into()));
             };
             let error = frame.error(bytes);
-            if !waiting.is_by_text && error.is_some_and(|text| text.starts_with("NOSCRIPT")) {
-                outbox.push_again_by_text(waiting);
-            } else {
-                let answer = frame.reply(bytes, &waiting.request.command);
+            let is_forgotten = error.is_some_and(|text| text.starts_with("NOSCRIPT"));
+            let waiting = if is_forgotten { outbox.push_again(waiting) } else { Some(waiting) };
+            if let Some(waiting) = waiting {
+                let command = &waiting.request.command;
+                if let Some(script) = Script::of(command).filter(|_| !is_forgotten) {
+                    outbox.scripts.set_forgotten(script, false);
+                }
+                let answer = frame.reply(bytes, command);
+                // After a reply that makes no sense, none can be trusted to belong to its request.
+                let senseless = match &answer {
+                    Err(trouble @ Trouble::Protocol(_)) => Some(trouble.clone()),
+                    Ok(_) | Err(_) => None,
+                };
                 self.answered.push((waiting, answer));
+                if let Some(trouble) = senseless {
+                    return Err(trouble);
+                }
             }
         }
         self.bytes.copy_within(self.start..self.end, 0);

@@ -133,8 +133,7 @@ impl Node for Arc<Link> {
         let written = writing.poll(&mut Context::from_waker(Waker::noop()));
         let mut outbox = self.outbox();
         if let Poll::Ready(Err(error)) = written {
-            outbox.broken.get_or_insert(error);
-            outbox.wake_driver();
+            outbox.handle_broken(&writing, error);
         }
         if outbox.give_back(writing) {
             outbox.wake_driver();

@@ -15,8 +15,8 @@ use quorate_core::{command::Command, moment::Moment};
 use tokio::io::AsyncWrite;
 
 use super::{
-    script::Digests,
-    wire::{Call, write_command},
+    script::{Script, Scripts},
+    wire::write_command,
 };
 use crate::{
     error::Trouble,
@@ -30,7 +30,7 @@ pub(crate) struct Outbox {
     /// Sent or about to be sent, in that order; replies come in the same order.
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) debts: Debts,
-    pub(crate) digests: Digests,
+    pub(crate) scripts: Scripts,
     /// When the server last sent anything.
     pub(crate) heard_at: Moment,
     /// The driver has its timer set and will look after silence.
@@ -60,8 +60,6 @@ pub(crate) enum Phase {
 pub(crate) struct Waiting {
     pub(crate) request: Request,
     pub(crate) queued_at: Moment,
-    /// The script went as text, since the server had forgotten it.
-    pub(crate) is_by_text: bool,
 }
 
 impl Outbox {
@@ -70,7 +68,7 @@ impl Outbox {
             phase: Phase::Down(Trouble::Connecting),
             waiting: VecDeque::new(),
             debts: Debts::default(),
-            digests: Digests::default(),
+            scripts: Scripts::default(),
             heard_at: now,
             is_watched: false,
             generation: 0,
@@ -83,9 +81,9 @@ impl Outbox {
     }
 
     /// A new connection is attached.
-    pub(crate) fn open(&mut self, writer: Writer, digests: Digests, now: Moment) {
+    pub(crate) fn open(&mut self, writer: Writer, scripts: Scripts, now: Moment) {
         self.phase = Phase::Up;
-        self.digests = digests;
+        self.scripts = scripts;
         self.heard_at = now;
         self.broken = None;
         self.bytes.clear();
@@ -106,16 +104,27 @@ impl Outbox {
 
     /// Puts a request at the end of the queue.
     pub(crate) fn push(&mut self, request: Request, now: Moment) {
-        write_command(&mut self.bytes, &request.command, Call::Digest(&self.digests));
-        self.waiting.push_back(Waiting { request, queued_at: now, is_by_text: false });
+        write_command(&mut self.bytes, &request.command, &self.scripts);
+        self.waiting.push_back(Waiting { request, queued_at: now });
     }
 
-    /// The server has forgotten a script: sends the request again with its text, which the server
-    /// then knows. It runs later than what was queued behind it. That is safe: no script creates a
-    /// key, and each looks only at keys of its own owner.
-    pub(crate) fn push_again_by_text(&mut self, waiting: Waiting) {
-        write_command(&mut self.bytes, &waiting.request.command, Call::Text);
-        self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
+    /// The server has forgotten the script of this request. Sends it again as text, behind what was
+    /// queued meanwhile, where that order does not matter: a `Free` deletes only what is its
+    /// owner's, and a look changes nothing. Anything else is handed back, since it would run later
+    /// than what its sender asked for afterwards.
+    pub(crate) fn push_again(&mut self, waiting: Waiting) -> Option<Waiting> {
+        let command = &waiting.request.command;
+        if let Some(script) = Script::of(command) {
+            self.scripts.set_forgotten(script, true);
+        }
+        match command {
+            Command::Free { .. } | Command::Check { .. } | Command::Look { .. } => {
+                write_command(&mut self.bytes, command, &self.scripts);
+                self.waiting.push_back(waiting);
+                None
+            }
+            _ => Some(waiting),
+        }
     }
 
     /// Takes out writer and bytes if the caller should write them now.
@@ -142,6 +151,14 @@ impl Outbox {
         let bytes = std::mem::take(&mut self.bytes);
         let generation = self.generation;
         Some(Writing { writer, bytes, written: 0, is_flushed: false, generation })
+    }
+
+    /// A write failed: the driver will see to it, unless that connection is gone anyway.
+    pub(crate) fn handle_broken(&mut self, writing: &Writing, error: io::Error) {
+        if writing.generation == self.generation {
+            self.broken.get_or_insert(error);
+            self.wake_driver();
+        }
     }
 
     /// Takes back what was taken out to write. Returns true if there is more to write.

@@ -1,5 +1,7 @@
 //! The scripts that run on a server, and the names under which it keeps them.
 
+use quorate_core::command::Command;
+
 /// One script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Script {
@@ -11,6 +13,16 @@ pub(crate) enum Script {
 impl Script {
     pub(crate) const ALL: [Self; 3] = [Self::Free, Self::Prolong, Self::Look];
 
+    /// The script that carries a command out, if it is not a plain command of the server.
+    pub(crate) const fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Free { .. } => Some(Self::Free),
+            Command::Prolong { .. } => Some(Self::Prolong),
+            Command::Check { .. } | Command::Look { .. } => Some(Self::Look),
+            _ => None,
+        }
+    }
+
     /// The text of the script.
     pub(crate) const fn text(self) -> &'static str {
         match self {
@@ -21,16 +33,31 @@ impl Script {
     }
 }
 
-/// The digests under which one server keeps the scripts, as it told at the attach.
+/// What one server knows of the scripts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Digests([String; Script::ALL.len()]);
+pub(crate) struct Scripts([Known; Script::ALL.len()]);
 
-impl Digests {
+impl Scripts {
+    /// The server keeps the script under this digest, as it told at the attach.
     pub(crate) fn set(&mut self, script: Script, digest: String) {
-        self.0[script as usize] = digest;
+        self.0[script as usize] = Known { digest, is_forgotten: false };
     }
 
-    pub(crate) fn get(&self, script: Script) -> &str {
-        &self.0[script as usize]
+    /// The server has forgotten the script: it is sent as text until an answer shows that the
+    /// server knows it again.
+    pub(crate) const fn set_forgotten(&mut self, script: Script, is_forgotten: bool) {
+        self.0[script as usize].is_forgotten = is_forgotten;
     }
+
+    /// The digest by which the script can be called; `None` if it must go as text.
+    pub(crate) fn digest(&self, script: Script) -> Option<&str> {
+        let known = &self.0[script as usize];
+        (!known.is_forgotten).then_some(&known.digest)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    digest: String,
+    is_forgotten: bool,
 }

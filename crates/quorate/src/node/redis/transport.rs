@@ -1,6 +1,9 @@
 //! Opens the byte stream to a server, with the socket options that a lock needs.
 
-use std::time::Duration;
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    time::Duration,
+};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
@@ -13,10 +16,15 @@ use super::target::{Place, Target};
 use super::tls::Connector;
 use crate::error::Trouble;
 
+/// The reading half of a connection.
+pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+
 /// The two halves of a connection.
 pub(crate) struct Stream {
-    pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) reader: Reader,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+    /// The same socket, to end it hard. A local socket has nothing on its way.
+    pub(crate) socket: Option<OwnedFd>,
 }
 
 impl Stream {
@@ -24,8 +32,15 @@ impl Stream {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Sync + Unpin + 'static,
     ) -> Self {
-        Self { reader: Box::new(reader), writer: Box::new(writer) }
+        Self { reader: Box::new(reader), writer: Box::new(writer), socket: None }
     }
+}
+
+/// What is still on its way to a server that does not answer shall not arrive after what is sent to
+/// it on the next connection: the close that follows throws it away.
+pub(crate) fn give_up(socket: &OwnedFd) {
+    // If the socket is broken already, there is nothing to throw away.
+    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
 /// What makes connections trusted, where an address asks for that.
@@ -42,7 +57,9 @@ pub(crate) async fn open(target: &Target, security: &Security) -> Result<Stream,
             let connected = TcpStream::connect((&**host, *port)).await;
             let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
             tune(&stream).map_err(|error| Trouble::from_connect(&error))?;
-            secure(target, host, stream, security).await
+            let socket = stream.as_fd().try_clone_to_owned().ok();
+            let secured = secure(target, host, stream, security).await?;
+            Ok(Stream { socket, ..secured })
         }
         Place::Unix(path) => {
             let connected = UnixStream::connect(path).await;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use quorate_core::command::{Command, Fate, Reply, Sighting, Value};
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
-use super::script::{Digests, Script};
+use super::script::{Script, Scripts};
 use crate::error::Trouble;
 
 /// Appends a request of plain words.
@@ -14,17 +14,8 @@ pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|word| write_word(out, word));
 }
 
-/// How a script is called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Call<'a> {
-    /// By its digest, which the server has known since the attach.
-    Digest(&'a Digests),
-    /// By its text, since the server has forgotten it.
-    Text,
-}
-
 /// Appends one command.
-pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, call: Call<'_>) {
+pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
         Command::Take { name, owner, ttl_ms } => {
             let ttl = Decimal::new(*ttl_ms);
@@ -32,12 +23,12 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, call: Call<'_>
             write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
         }
         Command::Free { name, owner } => {
-            write_script(out, Script::Free, call, 1, 1);
+            write_script(out, Script::Free, scripts, 1, 1);
             write_word(out, name.as_bytes());
             write_word(out, owner.as_bytes());
         }
         Command::Prolong { entries } => {
-            write_script(out, Script::Prolong, call, entries.len(), entries.len() * 2);
+            write_script(out, Script::Prolong, scripts, entries.len(), entries.len() * 2);
             entries.iter().for_each(|entry| write_word(out, entry.name.as_bytes()));
             for entry in entries.iter() {
                 write_word(out, entry.owner.as_bytes());
@@ -45,7 +36,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, call: Call<'_>
             }
         }
         Command::Check { name, .. } | Command::Look { name } => {
-            write_script(out, Script::Look, call, 1, 0);
+            write_script(out, Script::Look, scripts, 1, 0);
             write_word(out, name.as_bytes());
         }
         other => unreachable!("no engine sends {other:?} yet"),
@@ -53,10 +44,10 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, call: Call<'_>
 }
 
 /// The head of a script's call; its keys and arguments follow.
-fn write_script(out: &mut Vec<u8>, script: Script, call: Call<'_>, keys: usize, args: usize) {
-    let (verb, id): (&[u8], _) = match call {
-        Call::Digest(digests) => (b"EVALSHA", digests.get(script)),
-        Call::Text => (b"EVAL", script.text()),
+fn write_script(out: &mut Vec<u8>, script: Script, scripts: &Scripts, keys: usize, args: usize) {
+    let (verb, id): (&[u8], _) = match scripts.digest(script) {
+        Some(digest) => (b"EVALSHA", digest),
+        None => (b"EVAL", script.text()),
     };
     write_header(out, b'*', 3 + keys + args);
     write_word(out, verb);

@@ -56,7 +56,8 @@ async fn for_each_drop(look: impl AsyncFn(&Bench, &Guard, &Case)) {
         for ttl in [SHORTER, LONGER] {
             for polls in 0..=POLLS_MAX {
                 let bench = Bench::new(&[Answer; 3]);
-                let guard = bench.mutex().ttl(HELD).lock().await.expect("all nodes answer");
+                let guard =
+                    bench.mutex().ttl(HELD).no_renew().lock().await.expect("all nodes answer");
                 bench.behave(&behaviours);
                 let is_over = extend_partly(&guard, ttl, polls).await;
                 let case = Case { behaviours: behaviours.clone(), ttl, polls, is_over };

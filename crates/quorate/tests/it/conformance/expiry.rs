@@ -17,7 +17,7 @@ on_every_engine! {
 
 async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(rig: &Rig) {
     let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    let first = take(alice.mutex("a").ttl(SHORT)).await;
+    let first = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     let second = take_as_soon_as_possible(&bob.mutex("a")).await;
     assert_eq!(first.remaining(), Duration::ZERO, "alice's right must have ended before");
     assert!(first.check().is_err_and(|lost| lost.reason == LostReason::Expired));
@@ -27,7 +27,7 @@ async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(rig: &Rig) {
 
 async fn an_expired_guard_says_that_it_is_lost(rig: &Rig) {
     let alice = rig.client("alice").await;
-    let guard = take(alice.mutex("a").ttl(SHORT)).await;
+    let guard = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     wait_for_end(&guard);
     let lost = guard.check().expect_err("its time is over");
     assert_eq!(lost.reason, LostReason::Expired);
@@ -41,10 +41,10 @@ async fn an_expired_guard_says_that_it_is_lost(rig: &Rig) {
 
 async fn an_extended_lock_outlives_its_first_ttl(rig: &Rig) {
     let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    let guard = take(alice.mutex("a").ttl(UNHURRIED)).await;
+    let guard = take(alice.mutex("a").ttl(UNHURRIED).no_renew()).await;
     guard.extend(LONG).await.expect("it is alice's");
     // A lock with the same ttl that was taken later: when that has gone, the first ttl is over.
-    let gauge = take(bob.mutex("gauge").ttl(UNHURRIED)).await;
+    let gauge = take(bob.mutex("gauge").ttl(UNHURRIED).no_renew()).await;
     wait_for_end(&gauge);
     let after = take_as_soon_as_possible(&alice.mutex("gauge")).await;
 

@@ -14,8 +14,8 @@ on_every_engine! {
 async fn a_late_owner_cannot_touch_the_next_ones_lock(rig: &Rig) {
     let (alice, bob, carol) =
         (rig.client("alice").await, rig.client("bob").await, rig.client("carol").await);
-    let late = take(alice.mutex("a").ttl(SHORT)).await;
-    let dropped = take(alice.mutex("b").ttl(SHORT)).await;
+    let late = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
+    let dropped = take(alice.mutex("b").ttl(SHORT).no_renew()).await;
     wait_for_end(&late);
     wait_for_end(&dropped);
     let next = take(bob.mutex("a")).await;

@@ -21,7 +21,7 @@ on_every_engine! {
 async fn what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks(rig: &Rig) {
     let client = rig.client("alice").await;
     for ttl in [Duration::from_secs(1), LONG, Duration::from_secs(60)] {
-        let guard = take(client.mutex("a").ttl(ttl)).await;
+        let guard = take(client.mutex("a").ttl(ttl).no_renew()).await;
         let remaining = guard.remaining();
         assert!(remaining <= usable(ttl), "{remaining:?} of {ttl:?}");
         assert!(!remaining.is_zero(), "{ttl:?}");
@@ -32,7 +32,7 @@ async fn what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks(rig: &Rig
 
 async fn an_extension_moves_the_end(rig: &Rig) {
     let client = rig.client("alice").await;
-    let guard = take(client.mutex("a").ttl(LONG)).await;
+    let guard = take(client.mutex("a").ttl(LONG).no_renew()).await;
     guard.extend(2 * LONG).await.expect("it is held");
     let extended = guard.remaining();
     assert!(extended > usable(LONG), "{extended:?}");
@@ -44,7 +44,7 @@ async fn an_extension_moves_the_end(rig: &Rig) {
 
 async fn a_shorter_extension_counts_as_soon_as_it_is_sent(rig: &Rig) {
     let client = rig.client("alice").await;
-    let guard = take(client.mutex("a").ttl(2 * LONG)).await;
+    let guard = take(client.mutex("a").ttl(2 * LONG).no_renew()).await;
     guard.extend(LONG).await.expect("it is held");
     assert!(guard.remaining() <= usable(LONG), "{:?}", guard.remaining());
     assert!(!guard.remaining().is_zero());

@@ -52,7 +52,8 @@ async fn work_that_panics_releases_the_lock(rig: &Rig) {
 
 async fn work_that_outlives_the_lease_is_told(rig: &Rig) {
     let client = rig.client("alice").await;
-    let done = client.mutex("a").ttl(SHORT).with(async |guard| wait_for_end(guard)).await;
+    let done =
+        client.mutex("a").ttl(SHORT).no_renew().with(async |guard| wait_for_end(guard)).await;
     assert!(matches!(done, Err(WithError::Lost(lost)) if lost.reason == LostReason::Expired));
 }
 

@@ -2,7 +2,7 @@
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Reply, Value},
+    command::{ClientId, Command, Owner, Prolongation, Reply, Value},
     moment::NodeTime,
     name::Name,
     store::Store,
@@ -48,10 +48,17 @@ impl Step {
     }
 
     /// The key that it is about.
-    pub(super) const fn name(&self) -> Option<&Name> {
+    pub(super) fn name(&self) -> Option<&Name> {
         match self {
-            Self::Ask(command) => Some(command.name()),
-            Self::Plant { name, .. } => Some(name),
+            Self::Ask(Command::Prolong { entries }) => entries.first().map(|entry| &entry.name),
+            Self::Ask(
+                Command::Take { name, .. }
+                | Command::Free { name, .. }
+                | Command::Check { name, .. }
+                | Command::Look { name },
+            )
+            | Self::Plant { name, .. } => Some(name),
+            Self::Ask(other) => panic!("which lock is {other:?} about?"),
             Self::Clear => None,
         }
     }
@@ -96,7 +103,8 @@ impl Draw {
             0..=34 => Step::Ask(Command::Take { name, owner: self.owner(), ttl_ms: self.ttl_ms() }),
             35..=49 => Step::Ask(Command::Free { name, owner: self.owner() }),
             50..=69 => {
-                Step::Ask(Command::Prolong { name, owner: self.owner(), ttl_ms: self.ttl_ms() })
+                let entries = (0..=self.up_to(2)).map(|_| self.prolongation()).collect();
+                Step::Ask(Command::Prolong { entries })
             }
             70..=79 => Step::Ask(Command::Check { name, owner: self.owner() }),
             80..=92 => Step::Ask(Command::Look { name }),
@@ -106,6 +114,10 @@ impl Draw {
             }
             _ => Step::Clear,
         }
+    }
+
+    fn prolongation(&mut self) -> Prolongation {
+        Prolongation { name: self.name(), owner: self.owner(), ttl_ms: self.ttl_ms() }
     }
 
     fn thing(&mut self) -> Thing {

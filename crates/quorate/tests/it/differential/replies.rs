@@ -1,7 +1,7 @@
 //! The server's side: steps as requests, answers as replies of the core.
 
 use quorate_core::{
-    command::{Command, Reply, Sighting, Value},
+    command::{Command, Fate, Reply, Sighting, Value},
     moment::NodeTime,
 };
 use quorate_testkit::{
@@ -111,21 +111,26 @@ impl Wire {
 
     fn write_command(&self, pipeline: &mut Pipeline, command: &Command) {
         let digests = &self.digests;
-        let name = command.name().as_bytes();
         match command {
-            Command::Take { owner, ttl_ms, .. } => {
-                let set = pipeline.cmd("SET").arg(name).arg(owner.as_bytes());
+            Command::Take { name, owner, ttl_ms } => {
+                let set = pipeline.cmd("SET").arg(name.as_bytes()).arg(owner.as_bytes());
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
-            Command::Free { owner, .. } => {
-                pipeline.cmd("EVALSHA").arg(&digests.free).arg(1).arg(name).arg(owner.as_bytes());
+            Command::Free { name, owner } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.free).arg(1);
+                eval.arg(name.as_bytes()).arg(owner.as_bytes());
             }
-            Command::Prolong { owner, ttl_ms, .. } => {
-                let eval = pipeline.cmd("EVALSHA").arg(&digests.prolong).arg(1).arg(name);
-                eval.arg(owner.as_bytes()).arg(ttl_ms);
+            Command::Prolong { entries } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.prolong).arg(entries.len());
+                for entry in entries.iter() {
+                    eval.arg(entry.name.as_bytes());
+                }
+                for entry in entries.iter() {
+                    eval.arg(entry.owner.as_bytes()).arg(entry.ttl_ms);
+                }
             }
-            Command::Check { .. } | Command::Look { .. } => {
-                pipeline.cmd("EVALSHA").arg(&digests.look).arg(1).arg(name);
+            Command::Check { name, .. } | Command::Look { name } => {
+                pipeline.cmd("EVALSHA").arg(&digests.look).arg(1).arg(name.as_bytes());
             }
             other => panic!("how is {other:?} sent?"),
         }
@@ -153,10 +158,16 @@ fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, 
     let known = match (command, &answer) {
         (Command::Take { .. }, Okay) => Some(Reply::Taken),
         (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
-        (Command::Prolong { .. }, Int(1)) => Some(Reply::Prolonged),
-        (Command::Free { .. } | Command::Prolong { .. }, Int(0)) => Some(Reply::Absent),
-        (Command::Take { .. }, Nil) | (Command::Free { .. } | Command::Prolong { .. }, Int(-1)) => {
-            Some(Reply::Another)
+        (Command::Free { .. }, Int(0)) => Some(Reply::Absent),
+        (Command::Take { .. }, Nil) | (Command::Free { .. }, Int(-1)) => Some(Reply::Another),
+        (Command::Prolong { .. }, Array(items)) => {
+            let fate = |item: &redis::Value| match item {
+                Int(1) => Some(Fate::LivesOn),
+                Int(0) => Some(Fate::Absent),
+                Int(-1) => Some(Fate::Another),
+                _ => None,
+            };
+            items.iter().map(fate).collect::<Option<_>>().map(Reply::Each)
         }
         (Command::Check { .. } | Command::Look { .. }, Array(items)) => match &items[..] {
             [] => Some(Reply::Seen(None)),

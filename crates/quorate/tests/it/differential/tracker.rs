@@ -65,11 +65,14 @@ impl Tracker {
     }
 }
 
-const fn kind(reply: &Reply) -> &'static str {
+fn kind(reply: &Reply) -> &'static str {
     match reply {
         Reply::Taken => "taken",
         Reply::Freed => "freed",
-        Reply::Prolonged => "prolonged",
+        Reply::Each(fates) => match fates {
+            fates if fates.len() > 1 => "many prolonged",
+            _ => "one prolonged",
+        },
         Reply::Absent => "absent",
         Reply::Another => "another",
         Reply::Seen(None) => "nothing seen",
@@ -84,10 +87,11 @@ const fn kind(reply: &Reply) -> &'static str {
     }
 }
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "taken",
     "freed",
-    "prolonged",
+    "many prolonged",
+    "one prolonged",
     "absent",
     "another",
     "nothing seen",

@@ -8,7 +8,7 @@ use std::{
 
 use quorate::{
     Client,
-    error::{LockError, ReleaseError},
+    error::{ExtendError, LockError, LostReason, ReleaseError},
 };
 use quorate_testkit::{Server, eventually, redis};
 
@@ -144,13 +144,16 @@ fn a_shutdown_waits_for_a_node_that_is_back_in_time() {
 }
 
 #[test]
-fn a_guard_that_outlives_a_shutdown_says_that_it_could_not_release() {
+fn a_guard_that_outlives_a_shutdown_is_lost_and_its_lock_released() {
     let cluster = Cluster::start(3);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     assert!(block_on(client.shutdown(PATIENCE)).is_clean);
-    let released = block_on(guard.release());
-    assert!(matches!(released, Err(ReleaseError::NoQuorum { .. })), "{released:?}");
+    assert!(cluster.is_empty());
+    let lost = guard.check().unwrap_err();
+    assert_eq!(lost.reason, LostReason::ShutDown);
+    assert_eq!(block_on(guard.extend(PATIENCE)), Err(ExtendError::Lost(lost.clone())));
+    assert_eq!(block_on(guard.release()), Err(ReleaseError::Lost(lost)));
 }
 
 fn is_shut_down(client: &Client) {
