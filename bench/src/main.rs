@@ -5,6 +5,7 @@
 
 mod bare;
 mod faults;
+mod keeper;
 mod limit;
 mod multiplexed;
 mod stage;
@@ -19,9 +20,10 @@ fn main() -> std::process::ExitCode {
     let local = tokio::task::LocalSet::new();
     match args.first().map(String::as_str) {
         Some("limit") => local.block_on(&runtime, limit::run(quick)),
+        Some("keeper") => local.block_on(&runtime, keeper::run(quick)),
         Some("faults") => local.block_on(&runtime, faults::run(quick)),
         _ => {
-            table::line("usage: quorate-bench limit|faults [--quick]");
+            table::line("usage: quorate-bench limit|faults|keeper [--quick]");
             return std::process::ExitCode::from(64);
         }
     }

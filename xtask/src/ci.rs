@@ -17,11 +17,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("redis-server", redis::ensure)?;
     steps.run("fmt", fmt)?;
     steps.run("clippy", clippy)?;
-    steps.run("test", || cargo_test::<&str>(&[]))?;
+    steps.run("test", || cargo_test(&["--all-features"]))?;
     examples(&mut steps)?;
     steps.run("doc", doc)?;
     if full {
-        steps.run("test --release", || cargo_test(&["--release"]))?;
+        steps.run("test --release", || cargo_test(&["--all-features", "--release"]))?;
     }
     steps.finish();
     Ok(())
@@ -43,8 +43,11 @@ fn fmt() -> Result<(), String> {
 
 fn clippy() -> Result<(), String> {
     require_component("clippy", "clippy")?;
-    let args = "clippy --locked --workspace --all-targets -- -D warnings";
-    run_command(&mut cargo(args.split(' ')))
+    let args = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
+    run_command(&mut cargo(args.split(' ')))?;
+    // Features only add: the library must also be whole without any of them.
+    let bare = "clippy --locked --package quorate --lib --no-default-features -- -D warnings";
+    run_command(&mut cargo(bare.split(' ')))
 }
 
 /// A missing tool is a failure: a check that is skipped looks just like one that passed.
@@ -87,7 +90,7 @@ fn example_names(folder: &Path) -> Vec<String> {
 }
 
 fn doc() -> Result<(), String> {
-    let args = "doc --locked --workspace --no-deps --document-private-items";
+    let args = "doc --locked --workspace --all-features --no-deps --document-private-items";
     run_command(cargo(args.split(' ')).env("RUSTDOCFLAGS", "-D warnings"))
 }
 

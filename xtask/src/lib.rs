@@ -62,7 +62,7 @@ impl Verb {
 }
 
 const VERBS: &[Verb] = &[
-    Verb::new("bench", "NAME", "limit or faults, against real servers; --quick", bench::run),
+    Verb::new("bench", "NAME", "limit, faults or keeper, on real servers; --quick", bench::run),
     Verb::new("ci", "[--full]", "every check and every test; --full: release build too", ci::run),
     Verb::new("test", "[ARG…]", "all tests; the arguments go to cargo test", test::run),
     Verb::new("tidy", "", "the rules of this repository that clippy does not know", tidy::run),

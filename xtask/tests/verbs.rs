@@ -32,9 +32,9 @@ fn ci_runs_every_step_in_order() {
     assert_eq!(steps.last(), Some(&"doc"));
     for call in [
         "fmt --all --check",
-        "clippy --locked --workspace --all-targets -- -D warnings",
-        "test --locked --workspace",
-        "doc --locked --workspace --no-deps --document-private-items",
+        "clippy --locked --workspace --all-targets --all-features -- -D warnings",
+        "test --locked --workspace --all-features",
+        "doc --locked --workspace --all-features --no-deps --document-private-items",
     ] {
         assert!(seen.out.contains(&format!("fake cargo {call}\n")), "{call} in {}", seen.out);
     }
@@ -42,7 +42,7 @@ fn ci_runs_every_step_in_order() {
 
 #[test]
 fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
-    let call = "fake cargo test --locked --workspace --release\n";
+    let call = "fake cargo test --locked --workspace --all-features --release\n";
     assert!(Seen::by(&mut xtask(&["ci", "--full"])).out.contains(call));
     assert!(!Seen::by(&mut xtask(&["ci"])).out.contains(call));
 }

@@ -73,7 +73,8 @@ impl Acquire {
     pub fn handle_abandon(&mut self) {
         self.is_undoing = true;
         self.undo_on(self.tally.nodes().without(self.tally.refused()));
-        self.outcome.get_or_insert(Outcome::Abandoned);
+        // Also if the lock was won: what is given back is not held.
+        self.outcome = Some(Outcome::Abandoned);
     }
 
     /// How the attempt ended, as soon as that is certain.

@@ -17,6 +17,17 @@ pub enum Command {
         /// How long the node keeps it.
         ttl_ms: u64,
     },
+    /// Put a new owner in the place of the one who left the lock, for `ttl_ms` from now.
+    Adopt {
+        /// The lock.
+        name: Name,
+        /// Who left it.
+        from: Owner,
+        /// Who takes it over.
+        owner: Owner,
+        /// How long the node keeps it.
+        ttl_ms: u64,
+    },
     /// Delete the key, if it is the owner's.
     Free {
         /// The lock.
@@ -24,8 +35,9 @@ pub enum Command {
         /// Who gives it back.
         owner: Owner,
     },
-    /// Let each of these keys live on from now, if it is its owner's. No key is created again. Each
-    /// is judged by itself: one that fails does not void the others.
+    /// Let each of these keys live on from now, if it is its owner's. No key is created again, and
+    /// none is made to go earlier: an order that comes late must not undo a later one. Each is
+    /// judged by itself: one that fails does not void the others.
     Prolong {
         /// The keys, at most [`PROLONG_MAX`] of them.
         entries: Arc<[Prolongation]>,
@@ -49,9 +61,12 @@ impl Command {
     #[must_use]
     pub fn vote(&self, reply: &Reply) -> Vote {
         match (self, reply) {
-            (Self::Take { .. }, Reply::Taken) | (Self::Free { .. }, Reply::Freed) => Vote::Grant,
+            (Self::Take { .. } | Self::Adopt { .. }, Reply::Taken)
+            | (Self::Free { .. }, Reply::Freed) => Vote::Grant,
             (Self::Take { .. }, Reply::Another)
-            | (Self::Free { .. }, Reply::Absent | Reply::Another) => Vote::Refuse,
+            | (Self::Adopt { .. } | Self::Free { .. }, Reply::Absent | Reply::Another) => {
+                Vote::Refuse
+            }
             (Self::Prolong { .. }, Reply::Each(fates)) => self.prolonged(fates, 0),
             (Self::Check { owner, .. }, Reply::Seen(sighting)) => match sighting {
                 Some(Sighting { value: Value::Text(text), .. }) if **text == *owner.as_bytes() => {
@@ -61,6 +76,7 @@ impl Command {
             },
             (
                 Self::Take { .. }
+                | Self::Adopt { .. }
                 | Self::Free { .. }
                 | Self::Prolong { .. }
                 | Self::Check { .. }
@@ -70,8 +86,8 @@ impl Command {
         }
     }
 
-    /// What the reply to this `Prolong` says about its entry at `index`. A reply with another number
-    /// of fates is no answer for any of them.
+    /// What the reply to this `Prolong` says about its entry at `index`. A reply with another
+    /// number of fates is no answer for any of them.
     #[must_use]
     pub fn prolonged(&self, fates: &[Fate], index: usize) -> Vote {
         match self {
@@ -80,6 +96,7 @@ impl Command {
             }
             Self::Prolong { .. }
             | Self::Take { .. }
+            | Self::Adopt { .. }
             | Self::Free { .. }
             | Self::Check { .. }
             | Self::Look { .. } => Vote::Unknown,
@@ -144,7 +161,8 @@ impl Fate {
     }
 }
 
-/// What was found under a name.
+/// What was found under a name. Of a long value only the first [`SHOWN_LEN_MAX`] bytes are told;
+/// an owner is shorter than that.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Sighting {
     /// What is stored.
@@ -152,6 +170,9 @@ pub struct Sighting {
     /// Milliseconds until it goes; `None` if it never does, as some libraries store it.
     pub expires_in_ms: Option<u64>,
 }
+
+/// The most bytes of a value that a node tells.
+pub const SHOWN_LEN_MAX: usize = 512;
 
 /// A stored value.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -195,7 +216,8 @@ impl Owner {
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owner({})", String::from_utf8_lossy(&self.0))
+        // Whoever knows an owner can release its lock.
+        f.write_str("Owner(…)")
     }
 }
 
@@ -224,7 +246,8 @@ impl fmt::Display for ClientId {
 
 impl fmt::Debug for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClientId({self})")
+        // All owners of a client follow from it.
+        f.write_str("ClientId(…)")
     }
 }
 
@@ -244,7 +267,7 @@ mod tests {
         let owner = Owner::new(&client, 7, "cron/db1/4711");
         let expected = format!("{}:7@cron/db1/4711", "a5".repeat(20));
         assert_eq!(owner.as_bytes(), expected.as_bytes());
-        assert_eq!(format!("{owner:?}"), format!("Owner({expected})"));
+        assert_eq!(format!("{owner:?} {client:?}"), "Owner(…) ClientId(…)", "secrets");
     }
 
     /// Every command with every reply: only the exact pairs are answers, all else is unknown.
@@ -255,6 +278,7 @@ mod tests {
         let (n, o) = (name, || owner.clone());
         let commands = [
             Command::Take { name: n(), owner: o(), ttl_ms: 1 },
+            Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1 },
             Command::Free { name: n(), owner: o() },
             Command::Prolong {
                 entries: [Prolongation { name: n(), owner: o(), ttl_ms: 1 }].into(),
@@ -278,7 +302,7 @@ mod tests {
             seen(&other),
             Reply::Seen(Some(Sighting { value: hash, expires_in_ms: None })),
         ];
-        let table = ["G...R....", ".G.RR....", "..G......", ".....RGRR", "........."];
+        let table = ["G...R....", "G..RR....", ".G.RR....", "..G......", ".....RGRR", "........."];
         for (command, row) in commands.iter().zip(table) {
             for (reply, expected) in replies.iter().zip(row.chars()) {
                 let vote = match expected {

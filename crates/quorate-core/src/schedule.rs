@@ -34,10 +34,10 @@ impl Schedule {
         self.renewals.remove(lease);
     }
 
-    /// True if the lease is to be renewed at some time.
+    /// When the lease is to be renewed, if it is.
     #[must_use]
-    pub fn is_renewed(&self, lease: u64) -> bool {
-        self.renewals.times.contains_key(&lease)
+    pub fn renewal_of(&self, lease: u64) -> Option<Moment> {
+        self.renewals.times.get(&lease).copied()
     }
 
     /// The lease is to be looked at when it ends.
@@ -75,17 +75,24 @@ impl Schedule {
     }
 }
 
-/// When a lease that was last renewed at `sent_at` is renewed again: after a third of its ttl, a
-/// little less at random, so that leases taken in one burst spread out.
+/// When a lease that was taken or last renewed at `sent_at` is renewed: after a third of its ttl,
+/// or a little before. A random part is taken off, so that leases of one burst spread out; what is
+/// left is rounded down to a common beat, so that leases of the same ttl travel together.
 #[must_use]
 pub fn renewal_due(sent_at: Moment, ttl: Duration, jitter: &mut Jitter) -> Moment {
     let third = ttl.checked_div(3).unwrap_or(Duration::ZERO);
-    let less = jitter.up_to(third.checked_div(4).unwrap_or(Duration::ZERO));
-    sent_at.saturating_add(third.saturating_sub(less))
+    let less = jitter.up_to(third.checked_div(3).unwrap_or(Duration::ZERO));
+    let due = sent_at.saturating_add(third.saturating_sub(less));
+    let beat = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX) / BEATS_PER_TTL;
+    let past_beat = due.as_nanos().checked_rem(beat).unwrap_or(0);
+    Moment::from_nanos(due.as_nanos().saturating_sub(past_beat)).max(sent_at)
 }
 
+/// How many times within a ttl a group of renewals may leave.
+const BEATS_PER_TTL: u64 = 48;
+
 /// Renewals that are due within this time of the first one travel with it.
-pub const GATHER_WITHIN: Duration = Duration::from_millis(20);
+pub const GATHER_WITHIN: Duration = Duration::from_millis(5);
 
 /// Leases in the order of their times.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -139,12 +146,12 @@ mod tests {
     #[test]
     fn renewals_that_are_due_soon_travel_with_the_first_one() {
         let mut schedule = Schedule::new();
-        for (lease, ms) in [(1, 100), (2, 105), (3, 120), (4, 121)] {
+        for (lease, ms) in [(1, 100), (2, 101), (3, 105), (4, 106)] {
             schedule.renew_at(lease, at(ms));
         }
         assert_eq!(schedule.take_renewals(at(99)), [], "nothing before one is really due");
         assert_eq!(schedule.take_renewals(at(100)), [1, 2, 3]);
-        assert_eq!(schedule.next(), Some(at(121)));
+        assert_eq!(schedule.next(), Some(at(106)));
     }
 
     #[test]
@@ -173,9 +180,15 @@ mod tests {
     fn a_renewal_is_due_at_a_third_of_the_ttl_or_a_little_before() {
         let mut jitter = Jitter::new(1);
         let ttl = Duration::from_secs(12);
-        let due: Vec<Moment> = (0..1_000).map(|_| renewal_due(at(10), ttl, &mut jitter)).collect();
-        assert!(due.iter().all(|due| (at(3_010)..=at(4_010)).contains(due)));
-        let early = due.iter().filter(|due| **due < at(3_510)).count();
-        assert!((400..600).contains(&early), "spread evenly: {early}");
+        let mut due: Vec<Moment> =
+            (0..1_000).map(|_| renewal_due(at(10), ttl, &mut jitter)).collect();
+        assert!(due.iter().all(|due| (at(2_426)..=at(4_010)).contains(due)));
+        let early = due.iter().filter(|due| **due < at(3_300)).count();
+        assert!((350..650).contains(&early), "spread evenly: {early}");
+        due.sort_unstable();
+        due.dedup();
+        assert!((5..=7).contains(&due.len()), "in groups: {due:?}");
+        let tiny = renewal_due(at(1), Duration::from_nanos(3), &mut jitter);
+        assert!(at(1) <= tiny && tiny <= at(2), "no ttl is too short: {tiny:?}");
     }
 }

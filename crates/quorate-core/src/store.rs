@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    command::{Command, Fate, Owner, Prolongation, Reply, Sighting, Value},
+    command::{Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value},
     moment::NodeTime,
     name::Name,
 };
@@ -37,6 +37,14 @@ impl Store {
                 self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
                 Reply::Taken
             }
+            Command::Adopt { name, from, owner, ttl_ms } => match self.whose(name, from) {
+                Whose::Theirs => Reply::Another,
+                Whose::Nobodys => Reply::Absent,
+                Whose::Ours => {
+                    self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
+                    Reply::Taken
+                }
+            },
             Command::Free { name, owner } => match self.whose(name, owner) {
                 Whose::Theirs => Reply::Another,
                 Whose::Nobodys => Reply::Absent,
@@ -50,7 +58,7 @@ impl Store {
             }
             Command::Check { name, .. } | Command::Look { name } => {
                 Reply::Seen(self.keys.get(name).map(|entry| Sighting {
-                    value: entry.value.clone(),
+                    value: shown(&entry.value),
                     expires_in_ms: entry.ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
                 }))
             }
@@ -80,7 +88,11 @@ impl Store {
             Whose::Theirs => Fate::Another,
             Whose::Nobodys => Fate::Absent,
             Whose::Ours => {
-                self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
+                let ends_at_ms = end(now, *ttl_ms);
+                let known = self.keys.get(name).and_then(|entry| entry.ends_at_ms);
+                if known.is_none_or(|known| Some(known) < ends_at_ms) {
+                    self.put(name, Value::Text(owner.as_bytes().into()), ends_at_ms);
+                }
                 Fate::LivesOn
             }
         }
@@ -132,6 +144,13 @@ enum Whose {
     Ours,
     Theirs,
     Nobodys,
+}
+
+fn shown(value: &Value) -> Value {
+    match value {
+        Value::Text(text) => Value::Text(text.iter().take(SHOWN_LEN_MAX).copied().collect()),
+        Value::OtherType(kind) => Value::OtherType(kind.clone()),
+    }
 }
 
 fn end(now: NodeTime, ttl_ms: u64) -> Option<u64> {

@@ -1,4 +1,5 @@
--- Lets each key live on from now if it is its owner's. It never creates a key again.
+-- Lets each key live on from now if it is its owner's. It never creates a key again, and never
+-- lets one go earlier than it would: an order that comes late must not undo a later one.
 -- KEYS: the locks, 128 at most
 -- ARGV: for each lock its owner, then its ttl in milliseconds
 -- Replies: for each lock 1 lives on; 0 there is no such key; -1 it is another's, whatever its type;
@@ -8,7 +9,10 @@ local fates = {}
 for i = 1, #KEYS do
   local found = redis.pcall('GET', KEYS[i])
   if found == ARGV[2 * i - 1] then
-    local done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i])
+    local done = 1
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2 * i]) then
+      done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i])
+    end
     fates[i] = type(done) == 'table' and -2 or done
   elseif not found then
     fates[i] = 0

@@ -2,8 +2,8 @@
 //!
 //! Every call blocks its thread until it is done. The work itself is done by the same code as for
 //! async callers, on the client's own thread, so this also works on a thread that runs an async
-//! runtime; only that runtime's other tasks have to wait meanwhile. A client whose engine runs on the
-//! user's runtime could wait for ever, so it cannot be made a blocking one.
+//! runtime; only that runtime's other tasks have to wait meanwhile. A client whose engine runs on
+//! the user's runtime could wait for ever, so it cannot be made a blocking one.
 //!
 //! ```
 //! use quorate::blocking::Client;

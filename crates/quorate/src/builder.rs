@@ -199,7 +199,15 @@ impl ClientBuilder {
         let quiet = Arc::new(Quiet::default());
         let client = ClientId::from_random(random.client);
         let (nodes, drivers) = match &self.source {
-            Source::Memory(nodes) => (nodes.nodes(clock, &quiet), Vec::new()),
+            Source::Memory(nodes) => {
+                let mixed = || ConfigError::InvalidSetting {
+                    setting: "memory",
+                    value: "shared nodes".into(),
+                    reason: "clients whose engine runs on a runtime, and clients with a thread of \
+                             their own, have different clocks and cannot share nodes in memory",
+                };
+                (nodes.nodes(clock, &quiet).ok_or_else(mixed)?, Vec::new())
+            }
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
                 let security = self.security(&targets)?;

@@ -6,15 +6,15 @@ use std::{
 };
 
 use quorate_core::{
-    quorum::majority,
-    renew::{Outcome, Renew},
+    acquire::{Acquire, Outcome},
+    quorum::{NodeSet, majority},
     terms::{Drift, Terms},
 };
 
 use crate::{
     ClientBuilder, Mutex,
     clock::Clock,
-    engine::{Attempt, Ended, Engine, FOREVER, Machine, Running, Sleep},
+    engine::{Attempt, Claim, Ended, Engine, Machine, Running, Sleep},
     error::{
         AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
     },
@@ -22,6 +22,7 @@ use crate::{
     handover::LeaseHandover,
     keeper::Renewal,
     memory::MemoryNodes,
+    observe::Event,
 };
 
 /// A connection to a set of nodes. Clones share it.
@@ -96,15 +97,17 @@ impl Client {
     }
 
     /// Takes over a lease that another process [left](Guard::leave_to_expire): it is renewed and
-    /// released from here from now on.
+    /// released from here from now on. Of several who try to take over the same lease one succeeds
+    /// at the most.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the lease to expire; it may have been extended once.
+    /// Dropping the future gives back what was taken over already, so the lease may end by it.
     ///
     /// # Errors
     ///
-    /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more.
+    /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more. A failed adoption
+    /// gives back what it took over: the lease may be over after it.
     pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         adopt(&self.inner, lease).await
     }
@@ -119,6 +122,8 @@ impl Client {
         let engine = &self.inner.engine;
         engine.is_closed.store(true, Ordering::SeqCst);
         for held in engine.keeper.lose_all(LostReason::ShutDown) {
+            let (name, reason) = (held.name.as_str(), LostReason::ShutDown);
+            engine.tell(&Event::Lost { name, reason });
             release(engine, &held);
         }
         self.inner.running.order_end(grace);
@@ -176,7 +181,7 @@ impl Client {
     }
 }
 
-/// Extends the lease from here; whoever extends it on a majority holds it.
+/// Takes the place of the owner who left, on a majority: of several who try, one can succeed.
 async fn adopt(client: &Arc<Inner>, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
     let engine = &client.engine;
     let _call = engine.enter_call();
@@ -184,25 +189,32 @@ async fn adopt(client: &Arc<Inner>, lease: &LeaseHandover) -> Result<Guard, Adop
     if client.is_closed() {
         return Err(AdoptError::ShutDown);
     }
-    let (name, owner) = lease.parts();
+    let (name, from) = lease.parts();
+    let (name, from, owner) = (name.clone(), Some(from.clone()), engine.next_owner());
     let now = engine.now();
-    // Only the nodes know when it ends: if a majority extends it, it had not ended.
-    let machine = Machine::Renew(Renew::start(terms, engine.nodes.len(), FOREVER, now));
-    let attempt = Attempt::start(engine, name, owner, terms, now, machine);
-    let Ended::Renew(outcome) = attempt.clone().outcome().await else {
-        unreachable!("a renew ends as one")
+    let untaken = NodeSet::EMPTY;
+    let claim = Claim { name: name.clone(), owner: owner.clone(), terms, from, untaken };
+    let machine = Machine::Acquire(Acquire::start(terms, engine.nodes.len(), now));
+    let attempt = Attempt::start(engine, claim, now, machine);
+    let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
+        unreachable!("an acquire ends as one")
     };
     match outcome {
-        Outcome::Extended { valid_until } => {
-            let (name, owner) = (name.clone(), owner.clone());
+        Outcome::Held { valid_until } => {
             let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-            let won = Won { name, owner, terms, sent_at: now, valid_until, hold };
+            let untaken = attempt.untaken();
+            let won = Won { name, owner, terms, sent_at: now, valid_until, hold, untaken };
             let guard = Guard::new(client.clone(), won);
-            if client.is_closed() { Err(AdoptError::ShutDown) } else { Ok(guard) }
+            if client.is_closed() {
+                return Err(AdoptError::ShutDown);
+            }
+            guard.check()?;
+            Ok(guard)
         }
-        Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
+        Outcome::Contended => Err(Lost::new(LostReason::Gone).into()),
         Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
-        Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
+        Outcome::Abandoned => Err(AdoptError::ShutDown),
+        Outcome::NoQuorum => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
     }
 }
 

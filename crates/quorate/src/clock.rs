@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
 /// Where the time comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Clock {
     /// The system's clock that counts suspended time and cannot be stepped.
     Boot,

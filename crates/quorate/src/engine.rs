@@ -9,6 +9,7 @@ mod survey;
 mod timers;
 
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -26,7 +27,7 @@ use quorate_core::{
 use tokio::sync::Notify;
 
 pub(crate) use self::{
-    attempt::{Attempt, Ended, Machine},
+    attempt::{Attempt, Claim, Ended, Machine},
     run::{Driver, Place, Quiet, Running},
     survey::survey,
     timers::{FOREVER, Sleep, Timed, Timers},
@@ -36,11 +37,10 @@ use crate::{
     error::{NodeAnswer, NodeReport},
     keeper::Keeper,
     node::Node,
-    observe::{Event, Observer},
+    observe::{self, Event, Observer},
 };
 
 /// What all parts of one client share.
-#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) nodes: Box<[Box<dyn Node>]>,
     pub(crate) clock: Clock,
@@ -94,9 +94,7 @@ impl Engine {
 
     /// Tells the observer, if there is one.
     pub(crate) fn tell(&self, event: &Event<'_>) {
-        if let Some(observer) = &self.observer {
-            observer.observe(event);
-        }
+        observe::tell(self.observer.as_ref(), event);
     }
 
     pub(crate) const fn is_observed(&self) -> bool {
@@ -146,6 +144,14 @@ impl Engine {
 
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<&str> = self.nodes.iter().map(|node| node.label()).collect();
+        let mut shown = f.debug_struct("Engine");
+        shown.field("nodes", &nodes).field("timers", &self.timers).finish_non_exhaustive()
     }
 }
 

@@ -12,6 +12,7 @@ use quorate_core::{
     lease::{Extension, Lease, LostReason},
     moment::Moment,
     name::Name,
+    quorum::NodeSet,
     release::{self, Release},
     renew::{self, Renew},
     terms::Terms,
@@ -32,8 +33,8 @@ use crate::{
 /// A held lock.
 ///
 /// While it is there, the client's keeper renews the lock in the background, unless it was taken
-/// with [`no_renew`](crate::Mutex::no_renew). If the lock is lost all the same, [`lost`](Self::lost)
-/// completes, before anyone else can have it.
+/// with [`no_renew`](crate::Mutex::no_renew). If the lock is lost all the same,
+/// [`lost`](Self::lost) completes, before anyone else can have it.
 ///
 /// Dropping the guard releases the lock in the background; the drop neither waits nor needs a
 /// runtime. [`release`](Self::release) tells how it went.
@@ -50,9 +51,8 @@ impl Guard {
         let hold_until = won.hold.until(won.sent_at);
         let lease = Lease::new(won.valid_until, hold_until);
         let number = engine.keeper.next_number();
-        let held = Held::new(number, won.name, won.owner, won.terms, won.sent_at, lease);
-        let held = Arc::new(held);
-        Keeper::keep(engine, held.clone(), won.hold.renewal, won.sent_at);
+        let held = Arc::new(Held::new(number, won, lease));
+        Keeper::keep(engine, held.clone());
         engine.tell(&Event::Held { name: held.name.as_str() });
         Self { client, held, is_over: false }
     }
@@ -152,11 +152,13 @@ impl Guard {
     /// on the keeper renews it with that ttl.
     ///
     /// While too few nodes answer, it tries again until the lease ends. A failed extension does not
-    /// release anything. A `ttl` that shortens the lease counts from the moment when it is sent.
+    /// release anything. A shorter `ttl` lets this lease end earlier, from the moment when it is
+    /// sent; the nodes keep the key for as long as they were told before, unless it is released.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the lease with the earlier of its old and its new end.
+    /// Dropping the future leaves the lease with the earlier of its old and its new end, until the
+    /// keeper renews it, with the new ttl.
     ///
     /// # Errors
     ///
@@ -166,10 +168,13 @@ impl Guard {
         let terms = self.client.terms(ttl)?;
         let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
         loop {
+            if self.client.is_closed() {
+                return Err(self.lose(LostReason::ShutDown).into());
+            }
             let now = engine.now();
             let (extension, attempt) = self.start_extension(terms, now)?;
             // A shorter life counts at once, for the keeper as well.
-            Keeper::put_off(engine, &self.held, now);
+            Keeper::handle_sent(engine, &self.held, now);
             let Ended::Renew(outcome) = attempt.outcome().await else {
                 unreachable!("a renew ends as one")
             };
@@ -178,6 +183,7 @@ impl Guard {
                     let mut hand = self.held.hand();
                     hand.lease.handle_extended(extension, valid_until, engine.now());
                     drop(hand);
+                    Keeper::handle_extended(engine, &self.held, now);
                     return Ok(self.check()?);
                 }
                 renew::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
@@ -259,7 +265,7 @@ impl Guard {
     }
 
     fn start(&self, terms: Terms, now: Moment, machine: Machine) -> Arc<Attempt> {
-        Attempt::start(self.engine(), &self.held.name, &self.held.owner, terms, now, machine)
+        Attempt::start(self.engine(), self.held.claim(terms), now, machine)
     }
 
     /// The lock's terms with a vote timeout that fits the nodes as they are now.
@@ -283,7 +289,7 @@ pub(crate) fn release(engine: &Arc<Engine>, held: &Held) -> Arc<Attempt> {
     let longest = held.hand().longest;
     let terms = longest.with_vote_timeout(engine.vote_timeout(longest.ttl()));
     let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
-    Attempt::start(engine, &held.name, &held.owner, terms, now, machine)
+    Attempt::start(engine, held.claim(terms), now, machine)
 }
 
 impl Drop for Guard {
@@ -312,6 +318,8 @@ pub(crate) struct Won {
     pub(crate) sent_at: Moment,
     pub(crate) valid_until: Moment,
     pub(crate) hold: Hold,
+    /// Nodes to which the owner was never sent.
+    pub(crate) untaken: NodeSet,
 }
 
 /// How long a lock is held.

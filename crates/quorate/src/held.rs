@@ -13,10 +13,11 @@ use quorate_core::{
     lease::{Lease, LostReason},
     moment::Moment,
     name::Name,
+    quorum::NodeSet,
     terms::Terms,
 };
 
-use crate::error::Lost;
+use crate::{engine::Claim, error::Lost, guard::Won, keeper::Renewal};
 
 /// One held lease.
 pub(crate) struct Held {
@@ -25,6 +26,9 @@ pub(crate) struct Held {
     pub(crate) name: Name,
     pub(crate) owner: Owner,
     pub(crate) acquired_at: Moment,
+    pub(crate) renewal: Renewal,
+    /// Nodes to which the owner was never sent.
+    untaken: NodeSet,
     hand: Mutex<Hand>,
 }
 
@@ -36,33 +40,58 @@ pub(crate) struct Hand {
     /// The terms of the longest life that any node may have given the key.
     pub(crate) longest: Terms,
     watchers: Watchers,
+    /// The loss was told.
+    is_loss_told: bool,
 }
 
 impl Held {
-    pub(crate) fn new(
-        number: u64,
-        name: Name,
-        owner: Owner,
-        terms: Terms,
-        acquired_at: Moment,
-        lease: Lease,
-    ) -> Self {
-        let hand = Hand { lease, terms, longest: terms, watchers: Watchers::default() };
-        Self { number, name, owner, acquired_at, hand: Mutex::new(hand) }
+    pub(crate) fn new(number: u64, won: Won, lease: Lease) -> Self {
+        let hand = Hand {
+            lease,
+            terms: won.terms,
+            longest: won.terms,
+            watchers: Watchers::default(),
+            is_loss_told: false,
+        };
+        Self {
+            number,
+            name: won.name,
+            owner: won.owner,
+            acquired_at: won.sent_at,
+            renewal: won.hold.renewal,
+            untaken: won.untaken,
+            hand: Mutex::new(hand),
+        }
     }
 
+    /// What a round about this lease is about.
+    pub(crate) fn claim(&self, terms: Terms) -> Claim {
+        let (name, owner) = (self.name.clone(), self.owner.clone());
+        Claim { name, owner, terms, from: None, untaken: self.untaken }
+    }
+
+    /// Says whether the holder may act at `now`. Whoever was told that it may not is never told
+    /// that it may again.
     pub(crate) fn check(&self, now: Moment) -> Result<(), Lost> {
-        self.hand().lease.check(now).map_err(Lost::new)
+        let mut hand = self.hand();
+        let checked = hand.lease.check(now);
+        if let Err(reason) = checked {
+            hand.lease.handle_lost(reason);
+        }
+        checked.map_err(Lost::new)
     }
 
     pub(crate) fn remaining(&self, now: Moment) -> Duration {
-        self.hand().lease.remaining(now)
+        match self.check(now) {
+            Ok(()) => self.hand().lease.remaining(now),
+            Err(_) => Duration::ZERO,
+        }
     }
 
     /// The lease is gone: tells everybody who watches. Returns the reason, and whether it is news.
     pub(crate) fn lose(&self, reason: LostReason) -> (Lost, bool) {
         let mut hand = self.hand();
-        let is_news = hand.lease.lost().is_none();
+        let is_news = !std::mem::replace(&mut hand.is_loss_told, true);
         hand.lease.handle_lost(reason);
         let lost = Lost::new(hand.lease.lost().unwrap_or(reason));
         let watchers = std::mem::take(&mut hand.watchers.waiting);

@@ -21,6 +21,7 @@ use quorate_core::{
 
 use self::batch::Batch;
 use crate::{
+    clock::Clock,
     engine::{Engine, Timed},
     error::Lost,
     held::Held,
@@ -50,17 +51,15 @@ impl Keeper {
         state.numbers
     }
 
-    /// Looks after a lease that was won by what was sent at `sent_at`.
-    pub(crate) fn keep(engine: &Arc<Engine>, held: Arc<Held>, renewal: Renewal, sent_at: Moment) {
-        let (ttl, valid_until, can_grow) = {
-            let hand = held.hand();
-            (hand.terms.ttl(), hand.lease.valid_until(), hand.lease.can_grow())
-        };
+    /// Looks after a lease that was won.
+    pub(crate) fn keep(engine: &Arc<Engine>, held: Arc<Held>) {
+        let sent_at = held.acquired_at;
+        let due = Self::next_due(engine, &held, sent_at, sent_at);
+        let ends_at = held.hand().lease.valid_until();
         let mut state = engine.keeper.lock();
         let number = held.number;
-        state.schedule.look_at(number, valid_until);
-        if renewal == Renewal::On && can_grow {
-            let due = engine.draw(|jitter| renewal_due(sent_at, ttl, jitter));
+        state.schedule.look_at(number, ends_at);
+        if let Some(due) = due {
             state.schedule.renew_at(number, due);
         }
         state.held.insert(number, held);
@@ -74,16 +73,47 @@ impl Keeper {
         state.held.remove(&number);
     }
 
-    /// The user extended by hand: the next renewal counts from there.
-    pub(crate) fn put_off(engine: &Arc<Engine>, held: &Held, sent_at: Moment) {
-        let ttl = held.hand().terms.ttl();
+    /// True while the lease has a guard and is not lost.
+    fn is_kept(&self, number: u64) -> bool {
+        self.lock().held.contains_key(&number)
+    }
+
+    /// The user sent an extension: a shorter life begins at once. Nothing is put off before it is
+    /// confirmed.
+    pub(crate) fn handle_sent(engine: &Arc<Engine>, held: &Held, now: Moment) {
+        let due = Self::next_due(engine, held, now, now);
+        let ends_at = held.hand().lease.valid_until();
         let mut state = engine.keeper.lock();
-        if state.schedule.is_renewed(held.number) {
-            let due = engine.draw(|jitter| renewal_due(sent_at, ttl, jitter));
-            state.schedule.renew_at(held.number, due);
+        if state.held.contains_key(&held.number) {
+            state.schedule.look_at(held.number, ends_at);
+            let known = state.schedule.renewal_of(held.number);
+            if let Some(due) = due.filter(|due| known.is_none_or(|known| *due < known)) {
+                state.schedule.renew_at(held.number, due);
+            }
+            state.arm(engine);
         }
-        state.look_earlier(held);
-        state.arm(engine);
+    }
+
+    /// An extension that was sent at `sent_at` was confirmed.
+    pub(crate) fn handle_extended(engine: &Arc<Engine>, held: &Held, sent_at: Moment) {
+        let due = Self::next_due(engine, held, sent_at, engine.now());
+        let mut state = engine.keeper.lock();
+        if let Some(due) = due.filter(|_| state.held.contains_key(&held.number)) {
+            state.schedule.renew_at(held.number, due);
+            state.arm(engine);
+        }
+    }
+
+    /// When the lease is renewed next, if it is to be: as its ttl says, and in any case well before
+    /// it ends.
+    fn next_due(engine: &Engine, held: &Held, sent_at: Moment, now: Moment) -> Option<Moment> {
+        let hand = held.hand();
+        if held.renewal == Renewal::Off || !hand.lease.can_grow() {
+            return None;
+        }
+        let due = engine.draw(|jitter| renewal_due(sent_at, hand.terms.ttl(), jitter));
+        let left = hand.lease.valid_until().saturating_since(now);
+        Some(due.min(now.saturating_add(left / 2)))
     }
 
     /// Ends everything that is held, and returns it.
@@ -107,15 +137,16 @@ impl Keeper {
             return;
         }
         state.armed_at = None;
-        if state.has_jumped(now) {
+        // A runtime's clock that is paused and advanced has nothing to do with the wall clock.
+        let mut at_risk = Vec::new();
+        if matches!(engine.clock, Clock::Boot) && state.has_jumped(now) {
             // Every lease is asked about at once; none ends by the jump itself.
-            let numbers: Vec<u64> = state.held.keys().copied().collect();
-            for number in numbers {
-                if state.schedule.is_renewed(number) {
-                    state.schedule.renew_at(number, now);
+            at_risk.extend(state.held.values().cloned());
+            for held in &at_risk {
+                if state.schedule.renewal_of(held.number).is_some() {
+                    state.schedule.renew_at(held.number, now);
                 }
             }
-            Self::risk(engine, state.held.values(), now);
         }
         let ended = state.take_ended(now);
         let due = state.schedule.take_renewals(now);
@@ -123,6 +154,7 @@ impl Keeper {
         state.arm(engine);
         drop(state);
 
+        Self::risk(engine, at_risk.iter(), now);
         for held in ended {
             if let Err(lost) = held.check(now) {
                 Self::lose(engine, &held, lost.reason);
@@ -149,15 +181,6 @@ impl Keeper {
             engine.tell(&Event::Lost { name: held.name.as_str(), reason: lost.reason });
         }
         lost
-    }
-
-    /// A renewal was confirmed; the next one is at `due`, if there is to be one.
-    fn renewed(engine: &Arc<Engine>, number: u64, due: Option<Moment>) {
-        let mut state = engine.keeper.lock();
-        if let Some(due) = due.filter(|_| state.held.contains_key(&number)) {
-            state.schedule.renew_at(number, due);
-            state.arm(engine);
-        }
     }
 
     /// Tries again soon: the last renewal was not confirmed.
@@ -216,14 +239,6 @@ impl State {
             }
         }
         ended
-    }
-
-    /// A lease that was shortened ends before it was to be looked at.
-    fn look_earlier(&mut self, held: &Held) {
-        if self.held.contains_key(&held.number) {
-            let valid_until = held.hand().lease.valid_until();
-            self.schedule.look_at(held.number, valid_until);
-        }
     }
 
     /// True if the wall clock moved against the lease's clock since the last tick: a step, or a

@@ -22,6 +22,7 @@
 //! - [`Mutex`] says what the lock promises and what it does not. Read it before relying on it.
 //! - [`Guard`] is a held lock.
 //! - [`error`] has one error for each operation, with what each node said.
+//! - [`observe`] tells what happens inside; [`blocking`] is the same without async.
 //! - [`memory`] has nodes that can be told to misbehave, for tests.
 //!
 //! # Runtimes
@@ -39,6 +40,8 @@ mod guard;
 mod handover;
 mod held;
 mod keeper;
+#[cfg(doc)]
+pub mod manual;
 mod node;
 pub mod observe;
 mod primitive;

@@ -8,7 +8,12 @@ pub mod metrics;
 #[cfg(feature = "tracing")]
 pub mod tracing;
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::error::{LostReason, NodeAnswer, Trouble};
 
@@ -22,6 +27,13 @@ pub trait Observer: Send + Sync + 'static {
 impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
     fn observe(&self, event: &Event<'_>) {
         self(event);
+    }
+}
+
+/// Tells `observer`, if there is one. A panic of its own must not take the client down.
+pub(crate) fn tell(observer: Option<&Arc<dyn Observer>>, event: &Event<'_>) {
+    if let Some(observer) = observer {
+        let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(event)));
     }
 }
 

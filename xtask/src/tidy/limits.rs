@@ -4,13 +4,16 @@ use crate::tidy::Findings;
 use crate::tidy::tree::{Source, Tree};
 use crate::tidy::words::has_start_of_word;
 
-/// The Redis client is a detail that may be replaced, so no public item may show it.
+/// What the library is built on may be replaced, so no public item may show it.
 pub(super) fn redis_in_the_api(source: &Source, _: &Tree) -> Findings {
     let lines: Vec<&str> = source.product_lines().map(|(_, line)| code_of(line)).collect();
-    let items = (0..lines.len()).filter(|&at| starts_public_item(lines[at]));
-    let shows_redis = items.filter(|&at| has_start_of_word(&declaration(&lines[at..]), REDIS));
-    let message = format!("`{REDIS}` in a public item");
-    shows_redis.map(|at| (at + 1, message.clone())).collect()
+    let mut found = Vec::new();
+    for at in (0..lines.len()).filter(|&at| starts_public_item(lines[at])) {
+        let item = declaration(&lines[at..]);
+        let shown = FOREIGN.iter().filter(|path| has_start_of_word(&item, path));
+        found.extend(shown.map(|path| (at + 1, format!("`{path}` in a public item"))));
+    }
+    found
 }
 
 fn starts_public_item(line: &str) -> bool {
@@ -68,7 +71,16 @@ fn code_of(line: &str) -> &str {
     before_comments.next().unwrap_or(line)
 }
 
-const REDIS: &str = "redis::";
+const FOREIGN: &[&str] = &[
+    "redis::",
+    "redis_protocol::",
+    "rustix::",
+    "rustls::",
+    "socket2::",
+    "tokio::",
+    "tokio_rustls::",
+    "url::",
+];
 const PUBLIC_ITEMS: &[&str] = &["fn", "struct", "enum", "type", "trait"];
 const FUNCTION_KINDS: &[&str] = &["const", "async"];
 const IMPURE: &[&str] =

@@ -3,12 +3,13 @@
 use crate::tidy::Findings;
 use crate::tidy::tree::{Source, Tree};
 
-/// Columns are characters. A URL cannot be broken, so it does not count.
+/// Columns are characters. A URL and the row of a table cannot be broken, so they do not count.
 pub(super) fn width(source: &Source, _: &Tree) -> Findings {
     let too_wide = |line: &str| {
         let urls = line.split_whitespace().filter(|word| word.contains("://"));
         let exempt: usize = urls.map(|url| url.chars().count()).sum();
-        line.chars().count() - exempt > MAX_COLUMNS
+        let is_row = ["//! |", "/// |"].iter().any(|mark| line.trim_start().starts_with(mark));
+        !is_row && line.chars().count() - exempt > MAX_COLUMNS
     };
     let found = source.lines().filter(|(_, line)| too_wide(line));
     found.map(|(at, _)| (at, format!("more than {MAX_COLUMNS} columns"))).collect()
@@ -53,6 +54,7 @@ mod tests {
     fn wide_lines() {
         let line = |width: usize| format!("# {}\n", "é".repeat(width - 2));
         fires(&[("a.toml", &line(101))], "a.toml:1: more than 100 columns");
+        is_quiet(&[("a.rs", &format!("//! | A | {} |\n", line(120)))]);
         fires(&[("a.rs", &format!("//! A.\n//{}", line(99)))], "a.rs:2: more than 100 columns");
         is_quiet(&[("a.toml", &line(100))]);
         is_quiet(&[("a.md", &line(400))]);

@@ -76,13 +76,42 @@ fn prolong_never_creates_a_key() {
 }
 
 #[test]
-fn prolong_replaces_the_time_that_is_left() {
+fn prolong_lengthens_and_never_shortens() {
     let mut store = Store::new();
     store.apply(ms(0), &take(1, 100));
     assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(Fate::LivesOn));
-    assert_eq!(store.apply(ms(12), &take(2, 1)), Reply::Taken, "it can shorten");
-    assert_eq!(store.apply(ms(13), &prolong(2, 50)), each(Fate::LivesOn));
-    assert_eq!(store.apply(ms(63), &take(3, 1)), Reply::Another, "it can lengthen");
+    assert_eq!(store.apply(ms(100), &take(2, 1)), Reply::Another, "it does not shorten");
+    assert_eq!(store.apply(ms(100), &prolong(1, 50)), each(Fate::LivesOn));
+    assert_eq!(store.apply(ms(150), &take(3, 1)), Reply::Another, "it lengthens");
+    assert_eq!(store.apply(ms(151), &take(3, 1)), Reply::Taken);
+    store.plant(ms(151), &name("a"), Value::Text(owner(4).as_bytes().into()), None);
+    store.apply(ms(151), &prolong(4, 10));
+    assert_eq!(store.apply(ms(162), &take(5, 1)), Reply::Taken, "a key without end gets one");
+}
+
+#[test]
+fn one_adopter_takes_the_place_of_the_owner_who_left() {
+    let mut store = Store::new();
+    let adopt = |from, to| Command::Adopt {
+        name: name("a"),
+        from: owner(from),
+        owner: owner(to),
+        ttl_ms: 50,
+    };
+    assert_eq!(store.apply(ms(0), &adopt(1, 2)), Reply::Absent);
+    store.apply(ms(0), &take(1, 10));
+    assert_eq!(store.apply(ms(5), &adopt(1, 2)), Reply::Taken);
+    assert_eq!(store.apply(ms(5), &adopt(1, 3)), Reply::Another, "only one of them");
+    assert_eq!(store.apply(ms(5), &prolong(1, 99)), each(Fate::Another), "the old owner is out");
+    assert_eq!(store.apply(ms(55), &free(2)), Reply::Freed);
+}
+
+#[test]
+fn of_a_long_value_only_the_beginning_is_told() {
+    let mut store = Store::new();
+    store.plant(ms(0), &name("a"), Value::Text(vec![7; 10_000].into()), None);
+    let Reply::Seen(Some(seen)) = store.apply(ms(0), &look()) else { panic!("gone") };
+    assert_eq!(seen.value, Value::Text([7; SHOWN_LEN_MAX].into()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One machine of the core at work: its requests, its timer, and the caller who waits for it.
 
 use std::{
+    fmt,
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
     task::{Poll, Waker},
@@ -31,25 +32,31 @@ use crate::{
 
 /// One round of asking all nodes. It lives until every node has answered or was given up, whatever
 /// becomes of the caller.
-#[derive(Debug)]
 pub(crate) struct Attempt {
     engine: Arc<Engine>,
-    name: Name,
-    owner: Owner,
-    terms: Terms,
+    claim: Claim,
     /// Its name and beginning, for the observer.
     round: u64,
     started_at: Moment,
     state: Mutex<State>,
 }
 
+/// What a round is about.
+pub(crate) struct Claim {
+    pub(crate) name: Name,
+    pub(crate) owner: Owner,
+    pub(crate) terms: Terms,
+    /// The owner whose place is to be taken, if the lock was left to us.
+    pub(crate) from: Option<Owner>,
+    /// Nodes to which the owner was never sent: they have nothing to give back.
+    pub(crate) untaken: NodeSet,
+}
+
 impl Attempt {
     /// Sends the first requests and returns without waiting for anything.
     pub(crate) fn start(
         engine: &Arc<Engine>,
-        name: &Name,
-        owner: &Owner,
-        terms: Terms,
+        claim: Claim,
         now: Moment,
         machine: Machine,
     ) -> Arc<Self> {
@@ -57,6 +64,7 @@ impl Attempt {
         let state = State {
             machine,
             troubles: Vec::new(),
+            untaken: claim.untaken,
             waker: None,
             has_timer: false,
             is_end_told: false,
@@ -64,14 +72,12 @@ impl Attempt {
         };
         let attempt = Arc::new(Self {
             engine: engine.clone(),
-            name: name.clone(),
-            owner: owner.clone(),
-            terms,
+            claim,
             round: engine.next_round(),
             started_at: now,
             state: Mutex::new(state),
         });
-        let (round, name) = (attempt.round, name.as_str());
+        let (round, name) = (attempt.round, attempt.claim.name.as_str());
         engine.tell(&Event::Started { round, action, name });
         attempt.drive(attempt.lock(), now);
         attempt
@@ -89,6 +95,11 @@ impl Attempt {
             caller.disarm();
             ended
         }
+    }
+
+    /// Nodes to which the owner was never sent.
+    pub(crate) fn untaken(&self) -> NodeSet {
+        self.lock().untaken
     }
 
     /// What each node said so far.
@@ -124,6 +135,9 @@ impl Attempt {
                             Sent::Queued => queued.insert(node),
                             Sent::Answered(answer) => {
                                 let command = self.command(verb);
+                                if answer.is_err() && verb == Verb::Take {
+                                    state.untaken.insert(node);
+                                }
                                 self.take_in(&mut state, node, &command, answer, now);
                             }
                         }
@@ -168,8 +182,9 @@ impl Attempt {
         now: Moment,
     ) {
         let vote = answer.as_ref().map_or(Vote::Unknown, |reply| command.vote(reply));
-        if answer.is_err() && matches!(command, Command::Free { .. }) {
-            self.engine.nodes[node].owe(command.clone(), self.terms.forgotten_at(now));
+        let is_free = matches!(command, Command::Free { .. });
+        if answer.is_err() && is_free && !state.untaken.contains(node) {
+            self.engine.nodes[node].owe(command.clone(), self.claim.terms.forgotten_at(now));
         }
         if self.engine.is_observed() && !state.machine.is_undo(command) {
             self.tell_answer(state.machine.action(), node, vote, answer.as_ref().err(), now);
@@ -201,21 +216,22 @@ impl Attempt {
 
     fn tell_end(&self, ended: Ended, now: Moment) {
         let (action, outcome) = ended.told();
-        let (round, name) = (self.round, self.name.as_str());
+        let (round, name) = (self.round, self.claim.name.as_str());
         let took = now.saturating_since(self.started_at);
         self.engine.tell(&Event::Ended { round, action, name, outcome, took });
     }
 
     fn command(&self, verb: Verb) -> Command {
-        let (name, owner) = (self.name.clone(), self.owner.clone());
-        match verb {
-            Verb::Take => Command::Take { name, owner, ttl_ms: self.terms.ttl_ms() },
-            Verb::Free => Command::Free { name, owner },
-            Verb::Prolong => {
-                let entry = Prolongation { name, owner, ttl_ms: self.terms.ttl_ms() };
-                Command::Prolong { entries: [entry].into() }
+        let Claim { name, owner, terms, from, .. } = &self.claim;
+        let (name, owner, ttl_ms) = (name.clone(), owner.clone(), terms.ttl_ms());
+        match (verb, from) {
+            (Verb::Take, None) => Command::Take { name, owner, ttl_ms },
+            (Verb::Take, Some(from)) => Command::Adopt { name, from: from.clone(), owner, ttl_ms },
+            (Verb::Free, _) => Command::Free { name, owner },
+            (Verb::Prolong, _) => {
+                Command::Prolong { entries: [Prolongation { name, owner, ttl_ms }].into() }
             }
-            Verb::Check => Command::Check { name, owner },
+            (Verb::Check, _) => Command::Check { name, owner },
         }
     }
 
@@ -242,14 +258,23 @@ impl Timed for Attempt {
     fn handle_timeout(self: Arc<Self>, now: Moment) {
         let mut state = self.lock();
         state.machine.handle_timeout(now);
-        self.drive(state, now);
+        // The engine's end is told as the end of time; what is sent is sent now.
+        self.drive(state, self.engine.now());
     }
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the engine: its links have attempts, which have the engine.
+        f.debug_struct("Attempt").field("name", &self.claim.name).finish_non_exhaustive()
+    }
+}
+
 struct State {
     machine: Machine,
     troubles: Vec<(usize, Trouble)>,
+    /// Nodes that answered the `Take` before it was sent.
+    untaken: NodeSet,
     waker: Option<Waker>,
     has_timer: bool,
     is_end_told: bool,
@@ -271,13 +296,12 @@ impl Caller {
             }
             return Poll::Pending;
         };
+        state.is_delivered = true;
         Poll::Ready(ended)
     }
 
     fn disarm(mut self) {
-        if let Some(attempt) = self.0.take() {
-            attempt.lock().is_delivered = true;
-        }
+        self.0 = None;
     }
 }
 

@@ -99,10 +99,11 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     );
     ending.ordered.notified().await;
     let grace = ending.lock().grace.unwrap_or_default();
-    ending.quiet.is_awaited.store(true, Ordering::Relaxed);
+    ending.quiet.is_awaited.store(true, Ordering::SeqCst);
     let quiet = async {
         while engine.is_busy() {
-            ending.quiet.told.notified().await;
+            // Debts that expire tell nobody, so we look now and then.
+            let _ = tokio::time::timeout(LOOK_AGAIN, ending.quiet.told.notified()).await;
         }
     };
     let is_clean = tokio::time::timeout(grace, quiet).await.is_ok();
@@ -171,8 +172,11 @@ pub(crate) struct Quiet {
 
 impl Quiet {
     pub(crate) fn tell(&self) {
-        if self.is_awaited.load(Ordering::Relaxed) {
+        if self.is_awaited.load(Ordering::SeqCst) {
             self.told.notify_one();
         }
     }
 }
+
+/// How often an engine that is to end looks whether anything is left.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use quorate_core::moment::Moment;
@@ -61,7 +62,8 @@ impl Timers {
                 None => earlier.await,
                 Some(at) => {
                     // An error only says that the deadline came first.
-                    let _ = tokio::time::timeout(at.saturating_since(now), earlier).await;
+                    let wait = at.saturating_since(now).min(SLEEP_MAX);
+                    let _ = tokio::time::timeout(wait, earlier).await;
                 }
             }
         }
@@ -196,3 +198,7 @@ impl Timed for Alarm {
 
 /// Later than every deadline.
 pub(crate) const FOREVER: Moment = Moment::from_nanos(u64::MAX);
+
+/// The runtime's timers stand still while the machine is suspended, and our clock does not: after
+/// it wakes up, a deadline is noticed within this time.
+const SLEEP_MAX: Duration = Duration::from_secs(1);

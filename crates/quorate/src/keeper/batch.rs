@@ -8,7 +8,6 @@ use quorate_core::{
     moment::Moment,
     quorum::Vote,
     renew::{Outcome, Renew},
-    schedule::renewal_due,
 };
 
 use super::Keeper;
@@ -63,14 +62,20 @@ impl Batch {
         let command = Command::Prolong { entries: keys.into() };
         let entries = Mutex::new(entries);
         let batch = Arc::new(Self { engine: engine.clone(), sent_at: now, entries });
+        let (mut answered, mut queued) = (Vec::new(), Vec::new());
         for (number, node) in engine.nodes.iter().enumerate() {
             let request = Request { command: command.clone(), node: number, inbox: batch.clone() };
             match node.send(request, now) {
-                Sent::Queued => node.flush(),
-                Sent::Answered(answer) => batch.take_in(number, &command, &answer, now),
+                Sent::Queued => queued.push(node),
+                Sent::Answered(answer) => answered.push((number, answer)),
             }
         }
         drop(order);
+        // Those who are told may call us in turn.
+        queued.iter().for_each(|node| node.flush());
+        for (number, answer) in answered {
+            batch.take_in(number, &command, &answer, now);
+        }
         let weak: Weak<Self> = Arc::downgrade(&batch);
         if engine.timers.add(now.saturating_add(vote_timeout), weak).is_err() {
             batch.handle_timeout(FOREVER);
@@ -112,18 +117,23 @@ impl Batch {
 
     fn act(&self, held: &Arc<Held>, extension: Extension, outcome: Outcome, now: Moment) {
         let engine = &self.engine;
+        // A guard that went meanwhile may have released first: what is gone then is not lost.
+        if !engine.keeper.is_kept(held.number) {
+            return;
+        }
         let name = held.name.as_str();
         match outcome {
             Outcome::Extended { valid_until } => {
-                let (ttl, can_grow, margin) = {
+                let margin = {
                     let mut hand = held.hand();
+                    // Time may have passed since the answer came.
+                    let now = engine.now();
                     let margin = hand.lease.remaining(now);
                     hand.lease.handle_extended(extension, valid_until, now);
-                    (hand.terms.ttl(), hand.lease.can_grow(), margin)
+                    margin
                 };
                 engine.tell(&Event::Renewed { name, outcome: observe::Outcome::Done, margin });
-                let due = engine.draw(|jitter| renewal_due(self.sent_at, ttl, jitter));
-                Keeper::renewed(engine, held.number, can_grow.then_some(due));
+                Keeper::handle_extended(engine, held, self.sent_at);
             }
             Outcome::Gone => self.lose(held, LostReason::Gone),
             Outcome::TooLate => self.lose(held, LostReason::Expired),

@@ -99,10 +99,16 @@ impl MemoryNodes {
         self.cells.is_empty()
     }
 
-    pub(crate) fn nodes(&self, clock: Clock, quiet: &Arc<Quiet>) -> Vec<Box<dyn Node>> {
+    /// The nodes as one client sees them; `None` if clients with another kind of clock use them.
+    pub(crate) fn nodes(&self, clock: Clock, quiet: &Arc<Quiet>) -> Option<Vec<Box<dyn Node>>> {
         let node = |cell: &Arc<Cell>| {
-            cell.lock().clients.push(Arc::downgrade(quiet));
-            Box::new(MemoryNode { cell: cell.clone(), clock }) as _
+            let mut state = cell.lock();
+            if *state.clock.get_or_insert(clock) != clock {
+                return None;
+            }
+            state.clients.push(Arc::downgrade(quiet));
+            let node: Box<dyn Node> = Box::new(MemoryNode { cell: cell.clone(), clock });
+            Some(node)
         };
         self.cells.iter().map(node).collect()
     }
@@ -130,7 +136,8 @@ struct MemoryNode {
 }
 
 impl Node for MemoryNode {
-    fn send(&self, request: Request, now: Moment) -> Sent {
+    fn send(&self, request: Request, _now: Moment) -> Sent {
+        let now = self.clock.now();
         let mut state = self.cell.lock();
         match state.behaviour {
             Behaviour::Answer => {
@@ -200,6 +207,8 @@ struct State {
     /// Requests that a mute node ran and did not answer.
     muted: VecDeque<(Request, Clock)>,
     debts: Debts,
+    /// Whose time it is: keys of one clock make no sense by another.
+    clock: Option<Clock>,
     /// Who wants to hear that nothing is outstanding any more.
     clients: Vec<Weak<Quiet>>,
     /// When the last command ran.
@@ -214,6 +223,7 @@ impl Cell {
             held_back: VecDeque::new(),
             muted: VecDeque::new(),
             debts: Debts::default(),
+            clock: None,
             clients: Vec::new(),
             latest: Moment::ZERO,
         };

@@ -41,8 +41,8 @@ impl Observer for Metrics {
             Event::Started { .. } | Event::AtRisk { .. } => {}
             Event::Answered { action, node, answer, took, .. } => {
                 let (node, op) = ((*node).to_owned(), action.as_str());
-                histogram!("quorate_node_request_duration_seconds", "node" => node.clone(), "op" => op)
-                    .record(*took);
+                let labels = [("node", node.clone()), ("op", op.to_owned())];
+                histogram!("quorate_node_request_duration_seconds", &labels).record(*took);
                 if let NodeAnswer::Trouble(trouble) = answer {
                     let kind = trouble.kind();
                     counter!("quorate_node_errors_total", "node" => node, "kind" => kind)

@@ -7,12 +7,13 @@ use quorate_core::{
     backoff::Backoff,
     moment::Moment,
     name::{Name, NameError},
-    terms::Terms,
+    quorum::NodeSet,
+    terms::{Terms, VOTE_TIMEOUT_MAX},
 };
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Ended, Engine, Machine, Sleep, survey},
+    engine::{Attempt, Claim, Ended, Engine, Machine, Sleep, survey},
     error::{LockError, NodeAnswer, NodeReport, WithError},
     guard::{Guard, Hold, Won},
     keeper::Renewal,
@@ -96,7 +97,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
-        match self.attempt().await? {
+        match self.attempt(None).await? {
             Tried::Held(guard) => Ok(Some(guard)),
             Tried::Contended => Ok(None),
             Tried::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
@@ -132,8 +133,8 @@ impl Mutex {
         self.wait(Some(wait)).await
     }
 
-    /// Takes the lock, runs `work`, and releases the lock. When the lock is lost, `work` is dropped at
-    /// its next await.
+    /// Takes the lock, runs `work`, and releases the lock. When the lock is lost, `work` is dropped
+    /// at its next await.
     ///
     /// # Cancel safety
     ///
@@ -171,7 +172,7 @@ impl Mutex {
         let mut waiting = None;
         loop {
             let asked_at = engine.now();
-            let tried = self.attempt().await?;
+            let tried = self.attempt(deadline).await?;
             let now = engine.now();
             let is_over = deadline.is_some_and(|deadline| now >= deadline);
             match tried {
@@ -195,24 +196,37 @@ impl Mutex {
         }
     }
 
-    async fn attempt(&self) -> Result<Tried, LockError> {
+    /// Asks all nodes once. Silent ones are not waited for beyond `deadline`.
+    async fn attempt(&self, deadline: Option<Moment>) -> Result<Tried, LockError> {
         let engine = &self.client.engine;
         // A shutdown waits for us, so that a lock that is won meanwhile is given back.
         let _call = engine.enter_call();
-        let (name, terms) = self.checked()?;
+        let (name, mut terms) = self.checked()?;
         let owner = engine.next_owner();
         let now = engine.now();
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_since(now).max(VOTE_TIMEOUT_MAX);
+            terms = terms.with_vote_timeout(terms.vote_timeout().min(left));
+        }
+        let (name, untaken) = (name.clone(), NodeSet::EMPTY);
+        let claim = Claim { name: name.clone(), owner: owner.clone(), terms, from: None, untaken };
         let machine = Machine::Acquire(Acquire::start(terms, engine.nodes.len(), now));
-        let attempt = Attempt::start(engine, name, &owner, terms, now, machine);
+        let attempt = Attempt::start(engine, claim, now, machine);
         let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
             unreachable!("an acquire ends as one")
         };
         match outcome {
             Outcome::Held { valid_until } => {
-                let (name, hold) = (name.clone(), self.hold);
-                let won = Won { name, owner, terms, sent_at: now, valid_until, hold };
+                let (hold, untaken) = (self.hold, attempt.untaken());
+                let won = Won { name, owner, terms, sent_at: now, valid_until, hold, untaken };
                 let guard = Guard::new(self.client.clone(), won);
-                Ok(Tried::Held(guard))
+                // A shutdown meanwhile did not see this guard, or has given the lock back already.
+                self.open()?;
+                // The caller may have been kept from running until now.
+                match guard.check() {
+                    Ok(()) => Ok(Tried::Held(guard)),
+                    Err(_) => Ok(Tried::Silence(attempt.reports())),
+                }
             }
             Outcome::Contended => Ok(Tried::Contended),
             Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => {

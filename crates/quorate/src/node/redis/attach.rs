@@ -1,16 +1,13 @@
 //! The first words on every new connection: who are you, and may we vote there?
 
-use std::{
-    io,
-    sync::{Mutex, PoisonError},
-};
+use std::sync::{Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{
     script::{Script, Scripts},
-    target::Target,
-    transport::Stream,
+    target::{Place, Target},
+    transport::{Stream, lost},
     wire::{Frame, write_words},
 };
 use crate::error::Trouble;
@@ -25,6 +22,9 @@ pub(crate) async fn attach(
     stream.writer.write_all(&request).await.map_err(|error| lost(&error))?;
     let mut replies = Replies { stream, bytes: Vec::new(), used: 0 };
 
+    if let Err(trouble) = replies.fill().await {
+        return Err(unheard_greeting(trouble, replies.bytes.first().copied(), target));
+    }
     let (frame, bytes) = replies.next().await?;
     if let Some(error) = frame.error(bytes) {
         return Err(refused_greeting(&error));
@@ -66,6 +66,11 @@ pub(crate) struct Identities {
 impl Identities {
     pub(crate) fn new(nodes: usize) -> Self {
         Self { known: Mutex::new(vec![None; nodes]) }
+    }
+
+    /// The node is not attached any more; another may be that server now.
+    pub(crate) fn release(&self, node: usize) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)[node] = None;
     }
 
     /// Notes that `node` is this run of a server, unless another node is.
@@ -113,13 +118,23 @@ fn refused_greeting(error: &str) -> Trouble {
     Trouble::from_reply(error)
 }
 
+/// A server that expects TLS answers a plain greeting with an alert, or not at all.
+fn unheard_greeting(trouble: Trouble, first: Option<u8>, target: &Target) -> Trouble {
+    match trouble {
+        _ if target.is_tls || matches!(target.place, Place::Unix(_)) => trouble,
+        Trouble::Protocol(_) if first == Some(TLS_ALERT) => {
+            Trouble::Tls("the server speaks TLS there; write rediss://".into())
+        }
+        Trouble::ConnectionLost(reason) => Trouble::ConnectionLost(format!(
+            "{reason}, before its first reply; if it speaks TLS there, write rediss://"
+        )),
+        other => other,
+    }
+}
+
 /// The value of a line `name:value` of an INFO text.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
-
-fn lost(error: &io::Error) -> Trouble {
-    Trouble::ConnectionLost(error.to_string())
 }
 
 /// Reads replies one by one.
@@ -130,20 +145,27 @@ struct Replies<'a> {
 }
 
 impl Replies<'_> {
-    /// The next reply, with the bytes that it points into.
-    async fn next(&mut self) -> Result<(Frame, &[u8]), Trouble> {
+    /// Reads until there is a whole reply.
+    async fn fill(&mut self) -> Result<(Frame, usize), Trouble> {
         loop {
-            if let Some((frame, len)) = Frame::decode(&self.bytes[self.used..])? {
-                let start = self.used;
-                self.used += len;
-                if !frame.is_push() {
-                    return Ok((frame, &self.bytes[start..self.used]));
-                }
-                continue;
+            if let Some(found) = Frame::decode(&self.bytes[self.used..])? {
+                return Ok(found);
             }
             let read = self.stream.reader.read_buf(&mut self.bytes).await;
             if read.map_err(|error| lost(&error))? == 0 {
                 return Err(Trouble::ConnectionLost("closed while attaching".into()));
+            }
+        }
+    }
+
+    /// The next reply, with the bytes that it points into.
+    async fn next(&mut self) -> Result<(Frame, &[u8]), Trouble> {
+        loop {
+            let (frame, len) = self.fill().await?;
+            let start = self.used;
+            self.used += len;
+            if !frame.is_push() {
+                return Ok((frame, &self.bytes[start..self.used]));
             }
         }
     }
@@ -159,6 +181,9 @@ impl Replies<'_> {
         }
     }
 }
+
+/// The first byte of what a server with TLS says to a greeting that is none.
+const TLS_ALERT: u8 = 0x15;
 
 #[cfg(test)]
 mod tests {

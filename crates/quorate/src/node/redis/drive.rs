@@ -25,7 +25,8 @@ use super::{
     link::Link,
     outbox::{Outbox, Phase, Waiting, Writer},
     script::Script,
-    transport::{self, Reader, Stream},
+    target::Secret,
+    transport::{self, Reader, Stream, lost},
     wire::Frame,
 };
 use crate::{error::Trouble, observe::Event};
@@ -64,7 +65,10 @@ async fn connect(link: &Arc<Link>) -> Result<(Reader, Option<OwnedFd>), Trouble>
         let mut stream = transport::open(&link.target, &link.surroundings.security).await?;
         let sent_at = link.surroundings.clock.now();
         let name = &link.surroundings.client_name;
-        let attached = attach(&mut stream, &link.target, name).await?;
+        let attached = attach(&mut stream, &link.target, name).await;
+        // Some peers echo what they were sent.
+        let password = link.target.password.as_ref().map_or("", Secret::expose);
+        let attached = attached.map_err(|trouble| trouble.without(password))?;
         link.note_round_trip(link.surroundings.clock.now().saturating_since(sent_at));
         link.surroundings.identities.claim(link.number, &attached.run_id, &link.target.label)?;
         Ok((stream, attached))
@@ -254,10 +258,6 @@ impl Incoming {
         self.start = 0;
         Ok(())
     }
-}
-
-fn lost(error: &io::Error) -> Trouble {
-    Trouble::ConnectionLost(error.to_string())
 }
 
 /// Closes the link when its driver goes, however that comes about.

@@ -1,6 +1,7 @@
 //! One server as a node: the queue's face to the engine.
 
 use std::{
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -26,11 +27,10 @@ use crate::{
     engine::Quiet,
     error::Trouble,
     node::{Inbox, Node, Request, Sent},
-    observe::{Event, Observer},
+    observe::{self, Event, Observer},
 };
 
 /// One server. Its driver keeps the connection; everybody else only queues and writes.
-#[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) number: usize,
     pub(crate) target: Target,
@@ -54,6 +54,12 @@ pub(crate) struct Surroundings {
     pub(crate) security: Security,
 }
 
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("node", &self.target.label).finish_non_exhaustive()
+    }
+}
+
 impl Link {
     pub(crate) fn new(number: usize, target: Target, surroundings: Surroundings) -> Self {
         let outbox = Mutex::new(Outbox::new(surroundings.clock.now()));
@@ -62,14 +68,13 @@ impl Link {
 
     /// Tells the observer, if there is one.
     pub(crate) fn tell(&self, event: &Event<'_>) {
-        if let Some(observer) = &self.surroundings.observer {
-            observer.observe(event);
-        }
+        observe::tell(self.surroundings.observer.as_ref(), event);
     }
 
     /// Answers everything that is outstanding with `trouble`; the link is down or closed.
     pub(crate) fn fail(&self, phase: Phase, trouble: &Trouble) {
         let abandoned = self.outbox().close(phase);
+        self.surroundings.identities.release(self.number);
         self.tell(&Event::NodeDown { node: &self.target.label, trouble });
         let now = self.surroundings.clock.now();
         for Waiting { request, .. } in abandoned {

@@ -60,6 +60,8 @@ pub(crate) enum Phase {
 pub(crate) struct Waiting {
     pub(crate) request: Request,
     pub(crate) queued_at: Moment,
+    /// The script went as text.
+    is_by_text: bool,
 }
 
 impl Outbox {
@@ -104,8 +106,10 @@ impl Outbox {
 
     /// Puts a request at the end of the queue.
     pub(crate) fn push(&mut self, request: Request, now: Moment) {
+        let script = Script::of(&request.command);
+        let is_by_text = script.is_some_and(|script| self.scripts.digest(script).is_none());
         write_command(&mut self.bytes, &request.command, &self.scripts);
-        self.waiting.push_back(Waiting { request, queued_at: now });
+        self.waiting.push_back(Waiting { request, queued_at: now, is_by_text });
     }
 
     /// The server has forgotten the script of this request. Sends it again as text, behind what was
@@ -118,9 +122,11 @@ impl Outbox {
             self.scripts.set_forgotten(script, true);
         }
         match command {
+            // A server that has no script for its text will not have it next time either.
+            _ if waiting.is_by_text => Some(waiting),
             Command::Free { .. } | Command::Check { .. } | Command::Look { .. } => {
                 write_command(&mut self.bytes, command, &self.scripts);
-                self.waiting.push_back(waiting);
+                self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
                 None
             }
             _ => Some(waiting),

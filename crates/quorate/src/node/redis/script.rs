@@ -5,17 +5,19 @@ use quorate_core::command::Command;
 /// One script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Script {
+    Adopt,
     Free,
     Prolong,
     Look,
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 3] = [Self::Free, Self::Prolong, Self::Look];
+    pub(crate) const ALL: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
 
     /// The script that carries a command out, if it is not a plain command of the server.
     pub(crate) const fn of(command: &Command) -> Option<Self> {
         match command {
+            Command::Adopt { .. } => Some(Self::Adopt),
             Command::Free { .. } => Some(Self::Free),
             Command::Prolong { .. } => Some(Self::Prolong),
             Command::Check { .. } | Command::Look { .. } => Some(Self::Look),
@@ -26,6 +28,7 @@ impl Script {
     /// The text of the script.
     pub(crate) const fn text(self) -> &'static str {
         match self {
+            Self::Adopt => include_str!("../../../lua/adopt.lua"),
             Self::Free => include_str!("../../../lua/free.lua"),
             Self::Prolong => include_str!("../../../lua/prolong.lua"),
             Self::Look => include_str!("../../../lua/look.lua"),

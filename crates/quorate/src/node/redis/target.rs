@@ -11,7 +11,6 @@ pub(crate) struct Target {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: u32,
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "always false without TLS"))]
     pub(crate) is_tls: bool,
     /// The address for people: without user and password.
     pub(crate) label: String,

@@ -1,9 +1,9 @@
 //! TLS to a server: which certificates are trusted, and who we are.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -90,7 +90,11 @@ impl Connector {
     ) -> Result<TlsStream<TcpStream>, Trouble> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Trouble::Tls(format!("{host:?} cannot be in a certificate")))?;
-        self.0.connect(name, stream).await.map_err(|error| trouble(&error))
+        match timeout(HANDSHAKE_TIMEOUT, self.0.connect(name, stream)).await {
+            Ok(connected) => connected.map_err(|error| trouble(&error)),
+            // A plain server may wait for the end of a line that never comes.
+            Err(_) => Err(Trouble::Tls("no answer; does the server speak TLS there?".into())),
+        }
     }
 }
 
@@ -141,3 +145,6 @@ fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, 
     let found = found.map_err(|error| format!("{what}: {error}"))?;
     if found.is_empty() { Err(format!("{what}: there is no certificate in it")) } else { Ok(found) }
 }
+
+/// Less than the time to connect and attach, so that it is known what took so long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(750);

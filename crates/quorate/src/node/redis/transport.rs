@@ -36,6 +36,19 @@ impl Stream {
     }
 }
 
+/// What an error while reading or writing means. A server that speaks TLS 1.3 refuses a client's
+/// certificate only after the handshake.
+#[cfg(feature = "tls")]
+pub(crate) fn lost(error: &std::io::Error) -> Trouble {
+    super::tls::trouble(error)
+}
+
+/// What an error while reading or writing means.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn lost(error: &std::io::Error) -> Trouble {
+    Trouble::ConnectionLost(error.to_string())
+}
+
 /// What is still on its way to a server that does not answer shall not arrive after what is sent to
 /// it on the next connection: the close that follows throws it away.
 pub(crate) fn give_up(socket: &OwnedFd) {

@@ -22,6 +22,13 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             let (name, owner) = (name.as_bytes(), owner.as_bytes());
             write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
         }
+        Command::Adopt { name, from, owner, ttl_ms } => {
+            write_script(out, Script::Adopt, scripts, 1, 3);
+            write_word(out, name.as_bytes());
+            write_word(out, from.as_bytes());
+            write_word(out, owner.as_bytes());
+            write_word(out, Decimal::new(*ttl_ms).as_bytes());
+        }
         Command::Free { name, owner } => {
             write_script(out, Script::Free, scripts, 1, 1);
             write_word(out, name.as_bytes());
@@ -96,12 +103,8 @@ impl Frame {
     /// Takes the first frame off `bytes`, with its length; `None` while it is incomplete.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Trouble> {
         let window = &bytes[..bytes.len().min(FRAME_LEN_MAX)];
-        // The decoder recurses; a reply that nests without end would exhaust the stack.
-        if window.first().is_some_and(|first| is_aggregate(*first)) {
-            let nested = window.windows(3).filter(|w| w[..2] == *b"\r\n" && is_aggregate(w[2]));
-            if nested.count() > AGGREGATES_MAX {
-                return Err(Trouble::Protocol("a reply is nested too deeply".into()));
-            }
+        if is_nested_too_deeply(window) {
+            return Err(Trouble::Protocol("a reply is nested too deeply".into()));
         }
         match decode_range(window) {
             Ok(Some((frame, len))) => Ok(Some((Self(frame), len))),
@@ -143,7 +146,8 @@ impl Frame {
                 (self.text(bytes) == Some(b"OK")).then_some(Reply::Taken)
             }
             (Command::Take { .. }, RangeFrame::Null) => Some(Reply::Another),
-            (Command::Free { .. }, RangeFrame::Number { data, .. }) => freed(*data),
+            (Command::Free { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Freed),
+            (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Taken),
             (Command::Prolong { .. }, RangeFrame::Array { data, .. }) => fates(data),
             (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {
                 sighting(data, bytes)
@@ -154,9 +158,9 @@ impl Frame {
     }
 }
 
-fn freed(number: i64) -> Option<Reply> {
+fn owned(number: i64, done: Reply) -> Option<Reply> {
     match number {
-        1 => Some(Reply::Freed),
+        1 => Some(done),
         0 => Some(Reply::Absent),
         -1 => Some(Reply::Another),
         _ => None,
@@ -200,15 +204,50 @@ fn text<'a>(frame: &RangeFrame, bytes: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-const fn is_aggregate(kind: u8) -> bool {
-    matches!(kind, b'*' | b'%' | b'~' | b'>' | b'|')
+/// The decoder recurses; a reply that nests without end would exhaust the stack. Looks at the first
+/// frame only, as far as it is there.
+fn is_nested_too_deeply(mut bytes: &[u8]) -> bool {
+    // For each level the number of items that are still to come.
+    let mut levels: Vec<u64> = Vec::new();
+    loop {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return false };
+        let (kind, number) = (bytes[0], bytes[1..end.max(1)].trim_ascii_end());
+        let count = str::from_utf8(number).ok().and_then(|text| text.parse::<u64>().ok());
+        bytes = &bytes[end + 1..];
+        match (kind, count) {
+            (b'*' | b'~' | b'>', Some(items)) if items > 0 => levels.push(items),
+            (b'%' | b'|', Some(pairs)) if pairs > 0 => levels.push(pairs.saturating_mul(2)),
+            (b'$' | b'!' | b'=', Some(len)) => {
+                let skipped = usize::try_from(len).unwrap_or(usize::MAX).saturating_add(2);
+                let Some(rest) = bytes.get(skipped..) else { return false };
+                bytes = rest;
+                finish_item(&mut levels);
+            }
+            _ => finish_item(&mut levels),
+        }
+        match levels.len() {
+            0 => return false,
+            1..=DEPTH_MAX => {}
+            _ => return true,
+        }
+    }
+}
+
+fn finish_item(levels: &mut Vec<u64>) {
+    while let Some(left) = levels.last_mut() {
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        levels.pop();
+    }
 }
 
 /// The longest reply that is read: all that we ask for is far shorter.
 const FRAME_LEN_MAX: usize = 1 << 20;
 
-/// The most arrays, maps and the like in one reply.
-const AGGREGATES_MAX: usize = 64;
+/// How deep arrays, maps and the like may be nested: far more than any reply that we ask for.
+const DEPTH_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests;

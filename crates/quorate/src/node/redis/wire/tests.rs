@@ -77,6 +77,18 @@ fn half_a_reply_is_no_reply_yet() {
 }
 
 #[test]
+fn many_replies_in_one_read_are_not_taken_for_one_that_is_nested() {
+    let many = b"*2\r\n:7\r\n$2\r\nab\r\n".repeat(1_000);
+    let (_, len) = Frame::decode(&many).expect("valid").expect("complete");
+    assert_eq!(len, many.len() / 1_000);
+    let stars = b"\r\n*1".repeat(500);
+    let mut value = format!("*2\r\n:7\r\n${}\r\n", stars.len()).into_bytes();
+    value.extend_from_slice(&stars);
+    value.extend_from_slice(b"\r\n");
+    assert!(Frame::decode(&value).expect("a value may hold anything").is_some());
+}
+
+#[test]
 fn hostile_replies_are_errors_and_not_panics() {
     let deep = b"*1\r\n".repeat(100_000);
     assert!(matches!(Frame::decode(&deep), Err(Trouble::Protocol(_))));

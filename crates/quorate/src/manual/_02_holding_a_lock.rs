@@ -1,0 +1,30 @@
+//! # Holding a lock
+//!
+//! A lock is stored with a ttl, so that a crashed holder's lock goes away by itself. While a
+//! [`Guard`](crate::Guard) is there, the client's keeper renews the lock at a third of its ttl, on
+//! a thread of its own: work that blocks your runtime does not stop it. Renewals of all locks
+//! travel together, up to 128 in one request.
+//!
+//! A guard is in one of three states:
+//!
+//! - **Held**: [`check`](crate::Guard::check) is `Ok`.
+//! - **At risk**: held, but the last renewal was not confirmed
+//!   ([`is_at_risk`](crate::Guard::is_at_risk)). The keeper tries again until the deadline.
+//! - **Lost**: `check` is an error and [`lost`](crate::Guard::lost) completes. That happens at the
+//!   deadline on the client's own clock, even if no node ever answers, and before any node lets
+//!   another client have the lock. Nothing revives a lost guard.
+//!
+//! What to do about loss, from the easiest to the most careful:
+//!
+//! 1. Let [`Mutex::with`](crate::Mutex::with) or [`Guard::run`](crate::Guard::run) drop the work at
+//!    its next await.
+//! 2. Hand a [`CancellationToken`](crate::CancellationToken) to work that cannot be dropped, and
+//!    let it look now and then.
+//! 3. Call [`check`](crate::Guard::check) right before each step that must not overlap, and keep
+//!    steps short against [`remaining`](crate::Guard::remaining).
+//!
+//! A lock is never held longer than `max_hold`, one hour unless you say otherwise: a holder that
+//! hangs must not keep its lock for ever.
+//!
+//! A lease can move: [`leave_to_expire`](crate::Guard::leave_to_expire) gives a text that another
+//! process turns into a guard with [`Client::adopt`](crate::Client::adopt).

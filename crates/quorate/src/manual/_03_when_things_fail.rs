@@ -1,0 +1,17 @@
+//! # When things fail
+//!
+//! | what fails | what you see |
+//! |---|---|
+//! | a minority of the nodes | nothing; [`Client::nodes`](crate::Client::nodes) shows it |
+//! | a majority, when you lock | [`NoQuorum`](crate::error::LockError::NoQuorum) with what each node said, within the vote timeout |
+//! | a majority, while you hold | at risk, then lost at the deadline |
+//! | someone else has the lock | `None` from `try_lock`, [`Timeout`](crate::error::LockError::Timeout) with the holder from `lock_timeout` |
+//! | wrong password, missing rights | [`Denied`](crate::error::LockError::Denied), or a [`ConnectError`](crate::error::ConnectError) at once |
+//! | your future is dropped, your task panics | the lock is released, or never was: what was stored is removed in the background |
+//! | your process is killed | the lock goes after its ttl |
+//! | your process is stopped and goes on later | `check` is an error at its first look if the lease has ended |
+//! | a node restarts without its data | a minority does not matter; a majority that forgets can let a second holder in |
+//! | the wall clock of a client is set | nothing: deadlines are measured by another clock; held locks are renewed at once to be sure |
+//! | the wall clock of a node jumps forward | its keys may expire early: the same as a node that forgets |
+//!
+//! An error is never reported as "held by another", and silence never as "not locked".

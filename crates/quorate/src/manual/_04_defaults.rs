@@ -1,0 +1,14 @@
+//! # Defaults, and what they trade
+//!
+//! | setting | default | why |
+//! |---|---|---|
+//! | `ttl` | 10 s | how long others wait after a crash; shorter leaves less room for pauses |
+//! | renewal | at a third of the ttl or a little before | two more tries before the deadline |
+//! | `max_ttl` | 60 s | bounds how long a node that lost its data matters |
+//! | `max_hold` | 1 h | a holder that hangs lets go in the end |
+//! | `drift` | 1 % + 2 ms | clocks of rates within ±0.5 %, and expiry in whole milliseconds |
+//! | `vote_timeout` | a twentieth of the ttl, 5 to 50 ms, at least three round trips | a dead node must not hold up the caller |
+//! | link timeout | 1 s, fixed | no answer to anything: the connection is made anew |
+//! | reconnect delay | 10 ms to 1 s with full jitter, fixed | many clients must not come back at once |
+//! | `connect_timeout` | 5 s | servers may be starting |
+//! | retry of a waiting call | 4 ms to 100 ms with full jitter, at least one round trip | contenders must not split the vote for ever |

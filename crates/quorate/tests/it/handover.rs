@@ -1,0 +1,216 @@
+//! A lease goes from one process to another.
+
+use std::time::Duration;
+
+use quorate::{
+    Client, HandoverError, LeaseHandover,
+    error::{AdoptError, LostReason, NodeAnswer, Trouble, TtlError},
+    memory::Behaviour::{Answer, Fail, Hang},
+};
+use quorate_testkit::{Server, eventually};
+
+use crate::{
+    faults::cluster::PATIENCE,
+    keeper::{
+        bench::{Bench, NAME, TICK, TTL, build, is_taken, loss, pass, settings, take},
+        journal::Journal,
+    },
+    links::executor::block_on,
+};
+
+#[test]
+fn a_lease_goes_from_one_client_to_another_on_a_server() {
+    let server = Server::start();
+    let first = block_on(Client::connect([server.url()])).unwrap();
+    let guard = block_on(first.mutex(NAME).ttl(SHORT).lock()).unwrap();
+    let value = server.get(NAME).unwrap();
+    let text = guard.leave_to_expire().to_string();
+    // As if the process had ended: nothing of it is left but the text.
+    assert!(block_on(first.shutdown(PATIENCE)).is_clean);
+
+    let journal = Journal::default();
+    let settings = Client::builder().nodes([server.url()]).vote_timeout(SHORT / 2);
+    let second = block_on(settings.observer(journal.clone()).connect()).unwrap();
+    let guard = block_on(second.adopt(&text.parse().unwrap())).unwrap();
+    assert_eq!(guard.name(), NAME);
+    let adopted = server.get(NAME).unwrap();
+    assert_ne!(adopted, value, "whoever left it cannot touch it any more");
+    eventually("it is renewed for three ttls", PATIENCE, || {
+        guard.check().unwrap();
+        journal.count("renewed orders:42 done") > 12
+    });
+    assert_eq!(server.get(NAME), Some(adopted), "nobody had the lock in between");
+    block_on(guard.release()).unwrap();
+    assert!(server.keys().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_left_neither_renews_nor_releases() {
+    let bench = Bench::new(3);
+    let lease = bench.hold().await.leave_to_expire();
+    let wanted = bench.other().mutex(NAME);
+    pass(TTL - TTL / 100).await;
+    assert!(is_taken(&wanted).await, "nobody has released it");
+    pass(TTL / 50).await;
+    assert!(!is_taken(&wanted).await, "nobody has renewed it");
+    assert_eq!(bench.journal.count("renewed") + bench.journal.count("release"), 0);
+    assert_eq!((lease.name(), lease.ttl()), (NAME, TTL));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_survives_its_way_as_text() {
+    let bench = Bench::new(3);
+    for name in [NAME, "a:b c:d", "Ümläute und 日本語", "quotes '\" and \\"] {
+        let guard = take(&bench.client.mutex(name).ttl(TTL / 3)).await;
+        let lease = guard.leave_to_expire();
+        let read: LeaseHandover = lease.to_string().parse().unwrap();
+        assert_eq!(read, lease);
+        assert_eq!((read.name(), read.ttl()), (name, lease.ttl()));
+        let adopted = bench.client.adopt(&read).await.unwrap();
+        adopted.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_shows_nothing_to_a_log() {
+    let lease = Bench::new(1).hold().await.leave_to_expire();
+    let text = lease.to_string();
+    let owner = text.split(':').nth(2).unwrap();
+    assert!(!format!("{lease:?}").contains(owner));
+    assert_eq!("something else".parse::<LeaseHandover>(), Err(HandoverError::Malformed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extended_ttl_goes_with_the_lease() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    guard.extend(4 * TTL).await.unwrap();
+    let lease = guard.leave_to_expire();
+    assert_eq!(lease.ttl(), 4 * TTL);
+    pass(3 * TTL).await;
+    let guard = bench.other().adopt(&lease).await.unwrap();
+    assert!(guard.remaining() > 3 * TTL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adopted_lease_is_renewed_and_held_like_any_other() {
+    let bench = Bench::new(3);
+    let lease = bench.other().mutex(NAME).lock().await.unwrap().leave_to_expire();
+    let guard = bench.client.adopt(&lease).await.unwrap();
+    pass(20 * TTL).await;
+    guard.check().unwrap();
+    guard.verify().await.unwrap();
+    assert!(bench.journal.count("renewed orders:42 done") > 50);
+    bench.behave(&[Hang; 3]);
+    assert_eq!(loss(&guard).await.0.reason, LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adopted_lease_has_the_longest_time_of_its_new_client() {
+    let bench = Bench::new(3);
+    let lease = bench.hold().await.leave_to_expire();
+    let client = build(settings(&bench.nodes).max_hold(Some(2 * TTL)));
+    let guard = client.adopt(&lease).await.unwrap();
+    assert_eq!(loss(&guard).await.0.reason, LostReason::MaxHold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_ended_cannot_be_adopted() {
+    let bench = Bench::new(3);
+    let lease = bench.hold().await.leave_to_expire();
+    pass(TTL + TICK).await;
+    assert_eq!(lost_reason(bench.client.adopt(&lease).await), LostReason::Gone);
+
+    // Not even if somebody else has the lock now, whose lease it must not touch.
+    let guard = bench.other().mutex(NAME).no_renew().lock().await.unwrap();
+    let left = guard.remaining();
+    assert_eq!(lost_reason(bench.client.adopt(&lease).await), LostReason::Gone);
+    guard.verify().await.unwrap();
+    assert_eq!(guard.remaining(), left);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_released_meanwhile_cannot_be_adopted() {
+    let bench = Bench::new(3);
+    let lease = bench.hold().await.leave_to_expire();
+    bench.client.adopt(&lease).await.unwrap().release().await.unwrap();
+    assert_eq!(lost_reason(bench.client.adopt(&lease).await), LostReason::Gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_cannot_be_adopted_without_a_majority() {
+    for behaviour in [Fail, Hang] {
+        let bench = Bench::new(3);
+        let lease = bench.hold().await.leave_to_expire();
+        bench.behave(&[behaviour, behaviour, Answer]);
+        let adopted = bench.client.adopt(&lease).await;
+        let Err(AdoptError::NoQuorum { nodes }) = adopted else {
+            panic!("{behaviour:?}: {adopted:?}");
+        };
+        let expected =
+            if behaviour == Fail { Trouble::ConnectionRefused } else { Trouble::TimedOut };
+        let expected = NodeAnswer::Trouble(expected);
+        let answers = nodes.iter().map(|report| report.answer.clone()).collect::<Vec<_>>();
+        assert_eq!(answers, [expected.clone(), expected, NodeAnswer::Granted]);
+
+        bench.behave(&[Answer; 3]);
+        let again = bench.client.adopt(&lease).await;
+        if behaviour == Fail {
+            // Two nodes never heard of the first try and still have the lease.
+            let guard = again.unwrap();
+            pass(3 * TTL).await;
+            guard.check().unwrap();
+        } else {
+            // They ran the first try and its undo when they came back.
+            assert_eq!(lost_reason(again), LostReason::Gone);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_who_adopt_the_same_lease_one_gets_it() {
+    let bench = Bench::new(3);
+    let lease = bench.hold().await.leave_to_expire();
+    let first = bench.client.adopt(&lease).await.unwrap();
+    assert_eq!(lost_reason(bench.other().adopt(&lease).await), LostReason::Gone);
+    pass(3 * TTL).await;
+    first.check().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_that_fails_does_not_stop_an_adoption() {
+    let bench = Bench::new(5);
+    let lease = bench.hold().await.leave_to_expire();
+    bench.behave(&[Fail, Hang, Answer, Answer, Answer]);
+    bench.client.adopt(&lease).await.unwrap().check().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_above_the_new_clients_limit_is_refused() {
+    let bench = Bench::new(3);
+    let lease = bench.hold().await.leave_to_expire();
+    let max = TTL / 2;
+    let client = build(settings(&bench.nodes).ttl(max).max_ttl(max));
+    let expected = AdoptError::InvalidTtl(TtlError::AboveMax { ttl: TTL, max });
+    assert_eq!(client.adopt(&lease).await.unwrap_err(), expected);
+    bench.client.adopt(&lease).await.unwrap().verify().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_was_shut_down_adopts_nothing() {
+    let bench = Bench::new(3);
+    let lease = bench.hold().await.leave_to_expire();
+    let client = bench.other();
+    client.clone().shutdown(TTL).await;
+    assert_eq!(client.adopt(&lease).await.unwrap_err(), AdoptError::ShutDown);
+    bench.client.adopt(&lease).await.unwrap().verify().await.unwrap();
+}
+
+fn lost_reason(adopted: Result<quorate::Guard, AdoptError>) -> LostReason {
+    match adopted {
+        Err(AdoptError::Lost(lost)) => lost.reason,
+        other => panic!("the lease has ended, and yet: {other:?}"),
+    }
+}
+
+const SHORT: Duration = Duration::from_millis(500);

@@ -1,0 +1,113 @@
+//! A lease that nobody holds any more is renewed no more.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use quorate::{Client, Guard, memory::MemoryNodes};
+use quorate_testkit::{Server, eventually};
+use tokio::runtime::Runtime;
+
+use super::{
+    bench::{Bench, NAME, TTL, pass},
+    journal::Journal,
+};
+use crate::{faults::cluster::PATIENCE, links::executor::block_on};
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_let_go_is_renewed_no_more() {
+    for way in WAYS {
+        let bench = Bench::new(3);
+        let guard = bench.hold().await;
+        pass(TTL).await;
+        let task = tokio::spawn(async move { way.end(guard).await });
+        pass(TTL / 5).await;
+        task.abort();
+        pass(TTL / 5).await;
+        assert_eq!(bench.holding(), 0, "{way:?}");
+        let renewals = bench.journal.count("renewed");
+        pass(10 * TTL).await;
+        assert_eq!(bench.journal.count("renewed"), renewals, "{way:?}");
+        assert_eq!(bench.journal.count("lost"), 0, "{way:?}");
+    }
+}
+
+#[test]
+fn a_server_hears_no_more_of_a_lock_that_was_let_go() {
+    let server = Server::start();
+    let journal = Journal::default();
+    let settings = Client::builder().nodes([server.url()]).ttl(SHORT).observer(journal.clone());
+    let client = block_on(settings.connect()).unwrap();
+    let witness = Witness::start();
+    for way in WAYS {
+        let guard = block_on(client.mutex(NAME).lock()).unwrap();
+        let renewals = journal.count("renewed");
+        eventually("it is renewed", PATIENCE, || journal.count("renewed") > renewals);
+        let runtime = Runtime::new().unwrap();
+        let task = runtime.spawn(async move { way.end(guard).await });
+        match way {
+            Way::RuntimeGoes => drop(runtime),
+            Way::Abort => task.abort(),
+            // A panic is an error of the task, and what is wanted here.
+            Way::Release | Way::Drop | Way::Panic => drop(runtime.block_on(task)),
+        }
+        eventually("the key is gone", PATIENCE, || server.keys().is_empty());
+        let calls = server.command_calls("evalsha");
+        witness.wait_for(SHORT);
+        assert_eq!(server.command_calls("evalsha"), calls, "{way:?}");
+        assert!(server.keys().is_empty(), "{way:?}");
+    }
+    assert_eq!(journal.count("lost"), 0);
+}
+
+/// How a lock is let go.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Release,
+    Drop,
+    Abort,
+    Panic,
+    RuntimeGoes,
+}
+
+impl Way {
+    async fn end(self, guard: Guard) {
+        match self {
+            Self::Release => guard.release().await.expect("it was held"),
+            Self::Drop => drop(guard),
+            Self::Abort | Self::RuntimeGoes => {
+                pending::<()>().await;
+                drop(guard);
+            }
+            Self::Panic => {
+                guard.check().expect("it is held");
+                panic!("the work goes wrong");
+            }
+        }
+    }
+}
+
+/// Another client whose lock is renewed meanwhile: its keeper shows that time has passed, and that
+/// keepers work.
+struct Witness {
+    journal: Journal,
+    _held: Arc<Guard>,
+}
+
+impl Witness {
+    fn start() -> Self {
+        let journal = Journal::default();
+        let settings = Client::builder().memory(&MemoryNodes::new(1)).observer(journal.clone());
+        let client = settings.ttl(SHORT).build().expect("the settings are valid");
+        let held = block_on(client.mutex("witness").lock()).expect("nobody has it");
+        Self { journal, _held: Arc::new(held) }
+    }
+
+    /// Waits for so many renewals that `time` has passed: there is one in each quarter of a ttl at
+    /// the most.
+    fn wait_for(&self, time: Duration) {
+        let enough = self.journal.count("renewed") + 4 * time.div_duration_f64(SHORT) as usize;
+        eventually("the witness is renewed", PATIENCE, || self.journal.count("renewed") > enough);
+    }
+}
+
+const WAYS: [Way; 5] = [Way::Release, Way::Drop, Way::Abort, Way::Panic, Way::RuntimeGoes];
+const SHORT: Duration = Duration::from_millis(400);

@@ -1,0 +1,180 @@
+//! When leases are renewed, and with what, on a paused clock.
+
+use quorate::{
+    error::{Lost, LostReason},
+    memory::Behaviour::{self, Answer, Fail, Hang, Mute},
+};
+use tokio::time::Instant;
+
+use super::bench::{Bench, NAME, TICK, TTL, is_taken, loss, pass, promised_until, take};
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_outlives_its_ttl_many_times() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    let wanted = bench.other().mutex(NAME);
+    for _ in 0..700 {
+        pass(TTL / 7).await;
+        guard.check().unwrap();
+        assert!(is_taken(&wanted).await);
+    }
+    assert_eq!(bench.journal.count("lost"), 0);
+    guard.release().await.unwrap();
+    assert!(!is_taken(&wanted).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_ends_with_its_ttl() {
+    let bench = Bench::new(3);
+    let asked = Instant::now();
+    let guard = take(&bench.mutex().no_renew()).await;
+    let (lost, lost_at) = loss(&guard).await;
+    assert_eq!(lost.reason, LostReason::Expired);
+    assert!(lost_at - promised_until(asked, TTL) <= TICK);
+    assert_eq!(bench.journal.count("renewed"), 0);
+    pass(TTL / 50).await;
+    assert!(!is_taken(&bench.other().mutex(NAME)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_at_about_a_third_of_its_ttl() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    pass(10 * TTL).await;
+    guard.check().unwrap();
+    let renewals = bench.journal.count("renewed");
+    assert!((20..45).contains(&renewals), "{renewals} renewals in 10 ttls");
+    assert_eq!(bench.journal.count("renewed orders:42 done"), renewals);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_that_fails_in_any_way_does_not_matter() {
+    for behaviour in [Fail, Hang, Mute] {
+        let bench = Bench::new(5);
+        let guard = bench.hold().await;
+        bench.behave(&[behaviour, Answer, Answer, behaviour, Answer]);
+        pass(10 * TTL).await;
+        guard.check().unwrap();
+        assert!(!guard.is_at_risk(), "{behaviour:?}");
+        assert_eq!(bench.journal.count("at risk"), 0, "{behaviour:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_comes_back_in_time_keeps_the_lock() {
+    for behaviour in [Fail, Hang, Mute] {
+        let bench = Bench::new(3);
+        let guard = bench.hold().await;
+        bench.behave(&[behaviour, behaviour, Answer]);
+        pass(TTL / 2).await;
+        guard.check().unwrap();
+        assert!(guard.is_at_risk(), "{behaviour:?}: no renewal was confirmed");
+        assert_eq!(bench.journal.count("at risk"), 1, "{behaviour:?}: it is told once");
+
+        bench.behave(&[Answer; 3]);
+        pass(TTL / 10).await;
+        assert!(!guard.is_at_risk(), "{behaviour:?}: the next renewal was confirmed");
+        pass(10 * TTL).await;
+        guard.check().unwrap();
+        assert_eq!(bench.journal.count("at risk"), 1, "{behaviour:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_a_majority_no_longer_has_is_noticed_at_the_next_renewal() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    pass(5 * TTL).await;
+    bench.nodes.forget(0);
+    bench.nodes.forget(2);
+    let forgotten = Instant::now();
+    let (lost, lost_at) = loss(&guard).await;
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert!(lost_at - forgotten <= TTL / 3 + TICK, "{:?}", lost_at - forgotten);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_never_creates_a_key_again() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    bench.nodes.forget(1);
+    pass(5 * TTL).await;
+    guard.check().unwrap();
+    assert_eq!(bench.holding(), 2, "the node that forgot it was not given it again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_held_for_its_longest_time_and_no_longer() {
+    let bench = Bench::new(3);
+    let asked = Instant::now();
+    let longest = 3 * TTL + TTL / 2;
+    let guard = take(&bench.mutex().max_hold(longest)).await;
+    let (lost, lost_at) = loss(&guard).await;
+    assert_eq!(lost.reason, LostReason::MaxHold);
+    assert!(lost_at - (asked + longest) <= TICK, "{:?}", lost_at - asked);
+
+    let renewals = bench.journal.count("renewed");
+    assert!(renewals >= 6, "{renewals} renewals before that");
+    pass(5 * TTL).await;
+    assert_eq!(bench.journal.count("renewed"), renewals, "and none after it");
+    assert_eq!(guard.check(), Err(lost));
+    assert!(!is_taken(&bench.other().mutex(NAME)).await, "although the guard is still there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn extending_by_hand_cannot_exceed_the_longest_time() {
+    let bench = Bench::new(3);
+    let guard = take(&bench.mutex().max_hold(2 * TTL)).await;
+    guard.extend(5 * TTL).await.unwrap();
+    assert!(guard.remaining() <= 2 * TTL);
+    pass(2 * TTL).await;
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::MaxHold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_by_hand_sets_the_ttl_of_later_renewals() {
+    for (ttl, expected) in [(4 * TTL, 20..45), (TTL / 4, 320..720)] {
+        let bench = Bench::new(3);
+        let guard = bench.hold().await;
+        guard.extend(ttl).await.unwrap();
+        pass(40 * TTL).await;
+        guard.check().unwrap();
+        assert!(guard.remaining() <= ttl);
+        let renewals = bench.journal.count("renewed");
+        assert!(expected.contains(&renewals), "{renewals} renewals in 40 ttls with {ttl:?}");
+
+        let stopped = Instant::now();
+        bench.behave(&[Hang; 3]);
+        let (lost, lost_at) = loss(&guard).await;
+        assert_eq!(lost.reason, LostReason::Expired);
+        let lasted = lost_at - stopped;
+        assert!((ttl / 2..ttl).contains(&lasted), "it lasted for {lasted:?} with {ttl:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_that_is_extended_by_hand_is_still_fixed() {
+    let bench = Bench::new(3);
+    let guard = take(&bench.mutex().no_renew()).await;
+    let asked = Instant::now();
+    guard.extend(2 * TTL).await.unwrap();
+    let (lost, lost_at) = loss(&guard).await;
+    assert_eq!(lost, Lost::clone(&guard.check().unwrap_err()));
+    assert!(lost_at - promised_until(asked, 2 * TTL) <= TICK);
+    assert_eq!(bench.journal.count("renewed"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_comes_and_goes_keeps_the_lock() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    let ways: [[Behaviour; 3]; 4] =
+        [[Hang, Hang, Answer], [Answer, Fail, Fail], [Mute, Mute, Mute], [Fail, Hang, Mute]];
+    for way in ways.iter().cycle().take(40) {
+        bench.behave(way);
+        pass(TTL / 2).await;
+        bench.behave(&[Answer; 3]);
+        pass(TTL / 2).await;
+        guard.check().unwrap();
+    }
+}

@@ -1,0 +1,71 @@
+//! Who is told of a loss, and who is not.
+
+use quorate::{error::LostReason, memory::Behaviour::Hang};
+use tokio::task::JoinSet;
+
+use crate::keeper::bench::{Bench, TTL, loss, pass};
+
+#[tokio::test(start_paused = true)]
+async fn everybody_who_watches_is_told() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    let flag = guard.cancellation_token();
+    let mut watchers = JoinSet::new();
+    for _ in 0..10 {
+        // They need nothing of the guard: each of them is a task of its own.
+        watchers.spawn(guard.lost());
+        let flag = flag.clone();
+        watchers.spawn(async move { flag.cancelled().await });
+    }
+    // One that was polled and has gone is not in the way of the others.
+    let gone = tokio::time::timeout(TTL / 10, guard.lost()).await;
+    assert!(gone.is_err(), "nothing is lost yet");
+    bench.behave(&[Hang; 3]);
+    let told = watchers.join_all().await;
+    assert!(told.iter().all(|lost| lost.reason == LostReason::Expired), "{told:?}");
+    assert_eq!(told.len(), 20);
+    assert!(flag.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_to_those_who_ask_later() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    let (early, flag) = (guard.lost(), guard.cancellation_token());
+    bench.behave(&[Hang; 3]);
+    let (lost, _) = loss(&guard).await;
+    drop(guard);
+    assert_eq!(early.await, lost, "also when the guard is gone");
+    assert_eq!(flag.cancelled().await, lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_let_go_is_not_lost() {
+    let bench = Bench::new(3);
+    let mut watchers = JoinSet::new();
+    let released = bench.hold().await;
+    watchers.spawn(released.lost());
+    released.release().await.unwrap();
+    let dropped = bench.hold().await;
+    watchers.spawn(dropped.lost());
+    drop(dropped);
+    let left = bench.hold().await;
+    watchers.spawn(left.lost());
+    drop(left.leave_to_expire());
+
+    let told = tokio::time::timeout(10 * TTL, watchers.join_next()).await;
+    assert!(told.is_err(), "{told:?}");
+    assert_eq!(bench.journal.count("lost"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_one_lock_is_not_the_loss_of_another() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    let fixed = bench.client.mutex("fixed").no_renew().lock().await.unwrap();
+    let flag = guard.cancellation_token();
+    loss(&fixed).await;
+    pass(TTL).await;
+    assert!(!flag.is_cancelled());
+    guard.check().unwrap();
+}
