@@ -118,6 +118,7 @@ fn an_abandoned_attempt_is_undone_whenever_the_caller_goes() {
             let spared = |node: &usize| *node < gone_after && votes[*node] == Some(Vote::Refuse);
             let oracle: Vec<usize> = (0..votes.len()).filter(|node| !spared(node)).collect();
             assert_eq!(sent.freed, oracle, "{votes:?}, gone after {gone_after}");
+            assert_eq!(machine.outcome(), Some(Outcome::Abandoned), "not held, even if won");
             assert_eq!(sent.taken, (0..votes.len()).collect::<Vec<_>>());
         }
     }
