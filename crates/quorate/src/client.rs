@@ -6,19 +6,19 @@ use std::{
 };
 
 use quorate_core::{
-    acquire::{Acquire, Outcome},
-    quorum::{NodeSet, majority},
+    quorum::majority,
     terms::{Drift, Terms},
 };
 
 use crate::{
     ClientBuilder, Mutex,
+    acquire::{Got, Want, acquire},
     clock::Clock,
-    engine::{Attempt, Claim, Ended, Engine, Machine, Running, Sleep},
+    engine::{Engine, Running, Sleep},
     error::{
         AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
     },
-    guard::{Guard, Hold, Won, release},
+    guard::{Guard, Hold, release},
     handover::LeaseHandover,
     keeper::Renewal,
     memory::MemoryNodes,
@@ -109,7 +109,22 @@ impl Client {
     /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more. A failed adoption
     /// gives back what it took over: the lease may be over after it.
     pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
-        adopt(&self.inner, lease).await
+        let client = &self.inner;
+        let terms = client.terms(lease.ttl())?;
+        let (name, from) = lease.parts();
+        let want = Want {
+            name: name.clone(),
+            terms,
+            hold: Hold { renewal: Renewal::On, max: client.defaults.max_hold },
+            from: Some(from.clone()),
+            patience: Duration::MAX,
+        };
+        match acquire(client, want).await {
+            Got::Held(guard) => Ok(guard),
+            Got::Contended => Err(Lost::new(LostReason::Gone).into()),
+            Got::Silence(nodes) => Err(AdoptError::NoQuorum { nodes }),
+            Got::ShutDown => Err(AdoptError::ShutDown),
+        }
     }
 
     /// Ends the client and all its clones: no more locks are taken, what is held is lost and
@@ -178,43 +193,6 @@ impl Client {
             })
             .await;
         }
-    }
-}
-
-/// Takes the place of the owner who left, on a majority: of several who try, one can succeed.
-async fn adopt(client: &Arc<Inner>, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
-    let engine = &client.engine;
-    let _call = engine.enter_call();
-    let terms = client.terms(lease.ttl())?;
-    if client.is_closed() {
-        return Err(AdoptError::ShutDown);
-    }
-    let (name, from) = lease.parts();
-    let (name, from, owner) = (name.clone(), Some(from.clone()), engine.next_owner());
-    let now = engine.now();
-    let untaken = NodeSet::EMPTY;
-    let claim = Claim { name: name.clone(), owner: owner.clone(), terms, from, untaken };
-    let machine = Machine::Acquire(Acquire::start(terms, engine.nodes.len(), now));
-    let attempt = Attempt::start(engine, claim, now, machine);
-    let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
-        unreachable!("an acquire ends as one")
-    };
-    match outcome {
-        Outcome::Held { valid_until } => {
-            let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-            let untaken = attempt.untaken();
-            let won = Won { name, owner, terms, sent_at: now, valid_until, hold, untaken };
-            let guard = Guard::new(client.clone(), won);
-            if client.is_closed() {
-                return Err(AdoptError::ShutDown);
-            }
-            guard.check()?;
-            Ok(guard)
-        }
-        Outcome::Contended => Err(Lost::new(LostReason::Gone).into()),
-        Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
-        Outcome::Abandoned => Err(AdoptError::ShutDown),
-        Outcome::NoQuorum => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
     }
 }
 

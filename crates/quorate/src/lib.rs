@@ -30,6 +30,7 @@
 //! Node I/O and timers run on a thread of the client's own, so the futures of this crate can be
 //! awaited on any executor, and blocking user code does not hold them up.
 
+mod acquire;
 pub mod blocking;
 mod builder;
 mod client;

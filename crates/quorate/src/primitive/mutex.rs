@@ -3,19 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
-    acquire::{Acquire, Outcome},
     backoff::Backoff,
     moment::Moment,
     name::{Name, NameError},
-    quorum::NodeSet,
-    terms::{Terms, VOTE_TIMEOUT_MAX},
+    terms::VOTE_TIMEOUT_MAX,
 };
 
 use crate::{
+    acquire::{Got, Want, acquire},
     client::Inner,
-    engine::{Attempt, Claim, Ended, Engine, Machine, Sleep, survey},
+    engine::{Engine, Sleep, survey},
     error::{LockError, NodeAnswer, NodeReport, WithError},
-    guard::{Guard, Hold, Won},
+    guard::{Guard, Hold},
     keeper::Renewal,
     observe::Event,
 };
@@ -198,57 +197,20 @@ impl Mutex {
 
     /// Asks all nodes once. Silent ones are not waited for beyond `deadline`.
     async fn attempt(&self, deadline: Option<Moment>) -> Result<Tried, LockError> {
-        let engine = &self.client.engine;
-        // A shutdown waits for us, so that a lock that is won meanwhile is given back.
-        let _call = engine.enter_call();
-        let (name, mut terms) = self.checked()?;
-        let owner = engine.next_owner();
-        let now = engine.now();
-        if let Some(deadline) = deadline {
-            let left = deadline.saturating_since(now).max(VOTE_TIMEOUT_MAX);
-            terms = terms.with_vote_timeout(terms.vote_timeout().min(left));
+        let client = &self.client;
+        let name = self.name.as_ref().map_err(Clone::clone)?.clone();
+        let terms = client.terms(self.ttl)?;
+        let left = |deadline: Moment| deadline.saturating_since(client.engine.now());
+        let patience =
+            deadline.map_or(Duration::MAX, |deadline| left(deadline).max(VOTE_TIMEOUT_MAX));
+        let want = Want { name, terms, hold: self.hold, from: None, patience };
+        match acquire(client, want).await {
+            Got::Held(guard) => Ok(Tried::Held(guard)),
+            Got::Contended => Ok(Tried::Contended),
+            Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
+            Got::Silence(nodes) => Ok(Tried::Silence(nodes)),
+            Got::ShutDown => Err(LockError::ShutDown),
         }
-        let (name, untaken) = (name.clone(), NodeSet::EMPTY);
-        let claim = Claim { name: name.clone(), owner: owner.clone(), terms, from: None, untaken };
-        let machine = Machine::Acquire(Acquire::start(terms, engine.nodes.len(), now));
-        let attempt = Attempt::start(engine, claim, now, machine);
-        let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
-            unreachable!("an acquire ends as one")
-        };
-        match outcome {
-            Outcome::Held { valid_until } => {
-                let (hold, untaken) = (self.hold, attempt.untaken());
-                let won = Won { name, owner, terms, sent_at: now, valid_until, hold, untaken };
-                let guard = Guard::new(self.client.clone(), won);
-                // A shutdown meanwhile did not see this guard, or has given the lock back already.
-                self.open()?;
-                // The caller may have been kept from running until now.
-                match guard.check() {
-                    Ok(()) => Ok(Tried::Held(guard)),
-                    Err(_) => Ok(Tried::Silence(attempt.reports())),
-                }
-            }
-            Outcome::Contended => Ok(Tried::Contended),
-            Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => {
-                self.open()?;
-                let nodes = attempt.reports();
-                if is_denied(&nodes) {
-                    return Err(LockError::Denied { nodes });
-                }
-                Ok(Tried::Silence(nodes))
-            }
-        }
-    }
-
-    fn checked(&self) -> Result<(&Name, Terms), LockError> {
-        let name = self.name.as_ref().map_err(Clone::clone)?;
-        let terms = self.client.terms(self.ttl)?;
-        self.open()?;
-        Ok((name, terms))
-    }
-
-    fn open(&self) -> Result<(), LockError> {
-        if self.client.is_closed() { Err(LockError::ShutDown) } else { Ok(()) }
     }
 
     async fn timeout(&self, started: Moment, now: Moment) -> LockError {

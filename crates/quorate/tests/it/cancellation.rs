@@ -1,6 +1,6 @@
 //! Futures dropped at every point leave no key behind.
 
-mod bench;
+pub(crate) mod bench;
 mod extends;
 mod guards;
 mod locks;

@@ -5,6 +5,6 @@ pub(crate) mod executor;
 mod order;
 mod pressure;
 mod secrets;
-mod strangers;
+pub(crate) mod strangers;
 mod twins;
 mod upkeep;

@@ -7,6 +7,11 @@ mod differential;
 mod faults;
 mod handover;
 mod keeper;
+mod known_defects;
 mod links;
 mod loss;
+mod observe;
 mod regressions;
+mod review;
+#[cfg(feature = "tls")]
+mod tls;

@@ -55,7 +55,7 @@ pub(super) fn client(nodes: &MemoryNodes) -> Client {
 }
 
 /// Polls once, for nobody: the tests poll again by themselves.
-pub(super) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 

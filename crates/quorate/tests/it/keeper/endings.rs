@@ -101,10 +101,9 @@ impl Witness {
         Self { journal, _held: Arc::new(held) }
     }
 
-    /// Waits for so many renewals that `time` has passed: there is one in each quarter of a ttl at
-    /// the most.
+    /// Waits for so many renewals that `time` has passed: there are no more than six in a ttl.
     fn wait_for(&self, time: Duration) {
-        let enough = self.journal.count("renewed") + 4 * time.div_duration_f64(SHORT) as usize;
+        let enough = self.journal.count("renewed") + 6 * time.div_duration_f64(SHORT) as usize;
         eventually("the witness is renewed", PATIENCE, || self.journal.count("renewed") > enough);
     }
 }

@@ -1,6 +1,6 @@
 //! Peers that are no Redis, or an odd one: clear troubles, no panics, no waiting for ever.
 
-pub(super) mod peer;
+pub(crate) mod peer;
 
 use std::{
     io::{Read, Write},

@@ -1,0 +1,91 @@
+//! etcd, Consul, Kubernetes: what their users report and what applies here.
+
+use std::sync::{Arc, Mutex};
+
+use quorate::{
+    error::{LockError, LostReason},
+    memory::{Behaviour::Hang, MemoryNodes},
+    observe::{Action, Event},
+};
+use tokio::time::Instant;
+
+use crate::keeper::bench::{Bench, NAME, TTL, build, loss, pass, settings, take};
+
+#[tokio::test(start_paused = true)]
+async fn etcd_a_waiter_whose_client_has_ended_does_not_wait_on() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    let client = bench.other();
+    let mutex = client.mutex(NAME);
+    let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+    pass(TTL).await;
+    client.shutdown(TTL).await;
+    assert_eq!(waiting.await.unwrap(), Err(LockError::ShutDown));
+    guard.verify().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn etcd_no_lock_is_granted_to_a_client_that_has_ended() {
+    let bench = Bench::new(3);
+    bench.client.clone().shutdown(TTL).await;
+    assert_eq!(bench.mutex().lock().await.map(drop), Err(LockError::ShutDown));
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn etcd_work_does_not_go_on_after_the_loss() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    bench.behave(&[Hang; 3]);
+    let started = Instant::now();
+    let worked = guard.run(pass(5 * TTL)).await;
+    assert_eq!(worked.unwrap_err().reason, LostReason::Expired);
+    assert!(started.elapsed() < TTL, "another could have had the lock from then on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn consul_waiters_do_not_ask_in_step() {
+    let nodes = MemoryNodes::new(3);
+    let holder = build(settings(&nodes));
+    let guard = take(&holder.mutex(NAME)).await;
+    let tries: [Arc<Mutex<Vec<Instant>>>; 2] = Default::default();
+    for times in &tries {
+        let times = times.clone();
+        let observer = move |event: &Event<'_>| {
+            if matches!(event, Event::Started { action: Action::Acquire, .. }) {
+                times.lock().expect("no test panics inside").push(Instant::now());
+            }
+        };
+        let client = build(settings(&nodes).observer(observer));
+        assert!(client.mutex(NAME).lock_timeout(TTL).await.is_err());
+    }
+    let [first, second] = tries.map(|times| {
+        let times = times.lock().expect("no test panics inside");
+        times.iter().map(|time| *time - times[0]).collect::<Vec<_>>()
+    });
+    assert!(first.len() > 50 && second.len() > 50);
+    let together = first.iter().filter(|time| second.contains(time)).count();
+    assert!(together < first.len() / 2, "{together} of {} tries", first.len());
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn consul_a_holder_whose_key_was_deleted_is_told() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    let deleted = Instant::now();
+    let (lost, lost_at) = loss(&guard).await;
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert!(lost_at - deleted < TTL / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubernetes_a_leader_that_cannot_renew_steps_down_in_time() {
+    let bench = Bench::new(5);
+    let asked = Instant::now();
+    let guard = bench.hold().await;
+    bench.behave(&[Hang; 3]);
+    let (_, lost_at) = loss(&guard).await;
+    assert!(lost_at < asked + TTL, "before another can be elected");
+}

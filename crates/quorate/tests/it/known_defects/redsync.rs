@@ -1,0 +1,126 @@
+//! redsync, redlock-py, aioredlock, pottery, ShedLock and others.
+
+use quorate::{
+    error::{ExtendError, LockError, LostReason, ReleaseError},
+    memory::Behaviour::{Answer, Fail, Hang},
+};
+use tokio::time::Instant;
+
+use crate::keeper::bench::{Bench, NAME, TTL, build, is_taken, loss, pass, settings, take};
+
+#[tokio::test(start_paused = true)]
+async fn redsync_cancelled_caller_still_cleans_up() {
+    let bench = Bench::new(3);
+    bench.behave(&[Answer, Hang, Hang]);
+    let mutex = bench.mutex();
+    let cut = tokio::time::timeout(TTL / 1_000, mutex.lock()).await;
+    assert!(cut.is_err());
+    assert_eq!(bench.holding(), 0, "it is gone where it was");
+    bench.behave(&[Answer; 3]);
+    assert_eq!(bench.holding(), 0, "and does not appear where it was on its way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn redsync_release_does_not_wait_for_a_hung_node() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    bench.nodes.set(0, Hang);
+    let started = Instant::now();
+    guard.release().await.unwrap();
+    assert!(started.elapsed().is_zero());
+
+    let guard = bench.hold().await;
+    bench.behave(&[Hang, Hang, Answer]);
+    let released = tokio::time::timeout(TTL / 10, guard.release()).await.expect("it ends");
+    assert!(matches!(released, Err(ReleaseError::NoQuorum { .. })), "{released:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn redsync_taken_on_release_is_told_as_a_loss() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    for node in 0..3 {
+        bench.nodes.forget(node);
+        bench.nodes.plant(node, NAME, b"an app's own data");
+    }
+    let Err(ReleaseError::Lost(lost)) = guard.release().await else { panic!("it is another's") };
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert_eq!(bench.holding(), 3, "what is not ours stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn extend_never_recreates_a_key() {
+    let bench = Bench::new(3);
+    let guard = take(&bench.mutex().no_renew()).await;
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    let Err(ExtendError::Lost(lost)) = guard.extend(TTL).await else { panic!("no node has it") };
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redis_semaphore_a_gap_between_renewals_is_not_hidden() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    // Between two renewals the keys go, and somebody else has the lock for a moment.
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    drop(bench.other().mutex(NAME).lock().await.unwrap());
+    assert_eq!(loss(&guard).await.0.reason, LostReason::Gone);
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redlock_py_quorum_counts_configured_nodes() {
+    let bench = Bench::new(3);
+    for up in 0..3 {
+        (0..3).for_each(|node| bench.nodes.set(node, if node == up { Answer } else { Fail }));
+        let tried = bench.mutex().try_lock().await;
+        assert!(matches!(tried, Err(LockError::NoQuorum { .. })), "one of three: {tried:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn aioredlock_failed_renewal_is_not_swallowed() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    bench.behave(&[Fail; 3]);
+    pass(TTL / 2).await;
+    assert!(guard.is_at_risk());
+    assert_eq!(bench.holding(), 3, "and it does not release");
+    loss(&guard).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pottery_extend_subtracts_the_time_that_it_took() {
+    let bench = Bench::new(3);
+    let settings = settings(&bench.nodes).vote_timeout(TTL);
+    let client = build(settings);
+    let guard = take(&client.mutex(NAME).no_renew()).await;
+    bench.behave(&[Hang; 3]);
+    let (extended, ()) = tokio::join!(guard.extend(2 * TTL), async {
+        pass(TTL / 2).await;
+        bench.behave(&[Answer; 3]);
+    });
+    extended.unwrap();
+    assert!(guard.remaining() < 2 * TTL - TTL / 2, "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pottery_renewals_are_not_counted() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    pass(50 * TTL).await;
+    guard.check().unwrap();
+    assert!(bench.journal.count("renewed") > 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shedlock_late_unlock_leaves_the_next_owner() {
+    let bench = Bench::new(3);
+    let late = take(&bench.mutex().no_renew()).await;
+    pass(2 * TTL).await;
+    let next = bench.other().mutex(NAME).lock().await.unwrap();
+    assert!(matches!(late.release().await, Err(ReleaseError::Lost(_))));
+    next.verify().await.unwrap();
+    assert!(is_taken(&bench.mutex()).await);
+}

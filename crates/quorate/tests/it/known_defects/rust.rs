@@ -1,0 +1,121 @@
+//! rslock and redlock-rs.
+
+use std::time::Duration;
+
+use quorate::{
+    error::LockError,
+    memory::Behaviour::{Answer, Fail, Hang},
+};
+use tokio::time::Instant;
+
+use crate::keeper::bench::{Bench, FAR, NAME, TTL, build, is_taken, loss, pass, settings, take};
+
+#[tokio::test(start_paused = true)]
+async fn rslock_failed_extend_does_not_release() {
+    let bench = Bench::new(3);
+    let guard = take(&bench.mutex().no_renew()).await;
+    bench.behave(&[Fail, Fail, Answer]);
+    let cut = tokio::time::timeout(TTL / 4, guard.extend(TTL)).await;
+    assert!(cut.is_err(), "it tries until the lease ends");
+    assert_eq!(bench.holding(), 3, "every node still has it");
+    bench.behave(&[Answer; 3]);
+    guard.verify().await.unwrap();
+    guard.extend(TTL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn rslock_too_late_attempt_is_undone() {
+    let bench = Bench::new(3);
+    let other = settings(&bench.nodes).vote_timeout(5 * TTL);
+    let client = build(other);
+    bench.behave(&[Hang; 3]);
+    let mutex = client.mutex(NAME).ttl(TTL / 10);
+    let call = tokio::spawn(async move { mutex.try_lock().await.map(|guard| guard.is_some()) });
+    pass(TTL / 9).await;
+    bench.behave(&[Answer; 3]);
+    assert!(call.await.unwrap().is_err());
+    assert_eq!(bench.holding(), 0, "the nodes had granted it");
+    assert!(!is_taken(&bench.mutex()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rslock_short_validity_does_not_underflow() {
+    let bench = Bench::new(3);
+    for ms in 0..=20 {
+        let mutex = bench.client.mutex(format!("order:{ms}")).ttl(Duration::from_millis(ms));
+        match mutex.lock().await {
+            Ok(guard) => {
+                assert!(guard.remaining() < Duration::from_millis(ms));
+                bench.behave(&[Hang; 3]);
+                loss(&guard).await;
+                bench.behave(&[Answer; 3]);
+            }
+            Err(error) => assert!(matches!(error, LockError::InvalidTtl(_)) && ms <= 2, "{error}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rslock_one_black_holed_node_does_not_stall() {
+    let bench = Bench::new(3);
+    bench.nodes.set(0, Hang);
+    let started = Instant::now();
+    let guard = bench.hold().await;
+    guard.extend(TTL).await.unwrap();
+    guard.verify().await.unwrap();
+    guard.release().await.unwrap();
+    assert_eq!(started.elapsed(), Duration::ZERO, "nobody waited for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rslock_connection_errors_do_not_make_a_lock_spin_for_ever() {
+    let bench = Bench::new(3);
+    bench.behave(&[Fail; 3]);
+    let mutex = bench.mutex();
+    let locked = tokio::time::timeout(FAR, mutex.lock()).await.expect("it ends");
+    assert!(matches!(locked, Err(LockError::NoQuorum { .. })), "{locked:?}");
+    let tries = bench.journal.count("acquire orders:42 started");
+    // With pauses of up to 100 milliseconds in the 10 seconds of a ttl.
+    assert!((50..1_000).contains(&tries), "{tries} tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rslock_dropping_a_guard_on_a_runtime_releases() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    tokio::spawn(async move { drop(guard) }).await.unwrap();
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redlock_rs_one_dead_node_is_tolerated() {
+    for dead in 0..3 {
+        let bench = Bench::new(3);
+        bench.nodes.set(dead, Fail);
+        let guard = bench.hold().await;
+        assert!(is_taken(&bench.mutex()).await);
+        guard.release().await.unwrap();
+        assert_eq!(bench.holding(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn redlock_rs_an_attempt_that_fails_leaks_no_key() {
+    let bench = Bench::new(5);
+    bench.behave(&[Answer, Answer, Fail, Fail, Fail]);
+    assert!(bench.mutex().try_lock().await.is_err());
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redlock_rs_waiting_does_not_block_the_runtime() {
+    let bench = Bench::new(1);
+    let guard = bench.hold().await;
+    let mutex = bench.mutex();
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    // This would never run on the one thread that there is.
+    pass(TTL).await;
+    assert!(!waiting.is_finished());
+    drop(guard);
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}

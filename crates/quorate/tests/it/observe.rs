@@ -1,0 +1,9 @@
+//! What an observer is told, and what the adapters make of it.
+
+mod leases;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod nodes;
+mod rounds;
+#[cfg(feature = "tracing")]
+mod tracing;

@@ -1,0 +1,161 @@
+//! Events as metrics: every name and label that the documentation lists.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+};
+
+use metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    atomics::AtomicU64,
+};
+use quorate::{
+    memory::{
+        Behaviour::{Answer, Fail, Hang},
+        MemoryNodes,
+    },
+    observe::{Event, Observer as _, metrics::Metrics},
+};
+
+use crate::keeper::bench::{NAME, TTL, build, loss, pass, settings, take};
+
+#[tokio::test(start_paused = true)]
+async fn everything_that_happens_is_counted() {
+    let book = Book::default();
+    // The engine runs on this thread too, so this recorder gets all of it.
+    let _local = metrics::set_default_local_recorder(&book);
+    let nodes = MemoryNodes::new(3);
+    let client = build(settings(&nodes).observer(Metrics::new()));
+    let mutex = client.mutex(NAME);
+    let guard = take(&mutex).await;
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    assert!(mutex.lock_timeout(TTL).await.is_err());
+    assert_eq!(book.gauge("quorate_held_locks"), 1.0);
+    assert_eq!(book.gauge("quorate_waiters"), 0.0);
+    guard.release().await.unwrap();
+    assert_eq!(book.gauge("quorate_held_locks"), 0.0);
+    assert_eq!(book.counter("quorate_acquire_total outcome=acquired"), 1);
+    assert!(book.counter("quorate_acquire_total outcome=busy") > 2);
+    assert_eq!(book.counter("quorate_release_total outcome=done"), 1);
+    assert_eq!(book.samples("quorate_wait_duration_seconds").len(), 1);
+    let waited = book.samples("quorate_wait_duration_seconds")[0];
+    assert!((9.0..=10.0).contains(&waited), "{waited}");
+    assert_eq!(book.samples("quorate_hold_duration_seconds").len(), 1);
+
+    let guard = take(&mutex).await;
+    pass(TTL).await;
+    nodes.set(0, Hang);
+    nodes.set(1, Fail);
+    loss(&guard).await;
+    nodes.set(0, Answer);
+    assert!(book.counter("quorate_renew_total outcome=done") >= 2);
+    assert!(book.counter("quorate_renew_total outcome=no_quorum") >= 2);
+    assert_eq!(book.counter("quorate_lost_total reason=expired"), 1);
+    let margins = book.samples("quorate_renew_margin_seconds");
+    assert!(margins.iter().all(|margin| (0.0..=10.0).contains(margin)), "{margins:?}");
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    assert_eq!(book.counter("quorate_node_errors_total kind=connection_refused node=memory:1"), 1);
+    let requests = "quorate_node_request_duration_seconds node=memory:2 op=";
+    assert!(!book.samples(&format!("{requests}acquire")).is_empty());
+    assert_eq!(book.samples(&format!("{requests}release")).len(), 1);
+}
+
+#[test]
+fn nodes_are_up_or_down() {
+    let book = Book::default();
+    let node = "redis://10.0.0.1:6379";
+    let up = "quorate_node_up node=redis://10.0.0.1:6379";
+    metrics::with_local_recorder(&book, || Metrics::new().observe(&Event::NodeUp { node }));
+    assert_eq!(book.gauge(up), 1.0);
+    let trouble = &quorate::error::Trouble::ConnectionRefused;
+    metrics::with_local_recorder(&book, || {
+        Metrics::new().observe(&Event::NodeDown { node, trouble });
+    });
+    assert_eq!(book.gauge(up), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_named_in_a_label() {
+    let book = Book::default();
+    let _local = metrics::set_default_local_recorder(&book);
+    let client = build(settings(&MemoryNodes::new(3)).observer(Metrics::new()));
+    for number in 0..20 {
+        drop(client.mutex(format!("order:{number}")).lock().await.unwrap());
+    }
+    let keys = book.keys();
+    assert!(!keys.is_empty());
+    assert!(!keys.iter().any(|key| key.contains("order:")), "{keys:?}");
+}
+
+/// A recorder that keeps everything. Clones are the same book.
+#[derive(Clone, Default)]
+struct Book(Arc<Mutex<Pages>>);
+
+#[derive(Default)]
+struct Pages {
+    counters: BTreeMap<String, Arc<AtomicU64>>,
+    gauges: BTreeMap<String, Arc<AtomicU64>>,
+    histograms: BTreeMap<String, Arc<Samples>>,
+}
+
+#[derive(Default)]
+struct Samples(Mutex<Vec<f64>>);
+
+impl HistogramFn for Samples {
+    fn record(&self, value: f64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+    }
+}
+
+impl Book {
+    fn counter(&self, key: &str) -> u64 {
+        self.with(|pages| pages.counters.get(key).map_or(0, |it| it.load(Ordering::SeqCst)))
+    }
+
+    fn gauge(&self, key: &str) -> f64 {
+        let bits = self.with(|pages| pages.gauges.get(key).map(|it| it.load(Ordering::SeqCst)));
+        bits.map_or(f64::NAN, f64::from_bits)
+    }
+
+    fn samples(&self, key: &str) -> Vec<f64> {
+        let samples = self.with(|pages| pages.histograms.get(key).cloned()).unwrap_or_default();
+        samples.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.with(|pages| {
+            let names = pages.counters.keys().chain(pages.gauges.keys());
+            names.chain(pages.histograms.keys()).cloned().collect()
+        })
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Pages) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The name and its labels, in the order of the alphabet.
+fn text(key: &Key) -> String {
+    let mut labels: Vec<String> =
+        key.labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();
+    labels.sort();
+    format!("{}{}", key.name(), labels.concat())
+}
+
+impl Recorder for Book {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        self.with(|it| Counter::from_arc(it.counters.entry(text(key)).or_default().clone()))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        self.with(|it| Gauge::from_arc(it.gauges.entry(text(key)).or_default().clone()))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        self.with(|it| Histogram::from_arc(it.histograms.entry(text(key)).or_default().clone()))
+    }
+}

@@ -1,0 +1,122 @@
+//! Rounds of asking all nodes: their start, each node's answer, their end.
+
+use std::sync::{Arc, Mutex};
+
+use quorate::{
+    memory::{
+        Behaviour::{Answer, Fail, Hang, Mute},
+        MemoryNodes,
+    },
+    observe::Event,
+};
+
+use crate::keeper::bench::{Bench, NAME, TTL, build, pass, settings};
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_and_its_release_are_told_in_order() {
+    let bench = Bench::new(3);
+    bench.hold().await.release().await.unwrap();
+    let expected = [
+        "acquire orders:42 started",
+        "acquire memory:0 answered granted",
+        "acquire memory:1 answered granted",
+        "acquire memory:2 answered granted",
+        "acquire orders:42 ended done",
+        "held orders:42",
+        "let go orders:42",
+        "release orders:42 started",
+        "release memory:0 answered granted",
+        "release memory:1 answered granted",
+        "release memory:2 answered granted",
+        "release orders:42 ended done",
+    ];
+    assert_eq!(bench.journal.lines(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_nodes_own_answer_is_told() {
+    let bench = Bench::new(5);
+    bench.nodes.plant(1, NAME, b"another's");
+    bench.behave(&[Answer, Answer, Fail, Hang, Answer]);
+    // Two of five granted, and one refused: that is a majority that answered.
+    assert!(bench.mutex().try_lock().await.unwrap().is_none());
+    bench.behave(&[Answer; 5]);
+    pass(TTL).await;
+    let lines = bench.journal.lines();
+    let acquire: Vec<_> = lines.iter().filter(|line| line.starts_with("acquire")).collect();
+    let expected = [
+        "acquire orders:42 started",
+        "acquire memory:0 answered granted",
+        "acquire memory:1 answered refused",
+        "acquire memory:2 answered connection_refused",
+        "acquire memory:4 answered granted",
+        "acquire orders:42 ended busy",
+        // It came to itself when the round was over.
+        "acquire memory:3 answered granted",
+    ];
+    assert_eq!(acquire, expected);
+    assert_eq!(bench.journal.count("held"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_outcome_has_its_word() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    assert!(bench.mutex().try_lock().await.unwrap().is_none());
+    guard.verify().await.unwrap();
+    guard.extend(TTL).await.unwrap();
+    bench.behave(&[Hang, Hang, Answer]);
+    guard.verify().await.unwrap_err();
+    bench.behave(&[Answer; 3]);
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    guard.extend(TTL).await.unwrap_err();
+    guard.release().await.unwrap_err();
+    bench.behave(&[Hang; 3]);
+    let mutex = bench.mutex();
+    let cut = tokio::time::timeout(TTL / 1_000, mutex.try_lock()).await;
+    assert!(cut.is_err(), "nobody answers");
+
+    let lines = bench.journal.lines();
+    let ends: Vec<_> = lines.iter().filter(|line| line.contains(" ended ")).collect();
+    let expected = [
+        "acquire orders:42 ended done",
+        "acquire orders:42 ended busy",
+        "verify orders:42 ended done",
+        "extend orders:42 ended done",
+        "verify orders:42 ended no_quorum",
+        "extend orders:42 ended gone",
+        "release orders:42 ended gone",
+        "acquire orders:42 ended cancelled",
+    ];
+    assert_eq!(ends, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_has_one_number_and_takes_the_time_that_it_took() {
+    let told: Arc<Mutex<Vec<Told>>> = Arc::default();
+    let nodes = MemoryNodes::new(3);
+    let client = build(settings(&nodes).observer({
+        let told = told.clone();
+        move |event: &Event<'_>| {
+            let line = match event {
+                Event::Started { round, .. } => (*round, "started", 0),
+                Event::Answered { round, took, .. } => (*round, "answered", took.as_millis()),
+                Event::Ended { round, took, .. } => (*round, "ended", took.as_millis()),
+                _ => return,
+            };
+            told.lock().expect("no test panics inside").push(line);
+        }
+    }));
+    nodes.set(0, Mute);
+    nodes.set(1, Mute);
+    assert!(client.mutex(NAME).try_lock().await.is_err());
+    let told = told.lock().unwrap().clone();
+    let first = told[0].0;
+    let of_first: Vec<_> = told.iter().filter(|(round, ..)| *round == first).collect();
+    // Two nodes are silent for the whole vote timeout.
+    let expected = [(first, "started", 0), (first, "answered", 0), (first, "ended", 50)];
+    assert_eq!(of_first, expected.iter().collect::<Vec<_>>());
+}
+
+/// The number of a round, what was told about it, and how many milliseconds it took.
+type Told = (u64, &'static str, u128);

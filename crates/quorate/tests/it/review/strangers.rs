@@ -1,0 +1,119 @@
+//! Peers that forget, echo, and change places.
+
+use std::{
+    io::{BufReader, Write as _},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use quorate::{
+    Client,
+    error::{NodeAnswer, Trouble},
+    observe::Event,
+};
+use quorate_testkit::eventually;
+
+use crate::{
+    faults::cluster::{PATIENCE, wait_until_attached},
+    keeper::bench::NAME,
+    links::{
+        executor::block_on,
+        strangers::peer::{Peer, fake_redis, read_command},
+    },
+};
+
+#[test]
+fn a_server_that_forgets_every_script_is_not_asked_for_ever() {
+    // Each refusal sent the release again at once, until the ttl was over.
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let peer = Peer::start(fake_redis(move |words, _| {
+        let is_script = ["EVALSHA", "EVAL"].contains(&words[0].as_str());
+        is_script.then(|| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            "-NOSCRIPT No matching script.\r\n".into()
+        })
+    }));
+    let settings = Client::builder().nodes([peer.url()]).vote_timeout(PATIENCE);
+    let client = block_on(settings.connect()).unwrap();
+    let mutex = client.mutex(NAME).ttl(Duration::from_millis(300)).no_renew();
+    let released = block_on(block_on(mutex.lock()).unwrap().release());
+    assert!(released.is_err(), "{released:?}");
+    // It goes on until the release is owed no more, since the key has expired by then.
+    block_on(client.shutdown(PATIENCE));
+    let asked = asked.load(Ordering::SeqCst);
+    assert!((2..20).contains(&asked), "{asked} times");
+}
+
+#[test]
+fn two_servers_that_change_places_are_attached_again() {
+    // Each was taken for the other, which it had been before, for ever.
+    let is_swapped = Arc::new(AtomicBool::new(false));
+    let peers = [0, 1].map(|number| {
+        let is_swapped = is_swapped.clone();
+        Peer::start(fake_redis(move |words, connection| match words[0].as_str() {
+            "INFO" if words[1] == "server" => {
+                let run = number ^ usize::from(is_swapped.load(Ordering::SeqCst));
+                let text = format!("run_id:{run:0>40}\r\n");
+                Some(format!("${}\r\n{text}\r\n", text.len()))
+            }
+            // Makes no sense, so that the connection ends.
+            "SET" if connection == 0 => Some(":1\r\n".into()),
+            _ => None,
+        }))
+    });
+    let settings = Client::builder().nodes(peers.each_ref().map(Peer::url)).vote_timeout(PATIENCE);
+    let client = block_on(settings.connect()).unwrap();
+    is_swapped.store(true, Ordering::SeqCst);
+    assert!(block_on(client.mutex(NAME).try_lock()).is_err());
+    eventually("both are connected anew", PATIENCE, || {
+        peers.iter().all(|peer| peer.accepted() > 1)
+    });
+    wait_until_attached(&client);
+    block_on(client.mutex(NAME).lock()).unwrap().check().unwrap();
+}
+
+#[test]
+fn a_password_that_a_peer_echoes_is_not_shown() {
+    // What the peer said was told as it was.
+    for (start, trouble) in [
+        ("ERR wrong arguments:", "server error: ERR wrong"),
+        ("WRONGPASS for", "authentication failed: WRONGPASS"),
+        ("NOPERM with", "no permission: NOPERM"),
+        ("NOPROTO in", "not supported: NOPROTO"),
+    ] {
+        let peer = Peer::start(move |stream| {
+            let mut reader = BufReader::new(&stream);
+            while let Some(words) = read_command(&mut reader) {
+                let said = format!("-{start} {}\r\n", words.join(" "));
+                if (&stream).write_all(said.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        let url = peer.url().replace("//", &format!("//app:{PASSWORD}@"));
+        let events = Arc::new(Mutex::new(String::new()));
+        let told = events.clone();
+        let observer = move |event: &Event<'_>| {
+            *told.lock().unwrap_or_else(PoisonError::into_inner) += &format!("{event:?}\n");
+        };
+        let settings = Client::builder().nodes([url]).observer(observer);
+        let client = settings.clone().build().unwrap();
+        let said = || match client.nodes()[0].answer.clone() {
+            NodeAnswer::Trouble(Trouble::Connecting) => None,
+            answer => Some(answer),
+        };
+        eventually("it has said something", PATIENCE, || said().is_some());
+        let error = block_on(settings.connect_timeout(Duration::from_millis(200)).connect());
+        let error = error.unwrap_err();
+        let shown = format!("{:?} {} {error:?} {error}", client.nodes(), client.nodes()[0]);
+        let shown = shown + &events.lock().unwrap();
+        assert!(shown.contains(trouble), "{shown}");
+        assert!(!shown.contains("hunter"), "{shown}");
+    }
+}
+
+const PASSWORD: &str = "hunter2";

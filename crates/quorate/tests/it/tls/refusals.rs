@@ -1,0 +1,126 @@
+//! Servers that are not trusted, and servers that do not trust us.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    thread,
+};
+
+use quorate::{
+    Client, ClientBuilder, Tls,
+    error::{NodeAnswer, Trouble},
+};
+use quorate_testkit::{Server, eventually};
+
+use super::certificates::{Authority, SecureServer};
+use crate::faults::cluster::PATIENCE;
+
+#[test]
+fn a_server_of_another_authority_is_refused() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let server = SecureServer::start(&theirs, &theirs.server(&["localhost"]));
+    assert_eq!(
+        trouble(server.client(ours.trusted())).to_string(),
+        "TLS failed: the server's certificate is not signed by a trusted authority"
+    );
+}
+
+#[test]
+fn a_server_whose_certificate_has_expired_is_refused() {
+    let authority = Authority::new("ours");
+    let server = SecureServer::start(&authority, &authority.expired(&["localhost"]));
+    assert_eq!(
+        trouble(server.client(authority.trusted())).to_string(),
+        "TLS failed: the server's certificate has expired"
+    );
+}
+
+#[test]
+fn a_server_with_another_name_is_refused() {
+    let authority = Authority::new("ours");
+    let server = SecureServer::start(&authority, &authority.server(&["localhost"]));
+    let by_address = [server.url("rediss", "127.0.0.1")];
+    let settings = server.client(authority.trusted()).nodes(by_address);
+    assert_eq!(
+        trouble(settings).to_string(),
+        "TLS failed: the server's certificate is for another name"
+    );
+}
+
+#[test]
+fn a_client_without_a_certificate_is_told_that_the_server_wants_one() {
+    let authority = Authority::new("ours");
+    let server = SecureServer::start_strict(&authority, &authority.server(&["localhost"]));
+    is_refused_by(server.client(authority.trusted()));
+}
+
+#[test]
+fn a_client_with_a_certificate_of_another_authority_is_told_that_it_was_refused() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let server = SecureServer::start_strict(&theirs, &theirs.server(&["localhost"]));
+    let me = ours.client();
+    let tls = theirs.trusted().identity_pem(me.certificate, me.key);
+    is_refused_by(server.client(tls));
+}
+
+#[test]
+fn a_server_that_answers_plainly_is_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("rediss://{}", listener.local_addr().unwrap());
+    // What a server says to a greeting that it cannot read, if that happens to have a line end.
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(b"-ERR Protocol error: unbalanced quotes in request\r\n");
+        }
+    });
+    let settings = Client::builder().nodes([url]).tls(Authority::new("ours").trusted());
+    assert_eq!(
+        trouble(settings).to_string(),
+        "TLS failed: the server does not speak TLS there; for a plain connection write redis://"
+    );
+}
+
+#[test]
+fn a_plain_server_is_not_taken_for_one_that_speaks_tls() {
+    let server = Server::start();
+    let url = server.url().replace("redis://", "rediss://");
+    let settings = Client::builder().nodes([url]).tls(Authority::new("ours").trusted());
+    let text = trouble(settings).to_string();
+    assert!(text.contains("TLS"), "{text}");
+}
+
+#[test]
+fn a_server_that_speaks_tls_says_so_to_a_plain_client() {
+    let authority = Authority::new("ours");
+    let server = SecureServer::start(&authority, &authority.server(&["localhost"]));
+    let plainly = [server.url("redis", "localhost")];
+    let text = trouble(server.client(Tls::new()).nodes(plainly)).to_string();
+    assert!(text.contains("rediss://"), "{text}");
+}
+
+/// Waits until the client knows why the server does not want it. That comes after the handshake,
+/// and a connection that is reset then may swallow it: it is told at one of the next attempts.
+fn is_refused_by(settings: ClientBuilder) {
+    let client = settings.build().expect("the settings are valid");
+    eventually("the refusal is told", PATIENCE, || {
+        let text = client.nodes()[0].to_string();
+        assert!(client.nodes()[0].answer != NodeAnswer::Attached);
+        text.contains("TLS failed: the server refused") && text.contains("client certificate")
+    });
+}
+
+/// Waits until the first connect has failed, and tells how.
+fn trouble(settings: ClientBuilder) -> Trouble {
+    let client = settings.build().expect("the settings are valid");
+    let mut found = None;
+    eventually("the connect fails", PATIENCE, || {
+        found = match client.nodes()[0].answer.clone() {
+            NodeAnswer::Trouble(Trouble::Connecting) => None,
+            NodeAnswer::Trouble(trouble) => Some(trouble),
+            answer => panic!("no such server is a node: {answer:?}"),
+        };
+        found.is_some()
+    });
+    found.expect("just found")
+}
