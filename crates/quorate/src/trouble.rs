@@ -164,27 +164,6 @@ impl Trouble {
         }
     }
 
-    /// The same without a secret that a peer may have echoed.
-    pub(crate) fn without(mut self, secret: &str) -> Self {
-        match &mut self {
-            Self::ConnectionLost(text)
-            | Self::Unreachable(text)
-            | Self::Auth(text)
-            | Self::NoPermission(text)
-            | Self::SameServer(text)
-            | Self::Tls(text)
-            | Self::Unsupported(text)
-            | Self::Protocol(text)
-            | Self::Server(text)
-                if !secret.is_empty() =>
-            {
-                *text = text.replace(secret, "***");
-            }
-            _ => {}
-        }
-        self
-    }
-
     /// True if trying again will not help until somebody changes something.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{
     script::{Script, Scripts},
-    target::{Place, Target},
+    target::{Place, Secret, Target},
     transport::{Stream, lost},
     wire::{Frame, write_words},
 };
@@ -20,14 +20,14 @@ pub(crate) async fn attach(
 ) -> Result<Attached, Trouble> {
     let request = greeting(target, client_name);
     stream.writer.write_all(&request).await.map_err(|error| lost(&error))?;
-    let mut replies = Replies { stream, bytes: Vec::new(), used: 0 };
+    let mut replies = Replies { stream, target, bytes: Vec::new(), used: 0 };
 
     if let Err(trouble) = replies.fill().await {
         return Err(unheard_greeting(trouble, replies.bytes.first().copied(), target));
     }
     let (frame, bytes) = replies.next().await?;
     if let Some(error) = frame.error(bytes) {
-        return Err(refused_greeting(&error));
+        return Err(refused_greeting(&blotted(&error, target)));
     }
     if target.database != 0 {
         replies.expect_text().await?;
@@ -90,6 +90,15 @@ impl Identities {
     }
 }
 
+/// A server's text without the password: some peers echo what they were sent. This comes before
+/// the text is cut, or a part of the password could be left.
+fn blotted(text: &str, target: &Target) -> String {
+    match target.password.as_ref().map(Secret::expose) {
+        Some(password) if !password.is_empty() => text.replace(password, "***"),
+        Some(_) | None => text.to_owned(),
+    }
+}
+
 /// The whole greeting in one piece.
 fn greeting(target: &Target, client_name: &str) -> Vec<u8> {
     let mut out = Vec::new();
@@ -140,6 +149,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 /// Reads replies one by one.
 struct Replies<'a> {
     stream: &'a mut Stream,
+    target: &'a Target,
     bytes: Vec<u8>,
     used: usize,
 }
@@ -171,9 +181,10 @@ impl Replies<'_> {
     }
 
     async fn expect_text(&mut self) -> Result<String, Trouble> {
+        let target = self.target;
         let (frame, bytes) = self.next().await?;
         if let Some(error) = frame.error(bytes) {
-            return Err(Trouble::from_reply(&error));
+            return Err(Trouble::from_reply(&blotted(&error, target)));
         }
         match frame.text(bytes) {
             Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),

@@ -25,7 +25,6 @@ use super::{
     link::Link,
     outbox::{Outbox, Phase, Waiting, Writer},
     script::Script,
-    target::Secret,
     transport::{self, Reader, Stream, lost},
     wire::Frame,
 };
@@ -65,10 +64,7 @@ async fn connect(link: &Arc<Link>) -> Result<(Reader, Option<OwnedFd>), Trouble>
         let mut stream = transport::open(&link.target, &link.surroundings.security).await?;
         let sent_at = link.surroundings.clock.now();
         let name = &link.surroundings.client_name;
-        let attached = attach(&mut stream, &link.target, name).await;
-        // Some peers echo what they were sent.
-        let password = link.target.password.as_ref().map_or("", Secret::expose);
-        let attached = attached.map_err(|trouble| trouble.without(password))?;
+        let attached = attach(&mut stream, &link.target, name).await?;
         link.note_round_trip(link.surroundings.clock.now().saturating_since(sent_at));
         link.surroundings.identities.claim(link.number, &attached.run_id, &link.target.label)?;
         Ok((stream, attached))

@@ -90,10 +90,10 @@ fn panicking(event: &Event<'_>) {
 #[tokio::test(start_paused = true)]
 async fn a_client_with_pending_calls_is_shown_in_a_few_words() {
     // Each call showed the engine, which showed the nodes, which showed the calls.
-    let nodes = MemoryNodes::new(7);
+    let nodes = MemoryNodes::new(3);
     let client = build(settings(&nodes).vote_timeout(TTL));
     (0..nodes.len()).for_each(|node| nodes.set(node, Hang));
-    let mutexes: Vec<_> = (0..12).map(|number| client.mutex(format!("order:{number}"))).collect();
+    let mutexes: Vec<_> = (0..4).map(|number| client.mutex(format!("order:{number}"))).collect();
     let mut calls: Vec<_> = mutexes.iter().map(|mutex| Box::pin(mutex.try_lock())).collect();
     assert!(calls.iter_mut().all(|call| poll(call.as_mut()).is_pending()));
     is_short(&client);

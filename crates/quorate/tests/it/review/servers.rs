@@ -42,7 +42,7 @@ fn a_late_renewal_of_who_left_a_lease_does_not_shorten_it() {
 
 #[test]
 fn many_replies_that_come_together_are_not_taken_for_one() {
-    // From the 33rd array on they were nested too deeply, and the link went down.
+    // Arrays in a row were counted as arrays within arrays, and the link went down.
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let (client, journal) = connect(&proxy.url(), PATIENCE);

@@ -27,7 +27,7 @@ use crate::{
 
 #[test]
 fn a_server_that_forgets_every_script_is_not_asked_for_ever() {
-    // Each refusal sent the release again at once, until the ttl was over.
+    // Each refusal sent the release again at once, for as long as the client was there.
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
     let peer = Peer::start(fake_redis(move |words, _| {
@@ -84,6 +84,8 @@ fn a_password_that_a_peer_echoes_is_not_shown() {
         ("WRONGPASS for", "authentication failed: WRONGPASS"),
         ("NOPERM with", "no permission: NOPERM"),
         ("NOPROTO in", "not supported: NOPROTO"),
+        // Texts are cut, and a part of the password must not be left before the cut.
+        (LONG, "server error: ERR xxx"),
     ] {
         let peer = Peer::start(move |stream| {
             let mut reader = BufReader::new(&stream);
@@ -116,4 +118,7 @@ fn a_password_that_a_peer_echoes_is_not_shown() {
     }
 }
 
+const LONG: &str = "ERR xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
+                    xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
+                    xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 const PASSWORD: &str = "hunter2";
