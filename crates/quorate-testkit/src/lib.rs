@@ -4,7 +4,7 @@
 //!   can be killed, paused, restarted with or without its data, and looked into.
 //! * [`Proxy`] stands between a client and a server and delays, drops, cuts or refuses, as the
 //!   current [`Fault`] says.
-//! * [`eventually`] waits for a condition with a bound, so that no test sleeps and hopes.
+//! * [`eventually()`] waits for a condition with a bound, so that no test sleeps and hopes.
 //!
 //! Everything here is synchronous and needs no runtime. Inside an async test the calls block the
 //! calling thread: most of them for less than a millisecond, starting a server for a few of them.

@@ -168,7 +168,11 @@ impl Trouble {
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(
             self,
-            Self::Auth(_) | Self::NoPermission(_) | Self::SameServer(_) | Self::Unsupported(_)
+            Self::Auth(_)
+                | Self::NoPermission(_)
+                | Self::SameServer(_)
+                | Self::Tls(_)
+                | Self::Unsupported(_)
         )
     }
 
