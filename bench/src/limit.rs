@@ -13,12 +13,14 @@ use crate::{
     table::{line, median, ratio},
 };
 
-pub(crate) async fn run(quick: bool) {
+/// Compares at each of these numbers of nodes; at one, three and five if none is given.
+pub(crate) async fn run(quick: bool, nodes: &[usize]) {
     let plan = Plan::new(quick);
     line("| nodes | tasks | limit, pairs/s | redis crate / limit | quorate / limit |");
     line("|---|---|---|---|---|");
-    for count in [1, 3, 5] {
-        let servers = servers(count);
+    let nodes = if nodes.is_empty() { &[1, 3, 5] } else { nodes };
+    for count in nodes {
+        let servers = servers(*count);
         for tasks in [1, 64] {
             compare(&servers, tasks, &plan).await;
         }

@@ -19,11 +19,14 @@ fn main() -> std::process::ExitCode {
     let runtime = runtime.expect("the system gives a runtime");
     let local = tokio::task::LocalSet::new();
     match args.first().map(String::as_str) {
-        Some("limit") => local.block_on(&runtime, limit::run(quick)),
+        Some("limit") => {
+            let nodes: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+            local.block_on(&runtime, limit::run(quick, &nodes));
+        }
         Some("keeper") => local.block_on(&runtime, keeper::run(quick)),
         Some("faults") => local.block_on(&runtime, faults::run(quick)),
         _ => {
-            table::line("usage: quorate-bench limit|faults|keeper [--quick]");
+            table::line("usage: quorate-bench limit [NODES…]|faults|keeper [--quick]");
             return std::process::ExitCode::from(64);
         }
     }

@@ -56,7 +56,7 @@ impl Plan {
         if quick {
             Self { rounds: 3, time: Duration::from_millis(300) }
         } else {
-            Self { rounds: 9, time: Duration::from_millis(1_000) }
+            Self { rounds: 21, time: Duration::from_millis(400) }
         }
     }
 }

@@ -206,12 +206,18 @@ impl Incoming {
         let result = self.match_replies(&mut outbox);
         let is_empty = outbox.waiting.is_empty();
         drop(outbox);
+        let is_lone = is_empty && self.answered.len() == 1;
 
         if let Some((waiting, _)) = self.answered.last() {
             link.note_round_trip(now.saturating_since(waiting.queued_at));
         }
         for (waiting, answer) in self.answered.drain(..) {
             waiting.request.answer(answer, now);
+        }
+        if is_lone {
+            // Where the caller shares our core, it runs before we look for more: the answers of
+            // slower nodes can wait. On a busy link that would only cost.
+            std::thread::yield_now();
         }
         if is_empty {
             link.surroundings.quiet.tell();
