@@ -53,6 +53,7 @@ impl Step {
             Self::Ask(Command::Prolong { entries }) => entries.first().map(|entry| &entry.name),
             Self::Ask(
                 Command::Take { name, .. }
+                | Command::Adopt { name, .. }
                 | Command::Free { name, .. }
                 | Command::Check { name, .. }
                 | Command::Look { name },
@@ -101,7 +102,11 @@ impl Draw {
         let name = self.name();
         match self.up_to(99) {
             0..=34 => Step::Ask(Command::Take { name, owner: self.owner(), ttl_ms: self.ttl_ms() }),
-            35..=49 => Step::Ask(Command::Free { name, owner: self.owner() }),
+            35..=44 => Step::Ask(Command::Free { name, owner: self.owner() }),
+            45..=49 => {
+                let (from, owner) = (self.owner(), self.owner());
+                Step::Ask(Command::Adopt { name, from, owner, ttl_ms: self.ttl_ms() })
+            }
             50..=69 => {
                 let entries = (0..=self.up_to(2)).map(|_| self.prolongation()).collect();
                 Step::Ask(Command::Prolong { entries })

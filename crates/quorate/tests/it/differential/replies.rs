@@ -18,6 +18,7 @@ pub(super) struct Wire {
 }
 
 struct Digests {
+    adopt: String,
     free: String,
     prolong: String,
     look: String,
@@ -41,6 +42,7 @@ impl Wire {
             loaded.expect("the server takes the script")
         };
         let digests = Digests {
+            adopt: load(include_str!("../../../lua/adopt.lua")),
             free: load(include_str!("../../../lua/free.lua")),
             prolong: load(include_str!("../../../lua/prolong.lua")),
             look: load(include_str!("../../../lua/look.lua")),
@@ -116,6 +118,10 @@ impl Wire {
                 let set = pipeline.cmd("SET").arg(name.as_bytes()).arg(owner.as_bytes());
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
+            Command::Adopt { name, from, owner, ttl_ms } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(1);
+                eval.arg(name.as_bytes()).arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
+            }
             Command::Free { name, owner } => {
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.free).arg(1);
                 eval.arg(name.as_bytes()).arg(owner.as_bytes());
@@ -156,10 +162,12 @@ fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, 
     use redis::Value::{Array, BulkString, Int, Nil, Okay};
     let answer = answer.map_err(|error| error.to_string())?;
     let known = match (command, &answer) {
-        (Command::Take { .. }, Okay) => Some(Reply::Taken),
+        (Command::Take { .. }, Okay) | (Command::Adopt { .. }, Int(1)) => Some(Reply::Taken),
         (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
-        (Command::Free { .. }, Int(0)) => Some(Reply::Absent),
-        (Command::Take { .. }, Nil) | (Command::Free { .. }, Int(-1)) => Some(Reply::Another),
+        (Command::Adopt { .. } | Command::Free { .. }, Int(0)) => Some(Reply::Absent),
+        (Command::Take { .. }, Nil) | (Command::Adopt { .. } | Command::Free { .. }, Int(-1)) => {
+            Some(Reply::Another)
+        }
         (Command::Prolong { .. }, Array(items)) => {
             let fate = |item: &redis::Value| match item {
                 Int(1) => Some(Fate::LivesOn),
