@@ -86,8 +86,11 @@ impl Guard {
     }
 
     /// Completes when the lock is lost: at its deadline even if no node ever answers, and before
-    /// anyone else can have it. It never completes while the lock is held, and stays usable after
-    /// the guard is gone; a lock that was released is not lost.
+    /// anyone else can have it, unless this machine is too busy to run a woken task within the
+    /// drift allowance. [`check`](Self::check) is exact on any machine.
+    ///
+    /// It never completes while the lock is held, and stays usable after the guard is gone; a lock
+    /// that was released is not lost.
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + use<> {
         Loss::of(self.held.clone())
     }
