@@ -20,8 +20,10 @@ use crate::{
 fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
     // On a busy machine the one who tells has to wait for its turn: the allowance is for that.
     let stage = Stage::start(|settings| settings.drift(10_000, ALLOWANCE));
-    let mut decided = 0;
-    for round in 0..ROUNDS {
+    let (mut decided, mut round) = (0, 0);
+    while decided < ROUNDS {
+        round += 1;
+        assert!(round <= 3 * ROUNDS, "only {decided} of {round} rounds say anything");
         let (guard, renewals, kept_until) = stage.hold_without_majority();
         block_on(guard.lost());
         assert!(stage.servers[0].pttl(NAME) > 0, "round {round}: the running node has it");
@@ -33,7 +35,6 @@ fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
         stage.resume();
         drop(guard);
     }
-    assert!(decided > ROUNDS / 2, "only {decided} of {ROUNDS} rounds say anything");
 }
 
 #[test]
