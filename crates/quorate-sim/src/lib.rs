@@ -1,0 +1,3 @@
+//! A simulator and an exhaustive model of Quorate.
+
+pub mod model;
