@@ -2,6 +2,7 @@
 
 use crate::{
     moment::Moment,
+    mutant::{self, Mutant},
     quorum::{NodeSet, Tally, Verdict, Vote},
     round::{Output, Verb},
     terms::Terms,
@@ -63,7 +64,7 @@ impl Acquire {
     pub fn handle_timeout(&mut self, now: Moment) {
         if now >= self.terms.give_up_at(self.sent_at) {
             for node in self.tally.pending().iter() {
-                self.handle_vote(node, Vote::Unknown, now);
+                self.handle_vote(node, Tally::of_silence(), now);
             }
         }
     }
@@ -72,7 +73,9 @@ impl Acquire {
     /// taken yet, at once.
     pub fn handle_abandon(&mut self) {
         self.is_undoing = true;
-        self.undo_on(self.tally.nodes().without(self.tally.refused()));
+        if !mutant::is_on(Mutant::AbandonKeeps) {
+            self.undo_on(self.tally.nodes().without(self.tally.refused()));
+        }
         // Also if the lock was won: what is given back is not held.
         self.outcome = Some(Outcome::Abandoned);
     }
@@ -109,9 +112,10 @@ impl Acquire {
         if self.outcome.is_some() {
             return;
         }
-        let valid_until = self.terms.valid_until(self.sent_at);
+        let is_from_reply = mutant::is_on(Mutant::ValidFromReply);
+        let valid_until = self.terms.valid_until(if is_from_reply { now } else { self.sent_at });
         match self.tally.verdict() {
-            Verdict::Won if now < valid_until => {
+            Verdict::Won if now < valid_until || mutant::is_on(Mutant::NoLateCheck) => {
                 self.outcome = Some(Outcome::Held { valid_until });
             }
             Verdict::Won => {
@@ -134,12 +138,19 @@ impl Acquire {
     /// From now on everything goes back: what is known to be or may be ours at once, and the rest
     /// as its votes come in, behind the `Take` on the same connection.
     fn undo(&mut self) {
+        if mutant::is_on(Mutant::NoUndo) {
+            return;
+        }
         self.is_undoing = true;
         let plain = self.tally.refused().union(self.tally.pending());
         self.undo_on(self.tally.nodes().without(plain));
     }
 
     fn undo_on(&mut self, nodes: NodeSet) {
+        let nodes = match mutant::is_on(Mutant::UndoGrantedOnly) {
+            true => nodes.without(nodes.without(self.tally.granted())),
+            false => nodes,
+        };
         self.unfreed = self.unfreed.union(nodes.without(self.undone));
         self.undone = self.undone.union(nodes);
     }

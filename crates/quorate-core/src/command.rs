@@ -2,7 +2,11 @@
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
-use crate::{name::Name, quorum::Vote};
+use crate::{
+    mutant::{self, Mutant},
+    name::Name,
+    quorum::Vote,
+};
 
 /// What is asked of one node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -92,6 +96,7 @@ impl Command {
     pub fn prolonged(&self, fates: &[Fate], index: usize) -> Vote {
         match self {
             Self::Prolong { entries } if entries.len() == fates.len() => {
+                let index = if mutant::is_on(Mutant::BatchByFirst) { 0 } else { index };
                 fates.get(index).map_or(Vote::Unknown, Fate::vote)
             }
             Self::Prolong { .. }
@@ -152,8 +157,9 @@ pub enum Fate {
 impl Fate {
     /// What it says about the lease.
     #[must_use]
-    pub const fn vote(&self) -> Vote {
+    pub fn vote(&self) -> Vote {
         match self {
+            Self::Absent if mutant::is_on(Mutant::AbsentLivesOn) => Vote::Grant,
             Self::LivesOn => Vote::Grant,
             Self::Absent | Self::Another => Vote::Refuse,
             Self::Failed => Vote::Unknown,
@@ -195,6 +201,7 @@ impl Owner {
     /// The owner of request `number` of a client with 160 bits of real randomness.
     #[must_use]
     pub fn new(client: &ClientId, number: u64, who: &str) -> Self {
+        let number = if mutant::is_on(Mutant::SameOwner) { 0 } else { number };
         let mut text = String::with_capacity(64_usize.saturating_add(who.len()));
         // Writing to a string cannot fail.
         let _ = write!(text, "{client}:{number}@{who}");

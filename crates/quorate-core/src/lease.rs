@@ -2,7 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{moment::Moment, terms::Terms};
+use crate::{
+    moment::Moment,
+    mutant::{self, Mutant},
+    terms::Terms,
+};
 
 /// What a holder has in hand.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -19,6 +23,8 @@ impl Lease {
     /// A lease that was won and ends at `valid_until`, and that is never held beyond `hold_until`.
     #[must_use]
     pub fn new(valid_until: Moment, hold_until: Moment) -> Self {
+        let is_boundless = mutant::is_on(Mutant::NoMaxHold);
+        let hold_until = if is_boundless { Moment::from_nanos(u64::MAX) } else { hold_until };
         Self {
             valid_until: valid_until.min(hold_until),
             hold_until,
@@ -37,7 +43,9 @@ impl Lease {
         match self.lost {
             Some(reason) => Err(reason),
             None if now >= self.hold_until => Err(LostReason::MaxHold),
-            None if now >= self.valid_until => Err(LostReason::Expired),
+            None if now >= self.valid_until && !mutant::is_on(Mutant::NoDeadline) => {
+                Err(LostReason::Expired)
+            }
             None => Ok(()),
         }
     }
@@ -61,7 +69,9 @@ impl Lease {
     ///
     /// One that shortens counts from here on, since its reply may be lost.
     pub fn handle_extension_sent(&mut self, terms: &Terms, now: Moment) -> Extension {
-        self.valid_until = self.valid_until.min(terms.valid_until(now));
+        if !mutant::is_on(Mutant::ShortenedByReply) {
+            self.valid_until = self.valid_until.min(terms.valid_until(now));
+        }
         self.extensions_sent = self.extensions_sent.saturating_add(1);
         Extension(self.extensions_sent)
     }
@@ -71,7 +81,14 @@ impl Lease {
     /// An extension counts only while the lease is alive and if no other was sent after it: the
     /// nodes do as the last one says, and that one may have been shorter.
     pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
-        if self.check(now).is_ok() && extension.0 == self.extensions_sent {
+        let is_revived = mutant::is_on(Mutant::LeaseRevives) || mutant::is_on(Mutant::LateRenewal);
+        let is_alive = self.check(now).is_ok() || is_revived;
+        let is_last =
+            extension.0 == self.extensions_sent || mutant::is_on(Mutant::OldExtensionCounts);
+        if is_alive && is_last {
+            if is_revived {
+                self.lost = None;
+            }
             self.valid_until = self.valid_until.max(valid_until).min(self.hold_until);
             self.is_at_risk = false;
         }

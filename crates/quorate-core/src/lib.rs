@@ -16,7 +16,9 @@
 //! - [`round`]: what machines hand out, and the counting that they share.
 //! - [`lease`]: the life of a held lock, in which lost stays lost.
 //! - [`schedule`]: when each held lease is renewed and when it ends.
+//! - [`debts`]: releases that a node has not answered.
 //! - [`backoff`]: delays drawn from randomness that is passed in.
+//! - [`mutant`]: deliberate bugs for showing that the tests notice them.
 //!
 //! # How a machine is used
 //!
@@ -31,8 +33,10 @@
 pub mod acquire;
 pub mod backoff;
 pub mod command;
+pub mod debts;
 pub mod lease;
 pub mod moment;
+pub mod mutant;
 pub mod name;
 pub mod quorum;
 pub mod release;

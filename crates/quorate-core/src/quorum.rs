@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::mutant::{self, Mutant};
+
 /// The smallest count that two disjoint groups of nodes cannot both reach.
 #[must_use]
 pub const fn majority(nodes: usize) -> usize {
@@ -47,7 +49,9 @@ impl Tally {
         if !self.pending().contains(node) {
             return;
         }
+        let is_mistaken = vote == Vote::Unknown && mutant::is_on(Mutant::UnknownIsRefusal);
         match vote {
+            _ if is_mistaken => self.refused.insert(node),
             Vote::Grant => self.granted.insert(node),
             Vote::Refuse => self.refused.insert(node),
             Vote::Unknown => self.unknown.insert(node),
@@ -109,8 +113,16 @@ impl Tally {
         NodeSet::all(self.nodes)
     }
 
-    const fn quorum(&self) -> usize {
+    fn quorum(&self) -> usize {
+        if mutant::is_on(Mutant::SmallQuorum) {
+            return majority(self.nodes).saturating_sub(1).max(1);
+        }
         majority(self.nodes)
+    }
+
+    /// The vote of a node that stayed silent.
+    pub(crate) fn of_silence() -> Vote {
+        if mutant::is_on(Mutant::SilenceIsGrant) { Vote::Grant } else { Vote::Unknown }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     moment::Moment,
+    mutant::{self, Mutant},
     quorum::{Tally, Vote},
     round::{Finding, Output, Round, Verb},
     terms::Terms,
@@ -15,8 +16,9 @@ use crate::{
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Renew {
     round: Round,
+    terms: Terms,
+    sent_at: Moment,
     held_until: Moment,
-    valid_until: Moment,
     outcome: Option<Outcome>,
 }
 
@@ -26,8 +28,9 @@ impl Renew {
     pub fn start(terms: Terms, nodes: usize, held_until: Moment, now: Moment) -> Self {
         Self {
             round: Round::new(Verb::Prolong, &terms, nodes, now),
+            terms,
+            sent_at: now,
             held_until,
-            valid_until: terms.valid_until(now),
             outcome: None,
         }
     }
@@ -65,9 +68,13 @@ impl Renew {
         if self.outcome.is_some() {
             return;
         }
-        let is_in_time = now < self.held_until && now < self.valid_until;
+        let is_from_reply = mutant::is_on(Mutant::RenewedFromReply);
+        let valid_until = self.terms.valid_until(if is_from_reply { now } else { self.sent_at });
+        let is_let_through =
+            mutant::is_on(Mutant::RenewTooLate) || mutant::is_on(Mutant::LateRenewal);
+        let is_in_time = (now < self.held_until || is_let_through) && now < valid_until;
         self.outcome = self.round.finding().map(|finding| match finding {
-            Finding::Agreed if is_in_time => Outcome::Extended { valid_until: self.valid_until },
+            Finding::Agreed if is_in_time => Outcome::Extended { valid_until },
             Finding::Agreed => Outcome::TooLate,
             Finding::Refused => Outcome::Gone,
             Finding::Unsure => Outcome::Unsure,

@@ -2,7 +2,8 @@
 
 use crate::{
     moment::Moment,
-    quorum::{NodeSet, Tally, Verdict, Vote},
+    mutant::{self, Mutant},
+    quorum::{NodeSet, Tally, Verdict, Vote, majority},
     terms::Terms,
 };
 
@@ -51,7 +52,9 @@ pub(crate) struct Round {
 impl Round {
     pub(crate) fn new(verb: Verb, terms: &Terms, nodes: usize, now: Moment) -> Self {
         let tally = Tally::new(nodes);
-        Self { verb, unasked: tally.nodes(), tally, give_up_at: terms.give_up_at(now) }
+        let is_partial = verb == Verb::Free && mutant::is_on(Mutant::ReleaseMajorityOnly);
+        let unasked = if is_partial { NodeSet::all(majority(nodes)) } else { tally.nodes() };
+        Self { verb, unasked, tally, give_up_at: terms.give_up_at(now) }
     }
 
     pub(crate) fn count(&mut self, node: usize, vote: Vote) {
@@ -62,7 +65,7 @@ impl Round {
     pub(crate) fn count_silent(&mut self, now: Moment) {
         if now >= self.give_up_at {
             for node in self.tally.pending().iter() {
-                self.tally.count(node, Vote::Unknown);
+                self.tally.count(node, Tally::of_silence());
             }
         }
     }

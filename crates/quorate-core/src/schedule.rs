@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use crate::{backoff::Jitter, moment::Moment};
+use crate::{
+    backoff::Jitter,
+    moment::Moment,
+    mutant::{self, Mutant},
+};
 
 /// The leases of one client by number, with what is due when.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -62,7 +66,8 @@ impl Schedule {
 
     /// Takes out the leases whose end has come at `now`.
     pub fn take_ends(&mut self, now: Moment) -> Vec<u64> {
-        self.ends.take_until(now)
+        let ended = self.ends.take_until(now);
+        if mutant::is_on(Mutant::NoLossSignal) { Vec::new() } else { ended }
     }
 
     /// When something is due next.
@@ -87,6 +92,17 @@ pub fn renewal_due(sent_at: Moment, ttl: Duration, jitter: &mut Jitter) -> Momen
     let past_beat = due.as_nanos().checked_rem(beat).unwrap_or(0);
     Moment::from_nanos(due.as_nanos().saturating_sub(past_beat)).max(sent_at)
 }
+
+/// How long to wait before a renewal that was not confirmed is tried again.
+#[must_use]
+pub fn retry_delay(ttl: Duration, jitter: &mut Jitter) -> Duration {
+    let twentieth = ttl.checked_div(20).unwrap_or(Duration::ZERO);
+    let delay = twentieth.clamp(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
+    delay.checked_div(2).unwrap_or(Duration::ZERO).saturating_add(jitter.up_to(delay))
+}
+
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(5);
+const RETRY_DELAY_MAX: Duration = Duration::from_millis(200);
 
 /// How many times within a ttl a group of renewals may leave.
 const BEATS_PER_TTL: u64 = 48;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     command::{Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value},
     moment::NodeTime,
+    mutant::{self, Mutant},
     name::Name,
 };
 
@@ -31,24 +32,24 @@ impl Store {
         self.expire(now);
         match command {
             Command::Take { name, owner, ttl_ms } => {
-                if self.keys.contains_key(name) {
+                if self.keys.contains_key(name) && !mutant::is_on(Mutant::TakeOverwrites) {
                     return Reply::Another;
                 }
                 self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
                 Reply::Taken
             }
             Command::Adopt { name, from, owner, ttl_ms } => match self.whose(name, from) {
-                Whose::Theirs => Reply::Another,
+                Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
                 Whose::Nobodys => Reply::Absent,
-                Whose::Ours => {
+                Whose::Ours | Whose::Theirs => {
                     self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
                     Reply::Taken
                 }
             },
             Command::Free { name, owner } => match self.whose(name, owner) {
-                Whose::Theirs => Reply::Another,
+                Whose::Theirs if !mutant::is_on(Mutant::FreeAnyones) => Reply::Another,
                 Whose::Nobodys => Reply::Absent,
-                Whose::Ours => {
+                Whose::Ours | Whose::Theirs => {
                     self.remove(name);
                     Reply::Freed
                 }
@@ -71,6 +72,11 @@ impl Store {
         self.put(name, value, ttl_ms.and_then(|ttl_ms| end(now, ttl_ms)));
     }
 
+    /// Forgets one key, as eviction or a foreign program does. Returns true if it was there.
+    pub fn forget(&mut self, name: &Name) -> bool {
+        self.remove(name)
+    }
+
     /// Forgets everything, as a restart without persistence does.
     pub fn clear(&mut self) {
         *self = Self::new();
@@ -85,12 +91,14 @@ impl Store {
     fn prolong(&mut self, now: NodeTime, entry: &Prolongation) -> Fate {
         let Prolongation { name, owner, ttl_ms } = entry;
         match self.whose(name, owner) {
+            Whose::Theirs if mutant::is_on(Mutant::ProlongAnyones) => Fate::LivesOn,
             Whose::Theirs => Fate::Another,
-            Whose::Nobodys => Fate::Absent,
-            Whose::Ours => {
+            Whose::Nobodys if !mutant::is_on(Mutant::ProlongCreates) => Fate::Absent,
+            Whose::Ours | Whose::Nobodys => {
                 let ends_at_ms = end(now, *ttl_ms);
                 let known = self.keys.get(name).and_then(|entry| entry.ends_at_ms);
-                if known.is_none_or(|known| Some(known) < ends_at_ms) {
+                let is_shortened = mutant::is_on(Mutant::ProlongShortens);
+                if known.is_none_or(|known| Some(known) < ends_at_ms) || is_shortened {
                     self.put(name, Value::Text(owner.as_bytes().into()), ends_at_ms);
                 }
                 Fate::LivesOn
@@ -114,11 +122,12 @@ impl Store {
         }
     }
 
-    fn remove(&mut self, name: &Name) {
+    fn remove(&mut self, name: &Name) -> bool {
         let removed = self.keys.remove(name);
-        if let Some(end) = removed.and_then(|entry| entry.ends_at_ms) {
+        if let Some(end) = removed.as_ref().and_then(|entry| entry.ends_at_ms) {
             self.ends.remove(&(end, name.clone()));
         }
+        removed.is_some()
     }
 
     /// A key lives through the millisecond at which it ends, as on a real server.

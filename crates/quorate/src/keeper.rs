@@ -16,7 +16,7 @@ use quorate_core::{
     command::PROLONG_MAX,
     lease::LostReason,
     moment::Moment,
-    schedule::{Schedule, renewal_due},
+    schedule::{Schedule, renewal_due, retry_delay},
 };
 
 use self::batch::Batch;
@@ -188,8 +188,7 @@ impl Keeper {
         let ttl = held.hand().terms.ttl();
         let mut state = engine.keeper.lock();
         if state.held.contains_key(&held.number) {
-            let delay = (ttl / 20).clamp(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
-            let delay = engine.draw(|jitter| delay / 2 + jitter.up_to(delay));
+            let delay = engine.draw(|jitter| retry_delay(ttl, jitter));
             state.schedule.renew_at(held.number, now.saturating_add(delay));
             state.arm(engine);
         }
@@ -266,9 +265,6 @@ impl Timed for Tick {
         }
     }
 }
-
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(5);
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(200);
 
 /// Less than this is ordinary slewing and reading two clocks one after the other.
 const CLOCK_JUMP_MIN: Duration = Duration::from_millis(500);

@@ -8,12 +8,13 @@ use std::{
 
 use quorate_core::{
     command::{Command, Value},
+    debts::Debts,
     moment::Moment,
     name::Name,
     store::Store,
 };
 
-use super::{Debts, Node, Request, Sent};
+use super::{Node, Request, Sent};
 use crate::{
     clock::{Clock, node_time},
     engine::Quiet,

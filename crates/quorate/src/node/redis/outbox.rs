@@ -11,17 +11,14 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use quorate_core::{command::Command, moment::Moment};
+use quorate_core::{command::Command, debts::Debts, moment::Moment};
 use tokio::io::AsyncWrite;
 
 use super::{
     script::{Script, Scripts},
     wire::write_command,
 };
-use crate::{
-    error::Trouble,
-    node::{Debts, Request},
-};
+use crate::{error::Trouble, node::Request};
 
 /// The changing part of a link.
 #[derive(Debug)]

@@ -1,0 +1,97 @@
+//! Deliberate bugs, switched on one at a time, to show that the tests would notice them.
+//!
+//! In an ordinary build there is no switch and every question below is the constant `false`. With
+//! the feature `mutants` a test can switch one on for its own thread.
+
+/// One deliberate bug.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Mutant {
+    /// One node less than a majority decides.
+    SmallQuorum,
+    /// A silent node counts as one that granted.
+    SilenceIsGrant,
+    /// No usable answer counts as a plain refusal.
+    UnknownIsRefusal,
+    /// The drift allowance leaves out the difference of clock rates.
+    NoDriftRate,
+    /// The drift allowance leaves out its fixed part.
+    NoDriftFixed,
+    /// The validity of a new lock counts from the deciding reply.
+    ValidFromReply,
+    /// A majority that comes after the lease has ended still wins.
+    NoLateCheck,
+    /// The validity of an extension counts from the deciding reply.
+    RenewedFromReply,
+    /// A majority that extends after the old deadline still counts for the round.
+    RenewTooLate,
+    /// A lease takes in an extension although it has ended.
+    LeaseRevives,
+    /// Both of the above at once.
+    LateRenewal,
+    /// The local deadline of a lease is not looked at.
+    NoDeadline,
+    /// Nobody is told when the local deadline comes.
+    NoLossSignal,
+    /// The holder's own limit is not looked at.
+    NoMaxHold,
+    /// An attempt that failed gives nothing back.
+    NoUndo,
+    /// An attempt that failed gives back only what it knows to have.
+    UndoGrantedOnly,
+    /// A caller that goes away gives nothing back.
+    AbandonKeeps,
+    /// A release asks no more nodes than a majority.
+    ReleaseMajorityOnly,
+    /// A release that got no answer is not sent again.
+    NoDebts,
+    /// All requests of a client have the same owner.
+    SameOwner,
+    /// A taker replaces what is there.
+    TakeOverwrites,
+    /// Anybody can take over a lock that was left to somebody.
+    AdoptAnyones,
+    /// Whoever frees a key need not be its owner.
+    FreeAnyones,
+    /// Whoever prolongs a key need not be its owner.
+    ProlongAnyones,
+    /// Prolonging a key that is gone creates it again.
+    ProlongCreates,
+    /// Prolonging can make a key go earlier.
+    ProlongShortens,
+    /// All entries of a batch share the fate of the first.
+    BatchByFirst,
+    /// A key that is absent counts as prolonged.
+    AbsentLivesOn,
+    /// An extension counts although a later one was sent.
+    OldExtensionCounts,
+    /// An extension that shortens counts only when it is confirmed.
+    ShortenedByReply,
+}
+
+/// Switches one on for this thread, or all off.
+#[cfg(feature = "mutants")]
+pub fn switch(to: Option<Mutant>) {
+    door::ON.set(to);
+}
+
+#[cfg(feature = "mutants")]
+mod door {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        pub(super) static ON: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub(crate) fn is_on(mutant: Mutant) -> bool {
+    door::ON.get() == Some(mutant)
+}
+
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn is_on(_: Mutant) -> bool {
+    false
+}
