@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::api;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::process::{cargo, first_line, root, run as run_command, run_within};
@@ -17,6 +18,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("redis-server", redis::ensure)?;
     steps.run("fmt", fmt)?;
     steps.run("clippy", clippy)?;
+    steps.run("api", api::check)?;
     steps.run("test", || cargo_test(&["--all-features"]))?;
     examples(&mut steps)?;
     steps.run("doc", doc)?;
