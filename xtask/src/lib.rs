@@ -65,7 +65,12 @@ impl Verb {
 const VERBS: &[Verb] = &[
     Verb::new("api", "", "no foreign type in the public API, an example on every item", api::run),
     Verb::new("bench", "NAME", "limit, faults or keeper, on real servers; --quick", bench::run),
-    Verb::new("ci", "[--full]", "every check and every test; --full: release build too", ci::run),
+    Verb::new(
+        "ci",
+        "[--full]",
+        "every check and every test; --full: more rounds, release build too",
+        ci::run,
+    ),
     Verb::new("test", "[ARG…]", "all tests; the arguments go to cargo test", test::run),
     Verb::new("tidy", "", "the rules of this repository that clippy does not know", tidy::run),
     Verb::new("help", "", "this list", help::run),

@@ -48,6 +48,16 @@ fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
 }
 
 #[test]
+fn ci_measures_stopped_majorities_first_and_only_if_everything_is_asked_for() {
+    let step = "stopped majorities";
+    let seen = Seen::by(&mut xtask(&["ci", "--full"]));
+    assert_eq!(seen.steps()[..3], ["redis-server", step, "fmt"]);
+    let call = "fake cargo test --locked --release -p quorate --all-features --test it loss::";
+    assert!(seen.out.contains(call), "{}", seen.out);
+    assert!(!Seen::by(&mut xtask(&["ci"])).steps().contains(&step));
+}
+
+#[test]
 fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
     for (command, step) in [
         ("fmt --all", "fmt"),
