@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::api;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::process::{cargo, first_line, root, run as run_command, run_within};
@@ -15,8 +16,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let full = parse(args)?;
     let mut steps = Steps::of("ci");
     steps.run("redis-server", redis::ensure)?;
+    if full {
+        // Before anything else: it measures how soon a loss is told, so it must have the machine.
+        steps.run("stopped majorities", stopped_majorities)?;
+    }
     steps.run("fmt", fmt)?;
     steps.run("clippy", clippy)?;
+    steps.run("api", api::check)?;
     steps.run("test", || cargo_test(&["--all-features"]))?;
     examples(&mut steps)?;
     steps.run("doc", doc)?;
@@ -60,6 +66,14 @@ fn require_component(subcommand: &str, component: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A hundred times a majority stops while a lock is held, with the defaults that users have.
+fn stopped_majorities() -> Result<(), String> {
+    let args = "test --locked --release -p quorate --all-features --test it";
+    let mut command = cargo(args.split(' '));
+    command.arg(STOPPED_MAJORITIES).args(["--", "--exact", "--nocapture"]);
+    run_command(command.env("QUORATE_FULL", "1"))
+}
+
 /// An example that does not run is worse than none, so each one is run and must end well.
 fn examples(steps: &mut Steps) -> Result<(), Failure> {
     let names = example_names(&root().join("crates/quorate/examples"));
@@ -95,6 +109,8 @@ fn doc() -> Result<(), String> {
 }
 
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
+const STOPPED_MAJORITIES: &str =
+    "loss::majority::the_loss_is_told_before_any_node_lets_go_of_the_key";
 
 #[cfg(test)]
 mod tests {
@@ -110,6 +126,16 @@ mod tests {
         assert_eq!(parse(&["--full"]), Some(true));
         assert_eq!(parse(&["--fast"]), None);
         assert_eq!(parse(&["--full", "--full"]), None);
+    }
+
+    #[test]
+    fn the_test_of_stopped_majorities_is_there() {
+        // Cargo is content with a name that no test has.
+        let (path, name) = STOPPED_MAJORITIES.rsplit_once("::").unwrap();
+        let file = format!("crates/quorate/tests/it/{}.rs", path.replace("::", "/"));
+        let text = fs::read_to_string(root().join(&file)).unwrap();
+        assert!(text.contains(&format!("#[test]\nfn {name}()")), "{file}");
+        assert!(text.contains("\"QUORATE_FULL\""), "{file}");
     }
 
     #[test]

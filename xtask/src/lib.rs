@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 
+mod api;
 mod bench;
 mod ci;
 mod failure;
@@ -62,8 +63,14 @@ impl Verb {
 }
 
 const VERBS: &[Verb] = &[
+    Verb::new("api", "", "no foreign type in the public API, an example on every item", api::run),
     Verb::new("bench", "NAME", "limit, faults or keeper, on real servers; --quick", bench::run),
-    Verb::new("ci", "[--full]", "every check and every test; --full: release build too", ci::run),
+    Verb::new(
+        "ci",
+        "[--full]",
+        "every check and every test; --full: more rounds, release build too",
+        ci::run,
+    ),
     Verb::new("test", "[ARG…]", "all tests; the arguments go to cargo test", test::run),
     Verb::new("tidy", "", "the rules of this repository that clippy does not know", tidy::run),
     Verb::new("help", "", "this list", help::run),
@@ -90,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_argument_that_a_verb_does_not_know_is_a_usage_error() {
-        for verb in ["ci", "tidy", "help"] {
+        for verb in ["api", "ci", "tidy", "help"] {
             let failure = dispatch(&[verb.to_owned(), "--frob".to_owned()]).unwrap_err();
             assert_eq!(failure.exit_code(), ExitCode::from(64), "{verb}");
         }

@@ -10,7 +10,7 @@ fn an_unknown_verb_lists_the_verbs_and_exits_with_64() {
     let seen = Seen::by(&mut xtask(&["frobnicate"]));
     assert_eq!(seen.code, Some(64));
     assert!(seen.err.starts_with("xtask: no verb `frobnicate`\n"), "{}", seen.err);
-    for verb in ["ci [--full]", "test [ARG…]", "tidy", "help"] {
+    for verb in ["api", "ci [--full]", "test [ARG…]", "tidy", "help"] {
         assert!(seen.err.contains(&format!("\n  {verb}")), "{verb} in {}", seen.err);
     }
 }
@@ -27,7 +27,7 @@ fn ci_runs_every_step_in_order() {
     let seen = Seen::by(&mut xtask(&["ci"]));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let steps = seen.steps();
-    let expected = ["redis-server", "fmt", "clippy", "test", "build examples"];
+    let expected = ["redis-server", "fmt", "clippy", "api", "test", "build examples"];
     assert_eq!(steps[..expected.len()], expected);
     assert_eq!(steps.last(), Some(&"doc"));
     for call in [
@@ -48,9 +48,24 @@ fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
 }
 
 #[test]
+fn ci_measures_stopped_majorities_first_and_only_if_everything_is_asked_for() {
+    let step = "stopped majorities";
+    let seen = Seen::by(&mut xtask(&["ci", "--full"]));
+    assert_eq!(seen.steps()[..3], ["redis-server", step, "fmt"]);
+    let call = "fake cargo test --locked --release -p quorate --all-features --test it loss::";
+    assert!(seen.out.contains(call), "{}", seen.out);
+    assert!(!Seen::by(&mut xtask(&["ci"])).steps().contains(&step));
+}
+
+#[test]
 fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
-    let steps = ["fmt", "clippy", "test", "doc"];
-    for (command, step) in ["fmt --all", "clippy --locked", "test", "doc"].into_iter().zip(steps) {
+    for (command, step) in [
+        ("fmt --all", "fmt"),
+        ("clippy --locked", "clippy"),
+        ("rustdoc", "api"),
+        ("test", "test"),
+        ("doc", "doc"),
+    ] {
         let seen = Seen::by(xtask(&["ci"]).env("FAKE_CARGO_FAILS", command));
         assert_eq!(seen.code, Some(1), "{step}");
         assert_eq!(seen.steps().last(), Some(&step));
@@ -106,6 +121,21 @@ fn root_on_debian_gets_the_server_installed() {
 }
 
 #[test]
+fn api_asks_rustdoc_and_names_what_is_wrong_with_its_exit_code() {
+    let seen = Seen::by(&mut xtask(&["api"]));
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let call = "fake cargo rustdoc --locked --quiet --package quorate --lib --all-features ";
+    assert!(seen.out.contains(call), "{}", seen.out);
+    let seen = Seen::by(xtask(&["api"]).env("CARGO_TARGET_DIR", fake("bad")));
+    assert_eq!(seen.code, Some(1));
+    let finding = "crates/quorate/src/lib.rs:3: quorate::lock has no example\n";
+    assert!(seen.out.contains(finding), "{}", seen.out);
+    assert_eq!(seen.last_error(), "xtask: api: 1 to mend in the public API");
+    let seen = Seen::by(xtask(&["api"]).env("CARGO_TARGET_DIR", fresh_folder("no-docs")));
+    assert!(seen.last_error().starts_with("xtask: api: rustdoc left no "), "{}", seen.err);
+}
+
+#[test]
 fn test_hands_its_arguments_to_cargo() {
     let seen = Seen::by(&mut xtask(&["test", "lease", "--", "--nocapture"]));
     assert_eq!(seen.steps(), ["redis-server", "test"]);
@@ -120,7 +150,7 @@ fn xtask(args: &[&str]) -> Command {
     let mut command = Command::new(build_folder().join("xtask"));
     command.args(args);
     command.env("CARGO", fake("cargo")).env("QUORATE_REDIS_SERVER", fake("redis-server"));
-    command.env_remove("FAKE_CARGO_FAILS");
+    command.env("CARGO_TARGET_DIR", fake("good")).env_remove("FAKE_CARGO_FAILS");
     command
 }
 

@@ -129,6 +129,16 @@ impl Lease {
 pub struct Extension(u64);
 
 /// Why a lease ended.
+///
+/// # Examples
+///
+/// ```
+/// use quorate_core::lease::LostReason;
+///
+/// let is_own_doing = |reason| matches!(reason, LostReason::MaxHold | LostReason::ShutDown);
+/// assert!(is_own_doing(LostReason::MaxHold));
+/// assert_eq!(LostReason::Gone.to_string(), "a majority of the nodes no longer has it");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
@@ -144,6 +154,14 @@ pub enum LostReason {
 
 impl LostReason {
     /// One word for labels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate_core::lease::LostReason;
+    ///
+    /// assert_eq!(LostReason::MaxHold.as_str(), "max_hold");
+    /// ```
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -55,6 +55,16 @@ impl fmt::Debug for Name {
 }
 
 /// Why a text is not the name of a lock.
+///
+/// # Examples
+///
+/// ```
+/// use quorate_core::name::{Name, NameError};
+///
+/// assert_eq!(Name::parse("", "quorate:"), Err(NameError::Empty));
+/// let error = Name::parse("quorate:mine", "quorate:").unwrap_err();
+/// assert_eq!(error.to_string(), r#"names under "quorate:" are reserved, choose another"#);
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum NameError {

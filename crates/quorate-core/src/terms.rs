@@ -137,6 +137,16 @@ pub fn vote_timeout(ttl: Duration, round_trip: Duration) -> Duration {
 }
 
 /// Why terms were refused.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use quorate_core::terms::{Drift, Terms, TermsError};
+///
+/// let short = Terms::new(Duration::from_millis(2), Duration::ZERO, Drift::default());
+/// assert!(matches!(short, Err(TermsError::TooShort { .. })));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum TermsError {

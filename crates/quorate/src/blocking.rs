@@ -5,6 +5,8 @@
 //! runtime; only that runtime's other tasks have to wait meanwhile. A client whose engine runs on
 //! the user's runtime could wait for ever, so it cannot be made a blocking one.
 //!
+//! # Examples
+//!
 //! ```
 //! use quorate::blocking::Client;
 //!
@@ -32,6 +34,17 @@ use crate::{
 };
 
 /// A connection to a set of nodes. Clones share it. See [`crate::Client`].
+///
+/// # Examples
+///
+/// ```
+/// use quorate::blocking::Client;
+///
+/// let client = Client::try_from(quorate::Client::memory())?; // with all settings of the async one
+/// let guard = client.mutex("orders:42").try_lock()?;
+/// assert!(guard.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client(crate::Client);
 
@@ -41,17 +54,43 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::connect`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = quorate::blocking::Client::connect(nodes)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn connect(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, ConnectError> {
         wait(crate::Client::connect(nodes)).map(Self)
     }
 
     /// A client with one node inside this process, for tests and examples.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = quorate::blocking::Client::memory(); // nobody else has this node
+    /// assert!(client.mutex("orders:42").try_lock()?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn memory() -> Self {
         Self(crate::Client::memory())
     }
 
     /// A lock that at most one owner holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let mutex = client.mutex("printer");
+    /// let thread = std::thread::spawn(move || mutex.with(|_guard| "printed"));
+    /// assert_eq!(thread.join().unwrap()?, "printed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex(self.0.mutex(name))
@@ -62,17 +101,44 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::adopt`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// let guard = client.adopt(&lease)?; // elsewhere, as a rule
+    /// guard.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         wait(self.0.adopt(lease)).map(Guard)
     }
 
     /// What each node is up to right now.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// assert_eq!(client.nodes()[0].to_string(), "memory:0: attached");
+    /// ```
     #[must_use]
     pub fn nodes(&self) -> Box<[NodeReport]> {
         self.0.nodes()
     }
 
     /// Ends the client and all its clones. See [`crate::Client::shutdown`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// drop(client.mutex("orders:42").lock()?); // its release is on the way
+    /// let end = client.shutdown(std::time::Duration::from_secs(1));
+    /// assert!(end.is_clean);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn shutdown(self, grace: Duration) -> Shutdown {
         wait(self.0.shutdown(grace))
     }
@@ -88,23 +154,64 @@ impl TryFrom<crate::Client> for Client {
 }
 
 /// A lock that at most one owner holds. See [`crate::Mutex`] for what it promises.
+///
+/// # Examples
+///
+/// ```
+/// # let client = quorate::blocking::Client::memory();
+/// let orders = client.mutex("orders:42");
+/// let guard = orders.lock()?;
+/// assert!(orders.try_lock()?.is_none(), "not even we ourselves get it twice");
+/// guard.release()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Mutex(crate::Mutex);
 
 impl Mutex {
     /// See [`crate::Mutex::ttl`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("leader").ttl(Duration::from_secs(2)).lock()?;
+    /// assert!(guard.remaining() < Duration::from_secs(2)); // until the next renewal
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
     /// See [`crate::Mutex::no_renew`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("orders:42").ttl(Duration::from_millis(20)).no_renew().lock()?;
+    /// let _lost = guard.wait_until_lost(); // its ttl is over, and nobody has renewed it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn no_renew(self) -> Self {
         Self(self.0.no_renew())
     }
 
     /// See [`crate::Mutex::max_hold`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use {quorate::error::LostReason, std::time::Duration};
+    /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock()?;
+    /// assert_eq!(guard.wait_until_lost().reason, LostReason::MaxHold);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn max_hold(self, max_hold: Duration) -> Self {
         Self(self.0.max_hold(max_hold))
@@ -115,6 +222,17 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::try_lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// if let Some(guard) = client.mutex("orders:42").try_lock()? {
+    ///     // Nobody else works on order 42 now.
+    ///     guard.release()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         Ok(wait(self.0.try_lock())?.map(Guard))
     }
@@ -124,6 +242,17 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let mutex = client.mutex("orders:42");
+    /// let first = mutex.lock()?;
+    /// std::thread::spawn(move || drop(first));
+    /// let _second = mutex.lock()?; // comes when the first one is gone
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lock(&self) -> Result<Guard, LockError> {
         wait(self.0.lock()).map(Guard)
     }
@@ -133,6 +262,17 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::lock_timeout`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::time::Duration;
+    /// let _guard = client.mutex("orders:42").lock()?;
+    /// let error = client.mutex("orders:42").lock_timeout(Duration::from_millis(20)).unwrap_err();
+    /// println!("{error}"); // says who has it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn lock_timeout(&self, limit: Duration) -> Result<Guard, LockError> {
         wait(self.0.lock_timeout(limit)).map(Guard)
     }
@@ -144,6 +284,15 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::with`]; the lock counts as lost if it was when `work` was done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let sum = client.mutex("sum").with(|guard| guard.check().map(|()| 40 + 2))??;
+    /// assert_eq!(sum, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
         let guard = self.lock()?;
         let value = work(&guard);
@@ -155,18 +304,51 @@ impl Mutex {
 }
 
 /// A held lock. Dropping it releases the lock in the background. See [`crate::Guard`].
+///
+/// # Examples
+///
+/// ```
+/// # let client = quorate::blocking::Client::memory();
+/// let guard = client.mutex("orders:42").lock()?;
+/// guard.check()?; // right before each step that must not overlap with another's
+/// drop(guard); // on every way out of the scope, a panic included
+/// assert!(client.mutex("orders:42").try_lock()?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard(crate::Guard);
 
 impl Guard {
     /// The name of the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// assert_eq!(guard.name(), "orders:42");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::time::Duration;
+    /// # let (estimate, ttl) = (Duration::from_secs(1), Duration::from_secs(10));
+    /// let guard = client.mutex("orders:42").no_renew().ttl(ttl).lock()?;
+    /// if guard.remaining() < estimate {
+    ///     guard.extend(ttl)?; // the next step would not fit
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
@@ -177,17 +359,52 @@ impl Guard {
     /// # Errors
     ///
     /// [`Lost`] if the lease has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// for _step in 0..3 {
+    ///     guard.check()?; // stops here if the lock is lost
+    ///     // One short step of the work.
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check(&self) -> Result<(), Lost> {
         self.0.check()
     }
 
     /// A flag that is raised when the lock is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// let flag = guard.cancellation_token();
+    /// let work = move || (0..1_000).take_while(|_step| !flag.is_cancelled()).count();
+    /// assert_eq!(std::thread::spawn(work).join().unwrap(), 1_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
         self.0.cancellation_token()
     }
 
     /// Blocks until the lock is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock()?;
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| eprintln!("{}", guard.wait_until_lost())); // watches while others work
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn wait_until_lost(&self) -> Lost {
         wait(self.0.lost())
@@ -198,6 +415,15 @@ impl Guard {
     /// # Errors
     ///
     /// As [`crate::Guard::verify`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// guard.verify()?; // a majority of the nodes says so
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn verify(&self) -> Result<(), VerifyError> {
         wait(self.0.verify())
     }
@@ -207,6 +433,17 @@ impl Guard {
     /// # Errors
     ///
     /// As [`crate::Guard::extend`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("orders:42").no_renew().ttl(Duration::from_secs(5)).lock()?;
+    /// guard.extend(Duration::from_secs(20))?;
+    /// assert!(guard.remaining() > Duration::from_secs(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         wait(self.0.extend(ttl))
     }
@@ -216,11 +453,34 @@ impl Guard {
     /// # Errors
     ///
     /// As [`crate::Guard::release`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use quorate::error::ReleaseError;
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// match guard.release() {
+    ///     Ok(()) => {} // nobody else was in between
+    ///     Err(ReleaseError::Lost(lost)) => eprintln!("look at what was done: {lost}"),
+    ///     Err(other) => eprintln!("{other}"), // it goes on in the background
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn release(self) -> Result<(), ReleaseError> {
         wait(self.0.release())
     }
 
     /// Gives up the guard without releasing the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// println!("{lease}"); // for the process that goes on with the work
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "without it nobody can adopt the lease"]
     pub fn leave_to_expire(self) -> LeaseHandover {
         self.0.leave_to_expire()

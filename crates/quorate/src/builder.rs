@@ -28,6 +28,20 @@ use crate::{
 
 /// Settings of a [`Client`]. Nothing is checked before [`build`](Self::build), and nothing is sent
 /// before the client is used.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use quorate::{Client, memory::MemoryNodes};
+///
+/// let client = Client::builder()
+///     .memory(&MemoryNodes::new(5)) // or `nodes`, with the addresses of servers
+///     .ttl(Duration::from_secs(5))
+///     .who("billing")
+///     .build()?;
+/// # Ok::<(), quorate::error::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` or `connect` is called"]
 pub struct ClientBuilder {
@@ -89,6 +103,16 @@ impl ClientBuilder {
     /// The nodes must be independent servers, without replication between them. Every client of the
     /// same locks must have the same nodes. Five is a good number; an even number tolerates no more
     /// failures than the odd number below it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::{Client, error::ConfigError};
+    ///
+    /// let nodes = ["redis://10.0.0.1", "redis://me:secret@10.0.0.2:6380/1", "redis://10.0.0.1/0"];
+    /// let error = Client::builder().nodes(nodes).build().unwrap_err();
+    /// assert!(matches!(error, ConfigError::SameServer { first: 0, second: 2, .. }));
+    /// ```
     pub fn nodes(mut self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let urls = urls.into_iter().map(|url| SecretUrl(url.as_ref().to_owned()));
         self.source = Source::Urls(urls.collect());
@@ -96,6 +120,21 @@ impl ClientBuilder {
     }
 
     /// Uses nodes inside this process instead of servers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorate::{Client, memory::MemoryNodes};
+    ///
+    /// let nodes = MemoryNodes::new(3);
+    /// let alice = Client::builder().memory(&nodes).build()?;
+    /// let bob = Client::builder().memory(&nodes).build()?;
+    /// let _guard = alice.mutex("orders:42").lock().await?;
+    /// assert!(bob.mutex("orders:42").try_lock().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn memory(mut self, nodes: &MemoryNodes) -> Self {
         self.source = Source::Memory(nodes.clone());
         self
@@ -104,6 +143,19 @@ impl ClientBuilder {
     /// How long a lock outlives a holder that crashed. Default: 10 seconds.
     ///
     /// A longer ttl survives longer pauses; a shorter one frees a crashed holder's lock sooner.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, memory::MemoryNodes}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// let client = Client::builder().memory(&nodes).ttl(Duration::from_secs(3)).build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// assert!(guard.remaining() < Duration::from_secs(3)); // less the allowance for clock drift
+    /// # Ok(()) }
+    /// ```
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -113,6 +165,19 @@ impl ClientBuilder {
     ///
     /// All clients of the same nodes should agree about it: it is how long a node that has lost its
     /// data must stay out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, error::LockError, memory::MemoryNodes}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// let client = Client::builder().memory(&nodes).max_ttl(Duration::from_secs(20)).build()?;
+    /// let long = client.mutex("orders:42").ttl(Duration::from_secs(30)).try_lock().await;
+    /// assert!(matches!(long, Err(LockError::InvalidTtl(_))));
+    /// # Ok(()) }
+    /// ```
     pub const fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = max_ttl;
         self
@@ -120,12 +185,40 @@ impl ClientBuilder {
 
     /// How long any lock is held at the most, however often it is renewed: a holder that hangs for
     /// ever must not keep its lock for ever. `None` sets no limit. Default: one hour.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, error::LostReason, memory::MemoryNodes}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// let limit = Some(Duration::from_millis(20));
+    /// let client = Client::builder().memory(&nodes).max_hold(limit).build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// assert_eq!(guard.lost().await.reason, LostReason::MaxHold);
+    /// # Ok(()) }
+    /// ```
     pub const fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
         self.max_hold = max_hold;
         self
     }
 
     /// Tells `observer` what happens inside. It replaces an earlier one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::{Client, memory::MemoryNodes, observe::Event};
+    ///
+    /// let warn = |event: &Event<'_>| {
+    ///     if let Event::Lost { name, reason } = event {
+    ///         eprintln!("{name} is lost: {reason}");
+    ///     }
+    /// };
+    /// let client = Client::builder().memory(&MemoryNodes::new(1)).observer(warn).build()?;
+    /// # Ok::<(), quorate::error::ConfigError>(())
+    /// ```
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
         self
@@ -133,6 +226,16 @@ impl ClientBuilder {
 
     /// Which servers with a `rediss://` address are trusted, and who we are to them. Default: what
     /// the operating system trusts, and no certificate of our own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::{Client, Tls, error::ConfigError};
+    ///
+    /// let tls = Tls::new().ca_pem("this is no certificate");
+    /// let error = Client::builder().nodes(["rediss://10.0.0.1"]).tls(tls).build().unwrap_err();
+    /// assert!(matches!(error, ConfigError::InvalidTls { .. }));
+    /// ```
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = tls;
@@ -141,6 +244,20 @@ impl ClientBuilder {
 
     /// How far two clocks may disagree about the length of a ttl. Default: one per cent, in parts
     /// per million, and two milliseconds. A larger allowance is safer and leaves less time to work.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, memory::MemoryNodes}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// let fixed = Duration::from_millis(5);
+    /// let client = Client::builder().memory(&nodes).drift(20_000, fixed).build()?; // two per cent
+    /// let guard = client.mutex("orders:42").ttl(Duration::from_secs(10)).lock().await?;
+    /// assert!(guard.remaining() <= Duration::from_millis(10_000 - 200 - 5));
+    /// # Ok(()) }
+    /// ```
     pub const fn drift(mut self, ppm: u32, fixed: Duration) -> Self {
         self.drift = Drift { ppm, fixed };
         self
@@ -148,18 +265,61 @@ impl ClientBuilder {
 
     /// How long a silent node is waited for. Default: a twentieth of the ttl, from 5 to 50
     /// milliseconds, and at least three round trips.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::{Client, error::LockError, memory::{Behaviour, MemoryNodes}};
+    /// # use std::time::Duration;
+    /// # let nodes = MemoryNodes::new(1);
+    /// let patience = Duration::from_millis(5);
+    /// let client = Client::builder().memory(&nodes).vote_timeout(patience).build()?;
+    /// nodes.set(0, Behaviour::Hang);
+    /// let silence = client.mutex("orders:42").try_lock().await; // takes no longer than that
+    /// assert!(matches!(silence, Err(LockError::NoQuorum { .. })));
+    /// # Ok(()) }
+    /// ```
     pub const fn vote_timeout(mut self, vote_timeout: Duration) -> Self {
         self.vote_timeout = Some(vote_timeout);
         self
     }
 
     /// How long [`connect`](Self::connect) waits for a majority. Default: 5 seconds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, memory::{Behaviour, MemoryNodes}}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// nodes.set(0, Behaviour::Fail);
+    /// let patience = Duration::from_millis(10);
+    /// let connected = Client::builder().memory(&nodes).connect_timeout(patience).connect().await;
+    /// assert_eq!(connected.unwrap_err().to_string(), "no quorum: memory:0: connection refused");
+    /// # Ok(()) }
+    /// ```
     pub const fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
     /// Where Quorate keeps keys of its own. Locks cannot have names under it. Default: `quorate:`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::{Client, error::LockError, memory::MemoryNodes};
+    /// # let nodes = MemoryNodes::new(1);
+    /// let client = Client::builder().memory(&nodes).prefix("locks:own:").build()?;
+    /// let taken = client.mutex("locks:own:x").try_lock().await;
+    /// assert!(matches!(taken, Err(LockError::InvalidName(_))));
+    /// # Ok(()) }
+    /// ```
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -167,6 +327,21 @@ impl ClientBuilder {
 
     /// How this client is shown to others who wait for its locks. Default: program, host and
     /// process id.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, memory::MemoryNodes}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// # let other = Client::builder().memory(&nodes).build()?;
+    /// let client = Client::builder().memory(&nodes).who("billing").build()?;
+    /// let _guard = client.mutex("orders:42").lock().await?;
+    /// let error = other.mutex("orders:42").lock_timeout(Duration::ZERO).await.unwrap_err();
+    /// assert!(error.to_string().contains("billing"));
+    /// # Ok(()) }
+    /// ```
     pub fn who(mut self, who: impl Into<String>) -> Self {
         self.who = Some(who.into());
         self
@@ -177,6 +352,21 @@ impl ClientBuilder {
     ///
     /// This is for tests with a paused clock, and for simulations. The danger: user code that
     /// blocks the runtime then blocks the engine as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, memory::MemoryNodes}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// // In a test with `start_paused = true`:
+    /// let client = Client::builder().memory(&nodes).danger_engine_on_this_runtime().build()?;
+    /// let guard = client.mutex("orders:42").no_renew().lock().await?;
+    /// tokio::time::advance(Duration::from_secs(10)).await; // takes no time
+    /// assert!(guard.check().is_err());
+    /// # Ok(()) }
+    /// ```
     pub const fn danger_engine_on_this_runtime(mut self) -> Self {
         self.place = Place::ThisRuntime;
         self
@@ -188,6 +378,17 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`ConfigError`] names the setting, the value and what is wrong with it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use quorate::{Client, memory::MemoryNodes};
+    ///
+    /// let nodes = MemoryNodes::new(1);
+    /// let error = Client::builder().memory(&nodes).ttl(Duration::ZERO).build().unwrap_err();
+    /// assert!(error.to_string().starts_with("a ttl of 0ns leaves no time to work"));
+    /// ```
     pub fn build(self) -> Result<Client, ConfigError> {
         self.check()?;
         let clock = match self.place {
@@ -258,6 +459,18 @@ impl ClientBuilder {
     ///
     /// [`ConnectError`], with what each node said, if there is no majority in time. It comes at
     /// once if waiting cannot help, such as with a wrong password or the same server twice.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = quorate::Client::builder().nodes(nodes).who("billing").connect().await?;
+    /// for report in client.nodes() {
+    ///     println!("{report}"); // two of them are attached, at the least
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let patience = self.connect_timeout;
         let client = self.build()?;

@@ -29,6 +29,18 @@ use crate::{
 ///
 /// Dropping the last clone, when no guard is left either, waits up to 100 milliseconds for releases
 /// that are on their way; [`shutdown`](Self::shutdown) waits as long as you say.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = quorate::Client::memory();
+/// let clone = client.clone(); // the same nodes by the same connections
+/// let _guard = client.mutex("orders:42").lock().await?;
+/// assert!(clone.mutex("orders:42").try_lock().await?.is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -65,6 +77,17 @@ impl Client {
     /// # Panics
     ///
     /// If the system refuses to start a thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = quorate::Client::memory(); // nobody else has this node
+    /// let guard = client.mutex("orders:42").try_lock().await?;
+    /// assert!(guard.is_some());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn memory() -> Self {
         let built = Self::builder().memory(&MemoryNodes::new(1)).build();
@@ -72,24 +95,72 @@ impl Client {
     }
 
     /// All settings.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use quorate::{Client, memory::MemoryNodes};
+    ///
+    /// let settings = Client::builder().memory(&MemoryNodes::new(3)).ttl(Duration::from_secs(30));
+    /// let client = settings.build()?;
+    /// assert_eq!(client.nodes().len(), 3);
+    /// # Ok::<(), quorate::error::ConfigError>(())
+    /// ```
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
     /// A lock that at most one owner holds. Nothing is sent until it is used; a bad name is told
     /// then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let order = 42;
+    /// let mutex = client.mutex(format!("orders:{order}"));
+    /// mutex.with(async |_guard| { /* nobody else works on this order */ }).await?;
+    /// assert!(client.mutex("").lock().await.is_err()); // a bad name is told when it is used
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(self.inner.clone(), name.as_ref())
     }
 
     /// What each node is up to right now, in the order in which they were configured.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::{Client, memory::{Behaviour, MemoryNodes}};
+    ///
+    /// let nodes = MemoryNodes::new(2);
+    /// let client = Client::builder().memory(&nodes).build()?;
+    /// nodes.set(1, Behaviour::Fail);
+    /// let lines: Vec<String> = client.nodes().iter().map(ToString::to_string).collect();
+    /// assert_eq!(lines, ["memory:0: attached", "memory:1: connection refused"]);
+    /// # Ok::<(), quorate::error::ConfigError>(())
+    /// ```
     #[must_use]
     pub fn nodes(&self) -> Box<[NodeReport]> {
         self.inner.engine.reports()
     }
 
     /// What is allowed in the settings but probably not meant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::{Client, Warning, memory::MemoryNodes};
+    ///
+    /// let client = Client::builder().memory(&MemoryNodes::new(4)).build()?;
+    /// assert_eq!(client.warnings(), [Warning::EvenNodes { nodes: 4 }]);
+    /// # Ok::<(), quorate::error::ConfigError>(())
+    /// ```
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let nodes = self.inner.engine.nodes.len();
@@ -108,6 +179,18 @@ impl Client {
     ///
     /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more. A failed adoption
     /// gives back what it took over: the lease may be over after it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// let guard = client.adopt(&lease).await?; // elsewhere, as a rule
+    /// assert!(client.adopt(&lease).await.is_err(), "it has a new owner already");
+    /// # Ok(()) }
+    /// ```
     pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         let client = &self.inner;
         let terms = client.terms(lease.ttl())?;
@@ -133,6 +216,20 @@ impl Client {
     /// # Cancel safety
     ///
     /// The end goes on in the background if the future is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::error::LostReason, std::time::Duration};
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// let end = client.shutdown(Duration::from_secs(1)).await;
+    /// assert!(end.is_clean);
+    /// assert_eq!(guard.check().unwrap_err().reason, LostReason::ShutDown);
+    /// # Ok(()) }
+    /// ```
     pub async fn shutdown(self, grace: Duration) -> Shutdown {
         let engine = &self.inner.engine;
         engine.is_closed.store(true, Ordering::SeqCst);
@@ -197,6 +294,17 @@ impl Client {
 }
 
 /// Something in the settings that is allowed but probably not meant.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::{Client, memory::MemoryNodes};
+///
+/// let client = Client::builder().memory(&MemoryNodes::new(2)).build()?;
+/// let text = client.warnings()[0].to_string();
+/// assert_eq!(text, "2 nodes tolerate 0 failures, no more than 1 nodes would");
+/// # Ok::<(), quorate::error::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -221,6 +329,19 @@ impl std::fmt::Display for Warning {
 }
 
 /// How a shutdown went.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// let end = client.shutdown(std::time::Duration::from_secs(1)).await;
+/// if !end.is_clean {
+///     eprintln!("some node has not confirmed a release: its key goes after its ttl");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Shutdown {

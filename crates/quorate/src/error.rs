@@ -1,4 +1,21 @@
 //! What can go wrong, one enum per operation. Evidence is data; text is for people.
+//!
+//! # Examples
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let client = quorate::Client::memory();
+//! use quorate::error::LockError;
+//!
+//! match client.mutex("orders:42").try_lock().await {
+//!     Ok(Some(guard)) => guard.release().await?,
+//!     Ok(None) => println!("someone has it"),
+//!     Err(LockError::NoQuorum { nodes }) => nodes.iter().for_each(|node| eprintln!("{node}")),
+//!     Err(other) => return Err(other.into()),
+//! }
+//! # Ok(()) }
+//! ```
 
 use std::{fmt, time::Duration};
 
@@ -8,6 +25,23 @@ use thiserror::Error;
 pub use crate::trouble::{NodeAnswer, NodeReport, Trouble};
 
 /// Why a lock was not taken.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// use quorate::{error::{LockError, NodeAnswer, Trouble}, memory::Behaviour};
+///
+/// nodes.set(0, Behaviour::Fail);
+/// let Err(LockError::NoQuorum { nodes }) = client.mutex("orders:42").try_lock().await else {
+///     panic!("nobody answered");
+/// };
+/// assert_eq!(nodes[0].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LockError {
@@ -43,6 +77,23 @@ pub enum LockError {
 }
 
 /// Why a ttl was refused.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// use std::time::Duration;
+/// use quorate::error::{LockError, TtlError};
+///
+/// let hour = client.mutex("orders:42").ttl(Duration::from_secs(3_600));
+/// let Err(LockError::InvalidTtl(TtlError::AboveMax { max, .. })) = hour.try_lock().await else {
+///     panic!("an hour is too long");
+/// };
+/// assert_eq!(max, Duration::from_secs(60));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TtlError {
@@ -63,6 +114,22 @@ pub enum TtlError {
 }
 
 /// Who holds a lock, as one of its nodes told.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// # use {quorate::error::LockError, std::time::Duration};
+/// nodes.plant(0, "orders:42", b"a value of another program");
+/// let wait = client.mutex("orders:42").lock_timeout(Duration::ZERO).await;
+/// let Err(LockError::Timeout { holder: Some(holder), .. }) = wait else { panic!("{wait:?}") };
+/// assert_eq!(holder.who, "a value of another program");
+/// assert_eq!(holder.expires_in, None);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -84,6 +151,20 @@ impl fmt::Display for Holder {
 }
 
 /// The lease has ended: another owner may hold the lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// # use std::time::Duration;
+/// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
+/// let lost = guard.lost().await;
+/// assert_eq!(lost.to_string(), "the lock is lost: it was held for as long as allowed");
+/// assert_eq!(lost.reason.as_str(), "max_hold");
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("the lock is lost: {reason}")]
 #[non_exhaustive]
@@ -99,6 +180,20 @@ impl Lost {
 }
 
 /// Why a lease could not be adopted.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// # use quorate::error::AdoptError;
+/// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+/// nodes.forget(0);
+/// assert!(matches!(client.adopt(&lease).await, Err(AdoptError::Lost(_))));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AdoptError {
@@ -120,6 +215,20 @@ pub enum AdoptError {
 }
 
 /// Why a lease was not extended.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// # use {quorate::error::ExtendError, std::time::Duration};
+/// let guard = client.mutex("orders:42").lock().await?;
+/// let refused = guard.extend(Duration::from_secs(3_600)).await;
+/// assert!(matches!(refused, Err(ExtendError::InvalidTtl(_))));
+/// guard.check()?; // the lease is as it was
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -132,6 +241,21 @@ pub enum ExtendError {
 }
 
 /// Why a lease was not confirmed.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// # use quorate::{error::VerifyError, memory::Behaviour};
+/// let guard = client.mutex("orders:42").lock().await?;
+/// nodes.set(0, Behaviour::Fail);
+/// assert!(matches!(guard.verify().await, Err(VerifyError::NoQuorum { .. })));
+/// guard.check()?; // the lease goes on until its deadline
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -147,6 +271,20 @@ pub enum VerifyError {
 }
 
 /// Why a release is not known to have worked.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// # use quorate::error::ReleaseError;
+/// let guard = client.mutex("orders:42").lock().await?;
+/// nodes.forget(0); // from here on somebody else could have had it
+/// assert!(matches!(guard.release().await, Err(ReleaseError::Lost(_))));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -162,6 +300,22 @@ pub enum ReleaseError {
 }
 
 /// Why [`Mutex::with`](crate::Mutex::with) did not return the value of the work.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// # use quorate::error::WithError;
+/// match client.mutex("orders:42").with(async |_guard| 40 + 2).await {
+///     Ok(sum) => assert_eq!(sum, 42),
+///     Err(WithError::Lock(error)) => eprintln!("nothing was done: {error}"),
+///     Err(WithError::Lost(lost)) => eprintln!("the work may be half done: {lost}"),
+///     Err(other) => return Err(other.into()),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum WithError {
@@ -174,6 +328,16 @@ pub enum WithError {
 }
 
 /// Why a client could not be built. Nothing was sent to any node.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::{Client, error::ConfigError};
+///
+/// let error = Client::builder().nodes(["http://10.0.0.1"]).build().unwrap_err();
+/// assert!(matches!(error, ConfigError::InvalidUrl { node: 0, .. }));
+/// assert_eq!(Client::builder().build().unwrap_err(), ConfigError::NoNodes);
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -242,6 +406,19 @@ pub enum ConfigError {
 }
 
 /// A blocking client would wait for an engine that runs on the runtime which it blocks.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorate::{Client, blocking, memory::MemoryNodes};
+/// # let nodes = MemoryNodes::new(1);
+/// let client = Client::builder().memory(&nodes).danger_engine_on_this_runtime().build()?;
+/// let refused = blocking::Client::try_from(client).unwrap_err();
+/// assert!(refused.to_string().contains("would never end"));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error(
     "this client's engine runs on an async runtime, and a blocking call there would never end: \
@@ -251,6 +428,21 @@ pub enum ConfigError {
 pub struct WouldDeadlock;
 
 /// Why a client could not connect.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{Client, error::ConnectError};
+///
+/// match Client::connect(["10.0.0.1"]).await {
+///     Err(ConnectError::Config(error)) => eprintln!("mend the settings: {error}"),
+///     Err(error) => eprintln!("mend the servers: {error}"),
+///     Ok(client) => println!("{} nodes", client.nodes().len()),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectError {

@@ -38,6 +38,19 @@ use crate::{
 ///
 /// Dropping the guard releases the lock in the background; the drop neither waits nor needs a
 /// runtime. [`release`](Self::release) tells how it went.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// let guard = client.mutex("orders:42").lock().await?;
+/// guard.check()?; // right before each step that must not overlap with another's
+/// drop(guard); // on every way out of the scope, a panic included
+/// assert!(client.mutex("orders:42").try_lock().await?.is_some());
+/// # Ok(()) }
+/// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     client: Arc<Inner>,
@@ -58,12 +71,38 @@ impl Guard {
     }
 
     /// The name of the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// assert_eq!(guard.name(), "orders:42");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.held.name.as_str()
     }
 
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// # let (estimate, ttl) = (Duration::from_secs(1), Duration::from_secs(10));
+    /// let guard = client.mutex("orders:42").no_renew().ttl(ttl).lock().await?;
+    /// if guard.remaining() < estimate {
+    ///     guard.extend(ttl).await?; // the next step would not fit
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.held.remaining(self.engine().now())
@@ -74,12 +113,42 @@ impl Guard {
     /// # Errors
     ///
     /// [`Lost`] if the lease has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// for _step in 0..3 {
+    ///     guard.check()?; // stops here if the lock is lost
+    ///     // One short step of the work.
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn check(&self) -> Result<(), Lost> {
         self.held.check(self.engine().now())
     }
 
     /// True if the last renewal was not confirmed, or a clock jumped. The lease goes on, and the
     /// keeper tries again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::{Client, memory::{Behaviour, MemoryNodes}};
+    /// # let nodes = MemoryNodes::new(1);
+    /// # let settings = Client::builder().memory(&nodes).danger_engine_on_this_runtime();
+    /// # let client = settings.build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// nodes.set(0, Behaviour::Fail);
+    /// tokio::time::sleep(guard.remaining() / 2).await; // a renewal was due meanwhile
+    /// assert!(guard.is_at_risk());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
         self.held.hand().lease.is_at_risk()
@@ -91,11 +160,39 @@ impl Guard {
     ///
     /// It never completes while the lock is held, and stays usable after the guard is gone; a lock
     /// that was released is not lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # let work = async {};
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// tokio::select! {
+    ///     lost = guard.lost() => eprintln!("{lost}"), // undo what can be undone
+    ///     () = work => guard.release().await?,
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + use<> {
         Loss::of(self.held.clone())
     }
 
     /// A flag that is raised when the lock is lost, to hand to work that looks at it now and then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// let flag = guard.cancellation_token();
+    /// let work = move || (0..1_000).take_while(|_step| !flag.is_cancelled()).count();
+    /// assert_eq!(std::thread::spawn(work).join().unwrap(), 1_000);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
         CancellationToken::of(self.held.clone(), self.engine().clone())
@@ -110,6 +207,19 @@ impl Guard {
     /// # Errors
     ///
     /// [`Lost`] if the lock was lost before `work` was done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// let sum = guard.run(async { 40 + 2 }).await?; // an error if the lock is lost meanwhile
+    /// guard.release().await?;
+    /// assert_eq!(sum, 42);
+    /// # Ok(()) }
+    /// ```
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         let mut work = std::pin::pin!(work);
         let mut lost = std::pin::pin!(self.lost());
@@ -135,6 +245,21 @@ impl Guard {
     ///
     /// [`VerifyError::Lost`] if the lease has ended or a majority does not have it any more: the
     /// guard is lost from then on. [`VerifyError::NoQuorum`] if too few nodes answered to say.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::{Client, memory::MemoryNodes};
+    /// # let nodes = MemoryNodes::new(1);
+    /// # let client = Client::builder().memory(&nodes).build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// guard.verify().await?;
+    /// nodes.forget(0); // as a restart without persistence does
+    /// assert!(guard.verify().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub async fn verify(&self) -> Result<(), VerifyError> {
         self.check()?;
         let now = self.engine().now();
@@ -166,6 +291,19 @@ impl Guard {
     /// # Errors
     ///
     /// [`ExtendError::Lost`] if the lease has ended: nothing revives it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("orders:42").no_renew().ttl(Duration::from_secs(5)).lock().await?;
+    /// guard.extend(Duration::from_secs(20)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(5));
+    /// # Ok(()) }
+    /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         let engine = self.engine();
         let terms = self.client.terms(ttl)?;
@@ -211,6 +349,22 @@ impl Guard {
     /// [`ReleaseError::Lost`] if the lease had ended before: someone else may have worked inside
     /// your critical section. [`ReleaseError::NoQuorum`] if too few nodes answered; the release
     /// goes on in the background, and the keys expire by themselves.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use quorate::error::ReleaseError;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// match guard.release().await {
+    ///     Ok(()) => {} // nobody else was in between
+    ///     Err(ReleaseError::Lost(lost)) => eprintln!("look at what was done: {lost}"),
+    ///     Err(other) => eprintln!("{other}"), // it goes on in the background
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let was_held = self.check();
         let attempt = self.let_go();
@@ -227,6 +381,19 @@ impl Guard {
 
     /// Gives up the guard without releasing the lock: it is neither renewed nor released any more,
     /// and ends with its ttl, unless another process [adopts](crate::Client::adopt) it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("video:9").lock().await?;
+    /// let lease = guard.leave_to_expire();
+    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
+    /// println!("{lease}"); // for the process that goes on with the work
+    /// # Ok(()) }
+    /// ```
     #[must_use = "without it nobody can adopt the lease"]
     pub fn leave_to_expire(mut self) -> LeaseHandover {
         self.end();

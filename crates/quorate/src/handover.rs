@@ -13,6 +13,8 @@ use thiserror::Error;
 /// It is a line of text for a pipe, a queue or an environment variable (`to_string`, `parse`).
 /// Whoever has it can renew and release the lock: it is a secret, and its `Debug` shows none of it.
 ///
+/// # Examples
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,12 +40,36 @@ impl LeaseHandover {
     }
 
     /// The name of the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// assert_eq!(lease.name(), "video:9");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
     /// The ttl with which it is renewed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let mutex = client.mutex("video:9").ttl(Duration::from_secs(30));
+    /// let lease = mutex.lock().await?.leave_to_expire();
+    /// assert_eq!(lease.ttl(), Duration::from_secs(30)); // whoever adopts it has to be faster
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub const fn ttl(&self) -> Duration {
         self.ttl
@@ -87,6 +113,14 @@ impl fmt::Debug for LeaseHandover {
 }
 
 /// Why a text is not a lease.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::{HandoverError, LeaseHandover};
+///
+/// assert_eq!("video:9".parse::<LeaseHandover>(), Err(HandoverError::Malformed));
+/// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HandoverError {

@@ -1,6 +1,8 @@
 //! Distributed locks on Redis and Valkey: correct on one server, and on N independent masters by
 //! the Redlock algorithm.
 //!
+//! # Examples
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -2,6 +2,27 @@
 //!
 //! An [`Observer`] is told about everything as it happens, on whichever thread it happens. It must
 //! not block. The features `tracing` and `metrics` have adapters.
+//!
+//! # Examples
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+//! use quorate::{Client, memory::MemoryNodes, observe::Event};
+//!
+//! let (held, nodes) = (Arc::new(AtomicU32::new(0)), MemoryNodes::new(1));
+//! let count = held.clone();
+//! let observer = move |event: &Event<'_>| {
+//!     if let Event::Held { .. } = event {
+//!         count.fetch_add(1, Ordering::Relaxed);
+//!     }
+//! };
+//! let client = Client::builder().memory(&nodes).observer(observer).build()?;
+//! let _guard = client.mutex("orders:42").lock().await?;
+//! assert_eq!(held.load(Ordering::Relaxed), 1);
+//! # Ok(()) }
+//! ```
 
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -18,9 +39,37 @@ use std::{
 use crate::error::{LostReason, NodeAnswer, Trouble};
 
 /// Is told what happens.
+///
+/// # Examples
+///
+/// ```
+/// # use quorate::{Client, memory::MemoryNodes, observe::{Event, Observer}};
+/// # let nodes = MemoryNodes::new(1);
+/// struct Losses;
+///
+/// impl Observer for Losses {
+///     fn observe(&self, event: &Event<'_>) {
+///         if let Event::Lost { name, reason } = event {
+///             eprintln!("{name} is lost: {reason}");
+///         }
+///     }
+/// }
+///
+/// let client = Client::builder().memory(&nodes).observer(Losses).build()?;
+/// # Ok::<(), quorate::error::ConfigError>(())
+/// ```
 pub trait Observer: Send + Sync + 'static {
     /// Something happened. This is called on the client's own threads: it must not block, and must
     /// not call into the client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate::observe::{Event, Observer};
+    /// // What a function does as an observer can be tested without a client.
+    /// let observer = |event: &Event<'_>| assert_eq!(event, &Event::Held { name: "orders:42" });
+    /// observer.observe(&Event::Held { name: "orders:42" });
+    /// ```
     fn observe(&self, event: &Event<'_>);
 }
 
@@ -44,6 +93,21 @@ impl fmt::Debug for dyn Observer {
 }
 
 /// Something that happened.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::observe::Event;
+///
+/// fn line(event: &Event<'_>) -> Option<String> {
+///     match event {
+///         Event::NodeDown { node, trouble } => Some(format!("{node} is down: {trouble}")),
+///         Event::AtRisk { name } => Some(format!("{name} is at risk")),
+///         _ => None, // there will be more of them
+///     }
+/// }
+/// assert_eq!(line(&Event::AtRisk { name: "orders:42" }).unwrap(), "orders:42 is at risk");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -142,6 +206,18 @@ pub enum Event<'a> {
 }
 
 /// What is asked of the nodes.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::observe::{Action, Event};
+///
+/// /// Lets those events through that tell about taking locks.
+/// fn is_about_taking(event: &Event<'_>) -> bool {
+///     matches!(event, Event::Started { action: Action::Acquire, .. })
+/// }
+/// # assert!(is_about_taking(&Event::Started { round: 1, action: Action::Acquire, name: "a" }));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
@@ -157,6 +233,14 @@ pub enum Action {
 
 impl Action {
     /// One word for labels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::observe::Action;
+    ///
+    /// assert_eq!(Action::Acquire.as_str(), "acquire");
+    /// ```
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -169,6 +253,18 @@ impl Action {
 }
 
 /// How a round went.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::observe::{Event, Outcome};
+///
+/// /// Somebody should look at the nodes.
+/// fn is_alarm(event: &Event<'_>) -> bool {
+///     matches!(event, Event::Renewed { outcome: Outcome::NoQuorum, .. })
+/// }
+/// # assert!(!is_alarm(&Event::Held { name: "orders:42" }));
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -188,6 +284,14 @@ pub enum Outcome {
 
 impl Outcome {
     /// One word for labels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::observe::Outcome;
+    ///
+    /// assert_eq!(Outcome::NoQuorum.as_str(), "no_quorum");
+    /// ```
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

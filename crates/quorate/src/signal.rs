@@ -11,6 +11,22 @@ use crate::{
 /// A flag that is raised when a lock is lost. Clones are the same flag.
 ///
 /// It has the methods of the type of this name in other crates, and depends on none of them.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// # use std::time::Duration;
+/// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
+/// let flag = guard.cancellation_token();
+/// let work = std::thread::spawn(move || {
+///     while !flag.is_cancelled() { /* one short step of work that cannot be dropped */ }
+/// });
+/// work.join().unwrap();
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct CancellationToken {
     held: Arc<Held>,
@@ -23,6 +39,20 @@ impl CancellationToken {
     }
 
     /// True once the lock is lost, also if only its time has run out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// let flag = guard.cancellation_token();
+    /// assert!(!flag.is_cancelled());
+    /// client.shutdown(std::time::Duration::from_secs(1)).await;
+    /// assert!(flag.is_cancelled());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.held.check(self.engine.now()).is_err()
@@ -33,6 +63,20 @@ impl CancellationToken {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
+    /// let flag = guard.cancellation_token();
+    /// let watch = tokio::spawn(async move { flag.cancelled().await });
+    /// assert_eq!(watch.await?.reason.as_str(), "max_hold");
+    /// # Ok(()) }
+    /// ```
     pub async fn cancelled(&self) -> Lost {
         Loss::of(self.held.clone()).await
     }

@@ -5,6 +5,17 @@ use std::fmt;
 use thiserror::Error;
 
 /// What one node said in one round.
+///
+/// # Examples
+///
+/// ```
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// let report = &client.nodes()[0];
+/// assert_eq!(report.node, "memory:0");
+/// assert_eq!(report.to_string(), "memory:0: attached");
+/// # Ok::<(), quorate::error::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct NodeReport {
@@ -34,6 +45,21 @@ impl fmt::Display for NodeReport {
 }
 
 /// A node's answer.
+///
+/// # Examples
+///
+/// ```
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// use quorate::error::NodeAnswer;
+///
+/// for report in client.nodes() {
+///     if let NodeAnswer::Trouble(trouble) = report.answer {
+///         eprintln!("{} cannot vote: {trouble}", report.node);
+///     }
+/// }
+/// # Ok::<(), quorate::error::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum NodeAnswer {
@@ -50,6 +76,18 @@ pub enum NodeAnswer {
 }
 
 /// Why a node gave no usable answer.
+///
+/// # Examples
+///
+/// ```
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// use quorate::{error::{NodeAnswer, Trouble}, memory::Behaviour};
+///
+/// nodes.set(0, Behaviour::Fail);
+/// assert_eq!(client.nodes()[0].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+/// # Ok::<(), quorate::error::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum Trouble {
@@ -139,6 +177,14 @@ impl Trouble {
     }
 
     /// One word for labels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::error::Trouble;
+    ///
+    /// assert_eq!(Trouble::Auth("WRONGPASS invalid password".into()).kind(), "auth");
+    /// ```
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -12,17 +12,23 @@ pub(super) fn module_documentation(source: &Source, _: &Tree) -> Findings {
     vec![(1, "the file must start with `//!` and say what it is for".to_owned())]
 }
 
-/// Tests may be longer than the code they test, but not without end.
+/// Tests may be longer than the code they test, but not without end. Documentation does not count:
+/// it is read on pages of its own, and a limit would be paid with its examples.
 pub(super) fn length(source: &Source, _: &Tree) -> Findings {
-    let product = source.product_lines().count();
-    let all = source.lines().count();
+    let product = source.product_lines().filter(|(_, line)| !is_documentation(line)).count();
+    let all = source.lines().filter(|(_, line)| !is_documentation(line)).count();
     if product > MAX_PRODUCT_LINES {
-        vec![(product, format!("{product} lines before the tests, {MAX_PRODUCT_LINES} at most"))]
+        vec![(1, format!("{product} lines before the tests, {MAX_PRODUCT_LINES} at most"))]
     } else if all > MAX_LINES {
-        vec![(all, format!("{all} lines, {MAX_LINES} at most"))]
+        vec![(1, format!("{all} lines, {MAX_LINES} at most"))]
     } else {
         Vec::new()
     }
+}
+
+fn is_documentation(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("///") || line.starts_with("//!")
 }
 
 /// A test that never runs, or a warning that nobody sees again.
@@ -106,13 +112,21 @@ mod tests {
 
     #[test]
     fn long_files() {
-        let code = |lines: usize| format!("//! A.\n{}", "fn a() {}\n".repeat(lines - 1));
+        let code = |lines: usize| format!("//! A.\n{}", "fn a() {}\n".repeat(lines));
         let tests = |lines: usize| format!("#[cfg(test)]\nmod tests {{\n{}", "\n".repeat(lines));
-        fires(&[("a.rs", &code(501))], "a.rs:501: 501 lines before the tests, 500 at most");
-        fires(&[("tests/a.rs", &code(801))], "tests/a.rs:801: 801 lines, 800 at most");
-        fires(&[("a.rs", &(code(500) + &tests(300)))], "a.rs:802: 802 lines, 800 at most");
+        fires(&[("a.rs", &code(501))], "a.rs:1: 501 lines before the tests, 500 at most");
+        fires(&[("tests/a.rs", &code(801))], "tests/a.rs:1: 801 lines, 800 at most");
+        fires(&[("a.rs", &(code(500) + &tests(299)))], "a.rs:1: 801 lines, 800 at most");
         is_quiet(&[("a.rs", &code(500)), ("b.rs", &(code(500) + &tests(200)))]);
         is_quiet(&[("tests/a.rs", &code(800)), ("a/tests.rs", &code(800))]);
+    }
+
+    #[test]
+    fn documentation_makes_no_file_too_long_but_other_comments_do() {
+        let long = |line: &str| format!("//! A.\n{}", line.repeat(501));
+        is_quiet(&[("a.rs", &long("    /// A.\n")), ("b.rs", &long("//! A.\n"))]);
+        let message = "a.rs:1: 501 lines before the tests, 500 at most";
+        fires(&[("a.rs", &long("    // A.\n"))], message);
     }
 
     #[test]

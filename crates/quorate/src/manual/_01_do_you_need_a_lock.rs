@@ -15,3 +15,17 @@
 //! is known.
 //!
 //! Inside one process a mutex of the standard library or of tokio does it.
+//!
+//! # Examples
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = quorate::Client::memory();
+//! // For efficiency: whoever comes second leaves it to the first.
+//! if let Some(guard) = client.mutex("render:video:9").try_lock().await? {
+//!     // Render it.
+//!     guard.release().await?;
+//! }
+//! # Ok(()) }
+//! ```

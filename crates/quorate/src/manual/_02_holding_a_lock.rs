@@ -28,3 +28,20 @@
 //!
 //! A lease can move: [`leave_to_expire`](crate::Guard::leave_to_expire) gives a text that another
 //! process turns into a guard with [`Client::adopt`](crate::Client::adopt).
+//!
+//! # Examples
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let client = quorate::Client::memory();
+//! # fn steps() -> impl Iterator<Item = u32> { 0..3 }
+//! # async fn do_step(_step: u32) {}
+//! let guard = client.mutex("orders:42").lock().await?;
+//! for step in steps() {
+//!     guard.check()?; // the third way, for what must not overlap
+//!     guard.run(do_step(step)).await?; // and the first, for a step that takes long
+//! }
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```

@@ -15,3 +15,20 @@
 //! | the wall clock of a node jumps forward | its keys may expire early: the same as a node that forgets |
 //!
 //! An error is never reported as "held by another", and silence never as "not locked".
+//!
+//! # Examples
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use quorate::{Client, error::LockError, memory::{Behaviour, MemoryNodes}};
+//!
+//! let nodes = MemoryNodes::new(3);
+//! let client = Client::builder().memory(&nodes).build()?;
+//! nodes.set(0, Behaviour::Fail);
+//! let _guard = client.mutex("orders:42").lock().await?; // a minority does not matter
+//! nodes.set(1, Behaviour::Hang);
+//! let error = client.mutex("orders:43").try_lock().await.unwrap_err();
+//! assert!(matches!(error, LockError::NoQuorum { .. })); // with what each node said
+//! # Ok(()) }
+//! ```

@@ -12,3 +12,17 @@
 //! | reconnect delay | 10 ms to 1 s with full jitter, fixed | many clients must not come back at once |
 //! | `connect_timeout` | 5 s | servers may be starting |
 //! | retry of a waiting call | 4 ms to 100 ms with full jitter, at least one round trip | contenders must not split the vote for ever |
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use quorate::{Client, memory::MemoryNodes};
+//!
+//! let client = Client::builder()
+//!     .memory(&MemoryNodes::new(5))
+//!     .ttl(Duration::from_secs(30)) // survives longer pauses; after a crash others wait longer
+//!     .max_hold(Some(Duration::from_secs(300)))
+//!     .build()?;
+//! # Ok::<(), quorate::error::ConfigError>(())
+//! ```

@@ -1,4 +1,20 @@
 //! Nodes inside this process: for tests, examples, and trying things out without any server.
+//!
+//! # Examples
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use quorate::{Client, memory::{Behaviour, MemoryNodes}};
+//!
+//! let nodes = MemoryNodes::new(3);
+//! let client = Client::builder().memory(&nodes).build()?;
+//! nodes.set(0, Behaviour::Fail);
+//! let guard = client.mutex("orders:42").lock().await?; // two of three are a majority
+//! nodes.set(1, Behaviour::Fail);
+//! assert!(guard.verify().await.is_err(), "one is not");
+//! # Ok(()) }
+//! ```
 
 use std::{
     collections::VecDeque,
@@ -25,6 +41,8 @@ use crate::{
 ///
 /// Each node can be told to misbehave, so that programs can test what they do when nodes fail.
 ///
+/// # Examples
+///
 /// ```
 /// use quorate::{Client, memory::{Behaviour, MemoryNodes}};
 ///
@@ -40,6 +58,19 @@ pub struct MemoryNodes {
 
 impl MemoryNodes {
     /// As many nodes as asked for, all of them well and empty.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorate::{Client, memory::MemoryNodes};
+    ///
+    /// let nodes = MemoryNodes::new(5);
+    /// let client = Client::builder().memory(&nodes).build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { cells: (0..nodes).map(|number| Arc::new(Cell::new(number))).collect() }
@@ -51,6 +82,21 @@ impl MemoryNodes {
     /// # Panics
     ///
     /// If there is no such node.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::{Client, memory::{Behaviour, MemoryNodes}};
+    /// # let nodes = MemoryNodes::new(1);
+    /// # let client = Client::builder().memory(&nodes).build()?;
+    /// nodes.set(0, Behaviour::Fail);
+    /// assert!(client.mutex("orders:42").try_lock().await.is_err());
+    /// nodes.set(0, Behaviour::Answer);
+    /// assert!(client.mutex("orders:42").try_lock().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     pub fn set(&self, index: usize, behaviour: Behaviour) {
         self.cells[index].set(behaviour);
     }
@@ -60,6 +106,19 @@ impl MemoryNodes {
     /// # Panics
     ///
     /// If there is no such node.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorate::memory::MemoryNodes::new(1);
+    /// # let client = quorate::Client::builder().memory(&nodes).build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// nodes.forget(0);
+    /// assert!(guard.verify().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn forget(&self, index: usize) {
         self.cells[index].lock().store.clear();
     }
@@ -69,6 +128,18 @@ impl MemoryNodes {
     /// # Panics
     ///
     /// If there is no such node, or `name` cannot be a lock's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorate::memory::MemoryNodes::new(1);
+    /// # let client = quorate::Client::builder().memory(&nodes).build()?;
+    /// nodes.plant(0, "orders:42", b"a value of another program");
+    /// assert!(client.mutex("orders:42").try_lock().await?.is_none(), "it counts as locked");
+    /// # Ok(()) }
+    /// ```
     pub fn plant(&self, index: usize, name: &str, value: &[u8]) {
         let name = Name::parse(name, "").expect("the name of a lock");
         let mut state = self.cells[index].lock();
@@ -81,6 +152,20 @@ impl MemoryNodes {
     /// # Panics
     ///
     /// If there is no such node.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorate::memory::MemoryNodes::new(1);
+    /// # let client = quorate::Client::builder().memory(&nodes).build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// assert_eq!(nodes.names(0), ["orders:42"]);
+    /// guard.release().await?;
+    /// assert!(nodes.names(0).is_empty());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn names(&self, index: usize) -> Vec<String> {
         let mut state = self.cells[index].lock();
@@ -89,12 +174,31 @@ impl MemoryNodes {
     }
 
     /// How many nodes there are.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate::memory::{Behaviour, MemoryNodes};
+    /// let nodes = MemoryNodes::new(3);
+    /// for node in 0..nodes.len() {
+    ///     nodes.set(node, Behaviour::Hang); // all of them
+    /// }
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
     /// True if there is no node.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate::{Client, error::ConfigError, memory::MemoryNodes};
+    /// let nodes = MemoryNodes::new(0);
+    /// assert!(nodes.is_empty()); // no client can be built with them
+    /// assert_eq!(Client::builder().memory(&nodes).build().unwrap_err(), ConfigError::NoNodes);
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
@@ -116,6 +220,22 @@ impl MemoryNodes {
 }
 
 /// What a node in memory does with commands.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// use quorate::memory::Behaviour;
+///
+/// nodes.set(0, Behaviour::Mute);
+/// assert!(client.mutex("orders:42").try_lock().await.is_err()); // did it lock? nobody knows
+/// nodes.set(0, Behaviour::Answer);
+/// client.mutex("orders:42").lock().await?; // if it did, that was undone
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Behaviour {

@@ -16,6 +16,16 @@
 //! | `quorate_node_errors_total` | counter | `node`, `kind` |
 //!
 //! Names of locks are no labels: there may be millions of them.
+//!
+//! # Examples
+//!
+//! ```
+//! use quorate::{Client, memory::MemoryNodes, observe::metrics::Metrics};
+//!
+//! let nodes = MemoryNodes::new(3);
+//! let client = Client::builder().memory(&nodes).observer(Metrics::new()).build()?;
+//! # Ok::<(), quorate::error::ConfigError>(())
+//! ```
 
 use metrics::{counter, gauge, histogram};
 
@@ -23,12 +33,34 @@ use super::{Action, Event, Observer, Outcome};
 use crate::error::NodeAnswer;
 
 /// Tells the recorder of the `metrics` crate what happens.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorate::{Client, memory::MemoryNodes, observe::metrics::Metrics};
+/// # let nodes = MemoryNodes::new(1);
+/// // An exporter's recorder is installed once, anywhere in the program.
+/// let client = Client::builder().memory(&nodes).observer(Metrics::new()).build()?;
+/// client.mutex("orders:42").lock().await?.release().await?; // quorate_acquire_total is one more
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Metrics;
 
 impl Metrics {
     /// Uses the recorder that is installed when something happens.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::observe::metrics::Metrics;
+    ///
+    /// const METRICS: Metrics = Metrics::new(); // it has no state of its own
+    /// let settings = quorate::Client::builder().observer(METRICS);
+    /// ```
     #[must_use]
     pub const fn new() -> Self {
         Self

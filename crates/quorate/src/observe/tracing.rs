@@ -4,6 +4,16 @@
 //! `quorate.release` with the lock's name and its outcome, and a child span `quorate.node` for each
 //! answer. What happens to leases and nodes are events; a loss and a node that goes down are
 //! warnings.
+//!
+//! # Examples
+//!
+//! ```
+//! use quorate::{Client, memory::MemoryNodes, observe::tracing::Tracing};
+//!
+//! let nodes = MemoryNodes::new(3);
+//! let client = Client::builder().memory(&nodes).observer(Tracing::new()).build()?;
+//! # Ok::<(), quorate::error::ConfigError>(())
+//! ```
 
 use std::{
     collections::HashMap,
@@ -15,6 +25,19 @@ use tracing::{Span, debug, debug_span, field::Empty, info, warn};
 use super::{Action, Event, Observer};
 
 /// Tells the subscriber of the `tracing` crate what happens.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorate::{Client, memory::MemoryNodes, observe::tracing::Tracing};
+/// # let nodes = MemoryNodes::new(1);
+/// // The program's subscriber sees a span `quorate.acquire` and a span `quorate.release`.
+/// let client = Client::builder().memory(&nodes).observer(Tracing::new()).build()?;
+/// client.mutex("orders:42").lock().await?.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Default)]
 pub struct Tracing {
     /// The rounds that have not ended.
@@ -23,6 +46,14 @@ pub struct Tracing {
 
 impl Tracing {
     /// Uses the subscriber that is current when something happens.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::observe::tracing::Tracing;
+    ///
+    /// let settings = quorate::Client::builder().observer(Tracing::new()); // one for each client
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()

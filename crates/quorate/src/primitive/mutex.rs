@@ -33,6 +33,19 @@ use crate::{
 /// Until a guard's [`remaining`](Guard::remaining) time is over nobody else holds the lock, as long
 /// as clocks run at rates within one per cent of each other and no majority of nodes forgets its
 /// keys. A holder that is paused for longer than that does not notice until it looks again.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// let orders = client.mutex("orders:42");
+/// let guard = orders.lock().await?;
+/// assert!(orders.try_lock().await?.is_none(), "not even we ourselves get it twice");
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Mutex {
     client: Arc<Inner>,
@@ -50,6 +63,19 @@ impl Mutex {
     }
 
     /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let minute = client.mutex("reports").ttl(Duration::from_secs(60)).no_renew();
+    /// let _lease = minute.lock().await?.leave_to_expire(); // one a minute, whoever makes it
+    /// assert!(minute.try_lock().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub const fn no_renew(mut self) -> Self {
         self.hold.renewal = Renewal::Off;
@@ -58,6 +84,18 @@ impl Mutex {
 
     /// How long the lock is held at the most, however often it is renewed: then it is lost, with
     /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Default: the client's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use {quorate::error::LostReason, std::time::Duration};
+    /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
+    /// assert_eq!(guard.lost().await.reason, LostReason::MaxHold);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub const fn max_hold(mut self, max_hold: Duration) -> Self {
         self.hold.max = Some(max_hold);
@@ -66,6 +104,18 @@ impl Mutex {
 
     /// How long the lock outlives a holder that crashed. It is renewed at a third of it. Default:
     /// the client's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.mutex("leader").ttl(Duration::from_secs(2)).lock().await?;
+    /// assert!(guard.remaining() < Duration::from_secs(2)); // until the next renewal
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -114,6 +164,19 @@ impl Mutex {
     /// # Errors
     ///
     /// [`LockError`] if no majority of nodes answers for a whole ttl, or if name or ttl are wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let mutex = client.mutex("orders:42");
+    /// let first = mutex.lock().await?;
+    /// tokio::spawn(async move { drop(first) });
+    /// let _second = mutex.lock().await?; // comes when the first one is gone
+    /// # Ok(()) }
+    /// ```
     pub async fn lock(&self) -> Result<Guard, LockError> {
         self.wait(None).await
     }
@@ -128,6 +191,21 @@ impl Mutex {
     ///
     /// [`LockError::Timeout`] names the holder. [`LockError::NoQuorum`] says that in the end too
     /// few nodes answered, and what each of them said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use {quorate::error::LockError, std::time::Duration};
+    /// let _guard = client.mutex("orders:42").lock().await?;
+    /// match client.mutex("orders:42").lock_timeout(Duration::from_millis(20)).await {
+    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} has it"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn lock_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
         self.wait(Some(wait)).await
     }

@@ -20,6 +20,17 @@ use crate::error::Trouble;
 ///
 /// It counts for nodes with a `rediss://` address. The name or address in the URL must be in the
 /// server's certificate; there is no way to turn that off.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{Client, Tls};
+///
+/// let tls = Tls::new().ca_pem(std::fs::read("ca.pem")?);
+/// let client = Client::builder().nodes(["rediss://10.0.0.1:6380"]).tls(tls).connect().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Default)]
 #[must_use = "it does nothing until it is given to a builder"]
 pub struct Tls {
@@ -29,17 +40,42 @@ pub struct Tls {
 
 impl Tls {
     /// Trusts what the operating system trusts, and shows no certificate.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::{Client, Tls};
+    /// // The same as without `tls`.
+    /// let settings = Client::builder().nodes(["rediss://redis.example.com"]).tls(Tls::new());
+    /// # Ok(()) }
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Trusts these certificates, in PEM form, and no others.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let tls = quorate::Tls::new().ca_pem(std::fs::read("ca.pem")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_pem = Some(pem.into());
         self
     }
 
     /// Shows this certificate (with its chain) to servers that ask for one; both in PEM form.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let (chain, key) = (std::fs::read("client.pem")?, std::fs::read("client.key")?);
+    /// let tls = quorate::Tls::new().identity_pem(chain, key);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn identity_pem(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity_pem = Some((chain.into(), key.into()));
         self
