@@ -97,8 +97,8 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The addresses of the nodes: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]` or
-    /// `unix:///path/to/socket[?db=DB&user=USER&pass=PASSWORD]`.
+    /// The addresses of the nodes: `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, the same with
+    /// `rediss://` for TLS, or `unix:///path/to/socket[?db=DB&user=USER&pass=PASSWORD]`.
     ///
     /// The nodes must be independent servers, without replication between them. Every client of the
     /// same locks must have the same nodes. Five is a good number; an even number tolerates no more

@@ -302,7 +302,7 @@ impl Client {
 ///
 /// let client = Client::builder().memory(&MemoryNodes::new(2)).build()?;
 /// let text = client.warnings()[0].to_string();
-/// assert_eq!(text, "2 nodes tolerate 0 failures, no more than 1 nodes would");
+/// assert_eq!(text, "2 nodes tolerate 0 failures, no more than 1 would");
 /// # Ok::<(), quorate::error::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -322,7 +322,7 @@ impl std::fmt::Display for Warning {
         let tolerated = nodes - majority(*nodes);
         write!(
             f,
-            "{nodes} nodes tolerate {tolerated} failures, no more than {} nodes would",
+            "{nodes} nodes tolerate {tolerated} failures, no more than {} would",
             nodes - 1
         )
     }

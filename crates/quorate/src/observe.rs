@@ -113,7 +113,7 @@ impl fmt::Debug for dyn Observer {
 pub enum Event<'a> {
     /// All nodes are being asked something.
     Started {
-        /// Names this round within its client.
+        /// Names this round within its process.
         round: u64,
         /// What is asked.
         action: Action,

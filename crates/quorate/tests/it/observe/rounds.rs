@@ -120,3 +120,23 @@ async fn a_round_has_one_number_and_takes_the_time_that_it_took() {
 
 /// The number of a round, what was told about it, and how many milliseconds it took.
 type Told = (u64, &'static str, u128);
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_share_an_observer_number_their_rounds_apart() {
+    let rounds = Arc::new(Mutex::new(Vec::new()));
+    let seen = rounds.clone();
+    let nodes = MemoryNodes::new(3);
+    let shared = settings(&nodes).observer(move |event: &Event<'_>| {
+        if let Event::Started { round, .. } = event {
+            seen.lock().unwrap().push(*round);
+        }
+    });
+    for name in ["one", "two"] {
+        let client = build(shared.clone());
+        client.mutex(name).lock().await.unwrap().release().await.unwrap();
+    }
+    let mut numbers = rounds.lock().unwrap().clone();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 4, "an acquire and a release of each: {numbers:?}");
+}
