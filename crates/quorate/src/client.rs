@@ -320,11 +320,7 @@ impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self::EvenNodes { nodes } = self;
         let tolerated = nodes - majority(*nodes);
-        write!(
-            f,
-            "{nodes} nodes tolerate {tolerated} failures, no more than {} would",
-            nodes - 1
-        )
+        write!(f, "{nodes} nodes tolerate {tolerated} failures, no more than {} would", nodes - 1)
     }
 }
 

@@ -1,0 +1,129 @@
+//! Many worlds, one after the other, on several threads.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use crate::{
+    catalogue::Entry,
+    check::Violation,
+    fault::Bound,
+    settings::{Fixed, Settings},
+    world::{self, Counts, Options, Without},
+};
+
+/// What is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// The first seed.
+    pub from: u64,
+    /// How many seeds.
+    pub seeds: u64,
+    /// What the seeds do not decide.
+    pub fixed: Fixed,
+    /// On how many threads.
+    pub threads: usize,
+    /// The deliberate bug, if one is wanted.
+    pub mutant: Option<&'static Entry>,
+}
+
+/// What has been seen so far.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Worlds that were run.
+    pub seeds: u64,
+    /// What happened in them.
+    pub count: Counts,
+    /// Worlds with an overlap after a bound was broken, by bound.
+    pub beyond: [u64; Bound::ALL.len()],
+    /// The lowest seed that broke a promise.
+    pub first: Option<(u64, Violation)>,
+}
+
+impl Campaign {
+    /// Runs all seeds, or until a promise is broken. Tells `progress` now and then.
+    pub fn run(&self, progress: impl Fn(&Totals) + Sync) -> Totals {
+        let totals = Mutex::new(Totals::default());
+        let next = AtomicU64::new(self.from);
+        let is_over = AtomicBool::new(false);
+        let end = self.from.saturating_add(self.seeds);
+        let work = || {
+            let _on = self.mutant.map(Entry::switch_on);
+            // Whoever has begun a chunk ends it, so that the lowest seed is found.
+            while !is_over.load(Ordering::Relaxed) {
+                let start = next.fetch_add(CHUNK, Ordering::Relaxed);
+                if start >= end {
+                    return;
+                }
+                let seen = self.run_chunk(start, end.min(start + CHUNK));
+                if seen.first.is_some() {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+                totals.add(seen);
+                progress(&totals);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(work);
+            }
+        });
+        totals.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_chunk(&self, start: u64, end: u64) -> Totals {
+        let mut seen = Totals::default();
+        for seed in start..end {
+            let report = self.run_one(seed, self.fixed, &Without::default(), false);
+            seen.seeds += 1;
+            seen.count.add(&report.count);
+            if let Some(bound) = report.beyond.first() {
+                seen.beyond[*bound as usize] += 1;
+            }
+            if let Some(violation) = report.violation {
+                seen.first = Some((seed, violation));
+                break;
+            }
+        }
+        seen
+    }
+
+    /// Runs one world; the mutant must be switched on already.
+    #[must_use]
+    pub fn run_one(
+        &self,
+        seed: u64,
+        fixed: Fixed,
+        without: &Without,
+        is_traced: bool,
+    ) -> world::Report {
+        let is_clock_stopping = self.mutant.is_some_and(Entry::stops_clocks);
+        world::run(Settings::draw(seed, &fixed), without, Options { is_traced, is_clock_stopping })
+    }
+}
+
+impl Totals {
+    fn add(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.count.add(&other.count);
+        for (sum, more) in self.beyond.iter_mut().zip(other.beyond) {
+            *sum += more;
+        }
+        let is_lower = match (&self.first, &other.first) {
+            (Some((known, _)), Some((seed, _))) => seed < known,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        if is_lower {
+            self.first = other.first;
+        }
+    }
+}
+
+/// How many seeds a thread takes at a time.
+const CHUNK: u64 = 64;

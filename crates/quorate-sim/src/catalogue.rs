@@ -1,0 +1,179 @@
+//! The deliberate bugs that must be noticed, and what notices them.
+
+use std::fmt;
+
+use quorate_core::mutant::{self, Mutant};
+
+/// One deliberate bug.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does wrong.
+    pub about: &'static str,
+    /// How it is switched on.
+    pub door: Door,
+    /// What must notice it.
+    pub noticed: Noticed,
+}
+
+/// Where a bug is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Door {
+    /// In the core.
+    Core(Mutant),
+    /// In the simulated machine: the client's clock stops while it stands still.
+    StoppedClock,
+}
+
+/// What must notice a bug.
+#[derive(Clone, Copy, Debug)]
+pub enum Noticed {
+    /// Random seeds.
+    Seeds,
+    /// A schedule that was written for it: see [`directed`](crate::directed).
+    Directed(fn() -> Result<(), String>),
+    /// Nothing can: another rule makes up for it.
+    Redundant(&'static str),
+}
+
+impl Entry {
+    /// Switches it on for this thread until the returned value is dropped.
+    #[must_use]
+    pub fn switch_on(&self) -> On {
+        match self.door {
+            Door::Core(mutant) => mutant::switch(Some(mutant)),
+            Door::StoppedClock => {}
+        }
+        On(())
+    }
+
+    /// True if the simulated clocks are to stop.
+    #[must_use]
+    pub fn stops_clocks(&self) -> bool {
+        self.door == Door::StoppedClock
+    }
+}
+
+/// A bug is switched on while this lives.
+#[derive(Debug)]
+pub struct On(());
+
+impl Drop for On {
+    fn drop(&mut self) {
+        mutant::switch(None);
+    }
+}
+
+/// Finds a bug by its name.
+///
+/// # Errors
+///
+/// A text that lists the names, if there is no such bug.
+pub fn find(name: &str) -> Result<&'static Entry, String> {
+    CATALOGUE.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<&str> = CATALOGUE.iter().map(|entry| entry.name).collect();
+        format!("there is no mutant `{name}`; there are {}", names.join(", "))
+    })
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const fn seeds(name: &'static str, mutant: Mutant, about: &'static str) -> Entry {
+    Entry { name, about, door: Door::Core(mutant), noticed: Noticed::Seeds }
+}
+
+const fn directed(
+    name: &'static str,
+    mutant: Mutant,
+    about: &'static str,
+    schedule: fn() -> Result<(), String>,
+) -> Entry {
+    Entry { name, about, door: Door::Core(mutant), noticed: Noticed::Directed(schedule) }
+}
+
+const fn redundant(
+    name: &'static str,
+    mutant: Mutant,
+    about: &'static str,
+    argument: &'static str,
+) -> Entry {
+    Entry { name, about, door: Door::Core(mutant), noticed: Noticed::Redundant(argument) }
+}
+
+/// All of them.
+pub const CATALOGUE: &[Entry] = &[
+    seeds("small-quorum", Mutant::SmallQuorum, "one node less than a majority decides"),
+    seeds("silence-is-grant", Mutant::SilenceIsGrant, "a silent node counts as one that granted"),
+    seeds("unknown-is-refusal", Mutant::UnknownIsRefusal, "no answer counts as a plain refusal"),
+    seeds("no-drift-rate", Mutant::NoDriftRate, "validity: no allowance for clock rates"),
+    seeds("no-drift-fixed", Mutant::NoDriftFixed, "validity: no fixed allowance"),
+    seeds("valid-from-reply", Mutant::ValidFromReply, "validity counts from the deciding reply"),
+    seeds("no-late-check", Mutant::NoLateCheck, "a majority wins after the lease has ended"),
+    seeds("renewed-from-reply", Mutant::RenewedFromReply, "an extension counts from its reply"),
+    seeds("renew-too-late", Mutant::RenewTooLate, "an extension counts after the old deadline"),
+    seeds("late-renewal", Mutant::LateRenewal, "and the lease takes it in, too"),
+    directed(
+        "lease-revives",
+        Mutant::LeaseRevives,
+        "a lost lease takes in an extension",
+        crate::directed::a_lost_lease_stays_lost,
+    ),
+    seeds("no-deadline", Mutant::NoDeadline, "the local deadline is not looked at"),
+    seeds("no-loss-signal", Mutant::NoLossSignal, "nobody is told at the local deadline"),
+    seeds("no-max-hold", Mutant::NoMaxHold, "the holder's own limit is not looked at"),
+    Entry {
+        name: "stopped-clock",
+        about: "the lease's clock does not count the time in which the client stands still",
+        door: Door::StoppedClock,
+        noticed: Noticed::Seeds,
+    },
+    seeds("no-undo", Mutant::NoUndo, "a failed attempt gives nothing back"),
+    seeds("undo-granted-only", Mutant::UndoGrantedOnly, "it gives back only what it knows of"),
+    seeds("abandon-keeps", Mutant::AbandonKeeps, "a cancelled call gives nothing back"),
+    seeds("release-majority-only", Mutant::ReleaseMajorityOnly, "a release asks a majority only"),
+    seeds("no-debts", Mutant::NoDebts, "an unanswered release is not sent again"),
+    seeds("same-owner", Mutant::SameOwner, "all requests of a client have one owner id"),
+    seeds("take-overwrites", Mutant::TakeOverwrites, "a taker replaces what is there"),
+    seeds("adopt-anyones", Mutant::AdoptAnyones, "anybody takes over a lock"),
+    seeds("free-anyones", Mutant::FreeAnyones, "a key is freed without the owner check"),
+    seeds("prolong-anyones", Mutant::ProlongAnyones, "a key is prolonged without the owner check"),
+    seeds("prolong-creates", Mutant::ProlongCreates, "prolonging creates a key that is gone"),
+    directed(
+        "prolong-shortens",
+        Mutant::ProlongShortens,
+        "prolonging can make a key go earlier",
+        crate::directed::an_extension_that_comes_late_shortens_nothing,
+    ),
+    seeds("batch-by-first", Mutant::BatchByFirst, "a batch shares the fate of its first entry"),
+    seeds("absent-lives-on", Mutant::AbsentLivesOn, "an absent key counts as prolonged"),
+    redundant(
+        "old-extension-counts",
+        Mutant::OldExtensionCounts,
+        "an extension counts although a later one was sent",
+        "nodes never shorten a key, so what a majority confirmed holds whatever was sent later",
+    ),
+    redundant(
+        "shortened-by-reply",
+        Mutant::ShortenedByReply,
+        "a shorter life counts only when it is confirmed",
+        "nodes never shorten a key, so the longer life that was confirmed before still holds",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for entry in CATALOGUE {
+            assert_eq!(find(entry.name).unwrap().door, entry.door);
+        }
+        assert!(find("frob").unwrap_err().contains("small-quorum"));
+    }
+}

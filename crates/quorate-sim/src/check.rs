@@ -1,0 +1,312 @@
+//! The judge: it knows true time, and says when a promise is broken.
+
+use std::fmt;
+
+use quorate_core::{command::Owner, quorum::majority};
+
+use crate::{
+    clock::{NEVER, Nanos},
+    fault::Bound,
+    trace::{millis, owner_name},
+};
+
+/// Everything that was ever claimed, and what came of it.
+#[derive(Debug)]
+pub(crate) struct Checker {
+    nodes: usize,
+    claims: Vec<Claim>,
+    /// By lock: claims that may still matter.
+    open: Vec<Vec<u32>>,
+    /// By lock: since when somebody waits although nobody holds it.
+    stalled: Vec<Stall>,
+    progress_within: Nanos,
+    is_healed: bool,
+    broken: Vec<Bound>,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) beyond: Vec<Bound>,
+}
+
+/// One holder's belief: from when it was told that it holds a lock until its own clock says that
+/// it does not.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) lock: usize,
+    /// `None` is another library.
+    pub(crate) client: Option<usize>,
+    pub(crate) owner: Owner,
+    start: Nanos,
+    pub(crate) end: Nanos,
+    /// The holder's own limit.
+    end_max: Nanos,
+    is_told: bool,
+    is_let_go: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stall {
+    waiters: u32,
+    since: Option<Nanos>,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Which.
+    pub promise: Promise,
+    /// When, in true time.
+    pub at: Nanos,
+    /// Which lock.
+    pub lock: Option<usize>,
+    /// The claims that are involved.
+    pub claims: Vec<u32>,
+    /// The owners that are involved, by their short names.
+    pub owners: Vec<String>,
+    /// What was seen.
+    pub text: String,
+}
+
+/// What is promised.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Promise {
+    /// No two claims of one lock overlap.
+    Exclusion,
+    /// A claim is carried by a majority of the nodes for as long as it lasts.
+    Backing,
+    /// A loss is told before the next holder begins, and stays.
+    Loss,
+    /// A holder's own limit is kept.
+    Limit,
+    /// What is not held is freed, or goes by itself.
+    Leak,
+    /// Once faults have stopped, some waiter gets the lock.
+    Progress,
+    /// An outcome says what really happened.
+    Reason,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exclusion => "exclusion",
+            Self::Backing => "backing",
+            Self::Loss => "loss",
+            Self::Limit => "limit",
+            Self::Leak => "leak",
+            Self::Progress => "progress",
+            Self::Reason => "reason",
+        })
+    }
+}
+
+impl Checker {
+    pub(crate) fn new(nodes: usize, locks: usize, progress_within: Nanos) -> Self {
+        Self {
+            nodes,
+            claims: Vec::new(),
+            open: vec![Vec::new(); locks],
+            stalled: vec![Stall::default(); locks],
+            progress_within,
+            is_healed: false,
+            broken: Vec::new(),
+            violation: None,
+            beyond: Vec::new(),
+        }
+    }
+
+    /// Exclusion is not promised from now on.
+    pub(crate) fn break_bound(&mut self, bound: Bound) {
+        if !self.broken.contains(&bound) {
+            self.broken.push(bound);
+        }
+    }
+
+    pub(crate) const fn is_within_bounds(&self) -> bool {
+        self.broken.is_empty()
+    }
+
+    pub(crate) fn claim(&self, claim: u32) -> &Claim {
+        &self.claims[claim as usize]
+    }
+
+    /// Somebody was told that it holds the lock. `running` says which clients run.
+    pub(crate) fn begin(&mut self, now: Nanos, claim: Claim, running: u32) -> u32 {
+        let (number, lock) = (self.claims.len() as u32, claim.lock);
+        self.claims.push(claim);
+        self.stalled[lock].since = None;
+        let open = std::mem::take(&mut self.open[lock]);
+        for other in open {
+            let known = &self.claims[other as usize];
+            if now < known.end {
+                self.overlap(now, lock, other, number);
+            } else if known.is_unsaid(running) && self.is_within_bounds() {
+                let text = format!(
+                    "the claim that ended at {} was not told of its loss before the next began",
+                    millis(known.end)
+                );
+                self.report(now, Promise::Loss, Some(lock), vec![other, number], text);
+            }
+            if now < self.claims[other as usize].end {
+                self.open[lock].push(other);
+            }
+        }
+        self.open[lock].push(number);
+        number
+    }
+
+    /// The holder now believes that its claim lasts until `end`.
+    pub(crate) fn set_end(&mut self, now: Nanos, number: u32, end: Nanos) {
+        let claim = &mut self.claims[number as usize];
+        if claim.is_told || claim.is_let_go {
+            if end > now {
+                let lock = Some(claim.lock);
+                let text = "a lease that was lost or let go is valid again".to_owned();
+                self.report(now, Promise::Loss, lock, vec![number], text);
+            }
+            return;
+        }
+        let is_longer = end > claim.end;
+        claim.end = end;
+        if end > claim.end_max {
+            let (lock, limit) = (Some(claim.lock), millis(claim.end_max));
+            let text = format!("held until {}, beyond the holder's own limit {limit}", millis(end));
+            self.report(now, Promise::Limit, lock, vec![number], text);
+        } else if is_longer {
+            let lock = claim.lock;
+            let rival = self.open[lock]
+                .iter()
+                .copied()
+                .find(|other| *other != number && now < self.claims[*other as usize].end);
+            if let Some(rival) = rival {
+                self.overlap(now, lock, rival, number);
+            }
+        }
+    }
+
+    /// The holder gave the lock back, left it to another, or died.
+    pub(crate) fn let_go(&mut self, now: Nanos, number: u32) {
+        let claim = &mut self.claims[number as usize];
+        claim.is_let_go = true;
+        claim.end = claim.end.min(now);
+        self.look_for_stall(now, number);
+    }
+
+    /// The holder was told that the lock is lost.
+    pub(crate) fn tell(&mut self, now: Nanos, number: u32) {
+        let claim = &mut self.claims[number as usize];
+        claim.is_told = true;
+        claim.end = claim.end.min(now);
+        self.look_for_stall(now, number);
+    }
+
+    /// A claim that has not been let go must be carried by a majority. `holders` counts the nodes.
+    pub(crate) fn back(&mut self, now: Nanos, number: u32, holders: usize) {
+        let claim = &self.claims[number as usize];
+        if holders < majority(self.nodes) && self.is_within_bounds() {
+            let text = format!("claimed until {}, but {holders} nodes have it", millis(claim.end));
+            self.report(now, Promise::Backing, Some(claim.lock), vec![number], text);
+        }
+    }
+
+    pub(crate) fn add_waiter(&mut self, now: Nanos, lock: usize) {
+        self.stalled[lock].waiters += 1;
+        self.start_stall(now, lock);
+    }
+
+    pub(crate) fn remove_waiter(&mut self, now: Nanos, lock: usize) {
+        self.check_stall(now, lock);
+        self.stalled[lock].waiters -= 1;
+        if self.stalled[lock].waiters == 0 {
+            self.stalled[lock].since = None;
+        }
+    }
+
+    /// There are no more faults: progress is promised from now on.
+    pub(crate) fn heal(&mut self, now: Nanos) {
+        self.is_healed = true;
+        (0..self.open.len()).for_each(|lock| self.start_stall(now, lock));
+    }
+
+    fn look_for_stall(&mut self, now: Nanos, number: u32) {
+        self.start_stall(now, self.claims[number as usize].lock);
+    }
+
+    fn start_stall(&mut self, now: Nanos, lock: usize) {
+        let is_held = self.open[lock].iter().any(|claim| now < self.claims[*claim as usize].end);
+        let stall = &mut self.stalled[lock];
+        if self.is_healed && stall.waiters > 0 && !is_held {
+            stall.since.get_or_insert(now);
+        }
+    }
+
+    /// Says so if somebody has waited for too long although nobody holds the lock.
+    pub(crate) fn check_stall(&mut self, now: Nanos, lock: usize) {
+        let Some(since) = self.stalled[lock].since else { return };
+        if now.saturating_sub(since) > self.progress_within && self.is_within_bounds() {
+            let text = format!("nobody holds it since {}, and no waiter gets it", millis(since));
+            self.report(now, Promise::Progress, Some(lock), Vec::new(), text);
+        }
+    }
+
+    fn overlap(&mut self, now: Nanos, lock: usize, first: u32, second: u32) {
+        if let Some(bound) = self.broken.first() {
+            self.beyond.push(*bound);
+            return;
+        }
+        let names = [first, second].map(|claim| {
+            let owner = owner_name(&self.claims[claim as usize].owner);
+            format!("{owner} until {}", millis(self.claims[claim as usize].end))
+        });
+        let text = format!("two holders at once: {} and {}", names[0], names[1]);
+        self.report(now, Promise::Exclusion, Some(lock), vec![first, second], text);
+    }
+
+    /// The first one stays.
+    pub(crate) fn report(
+        &mut self,
+        at: Nanos,
+        promise: Promise,
+        lock: Option<usize>,
+        claims: Vec<u32>,
+        text: String,
+    ) {
+        let name = |claim: &u32| owner_name(&self.claims[*claim as usize].owner);
+        let owners = claims.iter().map(name).collect();
+        self.violation.get_or_insert(Violation { promise, at, lock, claims, owners, text });
+    }
+
+    /// The same, about a request that is not a claim.
+    pub(crate) fn report_owner(
+        &mut self,
+        at: Nanos,
+        promise: Promise,
+        lock: Option<usize>,
+        owner: String,
+        text: String,
+    ) {
+        let (claims, owners) = (Vec::new(), vec![owner]);
+        self.violation.get_or_insert(Violation { promise, at, lock, claims, owners, text });
+    }
+}
+
+impl Claim {
+    pub(crate) const fn new(
+        lock: usize,
+        client: Option<usize>,
+        owner: Owner,
+        (start, end, end_max): (Nanos, Nanos, Nanos),
+    ) -> Self {
+        let (is_told, is_let_go) = (false, false);
+        Self { lock, client, owner, start, end, end_max, is_told, is_let_go }
+    }
+
+    /// True while its holder may use the lock.
+    pub(crate) const fn is_valid(&self, now: Nanos) -> bool {
+        self.start <= now && now < self.end
+    }
+
+    /// Its time is over, and its holder runs but was not told.
+    fn is_unsaid(&self, running: u32) -> bool {
+        let runs = self.client.is_some_and(|client| running & (1 << client) != 0);
+        runs && !self.is_told && !self.is_let_go && self.end != NEVER
+    }
+}

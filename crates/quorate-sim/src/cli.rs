@@ -1,0 +1,202 @@
+//! The command for people: many seeds, one seed, all mutants, the model.
+
+mod mutants;
+mod summary;
+
+use std::{
+    fs, io,
+    io::Write as _,
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    campaign::Campaign,
+    catalogue::{self, Entry},
+    settings::{Fixed, Settings},
+    shrink::{self, Small},
+    story::Story,
+    timeline,
+    world::Without,
+};
+
+/// Runs Quorate's own machines in worlds where everything goes wrong, and looks for broken
+/// promises.
+#[derive(Debug, Parser)]
+#[command(name = "quorate-sim", args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Switches on one deliberate bug after the other: each must be noticed.
+    Mutants(mutants::Mutants),
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 100_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Run this seed alone and show what happened.
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+    /// How many nodes there are, whatever the seed says.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=9))]
+    nodes: Option<u8>,
+    /// How many clients there are, whatever the seed says.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=20))]
+    clients: Option<u8>,
+    /// On how many threads to run; all cores if not said.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Switch on a deliberate bug.
+    #[arg(long, value_parser = catalogue::find)]
+    mutant: Option<&'static Entry>,
+    /// Leave faults and clients out of the world of --seed, such as f0,f3,c1.
+    #[arg(long, requires = "seed")]
+    without: Option<Without>,
+    /// Where the picture of a violation is written.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Runs the command that the arguments say. The exit code is 1 if a promise was broken.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.verb {
+        Some(Verb::Mutants(mutants)) => mutants.run(),
+        None => cli.run.run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            say_on_the_side(&format!("quorate-sim: {error}"));
+            ExitCode::from(74)
+        }
+    }
+}
+
+impl Run {
+    fn run(&self) -> io::Result<ExitCode> {
+        match self.seed {
+            Some(seed) => self.replay(seed),
+            None => self.search(),
+        }
+    }
+
+    fn campaign(&self) -> Campaign {
+        let fixed =
+            Fixed { nodes: self.nodes.map(usize::from), clients: self.clients.map(usize::from) };
+        Campaign {
+            from: self.from,
+            seeds: self.seeds,
+            fixed,
+            threads: self.threads.unwrap_or_else(cores),
+            mutant: self.mutant,
+        }
+    }
+
+    fn search(&self) -> io::Result<ExitCode> {
+        let campaign = self.campaign();
+        let started = Instant::now();
+        let bar = bar(self.seeds);
+        let totals = campaign.run(|totals| {
+            bar.set_position(totals.seeds);
+            bar.set_message(summary::line(totals));
+        });
+        bar.finish_and_clear();
+        say(&summary::text(&totals, started.elapsed()))?;
+        let Some((seed, violation)) = &totals.first else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let _on = campaign.mutant.map(Entry::switch_on);
+        let small = shrink::shrink(&campaign, *seed, violation.promise);
+        match small {
+            Some(small) => self.show(&campaign, *seed, &small)?,
+            None => say(&format!("seed {seed} broke a promise, and does not do so again"))?,
+        }
+        Ok(ExitCode::FAILURE)
+    }
+
+    fn show(&self, campaign: &Campaign, first: u64, small: &Small) -> io::Result<()> {
+        say(&format!("seed {first} broke a promise; the shortest trace that was found:\n"))?;
+        say(&small.story.to_string())?;
+        say(&format!("replay it: {}", small.replay(campaign)))?;
+        self.write_picture(&small.story)
+    }
+
+    fn replay(&self, seed: u64) -> io::Result<ExitCode> {
+        let campaign = self.campaign();
+        let without = self.without.clone().unwrap_or_default();
+        let _on = campaign.mutant.map(Entry::switch_on);
+        let report = campaign.run_one(seed, campaign.fixed, &without, true);
+        let settings = Settings::draw(seed, &campaign.fixed);
+        let Some(violation) = report.violation else {
+            for line in report.trace.lines() {
+                say(&line.to_string())?;
+            }
+            say(&format!("seed {seed} keeps all promises: {}", summary::counts(&report.count)))?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let story = Story::of(settings, violation, &report.trace);
+        say(&story.to_string())?;
+        self.write_picture(&story)?;
+        Ok(ExitCode::FAILURE)
+    }
+
+    fn write_picture(&self, story: &Story) -> io::Result<()> {
+        let usual = || PathBuf::from(format!("{PICTURES}/seed-{}.svg", story.settings.seed));
+        let path = self.svg.clone().unwrap_or_else(usual);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&path, timeline::svg(story))?;
+        say(&format!("a picture of it: {}", path.display()))
+    }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn bar(seeds: u64) -> ProgressBar {
+    let bar = ProgressBar::new(seeds);
+    let style = ProgressStyle::with_template(
+        "{bar:40} {human_pos}/{human_len} seeds, {per_sec}, {eta} left\n{msg}",
+    );
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Writes a line to the standard output. Whoever reads it may have gone.
+fn say(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn say_on_the_side(text: &str) {
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Pictures go here unless something else is said.
+const PICTURES: &str = "target/quorate-sim";

@@ -1,0 +1,65 @@
+//! What was seen, in numbers.
+
+use std::{fmt::Write as _, time::Duration};
+
+use crate::{
+    campaign::Totals,
+    fault::{Bound, KINDS},
+    world::Counts,
+};
+
+/// While it runs.
+pub(super) fn line(totals: &Totals) -> String {
+    let violations = u32::from(totals.first.is_some());
+    let mut text = format!("violations {violations}, {}\nfaults:", counts(&totals.count));
+    for (kind, count) in kinds(&totals.count) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, " {kind} {count} ·");
+    }
+    text.truncate(text.trim_end_matches(" ·").len());
+    text
+}
+
+/// When it is over.
+pub(super) fn text(totals: &Totals, took: Duration) -> String {
+    let seeds = totals.seeds.max(1);
+    let per_minute = totals.seeds as f64 / took.as_secs_f64().max(1e-9) * 60.0;
+    let each = |count: u64| count as f64 / seeds as f64;
+    let faults: u64 = totals.count.faults.iter().sum();
+    let mut text = format!(
+        "{seeds} seeds in {:.1} s ({per_minute:.0} a minute): {}\n\
+         each: {:.1} acquisitions, {:.1} faults, {:.0} events\n",
+        took.as_secs_f64(),
+        counts(&totals.count),
+        each(totals.count.acquisitions),
+        each(faults),
+        each(totals.count.events),
+    );
+    for (kind, count) in kinds(&totals.count) {
+        let _ = writeln!(text, "{count:>12}  {kind}");
+    }
+    text.push_str("overlaps where exclusion is not promised, by the bound that was broken:\n");
+    for (bound, count) in Bound::ALL.iter().zip(totals.beyond) {
+        let _ = writeln!(text, "{count:>12}  {bound}");
+    }
+    match &totals.first {
+        None => text.push_str("violations: none"),
+        Some((seed, violation)) => {
+            let _ = write!(text, "VIOLATION in seed {seed}: {}: ", violation.promise);
+            text.push_str(&violation.text);
+        }
+    }
+    text
+}
+
+/// The main numbers.
+pub(super) fn counts(count: &Counts) -> String {
+    let Counts { attempts, acquisitions, renewals, losses, .. } = count;
+    format!(
+        "{acquisitions} acquisitions in {attempts} attempts, {renewals} renewals, {losses} losses"
+    )
+}
+
+fn kinds(count: &Counts) -> impl Iterator<Item = (&'static str, u64)> {
+    KINDS.into_iter().zip(count.faults).filter(|(_, count)| *count > 0)
+}

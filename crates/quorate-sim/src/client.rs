@@ -1,0 +1,326 @@
+//! A simulated client: the core's machines, driven by virtual time instead of sockets and threads.
+
+mod keeper;
+mod round;
+mod work;
+
+use quorate_core::{
+    backoff::Jitter,
+    command::{ClientId, Owner, Reply},
+    moment::Moment,
+    quorum::majority,
+    schedule::Schedule,
+    terms::{Terms, vote_timeout},
+};
+use std::time::Duration;
+
+use self::{
+    keeper::{Batch, Held},
+    round::Round,
+    work::Task,
+};
+use crate::{
+    clock::{ClientClock, Nanos},
+    dice::Dice,
+    event::{Due, Event},
+    net::{Waiting, Whose},
+    settings::{DRIFT, WAKE_LAG_MAX},
+    trace::{self, Place, Scene},
+    world::Env,
+};
+
+/// One process that uses locks.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) number: usize,
+    /// Counts the processes that had this place.
+    pub(crate) life: u32,
+    pub(crate) clock: ClientClock,
+    id: ClientId,
+    sequence: u64,
+    dice: Dice,
+    jitter: Jitter,
+    rounds: Vec<Round>,
+    batches: Vec<Batch>,
+    held: Vec<Held>,
+    schedule: Schedule,
+    armed_at: Option<Moment>,
+    tasks: Vec<Task>,
+    /// Names rounds, batches and leases.
+    next: u32,
+    /// What came while it stood still.
+    deferred: Vec<Event>,
+    /// How often it stood still, and since when it does.
+    stops: u32,
+    stopped_at: Option<Nanos>,
+    is_dead: bool,
+    /// Nobody wants a lock any more.
+    is_resting: bool,
+}
+
+impl Client {
+    pub(crate) fn new(number: usize, clock: ClientClock, tasks: usize, seed: u64) -> Self {
+        let stream = STREAM + number as u64;
+        let mut dice = Dice::new(seed, stream);
+        let tasks = (0..tasks).map(|task| Task::new(Dice::new(seed, task_stream(number, task))));
+        Self {
+            number,
+            life: 0,
+            clock,
+            id: draw_id(&mut dice),
+            sequence: 0,
+            jitter: Jitter::new(dice.next()),
+            dice,
+            rounds: Vec::new(),
+            batches: Vec::new(),
+            held: Vec::new(),
+            schedule: Schedule::new(),
+            armed_at: None,
+            tasks: tasks.collect(),
+            next: 0,
+            deferred: Vec::new(),
+            stops: 0,
+            stopped_at: None,
+            is_dead: false,
+            is_resting: false,
+        }
+    }
+
+    pub(crate) fn start(&mut self, env: &mut Env) {
+        for task in 0..self.tasks.len() {
+            self.think(env, task);
+        }
+    }
+
+    /// Something is due, or has been due while it stood still.
+    pub(crate) fn handle(&mut self, env: &mut Env, what: Due) {
+        match what {
+            Due::Silence { node, generation } => self.look(env, usize::from(node), generation),
+            Due::Reconnect { node, generation } => {
+                self.reconnect(env, usize::from(node), generation);
+            }
+            Due::Round(round) => self.handle_round_timeout(env, round),
+            Due::Batch(batch) => self.handle_batch_timeout(env, batch),
+            Due::Keeper => self.handle_tick(env),
+            Due::Work { task, step } => self.handle_work(env, usize::from(task), step),
+            Due::Cancel { task, operation } => self.cancel(env, usize::from(task), operation),
+        }
+    }
+
+    /// Puts off what comes while it stands still. Returns true if it did.
+    pub(crate) fn defers(&mut self, event: Event) -> bool {
+        if self.stopped_at.is_some() {
+            self.deferred.push(event);
+        }
+        self.stopped_at.is_some()
+    }
+
+    /// Stands still. Returns a number for the event that lets it go on.
+    pub(crate) fn stop(&mut self, env: &mut Env) -> u32 {
+        self.stops += 1;
+        self.stopped_at.get_or_insert(env.now);
+        env.running &= !(1 << self.number);
+        self.stops
+    }
+
+    /// Goes on, if this stop is the last one. Returns what has to be seen to first.
+    pub(crate) fn resume(&mut self, env: &mut Env, stop: u32) -> Vec<Event> {
+        if stop != self.stops || self.stopped_at.is_none() {
+            return Vec::new();
+        }
+        let stopped_at = self.stopped_at.take().unwrap_or(env.now);
+        if env.is_clock_stopping {
+            self.clock.miss(env.now - stopped_at);
+        }
+        if !self.is_dead {
+            env.running |= 1 << self.number;
+        }
+        std::mem::take(&mut self.deferred)
+    }
+
+    /// The process dies: its connections break, and nothing of it happens any more.
+    pub(crate) fn crash(&mut self, env: &mut Env) {
+        for task in 0..self.tasks.len() {
+            self.stop_waiting(env, task);
+        }
+        for held in std::mem::take(&mut self.held) {
+            env.check.let_go(env.now, held.claim);
+            env.trace.add(env.now, Some(held.lock), || Scene::LetGo {
+                client: self.number,
+                claim: held.claim,
+                owner: trace::owner_name(&held.owner),
+            });
+        }
+        env.dead.push(self.id.to_string());
+        for node in 0..env.nodes.len() {
+            env.break_link(self.number, node, self.dice.pick(&[0, 3_000_000]));
+            env.net.link(self.number, node).debts = Default::default();
+        }
+        self.is_dead = true;
+        self.life += 1;
+        self.rounds.clear();
+        self.batches.clear();
+        self.schedule = Schedule::new();
+        self.armed_at = None;
+        self.tasks.iter_mut().for_each(Task::forget);
+        env.running &= !(1 << self.number);
+    }
+
+    /// Another process takes its place.
+    pub(crate) fn reborn(&mut self, env: &mut Env) {
+        self.is_dead = false;
+        self.id = draw_id(&mut self.dice);
+        if self.stopped_at.is_none() {
+            env.running |= 1 << self.number;
+        }
+        for node in 0..env.nodes.len() {
+            let generation = env.net.link(self.number, node).generation;
+            self.reconnect(env, node, generation);
+        }
+        self.start(env);
+    }
+
+    pub(crate) const fn is_dead(&self) -> bool {
+        self.is_dead
+    }
+
+    /// A reply has come in, or will never come.
+    pub(crate) fn handle_answer(
+        &mut self,
+        env: &mut Env,
+        node: usize,
+        Waiting { whose, command }: Waiting,
+        answer: Option<Reply>,
+    ) {
+        if answer.is_none() {
+            let lock = env.lock_of(&command);
+            env.trace.add(env.now, lock, || Scene::Unanswered {
+                client: self.number,
+                node,
+                ask: trace::ask(&command),
+            });
+        }
+        match whose {
+            Whose::Round(round) => self.handle_vote(env, round, node, &command, answer.as_ref()),
+            Whose::Batch(batch) => {
+                self.handle_batch_vote(env, batch, node, &command, answer.as_ref());
+            }
+            Whose::Debt(until) if answer.is_none() => {
+                env.net.link(self.number, node).debts.add(command, until);
+            }
+            Whose::Debt(_) => {}
+        }
+    }
+
+    /// The connection to a node is gone: what was asked on it will never be answered.
+    pub(crate) fn handle_break(&mut self, env: &mut Env, node: usize, waiting: Vec<Waiting>) {
+        if self.is_dead {
+            return;
+        }
+        let link = env.net.link(self.number, node);
+        let (generation, delay) = (link.generation, link.reconnect_delay());
+        let what = Due::Reconnect { node: node as u8, generation };
+        self.plan(env, env.now + delay, what);
+        for waiting in waiting {
+            self.handle_answer(env, node, waiting, None);
+        }
+    }
+
+    fn look(&mut self, env: &mut Env, node: usize, generation: u32) {
+        let link = env.net.link(self.number, node);
+        if generation != link.generation {
+            return;
+        }
+        match link.look() {
+            None => {}
+            Some(then) if env.now < then => {
+                self.plan(env, then, Due::Silence { node: node as u8, generation });
+            }
+            Some(_) => {
+                env.trace.add(env.now, None, || Scene::Note {
+                    place: Place::Link(self.number, node),
+                    text: "is silent for too long and made anew".into(),
+                });
+                let waiting = env.break_link(self.number, node, 0);
+                self.handle_break(env, node, waiting);
+            }
+        }
+    }
+
+    fn reconnect(&self, env: &mut Env, node: usize, generation: u32) {
+        let is_reachable = env.nodes[node].is_up && env.net.is_open(self.number, node);
+        let link = env.net.link(self.number, node);
+        if generation != link.generation || link.is_up {
+            return;
+        }
+        if !is_reachable {
+            let delay = link.reconnect_delay();
+            self.plan(env, env.now + delay, Due::Reconnect { node: node as u8, generation });
+            return;
+        }
+        link.open(env.now);
+        let owed = link.debts.collect(self.clock.at(env.now));
+        for (command, until) in owed {
+            let waiting = Waiting { whose: Whose::Debt(until), command };
+            self.send(env, node, waiting);
+        }
+    }
+
+    /// Sends a request. Returns false if the connection is down.
+    fn send(&self, env: &mut Env, node: usize, waiting: Waiting) -> bool {
+        let ends = (self.number, node, self.life);
+        env.net.send(&mut env.queue, env.now, ends, waiting)
+    }
+
+    /// Plans something for a true time.
+    fn plan(&self, env: &mut Env, at: Nanos, what: Due) {
+        let event = Event::Client { client: self.number as u8, life: self.life, what };
+        env.queue.add(at, event);
+    }
+
+    /// Plans something for when its own clock shows `moment`, or a little later.
+    fn plan_at(&mut self, env: &mut Env, moment: Moment, what: Due) {
+        let lag = self.dice.below(WAKE_LAG_MAX);
+        let at = self.clock.when(moment).max(env.now).saturating_add(lag);
+        self.plan(env, at, what);
+    }
+
+    fn now(&self, env: &Env) -> Moment {
+        self.clock.at(env.now)
+    }
+
+    const fn next_id(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    fn next_owner(&mut self) -> Owner {
+        self.sequence += 1;
+        Owner::new(&self.id, self.sequence, &trace::client_name(self.number))
+    }
+
+    fn terms(&self, env: &mut Env, ttl_ms: u64) -> Terms {
+        let nodes = env.nodes.len();
+        // All links of a world are alike, so any of them stands for the majority.
+        debug_assert!(majority(nodes) <= nodes);
+        let trip = Duration::from_nanos(env.net.link(self.number, 0).round_trip());
+        let ttl = Duration::from_millis(ttl_ms);
+        Terms::new(ttl, vote_timeout(ttl, trip), DRIFT).expect("the ttls of a world are fair")
+    }
+}
+
+fn draw_id(dice: &mut Dice) -> ClientId {
+    let mut bytes = [0; 20];
+    for chunk in bytes.chunks_mut(8) {
+        let drawn = dice.next().to_le_bytes();
+        chunk.copy_from_slice(&drawn[..chunk.len()]);
+    }
+    ClientId::from_random(bytes)
+}
+
+/// The streams of the clients begin here.
+const STREAM: u64 = 100;
+
+const fn task_stream(client: usize, task: usize) -> u64 {
+    STREAM + 100 + (client * 8 + task) as u64
+}

@@ -1,0 +1,335 @@
+//! One machine of the core at work: its requests, its timer, and the task that waits for it.
+
+use std::fmt;
+
+use quorate_core::{
+    acquire::{self, Acquire},
+    command::{Command, Owner, Prolongation, Reply},
+    lease::Extension,
+    moment::Moment,
+    quorum::{NodeSet, Vote, majority},
+    release::{self, Release},
+    renew::{self, Renew},
+    round::{Output, Verb},
+    terms::Terms,
+    verify::{self, Verify},
+};
+
+use super::Client;
+use crate::{
+    check::Promise,
+    event::Due,
+    net::{Waiting, Whose},
+    trace::{self, Scene},
+    world::Env,
+};
+
+/// One round of asking all nodes.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) id: u32,
+    pub(super) machine: Machine,
+    pub(super) claim: Asked,
+    /// Who waits for the outcome, if somebody still does.
+    pub(super) task: Option<usize>,
+    pub(super) asked_at: Moment,
+    /// The extension that it is, and the deadline that it must not miss.
+    pub(super) extends: Option<(Extension, Moment)>,
+    /// Requests that are not answered.
+    open: u32,
+    has_timer: bool,
+    votes: Votes,
+}
+
+/// What a round is about.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) lock: usize,
+    pub(super) owner: Owner,
+    pub(super) terms: Terms,
+    pub(super) from: Option<Owner>,
+    pub(super) untaken: NodeSet,
+}
+
+/// What the replies said, counted without the machines.
+#[derive(Clone, Copy, Debug, Default)]
+struct Votes {
+    grants: usize,
+    refusals: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Machine {
+    Acquire(Acquire),
+    Renew(Renew),
+    Verify(Verify),
+    Release(Release),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ended {
+    Acquire(acquire::Outcome),
+    Renew(renew::Outcome),
+    Verify(verify::Outcome),
+    Release(release::Outcome),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Acquire(outcome) => match outcome {
+                acquire::Outcome::Held { .. } => "won",
+                acquire::Outcome::Contended => "contended",
+                acquire::Outcome::NoQuorum => "no quorum",
+                acquire::Outcome::TooLate => "won too late",
+                acquire::Outcome::Abandoned => "abandoned",
+            },
+            Self::Renew(outcome) => match outcome {
+                renew::Outcome::Extended { .. } => "extended",
+                renew::Outcome::Gone => "gone",
+                renew::Outcome::TooLate => "extended too late",
+                renew::Outcome::Unsure => "not extended, unsure",
+            },
+            Self::Verify(outcome) => match outcome {
+                verify::Outcome::Confirmed => "confirmed",
+                verify::Outcome::Gone => "gone",
+                verify::Outcome::Unsure => "not confirmed, unsure",
+            },
+            Self::Release(outcome) => match outcome {
+                release::Outcome::Released => "released",
+                release::Outcome::WasGone => "was gone before the release",
+                release::Outcome::Unsure => "released, unsure",
+            },
+        })
+    }
+}
+
+impl Machine {
+    fn poll_output(&mut self) -> Output {
+        match self {
+            Self::Acquire(machine) => machine.poll_output(),
+            Self::Renew(machine) => machine.poll_output(),
+            Self::Verify(machine) => machine.poll_output(),
+            Self::Release(machine) => machine.poll_output(),
+        }
+    }
+
+    fn handle_vote(&mut self, command: &Command, node: usize, vote: Vote, now: Moment) {
+        match self {
+            // What an undo is answered does not matter.
+            Self::Acquire(_) if matches!(command, Command::Free { .. }) => {}
+            Self::Acquire(machine) => machine.handle_vote(node, vote, now),
+            Self::Renew(machine) => machine.handle_vote(node, vote, now),
+            Self::Verify(machine) => machine.handle_vote(node, vote),
+            Self::Release(machine) => machine.handle_vote(node, vote),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Moment) {
+        match self {
+            Self::Acquire(machine) => machine.handle_timeout(now),
+            Self::Renew(machine) => machine.handle_timeout(now),
+            Self::Verify(machine) => machine.handle_timeout(now),
+            Self::Release(machine) => machine.handle_timeout(now),
+        }
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Self::Acquire(machine) => machine.outcome().map(Ended::Acquire),
+            Self::Renew(machine) => machine.outcome().map(Ended::Renew),
+            Self::Verify(machine) => machine.outcome().map(Ended::Verify),
+            Self::Release(machine) => machine.outcome().map(Ended::Release),
+        }
+    }
+}
+
+impl Client {
+    /// Starts asking. The task hears of the outcome, if there is a task.
+    pub(super) fn ask(
+        &mut self,
+        env: &mut Env,
+        machine: Machine,
+        claim: Asked,
+        task: Option<usize>,
+        extends: Option<(Extension, Moment)>,
+    ) -> u32 {
+        let id = self.next_id();
+        let asked_at = self.now(env);
+        let votes = Votes::default();
+        let (open, has_timer) = (0, false);
+        let round = Round { id, machine, claim, task, asked_at, extends, open, has_timer, votes };
+        self.drive(env, round);
+        id
+    }
+
+    pub(super) fn handle_vote(
+        &mut self,
+        env: &mut Env,
+        id: u32,
+        node: usize,
+        command: &Command,
+        answer: Option<&Reply>,
+    ) {
+        let Some(mut round) = self.take_round(id) else { return };
+        round.open -= 1;
+        self.take_in(env, &mut round, node, command, answer);
+        self.drive(env, round);
+    }
+
+    pub(super) fn handle_round_timeout(&mut self, env: &mut Env, id: u32) {
+        let Some(mut round) = self.take_round(id) else { return };
+        round.machine.handle_timeout(self.now(env));
+        self.drive(env, round);
+    }
+
+    /// The caller has gone: what was taken goes back.
+    pub(super) fn abandon(&mut self, env: &mut Env, id: u32) {
+        let Some(mut round) = self.take_round(id) else { return };
+        round.task = None;
+        if let Machine::Acquire(machine) = &mut round.machine {
+            machine.handle_abandon();
+        }
+        self.drive(env, round);
+    }
+
+    fn take_round(&mut self, id: u32) -> Option<Round> {
+        let index = self.rounds.iter().position(|round| round.id == id)?;
+        Some(self.rounds.swap_remove(index))
+    }
+
+    /// Does what the machine says until it waits, then tells the task.
+    fn drive(&mut self, env: &mut Env, mut round: Round) {
+        let wait_until = loop {
+            match round.machine.poll_output() {
+                Output::Send { nodes, verb } => {
+                    for node in nodes.iter() {
+                        self.send_one(env, &mut round, node, verb);
+                    }
+                }
+                Output::Wait { until } => break Some(until),
+                Output::Idle => break None,
+            }
+        };
+        if let Some(until) = wait_until
+            && !std::mem::replace(&mut round.has_timer, true)
+        {
+            self.plan_at(env, until, Due::Round(round.id));
+        }
+        let ended = round.machine.ended();
+        let told = ended.and_then(|ended| Some((round.task.take()?, ended)));
+        if let Some((task, ended)) = told {
+            self.check_reason(env, &round, ended);
+            let (id, asked_at, extends) = (round.id, round.asked_at, round.extends);
+            let claim = round.claim.clone();
+            self.keep_round(round, wait_until.is_some());
+            self.handle_outcome(env, task, Told { id, ended, asked_at, extends, claim });
+        } else {
+            self.keep_round(round, wait_until.is_some());
+        }
+    }
+
+    fn keep_round(&mut self, round: Round, is_waiting: bool) {
+        if round.open > 0 || is_waiting || round.task.is_some() {
+            self.rounds.push(round);
+        }
+    }
+
+    fn send_one(&self, env: &mut Env, round: &mut Round, node: usize, verb: Verb) {
+        let command = command(env, &round.claim, verb);
+        let waiting = Waiting { whose: Whose::Round(round.id), command };
+        if env.net.link(self.number, node).is_up {
+            self.send(env, node, waiting);
+            round.open += 1;
+        } else {
+            if verb == Verb::Take {
+                round.claim.untaken.insert(node);
+            }
+            self.take_in(env, round, node, &waiting.command, None);
+        }
+    }
+
+    fn take_in(
+        &self,
+        env: &mut Env,
+        round: &mut Round,
+        node: usize,
+        command: &Command,
+        answer: Option<&Reply>,
+    ) {
+        let now = self.now(env);
+        let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
+        let is_free = matches!(command, Command::Free { .. });
+        if answer.is_none() && is_free && !round.claim.untaken.contains(node) {
+            let until = round.claim.terms.forgotten_at(now);
+            env.net.link(self.number, node).debts.add(command.clone(), until);
+        }
+        if !(is_free && matches!(round.machine, Machine::Acquire(_))) {
+            match vote {
+                Vote::Grant => round.votes.grants += 1,
+                Vote::Refuse => round.votes.refusals += 1,
+                Vote::Unknown => {}
+            }
+        }
+        round.machine.handle_vote(command, node, vote, now);
+    }
+
+    /// Every refusal has a reason, and it is the true one.
+    fn check_reason(&self, env: &mut Env, round: &Round, ended: Ended) {
+        let nodes = env.nodes.len();
+        let Votes { grants, refusals } = round.votes;
+        let quorum = majority(nodes);
+        let is_refused = nodes - refusals < quorum;
+        let is_true = match ended {
+            Ended::Acquire(outcome) => match outcome {
+                acquire::Outcome::Held { valid_until } => self.now(env) < valid_until,
+                acquire::Outcome::Abandoned => true,
+                acquire::Outcome::Contended => grants + refusals >= quorum && refusals > 0,
+                acquire::Outcome::NoQuorum => grants + refusals < quorum,
+                acquire::Outcome::TooLate => grants >= quorum,
+            },
+            Ended::Renew(renew::Outcome::Gone)
+            | Ended::Verify(verify::Outcome::Gone)
+            | Ended::Release(release::Outcome::WasGone) => is_refused,
+            Ended::Renew(renew::Outcome::Unsure)
+            | Ended::Verify(verify::Outcome::Unsure)
+            | Ended::Release(release::Outcome::Unsure) => grants < quorum && !is_refused,
+            Ended::Renew(renew::Outcome::Extended { .. } | renew::Outcome::TooLate)
+            | Ended::Verify(verify::Outcome::Confirmed)
+            | Ended::Release(release::Outcome::Released) => grants >= quorum,
+        };
+        if !is_true {
+            let text = format!("`{ended}` after {grants} grants and {refusals} refusals");
+            let (lock, owner) = (Some(round.claim.lock), trace::owner_name(&round.claim.owner));
+            env.check.report_owner(env.now, Promise::Reason, lock, owner, text);
+        }
+        env.trace.add(env.now, Some(round.claim.lock), || Scene::Outcome {
+            client: self.number,
+            text: format!("{}: {ended}", trace::owner_name(&round.claim.owner)),
+        });
+    }
+}
+
+/// What a task is told.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) id: u32,
+    pub(super) ended: Ended,
+    pub(super) asked_at: Moment,
+    pub(super) extends: Option<(Extension, Moment)>,
+    pub(super) claim: Asked,
+}
+
+fn command(env: &Env, claim: &Asked, verb: Verb) -> Command {
+    let Asked { lock, owner, terms, from, .. } = claim;
+    let (name, owner, ttl_ms) = (env.locks[*lock].clone(), owner.clone(), terms.ttl_ms());
+    match (verb, from) {
+        (Verb::Take, None) => Command::Take { name, owner, ttl_ms },
+        (Verb::Take, Some(from)) => Command::Adopt { name, from: from.clone(), owner, ttl_ms },
+        (Verb::Free, _) => Command::Free { name, owner },
+        (Verb::Prolong, _) => {
+            Command::Prolong { entries: [Prolongation { name, owner, ttl_ms }].into() }
+        }
+        (Verb::Check, _) => Command::Check { name, owner },
+    }
+}

@@ -1,0 +1,503 @@
+//! What the users of a client do: one thing after the other, with every call of the interface.
+
+use std::time::Duration;
+
+use quorate_core::{
+    acquire::{self, Acquire},
+    backoff::Backoff,
+    lease::{Lease, LostReason},
+    moment::Moment,
+    quorum::NodeSet,
+    release::Release,
+    renew::{self, Renew},
+    verify::{self, Verify},
+};
+
+use super::{
+    Client,
+    keeper::Won,
+    round::{Asked, Ended, Machine, Told},
+};
+use crate::{
+    clock::{MS, Nanos},
+    dice::Dice,
+    event::Due,
+    fault::CANCELLED,
+    settings::Settings,
+    world::{Env, Handover},
+};
+
+/// One flow of work.
+#[derive(Debug)]
+pub(crate) struct Task {
+    dice: Dice,
+    stage: Stage,
+    operation: Operation,
+    /// Numbers operations and steps, so that what is over does not go on.
+    operations: u32,
+    steps: u32,
+    backoff: Backoff,
+    is_waiting: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Thinking,
+    Asking(u32),
+    Resting,
+    Holding(u32),
+    /// An extension or a question about a held lock is under way.
+    Acting(u32),
+    Releasing,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    lock: usize,
+    ttl_ms: u64,
+    /// For how long it is waited for; `None` is one try.
+    patience: Option<Nanos>,
+    give_up_at: Moment,
+    hold: Nanos,
+    is_renewed: bool,
+    max_hold: Option<Nanos>,
+    act: Act,
+    /// Keeps the guard although the lock is lost.
+    is_stubborn: bool,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Nothing,
+    Extend(u64),
+    Verify,
+}
+
+impl Act {
+    /// Something in three of `among` cases.
+    fn draw(dice: &mut Dice, ttl_ms: u64, among: u64) -> Self {
+        match dice.below(among) {
+            0 => Self::Extend(ttl_ms),
+            1 => Self::Extend((ttl_ms / 2).max(20)),
+            2 => Self::Verify,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Release,
+    Drop,
+    LeaveTo(usize),
+}
+
+impl Task {
+    pub(super) const fn new(dice: Dice) -> Self {
+        let operation = Operation {
+            lock: 0,
+            ttl_ms: 0,
+            patience: None,
+            give_up_at: Moment::ZERO,
+            hold: 0,
+            is_renewed: false,
+            max_hold: None,
+            act: Act::Nothing,
+            is_stubborn: false,
+            end: End::Release,
+        };
+        let backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
+        let (operations, steps, is_waiting) = (0, 0, false);
+        Self { dice, stage: Stage::Thinking, operation, operations, steps, backoff, is_waiting }
+    }
+
+    /// The process died.
+    pub(super) fn forget(&mut self) {
+        self.stage = Stage::Thinking;
+        self.operations += 1;
+        self.steps += 1;
+    }
+}
+
+impl Operation {
+    fn draw(dice: &mut Dice, settings: &Settings) -> Self {
+        let ttl_ms = dice.pick(&settings.ttls_ms);
+        let ttl = ttl_ms * MS;
+        let short = (ttl / 8).min(20 * MS);
+        let hold = match dice.below(8) {
+            _ if settings.is_hoarding => dice.between(ttl / 2, ttl * 3),
+            0 => dice.between(ttl, ttl * 2).min(HOLD_MAX),
+            1 => dice.between(ttl / 2, ttl).min(HOLD_MAX),
+            _ => dice.between(0, short),
+        };
+        let hold = if settings.is_coarse && !settings.is_hoarding {
+            dice.pick(&[0, MS, ttl / 3, ttl])
+        } else {
+            hold
+        };
+        let other = dice.pick(&settings.ttls_ms);
+        Self {
+            lock: dice.index(settings.locks),
+            ttl_ms,
+            patience: match dice.below(4) {
+                0 => None,
+                1 => Some(dice.between(MS, 100 * MS)),
+                _ => Some(dice.between(200, 2_000) * MS),
+            },
+            give_up_at: Moment::ZERO,
+            hold: hold.min(HOLD_MAX),
+            is_renewed: dice.below(4) != 0,
+            max_hold: (dice.below(6) == 0).then(|| dice.between(1, ttl * 2)),
+            act: Act::draw(dice, other, 8),
+            is_stubborn: dice.below(4) == 0,
+            end: match dice.below(8) {
+                0 => End::LeaveTo(dice.index(settings.clients)),
+                1 | 2 => End::Drop,
+                _ => End::Release,
+            },
+        }
+    }
+}
+
+impl Client {
+    /// Nothing more is begun; what is held is given back.
+    pub(crate) fn rest(&mut self, env: &mut Env) {
+        self.is_resting = true;
+        if self.is_dead {
+            return;
+        }
+        for task in 0..self.tasks.len() {
+            match self.tasks[task].stage {
+                Stage::Asking(round) => {
+                    self.stop_waiting(env, task);
+                    self.abandon(env, round);
+                }
+                Stage::Holding(held) | Stage::Acting(held) => self.release(env, held, None),
+                Stage::Thinking | Stage::Resting | Stage::Releasing => {
+                    self.stop_waiting(env, task);
+                }
+            }
+            self.tasks[task].forget();
+        }
+        for held in self.held.iter().map(|held| held.id).collect::<Vec<_>>() {
+            self.release(env, held, None);
+        }
+    }
+
+    /// Waits a little before the next thing.
+    pub(super) fn think(&mut self, env: &mut Env, task: usize) {
+        self.stop_waiting(env, task);
+        let flow = &mut self.tasks[task];
+        flow.stage = Stage::Thinking;
+        flow.operations += 1;
+        let time = if env.settings.is_coarse {
+            flow.dice.pick(&[0, MS, 5 * MS, 40 * MS])
+        } else {
+            flow.dice.between(0, THINK_MAX)
+        };
+        self.wait(env, task, time);
+    }
+
+    pub(super) fn handle_work(&mut self, env: &mut Env, task: usize, step: u32) {
+        if step != self.tasks[task].steps {
+            return;
+        }
+        match self.tasks[task].stage {
+            Stage::Thinking => self.begin(env, task),
+            Stage::Resting => self.try_once(env, task, None),
+            Stage::Holding(held) => self.go_on(env, task, held),
+            // A retry of an extension, or the end of being stubborn.
+            Stage::Acting(held) if self.is_told(held) => self.give_back(env, task, held),
+            Stage::Acting(held) => self.act(env, task, held),
+            Stage::Asking(_) | Stage::Releasing => {}
+        }
+    }
+
+    fn begin(&mut self, env: &mut Env, task: usize) {
+        if self.is_resting {
+            return;
+        }
+        let left = env.handovers[self.number].take();
+        let flow = &mut self.tasks[task];
+        let mut operation = Operation::draw(&mut flow.dice, &env.settings);
+        let is_cancelled = flow.dice.below(8) == 0;
+        let cancel_after = match flow.dice.below(3) {
+            0 => flow.dice.between(0, 200 * MS),
+            _ => flow.dice.between(0, 6 * MS),
+        };
+        flow.backoff.reset();
+        if let Some(left) = &left {
+            operation.lock = left.lock;
+            operation.patience = None;
+        }
+        let patience = operation.patience.unwrap_or(0);
+        operation.give_up_at = self.clock.at(env.now + patience);
+        let flow = &mut self.tasks[task];
+        flow.operation = operation;
+        flow.is_waiting = operation.patience.is_some();
+        if flow.is_waiting {
+            env.check.add_waiter(env.now, operation.lock);
+        }
+        if is_cancelled {
+            let what = Due::Cancel { task: task as u8, operation: flow.operations };
+            self.plan(env, env.now + cancel_after, what);
+        }
+        self.try_once(env, task, left);
+    }
+
+    fn try_once(&mut self, env: &mut Env, task: usize, left: Option<Handover>) {
+        let Operation { lock, ttl_ms, .. } = self.tasks[task].operation;
+        let terms = self.terms(env, ttl_ms);
+        let owner = self.next_owner();
+        let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
+        let from = left.map(|left| left.owner);
+        let asked = Asked { lock, owner, terms, from, untaken: NodeSet::EMPTY };
+        // Known before the answers, which may come at once.
+        self.tasks[task].stage = Stage::Asking(self.next + 1);
+        env.count.attempts += 1;
+        self.ask(env, machine, asked, Some(task), None);
+    }
+
+    /// The caller goes away, if it is still there.
+    pub(super) fn cancel(&mut self, env: &mut Env, task: usize, operation: u32) {
+        if operation != self.tasks[task].operations {
+            return;
+        }
+        match self.tasks[task].stage {
+            Stage::Asking(round) => {
+                env.count.faults[CANCELLED] += 1;
+                self.think(env, task);
+                self.abandon(env, round);
+            }
+            Stage::Resting => {
+                env.count.faults[CANCELLED] += 1;
+                self.think(env, task);
+            }
+            Stage::Thinking | Stage::Holding(_) | Stage::Acting(_) | Stage::Releasing => {}
+        }
+    }
+
+    pub(super) fn handle_outcome(&mut self, env: &mut Env, task: usize, told: Told) {
+        match (self.tasks[task].stage, told.ended) {
+            (Stage::Asking(round), Ended::Acquire(outcome)) if round == told.id => {
+                self.handle_acquired(env, task, told, outcome);
+            }
+            (Stage::Acting(held), Ended::Renew(outcome)) => {
+                self.handle_renewed(env, task, held, &told, outcome);
+            }
+            (Stage::Acting(held), Ended::Verify(outcome)) => match outcome {
+                verify::Outcome::Gone => self.lose(env, held, LostReason::Gone),
+                verify::Outcome::Confirmed | verify::Outcome::Unsure => {
+                    self.hold_on(env, task, held);
+                }
+            },
+            (Stage::Releasing, Ended::Release(_)) => self.think(env, task),
+            _ => {}
+        }
+    }
+
+    fn handle_acquired(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        told: Told,
+        outcome: acquire::Outcome,
+    ) {
+        let now = self.now(env);
+        let operation = self.tasks[task].operation;
+        match outcome {
+            acquire::Outcome::Held { valid_until } => {
+                self.stop_waiting(env, task);
+                let max = operation.max_hold.unwrap_or(u64::MAX);
+                let hold_until = told.asked_at.saturating_add(Duration::from_nanos(max));
+                let lease = Lease::new(valid_until, hold_until);
+                let asked = told.claim;
+                // The holder's own limit may have come already.
+                if lease.check(now).is_err() {
+                    self.start_release(env, asked, None);
+                    self.think(env, task);
+                    return;
+                }
+                let (sent_at, is_renewed) = (told.asked_at, operation.is_renewed);
+                let won = Won { asked, sent_at, lease, hold_until, is_renewed, task };
+                let held = self.keep(env, won);
+                self.tasks[task].stage = Stage::Holding(held);
+                self.wait(env, task, operation.hold / 2);
+            }
+            _ if now >= operation.give_up_at => self.think(env, task),
+            _ => {
+                let flow = &mut self.tasks[task];
+                flow.stage = Stage::Resting;
+                let delay =
+                    now.saturating_since(told.asked_at) + flow.backoff.next(&mut self.jitter);
+                let left = operation.give_up_at.saturating_since(now);
+                self.wait(env, task, delay.min(left).as_nanos() as Nanos);
+            }
+        }
+    }
+
+    fn handle_renewed(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        id: u32,
+        told: &Told,
+        outcome: renew::Outcome,
+    ) {
+        let Some((extension, held_until)) = told.extends else { return };
+        match outcome {
+            renew::Outcome::Extended { valid_until } => {
+                self.check_in_time(env, id, held_until);
+                let facts = (extension, valid_until, told.asked_at);
+                self.handle_extended(env, id, facts);
+                self.hold_on(env, task, id);
+            }
+            renew::Outcome::Gone => self.lose(env, id, LostReason::Gone),
+            renew::Outcome::TooLate => self.lose(env, id, LostReason::Expired),
+            renew::Outcome::Unsure => {
+                let delay = self.tasks[task].backoff.next(&mut self.jitter);
+                self.wait(env, task, delay.as_nanos() as Nanos);
+            }
+        }
+    }
+
+    /// Half of the work is done: something else about the lock, if that is wanted.
+    fn go_on(&mut self, env: &mut Env, task: usize, id: u32) {
+        let now = self.now(env);
+        let is_alive = self.held(id).is_some_and(|held| held.lease.check(now).is_ok());
+        match self.tasks[task].operation.act {
+            _ if !is_alive => self.give_back(env, task, id),
+            Act::Nothing => self.finish(env, task, id),
+            Act::Extend(_) | Act::Verify => {
+                self.tasks[task].stage = Stage::Acting(id);
+                self.act(env, task, id);
+            }
+        }
+    }
+
+    fn act(&mut self, env: &mut Env, task: usize, id: u32) {
+        let now = self.now(env);
+        let nodes = env.nodes.len();
+        match self.tasks[task].operation.act {
+            Act::Extend(ttl_ms) => {
+                let terms = self.terms(env, ttl_ms);
+                let Some(held) = self.held(id) else { return };
+                if let Err(reason) = held.lease.check(now) {
+                    self.lose(env, id, reason);
+                    return;
+                }
+                held.terms = terms;
+                if terms.ttl() > held.longest.ttl() {
+                    held.longest = terms;
+                }
+                let extension = held.lease.handle_extension_sent(&terms, now);
+                let held_until = held.lease.valid_until();
+                let machine = Renew::start(terms, nodes, held_until, now);
+                let asked = held.asked(terms);
+                self.handle_sent(env, id);
+                let extends = Some((extension, held_until));
+                self.ask(env, Machine::Renew(machine), asked, Some(task), extends);
+            }
+            Act::Verify | Act::Nothing => {
+                let Some(held) = self.held(id) else { return };
+                let terms = held.longest;
+                let asked = held.asked(terms);
+                let machine = Machine::Verify(Verify::start(terms, nodes, now));
+                self.ask(env, machine, asked, Some(task), None);
+            }
+        }
+    }
+
+    /// The other half of the work.
+    fn hold_on(&mut self, env: &mut Env, task: usize, id: u32) {
+        let flow = &mut self.tasks[task];
+        flow.stage = Stage::Holding(id);
+        let other = flow.dice.pick(&env.settings.ttls_ms);
+        flow.operation.act = Act::draw(&mut flow.dice, other, 5);
+        let time = flow.operation.hold / 2;
+        self.wait(env, task, time);
+    }
+
+    fn finish(&mut self, env: &mut Env, task: usize, id: u32) {
+        match self.tasks[task].operation.end {
+            End::Release => {
+                self.tasks[task].stage = Stage::Releasing;
+                self.release(env, id, Some(task));
+            }
+            End::Drop => {
+                self.release(env, id, None);
+                self.think(env, task);
+            }
+            End::LeaveTo(client) => {
+                if let Some(held) = self.let_go(env, id) {
+                    env.excused.push(held.owner.clone());
+                    let left = Handover { lock: held.lock, owner: held.owner };
+                    env.handovers[client] = Some(left);
+                }
+                self.think(env, task);
+            }
+        }
+    }
+
+    /// The guard goes without waiting for anything.
+    fn give_back(&mut self, env: &mut Env, task: usize, id: u32) {
+        self.release(env, id, None);
+        self.think(env, task);
+    }
+
+    /// The holder was told that the lock is lost.
+    pub(super) fn handle_loss(&mut self, env: &mut Env, task: usize, id: u32) {
+        env.count.losses += 1;
+        match self.tasks[task].stage {
+            // It finds out when it looks.
+            Stage::Holding(_) if self.tasks[task].operation.is_stubborn => {}
+            Stage::Acting(held) if held == id && self.tasks[task].operation.is_stubborn => {
+                self.wait(env, task, STUBBORN_FOR);
+            }
+            Stage::Holding(held) | Stage::Acting(held) if held == id => {
+                self.give_back(env, task, id);
+            }
+            _ => {}
+        }
+    }
+
+    fn release(&mut self, env: &mut Env, id: u32, task: Option<usize>) {
+        let Some(held) = self.let_go(env, id) else { return };
+        self.start_release(env, held.asked(held.longest), task);
+    }
+
+    fn start_release(&mut self, env: &mut Env, asked: Asked, task: Option<usize>) {
+        let machine = Release::start(asked.terms, env.nodes.len(), self.now(env));
+        self.ask(env, Machine::Release(machine), asked, task, None);
+    }
+
+    pub(super) fn stop_waiting(&mut self, env: &mut Env, task: usize) {
+        let flow = &mut self.tasks[task];
+        if std::mem::replace(&mut flow.is_waiting, false) {
+            env.check.remove_waiter(env.now, flow.operation.lock);
+        }
+    }
+
+    /// Goes on with the task after a while.
+    fn wait(&mut self, env: &mut Env, task: usize, time: Nanos) {
+        let flow = &mut self.tasks[task];
+        flow.steps += 1;
+        let what = Due::Work { task: task as u8, step: flow.steps };
+        let moment = self.now(env).saturating_add(Duration::from_nanos(time));
+        self.plan_at(env, moment, what);
+    }
+}
+
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
+const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
+
+/// Users think for so long between two things, at the most.
+const THINK_MAX: Nanos = 60 * MS;
+
+/// Who does not let go of a lost lock does so after this time.
+const STUBBORN_FOR: Nanos = 30 * MS;
+
+/// And hold a lock for so long, at the most.
+const HOLD_MAX: Nanos = 600 * MS;

@@ -1,0 +1,185 @@
+//! What one seed decides before anything happens: the size of the world, its clocks and its pace.
+
+use std::time::Duration;
+
+use quorate_core::terms::Drift;
+
+use crate::{
+    clock::{MS, Nanos, Ppm, SECOND, US},
+    dice::Dice,
+    fault::Bound,
+};
+
+/// One world.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What everything follows from.
+    pub seed: u64,
+    /// How many nodes vote.
+    pub nodes: usize,
+    /// How many clients there are.
+    pub clients: usize,
+    /// How many things each client does at the same time.
+    pub tasks: usize,
+    /// How many locks they share.
+    pub locks: usize,
+    /// The ttls to choose from, in milliseconds.
+    pub ttls_ms: Vec<u64>,
+    /// Which bound may be broken; `None` if exclusion is promised throughout.
+    pub beyond: Option<Bound>,
+    /// Whether there are many locks that are held for long, instead of few that all want.
+    pub is_hoarding: bool,
+    /// Whether times come from a handful of values, so that they coincide.
+    pub is_coarse: bool,
+    /// The rate of each client's clock.
+    pub client_rates: Vec<Ppm>,
+    /// The rate of each node's clock.
+    pub node_rates: Vec<Ppm>,
+    /// The least time that a message takes.
+    pub latency: Nanos,
+    /// By how much that varies.
+    pub jitter: Nanos,
+    /// For how long work goes on under faults.
+    pub faults_until: Nanos,
+    /// For how long work goes on at all.
+    pub work_until: Nanos,
+    /// How many faults there are.
+    pub faults: usize,
+}
+
+impl Settings {
+    /// Draws a world from a seed. What `fixed` says is not drawn.
+    #[must_use]
+    pub fn draw(seed: u64, fixed: &Fixed) -> Self {
+        let mut dice = Dice::new(seed, STREAM);
+        let nodes = dice.pick(&[1, 2, 3, 3, 3, 3, 4, 5, 5, 5]);
+        let nodes = fixed.nodes.unwrap_or(nodes);
+        let clients = dice.between(2, 5) as usize;
+        let clients = fixed.clients.unwrap_or(clients);
+        let beyond = (dice.below(4) == 0).then(|| dice.pick(&Bound::ALL));
+        let is_coarse = dice.below(3) == 0;
+        let is_hoarding = dice.below(4) == 0;
+        let pace = Pace::draw(&mut dice);
+        let mut rate = |wrong| match beyond {
+            Some(Bound::Clocks) => dice.pick(wrong),
+            _ => PROMISED.draw(&mut dice),
+        };
+        let client_rates = (0..clients).map(|_| rate(&[0, -5_000, -60_000, 30_000])).collect();
+        let node_rates = (0..nodes).map(|_| rate(&[0, 0, 5_000, 80_000, -80_000])).collect();
+        let faults_until = dice.between(800, 1_600) * MS;
+        Self {
+            seed,
+            nodes,
+            clients,
+            tasks: if is_hoarding { 3 } else { dice.pick(&[1, 1, 2]) },
+            locks: if is_hoarding { clients } else { dice.pick(&[1, 1, 2, 3]) },
+            ttls_ms: pace.ttls_ms,
+            beyond,
+            is_hoarding,
+            is_coarse,
+            client_rates,
+            node_rates,
+            latency: if is_coarse { dice.pick(&[0, MS, 2 * MS]) } else { pace.latency },
+            jitter: if is_coarse { dice.pick(&[0, MS]) } else { pace.jitter },
+            faults_until,
+            work_until: faults_until + dice.between(300, 600) * MS,
+            faults: dice.between(4, 14) as usize,
+        }
+    }
+
+    /// The longest ttl that anybody uses.
+    #[must_use]
+    pub fn longest_ttl(&self) -> Nanos {
+        self.ttls_ms.iter().max().copied().unwrap_or(0) * MS
+    }
+}
+
+/// What the caller wants instead of what the seed says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fixed {
+    /// How many nodes.
+    pub nodes: Option<usize>,
+    /// How many clients.
+    pub clients: Option<usize>,
+}
+
+/// Short and long leases have different troubles, and so have near and far nodes.
+struct Pace {
+    ttls_ms: Vec<u64>,
+    latency: Nanos,
+    jitter: Nanos,
+}
+
+impl Pace {
+    fn draw(dice: &mut Dice) -> Self {
+        let ttls_ms: &[u64] = dice.pick(&[
+            &[40, 60],
+            &[100, 150],
+            &[200, 300],
+            &[400],
+            &[200, 1_000],
+            &[2_000, 300],
+            &[8_000, 500],
+        ]);
+        let latency = dice.between(50, 1_500) * US;
+        let jitter = dice.between(0, 2_000) * US;
+        Self { ttls_ms: ttls_ms.to_vec(), latency, jitter }
+    }
+}
+
+/// Rates within the promise, its ends among them.
+struct Rates(Ppm);
+
+impl Rates {
+    fn draw(&self, dice: &mut Dice) -> Ppm {
+        let width = self.0.unsigned_abs();
+        match dice.below(4) {
+            0 => self.0,
+            1 => -self.0,
+            _ => dice.below(u64::from(2 * width) + 1) as Ppm - self.0,
+        }
+    }
+}
+
+/// Exclusion is promised while every clock keeps to true time within half a per cent.
+const PROMISED: Rates = Rates(5_000);
+
+/// The allowance that every lease is made with.
+pub(crate) const DRIFT: Drift = Drift { ppm: 10_000, fixed: Duration::from_millis(2) };
+
+/// A node may read its clock this much late: servers look at a clock that was read before.
+pub(crate) const CLOCK_LAG_MAX: Nanos = MS;
+
+/// A process that runs handles what is due within this time.
+pub(crate) const WAKE_LAG_MAX: Nanos = MS / 2;
+
+/// Once faults have stopped and nobody wants a lock any more, everything that was asked to be
+/// freed is free within this time.
+pub(crate) const SETTLED_WITHIN: Nanos = 2 * SECOND;
+
+const STREAM: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_world() {
+        let draw = |seed| format!("{:?}", Settings::draw(seed, &Fixed::default()));
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn promised_rates_stay_within_half_a_per_cent_and_reach_both_ends() {
+        let mut dice = Dice::new(1, 1);
+        let rates: Vec<Ppm> = (0..200).map(|_| PROMISED.draw(&mut dice)).collect();
+        assert!(rates.iter().all(|rate| (-5_000..=5_000).contains(rate)));
+        assert!(rates.contains(&5_000) && rates.contains(&-5_000));
+    }
+
+    #[test]
+    fn the_drift_is_the_default_one() {
+        assert_eq!(DRIFT, Drift::default());
+    }
+}

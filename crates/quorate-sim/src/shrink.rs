@@ -1,0 +1,114 @@
+//! Makes a violation small: fewer faults, fewer clients, a shorter story.
+
+use crate::{
+    campaign::Campaign,
+    check::Promise,
+    settings::{Fixed, Settings},
+    story::Story,
+    world::Without,
+};
+
+/// A violation that nothing more can be taken from.
+#[derive(Clone, Debug)]
+pub struct Small {
+    /// The seed, which may be another one than that which was found first.
+    pub seed: u64,
+    /// What the seed does not decide.
+    pub fixed: Fixed,
+    /// What is left out of its world.
+    pub without: Without,
+    /// What is left.
+    pub story: Story,
+}
+
+impl Small {
+    /// The arguments that show it again.
+    #[must_use]
+    pub fn replay(&self, campaign: &Campaign) -> String {
+        let mut command = format!("cargo run --release -p quorate-sim -- --seed {}", self.seed);
+        let mut add = |text: String| command.push_str(&text);
+        if let Some(nodes) = self.fixed.nodes {
+            add(format!(" --nodes {nodes}"));
+        }
+        if let Some(clients) = self.fixed.clients {
+            add(format!(" --clients {clients}"));
+        }
+        if let Some(mutant) = campaign.mutant {
+            add(format!(" --mutant {mutant}"));
+        }
+        if !self.without.is_empty() {
+            add(format!(" --without {}", self.without));
+        }
+        command
+    }
+}
+
+/// Finds the smallest story that breaks the same promise: of this seed, and of the next ones in
+/// smaller worlds. The mutant must be switched on already.
+#[must_use]
+pub fn shrink(campaign: &Campaign, seed: u64, promise: Promise) -> Option<Small> {
+    let first = shrink_one(campaign, seed, campaign.fixed, promise)?;
+    let nodes = first.story.settings.nodes;
+    let mut best = first;
+    let mut left = CANDIDATES;
+    for clients in [2, 3] {
+        for nodes in [3, nodes] {
+            let nodes = campaign.fixed.nodes.unwrap_or(nodes);
+            let clients = campaign.fixed.clients.unwrap_or(clients);
+            let fixed = Fixed { nodes: Some(nodes), clients: Some(clients) };
+            for seed in seed..seed + NEIGHBOURS {
+                let report = campaign.run_one(seed, fixed, &Without::default(), false);
+                if left == 0 || report.violation.is_none_or(|found| found.promise != promise) {
+                    continue;
+                }
+                left -= 1;
+                if let Some(small) = shrink_one(campaign, seed, fixed, promise)
+                    && small.story.lines.len() < best.story.lines.len()
+                {
+                    best = small;
+                }
+            }
+        }
+    }
+    Some(best)
+}
+
+/// Takes things out of one world for as long as the promise stays broken.
+fn shrink_one(campaign: &Campaign, seed: u64, fixed: Fixed, promise: Promise) -> Option<Small> {
+    let settings = Settings::draw(seed, &fixed);
+    let is_broken = |without: &Without| {
+        let report = campaign.run_one(seed, fixed, without, false);
+        report.violation.is_some_and(|found| found.promise == promise)
+    };
+    let mut without = Without::default();
+    if !is_broken(&without) {
+        return None;
+    }
+    for client in 0..settings.clients {
+        try_out(&mut without, &is_broken, |without| without.clients.push(client));
+    }
+    for fault in 0..settings.faults {
+        try_out(&mut without, &is_broken, |without| without.faults.push(fault));
+    }
+    let report = campaign.run_one(seed, fixed, &without, true);
+    let story = Story::of(settings, report.violation?, &report.trace);
+    Some(Small { seed, fixed, without, story })
+}
+
+fn try_out(
+    without: &mut Without,
+    is_broken: &impl Fn(&Without) -> bool,
+    change: impl FnOnce(&mut Without),
+) {
+    let mut less = without.clone();
+    change(&mut less);
+    if is_broken(&less) {
+        *without = less;
+    }
+}
+
+/// How many seeds after the first are looked at, for each size of a world.
+const NEIGHBOURS: u64 = 200;
+
+/// How many violations are made small at the most.
+const CANDIDATES: u32 = 20;

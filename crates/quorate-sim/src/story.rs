@@ -1,0 +1,128 @@
+//! Of everything that happened, what a person needs to see to understand a violation.
+
+use std::fmt;
+
+use crate::{
+    check::Violation,
+    clock::{MS, Nanos},
+    settings::Settings,
+    trace::{Key, LEGEND, Line, Place, Scene, Trace, millis},
+};
+
+/// A violation and the events that led to it.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// The world.
+    pub settings: Settings,
+    /// What was broken.
+    pub violation: Violation,
+    /// What happened, in order.
+    pub lines: Vec<Line>,
+}
+
+impl Story {
+    /// Leaves out what has nothing to do with it.
+    #[must_use]
+    pub fn of(settings: Settings, violation: Violation, trace: &Trace) -> Self {
+        let all = trace.lines();
+        let owners = violation.owners.clone();
+        let is_ours = |line: &Line| match &line.what {
+            Scene::Ran { ask, key, .. } => mentions(ask, &owners) || *key != Key::Same,
+            Scene::Heard { ask, .. } | Scene::Unanswered { ask, .. } => mentions(ask, &owners),
+            Scene::Outcome { text, .. } => mentions(text, &owners),
+            Scene::Held { .. }
+            | Scene::Renewed { .. }
+            | Scene::LetGo { .. }
+            | Scene::Lost { .. } => true,
+            Scene::Fault { .. } | Scene::Note { .. } => false,
+        };
+        let is_about = |line: &&Line| line.lock == violation.lock && is_ours(line);
+        let told: Vec<&Line> = all.iter().filter(is_about).collect();
+        let begins = |line: &&&Line| mentions_scene(&line.what, &owners);
+        let first = match told.iter().position(|line| begins(&line)) {
+            Some(first) if !owners.is_empty() => told[first].at.saturating_sub(MS),
+            _ => told.get(told.len().saturating_sub(LINES_MAX)).map_or(0, |line| line.at),
+        };
+        let is_shown = |line: &&Line| match &line.what {
+            Scene::Fault { until, place, .. } => {
+                (line.at >= first || *until >= first) && is_near(*place, &told, first)
+            }
+            _ => line.at >= first && is_about(line),
+        };
+        let lines = all.iter().filter(is_shown).cloned().collect();
+        Self { settings, violation, lines }
+    }
+
+    /// From when to when it lasts.
+    #[must_use]
+    pub fn span(&self) -> (Nanos, Nanos) {
+        let is_event = |line: &&Line| !matches!(line.what, Scene::Fault { .. });
+        let first = self.lines.iter().find(is_event).map_or(0, sent);
+        (first, self.violation.at)
+    }
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { promise, at, text, .. } = &self.violation;
+        let Settings { nodes, clients, .. } = &self.settings;
+        writeln!(f, "{promise} broken after {} ms: {text}", millis(*at))?;
+        writeln!(f, "{nodes} nodes, {clients} clients, ttls {:?} ms", self.settings.ttls_ms)?;
+        writeln!(f, "{LEGEND}")?;
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+fn mentions(text: &str, owners: &[String]) -> bool {
+    let words = text.split([' ', ',', ':']);
+    words.into_iter().any(|word| owners.iter().any(|owner| owner == word))
+}
+
+fn mentions_scene(scene: &Scene, owners: &[String]) -> bool {
+    match scene {
+        Scene::Ran { ask, .. } | Scene::Heard { ask, .. } | Scene::Unanswered { ask, .. } => {
+            mentions(ask, owners)
+        }
+        Scene::Outcome { text, .. } => mentions(text, owners),
+        Scene::Held { owner, .. }
+        | Scene::Renewed { owner, .. }
+        | Scene::LetGo { owner, .. }
+        | Scene::Lost { owner, .. } => owners.contains(owner),
+        Scene::Fault { .. } | Scene::Note { .. } => false,
+    }
+}
+
+/// True if a fault is at a place that somebody in the story has to do with.
+fn is_near(place: Place, told: &[&Line], first: Nanos) -> bool {
+    let is_client = |wanted: usize| {
+        told.iter().any(|line| line.at >= first && client_of(&line.what) == Some(wanted))
+    };
+    match place {
+        Place::Client(client) | Place::Link(client, _) => is_client(client),
+        Place::Node(_) | Place::World => true,
+    }
+}
+
+pub(crate) const fn client_of(scene: &Scene) -> Option<usize> {
+    match scene {
+        Scene::Ran { client, .. }
+        | Scene::Heard { client, .. }
+        | Scene::Unanswered { client, .. }
+        | Scene::Outcome { client, .. }
+        | Scene::Held { client, .. }
+        | Scene::Renewed { client, .. }
+        | Scene::LetGo { client, .. }
+        | Scene::Lost { client, .. } => Some(*client),
+        Scene::Fault { .. } | Scene::Note { .. } => None,
+    }
+}
+
+const fn sent(line: &Line) -> Nanos {
+    match line.what {
+        Scene::Ran { sent_at, .. } => sent_at,
+        _ => line.at,
+    }
+}
+
+/// Of a story without a beginning so many lines are shown.
+const LINES_MAX: usize = 60;

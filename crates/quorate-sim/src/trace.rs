@@ -1,0 +1,196 @@
+//! What happened, one line for each event, for people.
+
+use std::fmt;
+
+use quorate_core::command::{Command, Fate, Owner, Reply};
+
+use crate::clock::{MS, Nanos};
+
+/// A record of what happened; empty unless it was asked for.
+#[derive(Debug, Default)]
+pub struct Trace {
+    is_on: bool,
+    lines: Vec<Line>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// When, in true time.
+    pub at: Nanos,
+    /// Which lock it is about, if it is about one.
+    pub lock: Option<usize>,
+    /// What.
+    pub what: Scene,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Scene {
+    Ran { client: usize, node: usize, sent_at: Nanos, ask: String, answer: String, key: Key },
+    Heard { client: usize, node: usize, sent_at: Nanos, ask: String, answer: String },
+    Unanswered { client: usize, node: usize, ask: String },
+    Outcome { client: usize, text: String },
+    Held { client: usize, claim: u32, owner: String, until: Nanos },
+    Renewed { client: usize, claim: u32, owner: String, until: Nanos },
+    LetGo { client: usize, claim: u32, owner: String },
+    Lost { client: usize, claim: u32, owner: String, reason: String },
+    Fault { place: Place, until: Nanos, text: String },
+    Note { place: Place, text: String },
+}
+
+/// What a command did to the key on its node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Key {
+    /// Nothing.
+    Same,
+    /// It is this owner's now, until that true time if nothing happens.
+    Is(String, Nanos),
+    /// It is gone.
+    Gone,
+}
+
+/// Where something happened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Place {
+    Client(usize),
+    Node(usize),
+    Link(usize, usize),
+    World,
+}
+
+impl Trace {
+    pub(crate) const fn recording(is_on: bool) -> Self {
+        Self { is_on, lines: Vec::new() }
+    }
+
+    /// What was recorded.
+    #[must_use]
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Adds what `scene` makes, if anything is recorded at all.
+    pub(crate) fn add(&mut self, at: Nanos, lock: Option<usize>, scene: impl FnOnce() -> Scene) {
+        if self.is_on {
+            self.lines.push(Line { at, lock, what: scene() });
+        }
+    }
+
+    pub(crate) const fn is_on(&self) -> bool {
+        self.is_on
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>12} ", millis(self.at))?;
+        let c = |client: usize| client_name(client);
+        match &self.what {
+            Scene::Ran { client, node, ask, answer, .. } => {
+                write!(f, "n{node} runs {}'s {ask}: {answer}", c(*client))
+            }
+            Scene::Heard { client, node, ask, answer, .. } => {
+                write!(f, "{}  hears n{node} on {ask}: {answer}", c(*client))
+            }
+            Scene::Unanswered { client, node, ask } => {
+                write!(f, "{}  loses n{node}: {ask} will not be answered", c(*client))
+            }
+            Scene::Outcome { client, text } => write!(f, "{}  knows {text}", c(*client)),
+            Scene::Held { client, owner, until, .. } => {
+                write!(f, "{}  HOLDS the lock as {owner} until {}", c(*client), millis(*until))
+            }
+            Scene::Renewed { client, owner, until, .. } => {
+                write!(f, "{}  holds on as {owner} until {}", c(*client), millis(*until))
+            }
+            Scene::LetGo { client, owner, .. } => write!(f, "{}  lets go of {owner}", c(*client)),
+            Scene::Lost { client, owner, reason, .. } => {
+                write!(f, "{}  is told that {owner} is lost: {reason}", c(*client))
+            }
+            Scene::Fault { place, text, until } if *until > self.at => {
+                write!(f, "{place:<2} FAULT: {text}, until {}", millis(*until))
+            }
+            Scene::Fault { place, text, .. } => write!(f, "{place:<2} FAULT: {text}"),
+            Scene::Note { place, text } => write!(f, "{place:<2} {text}"),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&match self {
+            Self::Client(client) => client_name(*client),
+            Self::Node(node) => format!("n{node}"),
+            Self::Link(client, node) => format!("{}-n{node}", client_name(*client)),
+            Self::World => "*".to_owned(),
+        })
+    }
+}
+
+/// How to read a trace.
+pub const LEGEND: &str = "\
+A, B, … are clients, n0, n1, … are nodes. A7 is the owner id of A's request number 7.
+Times are milliseconds of true time; `until` is when the holder's own clock says that it ends.";
+
+/// The name of a client: a letter.
+pub(crate) fn client_name(client: usize) -> String {
+    char::from(b'A' + (client % 26) as u8).to_string()
+}
+
+/// True time in milliseconds.
+pub(crate) fn millis(at: Nanos) -> String {
+    if at == Nanos::MAX { "for ever".into() } else { format!("{:.3}", at as f64 / MS as f64) }
+}
+
+/// The short name of an owner: the client's letter and the number of the request.
+pub(crate) fn owner_name(owner: &Owner) -> String {
+    bytes_name(owner.as_bytes())
+}
+
+pub(crate) fn bytes_name(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match text.split_once(':').and_then(|(_, rest)| rest.split_once('@')) {
+        Some((number, who)) => format!("{who}{number}"),
+        None => text.into_owned(),
+    }
+}
+
+/// A command in a few words.
+pub(crate) fn ask(command: &Command) -> String {
+    match command {
+        Command::Take { owner, ttl_ms, .. } => format!("take {} {ttl_ms} ms", owner_name(owner)),
+        Command::Adopt { from, owner, ttl_ms, .. } => {
+            format!("adopt {} from {} {ttl_ms} ms", owner_name(owner), owner_name(from))
+        }
+        Command::Free { owner, .. } => format!("free {}", owner_name(owner)),
+        Command::Prolong { entries } => {
+            let each = entries.iter().map(|entry| owner_name(&entry.owner));
+            format!("prolong {}", each.collect::<Vec<_>>().join(", "))
+        }
+        Command::Check { owner, .. } => format!("check {}", owner_name(owner)),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A reply in a word.
+pub(crate) fn answer(reply: &Reply) -> String {
+    match reply {
+        Reply::Taken => "taken".into(),
+        Reply::Freed => "freed".into(),
+        Reply::Absent => "absent".into(),
+        Reply::Another => "another's".into(),
+        Reply::Each(fates) => {
+            let each = fates.iter().map(|fate| match fate {
+                Fate::LivesOn => "lives on",
+                Fate::Absent => "absent",
+                Fate::Another => "another's",
+                Fate::Failed => "failed",
+            });
+            each.collect::<Vec<_>>().join(", ")
+        }
+        Reply::Seen(seen) => if seen.is_some() { "seen" } else { "nothing" }.into(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,227 @@
+//! How each fault is brought about, and how it ends.
+
+use quorate_core::command::{Command, Owner, Reply, Value};
+
+use super::{FOREIGN, World};
+use crate::{
+    check::Claim,
+    clock::{MS, Nanos},
+    event::{Direction, Event, Part},
+    fault::{Fault, KINDS, Keeps, Way, What, When},
+    trace::{Place, Scene},
+};
+
+impl World {
+    pub(super) fn plan_fault(&mut self, index: usize) {
+        let Fault { at, what } = self.faults[index];
+        let event = |part| Event::Fault { index: index as u16, part };
+        let end = self.end_of(index);
+        let queue = &mut self.env.queue;
+        let lag = match what {
+            What::NodeCrash { keeps: Keeps::Ago(lag), .. } | What::Promote { lag, .. } => Some(lag),
+            _ => None,
+        };
+        if let Some(before) = lag.and_then(|lag| at.checked_sub(lag)) {
+            queue.add(before, event(Part::Remember));
+        }
+        queue.add(at, event(Part::Begin));
+        if what.lasts() > 0 {
+            queue.add(end, event(Part::End));
+        }
+    }
+
+    /// Whatever lasts is over when faults are to stop.
+    fn end_of(&self, index: usize) -> Nanos {
+        let Fault { at, what } = self.faults[index];
+        (at + what.lasts()).min(self.env.settings.faults_until)
+    }
+
+    pub(super) fn handle_fault(&mut self, index: usize, part: Part) {
+        let what = self.faults[index].what;
+        match part {
+            Part::Remember => {
+                if let What::NodeCrash { node, .. } | What::Promote { node, .. } = what {
+                    self.env.nodes[node].remember(index as u16);
+                }
+            }
+            Part::Begin => {
+                self.env.count.faults[what.kind()] += 1;
+                if let Some(bound) = what.breaks() {
+                    self.env.check.break_bound(bound);
+                }
+                let until = self.end_of(index);
+                self.env.trace.add(self.env.now, None, || Scene::Fault {
+                    place: place(what),
+                    until,
+                    text: KINDS[what.kind()].to_owned(),
+                });
+                self.begin_fault(index, what);
+            }
+            Part::End => self.end_fault(what),
+        }
+    }
+
+    fn begin_fault(&mut self, index: usize, what: What) {
+        let end = self.end_of(index);
+        let env = &mut self.env;
+        match what {
+            What::Break { client, node, when: When::Now, stragglers_for } => {
+                self.break_link(client, node, stragglers_for);
+            }
+            What::Break { client, node, when, stragglers_for } => {
+                env.net.link(client, node).breaks = Some((when, stragglers_for));
+            }
+            What::Slow { client, node, by, .. } => env.net.link(client, node).slow_by += by,
+            What::Cut { client, node, way, .. } => self.cut(client, node, way, true),
+            What::Isolate { node, .. } => {
+                (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, true));
+            }
+            What::Pause { client, .. } | What::Suspend { client, .. } => {
+                let stop = self.clients[client].stop(env);
+                let event = Event::Resume { client: client as u8, stop };
+                env.queue.add(end, event);
+            }
+            What::ClientCrash { client, .. } => {
+                if !self.clients[client].is_dead() {
+                    self.clients[client].crash(env);
+                    env.queue.add(end, Event::Reborn { client: client as u8 });
+                }
+            }
+            What::NodeCrash { node, keeps, .. } => {
+                env.nodes[node].is_up = false;
+                env.nodes[node].recall(index as u16, keeps);
+                self.break_node(node);
+            }
+            What::Flush { node } => env.nodes[node].store.clear(),
+            What::Promote { node, lag } => {
+                env.nodes[node].recall(index as u16, Keeps::Ago(lag));
+                self.break_node(node);
+            }
+            What::Evict { node, lock } => {
+                env.nodes[node].store.forget(&env.locks[lock]);
+            }
+            What::Step { node, micros } => env.nodes[node].clock.step(micros),
+            What::ForeignTake { lock, nodes, ttl_ms } => self.foreign_take(lock, nodes, ttl_ms),
+            What::ForeignForever { lock, node, .. } => {
+                let name = env.locks[lock].clone();
+                let time = env.nodes[node].clock.at(env.now);
+                let look = Command::Look { name: name.clone() };
+                if env.nodes[node].store.apply(time, &look) == Reply::Seen(None) {
+                    let value = Value::Text(squatter().as_bytes().into());
+                    env.nodes[node].store.plant(time, &name, value, None);
+                }
+            }
+            What::ForeignOverwrite { lock, node } => {
+                let time = env.nodes[node].clock.at(env.now);
+                let value = Value::Text(FOREIGN.as_bytes().into());
+                env.nodes[node].store.plant(time, &env.locks[lock], value, Some(50));
+            }
+        }
+    }
+
+    fn end_fault(&mut self, what: What) {
+        let env = &mut self.env;
+        match what {
+            What::Slow { client, node, by, .. } => env.net.link(client, node).slow_by -= by,
+            What::Cut { client, node, way, .. } => self.cut(client, node, way, false),
+            What::Isolate { node, .. } => {
+                (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, false));
+            }
+            What::NodeCrash { node, .. } => env.nodes[node].is_up = true,
+            What::ForeignForever { lock, node, .. } => {
+                let time = env.nodes[node].clock.at(env.now);
+                let (name, owner) = (env.locks[lock].clone(), squatter());
+                env.nodes[node].store.apply(time, &Command::Free { name, owner });
+            }
+            // The rest is over by itself, or by an event of its own.
+            What::Pause { .. }
+            | What::Suspend { .. }
+            | What::ClientCrash { .. }
+            | What::Break { .. }
+            | What::Flush { .. }
+            | What::Promote { .. }
+            | What::Evict { .. }
+            | What::Step { .. }
+            | What::ForeignTake { .. }
+            | What::ForeignOverwrite { .. } => {}
+        }
+    }
+
+    fn cut(&mut self, client: usize, node: usize, way: Way, is_cut: bool) {
+        let env = &mut self.env;
+        let mut set = |direction| {
+            let ends = (client, node);
+            env.net.set_cut(&mut env.queue, env.now, ends, direction, is_cut);
+        };
+        if way != Way::ToClient {
+            set(Direction::ToNode);
+        }
+        if way != Way::ToNode {
+            set(Direction::ToClient);
+        }
+    }
+
+    pub(super) fn break_link(&mut self, client: usize, node: usize, stragglers_for: Nanos) {
+        let env = &mut self.env;
+        if env.net.link(client, node).is_up {
+            let waiting = env.break_link(client, node, stragglers_for);
+            self.clients[client].handle_break(env, node, waiting);
+        }
+    }
+
+    fn break_node(&mut self, node: usize) {
+        for client in 0..self.clients.len() {
+            self.break_link(client, node, 0);
+        }
+    }
+
+    /// Another library takes the lock by the same rules. If a majority grants, it is a holder too.
+    fn foreign_take(&mut self, lock: usize, nodes: u32, ttl_ms: u64) {
+        let env = &mut self.env;
+        let owner = foreigner();
+        let mut grants = 0;
+        for node in 0..env.nodes.len() {
+            if nodes & (1 << node) == 0 || !env.nodes[node].is_up {
+                continue;
+            }
+            let name = env.locks[lock].clone();
+            let take = Command::Take { name, owner: owner.clone(), ttl_ms };
+            let now = env.now;
+            grants += usize::from(env.nodes[node].run(now, &take) == Reply::Taken);
+        }
+        let lasts = (ttl_ms * MS / 100 * 98).saturating_sub(2 * MS);
+        if grants >= env.quorum() && lasts > 0 {
+            let end = env.now + lasts;
+            env.begin(Claim::new(lock, None, owner, (env.now, end, end)));
+        }
+    }
+}
+
+fn foreigner() -> Owner {
+    Owner::from_bytes(FOREIGN.as_bytes())
+}
+
+/// Whoever stores keys that never go.
+fn squatter() -> Owner {
+    Owner::from_bytes(format!("{FOREIGN} squatter").as_bytes())
+}
+
+const fn place(what: What) -> Place {
+    match what {
+        What::Break { client, node, .. }
+        | What::Slow { client, node, .. }
+        | What::Cut { client, node, .. } => Place::Link(client, node),
+        What::Isolate { node, .. }
+        | What::NodeCrash { node, .. }
+        | What::Flush { node }
+        | What::Promote { node, .. }
+        | What::Evict { node, .. }
+        | What::Step { node, .. }
+        | What::ForeignForever { node, .. }
+        | What::ForeignOverwrite { node, .. } => Place::Node(node),
+        What::Pause { client, .. }
+        | What::Suspend { client, .. }
+        | What::ClientCrash { client, .. } => Place::Client(client),
+        What::ForeignTake { .. } => Place::World,
+    }
+}
