@@ -24,6 +24,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("clippy", clippy)?;
     steps.run("api", api::check)?;
     steps.run("test", || cargo_test(&["--all-features"]))?;
+    steps.run("simulate", || simulate(["--seeds", if full { "1000000" } else { "20000" }]))?;
+    steps.run("mutants", || simulate(["mutants", "--check", "docs/robustness.md"]))?;
     examples(&mut steps)?;
     steps.run("doc", doc)?;
     if full {
@@ -72,6 +74,12 @@ fn stopped_majorities() -> Result<(), String> {
     let mut command = cargo(args.split(' '));
     command.arg(STOPPED_MAJORITIES).args(["--", "--exact", "--nocapture"]);
     run_command(command.env("QUORATE_FULL", "1"))
+}
+
+/// The simulator is compiled with optimisation in a debug build too, and with checks for overflow.
+fn simulate<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+    let command = "run --locked --quiet -p quorate-sim --";
+    run_command(cargo(command.split(' ')).args(args))
 }
 
 /// An example that does not run is worse than none, so each one is run and must end well.

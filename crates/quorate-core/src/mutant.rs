@@ -49,6 +49,8 @@ pub enum Mutant {
     SameOwner,
     /// A taker replaces what is there.
     TakeOverwrites,
+    /// A key that is taken never expires.
+    TakeForever,
     /// Anybody can take over a lock that was left to somebody.
     AdoptAnyones,
     /// Whoever frees a key need not be its owner.

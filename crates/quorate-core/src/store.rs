@@ -35,7 +35,11 @@ impl Store {
                 if self.keys.contains_key(name) && !mutant::is_on(Mutant::TakeOverwrites) {
                     return Reply::Another;
                 }
-                self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
+                let ends_at_ms = match mutant::is_on(Mutant::TakeForever) {
+                    true => None,
+                    false => end(now, *ttl_ms),
+                };
+                self.put(name, Value::Text(owner.as_bytes().into()), ends_at_ms);
                 Reply::Taken
             }
             Command::Adopt { name, from, owner, ttl_ms } => match self.whose(name, from) {

@@ -139,6 +139,7 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("no-debts", Mutant::NoDebts, "an unanswered release is not sent again"),
     seeds("same-owner", Mutant::SameOwner, "all requests of a client have one owner id"),
     seeds("take-overwrites", Mutant::TakeOverwrites, "a taker replaces what is there"),
+    seeds("take-forever", Mutant::TakeForever, "a key that is taken never expires"),
     seeds("adopt-anyones", Mutant::AdoptAnyones, "anybody takes over a lock"),
     seeds("free-anyones", Mutant::FreeAnyones, "a key is freed without the owner check"),
     seeds("prolong-anyones", Mutant::ProlongAnyones, "a key is prolonged without the owner check"),

@@ -238,6 +238,11 @@ impl Checker {
         }
     }
 
+    /// True if somebody waits for a lock that nobody holds.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_within_bounds() && self.stalled.iter().any(|stall| stall.since.is_some())
+    }
+
     /// Says so if somebody has waited for too long although nobody holds the lock.
     pub(crate) fn check_stall(&mut self, now: Nanos, lock: usize) {
         let Some(since) = self.stalled[lock].since else { return };

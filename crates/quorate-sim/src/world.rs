@@ -228,12 +228,8 @@ impl World {
         }
         let Env { settings, queue, .. } = &mut self.env;
         let (healed, resting) = (settings.faults_until, settings.work_until);
-        let settled = resting + SETTLED_WITHIN;
-        let expired = settled + settings.longest_ttl() / 50 * 51 + 10 * MS;
         queue.add(healed, Event::Phase(Phase::Healed));
         queue.add(resting, Event::Phase(Phase::Resting));
-        queue.add(settled, Event::Phase(Phase::Settled));
-        queue.add(expired, Event::Phase(Phase::Expired));
     }
 
     fn handle(&mut self, event: Event) {
@@ -313,7 +309,16 @@ impl World {
             Phase::Healed => env.check.heal(env.now),
             Phase::Resting => {
                 (0..env.locks.len()).for_each(|lock| env.check.check_stall(env.now, lock));
+                if env.check.is_stalled() {
+                    // Nobody rests while somebody still waits for a lock that nobody has.
+                    env.queue.add(env.now + STALL_LOOK, Event::Phase(Phase::Resting));
+                    return;
+                }
                 self.clients.iter_mut().for_each(|client| client.rest(env));
+                let settled = env.now + SETTLED_WITHIN;
+                let expired = settled + env.settings.longest_ttl() / 50 * 51 + 10 * MS;
+                env.queue.add(settled, Event::Phase(Phase::Settled));
+                env.queue.add(expired, Event::Phase(Phase::Expired));
             }
             Phase::Settled => env.check_leaks(true),
             Phase::Expired => env.check_leaks(false),
@@ -451,7 +456,10 @@ impl Env {
 /// How the values of other libraries begin.
 const FOREIGN: &str = "foreign";
 
+/// How often it is looked whether somebody still waits.
+const STALL_LOOK: Nanos = 50 * MS;
+
 /// What contention may cost on top of the longest ttl.
-const PROGRESS_SLACK: Nanos = 2 * SECOND;
+const PROGRESS_SLACK: Nanos = 500 * MS;
 
 const STREAM: u64 = 10;

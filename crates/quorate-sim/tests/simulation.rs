@@ -1,12 +1,16 @@
 //! The simulator itself: it repeats, it finds what is broken, and it shows that to people.
 
+use std::fs;
+
 use quorate_sim::{
     campaign::{Campaign, Totals},
     catalogue::{self, CATALOGUE, Noticed},
     check::Promise,
     fault::Bound,
     settings::{Fixed, Settings},
-    shrink, timeline,
+    shrink,
+    story::Story,
+    timeline,
     world::{self, Options, Without},
 };
 
@@ -107,4 +111,19 @@ fn a_part_that_cannot_be_left_out_is_a_clear_error() {
         let error = text.parse::<Without>().unwrap_err();
         assert!(error.contains("neither a fault such as f3 nor a client like c1"), "{error}");
     }
+}
+
+#[test]
+fn the_page_about_simulation_shows_what_the_command_shows() {
+    let mutant = catalogue::find("stopped-clock").unwrap();
+    let campaign = Campaign { mutant: Some(mutant), ..campaign(1) };
+    let fixed = Fixed { nodes: Some(3), clients: Some(2) };
+    let report = campaign.run_one(10, fixed, &Without::default(), true);
+    let violation = report.violation.expect("the page says so");
+    let story = Story::of(Settings::draw(10, &fixed), violation, &report.trace);
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let page = fs::read_to_string(format!("{docs}/simulation.md")).unwrap();
+    assert!(page.contains(&story.to_string()), "docs/simulation.md should show\n{story}");
+    let picture = fs::read_to_string(format!("{docs}/images/stopped-clock.svg")).unwrap();
+    assert_eq!(picture, timeline::svg(&story), "write it again with --svg");
 }

@@ -26,7 +26,7 @@ use std::{
 };
 
 use crate::{
-    CancellationToken, LeaseHandover, Shutdown,
+    CancellationToken, LeaseHandover, Shutdown, Warning,
     error::{
         AdoptError, ConnectError, ExtendError, LockError, Lost, NodeReport, ReleaseError,
         VerifyError, WithError, WouldDeadlock,
@@ -126,6 +126,19 @@ impl Client {
     #[must_use]
     pub fn nodes(&self) -> Box<[NodeReport]> {
         self.0.nodes()
+    }
+
+    /// What is allowed in the settings but probably not meant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = quorate::blocking::Client::memory(); // one node: nothing is odd about that
+    /// assert_eq!(client.warnings(), []);
+    /// ```
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.0.warnings()
     }
 
     /// Ends the client and all its clones. See [`crate::Client::shutdown`].
@@ -390,6 +403,21 @@ impl Guard {
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
         self.0.cancellation_token()
+    }
+
+    /// True if the lock is held, but may not last. See [`crate::Guard::is_at_risk`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// assert!(!guard.is_at_risk(), "nothing has failed yet");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_at_risk(&self) -> bool {
+        self.0.is_at_risk()
     }
 
     /// Blocks until the lock is lost.

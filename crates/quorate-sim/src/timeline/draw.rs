@@ -83,7 +83,7 @@ impl Canvas {
 
     /// A request is named where it leaves.
     pub(super) fn request_name(&mut self, lane: usize, sent_at: Nanos, name: &str) {
-        let (x, y) = (self.x(sent_at), middle(lane) - LANE / 2.0 + 22.0);
+        let (x, y) = (self.x(sent_at) - 3.0, middle(lane) + 10.0);
         let name = escape(name);
         self.add(format_args!("<text x='{x}' y='{y}' class='verb'>{name}</text>"));
     }
@@ -216,7 +216,7 @@ patternTransform='rotate(45)'><line x1='0' y1='0' x2='0' y2='7' stroke='#9a8c98'
 .subtitle{font-size:13px;fill:#c1121f}\
 .legend{font-size:12px;fill:#555}.name{font-size:13px;text-anchor:end;dominant-baseline:middle}\
 .time{font-size:11px;fill:#666;text-anchor:middle}.tick{stroke:#e3e3e3}\
-.verb{font-size:10px;fill:#444;text-anchor:middle}\
+.verb{font-size:10px;fill:#444;text-anchor:end}\
 .no{font-size:15px;fill:#c1121f;text-anchor:middle}\
 .owner{font-size:11px;dominant-baseline:middle}.what{font-size:10px;fill:#4a4e69}\
 .fault{fill:url(#hatch);fill-opacity:.45;stroke:#9a8c98}.request{stroke:#444;stroke-width:1}\
