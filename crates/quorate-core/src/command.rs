@@ -3,6 +3,8 @@
 use std::{fmt, fmt::Write as _, sync::Arc};
 
 use crate::{
+    fence::Fence,
+    line::{Ask, Extend, Extended, Speaker},
     mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
@@ -58,6 +60,44 @@ pub enum Command {
         /// The lock.
         name: Name,
     },
+    /// Begin a session: from now on the client speaks with this one, and with no other.
+    Attach {
+        /// Who speaks, and how it will be known.
+        speaker: Speaker,
+        /// How long the session lasts if it is not heard of.
+        life_ms: u64,
+    },
+    /// Go on with a session.
+    Ping {
+        /// Who speaks.
+        speaker: Speaker,
+        /// How long the session lasts if it is not heard of.
+        life_ms: u64,
+    },
+    /// Have the lock, or a place in its line.
+    Acquire {
+        /// Who speaks.
+        speaker: Speaker,
+        /// What is wanted.
+        ask: Ask,
+    },
+    /// Give a lock or a place in its line back, and hand the lock to the next in line.
+    Release {
+        /// The lock.
+        name: Name,
+        /// Who gives it back.
+        owner: Owner,
+        /// The fence of the one grant that is given back, and for which the owner stays in line;
+        /// without it the owner goes for good.
+        yields: Option<Fence>,
+    },
+    /// Let each of these leases live on from now. Each is judged by itself.
+    Extend {
+        /// Who speaks.
+        speaker: Speaker,
+        /// The leases, at most [`PROLONG_MAX`] of them.
+        entries: Arc<[Extend]>,
+    },
 }
 
 impl Command {
@@ -66,8 +106,14 @@ impl Command {
     pub fn vote(&self, reply: &Reply) -> Vote {
         match (self, reply) {
             (Self::Take { .. } | Self::Adopt { .. }, Reply::Taken)
-            | (Self::Free { .. }, Reply::Freed) => Vote::Grant,
-            (Self::Take { .. }, Reply::Another)
+            | (Self::Free { .. }, Reply::Freed)
+            | (Self::Attach { .. } | Self::Ping { .. }, Reply::Attached { .. })
+            | (Self::Acquire { .. }, Reply::Granted { .. })
+            | (Self::Release { .. }, Reply::Released { is_ours: true, .. }) => Vote::Grant,
+            (Self::Extend { .. }, Reply::EachExtended(fates)) => self.extended(fates, 0),
+            (Self::Acquire { .. }, Reply::Queued { .. })
+            | (Self::Release { .. }, Reply::Released { is_ours: false, .. })
+            | (Self::Take { .. }, Reply::Another)
             | (Self::Adopt { .. } | Self::Free { .. }, Reply::Absent | Reply::Another) => {
                 Vote::Refuse
             }
@@ -84,7 +130,12 @@ impl Command {
                 | Self::Free { .. }
                 | Self::Prolong { .. }
                 | Self::Check { .. }
-                | Self::Look { .. },
+                | Self::Look { .. }
+                | Self::Attach { .. }
+                | Self::Ping { .. }
+                | Self::Acquire { .. }
+                | Self::Release { .. }
+                | Self::Extend { .. },
                 _,
             ) => Vote::Unknown,
         }
@@ -99,12 +150,24 @@ impl Command {
                 let index = if mutant::is_on(Mutant::BatchByFirst) { 0 } else { index };
                 fates.get(index).map_or(Vote::Unknown, Fate::vote)
             }
-            Self::Prolong { .. }
-            | Self::Take { .. }
-            | Self::Adopt { .. }
-            | Self::Free { .. }
-            | Self::Check { .. }
-            | Self::Look { .. } => Vote::Unknown,
+            _ => Vote::Unknown,
+        }
+    }
+
+    /// What the reply to this `Extend` says about its entry at `index`. A reply with another number
+    /// of fates is no answer for any of them.
+    #[must_use]
+    pub fn extended(&self, fates: &[Extended], index: usize) -> Vote {
+        match self {
+            Self::Extend { entries, .. } if entries.len() == fates.len() => {
+                let index = if mutant::is_on(Mutant::BatchByFirst) { 0 } else { index };
+                match fates.get(index) {
+                    Some(Extended::LivesOn(_)) => Vote::Grant,
+                    Some(Extended::Refused(_)) => Vote::Refuse,
+                    Some(Extended::Failed) | None => Vote::Unknown,
+                }
+            }
+            _ => Vote::Unknown,
         }
     }
 }
@@ -139,6 +202,40 @@ pub enum Reply {
     Each(Box<[Fate]>),
     /// What is stored there, if anything.
     Seen(Option<Sighting>),
+    /// The session goes on; this is the node's time.
+    Attached {
+        /// Microseconds of its wall clock.
+        time_us: u64,
+    },
+    /// The session is not of today: nothing was done.
+    Stale,
+    /// The key is the owner's.
+    Granted {
+        /// Names this grant of this node.
+        fence: Fence,
+        /// Somebody with an earlier ticket waits.
+        is_earlier: bool,
+    },
+    /// The key is another's.
+    Queued {
+        /// The node's fence: no grant of it or below is the owner's any more.
+        fence: Fence,
+        /// Milliseconds until the key goes; `None` if it never does.
+        expires_in_ms: Option<u64>,
+        /// How many stand before the owner in line; `None` if it is not in it.
+        rank: Option<u64>,
+        /// The holder is another library's, which tells nobody when it goes.
+        is_foreign: bool,
+    },
+    /// What was given back.
+    Released {
+        /// The key was the owner's.
+        is_ours: bool,
+        /// The node's fence.
+        fence: Fence,
+    },
+    /// What became of each lease of an `Extend`, in its order.
+    EachExtended(Box<[Extended]>),
 }
 
 /// What became of one key of a `Prolong`.
@@ -194,7 +291,7 @@ pub enum Value {
 ///
 /// It reads `<client id>:<number of the request>@<who>`. The part behind `@` is for people; the
 /// comparison is always of the whole.
-#[derive(Clone, Eq, Hash, PartialEq)]
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Owner(Arc<[u8]>);
 
 impl Owner {
@@ -229,7 +326,7 @@ impl fmt::Debug for Owner {
 }
 
 /// The identity of one client: 160 random bits.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ClientId([u8; 20]);
 
 impl ClientId {
@@ -237,6 +334,20 @@ impl ClientId {
     #[must_use]
     pub const fn from_random(bytes: [u8; 20]) -> Self {
         Self(bytes)
+    }
+
+    /// Reads what `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 20];
+        let is_hex = |byte: u8| HEX.contains(&byte);
+        if text.len() != 40 || !text.bytes().all(is_hex) {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(bytes))
     }
 }
 

@@ -11,8 +11,10 @@
 //! - [`terms`]: ttl, vote timeout, drift; the only place with the validity formula.
 //! - [`quorum`]: majority, node sets, the tally of votes.
 //! - [`name`] and [`command`]: the whole language that is spoken to a node.
+//! - [`line`] and [`fence`]: what is said about waiting in line, and the numbers of holders.
 //! - [`store`]: what a node does with a command, the reference for every engine.
 //! - [`acquire`], [`renew`], [`verify`], [`release`]: machines, each one round of asking all nodes.
+//! - [`contend`]: the machine that waits in line, or tries once.
 //! - [`round`]: what machines hand out, and the counting that they share.
 //! - [`lease`]: the life of a held lock, in which lost stays lost.
 //! - [`schedule`]: when each held lease is renewed and when it ends.
@@ -33,8 +35,11 @@
 pub mod acquire;
 pub mod backoff;
 pub mod command;
+pub mod contend;
 pub mod debts;
+pub mod fence;
 pub mod lease;
+pub mod line;
 pub mod moment;
 pub mod mutant;
 pub mod name;

@@ -52,6 +52,12 @@ impl NodeTime {
         Self(micros)
     }
 
+    /// Microseconds since the epoch.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
     /// The millisecond that is running: servers count expiry in whole milliseconds.
     #[must_use]
     pub const fn as_millis(self) -> u64 {

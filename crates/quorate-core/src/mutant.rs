@@ -69,6 +69,38 @@ pub enum Mutant {
     OldExtensionCounts,
     /// An extension that shortens counts only when it is confirmed.
     ShortenedByReply,
+    /// What an older connection has sent is done as well.
+    NoSession,
+    /// A fence is whatever a client proposes.
+    NoClamp,
+    /// A waiter with an earlier ticket does not ask for what a later one was granted.
+    NoInquire,
+    /// A granted owner is not told that somebody with an earlier ticket waits.
+    NoEarlierFlag,
+    /// Giving a grant back gives back whichever is there.
+    YieldAnyGrant,
+    /// A lock is handed to a process that does not listen.
+    HandOnUnheard,
+    /// Whoever has not decided its fence yet takes a lost key again.
+    ConfirmHeals,
+    /// A lost key is taken again although another was granted it since.
+    HealAnyFence,
+    /// The validity of a lock that was handed over counts from the push.
+    PushedNow,
+    /// A fence is taken although no majority has stored it.
+    NoWriteBack,
+    /// Grants that have run out count for the fence.
+    DeadGrantCounts,
+    /// Nobody gives a grant back to an earlier ticket.
+    NoYield,
+    /// A grant counts although it was given back.
+    CountAfterYield,
+    /// A waiter that is cut off from the majority keeps what it was granted.
+    NoWithdraw,
+    /// A waiter that withdrew comes back as the same owner.
+    SameOwnerAgain,
+    /// A waiter asks once and then only listens.
+    NoHeartbeat,
 }
 
 /// Switches one on for this thread, or all off.

@@ -3,10 +3,15 @@
 //! The memory engine and the simulator run this very code, and the scripts on a real server are
 //! tested against it: the same random commands must give the same replies.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod expiring;
+mod line;
 
+use self::{expiring::Expiring, line::Line};
 use crate::{
-    command::{Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value},
+    command::{
+        ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
+    },
+    line::Push,
     moment::NodeTime,
     mutant::{self, Mutant},
     name::Name,
@@ -15,38 +20,38 @@ use crate::{
 /// The lock state of one node.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Store {
-    keys: BTreeMap<Name, Entry>,
-    /// The same keys by the time at which they go, so that forgotten ones do not pile up.
-    ends: BTreeSet<(u64, Name)>,
+    keys: Expiring<Name, Value>,
+    line: Line,
 }
 
 impl Store {
     /// A node that holds nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { keys: BTreeMap::new(), ends: BTreeSet::new() }
+        Self { keys: Expiring::new(), line: Line::new() }
     }
 
     /// Runs one command at the node's own time.
     pub fn apply(&mut self, now: NodeTime, command: &Command) -> Reply {
-        self.expire(now);
+        self.keys.expire(now.as_millis());
+        self.line.expire(now.as_millis());
         match command {
             Command::Take { name, owner, ttl_ms } => {
-                if self.keys.contains_key(name) && !mutant::is_on(Mutant::TakeOverwrites) {
+                if self.keys.contains(name) && !mutant::is_on(Mutant::TakeOverwrites) {
                     return Reply::Another;
                 }
                 let ends_at_ms = match mutant::is_on(Mutant::TakeForever) {
                     true => None,
                     false => end(now, *ttl_ms),
                 };
-                self.put(name, Value::Text(owner.as_bytes().into()), ends_at_ms);
+                self.keys.put(name, text(owner), ends_at_ms);
                 Reply::Taken
             }
             Command::Adopt { name, from, owner, ttl_ms } => match self.whose(name, from) {
                 Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
                 Whose::Nobodys => Reply::Absent,
                 Whose::Ours | Whose::Theirs => {
-                    self.put(name, Value::Text(owner.as_bytes().into()), end(now, *ttl_ms));
+                    self.keys.put(name, text(owner), end(now, *ttl_ms));
                     Reply::Taken
                 }
             },
@@ -54,7 +59,7 @@ impl Store {
                 Whose::Theirs if !mutant::is_on(Mutant::FreeAnyones) => Reply::Another,
                 Whose::Nobodys => Reply::Absent,
                 Whose::Ours | Whose::Theirs => {
-                    self.remove(name);
+                    self.keys.remove(name);
                     Reply::Freed
                 }
             },
@@ -62,33 +67,67 @@ impl Store {
                 Reply::Each(entries.iter().map(|entry| self.prolong(now, entry)).collect())
             }
             Command::Check { name, .. } | Command::Look { name } => {
-                Reply::Seen(self.keys.get(name).map(|entry| Sighting {
-                    value: shown(&entry.value),
-                    expires_in_ms: entry.ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
+                let ends_at_ms = self.keys.end_of(name);
+                Reply::Seen(self.keys.get(name).map(|value| Sighting {
+                    value: shown(value),
+                    expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
                 }))
             }
+            Command::Attach { speaker, life_ms } => self.attach(now, *speaker, *life_ms),
+            Command::Ping { speaker, life_ms } => self.ping(now, *speaker, *life_ms),
+            Command::Acquire { speaker, ask } => self.acquire(now, *speaker, ask),
+            Command::Release { name, owner, yields } => self.release(now, name, owner, *yields),
+            Command::Extend { speaker, entries } => self.extend(now, *speaker, entries),
         }
+    }
+
+    /// What the node has to tell clients since this was last asked.
+    pub fn take_pushes(&mut self) -> Vec<Push> {
+        std::mem::take(&mut self.line.pushes)
+    }
+
+    /// The client listens for pushes from now on.
+    pub fn listen(&mut self, client: ClientId) {
+        self.line.listeners.insert(client);
+    }
+
+    /// The client's connection has closed: nobody would hear a push.
+    pub fn hang_up(&mut self, client: ClientId) {
+        self.line.listeners.remove(&client);
+    }
+
+    /// All connections have closed.
+    pub fn hang_up_all(&mut self) {
+        self.line.listeners.clear();
+    }
+
+    /// The names of locks that somebody stands in line for at `now`.
+    pub fn lines(&mut self, now: NodeTime) -> Vec<Name> {
+        self.line.expire(now.as_millis());
+        self.line.names()
     }
 
     /// Puts a key there as a foreign program would, replacing what was there. A `ttl_ms` of `None`
     /// is a key that never goes.
     pub fn plant(&mut self, now: NodeTime, name: &Name, value: Value, ttl_ms: Option<u64>) {
-        self.put(name, value, ttl_ms.and_then(|ttl_ms| end(now, ttl_ms)));
+        self.keys.put(name, value, ttl_ms.and_then(|ttl_ms| end(now, ttl_ms)));
     }
 
     /// Forgets one key, as eviction or a foreign program does. Returns true if it was there.
     pub fn forget(&mut self, name: &Name) -> bool {
-        self.remove(name)
+        self.keys.remove(name).is_some()
     }
 
-    /// Forgets everything, as a restart without persistence does.
+    /// Forgets everything, as FLUSHALL does. Whoever listens goes on to listen.
     pub fn clear(&mut self) {
+        let listeners = std::mem::take(&mut self.line.listeners);
         *self = Self::new();
+        self.line.listeners = listeners;
     }
 
     /// The names of the keys that are alive at `now`.
     pub fn names(&mut self, now: NodeTime) -> Vec<Name> {
-        self.expire(now);
+        self.keys.expire(now.as_millis());
         self.keys.keys().cloned().collect()
     }
 
@@ -100,10 +139,10 @@ impl Store {
             Whose::Nobodys if !mutant::is_on(Mutant::ProlongCreates) => Fate::Absent,
             Whose::Ours | Whose::Nobodys => {
                 let ends_at_ms = end(now, *ttl_ms);
-                let known = self.keys.get(name).and_then(|entry| entry.ends_at_ms);
+                let known = self.keys.end_of(name);
                 let is_shortened = mutant::is_on(Mutant::ProlongShortens);
                 if known.is_none_or(|known| Some(known) < ends_at_ms) || is_shortened {
-                    self.put(name, Value::Text(owner.as_bytes().into()), ends_at_ms);
+                    self.keys.put(name, text(owner), ends_at_ms);
                 }
                 Fate::LivesOn
             }
@@ -111,52 +150,22 @@ impl Store {
     }
 
     fn whose(&self, name: &Name, owner: &Owner) -> Whose {
-        match self.keys.get(name).map(|entry| &entry.value) {
+        match self.keys.get(name) {
             None => Whose::Nobodys,
             Some(Value::Text(text)) if **text == *owner.as_bytes() => Whose::Ours,
             Some(Value::Text(_) | Value::OtherType(_)) => Whose::Theirs,
         }
     }
-
-    fn put(&mut self, name: &Name, value: Value, ends_at_ms: Option<u64>) {
-        self.remove(name);
-        self.keys.insert(name.clone(), Entry { value, ends_at_ms });
-        if let Some(end) = ends_at_ms {
-            self.ends.insert((end, name.clone()));
-        }
-    }
-
-    fn remove(&mut self, name: &Name) -> bool {
-        let removed = self.keys.remove(name);
-        if let Some(end) = removed.as_ref().and_then(|entry| entry.ends_at_ms) {
-            self.ends.remove(&(end, name.clone()));
-        }
-        removed.is_some()
-    }
-
-    /// A key lives through the millisecond at which it ends, as on a real server.
-    fn expire(&mut self, now: NodeTime) {
-        while let Some((end, _)) = self.ends.first() {
-            if *end >= now.as_millis() {
-                break;
-            }
-            if let Some((_, name)) = self.ends.pop_first() {
-                self.keys.remove(&name);
-            }
-        }
-    }
-}
-
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Entry {
-    value: Value,
-    ends_at_ms: Option<u64>,
 }
 
 enum Whose {
     Ours,
     Theirs,
     Nobodys,
+}
+
+fn text(owner: &Owner) -> Value {
+    Value::Text(owner.as_bytes().into())
 }
 
 fn shown(value: &Value) -> Value {

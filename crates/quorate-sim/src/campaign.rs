@@ -103,7 +103,9 @@ impl Campaign {
         is_traced: bool,
     ) -> world::Report {
         let is_clock_stopping = self.mutant.is_some_and(Entry::stops_clocks);
-        world::run(Settings::draw(seed, &fixed), without, Options { is_traced, is_clock_stopping })
+        let is_forgetful = self.mutant.is_some_and(Entry::forgets_pushes);
+        let options = Options { is_traced, is_forgetful, is_clock_stopping };
+        world::run(Settings::draw(seed, &fixed), without, options)
     }
 }
 

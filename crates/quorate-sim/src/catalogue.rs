@@ -24,6 +24,8 @@ pub enum Door {
     Core(Mutant),
     /// In the simulated machine: the client's clock stops while it stands still.
     StoppedClock,
+    /// In the simulated client: pushes for nobody are not answered.
+    Forgetful,
 }
 
 /// What must notice a bug.
@@ -43,7 +45,7 @@ impl Entry {
     pub fn switch_on(&self) -> On {
         match self.door {
             Door::Core(mutant) => mutant::switch(Some(mutant)),
-            Door::StoppedClock => {}
+            Door::StoppedClock | Door::Forgetful => {}
         }
         On(())
     }
@@ -52,6 +54,14 @@ impl Entry {
     #[must_use]
     pub fn stops_clocks(&self) -> bool {
         self.door == Door::StoppedClock
+    }
+}
+
+impl Entry {
+    /// True if pushes for nobody are not to be answered.
+    #[must_use]
+    pub fn forgets_pushes(&self) -> bool {
+        self.door == Door::Forgetful
     }
 }
 

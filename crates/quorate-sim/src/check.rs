@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quorate_core::{command::Owner, quorum::majority};
+use quorate_core::{command::Owner, fence::Fence, quorum::majority};
 
 use crate::{
     clock::{NEVER, Nanos},
@@ -38,6 +38,7 @@ pub(crate) struct Claim {
     pub(crate) end: Nanos,
     /// The holder's own limit.
     end_max: Nanos,
+    fence: Option<Fence>,
     is_told: bool,
     is_let_go: bool,
 }
@@ -72,6 +73,8 @@ pub enum Promise {
     Exclusion,
     /// A claim is carried by a majority of the nodes for as long as it lasts.
     Backing,
+    /// Fences grow with every holder.
+    Fence,
     /// A loss is told before the next holder begins, and stays.
     Loss,
     /// A holder's own limit is kept.
@@ -89,6 +92,7 @@ impl fmt::Display for Promise {
         f.write_str(match self {
             Self::Exclusion => "exclusion",
             Self::Backing => "backing",
+            Self::Fence => "fence",
             Self::Loss => "loss",
             Self::Limit => "limit",
             Self::Leak => "leak",
@@ -132,6 +136,7 @@ impl Checker {
     pub(crate) fn begin(&mut self, now: Nanos, claim: Claim, running: u32) -> u32 {
         let (number, lock) = (self.claims.len() as u32, claim.lock);
         self.claims.push(claim);
+        self.check_fence(now, number);
         self.stalled[lock].since = None;
         let open = std::mem::take(&mut self.open[lock]);
         for other in open {
@@ -151,6 +156,22 @@ impl Checker {
         }
         self.open[lock].push(number);
         number
+    }
+
+    /// Fences grow with every holder.
+    fn check_fence(&mut self, now: Nanos, number: u32) {
+        let claim = &self.claims[number as usize];
+        let (Some(fence), lock) = (claim.fence, claim.lock) else { return };
+        let is_before = |other: &&Claim| other.lock == lock && other.fence >= Some(fence);
+        let earlier = &self.claims[..number as usize];
+        if !self.is_within_bounds() {
+            return;
+        }
+        if let Some(other) = earlier.iter().position(|other| is_before(&other)) {
+            let known = self.claims[other].fence.map_or(0, Fence::get);
+            let text = format!("the fence {fence} follows {known}");
+            self.report(now, Promise::Fence, Some(lock), vec![other as u32, number], text);
+        }
     }
 
     /// The holder now believes that its claim lasts until `end`.
@@ -300,8 +321,13 @@ impl Claim {
         owner: Owner,
         (start, end, end_max): (Nanos, Nanos, Nanos),
     ) -> Self {
-        let (is_told, is_let_go) = (false, false);
-        Self { lock, client, owner, start, end, end_max, is_told, is_let_go }
+        let (fence, is_told, is_let_go) = (None, false, false);
+        Self { lock, client, owner, start, end, end_max, fence, is_told, is_let_go }
+    }
+
+    pub(crate) const fn with_fence(mut self, fence: Option<Fence>) -> Self {
+        self.fence = fence;
+        self
     }
 
     /// True while its holder may use the lock.

@@ -68,6 +68,9 @@ struct Run {
     /// Leave faults and clients out of the world of --seed, such as f0,f3,c1.
     #[arg(long, requires = "seed")]
     without: Option<Without>,
+    /// With --seed: show every event, not only those which explain a violation.
+    #[arg(long, requires = "seed")]
+    all: bool,
     /// Where the picture of a violation is written.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -99,8 +102,11 @@ impl Run {
     }
 
     fn campaign(&self) -> Campaign {
-        let fixed =
-            Fixed { nodes: self.nodes.map(usize::from), clients: self.clients.map(usize::from) };
+        let fixed = Fixed {
+            nodes: self.nodes.map(usize::from),
+            clients: self.clients.map(usize::from),
+            is_in_line: None,
+        };
         Campaign {
             from: self.from,
             seeds: self.seeds,
@@ -145,10 +151,12 @@ impl Run {
         let _on = campaign.mutant.map(Entry::switch_on);
         let report = campaign.run_one(seed, campaign.fixed, &without, true);
         let settings = Settings::draw(seed, &campaign.fixed);
-        let Some(violation) = report.violation else {
+        if self.all || report.violation.is_none() {
             for line in report.trace.lines() {
                 say(&line.to_string())?;
             }
+        }
+        let Some(violation) = report.violation else {
             say(&format!("seed {seed} keeps all promises: {}", summary::counts(&report.count)))?;
             return Ok(ExitCode::SUCCESS);
         };

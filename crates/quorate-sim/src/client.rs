@@ -2,11 +2,13 @@
 
 mod keeper;
 mod round;
+mod waiter;
 mod work;
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Owner, Reply},
+    command::{ClientId, Command, Owner, Reply},
+    line::Speaker,
     moment::Moment,
     quorum::majority,
     schedule::Schedule,
@@ -17,10 +19,11 @@ use std::time::Duration;
 use self::{
     keeper::{Batch, Held},
     round::Round,
+    waiter::Waiter,
     work::Task,
 };
 use crate::{
-    clock::{ClientClock, Nanos},
+    clock::{ClientClock, MS, Nanos},
     dice::Dice,
     event::{Due, Event},
     net::{Waiting, Whose},
@@ -41,11 +44,15 @@ pub(crate) struct Client {
     dice: Dice,
     jitter: Jitter,
     rounds: Vec<Round>,
+    waiters: Vec<Waiter>,
     batches: Vec<Batch>,
     held: Vec<Held>,
     schedule: Schedule,
     armed_at: Option<Moment>,
     tasks: Vec<Task>,
+    /// What a node's clock showed, and when that was known.
+    node_time: Option<(u64, Moment)>,
+    last_ticket: u64,
     /// Names rounds, batches and leases.
     next: u32,
     /// What came while it stood still.
@@ -67,16 +74,19 @@ impl Client {
             number,
             life: 0,
             clock,
-            id: draw_id(&mut dice),
+            id: draw_id(number, &mut dice),
             sequence: 0,
             jitter: Jitter::new(dice.next()),
             dice,
             rounds: Vec::new(),
+            waiters: Vec::new(),
             batches: Vec::new(),
             held: Vec::new(),
             schedule: Schedule::new(),
             armed_at: None,
             tasks: tasks.collect(),
+            node_time: None,
+            last_ticket: 0,
             next: 0,
             deferred: Vec::new(),
             stops: 0,
@@ -87,6 +97,10 @@ impl Client {
     }
 
     pub(crate) fn start(&mut self, env: &mut Env) {
+        for node in 0..env.nodes.len() {
+            let generation = env.net.link(self.number, node).generation;
+            self.reconnect(env, node, generation);
+        }
         for task in 0..self.tasks.len() {
             self.think(env, task);
         }
@@ -100,6 +114,8 @@ impl Client {
                 self.reconnect(env, usize::from(node), generation);
             }
             Due::Round(round) => self.handle_round_timeout(env, round),
+            Due::Waiter(waiter) => self.handle_waiter_timeout(env, waiter),
+            Due::Ping { node, generation } => self.ping(env, usize::from(node), generation),
             Due::Batch(batch) => self.handle_batch_timeout(env, batch),
             Due::Keeper => self.handle_tick(env),
             Due::Work { task, step } => self.handle_work(env, usize::from(task), step),
@@ -159,6 +175,7 @@ impl Client {
         self.is_dead = true;
         self.life += 1;
         self.rounds.clear();
+        self.waiters.clear();
         self.batches.clear();
         self.schedule = Schedule::new();
         self.armed_at = None;
@@ -169,13 +186,9 @@ impl Client {
     /// Another process takes its place.
     pub(crate) fn reborn(&mut self, env: &mut Env) {
         self.is_dead = false;
-        self.id = draw_id(&mut self.dice);
+        self.id = draw_id(self.number, &mut self.dice);
         if self.stopped_at.is_none() {
             env.running |= 1 << self.number;
-        }
-        for node in 0..env.nodes.len() {
-            let generation = env.net.link(self.number, node).generation;
-            self.reconnect(env, node, generation);
         }
         self.start(env);
     }
@@ -205,10 +218,53 @@ impl Client {
             Whose::Batch(batch) => {
                 self.handle_batch_vote(env, batch, node, &command, answer.as_ref());
             }
-            Whose::Debt(until) if answer.is_none() => {
-                env.net.link(self.number, node).debts.add(command, until);
+            Whose::Debt(until) => {
+                if answer.is_none() {
+                    env.net.link(self.number, node).debts.add(command, until);
+                }
             }
-            Whose::Debt(_) => {}
+            Whose::Nobody => {}
+            Whose::Waiter(id, said, sent_at) => {
+                let asked = (id, said, sent_at);
+                self.handle_waiter_reply(env, asked, node, command, answer.as_ref());
+            }
+            Whose::Link(sent_at) => self.handle_link_answer(env, node, sent_at, answer.as_ref()),
+        }
+        // A session that the node does not know is of no use any more.
+        if answer == Some(Reply::Stale) && env.net.link(self.number, node).is_up {
+            let waiting = env.break_link(self.number, node, 0);
+            self.handle_break(env, node, waiting);
+        }
+    }
+
+    /// The node knows our session, and tells its time.
+    fn handle_link_answer(
+        &mut self,
+        env: &mut Env,
+        node: usize,
+        sent_at: Moment,
+        answer: Option<&Reply>,
+    ) {
+        let Some(Reply::Attached { time_us }) = answer else { return };
+        self.node_time = Some((*time_us, sent_at));
+        let generation = env.net.link(self.number, node).generation;
+        let next = env.now + env.settings.session_ms * MS / 4;
+        self.plan(env, next, Due::Ping { node: node as u8, generation });
+        let link = env.net.link(self.number, node);
+        if !std::mem::replace(&mut link.is_attached, true) {
+            self.pay_debts(env, node);
+            self.tell_waiters(env, node, true);
+        }
+    }
+
+    fn ping(&self, env: &mut Env, node: usize, generation: u32) {
+        let link = env.net.link(self.number, node);
+        if link.generation == generation && link.is_attached {
+            let speaker = Speaker { client: self.id, session: link.session };
+            let life_ms = env.settings.session_ms;
+            let command = Command::Ping { speaker, life_ms };
+            let whose = Whose::Link(self.now(env));
+            self.send(env, node, Waiting { whose, command });
         }
     }
 
@@ -224,6 +280,7 @@ impl Client {
         for waiting in waiting {
             self.handle_answer(env, node, waiting, None);
         }
+        self.tell_waiters(env, node, false);
     }
 
     fn look(&mut self, env: &mut Env, node: usize, generation: u32) {
@@ -258,8 +315,23 @@ impl Client {
             self.plan(env, env.now + delay, Due::Reconnect { node: node as u8, generation });
             return;
         }
-        link.open(env.now);
-        let owed = link.debts.collect(self.clock.at(env.now));
+        link.open(env.now, env.settings.is_in_line);
+        if !env.settings.is_in_line {
+            self.pay_debts(env, node);
+            return;
+        }
+        let speaker = Speaker { client: self.id, session: link.session };
+        let life_ms = env.settings.session_ms;
+        let waiting = Waiting {
+            whose: Whose::Link(self.now(env)),
+            command: Command::Attach { speaker, life_ms },
+        };
+        self.send(env, node, waiting);
+    }
+
+    /// Sends again what the node has not answered.
+    fn pay_debts(&self, env: &mut Env, node: usize) {
+        let owed = env.net.link(self.number, node).debts.collect(self.clock.at(env.now));
         for (command, until) in owed {
             let waiting = Waiting { whose: Whose::Debt(until), command };
             self.send(env, node, waiting);
@@ -309,12 +381,14 @@ impl Client {
     }
 }
 
-fn draw_id(dice: &mut Dice) -> ClientId {
+/// The first byte is the number, so that traces can tell whose an owner is.
+fn draw_id(number: usize, dice: &mut Dice) -> ClientId {
     let mut bytes = [0; 20];
     for chunk in bytes.chunks_mut(8) {
         let drawn = dice.next().to_le_bytes();
         chunk.copy_from_slice(&drawn[..chunk.len()]);
     }
+    bytes[0] = number as u8;
     ClientId::from_random(bytes)
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Event {
     Straggle { slot: u32 },
     /// Something that a client has to see to.
     Client { client: u8, life: u32, what: Due },
+    /// A node notices that a connection is gone.
+    HangUp { link: u16, generation: u32 },
     /// A client that stood still goes on.
     Resume { client: u8, stop: u32 },
     /// A crashed client's successor starts.
@@ -37,6 +39,10 @@ pub(crate) enum Due {
     Reconnect { node: u8, generation: u32 },
     /// The vote timeout of a round.
     Round(u32),
+    /// The timer of a waiter.
+    Waiter(u32),
+    /// The session with a node is to go on.
+    Ping { node: u8, generation: u32 },
     /// The vote timeout of a batch of renewals.
     Batch(u32),
     /// The keeper's timer.
@@ -51,6 +57,8 @@ pub(crate) enum Due {
 pub(crate) enum Direction {
     ToNode,
     ToClient,
+    /// Pushes, where they do not wait for replies.
+    Aside,
 }
 
 /// The parts of a fault.

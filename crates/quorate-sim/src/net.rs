@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use quorate_core::{
     command::{Command, Reply},
+    contend::Said,
     debts::Debts,
+    line::{Push, Session},
     moment::Moment,
 };
 
@@ -29,6 +31,9 @@ pub(crate) struct Net {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) is_up: bool,
+    /// The node knows the session; in classic mode there is none, and every connection will do.
+    pub(crate) is_attached: bool,
+    pub(crate) session: Session,
     pub(crate) generation: u32,
     /// What the client waits for, in order.
     pub(crate) waiting: VecDeque<Waiting>,
@@ -42,8 +47,16 @@ pub(crate) struct Link {
     latency: Nanos,
     jitter: Nanos,
     requests: Pipe<Flying<Command>>,
-    replies: Pipe<Flying<Reply>>,
+    replies: Pipe<Flying<Heard>>,
+    pushes: Pipe<Flying<Heard>>,
     dice: Dice,
+}
+
+/// What a node sends.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Reply(Reply),
+    Push(Push),
 }
 
 /// A request whose answer is awaited.
@@ -60,6 +73,11 @@ pub(crate) enum Whose {
     Batch(u32),
     /// A release that was owed until then.
     Debt(Moment),
+    /// A waiter, what it said, and when.
+    Waiter(u32, Said, Moment),
+    /// The link itself: its attach and its pings, sent then.
+    Link(Moment),
+    Nobody,
 }
 
 /// A message on its way.
@@ -103,7 +121,9 @@ impl Net {
     pub(crate) fn new(settings: &Settings) -> Self {
         let count = settings.clients * settings.nodes;
         let link = |number: usize| Link {
-            is_up: true,
+            is_up: !settings.is_in_line,
+            is_attached: !settings.is_in_line,
+            session: Session::from_random(0),
             generation: 0,
             waiting: VecDeque::new(),
             debts: Debts::default(),
@@ -115,6 +135,7 @@ impl Net {
             jitter: settings.jitter,
             requests: Pipe::new(),
             replies: Pipe::new(),
+            pushes: Pipe::new(),
             dice: Dice::new(settings.seed, STREAM + number as u64),
         };
         let links = (0..count).map(link).collect();
@@ -169,10 +190,36 @@ impl Net {
 
     /// Sends the reply to the request that has just been run.
     pub(crate) fn reply(&mut self, queue: &mut Queue, now: Nanos, number: u16, reply: Reply) {
+        self.send_back(queue, now, number, Heard::Reply(reply), Direction::ToClient);
+    }
+
+    /// Sends what a node tells unasked, behind its replies or beside them.
+    pub(crate) fn push(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        (client, node): (usize, usize),
+        push: Push,
+        may_overtake: bool,
+    ) {
+        let way = if may_overtake { Direction::Aside } else { Direction::ToClient };
+        let number = self.number(client, node);
+        self.send_back(queue, now, number, Heard::Push(push), way);
+    }
+
+    fn send_back(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        number: u16,
+        what: Heard,
+        way: Direction,
+    ) {
         let link = &mut self.links[number as usize];
-        let at = link.arrival(now, Direction::ToClient);
-        link.replies.flying.push_back(Flying { sent_at: now, what: reply });
-        let (generation, way) = (link.generation, Direction::ToClient);
+        let at = link.arrival(now, way);
+        let pipe = if way == Direction::Aside { &mut link.pushes } else { &mut link.replies };
+        pipe.flying.push_back(Flying { sent_at: now, what });
+        let generation = link.generation;
         queue.add(at, Event::Arrive { link: number, generation, way });
     }
 
@@ -194,16 +241,23 @@ impl Net {
     }
 
     /// The next reply of a connection reaches its client, unless it is held up or gone.
-    pub(crate) fn arrived_reply(&mut self, link: u16, generation: u32) -> Option<Flying<Reply>> {
+    pub(crate) fn arrived_reply(
+        &mut self,
+        link: u16,
+        generation: u32,
+        way: Direction,
+    ) -> Option<Flying<Heard>> {
         let link = &mut self.links[link as usize];
         if generation != link.generation {
             return None;
         }
-        if link.replies.cuts > 0 {
-            link.replies.stalled += 1;
+        let is_cut = link.replies.cuts > 0;
+        let pipe = if way == Direction::Aside { &mut link.pushes } else { &mut link.replies };
+        if is_cut {
+            pipe.stalled += 1;
             return None;
         }
-        link.replies.flying.pop_front()
+        pipe.flying.pop_front()
     }
 
     /// Holds up one direction, or lets go of it again.
@@ -219,7 +273,9 @@ impl Net {
         let link = &mut self.links[number as usize];
         let (cuts, stalled) = match way {
             Direction::ToNode => (&mut link.requests.cuts, &mut link.requests.stalled),
-            Direction::ToClient => (&mut link.replies.cuts, &mut link.replies.stalled),
+            Direction::ToClient | Direction::Aside => {
+                (&mut link.replies.cuts, &mut link.replies.stalled)
+            }
         };
         if is_cut {
             *cuts += 1;
@@ -230,6 +286,12 @@ impl Net {
             let generation = link.generation;
             for _ in 0..std::mem::take(stalled) {
                 queue.add(now, Event::Arrive { link: number, generation, way });
+            }
+            if way == Direction::ToClient {
+                for _ in 0..std::mem::take(&mut link.pushes.stalled) {
+                    let way = Direction::Aside;
+                    queue.add(now, Event::Arrive { link: number, generation, way });
+                }
             }
         }
     }
@@ -245,10 +307,18 @@ impl Net {
     ) -> VecDeque<Waiting> {
         let link = self.link(client, node);
         link.is_up = false;
+        link.is_attached = false;
+        let broken = link.generation;
         link.generation += 1;
         link.breaks = None;
         link.is_watched = false;
         link.replies.forget();
+        link.pushes.forget();
+        // A node may take long to notice that nobody is there.
+        let noticed_after = match link.dice.below(4) {
+            0 => link.dice.below(NOTICED_MAX),
+            _ => link.dice.below(2 * MS),
+        };
         let mut flying = link.requests.forget();
         if stragglers_for > 0 && !flying.is_empty() {
             let late = link.dice.between(0, flying.len() as u64) as usize;
@@ -261,6 +331,8 @@ impl Net {
                 queue.add(now + delay, Event::Straggle { slot });
             }
         }
+        let number = self.number(client, node);
+        queue.add(now + noticed_after, Event::HangUp { link: number, generation: broken });
         std::mem::take(&mut self.link(client, node).waiting)
     }
 
@@ -277,8 +349,11 @@ impl Net {
 
 impl Link {
     /// A new connection.
-    pub(crate) const fn open(&mut self, now: Nanos) {
+    pub(crate) fn open(&mut self, now: Nanos, is_in_line: bool) {
         self.is_up = true;
+        self.is_attached = !is_in_line;
+        let bits = (u128::from(self.dice.next()) << 64) | u128::from(self.dice.next());
+        self.session = Session::from_random(bits);
         self.heard_at = now;
     }
 
@@ -304,6 +379,7 @@ impl Link {
         let last = match way {
             Direction::ToNode => &mut self.requests.last_arrival,
             Direction::ToClient => &mut self.replies.last_arrival,
+            Direction::Aside => &mut self.pushes.last_arrival,
         };
         *last = (*last).max(now + takes);
         *last
@@ -312,6 +388,9 @@ impl Link {
 
 /// A link on which nothing is heard for so long, while something is awaited, is made anew.
 pub(crate) const LINK_TIMEOUT: Nanos = SECOND;
+
+/// A node may take so long to notice that a connection is gone.
+const NOTICED_MAX: Nanos = SECOND;
 
 const RECONNECT_MIN: Nanos = 2 * MS;
 const RECONNECT_MAX: Nanos = 60 * MS;

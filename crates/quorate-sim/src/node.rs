@@ -1,7 +1,7 @@
 //! A simulated node: the core's own store, with a clock and a life that faults can touch.
 
 use quorate_core::{
-    command::{Command, Owner, Reply},
+    command::{ClientId, Command, Owner, Reply},
     name::Name,
     quorum::Vote,
     store::Store,
@@ -20,13 +20,16 @@ pub(crate) struct Node {
     pub(crate) clock: NodeClock,
     pub(crate) is_up: bool,
     dice: Dice,
+    /// Who listens: a client, and the link and generation that it listens on.
+    listeners: Vec<(ClientId, u16, u32)>,
     /// What it knew when a planned fault asked it to remember, by the fault's index.
     remembered: Vec<(u16, Store)>,
 }
 
 impl Node {
-    pub(crate) const fn new(clock: NodeClock, dice: Dice) -> Self {
-        Self { store: Store::new(), clock, is_up: true, dice, remembered: Vec::new() }
+    pub(crate) fn new(clock: NodeClock, dice: Dice) -> Self {
+        let (listeners, remembered) = (Vec::new(), Vec::new());
+        Self { store: Store::new(), clock, is_up: true, dice, listeners, remembered }
     }
 
     /// Runs one command. The clock that it looks at may have been read a little before.
@@ -40,6 +43,35 @@ impl Node {
         let check = Command::Check { name: name.clone(), owner: owner.clone() };
         let reply = self.store.apply(self.clock.at(now), &check);
         check.vote(&reply) == Vote::Grant
+    }
+
+    /// A connection listens for what the client is told.
+    pub(crate) fn listen(&mut self, client: ClientId, link: u16, generation: u32) {
+        self.listeners.push((client, link, generation));
+        self.store.listen(client);
+    }
+
+    /// A connection is gone; the client may have another one.
+    pub(crate) fn hang_up(&mut self, link: u16, generation: u32) {
+        let is_gone =
+            |listener: &(ClientId, u16, u32)| (listener.1, listener.2) == (link, generation);
+        let Some(index) = self.listeners.iter().position(is_gone) else { return };
+        let (client, ..) = self.listeners.swap_remove(index);
+        if !self.listeners.iter().any(|(other, ..)| *other == client) {
+            self.store.hang_up(client);
+        }
+    }
+
+    /// The process died with all its connections.
+    pub(crate) fn hang_up_all(&mut self) {
+        self.listeners.clear();
+        self.store.hang_up_all();
+    }
+
+    /// The client of a link that listens, if it still does.
+    pub(crate) fn links_of(&self, client: ClientId) -> Vec<(u16, u32)> {
+        let of = |listener: &&(ClientId, u16, u32)| listener.0 == client;
+        self.listeners.iter().filter(of).map(|(_, link, life)| (*link, *life)).collect()
     }
 
     pub(crate) fn remember(&mut self, fault: u16) {

@@ -23,6 +23,12 @@ pub struct Settings {
     pub tasks: usize,
     /// How many locks they share.
     pub locks: usize,
+    /// Whether clients wait in line, or ask again and again as in classic mode.
+    pub is_in_line: bool,
+    /// How long a session lasts if it is not heard of, in milliseconds.
+    pub session_ms: u64,
+    /// Whether pushes may overtake replies.
+    pub do_pushes_overtake: bool,
     /// The ttls to choose from, in milliseconds.
     pub ttls_ms: Vec<u64>,
     /// Which bound may be broken; `None` if exclusion is promised throughout.
@@ -67,6 +73,7 @@ impl Settings {
         let client_rates = (0..clients).map(|_| rate(&[0, -5_000, -60_000, 30_000])).collect();
         let node_rates = (0..nodes).map(|_| rate(&[0, 0, 5_000, 80_000, -80_000])).collect();
         let faults_until = dice.between(800, 1_600) * MS;
+        let is_in_line = fixed.is_in_line.unwrap_or(dice.below(2) == 0);
         Self {
             seed,
             nodes,
@@ -84,6 +91,9 @@ impl Settings {
             faults_until,
             work_until: faults_until + dice.between(300, 600) * MS,
             faults: dice.between(4, 14) as usize,
+            is_in_line,
+            session_ms: dice.pick(&[400, 1_000, 5_000]),
+            do_pushes_overtake: dice.below(2) == 0,
         }
     }
 
@@ -101,6 +111,8 @@ pub struct Fixed {
     pub nodes: Option<usize>,
     /// How many clients.
     pub clients: Option<usize>,
+    /// Whether clients wait in line.
+    pub is_in_line: Option<bool>,
 }
 
 /// Short and long leases have different troubles, and so have near and far nodes.

@@ -55,7 +55,8 @@ pub fn shrink(campaign: &Campaign, seed: u64, promise: Promise) -> Option<Small>
         for nodes in [3, nodes] {
             let nodes = campaign.fixed.nodes.unwrap_or(nodes);
             let clients = campaign.fixed.clients.unwrap_or(clients);
-            let fixed = Fixed { nodes: Some(nodes), clients: Some(clients) };
+            let is_in_line = campaign.fixed.is_in_line;
+            let fixed = Fixed { nodes: Some(nodes), clients: Some(clients), is_in_line };
             for seed in seed..seed + NEIGHBOURS {
                 let report = campaign.run_one(seed, fixed, &Without::default(), false);
                 if left == 0 || report.violation.is_none_or(|found| found.promise != promise) {

@@ -29,7 +29,7 @@ impl Story {
         let is_ours = |line: &Line| match &line.what {
             Scene::Ran { ask, key, .. } => mentions(ask, &owners) || *key != Key::Same,
             Scene::Heard { ask, .. } | Scene::Unanswered { ask, .. } => mentions(ask, &owners),
-            Scene::Outcome { text, .. } => mentions(text, &owners),
+            Scene::Outcome { text, .. } | Scene::Pushed { text, .. } => mentions(text, &owners),
             Scene::Held { .. }
             | Scene::Renewed { .. }
             | Scene::LetGo { .. }
@@ -83,7 +83,7 @@ fn mentions_scene(scene: &Scene, owners: &[String]) -> bool {
         Scene::Ran { ask, .. } | Scene::Heard { ask, .. } | Scene::Unanswered { ask, .. } => {
             mentions(ask, owners)
         }
-        Scene::Outcome { text, .. } => mentions(text, owners),
+        Scene::Outcome { text, .. } | Scene::Pushed { text, .. } => mentions(text, owners),
         Scene::Held { owner, .. }
         | Scene::Renewed { owner, .. }
         | Scene::LetGo { owner, .. }
@@ -108,6 +108,7 @@ pub(crate) const fn client_of(scene: &Scene) -> Option<usize> {
         Scene::Ran { client, .. }
         | Scene::Heard { client, .. }
         | Scene::Unanswered { client, .. }
+        | Scene::Pushed { client, .. }
         | Scene::Outcome { client, .. }
         | Scene::Held { client, .. }
         | Scene::Renewed { client, .. }

@@ -187,6 +187,7 @@ fn title(story: &Story) -> String {
     let what = match story.violation.promise {
         Promise::Exclusion => "Two holders at once",
         Promise::Backing => "A holder without a majority",
+        Promise::Fence => "A fence that does not grow",
         Promise::Loss => "A loss that was not told",
         Promise::Limit => "A limit that was not kept",
         Promise::Leak => "A key that nobody frees",

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use quorate_core::command::{Command, Fate, Owner, Reply};
+use quorate_core::{
+    command::{Command, Fate, Owner, Reply},
+    line,
+};
 
 use crate::clock::{MS, Nanos};
 
@@ -30,6 +33,7 @@ pub struct Line {
 pub enum Scene {
     Ran { client: usize, node: usize, sent_at: Nanos, ask: String, answer: String, key: Key },
     Heard { client: usize, node: usize, sent_at: Nanos, ask: String, answer: String },
+    Pushed { client: usize, node: usize, text: String },
     Unanswered { client: usize, node: usize, ask: String },
     Outcome { client: usize, text: String },
     Held { client: usize, claim: u32, owner: String, until: Nanos },
@@ -95,6 +99,9 @@ impl fmt::Display for Line {
             Scene::Heard { client, node, ask, answer, .. } => {
                 write!(f, "{}  hears n{node} on {ask}: {answer}", c(*client))
             }
+            Scene::Pushed { client, node, text } => {
+                write!(f, "{}  is told by n{node}: {text}", c(*client))
+            }
             Scene::Unanswered { client, node, ask } => {
                 write!(f, "{}  loses n{node}: {ask} will not be answered", c(*client))
             }
@@ -151,10 +158,20 @@ pub(crate) fn owner_name(owner: &Owner) -> String {
 
 pub(crate) fn bytes_name(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    match text.split_once(':').and_then(|(_, rest)| rest.split_once('@')) {
-        Some((number, who)) => format!("{who}{number}"),
-        None => text.into_owned(),
+    if let Some((number, who)) = text.split_once(':').and_then(|(_, rest)| rest.split_once('@')) {
+        return format!("{who}{number}");
     }
+    match (line::Place::of(bytes), text.rsplit_once(':')) {
+        (Some(place), Some((_, number))) => format!("{}{number}", place_name(&place)),
+        _ => text.into_owned(),
+    }
+}
+
+/// The letter of the client that has a place: the simulated ones have it in their ids.
+fn place_name(place: &line::Place) -> String {
+    let id = place.client.to_string();
+    let number = usize::from_str_radix(&id[..2], 16).unwrap_or(0);
+    client_name(number)
 }
 
 /// A command in a few words.
@@ -170,6 +187,20 @@ pub(crate) fn ask(command: &Command) -> String {
             format!("prolong {}", each.collect::<Vec<_>>().join(", "))
         }
         Command::Check { owner, .. } => format!("check {}", owner_name(owner)),
+        Command::Acquire { ask, .. } => format!("acquire {}", owner_name(&ask.owner)),
+        Command::Release { owner, yields: None, .. } => format!("release {}", owner_name(owner)),
+        Command::Release { owner, yields: Some(fence), .. } => {
+            format!("yield {} {fence}", owner_name(owner))
+        }
+        Command::Extend { entries, .. } => {
+            let each = entries.iter().map(|entry| {
+                let verb = if entry.may_heal { "extend" } else { "confirm" };
+                format!("{verb} {} {}", owner_name(&entry.owner), entry.fence)
+            });
+            each.collect::<Vec<_>>().join(", ")
+        }
+        Command::Attach { .. } => "attach".into(),
+        Command::Ping { .. } => "ping".into(),
         other => format!("{other:?}"),
     }
 }
@@ -190,6 +221,14 @@ pub(crate) fn answer(reply: &Reply) -> String {
             });
             each.collect::<Vec<_>>().join(", ")
         }
+        Reply::Granted { fence, is_earlier } => {
+            format!("granted {fence}{}", if *is_earlier { ", an earlier one waits" } else { "" })
+        }
+        Reply::Queued { fence, rank, .. } => format!("queued at {rank:?}, fence {fence}"),
+        Reply::Released { is_ours, .. } => if *is_ours { "released" } else { "not its" }.into(),
+        Reply::EachExtended(fates) => format!("{fates:?}"),
+        Reply::Attached { .. } => "attached".into(),
+        Reply::Stale => "stale".into(),
         Reply::Seen(seen) => if seen.is_some() { "seen" } else { "nothing" }.into(),
         other => format!("{other:?}"),
     }

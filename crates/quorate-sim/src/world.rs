@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use quorate_core::{
     command::{Command, Fate, Owner, Reply, Value},
+    line::{Ask, Extended, Place},
     name::Name,
     quorum::majority,
 };
@@ -15,7 +16,7 @@ use crate::{
     dice::Dice,
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
-    net::{Net, Waiting},
+    net::{Heard, Net, Waiting},
     node::Node,
     settings::{SETTLED_WITHIN, Settings},
     trace::{self, Key, Scene, Trace},
@@ -43,6 +44,8 @@ pub(crate) struct Env {
     pub(crate) excused: Vec<Owner>,
     /// The ids of clients that died: nobody frees their keys either.
     pub(crate) dead: Vec<String>,
+    /// A deliberate bug: pushes for nobody are not answered.
+    pub(crate) is_forgetful: bool,
     /// A deliberate bug: the clients' clocks do not count the time in which they stand still.
     pub(crate) is_clock_stopping: bool,
 }
@@ -159,7 +162,11 @@ pub fn run(settings: Settings, without: &Without, options: Options) -> Report {
         world.env.now = at;
         world.env.count.events += 1;
         world.handle(event);
-        if world.env.check.violation.is_some() {
+        if world.env.count.events > EVENTS_MAX {
+            let text = "it does not come to an end".to_owned();
+            world.env.check.report(at, Promise::Progress, None, Vec::new(), text);
+        }
+        if world.env.check.violation.is_some() || event == Event::Phase(Phase::Expired) {
             break;
         }
     }
@@ -172,6 +179,8 @@ pub fn run(settings: Settings, without: &Without, options: Options) -> Report {
 pub struct Options {
     /// Record what happens.
     pub is_traced: bool,
+    /// A deliberate bug of the simulated client: pushes for nobody are not answered.
+    pub is_forgetful: bool,
     /// A deliberate bug of the simulated machine: clocks stop while a client stands still.
     pub is_clock_stopping: bool,
 }
@@ -211,6 +220,7 @@ impl World {
             handovers: vec![None; settings.clients],
             excused: Vec::new(),
             dead: Vec::new(),
+            is_forgetful: options.is_forgetful,
             is_clock_stopping: options.is_clock_stopping,
             settings,
         };
@@ -238,6 +248,9 @@ impl World {
             Event::Arrive { link, generation, way: Direction::ToNode } => {
                 let Some(request) = env.net.arrived_request(link, generation) else { return };
                 let (client, node) = env.net.ends(link);
+                if let Command::Attach { speaker, .. } = &request.what {
+                    env.nodes[node].listen(speaker.client, link, generation);
+                }
                 let reply = env.run(client, node, request.sent_at, &request.what);
                 match env.net.link(client, node).breaks {
                     Some((When::OnReply, late)) => self.break_link(client, node, late),
@@ -251,30 +264,42 @@ impl World {
                     self.break_link(client, node, late);
                 }
             }
-            Event::Arrive { link, generation, way: Direction::ToClient } => {
+            Event::HangUp { link, generation } => {
+                let (_, node) = env.net.ends(link);
+                env.nodes[node].hang_up(link, generation);
+            }
+            Event::Arrive { link, generation, way } => {
                 let (client, node) = env.net.ends(link);
                 if self.clients[client].defers(event) {
                     return;
                 }
-                let Some(reply) = env.net.arrived_reply(link, generation) else { return };
+                let Some(heard) = env.net.arrived_reply(link, generation, way) else { return };
                 let known = env.net.link(client, node);
                 known.heard_at = env.now;
+                let reply = match heard.what {
+                    Heard::Reply(reply) => reply,
+                    Heard::Push(push) => {
+                        self.clients[client].handle_push(env, node, push);
+                        return;
+                    }
+                };
                 let Some(waiting) = known.waiting.pop_front() else { return };
                 let lock = env.lock_of(&waiting.command);
                 env.trace.add(env.now, lock, || Scene::Heard {
                     client,
                     node,
-                    sent_at: reply.sent_at,
+                    sent_at: heard.sent_at,
                     ask: trace::ask(&waiting.command),
-                    answer: trace::answer(&reply.what),
+                    answer: trace::answer(&reply),
                 });
-                self.clients[client].handle_answer(env, node, waiting, Some(reply.what));
+                self.clients[client].handle_answer(env, node, waiting, Some(reply));
             }
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };
                 if env.nodes[late.node].is_up {
-                    if let Command::Take { owner, .. } | Command::Adopt { owner, .. } =
-                        &late.request.what
+                    if let Command::Take { owner, .. }
+                    | Command::Adopt { owner, .. }
+                    | Command::Acquire { ask: Ask { owner, .. }, .. } = &late.request.what
                     {
                         env.excused.push(owner.clone());
                     }
@@ -330,6 +355,17 @@ impl Env {
     /// Runs a command on a node and notes what came of it.
     fn run(&mut self, client: usize, node: usize, sent_at: Nanos, command: &Command) -> Reply {
         let reply = self.nodes[node].run(self.now, command);
+        for push in self.nodes[node].store.take_pushes() {
+            for (link, generation) in self.nodes[node].links_of(push.client) {
+                let (client, node) = self.net.ends(link);
+                let is_open = self.net.link(client, node).generation == generation;
+                if is_open {
+                    let overtakes = self.settings.do_pushes_overtake;
+                    let ends = (client, node);
+                    self.net.push(&mut self.queue, self.now, ends, push.clone(), overtakes);
+                }
+            }
+        }
         if self.trace.is_on() {
             self.note_run(client, node, sent_at, command, &reply);
         }
@@ -350,7 +386,17 @@ impl Env {
                 Command::Take { owner, ttl_ms, .. } | Command::Adopt { owner, ttl_ms, .. },
                 Reply::Taken,
             ) => is(owner, *ttl_ms),
-            (Command::Free { .. }, Reply::Freed) => Key::Gone,
+            (Command::Free { .. }, Reply::Freed)
+            | (Command::Release { .. }, Reply::Released { is_ours: true, .. }) => Key::Gone,
+            (Command::Acquire { ask, .. }, Reply::Granted { .. }) => {
+                Place::of(ask.owner.as_bytes()).map_or(Key::Same, |at| is(&ask.owner, at.ttl_ms))
+            }
+            (Command::Extend { entries, .. }, Reply::EachExtended(fates)) => {
+                match (entries.first(), fates.first()) {
+                    (Some(entry), Some(Extended::LivesOn(_))) => is(&entry.owner, entry.ttl_ms),
+                    _ => Key::Same,
+                }
+            }
             (Command::Prolong { entries }, Reply::Each(fates)) => {
                 let first = entries.first().filter(|_| fates.first() == Some(&Fate::LivesOn));
                 first.map_or(Key::Same, |entry| is(&entry.owner, entry.ttl_ms))
@@ -375,10 +421,13 @@ impl Env {
         }
         let name = match command {
             Command::Prolong { entries } => &entries.first()?.name,
+            Command::Extend { entries, .. } => &entries.first()?.name,
+            Command::Acquire { ask, .. } => &ask.name,
             Command::Take { name, .. }
             | Command::Adopt { name, .. }
             | Command::Free { name, .. }
             | Command::Check { name, .. }
+            | Command::Release { name, .. }
             | Command::Look { name } => name,
             _ => return None,
         };
@@ -444,17 +493,20 @@ impl Env {
 
     fn is_excused(&self, value: &[u8]) -> bool {
         self.excused.iter().any(|owner| owner.as_bytes() == value)
-            || self.dead.iter().any(|id| value.starts_with(id.as_bytes()))
+            || self.dead.iter().any(|id| value.windows(id.len()).any(|part| part == id.as_bytes()))
             || value.starts_with(FOREIGN.as_bytes())
     }
 
-    const fn quorum(&self) -> usize {
+    pub(crate) const fn quorum(&self) -> usize {
         majority(self.nodes.len())
     }
 }
 
 /// How the values of other libraries begin.
 const FOREIGN: &str = "foreign";
+
+/// A world that has so many events goes round in circles.
+const EVENTS_MAX: u64 = 200_000;
 
 /// How often it is looked whether somebody still waits.
 const STALL_LOOK: Nanos = 50 * MS;

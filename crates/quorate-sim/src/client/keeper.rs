@@ -1,8 +1,12 @@
 //! What is held: renewed in batches, and told when it is lost.
 
+use std::sync::Arc;
+
 use quorate_core::{
     command::{Command, Owner, PROLONG_MAX, Prolongation, Reply},
+    fence::Fence,
     lease::{Extension, Lease, LostReason},
+    line::{Extend, Speaker},
     moment::Moment,
     quorum::{NodeSet, Vote},
     renew::{Outcome, Renew},
@@ -34,6 +38,8 @@ pub(super) struct Held {
     pub(super) task: usize,
     /// The judge's number for it.
     pub(super) claim: u32,
+    /// In the default mode.
+    pub(super) fence: Option<Fence>,
     untaken: NodeSet,
     is_renewed: bool,
     is_told: bool,
@@ -43,6 +49,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Won {
     pub(super) asked: Asked,
+    pub(super) fence: Option<Fence>,
     pub(super) sent_at: Moment,
     pub(super) lease: Lease,
     pub(super) hold_until: Moment,
@@ -72,18 +79,19 @@ impl Held {
     /// What a round about this lease is about.
     pub(super) fn asked(&self, terms: Terms) -> Asked {
         let owner = self.owner.clone();
-        Asked { lock: self.lock, owner, terms, from: None, untaken: self.untaken }
+        let (from, fence) = (None, self.fence);
+        Asked { lock: self.lock, owner, terms, from, untaken: self.untaken, fence }
     }
 }
 
 impl Client {
     /// Looks after a lease that was won.
     pub(super) fn keep(&mut self, env: &mut Env, won: Won) -> u32 {
-        let Won { asked, sent_at, lease, hold_until, is_renewed, task } = won;
+        let Won { asked, fence, sent_at, lease, hold_until, is_renewed, task } = won;
         let limit = self.clock.when(hold_until);
         let times = (env.now, self.end_of(&lease), limit);
         let (lock, owner, terms) = (asked.lock, asked.owner, asked.terms);
-        let claim = Claim::new(lock, Some(self.number), owner.clone(), times);
+        let claim = Claim::new(lock, Some(self.number), owner.clone(), times).with_fence(fence);
         let claim = env.begin(claim);
         env.count.acquisitions += 1;
         let id = self.next_id();
@@ -96,6 +104,7 @@ impl Client {
             longest: terms,
             task,
             claim,
+            fence,
             untaken: asked.untaken,
             is_renewed,
             is_told: false,
@@ -229,7 +238,7 @@ impl Client {
     }
 
     fn start_batch(&mut self, env: &mut Env, leases: &[u64], now: Moment) {
-        let (mut entries, mut keys) = (Vec::new(), Vec::new());
+        let (mut entries, mut keys, mut leases_to_extend) = (Vec::new(), Vec::new(), Vec::new());
         let nodes = env.nodes.len();
         let of_held = |number: &u64| self.held.iter().find(|held| u64::from(held.id) == *number);
         let shortest =
@@ -245,7 +254,13 @@ impl Client {
             let held_until = held.lease.valid_until();
             let machine = Renew::start(terms, nodes, held_until, now);
             let (name, owner) = (env.locks[held.lock].clone(), held.owner.clone());
-            keys.push(Prolongation { name, owner, ttl_ms: terms.ttl_ms() });
+            let (ttl_ms, may_heal) = (terms.ttl_ms(), true);
+            match held.fence {
+                Some(fence) => {
+                    leases_to_extend.push(Extend { name, owner, fence, ttl_ms, may_heal })
+                }
+                None => keys.push(Prolongation { name, owner, ttl_ms }),
+            }
             let id = held.id;
             entries.push(Entry { held: id, extension, machine, held_until, is_settled: false });
         }
@@ -253,18 +268,30 @@ impl Client {
             return;
         }
         let id = self.next_id();
-        let command = Command::Prolong { entries: keys.into() };
+        let leases_to_extend: Arc<[Extend]> = leases_to_extend.into();
+        let prolong = Command::Prolong { entries: keys.into() };
         let mut batch = Batch { id, sent_at: now, entries, open: 0 };
         let mut down = Vec::new();
         for node in 0..nodes {
-            let waiting = Waiting { whose: Whose::Batch(id), command: command.clone() };
-            if self.send(env, node, waiting) { batch.open += 1 } else { down.push(node) }
+            let session = env.net.link(self.number, node).session;
+            let speaker = Speaker { client: self.id, session };
+            let command = match leases_to_extend.is_empty() {
+                true => prolong.clone(),
+                false => Command::Extend { speaker, entries: leases_to_extend.clone() },
+            };
+            let is_attached = env.net.link(self.number, node).is_attached;
+            let waiting = Waiting { whose: Whose::Batch(id), command };
+            if is_attached && self.send(env, node, waiting) {
+                batch.open += 1;
+            } else {
+                down.push(node);
+            }
         }
         self.batches.push(batch);
         let give_up_at = now.saturating_add(vote_timeout);
         self.plan_at(env, give_up_at, Due::Batch(id));
         for node in down {
-            self.count_in_batch(env, id, node, &command, None);
+            self.count_in_batch(env, id, node, &prolong, None);
         }
     }
 
@@ -295,6 +322,7 @@ impl Client {
         for (index, entry) in batch.entries.iter_mut().enumerate() {
             let vote = match answer {
                 Some(Reply::Each(fates)) => command.prolonged(fates, index),
+                Some(Reply::EachExtended(fates)) => command.extended(fates, index),
                 Some(_) | None => Vote::Unknown,
             };
             entry.machine.handle_vote(node, vote, now);

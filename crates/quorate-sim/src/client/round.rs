@@ -5,7 +5,9 @@ use std::fmt;
 use quorate_core::{
     acquire::{self, Acquire},
     command::{Command, Owner, Prolongation, Reply},
+    fence::Fence,
     lease::Extension,
+    line::{Extend, Speaker},
     moment::Moment,
     quorum::{NodeSet, Vote, majority},
     release::{self, Release},
@@ -49,6 +51,8 @@ pub(super) struct Asked {
     pub(super) terms: Terms,
     pub(super) from: Option<Owner>,
     pub(super) untaken: NodeSet,
+    /// In the default mode.
+    pub(super) fence: Option<Fence>,
 }
 
 /// What the replies said, counted without the machines.
@@ -236,9 +240,11 @@ impl Client {
     }
 
     fn send_one(&self, env: &mut Env, round: &mut Round, node: usize, verb: Verb) {
-        let command = command(env, &round.claim, verb);
+        let session = env.net.link(self.number, node).session;
+        let speaker = Speaker { client: self.id, session };
+        let command = command(env, &round.claim, verb, speaker);
         let waiting = Waiting { whose: Whose::Round(round.id), command };
-        if env.net.link(self.number, node).is_up {
+        if env.net.link(self.number, node).is_attached {
             self.send(env, node, waiting);
             round.open += 1;
         } else {
@@ -259,7 +265,7 @@ impl Client {
     ) {
         let now = self.now(env);
         let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
-        let is_free = matches!(command, Command::Free { .. });
+        let is_free = matches!(command, Command::Free { .. } | Command::Release { .. });
         if answer.is_none() && is_free && !round.claim.untaken.contains(node) {
             let until = round.claim.terms.forgotten_at(now);
             env.net.link(self.number, node).debts.add(command.clone(), until);
@@ -320,9 +326,17 @@ pub(super) struct Told {
     pub(super) claim: Asked,
 }
 
-fn command(env: &Env, claim: &Asked, verb: Verb) -> Command {
-    let Asked { lock, owner, terms, from, .. } = claim;
+fn command(env: &Env, claim: &Asked, verb: Verb, speaker: Speaker) -> Command {
+    let Asked { lock, owner, terms, from, fence, .. } = claim;
     let (name, owner, ttl_ms) = (env.locks[*lock].clone(), owner.clone(), terms.ttl_ms());
+    match (verb, fence) {
+        (Verb::Free, Some(_)) => return Command::Release { name, owner, yields: None },
+        (Verb::Prolong, Some(fence)) => {
+            let entry = Extend { name, owner, fence: *fence, ttl_ms, may_heal: true };
+            return Command::Extend { speaker, entries: [entry].into() };
+        }
+        _ => {}
+    }
     match (verb, from) {
         (Verb::Take, None) => Command::Take { name, owner, ttl_ms },
         (Verb::Take, Some(from)) => Command::Adopt { name, from: from.clone(), owner, ttl_ms },

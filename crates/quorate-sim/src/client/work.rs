@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorate_core::{
     acquire::{self, Acquire},
     backoff::Backoff,
+    contend::Mode,
     lease::{Lease, LostReason},
     moment::Moment,
     quorum::NodeSet,
@@ -44,6 +45,8 @@ pub(crate) struct Task {
 enum Stage {
     Thinking,
     Asking(u32),
+    /// In line.
+    InLine(u32),
     Resting,
     Holding(u32),
     /// An extension or a question about a held lock is under way.
@@ -174,6 +177,10 @@ impl Client {
                     self.stop_waiting(env, task);
                     self.abandon(env, round);
                 }
+                Stage::InLine(waiter) => {
+                    self.stop_waiting(env, task);
+                    self.abandon_waiter(env, waiter);
+                }
                 Stage::Holding(held) | Stage::Acting(held) => self.release(env, held, None),
                 Stage::Thinking | Stage::Resting | Stage::Releasing => {
                     self.stop_waiting(env, task);
@@ -211,6 +218,11 @@ impl Client {
             // A retry of an extension, or the end of being stubborn.
             Stage::Acting(held) if self.is_told(held) => self.give_back(env, task, held),
             Stage::Acting(held) => self.act(env, task, held),
+            Stage::InLine(waiter) => {
+                // The caller's patience is over.
+                self.think(env, task);
+                self.abandon_waiter(env, waiter);
+            }
             Stage::Asking(_) | Stage::Releasing => {}
         }
     }
@@ -244,7 +256,23 @@ impl Client {
             let what = Due::Cancel { task: task as u8, operation: flow.operations };
             self.plan(env, env.now + cancel_after, what);
         }
-        self.try_once(env, task, left);
+        if env.settings.is_in_line {
+            self.stand_in_line(env, task);
+        } else {
+            self.try_once(env, task, left);
+        }
+    }
+
+    fn stand_in_line(&mut self, env: &mut Env, task: usize) {
+        let Operation { lock, ttl_ms, patience, .. } = self.tasks[task].operation;
+        let mode = match patience {
+            None => Mode::Try,
+            Some(_) => Mode::Wait(Duration::from_millis(ttl_ms)),
+        };
+        env.count.attempts += 1;
+        self.tasks[task].stage = Stage::InLine(self.next + 1);
+        self.wait(env, task, patience.unwrap_or(HOLD_MAX));
+        self.contend(env, (lock, ttl_ms), mode, task);
     }
 
     fn try_once(&mut self, env: &mut Env, task: usize, left: Option<Handover>) {
@@ -253,7 +281,7 @@ impl Client {
         let owner = self.next_owner();
         let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
         let from = left.map(|left| left.owner);
-        let asked = Asked { lock, owner, terms, from, untaken: NodeSet::EMPTY };
+        let asked = Asked { lock, owner, terms, from, untaken: NodeSet::EMPTY, fence: None };
         // Known before the answers, which may come at once.
         self.tasks[task].stage = Stage::Asking(self.next + 1);
         env.count.attempts += 1;
@@ -270,6 +298,11 @@ impl Client {
                 env.count.faults[CANCELLED] += 1;
                 self.think(env, task);
                 self.abandon(env, round);
+            }
+            Stage::InLine(waiter) => {
+                env.count.faults[CANCELLED] += 1;
+                self.think(env, task);
+                self.abandon_waiter(env, waiter);
             }
             Stage::Resting => {
                 env.count.faults[CANCELLED] += 1;
@@ -309,22 +342,7 @@ impl Client {
         let operation = self.tasks[task].operation;
         match outcome {
             acquire::Outcome::Held { valid_until } => {
-                self.stop_waiting(env, task);
-                let max = operation.max_hold.unwrap_or(u64::MAX);
-                let hold_until = told.asked_at.saturating_add(Duration::from_nanos(max));
-                let lease = Lease::new(valid_until, hold_until);
-                let asked = told.claim;
-                // The holder's own limit may have come already.
-                if lease.check(now).is_err() {
-                    self.start_release(env, asked, None);
-                    self.think(env, task);
-                    return;
-                }
-                let (sent_at, is_renewed) = (told.asked_at, operation.is_renewed);
-                let won = Won { asked, sent_at, lease, hold_until, is_renewed, task };
-                let held = self.keep(env, won);
-                self.tasks[task].stage = Stage::Holding(held);
-                self.wait(env, task, operation.hold / 2);
+                self.win(env, task, told.claim, told.asked_at, valid_until);
             }
             _ if now >= operation.give_up_at => self.think(env, task),
             _ => {
@@ -336,6 +354,33 @@ impl Client {
                 self.wait(env, task, delay.min(left).as_nanos() as Nanos);
             }
         }
+    }
+
+    /// The lock is the task's.
+    pub(super) fn win(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        asked: Asked,
+        sent_at: Moment,
+        valid_until: Moment,
+    ) {
+        self.stop_waiting(env, task);
+        let operation = self.tasks[task].operation;
+        let max = operation.max_hold.unwrap_or(u64::MAX);
+        let hold_until = self.now(env).max(sent_at).saturating_add(Duration::from_nanos(max));
+        let lease = Lease::new(valid_until, hold_until);
+        // The holder's own limit may have come already.
+        if lease.check(self.now(env)).is_err() {
+            self.start_release(env, asked, None);
+            self.think(env, task);
+            return;
+        }
+        let (fence, is_renewed) = (asked.fence, operation.is_renewed);
+        let won = Won { asked, fence, sent_at, lease, hold_until, is_renewed, task };
+        let held = self.keep(env, won);
+        self.tasks[task].stage = Stage::Holding(held);
+        self.wait(env, task, operation.hold / 2);
     }
 
     fn handle_renewed(
@@ -427,6 +472,11 @@ impl Client {
                 self.release(env, id, Some(task));
             }
             End::Drop => {
+                self.release(env, id, None);
+                self.think(env, task);
+            }
+            // Leases of the default mode are not handed over yet.
+            End::LeaveTo(_) if env.settings.is_in_line => {
                 self.release(env, id, None);
                 self.think(env, task);
             }

@@ -90,11 +90,13 @@ impl World {
             What::NodeCrash { node, keeps, .. } => {
                 env.nodes[node].is_up = false;
                 env.nodes[node].recall(index as u16, keeps);
+                env.nodes[node].hang_up_all();
                 self.break_node(node);
             }
             What::Flush { node } => env.nodes[node].store.clear(),
             What::Promote { node, lag } => {
                 env.nodes[node].recall(index as u16, Keeps::Ago(lag));
+                env.nodes[node].hang_up_all();
                 self.break_node(node);
             }
             What::Evict { node, lock } => {

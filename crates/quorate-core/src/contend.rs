@@ -1,0 +1,476 @@
+//! One attempt to win a lock in the default mode: in line with others, or once.
+//!
+//! A waiter asks every node. A node that is free grants, the others put it in line and hand the
+//! lock over when its turn comes. The lock is held when a majority of grants is alive and one fence
+//! is stored at a majority of them. Those who split the vote give way to the earlier ticket.
+
+mod seat;
+
+use std::{collections::VecDeque, time::Duration};
+
+use self::seat::{Grant, Seat};
+use crate::{
+    command::Reply,
+    fence::Fence,
+    line::{Extended, News},
+    moment::Moment,
+    mutant::{self, Mutant},
+    quorum::{NodeSet, majority},
+    terms::Terms,
+};
+
+/// One attempt.
+///
+/// Every node's answers come in the order of the questions, but pushes may overtake them. What is
+/// said to a node names the *life* of the owner: after a withdrawal the attempt goes on under a new
+/// owner, since a late release must never hit a new grant.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Contend {
+    terms: Terms,
+    mode: Mode,
+    seats: Box<[Seat]>,
+    /// The nodes that can be reached.
+    up: NodeSet,
+    life: u32,
+    is_contending: bool,
+    started_at: Moment,
+    beat_at: Moment,
+    poll_at: Option<Moment>,
+    /// Since when too few nodes can be reached.
+    short_since: Option<Moment>,
+    to_say: VecDeque<(usize, Said)>,
+    outcome: Option<Outcome>,
+}
+
+/// How much is wanted.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Mode {
+    /// The lock at once, or nothing.
+    Try,
+    /// The lock when its turn comes. If too few nodes can be reached for this long, it gives up.
+    Wait(Duration),
+}
+
+/// Something to say to a node, under the name of one life of the owner.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Said {
+    /// Which life.
+    pub life: u32,
+    /// What.
+    pub what: Saying,
+}
+
+/// What is said.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Saying {
+    /// See [`Command::Acquire`](crate::command::Command::Acquire).
+    Ask {
+        /// Whether the owner stays in line.
+        is_waiting: bool,
+        /// Whether it may stand there already.
+        is_known: bool,
+    },
+    /// Gives one grant back and stays in line.
+    Yield(Fence),
+    /// Stores the fence: an extend that never takes a lost key again.
+    Confirm(Fence),
+    /// Goes for good.
+    Leave,
+}
+
+/// What the caller of the machine must do next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Output {
+    /// Say this to the node.
+    Say {
+        /// Whom.
+        node: usize,
+        /// What.
+        said: Said,
+    },
+    /// Call `handle_timeout` at `until`; something else may come first.
+    Wait {
+        /// The deadline.
+        until: Moment,
+    },
+    /// Nothing to do any more.
+    Idle,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// The lock is held.
+    Held {
+        /// When the right ends on the client's own clock.
+        valid_until: Moment,
+        /// The fence of this holder.
+        fence: Fence,
+    },
+    /// A majority answered, and somebody else has the lock or is after it.
+    Contended,
+    /// Too few nodes gave any answer.
+    NoQuorum,
+    /// The caller went away before it was known.
+    Abandoned,
+}
+
+impl Contend {
+    /// Starts at `now`, before the first byte is sent. `up` are the nodes that can be reached.
+    #[must_use]
+    pub fn start(terms: Terms, nodes: usize, up: NodeSet, mode: Mode, now: Moment) -> Self {
+        let mut attempt = Self {
+            terms,
+            mode,
+            seats: vec![Seat::default(); nodes].into(),
+            up,
+            life: 0,
+            is_contending: false,
+            started_at: now,
+            beat_at: now,
+            poll_at: None,
+            short_since: None,
+            to_say: VecDeque::new(),
+            outcome: None,
+        };
+        attempt.beat(now);
+        attempt
+    }
+
+    /// The owner's present life; a push for an older one is for nobody.
+    #[must_use]
+    pub const fn life(&self) -> u32 {
+        self.life
+    }
+
+    /// How it ended, as soon as that is certain.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
+    /// The nodes whose grants are counted.
+    #[must_use]
+    pub fn granted(&self) -> NodeSet {
+        self.nodes_where(|seat| seat.grant.is_some())
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Output {
+        if let Some((node, said)) = self.to_say.pop_front() {
+            return Output::Say { node, said };
+        }
+        match (self.outcome, self.mode) {
+            (Some(_), _) => Output::Idle,
+            (None, Mode::Try) => Output::Wait { until: self.terms.give_up_at(self.started_at) },
+            (None, Mode::Wait(_)) => {
+                let until = self.poll_at.map_or(self.beat_at, |poll| poll.min(self.beat_at));
+                Output::Wait { until }
+            }
+        }
+    }
+
+    /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer.
+    pub fn handle_reply(
+        &mut self,
+        node: usize,
+        said: Said,
+        sent_at: Moment,
+        reply: Option<&Reply>,
+        now: Moment,
+    ) {
+        if said.life != self.life || self.outcome.is_some() {
+            return;
+        }
+        match (said.what, reply) {
+            (Saying::Ask { .. }, Some(Reply::Granted { fence, is_earlier })) => {
+                self.seats[node].handle_answer();
+                self.handle_granted(node, *fence, sent_at, now);
+                if *is_earlier {
+                    self.give_way(node, *fence, now);
+                }
+            }
+            (
+                Saying::Ask { .. },
+                Some(Reply::Queued { fence, expires_in_ms, rank, is_foreign }),
+            ) => {
+                self.seats[node].handle_refused(*fence, sent_at);
+                self.plan_poll(*expires_in_ms, *rank, *is_foreign, now);
+            }
+            (Saying::Ask { .. }, _) => self.seats[node].handle_silence(),
+            (Saying::Yield(fence), Some(Reply::Released { is_ours: true, .. })) => {
+                self.seats[node].asked_at = Some(sent_at);
+                self.seats[node].handle_taken_back(fence);
+            }
+            (Saying::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {
+                [Extended::LivesOn(fence)] => self.handle_granted(node, fence, sent_at, now),
+                [Extended::Refused(fence)] => {
+                    self.seats[node].drop_grant(fence);
+                    self.ask(node, now);
+                }
+                _ => {}
+            },
+            (Saying::Yield(_) | Saying::Confirm(_) | Saying::Leave, _) => {}
+        }
+        self.decide_try();
+    }
+
+    /// What a node told unasked about the owner's present life.
+    pub fn handle_push(&mut self, node: usize, news: News, fence: Fence, now: Moment) {
+        if self.outcome.is_some() {
+            return;
+        }
+        match news {
+            News::Granted => {
+                let is_pushed_now = mutant::is_on(Mutant::PushedNow);
+                let since = self.seats[node].asked_at.filter(|_| !is_pushed_now).unwrap_or(now);
+                let known = self.seats[node].grant.map(|grant| grant.fence);
+                if known.is_none_or(|known| known < fence) {
+                    self.handle_granted(node, fence, since, now);
+                }
+            }
+            News::Inquired => self.give_way(node, fence, now),
+        }
+    }
+
+    /// The node can be reached.
+    pub fn handle_up(&mut self, node: usize, now: Moment) {
+        self.up.insert(node);
+        self.seats[node].handle_silence();
+        if self.outcome.is_some() {
+            return;
+        }
+        if self.is_contending {
+            self.ask(node, now);
+        } else if self.has_quorum_up() {
+            self.beat(now);
+        }
+    }
+
+    /// The node cannot be reached any more. What it granted stays ours for its time.
+    pub fn handle_down(&mut self, node: usize) {
+        self.up.remove(node);
+        self.seats[node].handle_silence();
+    }
+
+    /// The time that `poll_output` has named has come.
+    pub fn handle_timeout(&mut self, now: Moment) {
+        if self.outcome.is_some() {
+            return;
+        }
+        match self.mode {
+            Mode::Try if now >= self.terms.give_up_at(self.started_at) => self.end_try(),
+            Mode::Wait(_) if now >= self.beat_at || self.poll_at.is_some_and(|at| now >= at) => {
+                self.beat(now);
+            }
+            Mode::Try | Mode::Wait(_) => {}
+        }
+    }
+
+    /// The caller has gone and will never use the lock.
+    pub fn handle_abandon(&mut self) {
+        if !mutant::is_on(Mutant::AbandonKeeps) {
+            self.leave();
+        }
+        self.outcome = Some(Outcome::Abandoned);
+    }
+
+    /// Asks every node that can be reached, or withdraws if those are too few.
+    fn beat(&mut self, now: Moment) {
+        self.poll_at = None;
+        self.beat_at = now.saturating_add(self.terms.ttl().checked_div(3).unwrap_or_default());
+        if self.has_quorum_up() || mutant::is_on(Mutant::NoWithdraw) {
+            self.short_since = None;
+            let is_first = !std::mem::replace(&mut self.is_contending, true);
+            if is_first || !mutant::is_on(Mutant::NoHeartbeat) {
+                self.up.iter().for_each(|node| self.ask(node, now));
+            }
+        } else {
+            let since = *self.short_since.get_or_insert(now);
+            if let Mode::Wait(patience) = self.mode
+                && now.saturating_since(since) >= patience
+            {
+                self.leave();
+                self.outcome = Some(Outcome::NoQuorum);
+            } else if self.is_contending {
+                self.withdraw();
+            }
+        }
+        self.drop_dead(now);
+    }
+
+    /// An early ticket that is cut off from the majority would be in everybody's way for ever.
+    fn withdraw(&mut self) {
+        self.leave();
+        self.is_contending = false;
+        if !mutant::is_on(Mutant::SameOwnerAgain) {
+            self.life = self.life.saturating_add(1);
+        }
+        self.seats.fill(Seat::default());
+    }
+
+    /// Tells every node that was ever asked that the owner goes.
+    fn leave(&mut self) {
+        let asked = self.nodes_where(|seat| seat.asked_at.is_some());
+        asked.iter().for_each(|node| self.say(node, Saying::Leave));
+    }
+
+    fn ask(&mut self, node: usize, now: Moment) {
+        if !self.up.contains(node) || self.seats[node].is_asking {
+            return;
+        }
+        let is_known = self.seats[node].asked_at.is_some();
+        self.seats[node].handle_asked(now);
+        let is_waiting = self.mode != Mode::Try;
+        self.say(node, Saying::Ask { is_waiting, is_known });
+    }
+
+    fn say(&mut self, node: usize, what: Saying) {
+        self.to_say.push_back((node, Said { life: self.life, what }));
+    }
+
+    fn handle_granted(&mut self, node: usize, fence: Fence, since: Moment, now: Moment) {
+        let is_given_back = fence <= self.seats[node].seen;
+        if is_given_back && !mutant::is_on(Mutant::CountAfterYield) {
+            // An old message, which the node will not heed; or it has forgotten what it granted.
+            self.seats[node].doubted = fence;
+            self.say(node, Saying::Yield(fence));
+            return;
+        }
+        let since = if mutant::is_on(Mutant::ValidFromReply) { now } else { since };
+        self.seats[node].handle_granted(fence, since);
+        self.try_hold(now);
+    }
+
+    /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
+    fn give_way(&mut self, node: usize, fence: Fence, now: Moment) {
+        if self.outcome.is_some() || self.mode == Mode::Try || mutant::is_on(Mutant::NoYield) {
+            return;
+        }
+        self.drop_dead(now);
+        if fence > self.seats[node].seen && self.granted().len() < self.quorum() {
+            self.seats[node].handle_yielded(fence);
+            self.say(node, Saying::Yield(fence));
+        }
+    }
+
+    /// A lock whose holder goes by itself is polled when it should have gone, in the order of the
+    /// line.
+    fn plan_poll(
+        &mut self,
+        expires_in_ms: Option<u64>,
+        rank: Option<u64>,
+        foreign: bool,
+        now: Moment,
+    ) {
+        let rank = rank.unwrap_or(0);
+        let gone = expires_in_ms.map_or(u64::MAX, |left| left.saturating_add(2));
+        let after_ms = match foreign {
+            true => gone.min(FOREIGN_POLL_MS.saturating_mul(rank.saturating_add(1))),
+            false => gone.saturating_add(rank.saturating_mul(POLL_STEP_MS)),
+        };
+        let at = now.saturating_add(Duration::from_millis(after_ms));
+        self.poll_at = Some(self.poll_at.map_or(at, |known| known.min(at)));
+    }
+
+    /// Takes the lock, if a majority of grants is alive and agrees about the fence.
+    fn try_hold(&mut self, now: Moment) {
+        if !mutant::is_on(Mutant::DeadGrantCounts) {
+            self.drop_dead(now);
+        }
+        let mut grants: Vec<Grant> = self.seats.iter().filter_map(|seat| seat.grant).collect();
+        if grants.len() < self.quorum() {
+            return;
+        }
+        grants.sort_unstable_by_key(|grant| std::cmp::Reverse(grant.since));
+        let quorum = self.quorum();
+        let Some(decisive) = grants.get(quorum.saturating_sub(1)) else { return };
+        let valid_until = self.terms.valid_until(decisive.since);
+        let left = valid_until.saturating_since(now);
+        if left.is_zero() || (self.mode != Mode::Try && left < self.least_left()) {
+            self.ask_again(now);
+            return;
+        }
+        let stored = |fence: Fence| grants.iter().filter(|grant| grant.fence == fence).count();
+        let largest = grants.iter().map(|grant| grant.fence).max().unwrap_or(Fence::ZERO);
+        let agreed = grants.iter().map(|grant| grant.fence).find(|fence| stored(*fence) >= quorum);
+        let agreed = agreed.or_else(|| mutant::is_on(Mutant::NoWriteBack).then_some(largest));
+        match agreed {
+            Some(fence) => self.outcome = Some(Outcome::Held { valid_until, fence }),
+            None => {
+                let behind = |seat: &Seat| seat.grant.is_some_and(|it| it.fence < largest);
+                let behind = self.nodes_where(|seat| behind(seat) && seat.confirming != largest);
+                for node in behind.iter() {
+                    self.seats[node].confirming = largest;
+                    self.say(node, Saying::Confirm(largest));
+                }
+            }
+        }
+    }
+
+    /// Asks those nodes whose grants are too old to build on; the others have nothing to add.
+    fn ask_again(&mut self, now: Moment) {
+        let (terms, least) = (self.terms, self.least_left());
+        let is_old = |grant: Grant| terms.valid_until(grant.since).saturating_since(now) < least;
+        let old = self.nodes_where(|seat| seat.grant.is_some_and(is_old));
+        old.iter().for_each(|node| self.ask(node, now));
+    }
+
+    /// A grant that has run out may lie before another holder's: it counts for nothing.
+    fn drop_dead(&mut self, now: Moment) {
+        let terms = self.terms;
+        for seat in &mut self.seats {
+            if seat.grant.is_some_and(|grant| terms.valid_until(grant.since) <= now) {
+                seat.grant = None;
+            }
+        }
+    }
+
+    /// One try ends when every node that was asked has answered.
+    fn decide_try(&mut self) {
+        let is_open = self.seats.iter().any(|seat| seat.is_asking);
+        if self.mode == Mode::Try && self.outcome.is_none() && !is_open && !self.is_confirming() {
+            self.end_try();
+        }
+    }
+
+    fn is_confirming(&self) -> bool {
+        self.granted().len() >= self.quorum()
+    }
+
+    fn end_try(&mut self) {
+        let answers = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused).len();
+        self.leave();
+        let is_answered = answers >= self.quorum();
+        self.outcome = Some(if is_answered { Outcome::Contended } else { Outcome::NoQuorum });
+    }
+
+    fn nodes_where(&self, is: impl Fn(&Seat) -> bool) -> NodeSet {
+        let mut nodes = NodeSet::EMPTY;
+        self.seats.iter().enumerate().filter(|(_, seat)| is(seat)).for_each(|(node, _)| {
+            nodes.insert(node);
+        });
+        nodes
+    }
+
+    fn has_quorum_up(&self) -> bool {
+        self.up.len() >= self.quorum()
+    }
+
+    fn quorum(&self) -> usize {
+        let quorum = majority(self.seats.len());
+        if mutant::is_on(Mutant::SmallQuorum) { quorum.saturating_sub(1).max(1) } else { quorum }
+    }
+
+    /// What must be left of a lease that was waited for.
+    fn least_left(&self) -> Duration {
+        self.terms.ttl().checked_div(4).unwrap_or_default()
+    }
+}
+
+/// A foreign holder tells nobody when it goes, so the first in line looks this often.
+const FOREIGN_POLL_MS: u64 = 20;
+
+/// Those behind the first in line look this much later each.
+const POLL_STEP_MS: u64 = 3;

@@ -1,0 +1,106 @@
+//! What one attempt knows about one node.
+
+use crate::{
+    fence::Fence,
+    moment::Moment,
+    mutant::{self, Mutant},
+};
+
+/// One node, as the attempt sees it.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Seat {
+    /// The last time at which the node is known not to have granted: when the owner was first asked
+    /// for, or when what was refused or given back was sent.
+    pub(super) asked_at: Option<Moment>,
+    /// No grant of this fence or below is ours any more.
+    pub(super) seen: Fence,
+    pub(super) grant: Option<Grant>,
+    /// A question is on its way.
+    pub(super) is_asking: bool,
+    /// The last answer was that the key is another's.
+    pub(super) is_refused: bool,
+    /// A grant that came after one with a larger fence, and was given back for that.
+    pub(super) doubted: Fence,
+    /// The fence that the node was last asked to store.
+    pub(super) confirming: Fence,
+}
+
+/// The node's key is ours, at least from `since` for a ttl of the node's clock.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Grant {
+    pub(super) fence: Fence,
+    pub(super) since: Moment,
+}
+
+impl Default for Seat {
+    fn default() -> Self {
+        Self {
+            asked_at: None,
+            seen: Fence::ZERO,
+            grant: None,
+            is_asking: false,
+            is_refused: false,
+            doubted: Fence::ZERO,
+            confirming: Fence::ZERO,
+        }
+    }
+}
+
+impl Seat {
+    pub(super) fn handle_asked(&mut self, now: Moment) {
+        self.asked_at.get_or_insert(now);
+        self.is_asking = true;
+    }
+
+    pub(super) const fn handle_answer(&mut self) {
+        self.is_asking = false;
+        self.is_refused = false;
+    }
+
+    /// No answer will come to what was asked.
+    pub(super) const fn handle_silence(&mut self) {
+        self.is_asking = false;
+        self.confirming = Fence::ZERO;
+    }
+
+    pub(super) fn handle_granted(&mut self, fence: Fence, since: Moment) {
+        let since = match self.grant {
+            Some(known) => known.since.max(since),
+            None => since,
+        };
+        self.grant = Some(Grant { fence, since });
+        self.is_refused = false;
+    }
+
+    /// What was sent at `sent_at` found the key in another's hand.
+    pub(super) fn handle_refused(&mut self, fence: Fence, sent_at: Moment) {
+        self.is_asking = false;
+        self.is_refused = true;
+        self.asked_at = Some(sent_at);
+        self.seen = self.seen.max(fence);
+        self.drop_grant(fence);
+    }
+
+    /// The grant of `fence` goes back.
+    pub(super) fn handle_yielded(&mut self, fence: Fence) {
+        if !mutant::is_on(Mutant::CountAfterYield) {
+            self.seen = self.seen.max(fence);
+            self.drop_grant(fence);
+        }
+    }
+
+    /// The node took back the grant of `fence`. If that was a doubted one, its fences went back: it
+    /// has forgotten what it granted, and what was seen before does not count any more.
+    pub(super) fn handle_taken_back(&mut self, fence: Fence) {
+        if fence != Fence::ZERO && fence == self.doubted {
+            self.seen = fence;
+        }
+    }
+
+    /// No grant of `fence` or below is ours any more.
+    pub(super) fn drop_grant(&mut self, fence: Fence) {
+        if self.grant.is_some_and(|grant| grant.fence <= fence) {
+            self.grant = None;
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Fences: numbers that grow with every holder of a lock.
+
+use std::fmt;
+
+/// A number that is larger than that of every earlier holder of the same lock.
+///
+/// A resource that refuses smaller fences than the largest it has seen cannot be harmed by a holder
+/// that was paused and does not know that its lock is lost.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Fence(u64);
+
+impl Fence {
+    /// Below every fence that was ever given.
+    pub const ZERO: Self = Self(0);
+
+    /// The fence with this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The next larger one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What a node stores for a grant: at least the ticket, and more than what is stored there.
+///
+/// The ticket comes from a client, whose clock may be broken. It counts for no more than the node's
+/// own time and [`SLACK_US`], so that nobody can use up the numbers; and where nothing is stored any
+/// more, for no less than that time without the slack, so that fences do not go back. `time_us` is
+/// the node's time when the client last spoke to it.
+#[must_use]
+pub fn bump(ticket: u64, stored: Option<Fence>, time_us: u64) -> Fence {
+    let capped = ticket.min(time_us.saturating_add(SLACK_US));
+    match stored {
+        Some(stored) => Fence(capped).max(stored.next()),
+        None => Fence(capped.max(time_us.saturating_sub(SLACK_US))),
+    }
+}
+
+/// How far a ticket may lie from the node's own time, in microseconds.
+pub const SLACK_US: u64 = 10_000_000;
+
+/// For how long a node remembers the fence of a lock that nobody takes.
+pub const FENCE_LIFE_MS: u64 = 24 * 60 * 60 * 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000_000;
+
+    #[test]
+    fn every_grant_has_a_larger_fence_than_the_one_before() {
+        assert_eq!(bump(NOW, Some(Fence(5)), NOW), Fence(NOW));
+        assert_eq!(bump(NOW, Some(Fence(NOW)), NOW), Fence(NOW + 1));
+        assert_eq!(bump(NOW - 9, Some(Fence(NOW)), NOW), Fence(NOW + 1));
+    }
+
+    #[test]
+    fn a_broken_clock_moves_fences_by_no_more_than_the_slack() {
+        assert_eq!(bump(u64::MAX, Some(Fence(5)), NOW), Fence(NOW + SLACK_US));
+        assert_eq!(bump(u64::MAX, None, NOW), Fence(NOW + SLACK_US));
+        assert_eq!(bump(0, None, NOW), Fence(NOW - SLACK_US));
+        assert_eq!(bump(0, Some(Fence(5)), NOW), Fence(6), "what is stored is enough");
+    }
+}

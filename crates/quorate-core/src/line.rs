@@ -1,0 +1,198 @@
+//! What is said about waiting in line: who waits where, who speaks, and what a node tells unasked.
+
+use std::{fmt, fmt::Write as _};
+
+use crate::{
+    command::{ClientId, Owner},
+    fence::Fence,
+    name::Name,
+};
+
+/// One connection of a client to a node: a random number that is drawn anew for every attach.
+///
+/// What an older connection has sent, or what was meant for another server's data, does not know
+/// the session of today and is turned away.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Session(u128);
+
+impl Session {
+    /// Makes a session from random bits, which need not be secret but must not repeat.
+    #[must_use]
+    pub const fn from_random(bits: u128) -> Self {
+        Self(bits)
+    }
+}
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({self})")
+    }
+}
+
+/// Who speaks, on which connection. It need not be the owner: a lease can move to another process.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Speaker {
+    /// The client.
+    pub client: ClientId,
+    /// Its session with the node.
+    pub session: Session,
+}
+
+/// A place in the line of a lock, as it can be read from the owner who has it.
+///
+/// The owner of a waiter reads `q1:<ticket>:<ttl>:<client>:<number>`, so that a node can hand the
+/// lock on without any other record. The ticket has sixteen digits: the order of the texts is the
+/// order of the tickets.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Place {
+    /// When the waiter came, in microseconds of the nodes' time. It is also the fence that it
+    /// proposes.
+    pub ticket: u64,
+    /// How long a node keeps the key when it hands the lock to this waiter.
+    pub ttl_ms: u64,
+    /// The process that waits.
+    pub client: ClientId,
+}
+
+impl Place {
+    /// The owner of request `number` that has this place.
+    #[must_use]
+    pub fn owner(&self, number: u64) -> Owner {
+        let Self { ticket, ttl_ms, client } = self;
+        let mut text = String::with_capacity(96);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{MARK}{:016}:{ttl_ms}:{client}:{number}", ticket.min(&TICKET_MAX));
+        Owner::from_bytes(text.as_bytes())
+    }
+
+    /// Reads the place from an owner; `None` if it is another library's, or of classic mode.
+    #[must_use]
+    pub fn of(owner: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(owner).ok()?.strip_prefix(MARK)?;
+        let mut parts = text.splitn(4, ':');
+        let ticket = parts.next().filter(|digits| digits.len() == TICKET_DIGITS)?.parse().ok()?;
+        let ttl_ms = parts.next()?.parse().ok()?;
+        let client = ClientId::parse(parts.next()?)?;
+        parts.next()?;
+        Some(Self { ticket, ttl_ms, client })
+    }
+}
+
+/// One request for a lock.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Ask {
+    /// The lock.
+    pub name: Name,
+    /// Who wants it; a [`Place`] can be read from it.
+    pub owner: Owner,
+    /// Whether it waits in line if it cannot have the lock.
+    pub is_waiting: bool,
+    /// Whether it may stand in line here already.
+    pub is_known: bool,
+}
+
+/// One lease that is to live on.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Extend {
+    /// The lock.
+    pub name: Name,
+    /// Who holds it, or is about to.
+    pub owner: Owner,
+    /// The fence of the lease: the node's is raised to it.
+    pub fence: Fence,
+    /// How long the node keeps the key from now.
+    pub ttl_ms: u64,
+    /// Whether a node that lost the key may take it again. A right of holders only: whoever has not
+    /// decided its fence yet must not.
+    pub may_heal: bool,
+}
+
+/// What became of one lease of an `Extend`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Extended {
+    /// The key is the owner's, and the node's fence is this.
+    LivesOn(Fence),
+    /// The key is not the owner's, and the node's fence is this.
+    Refused(Fence),
+    /// The node could not tell.
+    Failed,
+}
+
+/// What a node tells a client unasked.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Push {
+    /// Whom.
+    pub client: ClientId,
+    /// About which lock.
+    pub name: Name,
+    /// About which owner of the client's.
+    pub owner: Owner,
+    /// The fence of the grant that it is about.
+    pub fence: Fence,
+    /// What.
+    pub news: News,
+}
+
+/// What a push says.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum News {
+    /// The key is the owner's now.
+    Granted,
+    /// Somebody with an earlier ticket waits for what the owner was granted.
+    Inquired,
+}
+
+/// How the owners of waiters begin; the number is that of the protocol.
+const MARK: &str = "q1:";
+const TICKET_DIGITS: usize = 16;
+
+/// The largest ticket that has sixteen digits.
+pub const TICKET_MAX: u64 = 9_999_999_999_999_999;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_from_the_owner_that_has_it() {
+        let place = Place { ticket: 7, ttl_ms: 300, client: ClientId::from_random([0xa5; 20]) };
+        let owner = place.owner(9);
+        let expected = format!("q1:0000000000000007:300:{}:9", "a5".repeat(20));
+        assert_eq!(owner.as_bytes(), expected.as_bytes());
+        assert_eq!(Place::of(owner.as_bytes()), Some(place));
+    }
+
+    #[test]
+    fn what_others_store_has_no_place() {
+        let client = "a5".repeat(20);
+        let classic = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
+        let others = [
+            classic.as_bytes().to_vec(),
+            b"".to_vec(),
+            b"q1:".to_vec(),
+            b"\xff\xfe".to_vec(),
+            format!("q1:7:300:{client}:9").into_bytes(),
+            format!("q1:0000000000000007:300:{client}").into_bytes(),
+            format!("q1:0000000000000007:x:{client}:9").into_bytes(),
+            format!("q1:0000000000000007:300:{client}a:9").into_bytes(),
+            format!("q2:0000000000000007:300:{client}:9").into_bytes(),
+        ];
+        for other in others {
+            assert_eq!(Place::of(&other), None, "{}", String::from_utf8_lossy(&other));
+        }
+    }
+
+    #[test]
+    fn the_order_of_owners_is_the_order_of_tickets() {
+        let owner =
+            |ticket| Place { ticket, ttl_ms: 1, client: ClientId::from_random([0; 20]) }.owner(1);
+        let tickets = [0, 9, 10, 1_800_000_000_000_000, TICKET_MAX];
+        assert!(tickets.is_sorted_by(|a, b| owner(*a).as_bytes() < owner(*b).as_bytes()));
+    }
+}

@@ -1,0 +1,96 @@
+//! A table whose entries go by themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Entries by key, and the same keys by the time at which they go, so that forgotten ones do not
+/// pile up.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Expiring<K, V> {
+    entries: BTreeMap<K, Entry<V>>,
+    ends: BTreeSet<(u64, K)>,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Entry<V> {
+    value: V,
+    ends_at_ms: Option<u64>,
+}
+
+impl<K, V> Default for Expiring<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, V> Expiring<K, V> {
+    pub(super) const fn new() -> Self {
+        Self { entries: BTreeMap::new(), ends: BTreeSet::new() }
+    }
+}
+
+impl<K: Clone + Ord, V> Expiring<K, V> {
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    pub(super) fn contains(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// When the entry goes; `None` if it never does, or is not there.
+    pub(super) fn end_of(&self, key: &K) -> Option<u64> {
+        self.entries.get(key).and_then(|entry| entry.ends_at_ms)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.entries.keys()
+    }
+
+    pub(super) fn put(&mut self, key: &K, value: V, ends_at_ms: Option<u64>) {
+        self.remove(key);
+        self.entries.insert(key.clone(), Entry { value, ends_at_ms });
+        if let Some(end) = ends_at_ms {
+            self.ends.insert((end, key.clone()));
+        }
+    }
+
+    /// Lets an entry that is there go at another time.
+    pub(super) fn set_end(&mut self, key: &K, ends_at_ms: u64) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            if let Some(end) = entry.ends_at_ms.replace(ends_at_ms) {
+                self.ends.remove(&(end, key.clone()));
+            }
+            self.ends.insert((ends_at_ms, key.clone()));
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let removed = self.entries.remove(key)?;
+        if let Some(end) = removed.ends_at_ms {
+            self.ends.remove(&(end, key.clone()));
+        }
+        Some(removed.value)
+    }
+
+    /// An entry lives through the millisecond at which it ends, as on a real server.
+    pub(super) fn expire(&mut self, now_ms: u64) {
+        while let Some((end, _)) = self.ends.first() {
+            if *end >= now_ms {
+                break;
+            }
+            if let Some((_, key)) = self.ends.pop_first() {
+                self.entries.remove(&key);
+            }
+        }
+    }
+
+    /// True if both lists know the same.
+    #[cfg(test)]
+    pub(super) fn is_tidy(&self) -> bool {
+        self.entries.values().filter(|entry| entry.ends_at_ms.is_some()).count() == self.ends.len()
+    }
+}

@@ -1,0 +1,290 @@
+//! What a node does for those who wait in line: sessions, hand-off, fences.
+//!
+//! A key that is freed while somebody waits is never seen free by others: the release itself hands
+//! it to the next in line. Every grant bumps the fence, so owner and fence together name one grant.
+
+use std::collections::BTreeSet;
+
+use super::{Expiring, Store, Whose, end, text};
+use crate::{
+    command::{ClientId, Owner, Reply, Value},
+    fence::{FENCE_LIFE_MS, Fence, bump},
+    line::{Ask, Extend, Extended, News, Place, Push, Session, Speaker},
+    moment::NodeTime,
+    mutant::{self, Mutant},
+    name::Name,
+};
+
+/// Everything besides the keys of the locks themselves.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Line {
+    sessions: Expiring<ClientId, Spoken>,
+    fences: Expiring<Name, Fence>,
+    /// By ticket, and those with the same ticket by owner.
+    waiting: Expiring<Name, BTreeSet<(u64, Owner)>>,
+    /// Who would hear a push.
+    pub(super) listeners: BTreeSet<ClientId>,
+    pub(super) pushes: Vec<Push>,
+}
+
+/// A session, and the node's time when it was last heard of.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Spoken {
+    session: Session,
+    time_us: u64,
+}
+
+impl Line {
+    pub(super) const fn new() -> Self {
+        Self {
+            sessions: Expiring::new(),
+            fences: Expiring::new(),
+            waiting: Expiring::new(),
+            listeners: BTreeSet::new(),
+            pushes: Vec::new(),
+        }
+    }
+
+    pub(super) fn expire(&mut self, now_ms: u64) {
+        self.sessions.expire(now_ms);
+        self.fences.expire(now_ms);
+        self.waiting.expire(now_ms);
+    }
+
+    pub(super) fn names(&self) -> Vec<Name> {
+        self.waiting.keys().cloned().collect()
+    }
+
+    fn fence(&self, name: &Name) -> Fence {
+        self.fences.get(name).copied().unwrap_or(Fence::ZERO)
+    }
+
+    fn set_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
+        self.fences.put(name, fence, end(now, FENCE_LIFE_MS));
+    }
+
+    /// A new grant gets a new fence.
+    fn bump(&mut self, now: NodeTime, name: &Name, ticket: u64, spoken: Spoken) -> Fence {
+        let stored = self.fences.get(name).copied();
+        let fence = match mutant::is_on(Mutant::NoClamp) {
+            true => stored.map_or(Fence::ZERO, Fence::next).max(Fence::new(ticket)),
+            false => bump(ticket, stored, spoken.time_us),
+        };
+        self.set_fence(now, name, fence);
+        fence
+    }
+
+    /// Puts an owner in line. The line lives on for two ttls of whoever asks last, or longer if it
+    /// was to: those who wait ask every third of theirs.
+    fn enter(&mut self, now: NodeTime, name: &Name, place: &Place, owner: &Owner) {
+        let known = self.waiting.end_of(name);
+        let mut waiting = self.waiting.remove(name).unwrap_or_default();
+        waiting.insert((place.ticket, owner.clone()));
+        let ends_at_ms = end(now, place.ttl_ms.saturating_mul(2)).max(known);
+        self.waiting.put(name, waiting, ends_at_ms);
+    }
+
+    fn leave(&mut self, name: &Name, ticket: u64, owner: &Owner) {
+        if let Some(waiting) = self.waiting.get_mut(name) {
+            waiting.remove(&(ticket, owner.clone()));
+            if waiting.is_empty() {
+                self.waiting.remove(name);
+            }
+        }
+    }
+
+    fn pop_first(&mut self, name: &Name) -> Option<Owner> {
+        let waiting = self.waiting.get_mut(name)?;
+        let (_, first) = waiting.pop_first()?;
+        if waiting.is_empty() {
+            self.waiting.remove(name);
+        }
+        Some(first)
+    }
+
+    fn first(&self, name: &Name) -> Option<&Owner> {
+        self.waiting.get(name).and_then(|waiting| waiting.first()).map(|(_, owner)| owner)
+    }
+
+    fn rank(&self, name: &Name, ticket: u64, owner: &Owner) -> Option<u64> {
+        let mut waiting = self.waiting.get(name)?.iter();
+        let before = waiting.position(|known| *known == (ticket, owner.clone()))?;
+        u64::try_from(before).ok()
+    }
+
+    /// Tells a client. Returns false if nobody listens.
+    fn push(&mut self, push: Push) -> bool {
+        let is_heard = self.listeners.contains(&push.client);
+        if is_heard {
+            self.pushes.push(push);
+        }
+        is_heard
+    }
+
+    fn is_spoken(&self, speaker: Speaker) -> bool {
+        let known = self.sessions.get(&speaker.client);
+        mutant::is_on(Mutant::NoSession) || known.is_some_and(|it| it.session == speaker.session)
+    }
+}
+
+impl Store {
+    pub(super) fn attach(&mut self, now: NodeTime, speaker: Speaker, life_ms: u64) -> Reply {
+        let time_us = now.as_micros();
+        let spoken = Spoken { session: speaker.session, time_us };
+        self.line.sessions.put(&speaker.client, spoken, end(now, life_ms));
+        Reply::Attached { time_us }
+    }
+
+    pub(super) fn ping(&mut self, now: NodeTime, speaker: Speaker, life_ms: u64) -> Reply {
+        match self.line.is_spoken(speaker) {
+            true => self.attach(now, speaker, life_ms),
+            false => Reply::Stale,
+        }
+    }
+
+    pub(super) fn acquire(&mut self, now: NodeTime, speaker: Speaker, ask: &Ask) -> Reply {
+        let Ask { name, owner, is_waiting, is_known } = ask;
+        let spoken = self.line.sessions.get(&speaker.client).copied();
+        let (Some(spoken), Some(place)) = (spoken, Place::of(owner.as_bytes())) else {
+            return Reply::Stale;
+        };
+        if !self.line.is_spoken(speaker) {
+            return Reply::Stale;
+        }
+        match self.whose(name, owner) {
+            // Whoever finds the key free gets it, also if others wait: that is so only after a key
+            // has expired, and saves a look at the line in every other case.
+            Whose::Nobodys => {
+                let fence = self.line.bump(now, name, place.ticket, spoken);
+                self.keys.put(name, text(owner), end(now, place.ttl_ms));
+                if *is_known {
+                    self.line.leave(name, place.ticket, owner);
+                }
+                Reply::Granted { fence, is_earlier: false }
+            }
+            Whose::Ours => {
+                self.live_on(now, name, place.ttl_ms);
+                let is_earlier = self.line.first(name).is_some_and(|first| first < owner);
+                let is_earlier = is_earlier && !mutant::is_on(Mutant::NoEarlierFlag);
+                Reply::Granted { fence: self.line.fence(name), is_earlier }
+            }
+            Whose::Theirs => {
+                if *is_waiting {
+                    self.line.enter(now, name, &place, owner);
+                }
+                self.queued(now, name, owner, place)
+            }
+        }
+    }
+
+    /// The key is another's: asks a later comer to give it back, and says where the owner stands.
+    fn queued(&mut self, now: NodeTime, name: &Name, owner: &Owner, place: Place) -> Reply {
+        let fence = self.line.fence(name);
+        let holder = match self.keys.get(name) {
+            Some(Value::Text(value)) => {
+                Place::of(value).map(|place| (place, Owner::from_bytes(value)))
+            }
+            Some(Value::OtherType(_)) | None => None,
+        };
+        let is_foreign = holder.is_none();
+        if let Some((at, holder)) = holder
+            && *owner < holder
+            && !mutant::is_on(Mutant::NoInquire)
+        {
+            let name = name.clone();
+            let news = News::Inquired;
+            self.line.push(Push { client: at.client, name, owner: holder, fence, news });
+        }
+        let ends_at_ms = self.keys.end_of(name);
+        Reply::Queued {
+            fence,
+            expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
+            rank: self.line.rank(name, place.ticket, owner),
+            is_foreign,
+        }
+    }
+
+    pub(super) fn release(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        owner: &Owner,
+        yields: Option<Fence>,
+    ) -> Reply {
+        let is_ours = matches!(self.whose(name, owner), Whose::Ours);
+        let is_free = matches!(self.whose(name, owner), Whose::Nobodys);
+        let place = Place::of(owner.as_bytes());
+        let fence = self.line.fence(name);
+        if let Some(yielded) = yields {
+            let is_named = yielded == fence || mutant::is_on(Mutant::YieldAnyGrant);
+            if !is_ours || !is_named {
+                return Reply::Released { is_ours: false, fence };
+            }
+            if let Some(place) = place {
+                self.line.enter(now, name, &place, owner);
+            }
+        } else if !is_ours && let Some(place) = place {
+            self.line.leave(name, place.ticket, owner);
+        }
+        let is_deleted = is_ours || (!is_free && mutant::is_on(Mutant::FreeAnyones));
+        if is_deleted {
+            self.keys.remove(name);
+        }
+        if is_deleted || is_free {
+            self.hand_on(now, name);
+        }
+        Reply::Released { is_ours, fence: self.line.fence(name) }
+    }
+
+    /// Gives a free key to the first in line whose process is there and listens.
+    fn hand_on(&mut self, now: NodeTime, name: &Name) {
+        while let Some(owner) = self.line.pop_first(name) {
+            let Some(place) = Place::of(owner.as_bytes()) else { continue };
+            let Some(spoken) = self.line.sessions.get(&place.client).copied() else { continue };
+            let fence = self.line.bump(now, name, place.ticket, spoken);
+            let (client, news) = (place.client, News::Granted);
+            let push = Push { client, name: name.clone(), owner: owner.clone(), fence, news };
+            if self.line.push(push) || mutant::is_on(Mutant::HandOnUnheard) {
+                self.keys.put(name, text(&owner), end(now, place.ttl_ms));
+                return;
+            }
+        }
+    }
+
+    pub(super) fn extend(&mut self, now: NodeTime, speaker: Speaker, entries: &[Extend]) -> Reply {
+        if !self.line.is_spoken(speaker) {
+            return Reply::Stale;
+        }
+        Reply::EachExtended(entries.iter().map(|entry| self.extend_one(now, entry)).collect())
+    }
+
+    fn extend_one(&mut self, now: NodeTime, entry: &Extend) -> Extended {
+        let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
+        let stored = self.line.fence(name);
+        let may_heal = *may_heal || mutant::is_on(Mutant::ConfirmHeals);
+        let is_past = stored > *fence && !mutant::is_on(Mutant::HealAnyFence);
+        match self.whose(name, owner) {
+            Whose::Theirs => return Extended::Refused(stored),
+            // Another was granted the key here since: this lease is not the newest.
+            Whose::Nobodys if !may_heal || is_past => return Extended::Refused(stored),
+            Whose::Nobodys => {
+                self.keys.put(name, text(owner), end(now, *ttl_ms));
+                if let Some(place) = Place::of(owner.as_bytes()) {
+                    self.line.leave(name, place.ticket, owner);
+                }
+            }
+            Whose::Ours => self.live_on(now, name, *ttl_ms),
+        }
+        let raised = stored.max(*fence);
+        self.line.set_fence(now, name, raised);
+        Extended::LivesOn(raised)
+    }
+
+    /// Lets a key that is the owner's live on; none is made to go earlier.
+    fn live_on(&mut self, now: NodeTime, name: &Name, ttl_ms: u64) {
+        let Some(ends_at_ms) = end(now, ttl_ms) else { return };
+        if self.keys.end_of(name).is_none_or(|known| known < ends_at_ms) {
+            self.keys.set_end(name, ends_at_ms);
+        }
+    }
+}

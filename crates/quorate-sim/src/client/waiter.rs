@@ -1,0 +1,279 @@
+//! A lock in the default mode: waiting in line on the nodes, and what they push.
+
+use quorate_core::{
+    command::{Command, Owner, Reply},
+    contend::{Contend, Mode, Outcome, Output, Said, Saying},
+    line::{Ask, Extend, Place, Push, Speaker},
+    moment::Moment,
+    quorum::NodeSet,
+    terms::Terms,
+};
+use std::{sync::Arc, time::Duration};
+
+use super::{Client, round::Asked};
+use crate::{
+    check::Promise,
+    event::Due,
+    net::{Waiting, Whose},
+    trace::{self, Scene},
+    world::Env,
+};
+
+/// One attempt in line.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) id: u32,
+    lock: usize,
+    terms: Terms,
+    place: Place,
+    /// The owner of each life; the last one is that of today.
+    owners: Vec<Owner>,
+    machine: Contend,
+    /// Who waits for the outcome, if somebody still does.
+    task: Option<usize>,
+    asked_at: Moment,
+    planned_at: Option<Moment>,
+    /// Nodes that have answered today's owner, without the machine's counting.
+    answered: NodeSet,
+}
+
+impl Client {
+    /// Starts to contend for a lock. The task hears of the outcome.
+    pub(super) fn contend(
+        &mut self,
+        env: &mut Env,
+        (lock, ttl_ms): (usize, u64),
+        mode: Mode,
+        task: usize,
+    ) -> u32 {
+        let terms = self.terms(env, ttl_ms);
+        let now = self.now(env);
+        let place = Place { ticket: self.next_ticket(env), ttl_ms, client: self.id };
+        let up = self.nodes_up(env);
+        let machine = Contend::start(terms, env.nodes.len(), up, mode, now);
+        let id = self.next_id();
+        let owner = self.place_owner(&place);
+        let waiter = Waiter {
+            id,
+            lock,
+            terms,
+            place,
+            owners: vec![owner],
+            machine,
+            task: Some(task),
+            asked_at: now,
+            planned_at: None,
+            answered: NodeSet::EMPTY,
+        };
+        self.drive_waiter(env, waiter);
+        id
+    }
+
+    pub(super) fn nodes_up(&self, env: &mut Env) -> NodeSet {
+        let mut up = NodeSet::EMPTY;
+        for node in 0..env.nodes.len() {
+            if env.net.link(self.number, node).is_attached {
+                up.insert(node);
+            }
+        }
+        up
+    }
+
+    fn place_owner(&mut self, place: &Place) -> Owner {
+        self.sequence += 1;
+        place.owner(self.sequence)
+    }
+
+    /// The nodes' time as far as it is known, but never the same twice.
+    fn next_ticket(&mut self, env: &Env) -> u64 {
+        let now = self.now(env);
+        let since =
+            |(time_us, at): (u64, Moment)| time_us + now.saturating_since(at).as_micros() as u64;
+        let time = self.node_time.map_or(0, since);
+        let time = if env.settings.is_coarse { time / COARSE_US * COARSE_US } else { time };
+        self.last_ticket = time.max(self.last_ticket + 1);
+        self.last_ticket
+    }
+
+    pub(super) fn handle_waiter_reply(
+        &mut self,
+        env: &mut Env,
+        (id, said, sent_at): (u32, Said, Moment),
+        node: usize,
+        command: Command,
+        reply: Option<&Reply>,
+    ) {
+        if reply.is_none() && said.what == Saying::Leave {
+            self.owe(env, node, command);
+        }
+        let now = self.now(env);
+        let Some(mut waiter) = self.take_waiter(id) else { return };
+        if said.life == waiter.machine.life() && reply.is_some() {
+            waiter.answered.insert(node);
+        }
+        waiter.machine.handle_reply(node, said, sent_at, reply, now);
+        self.drive_waiter(env, waiter);
+    }
+
+    /// A release that was not answered is sent again, until its key is gone.
+    pub(super) fn owe(&self, env: &mut Env, node: usize, command: Command) {
+        let longest =
+            Duration::from_millis(env.settings.ttls_ms.iter().max().copied().unwrap_or(0));
+        let until = self.now(env).saturating_add(longest * 2);
+        env.net.link(self.number, node).debts.add(command, until);
+    }
+
+    pub(super) fn handle_waiter_timeout(&mut self, env: &mut Env, id: u32) {
+        let now = self.now(env);
+        let Some(mut waiter) = self.take_waiter(id) else { return };
+        if waiter.planned_at.is_some_and(|at| at <= now) {
+            waiter.planned_at = None;
+        }
+        waiter.machine.handle_timeout(now);
+        self.drive_waiter(env, waiter);
+    }
+
+    /// A connection came up: those who wait ask on it.
+    pub(super) fn tell_waiters(&mut self, env: &mut Env, node: usize, is_up: bool) {
+        let now = self.now(env);
+        for id in self.waiters.iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
+            let Some(mut waiter) = self.take_waiter(id) else { continue };
+            if is_up {
+                waiter.machine.handle_up(node, now);
+            } else {
+                waiter.machine.handle_down(node);
+            }
+            self.drive_waiter(env, waiter);
+        }
+    }
+
+    /// A node tells something unasked.
+    pub(crate) fn handle_push(&mut self, env: &mut Env, node: usize, push: Push) {
+        let now = self.now(env);
+        let lock = env.locks.iter().position(|name| *name == push.name);
+        env.trace.add(env.now, lock, || Scene::Pushed {
+            client: self.number,
+            node,
+            text: format!("{:?} {} {}", push.news, trace::owner_name(&push.owner), push.fence),
+        });
+        let is_of = |waiter: &Waiter| waiter.owners.last() == Some(&push.owner);
+        if let Some(index) = self.waiters.iter().position(is_of) {
+            let mut waiter = self.waiters.swap_remove(index);
+            waiter.machine.handle_push(node, push.news, push.fence, now);
+            self.drive_waiter(env, waiter);
+        } else if !self.held.iter().any(|held| held.owner == push.owner) && !env.is_forgetful {
+            // Nobody wants it any more.
+            let Push { name, owner, .. } = push;
+            let command = Command::Release { name, owner, yields: None };
+            let waiting = Waiting { whose: Whose::Nobody, command };
+            self.send(env, node, waiting);
+        }
+    }
+
+    /// The caller has gone.
+    pub(super) fn abandon_waiter(&mut self, env: &mut Env, id: u32) {
+        let Some(mut waiter) = self.take_waiter(id) else { return };
+        waiter.task = None;
+        waiter.machine.handle_abandon();
+        self.drive_waiter(env, waiter);
+    }
+
+    fn take_waiter(&mut self, id: u32) -> Option<Waiter> {
+        let index = self.waiters.iter().position(|waiter| waiter.id == id)?;
+        Some(self.waiters.swap_remove(index))
+    }
+
+    /// Does what the machine says until it waits, then tells the task.
+    fn drive_waiter(&mut self, env: &mut Env, mut waiter: Waiter) {
+        let wait_until = loop {
+            match waiter.machine.poll_output() {
+                Output::Say { node, said } => self.say(env, &mut waiter, node, said),
+                Output::Wait { until } => break Some(until),
+                Output::Idle => break None,
+            }
+        };
+        if let Some(until) = wait_until
+            && waiter.planned_at.is_none_or(|planned| until < planned)
+        {
+            waiter.planned_at = Some(until);
+            self.plan_at(env, until, Due::Waiter(waiter.id));
+        }
+        match waiter.machine.outcome() {
+            None => self.waiters.push(waiter),
+            Some(outcome) => self.end_wait(env, waiter, outcome),
+        }
+    }
+
+    fn say(&mut self, env: &mut Env, waiter: &mut Waiter, node: usize, said: Said) {
+        while waiter.owners.len() <= said.life as usize {
+            let owner = self.place_owner(&waiter.place);
+            waiter.owners.push(owner);
+            waiter.answered = NodeSet::EMPTY;
+        }
+        let name = env.locks[waiter.lock].clone();
+        let owner = waiter.owners[said.life as usize].clone();
+        let session = env.net.link(self.number, node).session;
+        let speaker = Speaker { client: self.id, session };
+        let command = match said.what {
+            Saying::Ask { is_waiting, is_known } => {
+                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
+            }
+            Saying::Yield(fence) => Command::Release { name, owner, yields: Some(fence) },
+            Saying::Leave => Command::Release { name, owner, yields: None },
+            Saying::Confirm(fence) => {
+                let ttl_ms = waiter.terms.ttl_ms();
+                let entry = Extend { name, owner, fence, ttl_ms, may_heal: false };
+                Command::Extend { speaker, entries: Arc::new([entry]) }
+            }
+        };
+        let whose = Whose::Waiter(waiter.id, said, self.now(env));
+        let waiting = Waiting { whose, command: command.clone() };
+        if !env.net.link(self.number, node).is_attached || !self.send(env, node, waiting) {
+            if said.what == Saying::Leave {
+                self.owe(env, node, command);
+            }
+            waiter.machine.handle_reply(node, said, self.now(env), None, self.now(env));
+        }
+    }
+
+    fn end_wait(&mut self, env: &mut Env, waiter: Waiter, outcome: Outcome) {
+        let Some(task) = waiter.task else { return };
+        let owner = waiter.owners.last().cloned().expect("a waiter has an owner");
+        let asked = Asked {
+            lock: waiter.lock,
+            owner,
+            terms: waiter.terms,
+            from: None,
+            untaken: NodeSet::EMPTY,
+            fence: None,
+        };
+        env.trace.add(env.now, Some(waiter.lock), || Scene::Outcome {
+            client: self.number,
+            text: format!("{}: {}", trace::owner_name(&asked.owner), told(outcome)),
+        });
+        if outcome == Outcome::Contended && waiter.answered.len() < env.quorum() {
+            let (lock, owner) = (Some(waiter.lock), trace::owner_name(&asked.owner));
+            let text = "contended although no majority has answered".to_owned();
+            env.check.report_owner(env.now, Promise::Reason, lock, owner, text);
+        }
+        match outcome {
+            Outcome::Held { valid_until, fence } => {
+                let asked = Asked { fence: Some(fence), ..asked };
+                self.win(env, task, asked, waiter.asked_at, valid_until);
+            }
+            Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => self.think(env, task),
+        }
+    }
+}
+
+const fn told(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Held { .. } => "won",
+        Outcome::Contended => "contended",
+        Outcome::NoQuorum => "no quorum",
+        Outcome::Abandoned => "abandoned",
+    }
+}
+
+/// Coarse tickets are often the same for two clients.
+const COARSE_US: u64 = 50_000;
