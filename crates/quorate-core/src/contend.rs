@@ -72,6 +72,8 @@ pub enum Saying {
     },
     /// Gives one grant back and stays in line.
     Yield(Fence),
+    /// The same, for a grant that comes after one with a larger fence.
+    Doubt(Fence),
     /// Stores the fence: an extend that never takes a lost key again.
     Confirm(Fence),
     /// Goes for good.
@@ -199,9 +201,11 @@ impl Contend {
                 self.plan_poll(*expires_in_ms, *rank, *is_foreign, now);
             }
             (Saying::Ask { .. }, _) => self.seats[node].handle_silence(),
-            (Saying::Yield(fence), Some(Reply::Released { is_ours: true, .. })) => {
+            (Saying::Yield(_), Some(Reply::Released { is_ours: true, .. })) => {
                 self.seats[node].asked_at = Some(sent_at);
-                self.seats[node].handle_taken_back(fence);
+            }
+            (Saying::Doubt(fence), Some(Reply::Released { is_ours: true, .. })) => {
+                self.seats[node].handle_forgotten(fence, sent_at);
             }
             (Saying::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {
                 [Extended::LivesOn(fence)] => self.handle_granted(node, fence, sent_at, now),
@@ -211,7 +215,7 @@ impl Contend {
                 }
                 _ => {}
             },
-            (Saying::Yield(_) | Saying::Confirm(_) | Saying::Leave, _) => {}
+            (Saying::Yield(_) | Saying::Doubt(_) | Saying::Confirm(_) | Saying::Leave, _) => {}
         }
         self.decide_try();
     }
@@ -334,8 +338,7 @@ impl Contend {
         let is_given_back = fence <= self.seats[node].seen;
         if is_given_back && !mutant::is_on(Mutant::CountAfterYield) {
             // An old message, which the node will not heed; or it has forgotten what it granted.
-            self.seats[node].doubted = fence;
-            self.say(node, Saying::Yield(fence));
+            self.say(node, Saying::Doubt(fence));
             return;
         }
         let since = if mutant::is_on(Mutant::ValidFromReply) { now } else { since };

@@ -19,8 +19,6 @@ pub(super) struct Seat {
     pub(super) is_asking: bool,
     /// The last answer was that the key is another's.
     pub(super) is_refused: bool,
-    /// A grant that came after one with a larger fence, and was given back for that.
-    pub(super) doubted: Fence,
     /// The fence that the node was last asked to store.
     pub(super) confirming: Fence,
 }
@@ -40,7 +38,6 @@ impl Default for Seat {
             grant: None,
             is_asking: false,
             is_refused: false,
-            doubted: Fence::ZERO,
             confirming: Fence::ZERO,
         }
     }
@@ -89,12 +86,11 @@ impl Seat {
         }
     }
 
-    /// The node took back the grant of `fence`. If that was a doubted one, its fences went back: it
-    /// has forgotten what it granted, and what was seen before does not count any more.
-    pub(super) fn handle_taken_back(&mut self, fence: Fence) {
-        if fence != Fence::ZERO && fence == self.doubted {
-            self.seen = fence;
-        }
+    /// The node took back a grant of a smaller fence than one that was seen: it has forgotten what
+    /// it granted, and begins anew.
+    pub(super) const fn handle_forgotten(&mut self, fence: Fence, sent_at: Moment) {
+        self.seen = fence;
+        self.asked_at = Some(sent_at);
     }
 
     /// No grant of `fence` or below is ours any more.

@@ -218,7 +218,9 @@ impl Client {
             Saying::Ask { is_waiting, is_known } => {
                 Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
             }
-            Saying::Yield(fence) => Command::Release { name, owner, yields: Some(fence) },
+            Saying::Yield(fence) | Saying::Doubt(fence) => {
+                Command::Release { name, owner, yields: Some(fence) }
+            }
             Saying::Leave => Command::Release { name, owner, yields: None },
             Saying::Confirm(fence) => {
                 let ttl_ms = waiter.terms.ttl_ms();
