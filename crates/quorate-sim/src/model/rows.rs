@@ -43,7 +43,7 @@ fn small() -> Vec<Settings> {
             renewals: 1,
             releases: false,
             gives_up: false,
-            ..three("n3-renewing", "3 nodes, a renewal on its way, no releases or timeouts")
+            ..three("n3-renewing", "3 nodes, a renewal on its way, no timeouts or releases")
         },
     ]
 }
@@ -84,10 +84,6 @@ fn full() -> Vec<Settings> {
         Settings { abandons: 1, ..three("n3-abandon", "3 nodes, a caller goes") },
         Settings { breaks: 1, ..three("n3-break", "3 nodes, a break") },
         Settings { renewals: 1, ..three("n3-renew", "3 nodes, a renewal") },
-        Settings {
-            gives_up: false,
-            releases: false,
-            ..Settings::new("n5", "5 nodes, no releases, every answer awaited", 5)
-        },
+        Settings { beginning: Beginning::Held, ..Settings::new("n5", "5 nodes, held at first", 5) },
     ]
 }

@@ -86,7 +86,8 @@ pub enum Beginning {
     /// The first client holds the lock on as few nodes as it takes; the others have not run its
     /// request yet.
     Held,
-    /// As before, and a tick later the first client has sent a renewal. It counts as one.
+    /// As before, and a tick later the first client has sent a renewal, which counts as one, and
+    /// the second client has got all the other nodes.
     Renewing,
 }
 

@@ -71,14 +71,17 @@ impl World {
 
     /// The steps before the search begins.
     fn opening(&self) -> Vec<Step> {
-        let (start, renew) = (Step::Client(0, Move::Start), Step::Client(0, Move::Renew));
-        let votes = 0..majority(self.settings.nodes);
-        let votes = votes.flat_map(|node| [Step::Run(0, node), Step::Receive(0, node)]);
-        let held = std::iter::once(start).chain(votes);
+        let nodes = self.settings.nodes;
+        let (first, others) = (0..majority(nodes), majority(nodes)..nodes);
+        let votes = first.flat_map(|node| [Step::Run(0, node), Step::Receive(0, node)]);
+        let held = std::iter::once(Step::Client(0, Move::Start)).chain(votes);
+        let renewed = [Step::Tick, Step::Client(0, Move::Renew), Step::Client(1, Move::Start)];
         match self.settings.beginning {
             Beginning::Idle => Vec::new(),
             Beginning::Held => held.collect(),
-            Beginning::Renewing => held.chain([Step::Tick, renew]).collect(),
+            Beginning::Renewing => {
+                held.chain(renewed).chain(others.map(|node| Step::Run(1, node))).collect()
+            }
         }
     }
 
