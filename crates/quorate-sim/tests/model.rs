@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use quorate_core::mutant::Mutant;
 use quorate_sim::model::{self, Expected, Finding, Kind, Report, Settings};
 
 #[test]
@@ -52,4 +53,33 @@ fn every_row_has_a_name_of_its_own() {
 fn examples(report: &Report) -> impl Iterator<Item = &'static str> {
     let seen = |it: &&Finding| it.kind == Kind::Sometimes && it.path.is_some();
     report.findings.iter().filter(seen).map(|it| it.claim)
+}
+
+/// Each of these bugs shows in a search of the row, which is over in an instant then.
+#[test]
+fn the_model_notices_bugs_of_the_core() {
+    let bugs = [
+        ("n3", Mutant::SmallQuorum),
+        ("n1-break", Mutant::UnknownIsRefusal),
+        ("n1-crash", Mutant::ValidFromReply),
+        ("n1-renew", Mutant::NoLateCheck),
+        ("n1-renew", Mutant::RenewedFromReply),
+        ("n1-renew", Mutant::LateRenewal),
+        ("n1-crash", Mutant::NoDeadline),
+        ("n3", Mutant::NoUndo),
+        ("n1-abandon", Mutant::AbandonKeeps),
+        ("n3", Mutant::ReleaseMajorityOnly),
+        ("n1-crash", Mutant::TakeOverwrites),
+        ("n1-break", Mutant::FreeAnyones),
+        ("n3-renewing", Mutant::ProlongAnyones),
+        ("n1-renew", Mutant::ProlongCreates),
+        ("n3-renewing", Mutant::AbsentLivesOn),
+        ("n2-drift", Mutant::NoDriftRate),
+    ];
+    let rows = model::rows();
+    for (name, mutant) in bugs {
+        let row = rows.iter().find(|row| row.name == name).expect("a row");
+        let report = model::run(&Settings { mutant: Some(mutant), ..row.clone() });
+        assert!(report.violation().is_some(), "{mutant:?} in {name}: {report}");
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use quorate_core::terms::{Drift, Terms};
+use quorate_core::{
+    mutant::Mutant,
+    terms::{Drift, Terms},
+};
 
 /// One world to be searched: its size, its clocks, and how often each thing may happen.
 ///
@@ -40,6 +43,8 @@ pub struct Settings {
     pub clocks: Clocks,
     /// What the search must end with.
     pub expected: Expected,
+    /// A deliberate bug of the core.
+    pub mutant: Option<Mutant>,
     /// True if the row is too large for every test run.
     pub is_full: bool,
     /// The search stops after this many steps, and says that it is not exhaustive.
@@ -66,6 +71,7 @@ impl Settings {
             releases: true,
             clocks: Clocks::exact(2),
             expected: Expected::Safe,
+            mutant: None,
             is_full: false,
             steps_max: 200_000_000,
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorate_core::{moment::Moment, name::Name, quorum::majority, terms::Terms};
+use quorate_core::{moment::Moment, mutant, name::Name, quorum::majority, terms::Terms};
 use stateright::{Model, Property};
 
 use super::{
@@ -168,6 +168,8 @@ impl Model for World {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
+        // The checker has threads of its own, and a mutant is switched on for one thread only.
+        mutant::switch(self.settings.mutant);
         let mut state = State::new(&self.settings);
         for step in self.opening() {
             self.apply(&mut state, step);
@@ -217,6 +219,7 @@ impl Model for World {
     }
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        mutant::switch(self.settings.mutant);
         let mut state = last.clone();
         self.apply(&mut state, step);
         state.settle();
