@@ -46,22 +46,40 @@ fn a_lease_is_renewed_while_any_minority_is_away_and_nobody_else_gets_it() {
 
 #[test]
 fn a_loss_is_told_before_the_keys_are_gone_when_a_majority_is_cut_off() {
-    for_seeds(40, |seed| {
-        let mut dice = Dice::new(seed, "losses");
-        let ttl = dice.ms(200..=2_000);
+    for_seeds(60, |seed| lose_before(seed, Ending::Cut));
+}
+
+#[test]
+fn the_end_of_a_fixed_lease_is_told_before_the_keys_are_gone() {
+    for_seeds(40, |seed| lose_before(seed, Ending::Fixed));
+}
+
+#[test]
+fn a_lease_outlives_a_silence_of_all_servers_that_is_shorter_than_itself() {
+    for_seeds(20, |seed| {
+        let mut dice = Dice::new(seed, "silence");
+        let ttl = dice.ms(500..=2_500);
         let mut stage = Stage::new(seed, 3, dice.ms(2..=10));
-        stage.program("holder", move |desk| lose(desk, ttl));
-        stage.program("next", move |desk| async move {
+        stage.program("holder", move |desk| async move {
             let client = desk.client("").ttl(ttl).build().expect("valid");
             all_attached(&client).await;
-            // The holder is there first.
-            eventually(4 * ttl, "the lock is held", || desk.claims.len() > 0).await;
-            let guard = client.mutex(LOCK).lock_timeout(20 * ttl).await.expect("it is lost");
-            let _claim = desk.claims.open(&desk.host, LOCK);
+            let guard = client.mutex(LOCK).lock().await.expect("all is well");
+            let is_over = Cell::new(false);
+            let silences = async {
+                let (mut dice, third) = (desk.dice("silence"), u64::try_from(ttl.as_millis()));
+                for _ in 0..5 {
+                    sleep(dice.ms(50..=1_000)).await;
+                    desk.nodes.iter().for_each(|node| node.set(Manner::Hang));
+                    sleep(dice.ms(1..=third.expect("short") / 3)).await;
+                    desk.nodes.iter().for_each(|node| node.set(Manner::Answer));
+                    sleep(ttl / 2).await;
+                }
+                is_over.set(true);
+            };
+            join!(silences, hold(&guard, &is_over));
             guard.release().await.expect("it was ours");
         });
         stage.run(Duration::from_secs(60), |_| {});
-        assert_eq!(stage.claims.len(), 2, "one after the other");
     });
 }
 
@@ -148,27 +166,59 @@ async fn strike(desk: &Desk, number: usize, dice: &mut Dice) {
     }
 }
 
-/// Holds a lock, and loses it because no majority can be reached any more.
-async fn lose(desk: Desk, ttl: Duration) {
+/// How a lease ends.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// It is renewed until no majority can be reached any more.
+    Cut,
+    /// It was never to be renewed.
+    Fixed,
+}
+
+/// One holds a lock and loses it; another waits for it, on a faster network.
+fn lose_before(seed: u64, ending: Ending) {
+    let mut dice = Dice::new(seed, "losses");
+    let ttl = dice.ms(200..=2_000);
+    let mut stage = Stage::new(seed, 3, Duration::from_millis(2));
+    stage.program("holder", move |desk| lose(desk, ttl, ending));
+    stage.program("next", move |desk| async move {
+        let client = desk.client("").ttl(ttl).build().expect("valid");
+        all_attached(&client).await;
+        // The holder is there first.
+        eventually(4 * ttl, "the lock is held", || desk.claims.len() > 0).await;
+        let guard = client.mutex(LOCK).lock_timeout(20 * ttl).await.expect("it is lost");
+        let _claim = desk.claims.open(&desk.host, LOCK);
+        guard.release().await.expect("it was ours");
+    });
+    // Answers may take longer than the allowance for drift: a lease that counted from them would
+    // outlive its keys. If they do not, one that forgot about drift would.
+    let slowest = u64::try_from(ttl.as_millis()).expect("short") / 10;
+    let slowest = if dice.chance(50) { slowest } else { 1 };
+    for number in 0..3 {
+        stage.sim.set_link_latency("holder", Node::host(number), dice.ms(1..=slowest));
+    }
+    stage.run(Duration::from_secs(60), |_| {});
+    assert_eq!(stage.claims.len(), 2, "one after the other");
+}
+
+async fn lose(desk: Desk, ttl: Duration, ending: Ending) {
     let mut dice = desk.dice("cut");
     let client = desk.client("").ttl(ttl).build().expect("valid");
     all_attached(&client).await;
-    let guard = client.mutex(LOCK).lock().await.expect("all is well");
+    let mutex = client.mutex(LOCK);
+    let mutex = match ending {
+        Ending::Cut => mutex,
+        Ending::Fixed => mutex.no_renew(),
+    };
+    let guard = mutex.lock().await.expect("all is well");
     let claim = desk.claims.open(&desk.host, LOCK);
-    // In the middle of whatever the keeper does.
-    sleep(dice.ms(0..=3_000)).await;
-    guard.check().expect("it is renewed");
-    let whole = dice.below(3);
-    let is_one_way = dice.chance(50);
-    for number in (0..3).filter(|number| *number != whole) {
-        let node = Node::host(number);
-        match is_one_way {
-            true => turmoil::partition_oneway(node.as_str(), desk.host.as_str()),
-            false => turmoil::partition(node.as_str(), desk.host.as_str()),
-        }
+    if let Ending::Cut = ending {
+        // In the middle of whatever the keeper does.
+        sleep(dice.ms(0..=3_000)).await;
+        guard.check().expect("it is renewed");
+        cut_majority(&desk, &mut dice);
     }
-    let cut_at = now();
-    let at_cut = guard.remaining();
+    let (cut_at, at_cut) = (now(), guard.remaining());
     let lost = guard.lost().await;
     drop(claim);
     assert_eq!(lost.reason, LostReason::Expired);
@@ -183,6 +233,19 @@ async fn lose(desk: Desk, ttl: Duration) {
         desk.nodes.iter().filter(|node| node.has(LOCK, now())).count() < 2
     })
     .await;
+}
+
+/// Two of three servers cannot be reached any more, or cannot be heard.
+fn cut_majority(desk: &Desk, dice: &mut Dice) {
+    let (whole, is_one_way) = (dice.below(3), dice.chance(30));
+    for number in (0..3).filter(|number| *number != whole) {
+        let node = Node::host(number);
+        if is_one_way {
+            turmoil::partition_oneway(node.as_str(), desk.host.as_str());
+        } else {
+            turmoil::partition(node.as_str(), desk.host.as_str());
+        }
+    }
 }
 
 /// Looks at every tick whether the lock is held.

@@ -42,8 +42,14 @@ impl Stage {
             .tick_duration(TICK)
             .enable_random_order()
             .build();
-        // Within what the default drift allows for: half a per cent.
-        let mut fast_ppm = || i64::try_from(dice.below(8_001)).expect("small") - 4_000;
+        // All clocks run at rates within one per cent of each other, as the default drift allows
+        // for. Those of the programs run at the true rate.
+        let slowest_ppm = -i64::try_from(dice.below(RATES_PPM + 1)).expect("small");
+        let mut fast_ppm = || match dice.below(3) {
+            0 => slowest_ppm,
+            1 => slowest_ppm + i64::try_from(RATES_PPM).expect("small"),
+            _ => slowest_ppm + i64::try_from(dice.below(RATES_PPM + 1)).expect("small"),
+        };
         let nodes: Vec<_> =
             (0..nodes).map(|number| Node::new(number, fast_ppm(), &trace)).collect();
         for node in &nodes {
@@ -179,6 +185,9 @@ impl Desk {
 
 /// How long every host runs before the next one does.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
+
+/// How far the rates of two clocks may differ, in parts per million.
+const RATES_PPM: usize = 9_900;
 
 /// How much of the trace a failure shows.
 const SHOWN_LINES: usize = 60;

@@ -6,14 +6,14 @@ use quorate::{
     Client,
     error::{LockError, NodeAnswer, Trouble},
 };
-use tokio::time::sleep;
+use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
     server::{Manner, Node},
-    stage::{Desk, Stage},
+    stage::{Desk, Stage, TICK},
     trace::now,
-    waiting::{all_attached, eventually},
+    waiting::{all_attached, eventually, polled},
 };
 
 #[test]
@@ -121,9 +121,120 @@ fn a_release_that_is_owed_is_paid_after_the_reconnect() {
             guard.release().await.expect("two of three are enough");
             sleep(dice.ms(0..=6_000)).await;
             assert!(node.has("lock", now()), "nothing reached it");
+            if dice.chance(50) {
+                // What is paid is lost on its way, too.
+                turmoil::repair(me.as_str(), host.as_str());
+                all_attached(&client).await;
+                turmoil::partition(me.as_str(), host.as_str());
+                sleep(dice.ms(0..=3_000)).await;
+            }
             turmoil::repair(me.as_str(), host.as_str());
             no_key_within(&desk, Duration::from_secs(5)).await;
             all_attached(&client).await;
+            answers_are_right(&client, &rival).await;
+        });
+    });
+}
+
+#[test]
+fn a_server_that_hangs_up_is_not_asked_again_and_again() {
+    for_seeds(10, |seed| {
+        play(seed, async |desk, mut dice| {
+            let struck = dice.below(3);
+            desk.nodes[struck].set(Manner::HangUp);
+            let client = desk.client("").ttl(TTL).connect().await.expect("two of three answer");
+            sleep(Duration::from_secs(10)).await;
+            let asked = desk.nodes[struck].accepted();
+            assert!((10..=60).contains(&asked), "less and less often, up to a second: {asked}");
+            desk.nodes[struck].set(Manner::Answer);
+            all_attached(&client).await;
+        });
+    });
+}
+
+#[test]
+fn a_shutdown_waits_for_releases_as_long_as_it_is_told() {
+    for_seeds(20, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            let guard = client.mutex("lock").lock().await.expect("all is well");
+            let node = &desk.nodes[dice.below(3)];
+            eventually(VOTE_TIMEOUT, "the key is there", || node.has("lock", now())).await;
+            node.set(Manner::Hang);
+            drop(guard);
+            let (asked_at, grace, silence) = (now(), dice.ms(100..=800), dice.ms(1..=900));
+            let (ended, ()) = join!(client.shutdown(grace), async {
+                sleep(silence).await;
+                node.set(Manner::Answer);
+            });
+            // The answer takes its time, too.
+            if silence + VOTE_TIMEOUT < grace {
+                assert!(ended.is_clean, "{silence:?} of {grace:?}");
+                assert!(!node.has("lock", now()), "it was answered");
+            } else if silence > grace {
+                assert!(!ended.is_clean, "{silence:?} of {grace:?}");
+            }
+            let latest = grace.max(silence) + 2 * TICK;
+            assert!(now() - asked_at <= latest, "after {:?}", now() - asked_at);
+        });
+    });
+}
+
+#[test]
+fn what_a_stuffed_connection_did_not_take_does_not_go_out_on_the_next() {
+    for_seeds(10, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            all_attached(&rival).await;
+            let struck = dice.below(3);
+            desk.nodes[struck].set(Manner::Hang);
+            // More messages than a connection of the simulation takes while nobody reads.
+            for number in 0..100 {
+                polled(client.mutex(format!("lock-{number}")).try_lock(), 1).await;
+                sleep(TICK).await;
+            }
+            eventually(Duration::from_secs(2), "the link is given up", || {
+                answer(&client, struck) == NodeAnswer::Trouble(Trouble::TimedOut)
+            })
+            .await;
+            desk.nodes[struck].set(Manner::Answer);
+            all_attached(&client).await;
+            let accepted = desk.nodes[struck].accepted();
+            answers_are_right(&client, &rival).await;
+            no_key_within(&desk, Duration::from_secs(3)).await;
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(desk.nodes[struck].accepted(), accepted, "the new link is sound");
+        });
+    });
+}
+
+#[test]
+fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
+    for_seeds(20, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            all_attached(&rival).await;
+            let forget = || desk.nodes.iter().for_each(|node| node.forget_scripts());
+            let guard = client.mutex("lock").lock().await.expect("all is well");
+            match dice.below(3) {
+                0 => {
+                    forget();
+                    guard.verify().await.expect("a look is sent again");
+                }
+                1 => {
+                    forget();
+                    guard.extend(2 * TTL).await.expect("an extension is tried again");
+                }
+                _ => {}
+            }
+            forget();
+            guard.release().await.expect("a release is sent again");
+            no_key_within(&desk, VOTE_TIMEOUT).await;
             answers_are_right(&client, &rival).await;
         });
     });
