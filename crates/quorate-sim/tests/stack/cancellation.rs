@@ -72,6 +72,7 @@ async fn drop_everywhere(desk: Desk, call: Call, plight: Plight) {
         sleep(trouble).await;
         set(&desk, plight, false);
 
+        sleep(UNDER_WAY).await;
         eventually(GONE_WITHIN, &format!("no key is left by {what}"), || {
             desk.nodes.iter().all(|node| !node.has(&lock, now()))
         })
@@ -177,6 +178,9 @@ const PLIGHTS: [Plight; 7] = [
 
 /// The server that is struck.
 const STRUCK: usize = 1;
+
+/// Until then what the call sent has arrived, where it can: no key is there before that either.
+const UNDER_WAY: Duration = Duration::from_millis(100);
 
 const TTL: Duration = Duration::from_secs(30);
 

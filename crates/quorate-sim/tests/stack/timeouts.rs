@@ -122,11 +122,11 @@ fn a_release_that_is_owed_is_paid_after_the_reconnect() {
             sleep(dice.ms(0..=6_000)).await;
             assert!(node.has("lock", now()), "nothing reached it");
             if dice.chance(50) {
-                // What is paid is lost on its way, too.
+                // What is paid, or the answer to it, is lost on its way, too.
                 turmoil::repair(me.as_str(), host.as_str());
                 all_attached(&client).await;
                 turmoil::partition(me.as_str(), host.as_str());
-                sleep(dice.ms(0..=3_000)).await;
+                sleep(dice.ms(1_100..=3_000)).await;
             }
             turmoil::repair(me.as_str(), host.as_str());
             no_key_within(&desk, Duration::from_secs(5)).await;
