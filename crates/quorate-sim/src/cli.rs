@@ -1,5 +1,6 @@
 //! The command for people: many seeds, one seed, all mutants, the model.
 
+mod model;
 mod mutants;
 mod summary;
 
@@ -40,6 +41,8 @@ struct Cli {
 enum Verb {
     /// Switches on one deliberate bug after the other: each must be noticed.
     Mutants(mutants::Mutants),
+    /// Searches every order of events in small worlds.
+    Model(model::Search),
 }
 
 #[derive(Args, Debug)]
@@ -82,6 +85,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
         Some(Verb::Mutants(mutants)) => mutants.run(),
+        Some(Verb::Model(search)) => search.run(),
         None => cli.run.run(),
     };
     match done {

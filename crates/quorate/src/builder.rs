@@ -1,5 +1,8 @@
 //! Settings of a client, checked in one place before anything is sent.
 
+#[cfg(feature = "simulation")]
+pub mod simulation;
+
 use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
@@ -58,6 +61,8 @@ pub struct ClientBuilder {
     prefix: String,
     who: Option<String>,
     place: Place,
+    #[cfg(feature = "simulation")]
+    simulation: simulation::Settings,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +97,8 @@ impl Default for ClientBuilder {
             prefix: PREFIX_DEFAULT.into(),
             who: None,
             place: Place::OwnThread,
+            #[cfg(feature = "simulation")]
+            simulation: simulation::Settings::default(),
         }
     }
 }
@@ -393,9 +400,11 @@ impl ClientBuilder {
         self.check()?;
         let clock = match self.place {
             Place::OwnThread => Clock::Boot,
-            Place::ThisRuntime => Clock::Runtime,
+            Place::ThisRuntime => Clock::of_runtime(),
         };
         let random = Random::draw()?;
+        #[cfg(feature = "simulation")]
+        let (clock, random) = self.simulated(clock, random);
         let status = Arc::new(Notify::new());
         let quiet = Arc::new(Quiet::default());
         let client = ClientId::from_random(random.client);
@@ -423,6 +432,8 @@ impl ClientBuilder {
                         jitter_seed: random.jitter,
                         observer: self.observer.clone(),
                         security,
+                        #[cfg(feature = "simulation")]
+                        network: self.simulation.network.clone(),
                     },
                 )
             }

@@ -244,7 +244,7 @@ impl Client {
 
     /// True if the engine runs on an async runtime of the user's.
     pub(crate) fn is_driven_by_user(&self) -> bool {
-        matches!(self.inner.engine.clock, Clock::Runtime)
+        matches!(self.inner.engine.clock, Clock::Runtime(_))
     }
 
     pub(crate) fn from_inner(inner: Inner) -> Self {

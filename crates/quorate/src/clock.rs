@@ -11,11 +11,19 @@ use tokio::time::Instant;
 pub(crate) enum Clock {
     /// The system's clock that counts suspended time and cannot be stepped.
     Boot,
-    /// The clock of the tokio runtime, which tests and simulations can pause and advance.
-    Runtime,
+    /// The clock of the tokio runtime, which tests and simulations can pause and advance, counted
+    /// from this instant.
+    Runtime(Instant),
 }
 
 impl Clock {
+    /// The clock of the tokio runtime, with an origin that all clients of this process share.
+    pub(crate) fn of_runtime() -> Self {
+        Self::Runtime(*ORIGIN.get_or_init(|| {
+            Instant::now().checked_sub(RUNTIME_AGE_MAX).unwrap_or_else(Instant::now)
+        }))
+    }
+
     pub(crate) fn now(self) -> Moment {
         match self {
             Self::Boot => {
@@ -24,10 +32,7 @@ impl Clock {
                 let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
                 Moment::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
             }
-            Self::Runtime => {
-                let origin = *ORIGIN.get_or_init(|| {
-                    Instant::now().checked_sub(RUNTIME_AGE_MAX).unwrap_or_else(Instant::now)
-                });
+            Self::Runtime(origin) => {
                 Moment::ZERO.saturating_add(Instant::now().saturating_duration_since(origin))
             }
         }

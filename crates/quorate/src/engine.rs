@@ -56,6 +56,8 @@ pub(crate) struct Engine {
     client: ClientId,
     who: String,
     sequence: AtomicU64,
+    /// Begins anywhere, so that clients which share an observer do not speak of each other's.
+    rounds: AtomicU64,
     /// Calls that may still win a lock.
     calls: AtomicUsize,
     quiet: Arc<Quiet>,
@@ -77,6 +79,7 @@ impl Engine {
             client: settings.client,
             who: settings.who,
             sequence: AtomicU64::new(0),
+            rounds: AtomicU64::new(settings.jitter_seed),
             calls: AtomicUsize::new(0),
             quiet: settings.quiet,
             jitter: Mutex::new(Jitter::new(settings.jitter_seed)),
@@ -100,8 +103,8 @@ impl Engine {
     }
 
     /// A number for the next round of asking all nodes.
-    pub(crate) fn next_round() -> u64 {
-        ROUNDS.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_round(&self) -> u64 {
+        self.rounds.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Counts a call that may win a lock, until what is returned is dropped.
@@ -176,7 +179,3 @@ pub(crate) struct Settings {
     pub(crate) vote_timeout: Option<Duration>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
-
-/// Rounds are numbered across all clients of the process, so that clients which share an observer
-/// do not speak of each other's.
-static ROUNDS: AtomicU64 = AtomicU64::new(0);

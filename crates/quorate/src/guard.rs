@@ -328,7 +328,12 @@ impl Guard {
                     return Ok(self.check()?);
                 }
                 renew::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
-                renew::Outcome::TooLate => return Err(self.lose(LostReason::Expired).into()),
+                renew::Outcome::TooLate => {
+                    // A renewal that was sent later may have made the lease last.
+                    if let Err(lost) = self.check() {
+                        return Err(self.lose(lost.reason).into());
+                    }
+                }
                 renew::Outcome::Unsure => {}
             }
             let delay = engine.draw(|jitter| backoff.next(jitter));

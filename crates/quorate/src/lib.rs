@@ -52,6 +52,9 @@ mod signal;
 mod trouble;
 mod who;
 
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use self::builder::simulation;
 #[cfg(feature = "tls")]
 pub use self::node::redis::Tls;
 pub use self::{

@@ -209,6 +209,14 @@ impl Client {
         self.handle_loss(env, task, id);
     }
 
+    /// An extension came too late; a later one may have made the lease last.
+    pub(super) fn lose_if_over(&mut self, env: &mut Env, id: u32) {
+        let now = self.now(env);
+        if let Some(Err(reason)) = self.held(id).map(|held| held.lease.check(now)) {
+            self.lose(env, id, reason);
+        }
+    }
+
     /// The keeper's timer.
     pub(super) fn handle_tick(&mut self, env: &mut Env) {
         let now = self.now(env);
@@ -364,7 +372,7 @@ impl Client {
                     self.handle_extended(env, held, (extension, valid_until, sent_at));
                 }
                 Outcome::Gone => self.lose(env, held, LostReason::Gone),
-                Outcome::TooLate => self.lose(env, held, LostReason::Expired),
+                Outcome::TooLate => self.lose_if_over(env, held),
                 Outcome::Unsure => self.retry(env, held),
             }
         }

@@ -400,8 +400,13 @@ impl Client {
                 self.hold_on(env, task, id);
             }
             renew::Outcome::Gone => self.lose(env, id, LostReason::Gone),
-            renew::Outcome::TooLate => self.lose(env, id, LostReason::Expired),
-            renew::Outcome::Unsure => {
+            renew::Outcome::TooLate | renew::Outcome::Unsure => {
+                if outcome == renew::Outcome::TooLate {
+                    self.lose_if_over(env, id);
+                }
+                if !matches!(self.tasks[task].stage, Stage::Acting(held) if held == id) {
+                    return;
+                }
                 let delay = self.tasks[task].backoff.next(&mut self.jitter);
                 self.wait(env, task, delay.as_nanos() as Nanos);
             }

@@ -73,7 +73,7 @@ impl Attempt {
         let attempt = Arc::new(Self {
             engine: engine.clone(),
             claim,
-            round: Engine::next_round(),
+            round: engine.next_round(),
             started_at: now,
             state: Mutex::new(state),
         });

@@ -136,7 +136,12 @@ impl Batch {
                 Keeper::handle_extended(engine, held, self.sent_at);
             }
             Outcome::Gone => self.lose(held, LostReason::Gone),
-            Outcome::TooLate => self.lose(held, LostReason::Expired),
+            // Another extension, sent after this one, may have made the lease last.
+            Outcome::TooLate => {
+                if let Err(lost) = held.check(now) {
+                    self.lose(held, lost.reason);
+                }
+            }
             Outcome::Unsure => {
                 let margin = held.remaining(now);
                 engine.tell(&Event::Renewed { name, outcome: observe::Outcome::NoQuorum, margin });

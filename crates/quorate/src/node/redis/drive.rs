@@ -61,7 +61,7 @@ pub(crate) async fn drive(link: Arc<Link>) {
 /// Opens and attaches a new connection.
 async fn connect(link: &Arc<Link>) -> Result<(Reader, Option<OwnedFd>), Trouble> {
     let attempt = async {
-        let mut stream = transport::open(&link.target, &link.surroundings.security).await?;
+        let mut stream = transport::open(&link.target, &link.surroundings).await?;
         let sent_at = link.surroundings.clock.now();
         let name = &link.surroundings.client_name;
         let attached = attach(&mut stream, &link.target, name).await?;

@@ -52,6 +52,8 @@ pub(crate) struct Surroundings {
     pub(crate) jitter_seed: u64,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) security: Security,
+    #[cfg(feature = "simulation")]
+    pub(crate) network: Option<Arc<dyn crate::simulation::Network>>,
 }
 
 impl fmt::Debug for Link {

@@ -11,9 +11,12 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use super::target::{Place, Target};
 #[cfg(feature = "tls")]
 use super::tls::Connector;
+use super::{
+    link::Surroundings,
+    target::{Place, Target},
+};
 use crate::error::Trouble;
 
 /// The reading half of a connection.
@@ -64,14 +67,20 @@ pub(crate) struct Security {
 }
 
 /// Connects. The caller bounds the time.
-pub(crate) async fn open(target: &Target, security: &Security) -> Result<Stream, Trouble> {
+pub(crate) async fn open(target: &Target, around: &Surroundings) -> Result<Stream, Trouble> {
+    #[cfg(feature = "simulation")]
+    if let (Some(network), Place::Tcp(host, port)) = (&around.network, &target.place) {
+        let connected = network.connect(host, *port).await;
+        let (reader, writer) = connected.map_err(|error| Trouble::from_connect(&error))?;
+        return Ok(Stream { reader, writer, socket: None });
+    }
     match &target.place {
         Place::Tcp(host, port) => {
             let connected = TcpStream::connect((&**host, *port)).await;
             let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
             tune(&stream).map_err(|error| Trouble::from_connect(&error))?;
             let socket = stream.as_fd().try_clone_to_owned().ok();
-            let secured = secure(target, host, stream, security).await?;
+            let secured = secure(target, host, stream, &around.security).await?;
             Ok(Stream { socket, ..secured })
         }
         Place::Unix(path) => {

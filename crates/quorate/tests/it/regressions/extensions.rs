@@ -9,11 +9,18 @@ use std::{
 use quorate::{
     Client, Guard,
     error::{ExtendError, LockError},
-    memory::MemoryNodes,
+    memory::{
+        Behaviour::{Answer, Fail, Hang},
+        MemoryNodes,
+    },
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
-use crate::{faults::cluster::PATIENCE, links::executor::block_on};
+use crate::{
+    faults::cluster::PATIENCE,
+    keeper::bench::{build, pass, settings, take},
+    links::executor::block_on,
+};
 
 #[test]
 fn a_short_extension_that_met_noscript_does_not_run_after_a_later_long_one() {
@@ -41,6 +48,26 @@ fn a_short_extension_that_met_noscript_does_not_run_after_a_later_long_one() {
     let promised = guard.remaining();
     assert!(promised <= kept, "promised {promised:?}, kept {kept:?}");
     drop(other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_overtaken_by_an_extension_loses_nothing() {
+    // Its majority came after the old deadline, and the lease was called lost, although the
+    // extension that was sent after it had long made it last.
+    let nodes = MemoryNodes::new(3);
+    let patient = settings(&nodes).vote_timeout(100 * SECOND);
+    let client = build(patient);
+    // The nodes keep the key for the longer time, so that a late renewal still finds it.
+    let guard = take(&client.mutex(NAME).ttl(60 * SECOND)).await;
+    guard.extend(3 * SECOND).await.unwrap();
+    (1..3).for_each(|node| nodes.set(node, if node == 1 { Fail } else { Hang }));
+    pass(SECOND + SECOND / 2).await;
+    nodes.set(1, Answer);
+    guard.extend(50 * SECOND).await.unwrap();
+    pass(4 * SECOND).await;
+    nodes.set(2, Answer);
+    pass(SECOND).await;
+    guard.check().unwrap();
 }
 
 #[test]

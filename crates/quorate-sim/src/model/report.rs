@@ -1,0 +1,125 @@
+//! What a search has found, for people and for tests.
+
+use std::{fmt, time::Duration};
+
+use super::{
+    claims::{Kind, ONE_HOLDER},
+    settings::{Expected, Settings},
+};
+
+/// The result of searching one world.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The world.
+    pub settings: Settings,
+    /// How many states were reached, repeated ones included.
+    pub states: usize,
+    /// How many of them differ.
+    pub unique_states: usize,
+    /// The most steps from the beginning to any of them.
+    pub depth: usize,
+    /// How long it took.
+    pub took: Duration,
+    /// True if there is no state of this world that was not looked at.
+    pub is_exhaustive: bool,
+    /// What became of each claim.
+    pub findings: Vec<Finding>,
+}
+
+/// What became of one claim.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The claim, as a sentence.
+    pub claim: &'static str,
+    /// Where it must be true.
+    pub kind: Kind,
+    /// The shortest way to a state that breaks it, or to a first example; one line for each step.
+    pub path: Option<Vec<String>>,
+}
+
+impl Finding {
+    /// True if something must be true in every state and is not.
+    #[must_use]
+    pub fn is_violation(&self) -> bool {
+        self.kind == Kind::Always && self.path.is_some()
+    }
+}
+
+impl Report {
+    /// True if the search ended as its settings say it must.
+    #[must_use]
+    pub fn is_as_expected(&self) -> bool {
+        match self.settings.expected {
+            Expected::Safe => {
+                let is_seen = |it: &Finding| (it.kind == Kind::Sometimes) == it.path.is_some();
+                self.is_exhaustive && self.findings.iter().all(is_seen)
+            }
+            Expected::Overlap => {
+                self.findings.iter().any(|it| it.is_violation() && it.claim == ONE_HOLDER)
+            }
+        }
+    }
+
+    /// The claim that is broken first, if one is.
+    #[must_use]
+    pub fn violation(&self) -> Option<&Finding> {
+        let broken = self.findings.iter().filter(|finding| finding.is_violation());
+        broken.min_by_key(|finding| finding.path.as_ref().map_or(0, Vec::len))
+    }
+
+    /// What came out, in few words.
+    #[must_use]
+    pub fn result(&self) -> String {
+        let unseen =
+            self.findings.iter().find(|it| it.kind == Kind::Sometimes && it.path.is_none());
+        match (self.violation(), unseen) {
+            (Some(Finding { claim, path: Some(path), .. }), _) => {
+                format!("VIOLATED after {} steps: {claim}", path.len().saturating_sub(1))
+            }
+            (_, Some(unseen)) if self.is_exhaustive => format!("NEVER SEEN: {}", unseen.claim),
+            _ if self.is_exhaustive => "holds, exhaustive".to_owned(),
+            _ => format!("holds up to depth {}, NOT exhaustive", self.depth),
+        }
+    }
+}
+
+/// Every claim, with the path that breaks it or the length of the example.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Settings { name, what, .. } = &self.settings;
+        writeln!(f, "{name}: {what}: {}", self.result())?;
+        for Finding { claim, kind, path } in &self.findings {
+            match (kind, path) {
+                (Kind::Always, None) => writeln!(f, "  always    {claim}")?,
+                (Kind::Always, Some(path)) => {
+                    writeln!(f, "  VIOLATED  {claim}")?;
+                    path.iter().try_for_each(|line| writeln!(f, "    {line}"))?;
+                }
+                (Kind::Sometimes, Some(path)) => {
+                    let steps = path.len().saturating_sub(1);
+                    writeln!(f, "  sometimes {claim} (after {steps} steps)")?;
+                }
+                (Kind::Sometimes, None) => writeln!(f, "  NOT SEEN  {claim}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The reports as a table, one line for each.
+#[must_use]
+pub fn table(reports: &[Report]) -> String {
+    let mut lines = vec![
+        "| row | what | result | states | different | depth | seconds |".to_owned(),
+        "|---|---|---|---|---|---|---|".to_owned(),
+    ];
+    lines.extend(reports.iter().map(|report| {
+        let Report { settings, states, unique_states, depth, took, .. } = report;
+        let (name, what, result) = (settings.name, settings.what, report.result());
+        let seconds = took.as_secs_f64();
+        format!(
+            "| {name} | {what} | {result} | {states} | {unique_states} | {depth} | {seconds:.1} |"
+        )
+    }));
+    lines.join("\n")
+}

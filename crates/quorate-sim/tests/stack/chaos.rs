@@ -1,0 +1,135 @@
+//! Faults that a seed decides: links that are cut or held up, servers and programs that are killed.
+
+use std::time::Duration;
+
+use crate::{
+    dice::Dice,
+    server::{Manner, Node},
+    stage::Stage,
+};
+
+/// Starts and heals faults until its time is over; then everything is well.
+pub(crate) struct Chaos {
+    dice: Dice,
+    until: Duration,
+    next_at: Duration,
+    programs: usize,
+    active: Vec<(Duration, Fault)>,
+}
+
+/// Something that is wrong. Links are of a program and a server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fault {
+    /// Messages are lost, in both directions, to the server, or from it.
+    Cut(usize, usize, Lost),
+    /// Messages wait until it is over.
+    Held(usize, usize),
+    /// The server's process is gone; its store stays.
+    Down(usize),
+    /// The server behaves badly.
+    Odd(usize, Manner),
+    /// The program's process is gone.
+    Killed(usize),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Lost {
+    Both,
+    There,
+    Back,
+}
+
+impl Chaos {
+    /// Faults of programs `client-0` to `client-(programs - 1)` and of all servers.
+    pub(crate) fn new(seed: u64, programs: usize, until: Duration) -> Self {
+        let dice = Dice::new(seed, "chaos");
+        Self { dice, until, next_at: Duration::ZERO, programs, active: Vec::new() }
+    }
+
+    /// To be called after every tick.
+    pub(crate) fn step(&mut self, stage: &mut Stage) {
+        let now = stage.now();
+        let is_over = now >= self.until;
+        let (due, left) = self.active.drain(..).partition(|(until, _)| is_over || *until <= now);
+        self.active = left;
+        for (_, fault) in due {
+            heal(stage, fault);
+        }
+        if !is_over && now >= self.next_at {
+            self.next_at = now + self.dice.ms(10..=250);
+            let fault = self.draw(stage.nodes.len());
+            if self.active.iter().all(|(_, other)| other.place() != fault.place()) {
+                // Some are over before anybody notices, some outlast the link timeout.
+                let longest = if self.dice.chance(30) { 2_500 } else { 300 };
+                self.active.push((now + self.dice.ms(5..=longest), fault));
+                start(stage, fault);
+            }
+        }
+    }
+
+    fn draw(&mut self, nodes: usize) -> Fault {
+        let (program, node) = (self.dice.below(self.programs), self.dice.below(nodes));
+        match self.dice.below(14) {
+            0 | 1 => Fault::Cut(program, node, Lost::Both),
+            2 | 3 => Fault::Cut(program, node, Lost::There),
+            4 | 5 => Fault::Cut(program, node, Lost::Back),
+            6 | 7 => Fault::Held(program, node),
+            8 | 9 => Fault::Down(node),
+            10 => Fault::Odd(node, Manner::Hang),
+            11 => Fault::Odd(node, Manner::Late(self.dice.ms(5..=600))),
+            12 => Fault::Odd(node, Manner::HangUp),
+            _ => Fault::Killed(program),
+        }
+    }
+}
+
+impl Fault {
+    /// There is at most one fault of a link, a server or a program at a time.
+    const fn place(self) -> (Option<usize>, Option<usize>) {
+        match self {
+            Self::Cut(program, node, _) | Self::Held(program, node) => (Some(program), Some(node)),
+            Self::Down(node) | Self::Odd(node, _) => (None, Some(node)),
+            Self::Killed(program) => (Some(program), None),
+        }
+    }
+}
+
+fn start(stage: &mut Stage, fault: Fault) {
+    stage.trace.add_at(stage.now(), format_args!("begins: {fault:?}"));
+    match fault {
+        Fault::Cut(program, node, Lost::Both) => {
+            stage.sim.partition(program_host(program), Node::host(node));
+        }
+        Fault::Cut(program, node, Lost::There) => {
+            stage.sim.partition_oneway(program_host(program), Node::host(node));
+        }
+        Fault::Cut(program, node, Lost::Back) => {
+            stage.sim.partition_oneway(Node::host(node), program_host(program));
+        }
+        Fault::Held(program, node) => stage.sim.hold(program_host(program), Node::host(node)),
+        Fault::Down(node) => stage.sim.crash(Node::host(node)),
+        Fault::Odd(node, manner) => {
+            stage.nodes[node].forget_scripts();
+            stage.nodes[node].set(manner);
+        }
+        Fault::Killed(program) => stage.kill(&program_host(program)),
+    }
+}
+
+fn heal(stage: &mut Stage, fault: Fault) {
+    stage.trace.add_at(stage.now(), format_args!("is over: {fault:?}"));
+    match fault {
+        Fault::Cut(program, node, _) => {
+            stage.sim.repair(program_host(program), Node::host(node));
+        }
+        Fault::Held(program, node) => stage.sim.release(program_host(program), Node::host(node)),
+        Fault::Down(node) => stage.sim.bounce(Node::host(node)),
+        Fault::Odd(node, _) => stage.nodes[node].set(Manner::Answer),
+        Fault::Killed(program) => stage.sim.bounce(program_host(program)),
+    }
+}
+
+/// The host of a program that chaos may strike.
+pub(crate) fn program_host(number: usize) -> String {
+    format!("client-{number}")
+}

@@ -1,0 +1,140 @@
+//! Three programs increment one counter under one lock, while servers, links and programs fail.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use quorate::{Client, Guard, Mutex};
+use tokio::time::sleep;
+
+use crate::{
+    chaos::{Chaos, program_host},
+    dice::{Dice, for_seeds},
+    stage::{Desk, Stage},
+    trace::now,
+};
+
+#[test]
+fn never_two_hold_the_lock_and_all_go_on_when_the_network_is_well_again() {
+    for_seeds(100, |seed| {
+        run(seed);
+    });
+}
+
+/// Runs the whole story and returns its trace.
+pub(crate) fn run(seed: u64) -> Vec<String> {
+    let mut dice = Dice::new(seed, "counter");
+    let story = Story {
+        ttl: dice.ms(150..=1_000),
+        chaos_until: dice.ms(2_000..=5_000),
+        counter: Rc::default(),
+        increments: Rc::default(),
+    };
+    let mut stage = Stage::new(seed, 3, dice.ms(2..=30));
+    let programs = 3;
+    for number in 0..programs {
+        let story = story.clone();
+        stage.program(&program_host(number), move |desk| story.clone().play(desk));
+    }
+    let mut chaos = Chaos::new(seed, programs, story.chaos_until);
+    stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
+
+    assert_eq!(story.counter.get(), story.increments.get(), "an increment was lost");
+    assert!(stage.claims.len() >= 2 * programs, "all had the lock after the end of the chaos");
+    // A process that was killed leaves its keys to their ttl.
+    stage.pass(story.ttl + story.ttl / 50);
+    let now = stage.now();
+    for node in &stage.nodes {
+        assert_eq!(node.names(now), [""; 0], "on node-{}", node.number);
+    }
+    stage.trace.lines()
+}
+
+#[derive(Clone)]
+struct Story {
+    ttl: Duration,
+    chaos_until: Duration,
+    counter: Rc<Cell<u32>>,
+    increments: Rc<Cell<u32>>,
+}
+
+impl Story {
+    async fn play(self, desk: Desk) {
+        let client = desk.client("").ttl(self.ttl).build().expect("valid");
+        let mut dice = desk.dice("rounds");
+        while now() < self.chaos_until {
+            self.round(&desk, &client, &mut dice).await;
+            sleep(dice.ms(0..=100)).await;
+        }
+        for _ in 0..2 {
+            let guard = client.mutex(LOCK).lock_timeout(WAIT_MAX).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
+            self.increment_and_release(&desk, guard, &mut dice).await;
+        }
+        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
+    }
+
+    /// Takes the lock in one way or another, if it can be had.
+    async fn round(&self, desk: &Desk, client: &Client, dice: &mut Dice) {
+        let mutex: Mutex = client.mutex(LOCK);
+        let mutex = if dice.chance(20) { mutex.no_renew() } else { mutex };
+        match dice.below(4) {
+            0 => {
+                let work = self.work_time(dice);
+                // Whether it failed or was lost says the trace; the next round is another chance.
+                let _ = mutex
+                    .with(async |guard| {
+                        let _claim = desk.claims.open(&desk.host, LOCK);
+                        self.increment(guard, work).await;
+                    })
+                    .await;
+            }
+            1 => {
+                if let Ok(guard) = mutex.lock().await {
+                    self.increment_and_release(desk, guard, dice).await;
+                }
+            }
+            2 => {
+                if let Ok(Some(guard)) = mutex.try_lock().await {
+                    self.increment_and_release(desk, guard, dice).await;
+                }
+            }
+            _ => {
+                let wait = dice.ms(0..=2_000);
+                if let Ok(guard) = mutex.lock_timeout(wait).await {
+                    self.increment_and_release(desk, guard, dice).await;
+                }
+            }
+        }
+    }
+
+    async fn increment_and_release(&self, desk: &Desk, guard: Guard, dice: &mut Dice) {
+        let claim = desk.claims.open(&desk.host, LOCK);
+        let work = self.work_time(dice);
+        // A loss ends the work; what is left is to give the lock back.
+        let _ = guard.run(self.increment(&guard, work)).await;
+        drop(claim);
+        if dice.chance(50) {
+            let _ = guard.release().await;
+        }
+    }
+
+    /// Reads, works, and writes: two at once would lose an increment.
+    async fn increment(&self, guard: &Guard, work: Duration) {
+        let read = self.counter.get();
+        sleep(work).await;
+        guard.check().expect("work is dropped when the lock is lost");
+        self.counter.set(read + 1);
+        self.increments.set(self.increments.get() + 1);
+    }
+
+    /// Mostly short; sometimes so long that only renewals keep the lock.
+    fn work_time(&self, dice: &mut Dice) -> Duration {
+        let ttl_ms = u64::try_from(self.ttl.as_millis()).expect("short");
+        let longest = if dice.chance(30) { 3 * ttl_ms } else { ttl_ms / 3 };
+        dice.ms(0..=longest)
+    }
+}
+
+const LOCK: &str = "counter";
+
+/// How long anything may take once the network is well.
+const WAIT_MAX: Duration = Duration::from_secs(20);

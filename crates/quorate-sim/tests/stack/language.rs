@@ -1,0 +1,151 @@
+//! What a server understands and answers: bytes to words, words to commands of the core, and back.
+
+use std::fmt::Write as _;
+
+use quorate_core::{
+    command::{Command, Fate, Owner, Prolongation, Reply, Value},
+    name::Name,
+};
+use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
+
+/// One request as it came: its words.
+pub(crate) type Words = Vec<Vec<u8>>;
+
+/// Takes the first request off `bytes`, with its length; `None` while it is incomplete.
+pub(crate) fn next_request(bytes: &[u8]) -> Result<Option<(Words, usize)>, String> {
+    let Some((frame, len)) = decode(bytes).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let OwnedFrame::Array { data, .. } = frame else {
+        return Err(format!("not an array: {frame:?}"));
+    };
+    let word = |item| match item {
+        OwnedFrame::BlobString { data, .. } => Ok(data),
+        other => Err(format!("not a word: {other:?}")),
+    };
+    Ok(Some((data.into_iter().map(word).collect::<Result<_, _>>()?, len)))
+}
+
+/// The scripts of the library. Others can be loaded, but not run: there is no Lua here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Script {
+    Adopt,
+    Free,
+    Prolong,
+    Look,
+}
+
+impl Script {
+    const ALL: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Adopt => include_str!("../../../quorate/lua/adopt.lua"),
+            Self::Free => include_str!("../../../quorate/lua/free.lua"),
+            Self::Prolong => include_str!("../../../quorate/lua/prolong.lua"),
+            Self::Look => include_str!("../../../quorate/lua/look.lua"),
+        }
+    }
+
+    pub(crate) fn by_text(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|script| script.text().as_bytes() == text)
+    }
+
+    pub(crate) fn by_digest(digest: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|script| script.digest().as_bytes() == digest)
+    }
+
+    /// A server's name for the script. Clients only repeat it, so it need not be a real digest.
+    pub(crate) fn digest(self) -> String {
+        format!("{:040x}", self as u8)
+    }
+
+    /// The command that this call of the script is.
+    pub(crate) fn command(self, rest: &[Vec<u8>]) -> Option<Command> {
+        let (count, rest) = rest.split_first()?;
+        let (keys, args) = rest.split_at_checked(number(count)?.try_into().ok()?)?;
+        match (self, keys, args) {
+            (Self::Adopt, [key], [from, to, ttl]) => Some(Command::Adopt {
+                name: name(key)?,
+                from: Owner::from_bytes(from),
+                owner: Owner::from_bytes(to),
+                ttl_ms: number(ttl)?,
+            }),
+            (Self::Free, [key], [owner]) => {
+                Some(Command::Free { name: name(key)?, owner: Owner::from_bytes(owner) })
+            }
+            (Self::Look, [key], []) => Some(Command::Look { name: name(key)? }),
+            (Self::Prolong, keys, args) if args.len() == 2 * keys.len() => {
+                let entry = |(key, args): (&Vec<u8>, &[Vec<u8>])| {
+                    let (name, owner) = (name(key)?, Owner::from_bytes(&args[0]));
+                    Some(Prolongation { name, owner, ttl_ms: number(&args[1])? })
+                };
+                let entries = keys.iter().zip(args.chunks_exact(2)).map(entry);
+                Some(Command::Prolong { entries: entries.collect::<Option<_>>()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `SET key value NX PX ttl`, and no other form of it.
+pub(crate) fn take(words: &[Vec<u8>]) -> Option<Command> {
+    match words {
+        [key, owner, nx, px, ttl] if nx == b"NX" && px == b"PX" => Some(Command::Take {
+            name: name(key)?,
+            owner: Owner::from_bytes(owner),
+            ttl_ms: number(ttl)?,
+        }),
+        _ => None,
+    }
+}
+
+/// The reply as a server writes it.
+pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
+    match (command, reply) {
+        (Command::Take { .. }, Reply::Taken) => "+OK\r\n".into(),
+        (Command::Take { .. }, _) => "_\r\n".into(),
+        (_, Reply::Taken | Reply::Freed) => ":1\r\n".into(),
+        (_, Reply::Absent) => ":0\r\n".into(),
+        (_, Reply::Another) => ":-1\r\n".into(),
+        (_, Reply::Each(fates)) => {
+            let mut out = format!("*{}\r\n", fates.len());
+            for fate in fates {
+                let number = match fate {
+                    Fate::LivesOn => 1,
+                    Fate::Absent => 0,
+                    Fate::Another => -1,
+                    Fate::Failed => -2,
+                };
+                let _ = write!(out, ":{number}\r\n");
+            }
+            out
+        }
+        (_, Reply::Seen(None)) => "*0\r\n".into(),
+        (_, Reply::Seen(Some(seen))) => {
+            let left = seen.expires_in_ms.map_or(-1, |left| left.cast_signed());
+            match &seen.value {
+                Value::Text(value) => {
+                    format!("*2\r\n:{left}\r\n{}", text(&String::from_utf8_lossy(value)))
+                }
+                Value::OtherType(kind) => {
+                    format!("*3\r\n:{left}\r\n{}{}", text(""), text(kind))
+                }
+            }
+        }
+        (_, other) => unreachable!("the store never answers {other:?}"),
+    }
+}
+
+/// A text as a server writes it.
+pub(crate) fn text(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+fn name(word: &[u8]) -> Option<Name> {
+    Name::parse(str::from_utf8(word).ok()?, "").ok()
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    str::from_utf8(word).ok()?.parse().ok()
+}

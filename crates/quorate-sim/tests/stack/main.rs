@@ -1,0 +1,19 @@
+//! The whole stack in simulation: the real engine, links and clients of the library, over simulated
+//! sockets, against servers in front of the core's store. One seed decides everything.
+//!
+//! `QUORATE_SEED=n` runs one seed alone, and `QUORATE_SEEDS=n` runs so many of them.
+
+mod cancellation;
+mod chaos;
+mod claims;
+mod counter;
+mod determinism;
+mod dice;
+mod language;
+mod network;
+mod renewals;
+mod server;
+mod stage;
+mod timeouts;
+mod trace;
+mod waiting;

@@ -1,0 +1,122 @@
+//! The network that the library is given: sockets of the simulation.
+
+use std::{
+    any::Any,
+    fmt, io,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use quorate::simulation::{Connecting, Network, Reader, Writer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use turmoil::net::{
+    TcpStream,
+    tcp::{OwnedReadHalf, OwnedWriteHalf},
+};
+
+/// The sockets of one process. Once it is killed it says nothing any more: its futures are dropped,
+/// which a kill does not do, and what they would send on their way is not sent.
+#[derive(Clone, Default)]
+pub(crate) struct Sockets(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    is_killed: bool,
+    /// Sockets of a killed process. They are kept, since a runtime drops its tasks in an order that
+    /// depends on all others of this process, and a socket says goodbye when it is dropped.
+    left: Vec<Box<dyn Any + Send>>,
+}
+
+impl Sockets {
+    pub(crate) fn kill(&self) {
+        self.with(|state| state.is_killed = true);
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.with(|state| state.is_killed)
+    }
+
+    fn leave(&self, half: Option<impl Any + Send>) {
+        self.with(|state| {
+            if let Some(half) = half.filter(|_| state.is_killed) {
+                state.left.push(Box::new(half));
+            }
+        });
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sockets")
+    }
+}
+
+impl Network for Sockets {
+    fn connect(&self, host: &str, port: u16) -> Connecting {
+        let (host, process) = (host.to_owned(), self.clone());
+        Box::pin(async move {
+            let (reader, writer) = TcpStream::connect((host, port)).await?.into_split();
+            let reader: Reader = Box::new(Half { half: Some(reader), process: process.clone() });
+            let writer: Writer = Box::new(Half { half: Some(writer), process });
+            Ok((reader, writer))
+        })
+    }
+}
+
+/// One half of a connection.
+struct Half<T: Any + Send> {
+    /// There until it is dropped.
+    half: Option<T>,
+    process: Sockets,
+}
+
+impl<T: Any + Send> Half<T> {
+    fn half(&mut self) -> io::Result<Pin<&mut T>>
+    where
+        T: Unpin,
+    {
+        // At the end of a simulation what is left is dropped outside of it.
+        let is_over = self.process.is_killed() || !turmoil::in_simulation();
+        let half = self.half.as_mut().filter(|_| !is_over);
+        half.map(Pin::new).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+impl<T: Any + Send> Drop for Half<T> {
+    fn drop(&mut self) {
+        self.process.leave(self.half.take());
+    }
+}
+
+impl AsyncRead for Half<OwnedReadHalf> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.half()?.poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Half<OwnedWriteHalf> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.half()?.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.half()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.half()?.poll_shutdown(cx)
+    }
+}

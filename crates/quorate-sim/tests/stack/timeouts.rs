@@ -1,0 +1,285 @@
+//! Servers that accept and do not answer, that answer too late, and links that must be made anew.
+
+use std::time::Duration;
+
+use quorate::{
+    Client,
+    error::{LockError, NodeAnswer, Trouble},
+};
+use tokio::{join, time::sleep};
+
+use crate::{
+    dice::{Dice, for_seeds},
+    server::{Manner, Node},
+    stage::{Desk, Stage, TICK},
+    trace::now,
+    waiting::{all_attached, eventually, polled},
+};
+
+#[test]
+fn a_server_that_accepts_and_never_answers_holds_nobody_up_and_is_asked_anew() {
+    for_seeds(20, |seed| {
+        play(seed, async |desk, _| {
+            desk.nodes[2].set(Manner::Hang);
+            let client = desk.client("").ttl(TTL).connect().await.expect("two of three answer");
+            let asked_at = now();
+            let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
+            assert!(now() - asked_at < VOTE_TIMEOUT, "nobody waits for the third");
+            assert!(guard.is_some(), "nobody has it");
+            drop(guard);
+
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(answer(&client, 2), NodeAnswer::Trouble(Trouble::TimedOut));
+            let asked = desk.nodes[2].accepted();
+            assert!((4..=11).contains(&asked), "asked anew after each second: {asked} times");
+            desk.nodes[2].set(Manner::Answer);
+            all_attached(&client).await;
+            let guard = client.mutex("lock").try_lock().await.expect("all answer");
+            eventually(VOTE_TIMEOUT, "the third has the key, too", || {
+                desk.nodes[2].has("lock", now())
+            })
+            .await;
+            drop(guard);
+            no_key_within(&desk, VOTE_TIMEOUT).await;
+        });
+    });
+}
+
+#[test]
+fn an_answer_after_the_vote_timeout_is_neither_a_refusal_nor_forgotten() {
+    for_seeds(20, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            let late = Manner::Late(dice.ms(100..=800));
+            desk.nodes[0].set(late);
+            desk.nodes[1].set(late);
+            let asked_at = now();
+            let nodes = match client.mutex("lock").try_lock().await {
+                Err(LockError::NoQuorum { nodes }) => nodes,
+                other => panic!("silence is neither yes nor no: {other:?}"),
+            };
+            assert!(now() - asked_at <= 2 * VOTE_TIMEOUT, "after {:?}", now() - asked_at);
+            for report in &nodes[..2] {
+                assert_eq!(report.answer, NodeAnswer::Trouble(Trouble::TimedOut));
+            }
+            assert_eq!(nodes[2].answer, NodeAnswer::Granted);
+            // The undo follows the question on the same connection.
+            no_key_within(&desk, Duration::from_secs(3)).await;
+            assert_eq!(desk.nodes[0].accepted(), 1, "a late answer breaks no link");
+        });
+    });
+}
+
+#[test]
+fn a_link_that_is_silent_for_a_second_is_closed_and_made_anew() {
+    for_seeds(20, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            all_attached(&rival).await;
+            let struck = dice.below(3);
+            let accepted = desk.nodes[struck].accepted();
+            desk.nodes[struck].set(Manner::Hang);
+            let asked_at = now();
+            let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
+            let guard = guard.expect("nobody has it");
+            eventually(Duration::from_secs(2), "the link is given up", || {
+                answer(&client, struck) == NodeAnswer::Trouble(Trouble::TimedOut)
+            })
+            .await;
+            let silence = now() - asked_at;
+            assert!((1_000..=1_002).contains(&silence.as_millis()), "after {silence:?}");
+            assert_eq!(answer(&rival, struck), NodeAnswer::Attached, "it has asked nothing");
+            guard.release().await.expect("two of three answer");
+
+            sleep(dice.ms(0..=3_000)).await;
+            desk.nodes[struck].set(Manner::Answer);
+            all_attached(&client).await;
+            assert!(desk.nodes[struck].accepted() > accepted, "a new connection");
+            no_key_within(&desk, VOTE_TIMEOUT).await;
+            answers_are_right(&client, &rival).await;
+        });
+    });
+}
+
+#[test]
+fn a_release_that_is_owed_is_paid_after_the_reconnect() {
+    for_seeds(30, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            all_attached(&rival).await;
+            let guard = client.mutex("lock").lock().await.expect("all is well");
+            let struck = dice.below(3);
+            let node = &desk.nodes[struck];
+            eventually(VOTE_TIMEOUT, "the key is there", || node.has("lock", now())).await;
+            let (me, host) = (desk.host.clone(), Node::host(struck));
+            turmoil::partition(me.as_str(), host.as_str());
+            guard.release().await.expect("two of three are enough");
+            sleep(dice.ms(0..=6_000)).await;
+            assert!(node.has("lock", now()), "nothing reached it");
+            if dice.chance(50) {
+                // What is paid, or the answer to it, is lost on its way, too.
+                turmoil::repair(me.as_str(), host.as_str());
+                all_attached(&client).await;
+                turmoil::partition(me.as_str(), host.as_str());
+                sleep(dice.ms(1_100..=3_000)).await;
+            }
+            turmoil::repair(me.as_str(), host.as_str());
+            no_key_within(&desk, Duration::from_secs(5)).await;
+            all_attached(&client).await;
+            answers_are_right(&client, &rival).await;
+        });
+    });
+}
+
+#[test]
+fn a_server_that_hangs_up_is_not_asked_again_and_again() {
+    for_seeds(10, |seed| {
+        play(seed, async |desk, mut dice| {
+            let struck = dice.below(3);
+            desk.nodes[struck].set(Manner::HangUp);
+            let client = desk.client("").ttl(TTL).connect().await.expect("two of three answer");
+            sleep(Duration::from_secs(10)).await;
+            let asked = desk.nodes[struck].accepted();
+            assert!((10..=60).contains(&asked), "less and less often, up to a second: {asked}");
+            desk.nodes[struck].set(Manner::Answer);
+            all_attached(&client).await;
+        });
+    });
+}
+
+#[test]
+fn a_shutdown_waits_for_releases_as_long_as_it_is_told() {
+    for_seeds(20, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            let guard = client.mutex("lock").lock().await.expect("all is well");
+            let node = &desk.nodes[dice.below(3)];
+            eventually(VOTE_TIMEOUT, "the key is there", || node.has("lock", now())).await;
+            node.set(Manner::Hang);
+            drop(guard);
+            let (asked_at, grace, silence) = (now(), dice.ms(100..=800), dice.ms(1..=900));
+            let (ended, ()) = join!(client.shutdown(grace), async {
+                sleep(silence).await;
+                node.set(Manner::Answer);
+            });
+            // The answer takes its time, too.
+            if silence + VOTE_TIMEOUT < grace {
+                assert!(ended.is_clean, "{silence:?} of {grace:?}");
+                assert!(!node.has("lock", now()), "it was answered");
+            } else if silence > grace {
+                assert!(!ended.is_clean, "{silence:?} of {grace:?}");
+            }
+            let latest = grace.max(silence) + 2 * TICK;
+            assert!(now() - asked_at <= latest, "after {:?}", now() - asked_at);
+        });
+    });
+}
+
+#[test]
+fn what_a_stuffed_connection_did_not_take_does_not_go_out_on_the_next() {
+    for_seeds(10, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            all_attached(&rival).await;
+            let struck = dice.below(3);
+            desk.nodes[struck].set(Manner::Hang);
+            // More messages than a connection of the simulation takes while nobody reads.
+            for number in 0..100 {
+                polled(client.mutex(format!("lock-{number}")).try_lock(), 1).await;
+                sleep(TICK).await;
+            }
+            eventually(Duration::from_secs(2), "the link is given up", || {
+                answer(&client, struck) == NodeAnswer::Trouble(Trouble::TimedOut)
+            })
+            .await;
+            desk.nodes[struck].set(Manner::Answer);
+            all_attached(&client).await;
+            let accepted = desk.nodes[struck].accepted();
+            answers_are_right(&client, &rival).await;
+            no_key_within(&desk, Duration::from_secs(3)).await;
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(desk.nodes[struck].accepted(), accepted, "the new link is sound");
+        });
+    });
+}
+
+#[test]
+fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
+    for_seeds(20, |seed| {
+        play(seed, async |desk, mut dice| {
+            let client = desk.client("").ttl(TTL).build().expect("valid");
+            let rival = desk.client(" rival").ttl(TTL).build().expect("valid");
+            all_attached(&client).await;
+            all_attached(&rival).await;
+            let forget = || desk.nodes.iter().for_each(|node| node.forget_scripts());
+            let guard = client.mutex("lock").lock().await.expect("all is well");
+            match dice.below(3) {
+                0 => {
+                    forget();
+                    guard.verify().await.expect("a look is sent again");
+                }
+                1 => {
+                    forget();
+                    guard.extend(2 * TTL).await.expect("an extension is tried again");
+                }
+                _ => {}
+            }
+            forget();
+            guard.release().await.expect("a release is sent again");
+            no_key_within(&desk, VOTE_TIMEOUT).await;
+            answers_are_right(&client, &rival).await;
+        });
+    });
+}
+
+/// A seed's latencies, three servers, and one program.
+fn play<F>(seed: u64, story: impl Fn(Desk, Dice) -> F + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let mut stage = Stage::new(seed, 3, Dice::new(seed, "latency").ms(1..=8));
+    stage.program("client-0", move |desk| {
+        let dice = desk.dice("story");
+        story(desk, dice)
+    });
+    stage.run(Duration::from_secs(60), |_| {});
+}
+
+/// Each reply belongs to its question, whatever was left behind on the connections before.
+async fn answers_are_right(client: &Client, rival: &Client) {
+    for number in 0..3 {
+        let mutex = client.mutex(format!("fresh-{number}"));
+        let guard = mutex.try_lock().await.expect("all answer").expect("nobody has it");
+        guard.verify().await.expect("it is ours");
+        let name = guard.name().to_owned();
+        let other = rival.mutex(name).try_lock().await.expect("all answer");
+        assert!(other.is_none(), "it is not theirs");
+        guard.extend(2 * TTL).await.expect("it is ours");
+        guard.release().await.expect("it was ours");
+    }
+    assert_eq!(client.nodes().iter().filter(|node| node.answer != NodeAnswer::Attached).count(), 0);
+}
+
+async fn no_key_within(desk: &Desk, bound: Duration) {
+    eventually(bound, "no key is left", || {
+        desk.nodes.iter().all(|node| node.names(now()).is_empty())
+    })
+    .await;
+}
+
+fn answer(client: &Client, node: usize) -> NodeAnswer {
+    client.nodes()[node].answer.clone()
+}
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// What follows from the ttl on a fast network.
+const VOTE_TIMEOUT: Duration = Duration::from_millis(50);

@@ -1,0 +1,78 @@
+//! The door for simulations: another network, and a seed instead of randomness.
+//!
+//! Nothing here is for users. With both, on a paused runtime, one seed decides everything that a
+//! client does.
+
+use std::{fmt, io, pin::Pin, sync::Arc};
+
+use quorate_core::backoff::Jitter;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Instant,
+};
+
+use super::{ClientBuilder, Random, Source};
+use crate::clock::Clock;
+
+/// Opens byte streams in place of the operating system.
+pub trait Network: fmt::Debug + Send + Sync + 'static {
+    /// Connects to a port of a host.
+    fn connect(&self, host: &str, port: u16) -> Connecting;
+}
+
+/// A connection on its way.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<(Reader, Writer)>> + Send>>;
+
+/// The reading half of a connection.
+pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
+
+/// The writing half of a connection.
+pub type Writer = Box<dyn AsyncWrite + Send + Sync + Unpin>;
+
+impl ClientBuilder {
+    /// Connects to `redis://` addresses through `network`. The danger: without TLS, without socket
+    /// options, and without a hard end for what a silent server has not taken yet.
+    #[doc(hidden)]
+    pub fn danger_network(mut self, network: impl Network) -> Self {
+        self.simulation.network = Some(Arc::new(network));
+        self
+    }
+
+    /// Draws everything from `seed`, and counts time from the build on. The danger: owner ids can
+    /// be guessed, and two clients with the same seed have the same.
+    #[doc(hidden)]
+    pub const fn danger_seed(mut self, seed: u64) -> Self {
+        self.simulation.seed = Some(seed);
+        self
+    }
+
+    /// What takes the place of the system's clock and randomness, if there is a seed.
+    pub(super) fn simulated(&self, clock: Clock, random: Random) -> (Clock, Random) {
+        let Some(seed) = self.simulation.seed else {
+            return (clock, random);
+        };
+        let clock = match (clock, &self.source) {
+            // Renewals keep to beats of the clock, so its origin must not depend on the process.
+            (Clock::Runtime(_), Source::Urls(_)) => Clock::Runtime(Instant::now()),
+            // Clients that share nodes in memory share their origin, too.
+            (Clock::Runtime(_), Source::Memory(_)) | (Clock::Boot, _) => clock,
+        };
+        (clock, Random::from_seed(seed))
+    }
+}
+
+/// What a simulation replaces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) network: Option<Arc<dyn Network>>,
+    seed: Option<u64>,
+}
+
+impl Random {
+    fn from_seed(seed: u64) -> Self {
+        let mut jitter = Jitter::new(seed);
+        let mut client = [0; 20];
+        client.fill_with(|| jitter.next().to_le_bytes()[0]);
+        Self { client, jitter: jitter.next() }
+    }
+}
