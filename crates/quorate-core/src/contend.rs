@@ -220,9 +220,9 @@ impl Contend {
         self.decide_try();
     }
 
-    /// What a node told unasked about the owner's present life.
-    pub fn handle_push(&mut self, node: usize, news: News, fence: Fence, now: Moment) {
-        if self.outcome.is_some() {
+    /// What a node told unasked about one life of the owner.
+    pub fn handle_push(&mut self, node: usize, life: u32, news: News, fence: Fence, now: Moment) {
+        if life != self.life || self.outcome.is_some() {
             return;
         }
         match news {

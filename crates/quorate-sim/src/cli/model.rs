@@ -27,8 +27,8 @@ impl Search {
     pub(super) fn run(&self) -> io::Result<ExitCode> {
         let mutant = match self.mutant.map(|entry| entry.door) {
             Some(Door::Core(mutant)) => Some(mutant),
-            Some(Door::StoppedClock) => {
-                say("the model has no clocks that stop: that mutant is for worlds")?;
+            Some(Door::StoppedClock | Door::Forgetful) => {
+                say("that mutant is not in the core: it is for worlds only")?;
                 return Ok(ExitCode::from(64));
             }
             None => None,

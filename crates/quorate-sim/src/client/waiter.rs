@@ -156,10 +156,13 @@ impl Client {
             node,
             text: format!("{:?} {} {}", push.news, trace::owner_name(&push.owner), push.fence),
         });
-        let is_of = |waiter: &Waiter| waiter.owners.last() == Some(&push.owner);
+        let is_of = |waiter: &Waiter| {
+            waiter.owners.get(waiter.machine.life() as usize) == Some(&push.owner)
+        };
         if let Some(index) = self.waiters.iter().position(is_of) {
             let mut waiter = self.waiters.swap_remove(index);
-            waiter.machine.handle_push(node, push.news, push.fence, now);
+            let life = waiter.machine.life();
+            waiter.machine.handle_push(node, life, push.news, push.fence, now);
             self.drive_waiter(env, waiter);
         } else if !self.held.iter().any(|held| held.owner == push.owner) && !env.is_forgetful {
             // Nobody wants it any more.
