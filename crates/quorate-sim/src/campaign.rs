@@ -103,8 +103,7 @@ impl Campaign {
         is_traced: bool,
     ) -> world::Report {
         let is_clock_stopping = self.mutant.is_some_and(Entry::stops_clocks);
-        let is_forgetful = self.mutant.is_some_and(Entry::forgets_pushes);
-        let options = Options { is_traced, is_forgetful, is_clock_stopping };
+        let options = Options { is_traced, is_clock_stopping };
         world::run(Settings::draw(seed, &fixed), without, options)
     }
 }

@@ -24,8 +24,6 @@ pub enum Door {
     Core(Mutant),
     /// In the simulated machine: the client's clock stops while it stands still.
     StoppedClock,
-    /// In the simulated client: pushes for nobody are not answered.
-    Forgetful,
 }
 
 /// What must notice a bug.
@@ -45,7 +43,7 @@ impl Entry {
     pub fn switch_on(&self) -> On {
         match self.door {
             Door::Core(mutant) => mutant::switch(Some(mutant)),
-            Door::StoppedClock | Door::Forgetful => {}
+            Door::StoppedClock => {}
         }
         On(())
     }
@@ -54,14 +52,6 @@ impl Entry {
     #[must_use]
     pub fn stops_clocks(&self) -> bool {
         self.door == Door::StoppedClock
-    }
-}
-
-impl Entry {
-    /// True if pushes for nobody are not to be answered.
-    #[must_use]
-    pub fn forgets_pushes(&self) -> bool {
-        self.door == Door::Forgetful
     }
 }
 
@@ -153,7 +143,12 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("adopt-anyones", Mutant::AdoptAnyones, "anybody takes over a lock"),
     seeds("free-anyones", Mutant::FreeAnyones, "a key is freed without the owner check"),
     seeds("prolong-anyones", Mutant::ProlongAnyones, "a key is prolonged without the owner check"),
-    seeds("prolong-creates", Mutant::ProlongCreates, "prolonging creates a key that is gone"),
+    directed(
+        "prolong-creates",
+        Mutant::ProlongCreates,
+        "prolonging creates a key that is gone",
+        crate::directed::a_renewal_that_comes_after_the_release_creates_nothing,
+    ),
     directed(
         "prolong-shortens",
         Mutant::ProlongShortens,
@@ -164,9 +159,19 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("absent-lives-on", Mutant::AbsentLivesOn, "an absent key counts as prolonged"),
     seeds("no-session", Mutant::NoSession, "what an older connection has sent is done as well"),
     seeds("no-inquire", Mutant::NoInquire, "an earlier waiter does not ask for a split vote"),
-    seeds("no-earlier-flag", Mutant::NoEarlierFlag, "a grant does not say who came earlier"),
+    redundant(
+        "no-earlier-flag",
+        Mutant::NoEarlierFlag,
+        "a grant does not say who came earlier",
+        "an earlier waiter asks for the grant at every poll, not only when it comes",
+    ),
     seeds("yield-any-grant", Mutant::YieldAnyGrant, "a yield gives back whichever grant is there"),
-    seeds("hand-on-unheard", Mutant::HandOnUnheard, "a lock goes to one who does not listen"),
+    directed(
+        "hand-on-unheard",
+        Mutant::HandOnUnheard,
+        "a lock goes to one who does not listen",
+        crate::directed::those_who_do_not_listen_are_passed_over,
+    ),
     seeds("confirm-heals", Mutant::ConfirmHeals, "a confirm takes a lost key again"),
     seeds("heal-any-fence", Mutant::HealAnyFence, "a heal does not look at the fence"),
     seeds("no-clamp", Mutant::NoClamp, "a fence is whatever a client proposes"),
@@ -178,12 +183,6 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("no-withdraw", Mutant::NoWithdraw, "a waiter that is cut off keeps what it was granted"),
     seeds("same-owner-again", Mutant::SameOwnerAgain, "it comes back as the same owner"),
     seeds("no-heartbeat", Mutant::NoHeartbeat, "a waiter asks once and then only listens"),
-    Entry {
-        name: "forgetful",
-        about: "a push for nobody is not answered",
-        door: Door::Forgetful,
-        noticed: Noticed::Seeds,
-    },
     redundant(
         "old-extension-counts",
         Mutant::OldExtensionCounts,

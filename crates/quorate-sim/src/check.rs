@@ -39,6 +39,8 @@ pub(crate) struct Claim {
     /// The holder's own limit.
     end_max: Nanos,
     fence: Option<Fence>,
+    /// When the holder began to ask for it.
+    asked_at: Nanos,
     is_told: bool,
     is_let_go: bool,
 }
@@ -161,13 +163,23 @@ impl Checker {
     /// Fences grow with every holder.
     fn check_fence(&mut self, now: Nanos, number: u32) {
         let claim = &self.claims[number as usize];
-        let (Some(fence), lock) = (claim.fence, claim.lock) else { return };
-        let is_before = |other: &&Claim| other.lock == lock && other.fence >= Some(fence);
-        let earlier = &self.claims[..number as usize];
-        if !self.is_within_bounds() {
+        let (Some(fence), lock, asked_at) = (claim.fence, claim.lock, claim.asked_at) else {
+            return;
+        };
+        // A node that has forgotten its fences can be told from others only by a guard.
+        if self.broken.contains(&Bound::Memory) {
             return;
         }
-        if let Some(other) = earlier.iter().position(|other| is_before(&other)) {
+        // Where two may hold at once, the order of those who asked at the same time is open.
+        let is_exact = self.is_within_bounds();
+        let is_wrong = |other: &Claim| match other.fence {
+            Some(known) if other.lock == lock => {
+                known == fence || (known > fence && (is_exact || other.end <= asked_at))
+            }
+            Some(_) | None => false,
+        };
+        let earlier = &self.claims[..number as usize];
+        if let Some(other) = earlier.iter().position(is_wrong) {
             let known = self.claims[other].fence.map_or(0, Fence::get);
             let text = format!("the fence {fence} follows {known}");
             self.report(now, Promise::Fence, Some(lock), vec![other as u32, number], text);
@@ -321,12 +333,13 @@ impl Claim {
         owner: Owner,
         (start, end, end_max): (Nanos, Nanos, Nanos),
     ) -> Self {
-        let (fence, is_told, is_let_go) = (None, false, false);
-        Self { lock, client, owner, start, end, end_max, fence, is_told, is_let_go }
+        let (fence, asked_at, is_told, is_let_go) = (None, start, false, false);
+        Self { lock, client, owner, start, end, end_max, fence, asked_at, is_told, is_let_go }
     }
 
-    pub(crate) const fn with_fence(mut self, fence: Option<Fence>) -> Self {
+    pub(crate) const fn with_fence(mut self, fence: Option<Fence>, asked_at: Nanos) -> Self {
         self.fence = fence;
+        self.asked_at = asked_at;
         self
     }
 

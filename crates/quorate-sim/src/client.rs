@@ -183,6 +183,15 @@ impl Client {
         env.running &= !(1 << self.number);
     }
 
+    /// From now on it waits in vain, and nobody waits for it to free anything.
+    pub(crate) fn cut_off(&mut self, env: &mut Env) {
+        for task in 0..self.tasks.len() {
+            self.stop_waiting(env, task);
+        }
+        env.cut_off = Some(self.number);
+        env.dead.push(self.id.to_string());
+    }
+
     /// Another process takes its place.
     pub(crate) fn reborn(&mut self, env: &mut Env) {
         self.is_dead = false;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation},
     lease::{Lease, LostReason},
+    line::{Ask, Place, Session, Speaker},
     moment::{Moment, NodeTime},
     name::Name,
     quorum::Vote,
@@ -74,6 +75,55 @@ pub fn a_lost_lease_stays_lost() -> Result<(), String> {
     }
 }
 
+/// A holder releases; a renewal that it had sent on an older connection arrives after that.
+///
+/// # Errors
+///
+/// If the node has the key again.
+pub fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String> {
+    let (mut node, owner) = (Store::new(), owner());
+    let take = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100 };
+    node.apply(node_time(0), &take);
+    node.apply(node_time(10), &Command::Free { name: name(), owner: owner.clone() });
+    node.apply(node_time(11), &prolong(&owner, 100));
+    match node.names(node_time(12)).as_slice() {
+        [] => Ok(()),
+        _ => Err("the key is there after its release".to_owned()),
+    }
+}
+
+/// Two wait in line; the connection of the first one closes, and then the holder releases.
+///
+/// # Errors
+///
+/// If the lock is handed to the one that is not there.
+pub fn those_who_do_not_listen_are_passed_over() -> Result<(), String> {
+    let mut node = Store::new();
+    let clients = [1, 2, 3].map(|byte| ClientId::from_random([byte; 20]));
+    let session = Session::from_random(1);
+    let owners = clients.map(|client| {
+        let ticket = u64::from(client.to_string().as_bytes()[1]);
+        Place { ticket, ttl_ms: 1_000, client }.owner(1)
+    });
+    for (client, owner) in clients.iter().zip(&owners) {
+        let speaker = Speaker { client: *client, session };
+        node.listen(*client);
+        node.apply(node_time(0), &Command::Attach { speaker, life_ms: 5_000 });
+        let (is_waiting, is_known) = (true, false);
+        let ask = Ask { name: name(), owner: owner.clone(), is_waiting, is_known };
+        node.apply(node_time(1), &Command::Acquire { speaker, ask });
+    }
+    node.hang_up(clients[1]);
+    let release = Command::Release { name: name(), owner: owners[0].clone(), yields: None };
+    node.apply(node_time(2), &release);
+    let check = Command::Check { name: name(), owner: owners[2].clone() };
+    let reply = node.apply(node_time(3), &check);
+    match check.vote(&reply) {
+        Vote::Grant => Ok(()),
+        Vote::Refuse | Vote::Unknown => Err("the lock went to one who is not there".to_owned()),
+    }
+}
+
 fn prolong(owner: &Owner, ttl_ms: u64) -> Command {
     let entry = Prolongation { name: name(), owner: owner.clone(), ttl_ms };
     Command::Prolong { entries: [entry].into() }
@@ -108,5 +158,7 @@ mod tests {
     fn the_schedules_hold_without_a_mutant() {
         an_extension_that_comes_late_shortens_nothing().unwrap();
         a_lost_lease_stays_lost().unwrap();
+        a_renewal_that_comes_after_the_release_creates_nothing().unwrap();
+        those_who_do_not_listen_are_passed_over().unwrap();
     }
 }

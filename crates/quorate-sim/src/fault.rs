@@ -91,6 +91,8 @@ pub enum Way {
 pub enum Bound {
     /// Nodes remember what they have granted.
     Memory,
+    /// No key of a lock vanishes by itself, be it by eviction or by hand.
+    Keys,
     /// Clocks run at the right rate and nodes' clocks are not set.
     Clocks,
     /// Nobody overwrites keys.
@@ -99,13 +101,14 @@ pub enum Bound {
 
 impl Bound {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Memory, Self::Clocks, Self::Manners];
+    pub const ALL: [Self; 4] = [Self::Memory, Self::Keys, Self::Clocks, Self::Manners];
 }
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Memory => "a node forgot",
+            Self::Keys => "a key vanished",
             Self::Clocks => "a clock was wrong",
             Self::Manners => "a key was overwritten",
         })
@@ -127,10 +130,10 @@ impl What {
             | Self::ClientCrash { .. }
             | Self::ForeignTake { .. }
             | Self::ForeignForever { .. } => None,
-            Self::NodeCrash { .. }
-            | Self::Flush { .. }
-            | Self::Promote { .. }
-            | Self::Evict { .. } => Some(Bound::Memory),
+            Self::NodeCrash { .. } | Self::Flush { .. } | Self::Promote { .. } => {
+                Some(Bound::Memory)
+            }
+            Self::Evict { .. } => Some(Bound::Keys),
             Self::Step { .. } => Some(Bound::Clocks),
             Self::ForeignOverwrite { .. } => Some(Bound::Manners),
         }
@@ -234,7 +237,7 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
     };
     let lasts = lasts.min(LASTS_MAX);
     if let Some(bound) = settings.beyond
-        && dice.below(3) == 0
+        && dice.below(if bound == Bound::Keys { 2 } else { 3 }) == 0
     {
         return draw_beyond(bound, settings, dice, lasts);
     }
@@ -270,13 +273,13 @@ fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, lasts: Nanos)
     let lock = dice.index(settings.locks);
     let back_after = lasts / 8;
     match bound {
-        Bound::Memory => match dice.below(8) {
+        Bound::Keys => What::Evict { node, lock },
+        Bound::Memory => match dice.below(6) {
             0 | 1 => What::NodeCrash { node, back_after, keeps: Keeps::Nothing },
             2 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(SECOND) },
             3 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(lasts) },
             4 => What::Flush { node },
-            5 => What::Promote { node, lag: lasts / 4 },
-            _ => What::Evict { node, lock },
+            _ => What::Promote { node, lag: lasts / 4 },
         },
         Bound::Clocks => {
             let ttl = dice.pick(&settings.ttls_ms) * MS;

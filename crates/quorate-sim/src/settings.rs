@@ -29,6 +29,11 @@ pub struct Settings {
     pub session_ms: u64,
     /// Whether pushes may overtake replies.
     pub do_pushes_overtake: bool,
+    /// Whether nothing goes wrong at all, so that nobody may have to wait for a timer.
+    pub is_calm: bool,
+    /// Whether a minority of the nodes stays away for good in the end, and one client is cut off from
+    /// the majority of the rest.
+    pub does_end_cut: bool,
     /// The ttls to choose from, in milliseconds.
     pub ttls_ms: Vec<u64>,
     /// Which bound may be broken; `None` if exclusion is promised throughout.
@@ -73,6 +78,7 @@ impl Settings {
         let client_rates = (0..clients).map(|_| rate(&[0, -5_000, -60_000, 30_000])).collect();
         let node_rates = (0..nodes).map(|_| rate(&[0, 0, 5_000, 80_000, -80_000])).collect();
         let faults_until = dice.between(800, 1_600) * MS;
+        let is_calm = beyond.is_none() && dice.below(8) == 0;
         let is_in_line = fixed.is_in_line.unwrap_or(dice.below(2) == 0);
         Self {
             seed,
@@ -90,10 +96,13 @@ impl Settings {
             jitter: if is_coarse { dice.pick(&[0, MS]) } else { pace.jitter },
             faults_until,
             work_until: faults_until + dice.between(300, 600) * MS,
-            faults: dice.between(4, 14) as usize,
+            faults: if is_calm { 0 } else { dice.between(4, 14) as usize },
             is_in_line,
+            is_calm,
             session_ms: dice.pick(&[400, 1_000, 5_000]),
             do_pushes_overtake: dice.below(2) == 0,
+            // In classic mode whoever is cut off can keep the others from a majority for ever.
+            does_end_cut: is_in_line && nodes >= 3 && !is_calm && dice.below(4) == 0,
         }
     }
 

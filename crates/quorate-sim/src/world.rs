@@ -16,7 +16,7 @@ use crate::{
     dice::Dice,
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
-    net::{Heard, Net, Waiting},
+    net::{Heard, LINK_TIMEOUT, Net, Waiting},
     node::Node,
     settings::{SETTLED_WITHIN, Settings},
     trace::{self, Key, Scene, Trace},
@@ -42,10 +42,10 @@ pub(crate) struct Env {
     pub(crate) handovers: Vec<Option<Handover>>,
     /// Owners whose keys nobody frees.
     pub(crate) excused: Vec<Owner>,
+    /// A client that is cut off from the majority for good: it waits in vain.
+    pub(crate) cut_off: Option<usize>,
     /// The ids of clients that died: nobody frees their keys either.
     pub(crate) dead: Vec<String>,
-    /// A deliberate bug: pushes for nobody are not answered.
-    pub(crate) is_forgetful: bool,
     /// A deliberate bug: the clients' clocks do not count the time in which they stand still.
     pub(crate) is_clock_stopping: bool,
 }
@@ -179,8 +179,6 @@ pub fn run(settings: Settings, without: &Without, options: Options) -> Report {
 pub struct Options {
     /// Record what happens.
     pub is_traced: bool,
-    /// A deliberate bug of the simulated client: pushes for nobody are not answered.
-    pub is_forgetful: bool,
     /// A deliberate bug of the simulated machine: clocks stop while a client stands still.
     pub is_clock_stopping: bool,
 }
@@ -200,7 +198,15 @@ impl World {
         });
         let clients = clients.collect::<Vec<_>>();
         let name = |lock| Name::parse(&format!("lock-{lock}"), "").expect("a fair name");
-        let progress_within = settings.longest_ttl() / 50 * 51 + PROGRESS_SLACK;
+        // A waiter that is cut off is noticed when its link is, or when its session has lapsed.
+        let unnoticed = match settings.is_in_line {
+            true => LINK_TIMEOUT + settings.session_ms * MS,
+            false => 0,
+        };
+        let progress_within = match settings.is_calm && settings.is_in_line {
+            true => PROGRESS_CALM,
+            false => settings.longest_ttl() / 50 * 51 + unnoticed + PROGRESS_SLACK,
+        };
         let mut check = Checker::new(settings.nodes, settings.locks, progress_within);
         if settings.beyond == Some(Bound::Clocks) {
             check.break_bound(Bound::Clocks);
@@ -219,8 +225,8 @@ impl World {
             running: without.clients.iter().fold(running, |set, client| set & !(1 << client)),
             handovers: vec![None; settings.clients],
             excused: Vec::new(),
+            cut_off: None,
             dead: Vec::new(),
-            is_forgetful: options.is_forgetful,
             is_clock_stopping: options.is_clock_stopping,
             settings,
         };
@@ -235,6 +241,9 @@ impl World {
         }
         for index in (0..self.faults.len()).filter(|index| !without.faults.contains(index)) {
             self.plan_fault(index);
+        }
+        if self.env.settings.is_calm {
+            self.env.check.heal(0);
         }
         let Env { settings, queue, .. } = &mut self.env;
         let (healed, resting) = (settings.faults_until, settings.work_until);
@@ -331,7 +340,12 @@ impl World {
     fn handle_phase(&mut self, phase: Phase) {
         let env = &mut self.env;
         match phase {
-            Phase::Healed => env.check.heal(env.now),
+            Phase::Healed => {
+                if env.settings.does_end_cut {
+                    self.cut_for_good();
+                }
+                self.env.check.heal(self.env.now);
+            }
             Phase::Resting => {
                 (0..env.locks.len()).for_each(|lock| env.check.check_stall(env.now, lock));
                 if env.check.is_stalled() {
@@ -473,6 +487,10 @@ impl Env {
             return;
         }
         for node in 0..self.nodes.len() {
+            // What is away for good frees nothing.
+            if !self.nodes[node].is_up {
+                continue;
+            }
             let time = self.nodes[node].clock.at(self.now);
             for name in self.nodes[node].store.names(time) {
                 let look = Command::Look { name: name.clone() };
@@ -510,6 +528,9 @@ const EVENTS_MAX: u64 = 200_000;
 
 /// How often it is looked whether somebody still waits.
 const STALL_LOOK: Nanos = 50 * MS;
+
+/// In line, and if nothing goes wrong, a free lock goes to a waiter within this time.
+const PROGRESS_CALM: Nanos = 150 * MS;
 
 /// What contention may cost on top of the longest ttl.
 const PROGRESS_SLACK: Nanos = 500 * MS;

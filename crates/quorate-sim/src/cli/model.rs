@@ -27,7 +27,7 @@ impl Search {
     pub(super) fn run(&self) -> io::Result<ExitCode> {
         let mutant = match self.mutant.map(|entry| entry.door) {
             Some(Door::Core(mutant)) => Some(mutant),
-            Some(Door::StoppedClock | Door::Forgetful) => {
+            Some(Door::StoppedClock) => {
                 say("that mutant is not in the core: it is for worlds only")?;
                 return Ok(ExitCode::from(64));
             }

@@ -91,7 +91,8 @@ impl Client {
         let limit = self.clock.when(hold_until);
         let times = (env.now, self.end_of(&lease), limit);
         let (lock, owner, terms) = (asked.lock, asked.owner, asked.terms);
-        let claim = Claim::new(lock, Some(self.number), owner.clone(), times).with_fence(fence);
+        let claim = Claim::new(lock, Some(self.number), owner.clone(), times)
+            .with_fence(fence, self.clock.when(sent_at));
         let claim = env.begin(claim);
         env.count.acquisitions += 1;
         let id = self.next_id();

@@ -164,7 +164,7 @@ impl Client {
             let life = waiter.machine.life();
             waiter.machine.handle_push(node, life, push.news, push.fence, now);
             self.drive_waiter(env, waiter);
-        } else if !self.held.iter().any(|held| held.owner == push.owner) && !env.is_forgetful {
+        } else if !self.held.iter().any(|held| held.owner == push.owner) {
             // Nobody wants it any more.
             let Push { name, owner, .. } = push;
             let command = Command::Release { name, owner, yields: None };

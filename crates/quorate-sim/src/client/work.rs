@@ -154,7 +154,7 @@ impl Operation {
             is_renewed: dice.below(4) != 0,
             max_hold: (dice.below(6) == 0).then(|| dice.between(1, ttl * 2)),
             act: Act::draw(dice, other, 8),
-            is_stubborn: dice.below(4) == 0,
+            is_stubborn: dice.below(4) == 0 && !settings.is_calm,
             end: match dice.below(8) {
                 0 => End::LeaveTo(dice.index(settings.clients)),
                 1 | 2 => End::Drop,
@@ -248,7 +248,7 @@ impl Client {
         operation.give_up_at = self.clock.at(env.now + patience);
         let flow = &mut self.tasks[task];
         flow.operation = operation;
-        flow.is_waiting = operation.patience.is_some();
+        flow.is_waiting = operation.patience.is_some() && env.cut_off != Some(self.number);
         if flow.is_waiting {
             env.check.add_waiter(env.now, operation.lock);
         }

@@ -177,6 +177,23 @@ impl World {
         }
     }
 
+    /// A minority of the nodes stays away for good, and one client reaches less than a majority of
+    /// all. The others must get on without them.
+    pub(super) fn cut_for_good(&mut self) {
+        let nodes = self.env.nodes.len();
+        let quorum = self.env.quorum();
+        let cut_off = self.env.settings.seed as usize % self.clients.len();
+        for node in quorum..nodes {
+            self.env.nodes[node].is_up = false;
+            self.env.nodes[node].hang_up_all();
+            self.break_node(node);
+        }
+        for node in 1..quorum {
+            self.cut(cut_off, node, Way::Both, true);
+        }
+        self.clients[cut_off].cut_off(&mut self.env);
+    }
+
     /// Another library takes the lock by the same rules. If a majority grants, it is a holder too.
     fn foreign_take(&mut self, lock: usize, nodes: u32, ttl_ms: u64) {
         let env = &mut self.env;
