@@ -79,7 +79,7 @@ impl Settings {
         let node_rates = (0..nodes).map(|_| rate(&[0, 0, 5_000, 80_000, -80_000])).collect();
         let faults_until = dice.between(800, 1_600) * MS;
         let is_calm = beyond.is_none() && dice.below(8) == 0;
-        let is_in_line = fixed.is_in_line.unwrap_or(dice.below(2) == 0);
+        let is_in_line = fixed.is_in_line.unwrap_or_else(|| dice.below(2) == 0);
         Self {
             seed,
             nodes,

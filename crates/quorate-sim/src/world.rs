@@ -255,16 +255,7 @@ impl World {
         let env = &mut self.env;
         match event {
             Event::Arrive { link, generation, way: Direction::ToNode } => {
-                let Some(request) = env.net.arrived_request(link, generation) else { return };
-                let (client, node) = env.net.ends(link);
-                if let Command::Attach { speaker, .. } = &request.what {
-                    env.nodes[node].listen(speaker.client, link, generation);
-                }
-                let reply = env.run(client, node, request.sent_at, &request.what);
-                match env.net.link(client, node).breaks {
-                    Some((When::OnReply, late)) => self.break_link(client, node, late),
-                    Some(_) | None => env.net.reply(&mut env.queue, env.now, link, reply),
-                }
+                self.handle_request(link, generation);
             }
             Event::Snap { link, generation } => {
                 let (client, node) = env.net.ends(link);
@@ -278,30 +269,7 @@ impl World {
                 env.nodes[node].hang_up(link, generation);
             }
             Event::Arrive { link, generation, way } => {
-                let (client, node) = env.net.ends(link);
-                if self.clients[client].defers(event) {
-                    return;
-                }
-                let Some(heard) = env.net.arrived_reply(link, generation, way) else { return };
-                let known = env.net.link(client, node);
-                known.heard_at = env.now;
-                let reply = match heard.what {
-                    Heard::Reply(reply) => reply,
-                    Heard::Push(push) => {
-                        self.clients[client].handle_push(env, node, push);
-                        return;
-                    }
-                };
-                let Some(waiting) = known.waiting.pop_front() else { return };
-                let lock = env.lock_of(&waiting.command);
-                env.trace.add(env.now, lock, || Scene::Heard {
-                    client,
-                    node,
-                    sent_at: heard.sent_at,
-                    ask: trace::ask(&waiting.command),
-                    answer: trace::answer(&reply),
-                });
-                self.clients[client].handle_answer(env, node, waiting, Some(reply));
+                self.handle_heard(event, link, generation, way)
             }
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };
@@ -335,6 +303,50 @@ impl World {
             Event::Audit { claim } => env.audit(claim),
             Event::Phase(phase) => self.handle_phase(phase),
         }
+    }
+
+    /// A request reaches its node.
+    fn handle_request(&mut self, link: u16, generation: u32) {
+        let env = &mut self.env;
+        let Some(request) = env.net.arrived_request(link, generation) else { return };
+        let (client, node) = env.net.ends(link);
+        if let Command::Attach { speaker, .. } = &request.what {
+            env.nodes[node].listen(speaker.client, link, generation);
+        }
+        let reply = env.run(client, node, request.sent_at, &request.what);
+        match env.net.link(client, node).breaks {
+            Some((When::OnReply, late)) => self.break_link(client, node, late),
+            Some(_) | None => env.net.reply(&mut env.queue, env.now, link, reply),
+        }
+    }
+
+    /// A reply or a push reaches its client.
+    fn handle_heard(&mut self, event: Event, link: u16, generation: u32, way: Direction) {
+        let env = &mut self.env;
+        let (client, node) = env.net.ends(link);
+        if self.clients[client].defers(event) {
+            return;
+        }
+        let Some(heard) = env.net.arrived_reply(link, generation, way) else { return };
+        let known = env.net.link(client, node);
+        known.heard_at = env.now;
+        let reply = match heard.what {
+            Heard::Reply(reply) => reply,
+            Heard::Push(push) => {
+                self.clients[client].handle_push(env, node, push);
+                return;
+            }
+        };
+        let Some(waiting) = known.waiting.pop_front() else { return };
+        let lock = env.lock_of(&waiting.command);
+        env.trace.add(env.now, lock, || Scene::Heard {
+            client,
+            node,
+            sent_at: heard.sent_at,
+            ask: trace::ask(&waiting.command),
+            answer: trace::answer(&reply),
+        });
+        self.clients[client].handle_answer(env, node, waiting, Some(reply));
     }
 
     fn handle_phase(&mut self, phase: Phase) {

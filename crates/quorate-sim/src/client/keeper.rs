@@ -266,7 +266,7 @@ impl Client {
             let (ttl_ms, may_heal) = (terms.ttl_ms(), true);
             match held.fence {
                 Some(fence) => {
-                    leases_to_extend.push(Extend { name, owner, fence, ttl_ms, may_heal })
+                    leases_to_extend.push(Extend { name, owner, fence, ttl_ms, may_heal });
                 }
                 None => keys.push(Prolongation { name, owner, ttl_ms }),
             }
