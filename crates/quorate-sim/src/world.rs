@@ -269,7 +269,7 @@ impl World {
                 env.nodes[node].hang_up(link, generation);
             }
             Event::Arrive { link, generation, way } => {
-                self.handle_heard(event, link, generation, way)
+                self.handle_heard(event, link, generation, way);
             }
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };
