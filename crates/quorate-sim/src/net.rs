@@ -55,7 +55,8 @@ pub(crate) struct Link {
 /// What a node sends.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    Reply(Reply),
+    /// `None` is an error.
+    Reply(Option<Reply>),
     Push(Push),
 }
 
@@ -173,10 +174,7 @@ impl Net {
         }
         link.waiting.push_back(waiting);
         let generation = link.generation;
-        if !std::mem::replace(&mut link.is_watched, true) {
-            let what = Due::Silence { node: node as u8, generation };
-            queue.add(now + LINK_TIMEOUT, Event::Client { client: client as u8, life, what });
-        }
+        link.watch(queue, now, (client, node, life));
         let at = link.arrival(now, Direction::ToNode);
         link.requests.flying.push_back(Flying { sent_at: now, what: command });
         if let Some((When::OnRequest, _)) = link.breaks {
@@ -189,7 +187,13 @@ impl Net {
     }
 
     /// Sends the reply to the request that has just been run.
-    pub(crate) fn reply(&mut self, queue: &mut Queue, now: Nanos, number: u16, reply: Reply) {
+    pub(crate) fn reply(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        number: u16,
+        reply: Option<Reply>,
+    ) {
         self.send_back(queue, now, number, Heard::Reply(reply), Direction::ToClient);
     }
 
@@ -296,15 +300,15 @@ impl Net {
         }
     }
 
-    /// Breaks a connection. Returns what will never be answered. Of the requests on their way the
-    /// first few may still arrive within `stragglers_for`.
+    /// Breaks a connection. What its client waits for stays there until the client notices. Of the
+    /// requests on their way the first few may still arrive within `stragglers_for`.
     pub(crate) fn break_link(
         &mut self,
         queue: &mut Queue,
         now: Nanos,
         (client, node): (usize, usize),
         stragglers_for: Nanos,
-    ) -> VecDeque<Waiting> {
+    ) {
         let link = self.link(client, node);
         link.is_up = false;
         link.is_attached = false;
@@ -333,7 +337,17 @@ impl Net {
         }
         let number = self.number(client, node);
         queue.add(now + noticed_after, Event::HangUp { link: number, generation: broken });
-        std::mem::take(&mut self.link(client, node).waiting)
+    }
+
+    /// True if all connections of a client are up, and a message that is sent now is not late.
+    pub(crate) fn is_calm(&self, now: Nanos, client: usize) -> bool {
+        let links = self.links.iter().skip(client * self.nodes).take(self.nodes);
+        links.into_iter().all(|link| link.is_up && link.is_calm(now))
+    }
+
+    /// Connections that were to break do not any more.
+    pub(crate) fn heal(&mut self) {
+        self.links.iter_mut().for_each(|link| link.breaks = None);
     }
 
     pub(crate) fn straggler(&mut self, slot: u32) -> Option<Straggler> {
@@ -357,6 +371,33 @@ impl Link {
         self.heard_at = now;
     }
 
+    /// Looks after the connection in a while, if nobody is to already.
+    pub(crate) fn watch(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        (client, node, life): (usize, usize, u32),
+    ) {
+        if !std::mem::replace(&mut self.is_watched, true) {
+            let what = Due::Silence { node: node as u8, generation: self.generation };
+            queue.add(now + LINK_TIMEOUT, Event::Client { client: client as u8, life, what });
+        }
+    }
+
+    /// Takes over a release that was not answered, or with an error.
+    pub(crate) fn owe(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        ends: (usize, usize, u32),
+        (free, until): (Command, Moment),
+    ) {
+        self.debts.add(free, until);
+        if self.is_up {
+            self.watch(queue, now, ends);
+        }
+    }
+
     /// How long to wait before the next try to connect.
     pub(crate) const fn reconnect_delay(&mut self) -> Nanos {
         self.dice.between(RECONNECT_MIN, RECONNECT_MAX) + 4 * self.latency
@@ -371,6 +412,11 @@ impl Link {
     /// A round trip as a rule.
     pub(crate) const fn round_trip(&self) -> Nanos {
         2 * self.latency + self.jitter
+    }
+
+    fn is_calm(&self, now: Nanos) -> bool {
+        let soon = now + self.latency + self.jitter;
+        self.requests.last_arrival <= soon && self.replies.last_arrival <= soon
     }
 
     /// When a message that is sent now arrives: never before the one that was sent before it.

@@ -104,7 +104,7 @@ impl Client {
         reply: Option<&Reply>,
     ) {
         if reply.is_none() && said.what == Saying::Leave {
-            self.owe(env, node, command);
+            self.owe_release(env, node, command);
         }
         let now = self.now(env);
         let Some(mut waiter) = self.take_waiter(id) else { return };
@@ -116,11 +116,11 @@ impl Client {
     }
 
     /// A release that was not answered is sent again, until its key is gone.
-    pub(super) fn owe(&self, env: &mut Env, node: usize, command: Command) {
+    fn owe_release(&self, env: &mut Env, node: usize, command: Command) {
         let longest =
             Duration::from_millis(env.settings.ttls_ms.iter().max().copied().unwrap_or(0));
         let until = self.now(env).saturating_add(longest * 2);
-        env.net.link(self.number, node).debts.add(command, until);
+        self.owe(env, node, (command, until));
     }
 
     pub(super) fn handle_waiter_timeout(&mut self, env: &mut Env, id: u32) {
@@ -235,7 +235,7 @@ impl Client {
         let waiting = Waiting { whose, command: command.clone() };
         if !env.net.link(self.number, node).is_attached || !self.send(env, node, waiting) {
             if said.what == Saying::Leave {
-                self.owe(env, node, command);
+                self.owe_release(env, node, command);
             }
             waiter.machine.handle_reply(node, said, self.now(env), None, self.now(env));
         }
@@ -250,6 +250,7 @@ impl Client {
             terms: waiter.terms,
             from: None,
             untaken: NodeSet::EMPTY,
+            held_until: None,
             fence: None,
         };
         env.trace.add(env.now, Some(waiter.lock), || Scene::Outcome {
