@@ -74,11 +74,10 @@ impl Votes {
             _ => false,
         };
         match answer {
-            None => self.lost += 1,
+            None | Some(Reply::Stale) => self.lost += 1,
             Some(Reply::Taken | Reply::Freed | Reply::Released { is_ours: true, .. }) => {
                 self.grants += 1;
             }
-            Some(Reply::Stale) => self.lost += 1,
             Some(Reply::EachExtended(fates)) => match fates[..] {
                 [Extended::LivesOn(_)] => self.grants += 1,
                 [Extended::Refused(_)] => self.refusals += 1,
