@@ -48,18 +48,17 @@ impl Campaign {
     /// Runs all seeds, or until a promise is broken. Tells `progress` now and then.
     pub fn run(&self, progress: impl Fn(&Totals) + Sync) -> Totals {
         let totals = Mutex::new(Totals::default());
-        let next = AtomicU64::new(self.from);
+        let next = AtomicU64::new(0);
         let is_over = AtomicBool::new(false);
-        let end = self.from.saturating_add(self.seeds);
         let work = || {
             let _on = self.mutant.map(Entry::switch_on);
             // Whoever has begun a chunk ends it, so that the lowest seed is found.
             while !is_over.load(Ordering::Relaxed) {
-                let start = next.fetch_add(CHUNK, Ordering::Relaxed);
-                if start >= end {
+                let done = next.fetch_add(CHUNK, Ordering::Relaxed);
+                if done >= self.seeds {
                     return;
                 }
-                let seen = self.run_chunk(start, end.min(start + CHUNK));
+                let seen = self.run_chunk(done, CHUNK.min(self.seeds - done));
                 if seen.first.is_some() {
                     is_over.store(true, Ordering::Relaxed);
                 }
@@ -76,9 +75,10 @@ impl Campaign {
         totals.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run_chunk(&self, start: u64, end: u64) -> Totals {
+    fn run_chunk(&self, done: u64, seeds: u64) -> Totals {
         let mut seen = Totals::default();
-        for seed in start..end {
+        // There is no seed after the last one.
+        for seed in (done..done + seeds).map_while(|done| self.from.checked_add(done)) {
             let report = self.run_one(seed, self.fixed, &Without::default(), false);
             seen.seeds += 1;
             seen.count.add(&report.count);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quorate_core::{command::Owner, quorum::majority};
+use quorate_core::command::Owner;
 
 use crate::{
     clock::{NEVER, Nanos},
@@ -36,6 +36,9 @@ pub(crate) struct Claim {
     pub(crate) owner: Owner,
     start: Nanos,
     pub(crate) end: Nanos,
+    /// For how long a majority must carry it: until its end, and for a holder that died, who frees
+    /// nothing, until what would have been its end.
+    backed_until: Nanos,
     /// The holder's own limit.
     end_max: Nanos,
     is_told: bool,
@@ -124,6 +127,10 @@ impl Checker {
         self.broken.is_empty()
     }
 
+    pub(crate) const fn is_healed(&self) -> bool {
+        self.is_healed
+    }
+
     pub(crate) fn claim(&self, claim: u32) -> &Claim {
         &self.claims[claim as usize]
     }
@@ -132,6 +139,7 @@ impl Checker {
     pub(crate) fn begin(&mut self, now: Nanos, claim: Claim, running: u32) -> u32 {
         let (number, lock) = (self.claims.len() as u32, claim.lock);
         self.claims.push(claim);
+        self.check_limit(now, number);
         self.stalled[lock].since = None;
         let open = std::mem::take(&mut self.open[lock]);
         for other in open {
@@ -164,14 +172,11 @@ impl Checker {
             }
             return;
         }
-        let is_longer = end > claim.end;
+        let (is_longer, lock) = (end > claim.end, claim.lock);
         claim.end = end;
-        if end > claim.end_max {
-            let (lock, limit) = (Some(claim.lock), millis(claim.end_max));
-            let text = format!("held until {}, beyond the holder's own limit {limit}", millis(end));
-            self.report(now, Promise::Limit, lock, vec![number], text);
-        } else if is_longer {
-            let lock = claim.lock;
+        claim.backed_until = end;
+        self.check_limit(now, number);
+        if is_longer {
             let rival = self.open[lock]
                 .iter()
                 .copied()
@@ -182,12 +187,43 @@ impl Checker {
         }
     }
 
-    /// The holder gave the lock back, left it to another, or died.
+    fn check_limit(&mut self, now: Nanos, number: u32) {
+        let Claim { lock, end, end_max, .. } = self.claims[number as usize];
+        if end > end_max {
+            let (end, limit) = (millis(end), millis(end_max));
+            let text = format!("held until {end}, beyond the holder's own limit {limit}");
+            self.report(now, Promise::Limit, Some(lock), vec![number], text);
+        }
+    }
+
+    /// The holder gave the lock back or left it to another.
     pub(crate) fn let_go(&mut self, now: Nanos, number: u32) {
+        let backed_until = self.claims[number as usize].end.min(now);
+        self.die(now, number);
+        self.claims[number as usize].backed_until = backed_until;
+    }
+
+    /// The holder died.
+    pub(crate) fn die(&mut self, now: Nanos, number: u32) {
         let claim = &mut self.claims[number as usize];
         claim.is_let_go = true;
         claim.end = claim.end.min(now);
         self.look_for_stall(now, number);
+    }
+
+    /// Somebody took over what `from` had left. Nobody else can have had the lock in between.
+    pub(crate) fn adopt(&mut self, now: Nanos, number: u32, from: &Owner) {
+        let lock = self.claims[number as usize].lock;
+        let (known, _) = self.claims.split_at(number as usize);
+        let of_lock = known.iter().enumerate().rev().filter(|(_, claim)| claim.lock == lock);
+        let between: Vec<_> = of_lock.take_while(|(_, claim)| claim.owner != *from).collect();
+        if let Some((other, _)) = between.first()
+            && self.is_within_bounds()
+        {
+            let claims = vec![*other as u32, number];
+            let text = "a lock that was left, and that another had since, was adopted".to_owned();
+            self.report(now, Promise::Loss, Some(lock), claims, text);
+        }
     }
 
     /// The holder was told that the lock is lost.
@@ -195,14 +231,18 @@ impl Checker {
         let claim = &mut self.claims[number as usize];
         claim.is_told = true;
         claim.end = claim.end.min(now);
+        claim.backed_until = claim.end;
         self.look_for_stall(now, number);
     }
 
-    /// A claim that has not been let go must be carried by a majority. `holders` counts the nodes.
+    /// A claim must be carried by a majority. `holders` counts the nodes.
     pub(crate) fn back(&mut self, now: Nanos, number: u32, holders: usize) {
         let claim = &self.claims[number as usize];
         if holders < majority(self.nodes) && self.is_within_bounds() {
-            let text = format!("claimed until {}, but {holders} nodes have it", millis(claim.end));
+            let text = format!(
+                "claimed until {}, but {holders} nodes have it",
+                millis(claim.backed_until)
+            );
             self.report(now, Promise::Backing, Some(claim.lock), vec![number], text);
         }
     }
@@ -293,6 +333,12 @@ impl Checker {
     }
 }
 
+/// The smallest count that two groups of nodes cannot both reach. The judge counts by itself: what
+/// the core says is what is judged.
+pub(crate) const fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
 impl Claim {
     pub(crate) const fn new(
         lock: usize,
@@ -300,13 +346,13 @@ impl Claim {
         owner: Owner,
         (start, end, end_max): (Nanos, Nanos, Nanos),
     ) -> Self {
-        let (is_told, is_let_go) = (false, false);
-        Self { lock, client, owner, start, end, end_max, is_told, is_let_go }
+        let (backed_until, is_told, is_let_go) = (end, false, false);
+        Self { lock, client, owner, start, end, backed_until, end_max, is_told, is_let_go }
     }
 
-    /// True while its holder may use the lock.
-    pub(crate) const fn is_valid(&self, now: Nanos) -> bool {
-        self.start <= now && now < self.end
+    /// True while a majority must carry it.
+    pub(crate) const fn is_backed(&self, now: Nanos) -> bool {
+        self.start <= now && now < self.backed_until
     }
 
     /// Its time is over, and its holder runs but was not told.

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     catalogue::{self, Entry},
     settings::{Fixed, Settings},
     shrink::{self, Small},
-    story::Story,
+    story::{self, Story},
     timeline,
     world::Without,
 };
@@ -146,10 +146,14 @@ impl Run {
     fn replay(&self, seed: u64) -> io::Result<ExitCode> {
         let campaign = self.campaign();
         let without = self.without.clone().unwrap_or_default();
+        let settings = Settings::draw(seed, &campaign.fixed);
+        if let Err(error) = without.check(&settings) {
+            Cli::command().error(ErrorKind::ValueValidation, error).exit();
+        }
         let _on = campaign.mutant.map(Entry::switch_on);
         let report = campaign.run_one(seed, campaign.fixed, &without, true);
-        let settings = Settings::draw(seed, &campaign.fixed);
         let Some(violation) = report.violation else {
+            say(&story::head(&settings))?;
             for line in report.trace.lines() {
                 say(&line.to_string())?;
             }
@@ -165,10 +169,10 @@ impl Run {
     fn write_picture(&self, story: &Story) -> io::Result<()> {
         let usual = || PathBuf::from(format!("{PICTURES}/seed-{}.svg", story.settings.seed));
         let path = self.svg.clone().unwrap_or_else(usual);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        fs::write(&path, timeline::svg(story))?;
+        let folder = path.parent().unwrap_or(&path);
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&path, timeline::svg(story)))
+            .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
         say(&format!("a picture of it: {}", path.display()))
     }
 }

@@ -6,7 +6,7 @@ mod work;
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Owner, Reply},
+    command::{ClientId, Command, Owner, Reply},
     moment::Moment,
     quorum::majority,
     schedule::Schedule,
@@ -50,7 +50,7 @@ pub(crate) struct Client {
     next: u32,
     /// What came while it stood still.
     deferred: Vec<Event>,
-    /// How often it stood still, and since when it does.
+    /// How many faults let it stand still, and since when it does.
     stops: u32,
     stopped_at: Option<Nanos>,
     is_dead: bool,
@@ -92,10 +92,18 @@ impl Client {
         }
     }
 
+    /// It has no part in the world.
+    pub(crate) const fn leave_out(&mut self) {
+        self.is_dead = true;
+    }
+
     /// Something is due, or has been due while it stood still.
     pub(crate) fn handle(&mut self, env: &mut Env, what: Due) {
         match what {
             Due::Silence { node, generation } => self.look(env, usize::from(node), generation),
+            Due::Broken { node, generation } => {
+                self.handle_break(env, usize::from(node), generation);
+            }
             Due::Reconnect { node, generation } => {
                 self.reconnect(env, usize::from(node), generation);
             }
@@ -115,17 +123,18 @@ impl Client {
         self.stopped_at.is_some()
     }
 
-    /// Stands still. Returns a number for the event that lets it go on.
-    pub(crate) fn stop(&mut self, env: &mut Env) -> u32 {
+    /// Stands still.
+    pub(crate) fn stop(&mut self, env: &mut Env) {
         self.stops += 1;
         self.stopped_at.get_or_insert(env.now);
         env.running &= !(1 << self.number);
-        self.stops
     }
 
-    /// Goes on, if this stop is the last one. Returns what has to be seen to first.
-    pub(crate) fn resume(&mut self, env: &mut Env, stop: u32) -> Vec<Event> {
-        if stop != self.stops || self.stopped_at.is_none() {
+    /// A fault that let it stand still is over. Goes on if that was the last one, and returns what
+    /// has to be seen to first.
+    pub(crate) fn resume(&mut self, env: &mut Env) -> Vec<Event> {
+        self.stops -= 1;
+        if self.stops > 0 {
             return Vec::new();
         }
         let stopped_at = self.stopped_at.take().unwrap_or(env.now);
@@ -144,17 +153,20 @@ impl Client {
             self.stop_waiting(env, task);
         }
         for held in std::mem::take(&mut self.held) {
-            env.check.let_go(env.now, held.claim);
+            env.check.die(env.now, held.claim);
             env.trace.add(env.now, Some(held.lock), || Scene::LetGo {
                 client: self.number,
                 claim: held.claim,
                 owner: trace::owner_name(&held.owner),
+                how: "dies with",
             });
         }
         env.dead.push(self.id.to_string());
         for node in 0..env.nodes.len() {
             env.break_link(self.number, node, self.dice.pick(&[0, 3_000_000]));
-            env.net.link(self.number, node).debts = Default::default();
+            let link = env.net.link(self.number, node);
+            link.debts = Default::default();
+            link.waiting.clear();
         }
         self.is_dead = true;
         self.life += 1;
@@ -192,7 +204,7 @@ impl Client {
         Waiting { whose, command }: Waiting,
         answer: Option<Reply>,
     ) {
-        if answer.is_none() {
+        if answer.is_none() && !env.net.link(self.number, node).is_up {
             let lock = env.lock_of(&command);
             env.trace.add(env.now, lock, || Scene::Unanswered {
                 client: self.number,
@@ -206,21 +218,24 @@ impl Client {
                 self.handle_batch_vote(env, batch, node, &command, answer.as_ref());
             }
             Whose::Debt(until) if answer.is_none() => {
-                env.net.link(self.number, node).debts.add(command, until);
+                self.owe(env, node, (command, until));
             }
             Whose::Debt(_) => {}
         }
     }
 
     /// The connection to a node is gone: what was asked on it will never be answered.
-    pub(crate) fn handle_break(&mut self, env: &mut Env, node: usize, waiting: Vec<Waiting>) {
-        if self.is_dead {
+    fn handle_break(&mut self, env: &mut Env, node: usize, generation: u32) {
+        let link = env.net.link(self.number, node);
+        if self.is_dead || generation != link.generation {
             return;
         }
-        let link = env.net.link(self.number, node);
-        let (generation, delay) = (link.generation, link.reconnect_delay());
+        let (waiting, delay) = (std::mem::take(&mut link.waiting), link.reconnect_delay());
         let what = Due::Reconnect { node: node as u8, generation };
         self.plan(env, env.now + delay, what);
+        if self.dice.below(4) == 0 {
+            self.grow_impatient(env);
+        }
         for waiting in waiting {
             self.handle_answer(env, node, waiting, None);
         }
@@ -232,8 +247,9 @@ impl Client {
             return;
         }
         match link.look() {
-            None => {}
+            None => self.pay_debts(env, node),
             Some(then) if env.now < then => {
+                self.pay_debts(env, node);
                 self.plan(env, then, Due::Silence { node: node as u8, generation });
             }
             Some(_) => {
@@ -241,14 +257,15 @@ impl Client {
                     place: Place::Link(self.number, node),
                     text: "is silent for too long and made anew".into(),
                 });
-                let waiting = env.break_link(self.number, node, 0);
-                self.handle_break(env, node, waiting);
+                env.break_link(self.number, node, 0);
+                let generation = env.net.link(self.number, node).generation;
+                self.handle_break(env, node, generation);
             }
         }
     }
 
     fn reconnect(&self, env: &mut Env, node: usize, generation: u32) {
-        let is_reachable = env.nodes[node].is_up && env.net.is_open(self.number, node);
+        let is_reachable = env.nodes[node].is_up() && env.net.is_open(self.number, node);
         let link = env.net.link(self.number, node);
         if generation != link.generation || link.is_up {
             return;
@@ -259,11 +276,21 @@ impl Client {
             return;
         }
         link.open(env.now);
-        let owed = link.debts.collect(self.clock.at(env.now));
-        for (command, until) in owed {
+        self.pay_debts(env, node);
+    }
+
+    /// Sends the releases that are owed.
+    fn pay_debts(&self, env: &mut Env, node: usize) {
+        let now = self.now(env);
+        for (command, until) in env.net.link(self.number, node).debts.collect(now) {
             let waiting = Waiting { whose: Whose::Debt(until), command };
             self.send(env, node, waiting);
         }
+    }
+
+    fn owe(&self, env: &mut Env, node: usize, debt: (Command, Moment)) {
+        let ends = (self.number, node, self.life);
+        env.net.link(self.number, node).owe(&mut env.queue, env.now, ends, debt);
     }
 
     /// Sends a request. Returns false if the connection is down.

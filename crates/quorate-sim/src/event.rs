@@ -16,8 +16,8 @@ pub(crate) enum Event {
     Straggle { slot: u32 },
     /// Something that a client has to see to.
     Client { client: u8, life: u32, what: Due },
-    /// A client that stood still goes on.
-    Resume { client: u8, stop: u32 },
+    /// What let a client stand still is over.
+    Resume { client: u8 },
     /// A crashed client's successor starts.
     Reborn { client: u8 },
     /// A planned fault.
@@ -33,6 +33,8 @@ pub(crate) enum Event {
 pub(crate) enum Due {
     /// Is the link silent for too long?
     Silence { node: u8, generation: u32 },
+    /// The connection is broken.
+    Broken { node: u8, generation: u32 },
     /// Try to connect again.
     Reconnect { node: u8, generation: u32 },
     /// The vote timeout of a round.

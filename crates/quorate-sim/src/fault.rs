@@ -29,9 +29,11 @@ pub enum What {
     Cut { client: usize, node: usize, way: Way, lasts: Nanos },
     /// A node can be reached by nobody.
     Isolate { node: usize, lasts: Nanos },
+    /// A node answers everything with an error, and does nothing.
+    Fail { node: usize, lasts: Nanos },
     /// A client's process stands still.
     Pause { client: usize, lasts: Nanos },
-    /// A client's machine sleeps.
+    /// A client's machine sleeps. Its connections do not outlive that.
     Suspend { client: usize, lasts: Nanos },
     /// A client's process dies; another takes its place.
     ClientCrash { client: usize, back_after: Nanos },
@@ -122,6 +124,7 @@ impl What {
             | Self::Slow { .. }
             | Self::Cut { .. }
             | Self::Isolate { .. }
+            | Self::Fail { .. }
             | Self::Pause { .. }
             | Self::Suspend { .. }
             | Self::ClientCrash { .. }
@@ -157,6 +160,7 @@ impl What {
             Self::ForeignTake { .. } => 14,
             Self::ForeignForever { .. } => 15,
             Self::ForeignOverwrite { .. } => 16,
+            Self::Fail { .. } => 17,
         }
     }
 
@@ -167,6 +171,7 @@ impl What {
             Self::Slow { lasts, .. }
             | Self::Cut { lasts, .. }
             | Self::Isolate { lasts, .. }
+            | Self::Fail { lasts, .. }
             | Self::Pause { lasts, .. }
             | Self::Suspend { lasts, .. }
             | Self::ForeignForever { lasts, .. } => lasts,
@@ -183,7 +188,7 @@ impl What {
 }
 
 /// The names of the kinds; the last one is not planned but drawn by the callers themselves.
-pub const KINDS: [&str; 18] = [
+pub const KINDS: [&str; 19] = [
     "connection broken",
     "messages delayed",
     "messages held up",
@@ -201,11 +206,12 @@ pub const KINDS: [&str; 18] = [
     "foreign holder",
     "foreign key for ever",
     "key overwritten",
+    "node answers with errors",
     "call cancelled",
 ];
 
 /// The kind of a cancelled call.
-pub(crate) const CANCELLED: usize = 17;
+pub(crate) const CANCELLED: usize = 18;
 
 /// Draws the faults of a world, in the order of their times.
 pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
@@ -238,7 +244,7 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
     {
         return draw_beyond(bound, settings, dice, lasts);
     }
-    match dice.below(20) {
+    match dice.below(21) {
         0..=3 => {
             let when = dice.pick(&[When::Now, When::OnRequest, When::OnReply]);
             What::Break { client, node, when, stragglers_for: dice.pick(&[0, 2 * MS, lasts]) }
@@ -253,6 +259,7 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
         14 => What::Suspend { client, lasts },
         15..=16 => What::ClientCrash { client, back_after: lasts / 4 },
         17..=18 => What::NodeCrash { node, back_after: lasts / 4, keeps: Keeps::Everything },
+        19 => What::Fail { node, lasts: lasts / 4 },
         _ => match dice.below(3) {
             0 => What::ForeignForever { lock, node, lasts: lasts / 2 },
             _ => What::ForeignTake {

@@ -42,7 +42,8 @@ pub(crate) struct Link {
     latency: Nanos,
     jitter: Nanos,
     requests: Pipe<Flying<Command>>,
-    replies: Pipe<Flying<Reply>>,
+    /// `None` is an error.
+    replies: Pipe<Flying<Option<Reply>>>,
     dice: Dice,
 }
 
@@ -152,10 +153,7 @@ impl Net {
         }
         link.waiting.push_back(waiting);
         let generation = link.generation;
-        if !std::mem::replace(&mut link.is_watched, true) {
-            let what = Due::Silence { node: node as u8, generation };
-            queue.add(now + LINK_TIMEOUT, Event::Client { client: client as u8, life, what });
-        }
+        link.watch(queue, now, (client, node, life));
         let at = link.arrival(now, Direction::ToNode);
         link.requests.flying.push_back(Flying { sent_at: now, what: command });
         if let Some((When::OnRequest, _)) = link.breaks {
@@ -168,7 +166,13 @@ impl Net {
     }
 
     /// Sends the reply to the request that has just been run.
-    pub(crate) fn reply(&mut self, queue: &mut Queue, now: Nanos, number: u16, reply: Reply) {
+    pub(crate) fn reply(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        number: u16,
+        reply: Option<Reply>,
+    ) {
         let link = &mut self.links[number as usize];
         let at = link.arrival(now, Direction::ToClient);
         link.replies.flying.push_back(Flying { sent_at: now, what: reply });
@@ -194,7 +198,11 @@ impl Net {
     }
 
     /// The next reply of a connection reaches its client, unless it is held up or gone.
-    pub(crate) fn arrived_reply(&mut self, link: u16, generation: u32) -> Option<Flying<Reply>> {
+    pub(crate) fn arrived_reply(
+        &mut self,
+        link: u16,
+        generation: u32,
+    ) -> Option<Flying<Option<Reply>>> {
         let link = &mut self.links[link as usize];
         if generation != link.generation {
             return None;
@@ -234,15 +242,15 @@ impl Net {
         }
     }
 
-    /// Breaks a connection. Returns what will never be answered. Of the requests on their way the
-    /// first few may still arrive within `stragglers_for`.
+    /// Breaks a connection. What its client waits for stays there until the client notices. Of the
+    /// requests on their way the first few may still arrive within `stragglers_for`.
     pub(crate) fn break_link(
         &mut self,
         queue: &mut Queue,
         now: Nanos,
         (client, node): (usize, usize),
         stragglers_for: Nanos,
-    ) -> VecDeque<Waiting> {
+    ) {
         let link = self.link(client, node);
         link.is_up = false;
         link.generation += 1;
@@ -261,7 +269,17 @@ impl Net {
                 queue.add(now + delay, Event::Straggle { slot });
             }
         }
-        std::mem::take(&mut self.link(client, node).waiting)
+    }
+
+    /// True if all connections of a client are up, and a message that is sent now is not late.
+    pub(crate) fn is_calm(&self, now: Nanos, client: usize) -> bool {
+        let links = self.links.iter().skip(client * self.nodes).take(self.nodes);
+        links.into_iter().all(|link| link.is_up && link.is_calm(now))
+    }
+
+    /// Connections that were to break do not any more.
+    pub(crate) fn heal(&mut self) {
+        self.links.iter_mut().for_each(|link| link.breaks = None);
     }
 
     pub(crate) fn straggler(&mut self, slot: u32) -> Option<Straggler> {
@@ -282,6 +300,33 @@ impl Link {
         self.heard_at = now;
     }
 
+    /// Looks after the connection in a while, if nobody is to already.
+    pub(crate) fn watch(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        (client, node, life): (usize, usize, u32),
+    ) {
+        if !std::mem::replace(&mut self.is_watched, true) {
+            let what = Due::Silence { node: node as u8, generation: self.generation };
+            queue.add(now + LINK_TIMEOUT, Event::Client { client: client as u8, life, what });
+        }
+    }
+
+    /// Takes over a release that was not answered, or with an error.
+    pub(crate) fn owe(
+        &mut self,
+        queue: &mut Queue,
+        now: Nanos,
+        ends: (usize, usize, u32),
+        (free, until): (Command, Moment),
+    ) {
+        self.debts.add(free, until);
+        if self.is_up {
+            self.watch(queue, now, ends);
+        }
+    }
+
     /// How long to wait before the next try to connect.
     pub(crate) const fn reconnect_delay(&mut self) -> Nanos {
         self.dice.between(RECONNECT_MIN, RECONNECT_MAX) + 4 * self.latency
@@ -296,6 +341,11 @@ impl Link {
     /// A round trip as a rule.
     pub(crate) const fn round_trip(&self) -> Nanos {
         2 * self.latency + self.jitter
+    }
+
+    fn is_calm(&self, now: Nanos) -> bool {
+        let soon = now + self.latency + self.jitter;
+        self.requests.last_arrival <= soon && self.replies.last_arrival <= soon
     }
 
     /// When a message that is sent now arrives: never before the one that was sent before it.

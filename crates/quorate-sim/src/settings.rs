@@ -87,6 +87,11 @@ impl Settings {
         }
     }
 
+    /// The longest that a question and its answer take when nothing is wrong.
+    pub(crate) const fn longest_trip(&self) -> Nanos {
+        2 * (self.latency + self.jitter)
+    }
+
     /// The longest ttl that anybody uses.
     #[must_use]
     pub fn longest_ttl(&self) -> Nanos {
@@ -118,7 +123,7 @@ impl Pace {
             &[200, 300],
             &[400],
             &[200, 1_000],
-            &[2_000, 300],
+            &[4_000, 300],
             &[8_000, 500],
         ]);
         let latency = dice.between(50, 1_500) * US;

@@ -65,12 +65,17 @@ impl Story {
 impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Violation { promise, at, text, .. } = &self.violation;
-        let Settings { nodes, clients, .. } = &self.settings;
         writeln!(f, "{promise} broken after {} ms: {text}", millis(*at))?;
-        writeln!(f, "{nodes} nodes, {clients} clients, ttls {:?} ms", self.settings.ttls_ms)?;
-        writeln!(f, "{LEGEND}")?;
+        writeln!(f, "{}", head(&self.settings))?;
         self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
+}
+
+/// What stands above a trace: the world, and how to read the lines.
+#[must_use]
+pub fn head(settings: &Settings) -> String {
+    let Settings { nodes, clients, ttls_ms, .. } = settings;
+    format!("{nodes} nodes, {clients} clients, ttls {ttls_ms:?} ms\n{LEGEND}")
 }
 
 fn mentions(text: &str, owners: &[String]) -> bool {

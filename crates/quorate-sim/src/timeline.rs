@@ -68,7 +68,7 @@ impl<'a> Picture<'a> {
     /// What a fault lasts is a hatched field, what happens in an instant is a mark.
     fn draw_faults(&self, canvas: &mut Canvas) {
         for line in &self.story.lines {
-            let Scene::Fault { place, until, text } = &line.what else { continue };
+            let Scene::Fault { place, until, text, .. } = &line.what else { continue };
             let (lane, text) = match place {
                 Place::Client(client) => (Lane::Client(*client), text.clone()),
                 Place::Node(node) => (Lane::Node(*node), text.clone()),

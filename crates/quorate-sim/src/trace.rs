@@ -34,9 +34,9 @@ pub enum Scene {
     Outcome { client: usize, text: String },
     Held { client: usize, claim: u32, owner: String, until: Nanos },
     Renewed { client: usize, claim: u32, owner: String, until: Nanos },
-    LetGo { client: usize, claim: u32, owner: String },
+    LetGo { client: usize, claim: u32, owner: String, how: &'static str },
     Lost { client: usize, claim: u32, owner: String, reason: String },
-    Fault { place: Place, until: Nanos, text: String },
+    Fault { index: usize, place: Place, until: Nanos, text: String },
     Note { place: Place, text: String },
 }
 
@@ -105,14 +105,17 @@ impl fmt::Display for Line {
             Scene::Renewed { client, owner, until, .. } => {
                 write!(f, "{}  holds on as {owner} until {}", c(*client), millis(*until))
             }
-            Scene::LetGo { client, owner, .. } => write!(f, "{}  lets go of {owner}", c(*client)),
+            Scene::LetGo { client, owner, how, .. } => write!(f, "{}  {how} {owner}", c(*client)),
             Scene::Lost { client, owner, reason, .. } => {
                 write!(f, "{}  is told that {owner} is lost: {reason}", c(*client))
             }
-            Scene::Fault { place, text, until } if *until > self.at => {
-                write!(f, "{place:<2} FAULT: {text}, until {}", millis(*until))
+            Scene::Fault { index, place, text, until } => {
+                write!(f, "{place:<2} FAULT f{index}: {text}")?;
+                match *until > self.at {
+                    true => write!(f, ", until {}", millis(*until)),
+                    false => Ok(()),
+                }
             }
-            Scene::Fault { place, text, .. } => write!(f, "{place:<2} FAULT: {text}"),
             Scene::Note { place, text } => write!(f, "{place:<2} {text}"),
         }
     }

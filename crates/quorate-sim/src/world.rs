@@ -3,19 +3,18 @@
 use std::{fmt, str::FromStr};
 
 use quorate_core::{
-    command::{Command, Fate, Owner, Reply, Value},
+    command::{Command, Fate, Owner, Reply, Sighting, Value},
     name::Name,
-    quorum::majority,
 };
 
 use crate::{
-    check::{Checker, Claim, Promise, Violation},
+    check::{Checker, Claim, Promise, Violation, majority},
     client::Client,
     clock::{ClientClock, MS, NEVER, Nanos, NodeClock, SECOND},
     dice::Dice,
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
-    net::{Net, Waiting},
+    net::Net,
     node::Node,
     settings::{SETTLED_WITHIN, Settings},
     trace::{self, Key, Scene, Trace},
@@ -112,6 +111,25 @@ impl Without {
     pub const fn is_empty(&self) -> bool {
         self.faults.is_empty() && self.clients.is_empty()
     }
+
+    /// Says so if the world of `settings` has no such fault or client.
+    ///
+    /// # Errors
+    ///
+    /// What there is instead.
+    pub fn check(&self, settings: &Settings) -> Result<(), String> {
+        let Settings { seed, faults, clients, .. } = *settings;
+        let is_there = self.faults.iter().all(|fault| *fault < faults)
+            && self.clients.iter().all(|client| *client < clients);
+        match is_there {
+            true => Ok(()),
+            false => Err(format!(
+                "the world of seed {seed} has the faults f0 to f{} and the clients c0 to c{}",
+                faults.saturating_sub(1),
+                clients.saturating_sub(1)
+            )),
+        }
+    }
 }
 
 /// As on the command line: `f0,f3,c1`.
@@ -159,6 +177,10 @@ pub fn run(settings: Settings, without: &Without, options: Options) -> Report {
         world.env.now = at;
         world.env.count.events += 1;
         world.handle(event);
+        if world.env.count.events >= EVENTS_MAX {
+            let text = "the world does not come to an end".to_owned();
+            world.env.check.report(at, Promise::Progress, None, Vec::new(), text);
+        }
         if world.env.check.violation.is_some() {
             break;
         }
@@ -219,8 +241,9 @@ impl World {
 
     fn begin(&mut self, without: &Without) {
         for (number, client) in self.clients.iter_mut().enumerate() {
-            if !without.clients.contains(&number) {
-                client.start(&mut self.env);
+            match without.clients.contains(&number) {
+                true => client.leave_out(),
+                false => client.start(&mut self.env),
             }
         }
         for index in (0..self.faults.len()).filter(|index| !without.faults.contains(index)) {
@@ -238,7 +261,10 @@ impl World {
             Event::Arrive { link, generation, way: Direction::ToNode } => {
                 let Some(request) = env.net.arrived_request(link, generation) else { return };
                 let (client, node) = env.net.ends(link);
-                let reply = env.run(client, node, request.sent_at, &request.what);
+                let reply = match env.nodes[node].failing {
+                    0 => Some(env.run(client, node, request.sent_at, &request.what)),
+                    _ => Node::fail(&request.what),
+                };
                 match env.net.link(client, node).breaks {
                     Some((When::OnReply, late)) => self.break_link(client, node, late),
                     Some(_) | None => env.net.reply(&mut env.queue, env.now, link, reply),
@@ -252,27 +278,14 @@ impl World {
                 }
             }
             Event::Arrive { link, generation, way: Direction::ToClient } => {
-                let (client, node) = env.net.ends(link);
-                if self.clients[client].defers(event) {
-                    return;
+                let (client, _) = env.net.ends(link);
+                if !self.clients[client].defers(event) {
+                    self.handle_reply(link, generation);
                 }
-                let Some(reply) = env.net.arrived_reply(link, generation) else { return };
-                let known = env.net.link(client, node);
-                known.heard_at = env.now;
-                let Some(waiting) = known.waiting.pop_front() else { return };
-                let lock = env.lock_of(&waiting.command);
-                env.trace.add(env.now, lock, || Scene::Heard {
-                    client,
-                    node,
-                    sent_at: reply.sent_at,
-                    ask: trace::ask(&waiting.command),
-                    answer: trace::answer(&reply.what),
-                });
-                self.clients[client].handle_answer(env, node, waiting, Some(reply.what));
             }
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };
-                if env.nodes[late.node].is_up {
+                if env.nodes[late.node].is_up() && env.nodes[late.node].failing == 0 {
                     if let Command::Take { owner, .. } | Command::Adopt { owner, .. } =
                         &late.request.what
                     {
@@ -288,8 +301,8 @@ impl World {
                     client.handle(env, what);
                 }
             }
-            Event::Resume { client, stop } => {
-                let deferred = self.clients[usize::from(client)].resume(env, stop);
+            Event::Resume { client } => {
+                let deferred = self.clients[usize::from(client)].resume(env);
                 deferred.into_iter().for_each(|event| self.handle(event));
             }
             Event::Reborn { client } => {
@@ -303,10 +316,31 @@ impl World {
         }
     }
 
+    fn handle_reply(&mut self, link: u16, generation: u32) {
+        let env = &mut self.env;
+        let (client, node) = env.net.ends(link);
+        let Some(reply) = env.net.arrived_reply(link, generation) else { return };
+        let known = env.net.link(client, node);
+        known.heard_at = env.now;
+        let Some(waiting) = known.waiting.pop_front() else { return };
+        let lock = env.lock_of(&waiting.command);
+        env.trace.add(env.now, lock, || Scene::Heard {
+            client,
+            node,
+            sent_at: reply.sent_at,
+            ask: trace::ask(&waiting.command),
+            answer: reply.what.as_ref().map_or_else(|| "an error".into(), trace::answer),
+        });
+        self.clients[client].handle_answer(env, node, waiting, reply.what);
+    }
+
     fn handle_phase(&mut self, phase: Phase) {
         let env = &mut self.env;
         match phase {
-            Phase::Healed => env.check.heal(env.now),
+            Phase::Healed => {
+                env.net.heal();
+                env.check.heal(env.now);
+            }
             Phase::Resting => {
                 (0..env.locks.len()).for_each(|lock| env.check.check_stall(env.now, lock));
                 if env.check.is_stalled() {
@@ -333,6 +367,14 @@ impl Env {
         if self.trace.is_on() {
             self.note_run(client, node, sent_at, command, &reply);
         }
+        if self.nodes[node].has_revived
+            && let Command::Prolong { entries } = command
+        {
+            let text = format!("an extension made a key on n{node} that was not there");
+            let lock = self.locks.iter().position(|known| *known == entries[0].name);
+            let owner = trace::owner_name(&entries[0].owner);
+            self.check.report_owner(self.now, Promise::Loss, lock, owner, text);
+        }
         reply
     }
 
@@ -344,16 +386,15 @@ impl Env {
         command: &Command,
         reply: &Reply,
     ) {
-        let is = |owner, ttl_ms: u64| Key::Is(trace::owner_name(owner), self.now + ttl_ms * MS);
         let key = match (command, reply) {
             (
-                Command::Take { owner, ttl_ms, .. } | Command::Adopt { owner, ttl_ms, .. },
+                Command::Take { name, owner, .. } | Command::Adopt { name, owner, .. },
                 Reply::Taken,
-            ) => is(owner, *ttl_ms),
+            ) => self.key(node, name, owner),
             (Command::Free { .. }, Reply::Freed) => Key::Gone,
             (Command::Prolong { entries }, Reply::Each(fates)) => {
                 let first = entries.first().filter(|_| fates.first() == Some(&Fate::LivesOn));
-                first.map_or(Key::Same, |entry| is(&entry.owner, entry.ttl_ms))
+                first.map_or(Key::Same, |entry| self.key(node, &entry.name, &entry.owner))
             }
             _ => Key::Same,
         };
@@ -366,6 +407,19 @@ impl Env {
             answer: trace::answer(reply),
             key,
         });
+    }
+
+    /// An owner's key as the node has it now, whatever was asked.
+    fn key(&self, node: usize, name: &Name, owner: &Owner) -> Key {
+        let node = &self.nodes[node];
+        let look = Command::Look { name: name.clone() };
+        // Whether somebody looks must not change anything.
+        let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
+            Reply::Seen(Some(Sighting { expires_in_ms: Some(left), .. })) => self.now + left * MS,
+            Reply::Seen(Some(_)) => NEVER,
+            _ => self.now,
+        };
+        Key::Is(trace::owner_name(owner), until)
     }
 
     /// Which lock a command is about; of a batch the first one.
@@ -402,7 +456,7 @@ impl Env {
     /// A claim that is valid must be carried by a majority.
     pub(crate) fn audit(&mut self, number: u32) {
         let claim = self.check.claim(number);
-        if !claim.is_valid(self.now) || !self.check.is_within_bounds() {
+        if !claim.is_backed(self.now) || !self.check.is_within_bounds() {
             return;
         }
         let name = &self.locks[claim.lock];
@@ -413,9 +467,15 @@ impl Env {
         self.check.back(self.now, number, holders);
     }
 
-    /// Breaks a connection. Returns what will never be answered.
-    pub(crate) fn break_link(&mut self, client: usize, node: usize, late: Nanos) -> Vec<Waiting> {
-        self.net.break_link(&mut self.queue, self.now, (client, node), late).into()
+    /// True if all is well for this client from now on: no more faults, and no message is late.
+    pub(crate) fn is_calm(&self, client: usize) -> bool {
+        let is_well = self.check.is_healed() && self.check.is_within_bounds();
+        is_well && self.net.is_calm(self.now, client)
+    }
+
+    /// Breaks a connection. Its client does not know yet.
+    pub(crate) fn break_link(&mut self, client: usize, node: usize, late: Nanos) {
+        self.net.break_link(&mut self.queue, self.now, (client, node), late);
     }
 
     /// No node may have a key that somebody should have freed, or that should have gone by now.
@@ -452,6 +512,9 @@ impl Env {
         majority(self.nodes.len())
     }
 }
+
+/// Many times what the busiest world needs: timers that multiply would keep it busy for ever.
+const EVENTS_MAX: u64 = 2_000_000;
 
 /// How the values of other libraries begin.
 const FOREIGN: &str = "foreign";

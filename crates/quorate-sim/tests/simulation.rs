@@ -11,6 +11,7 @@ use quorate_sim::{
     shrink,
     story::Story,
     timeline,
+    trace::{Line, Place, Scene},
     world::{self, Options, Without},
 };
 
@@ -54,6 +55,17 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
+fn a_world_is_the_same_whether_it_is_recorded_or_not() {
+    for seed in 0..300 {
+        let count = |is_traced| {
+            let options = Options { is_traced, ..Options::default() };
+            world::run(Settings::draw(seed, &Fixed::default()), &Without::default(), options).count
+        };
+        assert_eq!(format!("{:?}", count(false)), format!("{:?}", count(true)), "{seed}");
+    }
+}
+
+#[test]
 fn what_is_left_out_does_not_change_what_was_before() {
     let whole = trace(3, &Without::default());
     let fault = whole.iter().position(|line| line.contains("FAULT")).expect("seed 3 has faults");
@@ -61,6 +73,49 @@ fn what_is_left_out_does_not_change_what_was_before() {
     let less = trace(3, &without);
     assert_eq!(whole[..fault], less[..fault]);
     assert_ne!(whole, less);
+}
+
+/// A client that is left out stays out, although faults make its place crash and start again.
+#[test]
+fn who_is_left_out_does_nothing() {
+    for seed in 0..200 {
+        let without = Without { faults: Vec::new(), clients: vec![1] };
+        let acts = |line: &String| line[13..].starts_with("B ") && !line.contains("FAULT");
+        assert!(!trace(seed, &without).iter().any(acts), "{seed}");
+    }
+}
+
+#[test]
+fn who_stands_still_does_nothing() {
+    let mut stops = 0;
+    for seed in 0..200 {
+        let settings = Settings::draw(seed, &Fixed::default());
+        let options = Options { is_traced: true, ..Options::default() };
+        let report = world::run(settings, &Without::default(), options);
+        for stop in report.trace.lines() {
+            let Scene::Fault { place: Place::Client(client), until, text, .. } = &stop.what else {
+                continue;
+            };
+            if !["client paused", "client suspended"].contains(&text.as_str()) {
+                continue;
+            }
+            stops += 1;
+            let during = |line: &&Line| stop.at < line.at && line.at < *until;
+            for line in report.trace.lines().iter().filter(during) {
+                let is_done = match &line.what {
+                    Scene::Heard { client, .. }
+                    | Scene::Unanswered { client, .. }
+                    | Scene::Outcome { client, .. }
+                    | Scene::Held { client, .. }
+                    | Scene::Renewed { client, .. }
+                    | Scene::Lost { client, .. } => Some(client),
+                    _ => None,
+                };
+                assert_ne!(is_done, Some(client), "seed {seed}: {line} during {stop}");
+            }
+        }
+    }
+    assert!(stops > 100, "{stops}");
 }
 
 #[test]
@@ -76,9 +131,13 @@ fn every_mutant_is_noticed() {
                 let _on = entry.switch_on();
                 schedule().is_err()
             }
-            Noticed::Redundant(argument) => !argument.is_empty(),
+            // If it is noticed, something is wrong with the argument.
+            Noticed::Redundant(_) => {
+                let campaign = Campaign { mutant: Some(entry), ..campaign(2_000) };
+                campaign.run(|_| {}).first.is_none()
+            }
         };
-        assert!(is_noticed, "{entry} was not noticed: {}", entry.about);
+        assert!(is_noticed, "{entry} is not noticed as it should be: {}", entry.about);
     }
 }
 
@@ -105,6 +164,23 @@ fn a_violation_is_made_small_replayed_and_drawn() {
     }
 }
 
+/// The last seeds are seeds like any others, and there are none behind them.
+#[test]
+fn a_campaign_ends_with_the_last_seed() {
+    let campaign = Campaign { from: u64::MAX - 2, ..campaign(1_000) };
+    assert_eq!(campaign.run(|_| {}).seeds, 3);
+}
+
+#[test]
+fn a_part_that_is_not_there_is_a_clear_error() {
+    let settings = Settings::draw(3, &Fixed::default());
+    for text in ["f99", "c99", "f0,c99"] {
+        let error = text.parse::<Without>().unwrap().check(&settings).unwrap_err();
+        assert!(error.contains("seed 3 has the faults f0 to f"), "{error}");
+    }
+    assert_eq!("f0,c1".parse::<Without>().unwrap().check(&settings), Ok(()));
+}
+
 #[test]
 fn a_part_that_cannot_be_left_out_is_a_clear_error() {
     for text in ["x1", "f", "", "f1,", "fä"] {
@@ -118,12 +194,15 @@ fn the_page_about_simulation_shows_what_the_command_shows() {
     let mutant = catalogue::find("stopped-clock").unwrap();
     let campaign = Campaign { mutant: Some(mutant), ..campaign(1) };
     let fixed = Fixed { nodes: Some(3), clients: Some(2) };
-    let report = campaign.run_one(10, fixed, &Without::default(), true);
+    let report = campaign.run_one(SHOWN, fixed, &Without::default(), true);
     let violation = report.violation.expect("the page says so");
-    let story = Story::of(Settings::draw(10, &fixed), violation, &report.trace);
+    let story = Story::of(Settings::draw(SHOWN, &fixed), violation, &report.trace);
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let page = fs::read_to_string(format!("{docs}/simulation.md")).unwrap();
     assert!(page.contains(&story.to_string()), "docs/simulation.md should show\n{story}");
     let picture = fs::read_to_string(format!("{docs}/images/stopped-clock.svg")).unwrap();
     assert_eq!(picture, timeline::svg(&story), "write it again with --svg");
 }
+
+/// The seed that docs/simulation.md shows.
+const SHOWN: u64 = 2125;

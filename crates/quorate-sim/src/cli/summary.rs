@@ -22,9 +22,9 @@ pub(super) fn line(totals: &Totals) -> String {
 
 /// When it is over.
 pub(super) fn text(totals: &Totals, took: Duration) -> String {
-    let seeds = totals.seeds.max(1);
+    let seeds = totals.seeds;
     let per_minute = totals.seeds as f64 / took.as_secs_f64().max(1e-9) * 60.0;
-    let each = |count: u64| count as f64 / seeds as f64;
+    let each = |count: u64| count as f64 / seeds.max(1) as f64;
     let faults: u64 = totals.count.faults.iter().sum();
     let mut text = format!(
         "{seeds} seeds in {:.1} s ({per_minute:.0} a minute): {}\n\

@@ -1,5 +1,7 @@
 //! What is held: renewed in batches, and told when it is lost.
 
+use std::time::Duration;
+
 use quorate_core::{
     command::{Command, Owner, PROLONG_MAX, Prolongation, Reply},
     lease::{Extension, Lease, LostReason},
@@ -35,8 +37,11 @@ pub(super) struct Held {
     /// The judge's number for it.
     pub(super) claim: u32,
     untaken: NodeSet,
+    hold_until: Moment,
     is_renewed: bool,
     is_told: bool,
+    /// Nothing is wrong any more: while it is renewed, it lasts.
+    is_safe: bool,
 }
 
 /// What was won.
@@ -72,7 +77,42 @@ impl Held {
     /// What a round about this lease is about.
     pub(super) fn asked(&self, terms: Terms) -> Asked {
         let owner = self.owner.clone();
-        Asked { lock: self.lock, owner, terms, from: None, untaken: self.untaken }
+        let held_until = Some(self.lease.valid_until());
+        Asked { lock: self.lock, owner, terms, from: None, untaken: self.untaken, held_until }
+    }
+
+    /// What is told to be lost was so, and is.
+    fn check_loss(&self, env: &mut Env, reason: LostReason, is_early: bool, now: Moment) {
+        let Env { check, settings, now: at, .. } = env;
+        let is_remembered = check.is_within_bounds();
+        let needed = Duration::from_nanos(TRIPS_PER_TTL * settings.longest_trip());
+        let is_lasting = self.is_safe && self.terms.ttl() >= needed && now < self.hold_until;
+        let mut report = |promise, text: &str| {
+            check.report(*at, promise, Some(self.lock), vec![self.claim], text.to_owned());
+        };
+        if self.lease.check(now).is_ok() {
+            report(Promise::Loss, "the holder is told of a loss, and its lease is valid");
+        }
+        // Nodes that remember have the key until the holder's own deadline.
+        if reason == LostReason::Gone && is_early && is_remembered {
+            report(
+                Promise::Reason,
+                "the lock is said to be gone before its deadline, and no node forgot it",
+            );
+        }
+        if reason == LostReason::Expired && self.is_renewed && is_lasting {
+            report(Promise::Progress, "a renewed lease ran out although nothing is wrong");
+        }
+    }
+
+    /// The holder's own limit is not taken for the end of the lease, nor the other way round.
+    fn check_end(&self, env: &mut Env, reason: LostReason, now: Moment) {
+        let is_limit = now >= self.hold_until;
+        if is_limit != (reason == LostReason::MaxHold) {
+            let (lock, claims) = (Some(self.lock), vec![self.claim]);
+            let text = format!("told as `{reason}`, which is not why it ended");
+            env.check.report(env.now, Promise::Reason, lock, claims, text);
+        }
     }
 }
 
@@ -97,8 +137,10 @@ impl Client {
             task,
             claim,
             untaken: asked.untaken,
+            hold_until,
             is_renewed,
             is_told: false,
+            is_safe: env.is_calm(self.number),
         };
         env.trace.add(env.now, Some(lock), || Scene::Held {
             client: self.number,
@@ -124,7 +166,7 @@ impl Client {
     }
 
     /// The lease is over or handed on.
-    pub(super) fn let_go(&mut self, env: &mut Env, id: u32) -> Option<Held> {
+    pub(super) fn let_go(&mut self, env: &mut Env, id: u32, how: &'static str) -> Option<Held> {
         let index = self.held.iter().position(|held| held.id == id)?;
         let held = self.held.swap_remove(index);
         self.schedule.remove(u64::from(id));
@@ -133,6 +175,7 @@ impl Client {
             client: self.number,
             claim: held.claim,
             owner: trace::owner_name(&held.owner),
+            how,
         });
         Some(held)
     }
@@ -183,12 +226,14 @@ impl Client {
     /// The lease is gone: its holder is told, once.
     pub(super) fn lose(&mut self, env: &mut Env, id: u32, reason: LostReason) {
         self.schedule.remove(u64::from(id));
-        let (now, number) = (env.now, self.number);
+        let (now, number, moment) = (env.now, self.number, self.now(env));
         let Some(held) = self.held(id) else { return };
+        let is_early = moment < held.lease.valid_until();
         held.lease.handle_lost(reason);
         if std::mem::replace(&mut held.is_told, true) {
             return;
         }
+        held.check_loss(env, reason, is_early, moment);
         env.check.tell(now, held.claim);
         env.trace.add(now, Some(held.lock), || Scene::Lost {
             client: number,
@@ -223,6 +268,7 @@ impl Client {
             if now < valid_until {
                 self.schedule.look_at(number, valid_until);
             } else if let Err(reason) = held.lease.check(now) {
+                held.check_end(env, reason, now);
                 ended.push((id, reason));
             }
         }
@@ -364,9 +410,12 @@ impl Client {
     /// Tries again soon: the last renewal was not confirmed.
     fn retry(&mut self, env: &mut Env, id: u32) {
         let now = self.now(env);
+        let is_calm = env.is_calm(self.number);
         let Some(held) = self.held(id).filter(|held| !held.is_told) else { return };
         held.lease.handle_risk(now);
         let ttl = held.terms.ttl();
+        // There is time enough to try again.
+        held.is_safe |= is_calm && held.lease.remaining(now) >= ttl / 2;
         let delay = retry_delay(ttl, &mut self.jitter);
         self.schedule.renew_at(u64::from(id), now.saturating_add(delay));
         self.arm(env);
@@ -408,3 +457,7 @@ impl Client {
         }
     }
 }
+
+/// A lease of so many round trips is renewed in time, even if a renewal or two do not count since a
+/// user has sent an extension after them.
+const TRIPS_PER_TTL: u64 = 25;

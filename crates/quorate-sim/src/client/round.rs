@@ -1,13 +1,13 @@
 //! One machine of the core at work: its requests, its timer, and the task that waits for it.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use quorate_core::{
     acquire::{self, Acquire},
-    command::{Command, Owner, Prolongation, Reply},
+    command::{Command, Fate, Owner, Prolongation, Reply, Sighting, Value},
     lease::Extension,
     moment::Moment,
-    quorum::{NodeSet, Vote, majority},
+    quorum::{NodeSet, Vote},
     release::{self, Release},
     renew::{self, Renew},
     round::{Output, Verb},
@@ -17,9 +17,10 @@ use quorate_core::{
 
 use super::Client;
 use crate::{
-    check::Promise,
+    check::{Promise, majority},
     event::Due,
     net::{Waiting, Whose},
+    settings::WAKE_LAG_MAX,
     trace::{self, Scene},
     world::Env,
 };
@@ -49,13 +50,34 @@ pub(super) struct Asked {
     pub(super) terms: Terms,
     pub(super) from: Option<Owner>,
     pub(super) untaken: NodeSet,
+    /// Until when the caller holds the lock, if it does: nodes that remember have its key.
+    pub(super) held_until: Option<Moment>,
 }
 
-/// What the replies said, counted without the machines.
+/// What the replies said, read and counted without the core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Votes {
     grants: usize,
     refusals: usize,
+    /// Nodes that cannot be reached, or answer with an error.
+    lost: usize,
+}
+
+impl Votes {
+    fn count(&mut self, command: &Command, answer: Option<&Reply>) {
+        let is_own = |seen: &Sighting| match (command, &seen.value) {
+            (Command::Check { owner, .. }, Value::Text(text)) => **text == *owner.as_bytes(),
+            _ => false,
+        };
+        match answer {
+            None => self.lost += 1,
+            Some(Reply::Taken | Reply::Freed) => self.grants += 1,
+            Some(Reply::Each(fates)) if fates[..] == [Fate::Failed] => self.lost += 1,
+            Some(Reply::Each(fates)) if fates[..] == [Fate::LivesOn] => self.grants += 1,
+            Some(Reply::Seen(Some(seen))) if is_own(seen) => self.grants += 1,
+            Some(_) => self.refusals += 1,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -72,6 +94,13 @@ pub(super) enum Ended {
     Renew(renew::Outcome),
     Verify(verify::Outcome),
     Release(release::Outcome),
+}
+
+impl Round {
+    /// When silent nodes are not waited for any more.
+    fn give_up_at(&self) -> Moment {
+        self.asked_at.saturating_add(self.claim.terms.vote_timeout())
+    }
 }
 
 impl fmt::Display for Ended {
@@ -193,6 +222,27 @@ impl Client {
         self.drive(env, round);
     }
 
+    /// Somebody who waits for a round hears of it when the vote timeout is over.
+    pub(super) fn check_calls(&self, env: &mut Env) {
+        let now = self.now(env);
+        let is_late = |round: &&Round| {
+            let due = round.give_up_at().saturating_add(Duration::from_nanos(2 * WAKE_LAG_MAX));
+            round.task.is_some() && due < now
+        };
+        if let Some(round) = self.rounds.iter().find(is_late) {
+            let text = "a call goes on although its vote timeout is over".to_owned();
+            let (lock, owner) = (Some(round.claim.lock), trace::owner_name(&round.claim.owner));
+            env.check.report_owner(env.now, Promise::Progress, lock, owner, text);
+        }
+    }
+
+    /// The caller went away, and what was asked goes on without it.
+    pub(super) fn forget_caller(&mut self, task: usize) {
+        for round in self.rounds.iter_mut().filter(|round| round.task == Some(task)) {
+            round.task = None;
+        }
+    }
+
     fn take_round(&mut self, id: u32) -> Option<Round> {
         let index = self.rounds.iter().position(|round| round.id == id)?;
         Some(self.rounds.swap_remove(index))
@@ -262,14 +312,10 @@ impl Client {
         let is_free = matches!(command, Command::Free { .. });
         if answer.is_none() && is_free && !round.claim.untaken.contains(node) {
             let until = round.claim.terms.forgotten_at(now);
-            env.net.link(self.number, node).debts.add(command.clone(), until);
+            self.owe(env, node, (command.clone(), until));
         }
         if !(is_free && matches!(round.machine, Machine::Acquire(_))) {
-            match vote {
-                Vote::Grant => round.votes.grants += 1,
-                Vote::Refuse => round.votes.refusals += 1,
-                Vote::Unknown => {}
-            }
+            round.votes.count(command, answer);
         }
         round.machine.handle_vote(command, node, vote, now);
     }
@@ -277,29 +323,40 @@ impl Client {
     /// Every refusal has a reason, and it is the true one.
     fn check_reason(&self, env: &mut Env, round: &Round, ended: Ended) {
         let nodes = env.nodes.len();
-        let Votes { grants, refusals } = round.votes;
+        let Votes { grants, refusals, lost } = round.votes;
         let quorum = majority(nodes);
         let is_refused = nodes - refusals < quorum;
+        let is_held = round.claim.held_until.is_some_and(|until| self.now(env) < until);
+        let is_gone = is_refused && !(is_held && env.check.is_within_bounds());
+        // Who may still answer in time.
+        let is_over = self.now(env) >= round.give_up_at();
+        let open = if is_over { 0 } else { nodes - grants - refusals - lost };
         let is_true = match ended {
             Ended::Acquire(outcome) => match outcome {
                 acquire::Outcome::Held { valid_until } => self.now(env) < valid_until,
                 acquire::Outcome::Abandoned => true,
-                acquire::Outcome::Contended => grants + refusals >= quorum && refusals > 0,
-                acquire::Outcome::NoQuorum => grants + refusals < quorum,
+                acquire::Outcome::Contended => {
+                    grants + refusals >= quorum && refusals > 0 && grants + open < quorum
+                }
+                acquire::Outcome::NoQuorum => grants + refusals + open < quorum,
                 acquire::Outcome::TooLate => grants >= quorum,
             },
             Ended::Renew(renew::Outcome::Gone)
             | Ended::Verify(verify::Outcome::Gone)
-            | Ended::Release(release::Outcome::WasGone) => is_refused,
+            | Ended::Release(release::Outcome::WasGone) => is_gone,
             Ended::Renew(renew::Outcome::Unsure)
             | Ended::Verify(verify::Outcome::Unsure)
-            | Ended::Release(release::Outcome::Unsure) => grants < quorum && !is_refused,
+            | Ended::Release(release::Outcome::Unsure) => {
+                grants < quorum && !is_refused && open == 0
+            }
             Ended::Renew(renew::Outcome::Extended { .. } | renew::Outcome::TooLate)
             | Ended::Verify(verify::Outcome::Confirmed)
             | Ended::Release(release::Outcome::Released) => grants >= quorum,
         };
         if !is_true {
-            let text = format!("`{ended}` after {grants} grants and {refusals} refusals");
+            let text = format!(
+                "`{ended}` after {grants} grants and {refusals} refusals, {open} still open"
+            );
             let (lock, owner) = (Some(round.claim.lock), trace::owner_name(&round.claim.owner));
             env.check.report_owner(env.now, Promise::Reason, lock, owner, text);
         }

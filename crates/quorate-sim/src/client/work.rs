@@ -1,5 +1,7 @@
 //! What the users of a client do: one thing after the other, with every call of the interface.
 
+mod leave;
+
 use std::time::Duration;
 
 use quorate_core::{
@@ -22,7 +24,6 @@ use crate::{
     clock::{MS, Nanos},
     dice::Dice,
     event::Due,
-    fault::CANCELLED,
     settings::Settings,
     world::{Env, Handover},
 };
@@ -162,30 +163,6 @@ impl Operation {
 }
 
 impl Client {
-    /// Nothing more is begun; what is held is given back.
-    pub(crate) fn rest(&mut self, env: &mut Env) {
-        self.is_resting = true;
-        if self.is_dead {
-            return;
-        }
-        for task in 0..self.tasks.len() {
-            match self.tasks[task].stage {
-                Stage::Asking(round) => {
-                    self.stop_waiting(env, task);
-                    self.abandon(env, round);
-                }
-                Stage::Holding(held) | Stage::Acting(held) => self.release(env, held, None),
-                Stage::Thinking | Stage::Resting | Stage::Releasing => {
-                    self.stop_waiting(env, task);
-                }
-            }
-            self.tasks[task].forget();
-        }
-        for held in self.held.iter().map(|held| held.id).collect::<Vec<_>>() {
-            self.release(env, held, None);
-        }
-    }
-
     /// Waits a little before the next thing.
     pub(super) fn think(&mut self, env: &mut Env, task: usize) {
         self.stop_waiting(env, task);
@@ -253,30 +230,12 @@ impl Client {
         let owner = self.next_owner();
         let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
         let from = left.map(|left| left.owner);
-        let asked = Asked { lock, owner, terms, from, untaken: NodeSet::EMPTY };
+        let (untaken, held_until) = (NodeSet::EMPTY, None);
+        let asked = Asked { lock, owner, terms, from, untaken, held_until };
         // Known before the answers, which may come at once.
         self.tasks[task].stage = Stage::Asking(self.next + 1);
         env.count.attempts += 1;
         self.ask(env, machine, asked, Some(task), None);
-    }
-
-    /// The caller goes away, if it is still there.
-    pub(super) fn cancel(&mut self, env: &mut Env, task: usize, operation: u32) {
-        if operation != self.tasks[task].operations {
-            return;
-        }
-        match self.tasks[task].stage {
-            Stage::Asking(round) => {
-                env.count.faults[CANCELLED] += 1;
-                self.think(env, task);
-                self.abandon(env, round);
-            }
-            Stage::Resting => {
-                env.count.faults[CANCELLED] += 1;
-                self.think(env, task);
-            }
-            Stage::Thinking | Stage::Holding(_) | Stage::Acting(_) | Stage::Releasing => {}
-        }
     }
 
     pub(super) fn handle_outcome(&mut self, env: &mut Env, task: usize, told: Told) {
@@ -321,8 +280,12 @@ impl Client {
                     return;
                 }
                 let (sent_at, is_renewed) = (told.asked_at, operation.is_renewed);
+                let from = asked.from.clone();
                 let won = Won { asked, sent_at, lease, hold_until, is_renewed, task };
                 let held = self.keep(env, won);
+                if let (Some(from), Some(held)) = (from, self.held(held)) {
+                    env.check.adopt(env.now, held.claim, &from);
+                }
                 self.tasks[task].stage = Stage::Holding(held);
                 self.wait(env, task, operation.hold / 2);
             }
@@ -376,7 +339,13 @@ impl Client {
             _ if !is_alive => self.give_back(env, task, id),
             Act::Nothing => self.finish(env, task, id),
             Act::Extend(_) | Act::Verify => {
-                self.tasks[task].stage = Stage::Acting(id);
+                let flow = &mut self.tasks[task];
+                flow.stage = Stage::Acting(id);
+                if flow.dice.below(8) == 0 {
+                    let (operation, after) = (flow.operations, flow.dice.between(0, 6 * MS));
+                    let what = Due::Cancel { task: task as u8, operation };
+                    self.plan(env, env.now + after, what);
+                }
                 self.act(env, task, id);
             }
         }
@@ -436,7 +405,7 @@ impl Client {
                 self.think(env, task);
             }
             End::LeaveTo(client) => {
-                if let Some(held) = self.let_go(env, id) {
+                if let Some(held) = self.let_go(env, id, "leaves to another") {
                     env.excused.push(held.owner.clone());
                     let left = Handover { lock: held.lock, owner: held.owner };
                     env.handovers[client] = Some(left);
@@ -469,7 +438,7 @@ impl Client {
     }
 
     fn release(&mut self, env: &mut Env, id: u32, task: Option<usize>) {
-        let Some(held) = self.let_go(env, id) else { return };
+        let Some(held) = self.let_go(env, id, "lets go of") else { return };
         self.start_release(env, held.asked(held.longest), task);
     }
 

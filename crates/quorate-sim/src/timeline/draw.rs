@@ -83,7 +83,7 @@ impl Canvas {
 
     /// A request is named where it leaves.
     pub(super) fn request_name(&mut self, lane: usize, sent_at: Nanos, name: &str) {
-        let (x, y) = (self.x(sent_at) - 3.0, middle(lane) + 10.0);
+        let (x, y) = (self.x(sent_at) - 3.0, middle(lane) + LANE / 2.0 - 5.0);
         let name = escape(name);
         self.add(format_args!("<text x='{x}' y='{y}' class='verb'>{name}</text>"));
     }
@@ -137,7 +137,7 @@ impl Canvas {
     }
 
     pub(super) fn finish(self, title: &str, text: &str, legend: &str) -> String {
-        let width = LEFT + WIDTH + 30.0;
+        let width = LEFT + WIDTH + 40.0;
         let height = self.bottom() + 52.0;
         let (title, text, legend) = (escape(title), escape(text), escape(legend));
         let legend_y = height - 14.0;

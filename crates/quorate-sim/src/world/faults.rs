@@ -6,7 +6,7 @@ use super::{FOREIGN, World};
 use crate::{
     check::Claim,
     clock::{MS, Nanos},
-    event::{Direction, Event, Part},
+    event::{Direction, Due, Event, Part},
     fault::{Fault, KINDS, Keeps, Way, What, When},
     trace::{Place, Scene},
 };
@@ -51,6 +51,7 @@ impl World {
                 }
                 let until = self.end_of(index);
                 self.env.trace.add(self.env.now, None, || Scene::Fault {
+                    index,
                     place: place(what),
                     until,
                     text: KINDS[what.kind()].to_owned(),
@@ -76,10 +77,14 @@ impl World {
             What::Isolate { node, .. } => {
                 (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, true));
             }
-            What::Pause { client, .. } | What::Suspend { client, .. } => {
-                let stop = self.clients[client].stop(env);
-                let event = Event::Resume { client: client as u8, stop };
-                env.queue.add(end, event);
+            What::Fail { node, .. } => env.nodes[node].failing += 1,
+            What::Pause { client, .. } => self.stop(client, end),
+            What::Suspend { client, lasts } => {
+                self.stop(client, end);
+                // When the machine wakes, its connections are gone.
+                for node in 0..self.env.nodes.len() {
+                    self.break_link(client, node, lasts);
+                }
             }
             What::ClientCrash { client, .. } => {
                 if !self.clients[client].is_dead() {
@@ -88,7 +93,7 @@ impl World {
                 }
             }
             What::NodeCrash { node, keeps, .. } => {
-                env.nodes[node].is_up = false;
+                env.nodes[node].crashes += 1;
                 env.nodes[node].recall(index as u16, keeps);
                 self.break_node(node);
             }
@@ -127,7 +132,8 @@ impl World {
             What::Isolate { node, .. } => {
                 (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, false));
             }
-            What::NodeCrash { node, .. } => env.nodes[node].is_up = true,
+            What::Fail { node, .. } => env.nodes[node].failing -= 1,
+            What::NodeCrash { node, .. } => env.nodes[node].crashes -= 1,
             What::ForeignForever { lock, node, .. } => {
                 let time = env.nodes[node].clock.at(env.now);
                 let (name, owner) = (env.locks[lock].clone(), squatter());
@@ -147,6 +153,11 @@ impl World {
         }
     }
 
+    fn stop(&mut self, client: usize, until: Nanos) {
+        self.clients[client].stop(&mut self.env);
+        self.env.queue.add(until, Event::Resume { client: client as u8 });
+    }
+
     fn cut(&mut self, client: usize, node: usize, way: Way, is_cut: bool) {
         let env = &mut self.env;
         let mut set = |direction| {
@@ -164,8 +175,12 @@ impl World {
     pub(super) fn break_link(&mut self, client: usize, node: usize, stragglers_for: Nanos) {
         let env = &mut self.env;
         if env.net.link(client, node).is_up {
-            let waiting = env.break_link(client, node, stragglers_for);
-            self.clients[client].handle_break(env, node, waiting);
+            env.break_link(client, node, stragglers_for);
+            let generation = env.net.link(client, node).generation;
+            let what = Due::Broken { node: node as u8, generation };
+            let life = self.clients[client].life;
+            // Whoever stands still notices when it goes on.
+            self.handle(Event::Client { client: client as u8, life, what });
         }
     }
 
@@ -181,7 +196,7 @@ impl World {
         let owner = foreigner();
         let mut grants = 0;
         for node in 0..env.nodes.len() {
-            if nodes & (1 << node) == 0 || !env.nodes[node].is_up {
+            if nodes & (1 << node) == 0 || !env.nodes[node].is_up() {
                 continue;
             }
             let name = env.locks[lock].clone();
@@ -212,6 +227,7 @@ const fn place(what: What) -> Place {
         | What::Slow { client, node, .. }
         | What::Cut { client, node, .. } => Place::Link(client, node),
         What::Isolate { node, .. }
+        | What::Fail { node, .. }
         | What::NodeCrash { node, .. }
         | What::Flush { node }
         | What::Promote { node, .. }
