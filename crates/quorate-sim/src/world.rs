@@ -300,7 +300,9 @@ impl World {
                     | Command::Adopt { owner, .. }
                     | Command::Acquire { ask: Ask { owner, .. }, .. } = &late.request.what
                     {
+                        // Nobody knows of what it takes, so it stays for a ttl from now.
                         env.excused.push(owner.clone());
+                        env.check.delay_stalls(env.now);
                     }
                     let request = &late.request;
                     env.run(late.client, late.node, request.sent_at, &request.what);
