@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
@@ -62,6 +62,9 @@ struct Run {
     /// How many clients there are, whatever the seed says.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=20))]
     clients: Option<u8>,
+    /// Which mode the clients use, whatever the seed says.
+    #[arg(long)]
+    mode: Option<Mode>,
     /// On how many threads to run; all cores if not said.
     #[arg(long)]
     threads: Option<usize>,
@@ -77,6 +80,15 @@ struct Run {
     /// Where the picture of a violation is written.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+/// The modes that clients can use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Mode {
+    /// They ask again and again.
+    Classic,
+    /// They wait in line, and have fences.
+    Line,
 }
 
 /// Runs the command that the arguments say. The exit code is 1 if a promise was broken.
@@ -109,7 +121,7 @@ impl Run {
         let fixed = Fixed {
             nodes: self.nodes.map(usize::from),
             clients: self.clients.map(usize::from),
-            is_in_line: None,
+            is_in_line: self.mode.map(|mode| mode == Mode::Line),
         };
         Campaign {
             from: self.from,

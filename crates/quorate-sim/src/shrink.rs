@@ -33,6 +33,9 @@ impl Small {
         if let Some(clients) = self.fixed.clients {
             add(format!(" --clients {clients}"));
         }
+        if let Some(is_in_line) = self.fixed.is_in_line {
+            add(format!(" --mode {}", if is_in_line { "line" } else { "classic" }));
+        }
         if let Some(mutant) = campaign.mutant {
             add(format!(" --mutant {mutant}"));
         }
