@@ -1,27 +1,29 @@
 //! One world from its seed to its end.
 
-use std::{fmt, str::FromStr};
-
 use quorate_core::{
-    command::{Command, Fate, Owner, Reply, Sighting, Value},
-    line::{Ask, Extended},
+    command::{Command, Owner},
+    line::Ask,
     name::Name,
 };
 
 use crate::{
-    check::{Checker, Claim, Promise, Violation, majority},
+    check::{Checker, Promise, Violation},
     client::Client,
-    clock::{ClientClock, MS, NEVER, Nanos, NodeClock, SECOND},
+    clock::{ClientClock, MS, Nanos, NodeClock, SECOND},
     dice::Dice,
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
     net::{Heard, LINK_TIMEOUT, Net},
     node::Node,
     settings::{SETTLED_WITHIN, Settings},
-    trace::{self, Key, Scene, Trace},
+    trace::{self, Scene, Trace},
 };
 
+mod env;
 mod faults;
+mod without;
+
+pub use self::without::Without;
 
 /// What everybody in a world can touch.
 #[derive(Debug)]
@@ -97,70 +99,6 @@ pub struct Report {
     pub beyond: Vec<Bound>,
     /// What happened, if it was recorded.
     pub trace: Trace,
-}
-
-/// What is left out of a world, to make a violation easier to read.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Without {
-    /// Faults, by their index in the list.
-    pub faults: Vec<usize>,
-    /// Clients, by number: they are there and do nothing.
-    pub clients: Vec<usize>,
-}
-
-impl Without {
-    /// True if nothing is left out.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.faults.is_empty() && self.clients.is_empty()
-    }
-
-    /// Says so if the world of `settings` has no such fault or client.
-    ///
-    /// # Errors
-    ///
-    /// What there is instead.
-    pub fn check(&self, settings: &Settings) -> Result<(), String> {
-        let Settings { seed, faults, clients, .. } = *settings;
-        let is_there = self.faults.iter().all(|fault| *fault < faults)
-            && self.clients.iter().all(|client| *client < clients);
-        match is_there {
-            true => Ok(()),
-            false => Err(format!(
-                "the world of seed {seed} has the faults f0 to f{} and the clients c0 to c{}",
-                faults.saturating_sub(1),
-                clients.saturating_sub(1)
-            )),
-        }
-    }
-}
-
-/// As on the command line: `f0,f3,c1`.
-impl fmt::Display for Without {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults = self.faults.iter().map(|fault| format!("f{fault}"));
-        let clients = self.clients.iter().map(|client| format!("c{client}"));
-        f.write_str(&faults.chain(clients).collect::<Vec<_>>().join(","))
-    }
-}
-
-impl FromStr for Without {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut without = Self::default();
-        for part in text.split(',') {
-            let unknown = || format!("`{part}` is neither a fault such as f3 nor a client like c1");
-            let (kind, number) = part.split_at_checked(1).ok_or_else(unknown)?;
-            let number = number.parse().map_err(|_| unknown())?;
-            match kind {
-                "f" => without.faults.push(number),
-                "c" => without.clients.push(number),
-                _ => return Err(unknown()),
-            }
-        }
-        Ok(without)
-    }
 }
 
 /// A running world.
@@ -399,189 +337,6 @@ impl World {
             Phase::Settled => env.check_leaks(true),
             Phase::Expired => env.check_leaks(false),
         }
-    }
-}
-
-impl Env {
-    /// Runs a command on a node and notes what came of it.
-    fn run(&mut self, client: usize, node: usize, sent_at: Nanos, command: &Command) -> Reply {
-        let reply = self.nodes[node].run(self.now, command);
-        for push in self.nodes[node].store.take_pushes() {
-            for (link, generation) in self.nodes[node].links_of(push.client) {
-                let (client, node) = self.net.ends(link);
-                let is_open = self.net.link(client, node).generation == generation;
-                if is_open {
-                    let overtakes = self.settings.do_pushes_overtake;
-                    let ends = (client, node);
-                    self.net.push(&mut self.queue, self.now, ends, push.clone(), overtakes);
-                }
-            }
-        }
-        if self.trace.is_on() {
-            self.note_run(client, node, sent_at, command, &reply);
-        }
-        if self.nodes[node].has_revived
-            && let Command::Prolong { entries } = command
-        {
-            let text = format!("an extension made a key on n{node} that was not there");
-            let lock = self.locks.iter().position(|known| *known == entries[0].name);
-            let owner = trace::owner_name(&entries[0].owner);
-            self.check.report_owner(self.now, Promise::Loss, lock, owner, text);
-        }
-        reply
-    }
-
-    fn note_run(
-        &mut self,
-        client: usize,
-        node: usize,
-        sent_at: Nanos,
-        command: &Command,
-        reply: &Reply,
-    ) {
-        let key = match (command, reply) {
-            (
-                Command::Take { name, owner, .. } | Command::Adopt { name, owner, .. },
-                Reply::Taken,
-            ) => self.key(node, name, owner),
-            (Command::Free { .. }, Reply::Freed)
-            | (Command::Release { .. }, Reply::Released { is_ours: true, .. }) => Key::Gone,
-            (Command::Acquire { ask, .. }, Reply::Granted { .. }) => {
-                self.key(node, &ask.name, &ask.owner)
-            }
-            (Command::Extend { entries, .. }, Reply::EachExtended(fates)) => {
-                match (entries.first(), fates.first()) {
-                    (Some(entry), Some(Extended::LivesOn(_))) => {
-                        self.key(node, &entry.name, &entry.owner)
-                    }
-                    _ => Key::Same,
-                }
-            }
-            (Command::Prolong { entries }, Reply::Each(fates)) => {
-                let first = entries.first().filter(|_| fates.first() == Some(&Fate::LivesOn));
-                first.map_or(Key::Same, |entry| self.key(node, &entry.name, &entry.owner))
-            }
-            _ => Key::Same,
-        };
-        let lock = self.lock_of(command);
-        self.trace.add(self.now, lock, || Scene::Ran {
-            client,
-            node,
-            sent_at,
-            ask: trace::ask(command),
-            answer: trace::answer(reply),
-            key,
-        });
-    }
-
-    /// An owner's key as the node has it now, whatever was asked.
-    fn key(&self, node: usize, name: &Name, owner: &Owner) -> Key {
-        let node = &self.nodes[node];
-        let look = Command::Look { name: name.clone() };
-        // Whether somebody looks must not change anything.
-        let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
-            Reply::Seen(Some(Sighting { expires_in_ms: Some(left), .. })) => self.now + left * MS,
-            Reply::Seen(Some(_)) => NEVER,
-            _ => self.now,
-        };
-        Key::Is(trace::owner_name(owner), until)
-    }
-
-    /// Which lock a command is about; of a batch the first one.
-    pub(crate) fn lock_of(&self, command: &Command) -> Option<usize> {
-        if !self.trace.is_on() {
-            return None;
-        }
-        let name = match command {
-            Command::Prolong { entries } => &entries.first()?.name,
-            Command::Extend { entries, .. } => &entries.first()?.name,
-            Command::Acquire { ask, .. } => &ask.name,
-            Command::Take { name, .. }
-            | Command::Adopt { name, .. }
-            | Command::Free { name, .. }
-            | Command::Check { name, .. }
-            | Command::Release { name, .. }
-            | Command::Look { name } => name,
-            _ => return None,
-        };
-        self.locks.iter().position(|known| known == name)
-    }
-
-    /// Somebody was told that it holds a lock.
-    pub(crate) fn begin(&mut self, claim: Claim) -> u32 {
-        let end = claim.end;
-        let is_foreign = claim.client.is_none();
-        let number = self.check.begin(self.now, claim, self.running);
-        if !is_foreign {
-            self.audit(number);
-        }
-        if end != NEVER {
-            self.queue.add(end - 1, Event::Audit { claim: number });
-        }
-        number
-    }
-
-    /// A claim that is valid must be carried by a majority.
-    pub(crate) fn audit(&mut self, number: u32) {
-        let claim = self.check.claim(number);
-        if !claim.is_backed(self.now) || !self.check.is_within_bounds() {
-            return;
-        }
-        let name = &self.locks[claim.lock];
-        let mut holders = 0;
-        for node in &mut self.nodes {
-            holders += usize::from(node.holds(self.now, name, &claim.owner));
-        }
-        self.check.back(self.now, number, holders);
-    }
-
-    /// True if all is well for this client from now on: no more faults, and no message is late.
-    pub(crate) fn is_calm(&self, client: usize) -> bool {
-        let is_well = self.check.is_healed() && self.check.is_within_bounds();
-        is_well && self.net.is_calm(self.now, client)
-    }
-
-    /// Breaks a connection. Its client does not know yet.
-    pub(crate) fn break_link(&mut self, client: usize, node: usize, late: Nanos) {
-        self.net.break_link(&mut self.queue, self.now, (client, node), late);
-    }
-
-    /// No node may have a key that somebody should have freed, or that should have gone by now.
-    fn check_leaks(&mut self, are_some_excused: bool) {
-        if !self.check.is_within_bounds() {
-            return;
-        }
-        for node in 0..self.nodes.len() {
-            // What is away for good frees nothing.
-            if !self.nodes[node].is_up() {
-                continue;
-            }
-            let time = self.nodes[node].clock.at(self.now);
-            for name in self.nodes[node].store.names(time) {
-                let look = Command::Look { name: name.clone() };
-                let Reply::Seen(Some(seen)) = self.nodes[node].store.apply(time, &look) else {
-                    continue;
-                };
-                let Value::Text(text) = &seen.value else { continue };
-                if are_some_excused && self.is_excused(text) {
-                    continue;
-                }
-                let lock = self.locks.iter().position(|known| *known == name);
-                let owner = trace::bytes_name(text);
-                let text = format!("n{node} still has the key of {owner}");
-                self.check.report_owner(self.now, Promise::Leak, lock, owner, text);
-            }
-        }
-    }
-
-    fn is_excused(&self, value: &[u8]) -> bool {
-        self.excused.iter().any(|owner| owner.as_bytes() == value)
-            || self.dead.iter().any(|id| value.windows(id.len()).any(|part| part == id.as_bytes()))
-            || value.starts_with(FOREIGN.as_bytes())
-    }
-
-    pub(crate) const fn quorum(&self) -> usize {
-        majority(self.nodes.len())
     }
 }
 

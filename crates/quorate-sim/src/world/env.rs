@@ -1,0 +1,204 @@
+//! What happens in a world besides its clients: commands that run, claims, and what the judge asks.
+
+use quorate_core::{
+    command::{Command, Fate, Owner, Reply, Sighting, Value},
+    line::Extended,
+    name::Name,
+};
+
+use super::{Env, FOREIGN};
+use crate::{
+    check::{Claim, Promise, majority},
+    clock::{MS, NEVER, Nanos},
+    event::Event,
+    trace::{self, Key, Scene},
+};
+
+impl Env {
+    /// Runs a command on a node and notes what came of it.
+    pub(super) fn run(
+        &mut self,
+        client: usize,
+        node: usize,
+        sent_at: Nanos,
+        command: &Command,
+    ) -> Reply {
+        let reply = self.nodes[node].run(self.now, command);
+        for push in self.nodes[node].store.take_pushes() {
+            for (link, generation) in self.nodes[node].links_of(push.client) {
+                let (client, node) = self.net.ends(link);
+                let is_open = self.net.link(client, node).generation == generation;
+                if is_open {
+                    let overtakes = self.settings.do_pushes_overtake;
+                    let ends = (client, node);
+                    self.net.push(&mut self.queue, self.now, ends, push.clone(), overtakes);
+                }
+            }
+        }
+        if self.trace.is_on() {
+            self.note_run(client, node, sent_at, command, &reply);
+        }
+        if self.nodes[node].has_revived
+            && let Command::Prolong { entries } = command
+        {
+            let text = format!("an extension made a key on n{node} that was not there");
+            let lock = self.locks.iter().position(|known| *known == entries[0].name);
+            let owner = trace::owner_name(&entries[0].owner);
+            self.check.report_owner(self.now, Promise::Loss, lock, owner, text);
+        }
+        reply
+    }
+
+    fn note_run(
+        &mut self,
+        client: usize,
+        node: usize,
+        sent_at: Nanos,
+        command: &Command,
+        reply: &Reply,
+    ) {
+        let key = match (command, reply) {
+            (
+                Command::Take { name, owner, .. } | Command::Adopt { name, owner, .. },
+                Reply::Taken,
+            ) => self.key(node, name, owner),
+            (Command::Free { .. }, Reply::Freed)
+            | (Command::Release { .. }, Reply::Released { is_ours: true, .. }) => Key::Gone,
+            (Command::Acquire { ask, .. }, Reply::Granted { .. }) => {
+                self.key(node, &ask.name, &ask.owner)
+            }
+            (Command::Extend { entries, .. }, Reply::EachExtended(fates)) => {
+                match (entries.first(), fates.first()) {
+                    (Some(entry), Some(Extended::LivesOn(_))) => {
+                        self.key(node, &entry.name, &entry.owner)
+                    }
+                    _ => Key::Same,
+                }
+            }
+            (Command::Prolong { entries }, Reply::Each(fates)) => {
+                let first = entries.first().filter(|_| fates.first() == Some(&Fate::LivesOn));
+                first.map_or(Key::Same, |entry| self.key(node, &entry.name, &entry.owner))
+            }
+            _ => Key::Same,
+        };
+        let lock = self.lock_of(command);
+        self.trace.add(self.now, lock, || Scene::Ran {
+            client,
+            node,
+            sent_at,
+            ask: trace::ask(command),
+            answer: trace::answer(reply),
+            key,
+        });
+    }
+
+    /// An owner's key as the node has it now, whatever was asked.
+    fn key(&self, node: usize, name: &Name, owner: &Owner) -> Key {
+        let node = &self.nodes[node];
+        let look = Command::Look { name: name.clone() };
+        // Whether somebody looks must not change anything.
+        let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
+            Reply::Seen(Some(Sighting { expires_in_ms: Some(left), .. })) => self.now + left * MS,
+            Reply::Seen(Some(_)) => NEVER,
+            _ => self.now,
+        };
+        Key::Is(trace::owner_name(owner), until)
+    }
+
+    /// Which lock a command is about; of a batch the first one.
+    pub(crate) fn lock_of(&self, command: &Command) -> Option<usize> {
+        if !self.trace.is_on() {
+            return None;
+        }
+        let name = match command {
+            Command::Prolong { entries } => &entries.first()?.name,
+            Command::Extend { entries, .. } => &entries.first()?.name,
+            Command::Acquire { ask, .. } => &ask.name,
+            Command::Take { name, .. }
+            | Command::Adopt { name, .. }
+            | Command::Free { name, .. }
+            | Command::Check { name, .. }
+            | Command::Release { name, .. }
+            | Command::Look { name } => name,
+            _ => return None,
+        };
+        self.locks.iter().position(|known| known == name)
+    }
+
+    /// Somebody was told that it holds a lock.
+    pub(crate) fn begin(&mut self, claim: Claim) -> u32 {
+        let end = claim.end;
+        let is_foreign = claim.client.is_none();
+        let number = self.check.begin(self.now, claim, self.running);
+        if !is_foreign {
+            self.audit(number);
+        }
+        if end != NEVER {
+            self.queue.add(end - 1, Event::Audit { claim: number });
+        }
+        number
+    }
+
+    /// A claim that is valid must be carried by a majority.
+    pub(crate) fn audit(&mut self, number: u32) {
+        let claim = self.check.claim(number);
+        if !claim.is_backed(self.now) || !self.check.is_within_bounds() {
+            return;
+        }
+        let name = &self.locks[claim.lock];
+        let mut holders = 0;
+        for node in &mut self.nodes {
+            holders += usize::from(node.holds(self.now, name, &claim.owner));
+        }
+        self.check.back(self.now, number, holders);
+    }
+
+    /// True if all is well for this client from now on: no more faults, and no message is late.
+    pub(crate) fn is_calm(&self, client: usize) -> bool {
+        let is_well = self.check.is_healed() && self.check.is_within_bounds();
+        is_well && self.net.is_calm(self.now, client)
+    }
+
+    /// Breaks a connection. Its client does not know yet.
+    pub(crate) fn break_link(&mut self, client: usize, node: usize, late: Nanos) {
+        self.net.break_link(&mut self.queue, self.now, (client, node), late);
+    }
+
+    /// No node may have a key that somebody should have freed, or that should have gone by now.
+    pub(super) fn check_leaks(&mut self, are_some_excused: bool) {
+        if !self.check.is_within_bounds() {
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            // What is away for good frees nothing.
+            if !self.nodes[node].is_up() {
+                continue;
+            }
+            let time = self.nodes[node].clock.at(self.now);
+            for name in self.nodes[node].store.names(time) {
+                let look = Command::Look { name: name.clone() };
+                let Reply::Seen(Some(seen)) = self.nodes[node].store.apply(time, &look) else {
+                    continue;
+                };
+                let Value::Text(text) = &seen.value else { continue };
+                if are_some_excused && self.is_excused(text) {
+                    continue;
+                }
+                let lock = self.locks.iter().position(|known| *known == name);
+                let owner = trace::bytes_name(text);
+                let text = format!("n{node} still has the key of {owner}");
+                self.check.report_owner(self.now, Promise::Leak, lock, owner, text);
+            }
+        }
+    }
+
+    fn is_excused(&self, value: &[u8]) -> bool {
+        self.excused.iter().any(|owner| owner.as_bytes() == value)
+            || self.dead.iter().any(|id| value.windows(id.len()).any(|part| part == id.as_bytes()))
+            || value.starts_with(FOREIGN.as_bytes())
+    }
+
+    pub(crate) const fn quorum(&self) -> usize {
+        majority(self.nodes.len())
+    }
+}
