@@ -278,6 +278,11 @@ impl Checker {
         }
     }
 
+    /// What happened now may keep a lock from those who wait for another ttl.
+    pub(crate) fn delay_stalls(&mut self, now: Nanos) {
+        self.stalled.iter_mut().for_each(|stall| stall.since = stall.since.map(|_| now));
+    }
+
     /// True if somebody waits for a lock that nobody holds.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_within_bounds() && self.stalled.iter().any(|stall| stall.since.is_some())

@@ -289,7 +289,9 @@ impl World {
                     if let Command::Take { owner, .. } | Command::Adopt { owner, .. } =
                         &late.request.what
                     {
+                        // Nobody knows of what it takes, so it stays for a ttl from now.
                         env.excused.push(owner.clone());
+                        env.check.delay_stalls(env.now);
                     }
                     let request = &late.request;
                     env.run(late.client, late.node, request.sent_at, &request.what);
