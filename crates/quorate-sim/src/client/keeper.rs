@@ -127,6 +127,7 @@ impl Client {
     pub(super) fn keep(&mut self, env: &mut Env, won: Won) -> u32 {
         let Won { asked, fence, sent_at, lease, hold_until, is_renewed, task } = won;
         let limit = self.clock.when(hold_until);
+        let remaining = lease.remaining(self.now(env));
         let times = (env.now, self.end_of(&lease), limit);
         let (lock, owner, terms) = (asked.lock, asked.owner, asked.terms);
         let claim = Claim::new(lock, Some(self.number), owner.clone(), times)
@@ -148,7 +149,8 @@ impl Client {
             hold_until,
             is_renewed,
             is_told: false,
-            is_safe: env.is_calm(self.number),
+            // Whoever stood still while it asked may have won what is nearly over.
+            is_safe: env.is_calm(self.number) && remaining >= terms.ttl() / 2,
         };
         env.trace.add(env.now, Some(lock), || Scene::Held {
             client: self.number,
