@@ -477,3 +477,6 @@ const FOREIGN_POLL_MS: u64 = 20;
 
 /// Those behind the first in line look this much later each.
 const POLL_STEP_MS: u64 = 3;
+
+#[cfg(test)]
+mod tests;
