@@ -213,9 +213,10 @@ impl Contend {
                     self.seats[node].drop_grant(fence);
                     self.ask(node, now);
                 }
-                _ => {}
+                _ => self.seats[node].handle_unconfirmed(),
             },
-            (Saying::Yield(_) | Saying::Doubt(_) | Saying::Confirm(_) | Saying::Leave, _) => {}
+            (Saying::Confirm(_), _) => self.seats[node].handle_unconfirmed(),
+            (Saying::Yield(_) | Saying::Doubt(_) | Saying::Leave, _) => {}
         }
         self.decide_try();
     }

@@ -163,6 +163,24 @@ fn a_refused_confirmation_drops_the_grant_and_asks_again() {
     assert_eq!(attempt.outcome(), held(97, 8));
 }
 
+/// Otherwise the attempt would keep its majority with every heartbeat, and never hold the lock.
+#[test]
+fn a_confirmation_that_failed_is_said_again_with_the_next_grant() {
+    for reply in [None, Some(Reply::EachExtended([Extended::Failed].into())), Some(Reply::Stale)] {
+        let mut attempt = started(3, WAIT);
+        attempt.grant(0, 7, 0, 1);
+        attempt.grant(1, 8, 0, 1);
+        let confirm = Saying::Confirm(fence(8));
+        assert_eq!(attempt.said(), [(0, confirm)]);
+        attempt.handle_reply(0, Said { life: 0, what: confirm }, at(1), reply.as_ref(), at(2));
+        assert_eq!(attempt.said(), [], "not at once: the node is in trouble");
+        attempt.handle_timeout(at(34));
+        assert_eq!(attempt.said(), [(0, ASK_AGAIN), (1, ASK_AGAIN)]);
+        attempt.grant(0, 7, 34, 35);
+        assert_eq!(attempt.said(), [(0, confirm)], "{reply:?}");
+    }
+}
+
 #[test]
 fn the_validity_is_that_of_the_oldest_grant_that_is_needed() {
     let mut attempt = started(5, WAIT);
