@@ -182,9 +182,21 @@ fn it_gives_up_when_too_few_nodes_could_be_reached_for_too_long() {
     assert_eq!(attempt.said(), [(0, Saying::Leave), (1, Saying::Leave)]);
     attempt.handle_timeout(at(130));
     assert_eq!(attempt.outcome(), None, "it counts anew after a majority was there");
-    attempt.handle_timeout(at(170));
+    attempt.handle_timeout(at(140));
     assert_eq!(attempt.outcome(), Some(Outcome::NoQuorum));
     assert_eq!(attempt.waits_until(), None);
+}
+
+/// A heartbeat every third of a long ttl would keep the caller for much longer than it agreed to.
+#[test]
+fn patience_ends_when_it_says_and_not_with_the_next_heartbeat() {
+    let patience = Duration::from_millis(10);
+    let mut attempt = Contend::start(terms(), 3, NodeSet::EMPTY, Mode::Wait(patience), at(0));
+    assert_eq!(attempt.waits_until(), Some(at(10)));
+    attempt.handle_timeout(at(9));
+    assert_eq!(attempt.outcome(), None);
+    attempt.handle_timeout(at(10));
+    assert_eq!(attempt.outcome(), Some(Outcome::NoQuorum));
 }
 
 /// Every mix of answers to one try, against a one-line oracle.
