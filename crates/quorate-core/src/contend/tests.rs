@@ -234,3 +234,4 @@ fn a_refusal_drops_older_grants_and_no_newer_one() {
 }
 
 mod line;
+mod worlds;
