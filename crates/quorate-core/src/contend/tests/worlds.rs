@@ -211,7 +211,8 @@ impl World {
     }
 
     fn tick(&mut self) {
-        self.now = self.now.saturating_add(self.jitter.up_to(Duration::from_millis(8)));
+        let longest = if self.draw(8) == 0 { 120 } else { 8 };
+        self.now = self.now.saturating_add(self.jitter.up_to(Duration::from_millis(longest)));
         for client in 0..CLIENTS {
             let machine = &mut self.clients[client].machine;
             if let Output::Wait { until } = machine.poll_output()
