@@ -55,10 +55,15 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn what_is_left_out_does_not_change_what_was_before() {
-    let whole = trace(3, &Without::default());
-    let fault = whole.iter().position(|line| line.contains("FAULT")).expect("seed 3 has faults");
+    // Some worlds are calm.
+    let first_fault = |seed| {
+        let whole = trace(seed, &Without::default());
+        let fault = whole.iter().position(|line| line.contains("FAULT"))?;
+        Some((seed, whole, fault))
+    };
+    let (seed, whole, fault) = (0..20).find_map(first_fault).expect("a world with faults");
     let without = Without { faults: vec![0], clients: Vec::new() };
-    let less = trace(3, &without);
+    let less = trace(seed, &without);
     assert_eq!(whole[..fault], less[..fault]);
     assert_ne!(whole, less);
 }
@@ -117,10 +122,10 @@ fn a_part_that_cannot_be_left_out_is_a_clear_error() {
 fn the_page_about_simulation_shows_what_the_command_shows() {
     let mutant = catalogue::find("stopped-clock").unwrap();
     let campaign = Campaign { mutant: Some(mutant), ..campaign(1) };
-    let fixed = Fixed { nodes: Some(3), clients: Some(2) };
-    let report = campaign.run_one(10, fixed, &Without::default(), true);
+    let fixed = Fixed { nodes: Some(3), clients: Some(2), is_in_line: None };
+    let report = campaign.run_one(807, fixed, &Without::default(), true);
     let violation = report.violation.expect("the page says so");
-    let story = Story::of(Settings::draw(10, &fixed), violation, &report.trace);
+    let story = Story::of(Settings::draw(807, &fixed), violation, &report.trace);
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
     let page = fs::read_to_string(format!("{docs}/simulation.md")).unwrap();
     assert!(page.contains(&story.to_string()), "docs/simulation.md should show\n{story}");
