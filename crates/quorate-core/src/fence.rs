@@ -41,9 +41,9 @@ impl fmt::Display for Fence {
 /// What a node stores for a grant: at least the ticket, and more than what is stored there.
 ///
 /// The ticket comes from a client, whose clock may be broken. It counts for no more than the node's
-/// own time and [`SLACK_US`], so that nobody can use up the numbers; and where nothing is stored any
-/// more, for no less than that time without the slack, so that fences do not go back. `time_us` is
-/// the node's time when the client last spoke to it.
+/// own time and [`SLACK_US`], so that nobody can use up the numbers; and where nothing is stored
+/// any more, for no less than that time without the slack, so that fences do not go back. `time_us`
+/// is the node's time when the client last spoke to it.
 #[must_use]
 pub fn bump(ticket: u64, stored: Option<Fence>, time_us: u64) -> Fence {
     let capped = ticket.min(time_us.saturating_add(SLACK_US));

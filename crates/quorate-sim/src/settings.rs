@@ -31,8 +31,8 @@ pub struct Settings {
     pub do_pushes_overtake: bool,
     /// Whether nothing goes wrong at all, so that nobody may have to wait for a timer.
     pub is_calm: bool,
-    /// Whether a minority of the nodes stays away for good in the end, and one client is cut off from
-    /// the majority of the rest.
+    /// Whether a minority of the nodes stays away for good in the end, and one client is cut off
+    /// from the majority of the rest.
     pub does_end_cut: bool,
     /// The ttls to choose from, in milliseconds.
     pub ttls_ms: Vec<u64>,

@@ -1,7 +1,5 @@
 //! One world from its seed to its end.
 
-use std::{fmt, str::FromStr};
-
 use quorate_core::{
     command::{Command, Fate, Owner, Reply, Value},
     line::{Ask, Extended, Place},
@@ -23,6 +21,9 @@ use crate::{
 };
 
 mod faults;
+mod without;
+
+pub use self::without::Without;
 
 /// What everybody in a world can touch.
 #[derive(Debug)]
@@ -98,51 +99,6 @@ pub struct Report {
     pub beyond: Vec<Bound>,
     /// What happened, if it was recorded.
     pub trace: Trace,
-}
-
-/// What is left out of a world, to make a violation easier to read.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Without {
-    /// Faults, by their index in the list.
-    pub faults: Vec<usize>,
-    /// Clients, by number: they are there and do nothing.
-    pub clients: Vec<usize>,
-}
-
-impl Without {
-    /// True if nothing is left out.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.faults.is_empty() && self.clients.is_empty()
-    }
-}
-
-/// As on the command line: `f0,f3,c1`.
-impl fmt::Display for Without {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults = self.faults.iter().map(|fault| format!("f{fault}"));
-        let clients = self.clients.iter().map(|client| format!("c{client}"));
-        f.write_str(&faults.chain(clients).collect::<Vec<_>>().join(","))
-    }
-}
-
-impl FromStr for Without {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut without = Self::default();
-        for part in text.split(',') {
-            let unknown = || format!("`{part}` is neither a fault such as f3 nor a client like c1");
-            let (kind, number) = part.split_at_checked(1).ok_or_else(unknown)?;
-            let number = number.parse().map_err(|_| unknown())?;
-            match kind {
-                "f" => without.faults.push(number),
-                "c" => without.clients.push(number),
-                _ => return Err(unknown()),
-            }
-        }
-        Ok(without)
-    }
 }
 
 /// A running world.
@@ -269,7 +225,7 @@ impl World {
                 env.nodes[node].hang_up(link, generation);
             }
             Event::Arrive { link, generation, way } => {
-                self.handle_heard(event, link, generation, way)
+                self.handle_heard(event, link, generation, way);
             }
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };

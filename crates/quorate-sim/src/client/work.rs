@@ -1,5 +1,7 @@
 //! What the users of a client do: one thing after the other, with every call of the interface.
 
+mod plan;
+
 use std::time::Duration;
 
 use quorate_core::{
@@ -14,6 +16,7 @@ use quorate_core::{
     verify::{self, Verify},
 };
 
+use self::plan::{Act, End, HOLD_MAX, Operation};
 use super::{
     Client,
     keeper::Won,
@@ -24,7 +27,6 @@ use crate::{
     dice::Dice,
     event::Due,
     fault::CANCELLED,
-    settings::Settings,
     world::{Env, Handover},
 };
 
@@ -54,63 +56,9 @@ enum Stage {
     Releasing,
 }
 
-/// What is to be done next.
-#[derive(Clone, Copy, Debug)]
-struct Operation {
-    lock: usize,
-    ttl_ms: u64,
-    /// For how long it is waited for; `None` is one try.
-    patience: Option<Nanos>,
-    give_up_at: Moment,
-    hold: Nanos,
-    is_renewed: bool,
-    max_hold: Option<Nanos>,
-    act: Act,
-    /// Keeps the guard although the lock is lost.
-    is_stubborn: bool,
-    end: End,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    Nothing,
-    Extend(u64),
-    Verify,
-}
-
-impl Act {
-    /// Something in three of `among` cases.
-    fn draw(dice: &mut Dice, ttl_ms: u64, among: u64) -> Self {
-        match dice.below(among) {
-            0 => Self::Extend(ttl_ms),
-            1 => Self::Extend((ttl_ms / 2).max(20)),
-            2 => Self::Verify,
-            _ => Self::Nothing,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum End {
-    Release,
-    Drop,
-    LeaveTo(usize),
-}
-
 impl Task {
     pub(super) const fn new(dice: Dice) -> Self {
-        let operation = Operation {
-            lock: 0,
-            ttl_ms: 0,
-            patience: None,
-            give_up_at: Moment::ZERO,
-            hold: 0,
-            is_renewed: false,
-            max_hold: None,
-            act: Act::Nothing,
-            is_stubborn: false,
-            end: End::Release,
-        };
+        let operation = Operation::NOTHING;
         let backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
         let (operations, steps, is_waiting) = (0, 0, false);
         Self { dice, stage: Stage::Thinking, operation, operations, steps, backoff, is_waiting }
@@ -121,46 +69,6 @@ impl Task {
         self.stage = Stage::Thinking;
         self.operations += 1;
         self.steps += 1;
-    }
-}
-
-impl Operation {
-    fn draw(dice: &mut Dice, settings: &Settings) -> Self {
-        let ttl_ms = dice.pick(&settings.ttls_ms);
-        let ttl = ttl_ms * MS;
-        let short = (ttl / 8).min(20 * MS);
-        let hold = match dice.below(8) {
-            _ if settings.is_hoarding => dice.between(ttl / 2, ttl * 3),
-            0 => dice.between(ttl, ttl * 2).min(HOLD_MAX),
-            1 => dice.between(ttl / 2, ttl).min(HOLD_MAX),
-            _ => dice.between(0, short),
-        };
-        let hold = if settings.is_coarse && !settings.is_hoarding {
-            dice.pick(&[0, MS, ttl / 3, ttl])
-        } else {
-            hold
-        };
-        let other = dice.pick(&settings.ttls_ms);
-        Self {
-            lock: dice.index(settings.locks),
-            ttl_ms,
-            patience: match dice.below(4) {
-                0 => None,
-                1 => Some(dice.between(MS, 100 * MS)),
-                _ => Some(dice.between(200, 2_000) * MS),
-            },
-            give_up_at: Moment::ZERO,
-            hold: hold.min(HOLD_MAX),
-            is_renewed: dice.below(4) != 0,
-            max_hold: (dice.below(6) == 0).then(|| dice.between(1, ttl * 2)),
-            act: Act::draw(dice, other, 8),
-            is_stubborn: dice.below(4) == 0 && !settings.is_calm,
-            end: match dice.below(8) {
-                0 => End::LeaveTo(dice.index(settings.clients)),
-                1 | 2 => End::Drop,
-                _ => End::Release,
-            },
-        }
     }
 }
 
@@ -553,6 +461,3 @@ const THINK_MAX: Nanos = 60 * MS;
 
 /// Who does not let go of a lost lock does so after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;
-
-/// And hold a lock for so long, at the most.
-const HOLD_MAX: Nanos = 600 * MS;
