@@ -166,10 +166,7 @@ impl Contend {
         match (self.outcome, self.mode) {
             (Some(_), _) => Output::Idle,
             (None, Mode::Try) => Output::Wait { until: self.terms.give_up_at(self.started_at) },
-            (None, Mode::Wait(_)) => {
-                let until = self.poll_at.map_or(self.beat_at, |poll| poll.min(self.beat_at));
-                Output::Wait { until }
-            }
+            (None, Mode::Wait(patience)) => Output::Wait { until: self.due_at(patience) },
         }
     }
 
@@ -213,9 +210,10 @@ impl Contend {
                     self.seats[node].drop_grant(fence);
                     self.ask(node, now);
                 }
-                _ => {}
+                _ => self.seats[node].handle_unconfirmed(),
             },
-            (Saying::Yield(_) | Saying::Doubt(_) | Saying::Confirm(_) | Saying::Leave, _) => {}
+            (Saying::Confirm(_), _) => self.seats[node].handle_unconfirmed(),
+            (Saying::Yield(_) | Saying::Doubt(_) | Saying::Leave, _) => {}
         }
         self.decide_try();
     }
@@ -265,9 +263,7 @@ impl Contend {
         }
         match self.mode {
             Mode::Try if now >= self.terms.give_up_at(self.started_at) => self.end_try(),
-            Mode::Wait(_) if now >= self.beat_at || self.poll_at.is_some_and(|at| now >= at) => {
-                self.beat(now);
-            }
+            Mode::Wait(patience) if now >= self.due_at(patience) => self.beat(now),
             Mode::Try | Mode::Wait(_) => {}
         }
     }
@@ -278,6 +274,13 @@ impl Contend {
             self.leave();
         }
         self.outcome = Some(Outcome::Abandoned);
+    }
+
+    /// When a waiter has something to do: a heartbeat, a poll, or to give up.
+    fn due_at(&self, patience: Duration) -> Moment {
+        let poll_at = self.poll_at.unwrap_or(self.beat_at);
+        let ends_at = self.short_since.map_or(self.beat_at, |it| it.saturating_add(patience));
+        self.beat_at.min(poll_at).min(ends_at)
     }
 
     /// Asks every node that can be reached, or withdraws if those are too few.
@@ -477,3 +480,6 @@ const FOREIGN_POLL_MS: u64 = 20;
 
 /// Those behind the first in line look this much later each.
 const POLL_STEP_MS: u64 = 3;
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,14 @@
 //! Schedules that random seeds do not reach, written down step by step over the core's machines.
 
+mod line;
+
 use std::time::Duration;
 
+pub use self::line::{
+    a_confirmation_takes_no_lost_key_again, a_grant_that_has_run_out_says_nothing_about_the_fence,
+    a_lease_that_is_not_the_newest_does_not_live_on, fences_neither_go_back_nor_run_away,
+    what_an_older_connection_has_sent_takes_nothing,
+};
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation},
     lease::{Lease, LostReason},
@@ -160,5 +167,10 @@ mod tests {
         a_lost_lease_stays_lost().unwrap();
         a_renewal_that_comes_after_the_release_creates_nothing().unwrap();
         those_who_do_not_listen_are_passed_over().unwrap();
+        a_confirmation_takes_no_lost_key_again().unwrap();
+        a_lease_that_is_not_the_newest_does_not_live_on().unwrap();
+        fences_neither_go_back_nor_run_away().unwrap();
+        a_grant_that_has_run_out_says_nothing_about_the_fence().unwrap();
+        what_an_older_connection_has_sent_takes_nothing().unwrap();
     }
 }

@@ -67,10 +67,14 @@ fn a_world_is_the_same_whether_it_is_recorded_or_not() {
 
 #[test]
 fn what_is_left_out_does_not_change_what_was_before() {
-    let whole = trace(3, &Without::default());
-    let fault = whole.iter().position(|line| line.contains("FAULT")).expect("seed 3 has faults");
+    let first_fault = |seed| {
+        let whole = trace(seed, &Without::default());
+        let fault = whole.iter().position(|line| line.contains("FAULT f0"))?;
+        Some((seed, whole, fault))
+    };
+    let (seed, whole, fault) = (0..20).find_map(first_fault).expect("a world with faults");
     let without = Without { faults: vec![0], clients: Vec::new() };
-    let less = trace(3, &without);
+    let less = trace(seed, &without);
     assert_eq!(whole[..fault], less[..fault]);
     assert_ne!(whole, less);
 }
@@ -193,7 +197,7 @@ fn a_part_that_cannot_be_left_out_is_a_clear_error() {
 fn the_page_about_simulation_shows_what_the_command_shows() {
     let mutant = catalogue::find("stopped-clock").unwrap();
     let campaign = Campaign { mutant: Some(mutant), ..campaign(1) };
-    let fixed = Fixed { nodes: Some(3), clients: Some(2) };
+    let fixed = Fixed { nodes: Some(3), clients: Some(2), is_in_line: Some(false) };
     let report = campaign.run_one(SHOWN, fixed, &Without::default(), true);
     let violation = report.violation.expect("the page says so");
     let story = Story::of(Settings::draw(SHOWN, &fixed), violation, &report.trace);
@@ -205,4 +209,4 @@ fn the_page_about_simulation_shows_what_the_command_shows() {
 }
 
 /// The seed that docs/simulation.md shows.
-const SHOWN: u64 = 2125;
+const SHOWN: u64 = 487;

@@ -57,6 +57,11 @@ impl Seat {
     /// No answer will come to what was asked.
     pub(super) const fn handle_silence(&mut self) {
         self.is_asking = false;
+        self.handle_unconfirmed();
+    }
+
+    /// Nobody knows whether the fence was stored: the next grant asks for it again.
+    pub(super) const fn handle_unconfirmed(&mut self) {
         self.confirming = Fence::ZERO;
     }
 

@@ -288,3 +288,6 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

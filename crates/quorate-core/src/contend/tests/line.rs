@@ -1,0 +1,287 @@
+//! Giving way, withdrawing, trying once, and endings.
+
+use super::*;
+
+#[test]
+fn who_has_no_majority_gives_way_to_an_earlier_ticket() {
+    let mut attempt = started(3, WAIT);
+    attempt.grant(0, 7, 0, 1);
+    attempt.push(0, News::Inquired, 7, 2);
+    assert_eq!(attempt.said(), [(0, Saying::Yield(fence(7)))]);
+    attempt.push(0, News::Inquired, 7, 2);
+    assert_eq!(attempt.said(), [], "once");
+
+    let earlier = Reply::Granted { fence: fence(5), is_earlier: true };
+    attempt.hear(1, ASK_AGAIN, 0, &earlier, 3);
+    assert_eq!(attempt.said(), [(1, Saying::Yield(fence(5)))], "a grant says so, too");
+    attempt.push(2, News::Inquired, 4, 3);
+    assert_eq!(attempt.said(), [(2, Saying::Yield(fence(4)))], "before the grant is heard of");
+    assert_eq!(attempt.granted(), NodeSet::EMPTY);
+}
+
+#[test]
+fn who_has_a_majority_gives_nothing_back() {
+    let mut attempt = started(3, WAIT);
+    attempt.grant(0, 7, 0, 1);
+    attempt.grant(1, 8, 0, 1);
+    assert_eq!(attempt.said(), [(0, Saying::Confirm(fence(8)))]);
+    attempt.push(1, News::Inquired, 8, 2);
+    assert_eq!((attempt.said(), attempt.granted().len()), (vec![], 2));
+
+    attempt.push(1, News::Inquired, 8, 97);
+    assert_eq!(attempt.said(), [(1, Saying::Yield(fence(8)))], "a run-out majority is none");
+}
+
+#[test]
+fn one_who_only_tries_gives_nothing_back_before_it_leaves() {
+    let mut attempt = started(3, Mode::Try);
+    attempt.grant(0, 7, 0, 1);
+    attempt.push(0, News::Inquired, 7, 2);
+    assert_eq!((attempt.said(), attempt.granted().len()), (vec![], 1));
+}
+
+#[test]
+fn what_was_given_back_never_counts_again() {
+    let mut attempt = started(1, WAIT);
+    attempt.push(0, News::Inquired, 7, 1);
+    attempt.said();
+    for number in [7, 6] {
+        attempt.push(0, News::Granted, number, 2);
+        attempt.grant(0, number, 0, 2);
+        assert_eq!((attempt.outcome(), attempt.granted().len()), (None, 0));
+        let doubt = (0, Saying::Doubt(fence(number)));
+        assert_eq!(attempt.said(), [doubt, doubt], "it is said again");
+    }
+    attempt.push(0, News::Granted, 8, 3);
+    assert_eq!(attempt.outcome(), held(97, 8), "a new grant is another");
+}
+
+#[test]
+fn a_node_that_forgot_what_it_granted_is_believed_again() {
+    let mut attempt = started(1, WAIT);
+    attempt.refuse(0, 900, 0, 1);
+    attempt.push(0, News::Granted, 5, 10);
+    assert_eq!(attempt.said(), [(0, Saying::Doubt(fence(5)))]);
+    let released = |is_ours| Reply::Released { is_ours, fence: fence(5) };
+    attempt.hear(0, Saying::Doubt(fence(5)), 10, &released(false), 11);
+    attempt.push(0, News::Granted, 6, 12);
+    assert_eq!(attempt.said(), [(0, Saying::Doubt(fence(6)))], "it was only an old message");
+    attempt.hear(0, Saying::Doubt(fence(6)), 12, &released(true), 13);
+    attempt.push(0, News::Granted, 7, 20);
+    assert_eq!(attempt.outcome(), held(109, 7), "the grant of 6 was really there");
+}
+
+#[test]
+fn grants_that_have_run_out_count_for_nothing() {
+    let mut attempt = started(3, WAIT);
+    attempt.grant(0, 7, 0, 1);
+    attempt.grant(1, 7, 10, 97);
+    assert_eq!((attempt.outcome(), attempt.granted()), (None, NodeSet::one(1)));
+
+    let mut attempt = started(3, WAIT);
+    attempt.grant(0, 9, 0, 1);
+    attempt.grant(1, 7, 90, 98);
+    attempt.grant(2, 7, 90, 98);
+    assert_eq!(attempt.outcome(), held(187, 7), "nor for the fence");
+}
+
+#[test]
+fn too_little_validity_asks_only_those_whose_grants_are_old() {
+    let mut attempt = started(3, WAIT);
+    attempt.grant(0, 7, 0, 1);
+    attempt.grant(1, 7, 60, 73);
+    assert_eq!(attempt.outcome(), None, "24 ms are less than a quarter");
+    assert_eq!(attempt.said(), [(0, ASK_AGAIN)]);
+    attempt.grant(1, 7, 60, 74);
+    assert_eq!(attempt.said(), [], "the question is on its way");
+    attempt.grant(0, 7, 73, 75);
+    assert_eq!(attempt.outcome(), held(157, 7));
+
+    let mut attempt = started(3, Mode::Try);
+    attempt.grant(0, 7, 0, 1);
+    attempt.grant(1, 7, 0, 73);
+    assert_eq!(attempt.outcome(), held(97, 7), "one who tries takes what is left");
+}
+
+#[test]
+fn a_waiter_asks_every_third_of_its_ttl_and_when_the_key_should_have_gone() {
+    let third = Duration::from_millis(100) / 3;
+    let mut attempt = started(3, WAIT);
+    assert_eq!(attempt.waits_until(), Some(at(0).saturating_add(third)));
+    attempt.handle_timeout(at(33));
+    assert_eq!(attempt.said(), [], "not yet");
+    attempt.grant(1, 7, 0, 1);
+    attempt.handle_timeout(at(34));
+    assert_eq!(attempt.said(), [(1, ASK_AGAIN)], "only where no question is open");
+
+    let mut attempt = started(1, WAIT);
+    for (rank, is_foreign, expires_in_ms, after) in [
+        (0, false, Some(10), 12),
+        (2, false, Some(10), 18),
+        (0, false, None, 33),
+        (0, true, None, 20),
+        (1, true, Some(5), 7),
+    ] {
+        attempt.poll_at = None;
+        let rank = Some(rank);
+        let refused = Reply::Queued { fence: fence(1), expires_in_ms, rank, is_foreign };
+        attempt.hear(0, ASK_AGAIN, 0, &refused, 0);
+        let until = attempt.waits_until().expect("it waits");
+        assert_eq!(until.saturating_since(at(0)).as_millis(), after, "{refused:?}");
+    }
+}
+
+#[test]
+fn who_is_cut_off_withdraws_and_comes_back_as_another() {
+    let mut attempt = started(3, WAIT);
+    attempt.grant(0, 7, 0, 1);
+    attempt.refuse(1, 6, 0, 1);
+    attempt.handle_down(0);
+    attempt.handle_down(1);
+    assert_eq!((attempt.life(), attempt.granted().len()), (0, 1), "it may be short");
+    attempt.handle_timeout(at(34));
+    let left = |node| (node, Said { life: 0, what: Saying::Leave });
+    assert_eq!(attempt.said_by(), [left(0), left(1), left(2)], "also where no answer came");
+    assert_eq!((attempt.life(), attempt.granted().len()), (1, 0));
+
+    let granted = Reply::Granted { fence: fence(9), is_earlier: false };
+    let old = Said { life: 0, what: ASK_AGAIN };
+    for node in 0..3 {
+        attempt.handle_reply(node, old, at(0), Some(&granted), at(35));
+        attempt.handle_push(node, 0, News::Granted, fence(9), at(35));
+        attempt.handle_push(node, 0, News::Inquired, fence(9), at(35));
+    }
+    assert_eq!((attempt.outcome(), attempt.granted().len()), (None, 0), "that was another life");
+    assert_eq!(attempt.said_by(), []);
+
+    attempt.handle_up(0, at(40));
+    let first = Saying::Ask { is_waiting: true, is_known: false };
+    let anew = |node| (node, Said { life: 1, what: first });
+    assert_eq!(attempt.said_by(), [anew(0), anew(2)]);
+    attempt.handle_up(1, at(41));
+    assert_eq!(attempt.said_by(), [anew(1)]);
+    attempt.grant(0, 9, 40, 42);
+    attempt.grant(1, 9, 41, 42);
+    assert_eq!(attempt.outcome(), held(137, 9));
+}
+
+#[test]
+fn it_gives_up_when_too_few_nodes_could_be_reached_for_too_long() {
+    let patience = Duration::from_millis(50);
+    let one = NodeSet::one(0);
+    let mut attempt = Contend::start(terms(), 3, one, Mode::Wait(patience), at(0));
+    assert_eq!(attempt.said(), [], "a minority is not even asked");
+    for now in [34, 49] {
+        attempt.handle_timeout(at(now));
+        assert_eq!(attempt.outcome(), None);
+    }
+    attempt.handle_up(1, at(49));
+    assert_eq!(attempt.said().len(), 2);
+    attempt.handle_down(0);
+    attempt.handle_timeout(at(90));
+    assert_eq!(attempt.said(), [(0, Saying::Leave), (1, Saying::Leave)]);
+    attempt.handle_timeout(at(130));
+    assert_eq!(attempt.outcome(), None, "it counts anew after a majority was there");
+    attempt.handle_timeout(at(140));
+    assert_eq!(attempt.outcome(), Some(Outcome::NoQuorum));
+    assert_eq!(attempt.waits_until(), None);
+}
+
+/// A heartbeat every third of a long ttl would keep the caller for much longer than it agreed to.
+#[test]
+fn patience_ends_when_it_says_and_not_with_the_next_heartbeat() {
+    let patience = Duration::from_millis(10);
+    let mut attempt = Contend::start(terms(), 3, NodeSet::EMPTY, Mode::Wait(patience), at(0));
+    assert_eq!(attempt.waits_until(), Some(at(10)));
+    attempt.handle_timeout(at(9));
+    assert_eq!(attempt.outcome(), None);
+    attempt.handle_timeout(at(10));
+    assert_eq!(attempt.outcome(), Some(Outcome::NoQuorum));
+}
+
+/// Every mix of answers to one try, against a one-line oracle.
+#[test]
+fn one_try_is_held_contended_or_without_a_quorum() {
+    for code in 0..81_usize {
+        let answers = [0, 1, 2, 3].map(|power| code / 3_usize.pow(power) % 3);
+        let nodes = 3 + code % 2;
+        let mut attempt = started(nodes, Mode::Try);
+        let asked = Said { life: 0, what: ASK_AGAIN };
+        for (node, answer) in answers.into_iter().enumerate().take(nodes) {
+            match answer {
+                0 => attempt.grant(node, 7, 0, 1),
+                1 => attempt.refuse(node, 6, 0, 1),
+                _ => attempt.handle_reply(node, asked, at(0), None, at(1)),
+            }
+        }
+        let count = |wanted| answers[..nodes].iter().filter(|answer| **answer == wanted).count();
+        let outcome = match nodes / 2 + 1 {
+            quorum if count(0) >= quorum => held(97, 7),
+            quorum if count(0) + count(1) >= quorum => Some(Outcome::Contended),
+            _ => Some(Outcome::NoQuorum),
+        };
+        assert_eq!(attempt.outcome(), outcome, "{answers:?}");
+        let left: Vec<_> = match outcome == held(97, 7) {
+            true => Vec::new(),
+            false => (0..nodes).map(|node| (node, Saying::Leave)).collect(),
+        };
+        assert_eq!(attempt.said(), left, "everywhere it asked: {answers:?}");
+    }
+}
+
+#[test]
+fn one_try_waits_for_the_vote_timeout_and_no_longer() {
+    let mut attempt = started(3, Mode::Try);
+    attempt.refuse(0, 6, 0, 1);
+    assert_eq!(attempt.waits_until(), Some(at(5)));
+    attempt.handle_timeout(at(4));
+    assert_eq!(attempt.outcome(), None);
+    attempt.handle_timeout(at(5));
+    assert_eq!(attempt.outcome(), Some(Outcome::NoQuorum), "one answer is no majority");
+    assert_eq!(attempt.said().len(), 3);
+
+    let mut attempt = started(3, Mode::Try);
+    attempt.grant(0, 7, 0, 1);
+    attempt.grant(1, 8, 0, 1);
+    attempt.refuse(2, 9, 0, 1);
+    assert_eq!(attempt.outcome(), None, "a confirmation is on its way");
+    attempt.handle_timeout(at(5));
+    assert_eq!(attempt.outcome(), Some(Outcome::Contended));
+}
+
+#[test]
+fn who_is_abandoned_leaves_whatever_is_known() {
+    for mode in [WAIT, Mode::Try] {
+        for answers in 0..3 {
+            let mut attempt = started(3, mode);
+            (0..answers).for_each(|node| attempt.grant(node, 7, 0, 1));
+            attempt.handle_abandon();
+            assert_eq!(attempt.outcome(), Some(Outcome::Abandoned), "not held, even if won");
+            let left: Vec<_> = (0..3).map(|node| (node, Saying::Leave)).collect();
+            assert_eq!(attempt.said(), left, "also where the answer is not known");
+        }
+    }
+}
+
+#[test]
+fn what_comes_after_the_outcome_changes_nothing() {
+    let mut won = started(3, WAIT);
+    won.grant(0, 7, 0, 1);
+    won.grant(1, 7, 0, 1);
+    let mut left = started(3, WAIT);
+    left.handle_abandon();
+    left.said();
+    for mut attempt in [won, left] {
+        let outcome = attempt.outcome();
+        attempt.grant(2, 9, 0, 2);
+        attempt.refuse(0, 9, 0, 2);
+        attempt.push(0, News::Inquired, 7, 2);
+        attempt.push(0, News::Granted, 9, 2);
+        attempt.confirm(1, 9, Extended::Refused(fence(9)), 0, 2);
+        attempt.handle_down(0);
+        attempt.handle_up(0, at(3));
+        attempt.handle_timeout(at(1_000));
+        assert_eq!((attempt.outcome(), attempt.said_by()), (outcome, vec![]));
+        assert_eq!(attempt.waits_until(), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! Schedules for those who wait in line, over three nodes.
+
+use std::time::Duration;
+
+use quorate_core::{
+    command::{ClientId, Command, Owner, Reply},
+    contend::{Contend, Mode, Outcome, Output, Said, Saying},
+    fence::{FENCE_LIFE_MS, Fence, SLACK_US},
+    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX},
+    moment::{Moment, NodeTime},
+    quorum::NodeSet,
+    renew::{self, Renew},
+    store::Store,
+};
+
+use super::{at, name, terms};
+
+/// A has two grants with different fences and sends a confirmation to the one that is behind. That
+/// node loses the key, grants it to B, who holds the lock, and gets it back. Then the confirmation
+/// arrives.
+///
+/// # Errors
+///
+/// If A holds the lock with the fence of B.
+pub fn a_confirmation_takes_no_lost_key_again() -> Result<(), String> {
+    let mut nodes = Nodes::new(0);
+    let mut before = Party::start(&mut nodes, 9, 1, &[0, 1, 2], 0);
+    before.exchange(&mut nodes, 0, 1);
+    nodes.release(0, &before.owner(), 1);
+
+    let mut a = Party::start(&mut nodes, 1, 1, &[0, 1, 2], 2);
+    let mut b = Party::start(&mut nodes, 2, 2, &[0, 1, 2], 2);
+    a.exchange(&mut nodes, 1, 3);
+    let from_2 = b.reach(&mut nodes, 2, 3)?;
+    let from_0 = a.reach(&mut nodes, 0, 3)?;
+    nodes.stores[1].forget(&name());
+    let from_1 = b.reach(&mut nodes, 1, 4)?;
+    a.hear(&from_0, 5);
+    b.hear(&from_2, 5);
+    b.hear(&from_1, 5);
+    let held_by_b = b.held()?;
+    nodes.release(1, &b.owner(), 6);
+
+    a.settle(&mut nodes, &[0, 1], 7);
+    differs(a.held()?, held_by_b)
+}
+
+/// A holds the lock. One of its keys is lost, and B comes, holds the lock and goes. Then A extends.
+///
+/// # Errors
+///
+/// If A's lease lives on although a later holder has come and gone.
+pub fn a_lease_that_is_not_the_newest_does_not_live_on() -> Result<(), String> {
+    let mut nodes = Nodes::new(0);
+    let mut a = Party::start(&mut nodes, 1, 1, &[0, 1], 0);
+    a.settle(&mut nodes, &[0, 1], 1);
+    let held_by_a = a.held()?;
+    nodes.stores[1].forget(&name());
+    let mut b = Party::start(&mut nodes, 2, 2, &[1, 2], 2);
+    b.settle(&mut nodes, &[1, 2], 3);
+    let held_by_b = b.held()?;
+    [1, 2].into_iter().for_each(|node| nodes.release(node, &b.owner(), 4));
+
+    let mut machine = Renew::start(terms(TTL_MS), 3, terms(TTL_MS).valid_until(at(0)), at(5));
+    let (owner, fence) = (a.owner(), held_by_a);
+    let entry = Extend { name: name(), owner, fence, ttl_ms: TTL_MS, may_heal: true };
+    let extend = Command::Extend { speaker: a.speaker(), entries: [entry].into() };
+    for node in 0..3 {
+        let reply = nodes.apply(node, 6, &extend);
+        machine.handle_vote(node, extend.vote(&reply), at(7));
+    }
+    match machine.outcome() {
+        Some(renew::Outcome::Extended { .. }) => {
+            Err(format!("the lease of {held_by_a} lives on after that of {held_by_b}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A day after the last holder, when its fence is forgotten, one comes whose clock is behind. Later
+/// one comes whose clock is far ahead.
+///
+/// # Errors
+///
+/// If a fence is smaller than one before, or far away from the time of the nodes.
+pub fn fences_neither_go_back_nor_run_away() -> Result<(), String> {
+    let mut nodes = Nodes::new(1_800_000_000_000_000);
+    let mut hold = |number: u8, ticket: u64, ms: u64| {
+        let mut party = Party::start(&mut nodes, number, ticket, &[0, 1, 2], ms);
+        party.settle(&mut nodes, &[0, 1, 2], ms);
+        (0..3).for_each(|node| nodes.release(node, &party.owner(), ms));
+        Ok::<_, String>((party.held()?, nodes.time(ms).as_micros()))
+    };
+    let (first, begin) = hold(1, 1_800_000_000_000_000, 0)?;
+    let (behind, _) = hold(2, begin - 1_000_000, FENCE_LIFE_MS + 1)?;
+    let (ahead, now) = hold(3, TICKET_MAX, FENCE_LIFE_MS + 2)?;
+    let mut wrong = Vec::new();
+    if behind <= first {
+        wrong.push("fences go back when the last one is forgotten");
+    }
+    if ahead > Fence::new(now + SLACK_US) {
+        wrong.push("a broken clock uses up the fences");
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+}
+
+/// A is granted one node and stands still, until the grant has run out. B gets that node and
+/// another, holds the lock and goes. Then A hears of two grants that are alive, one of which has
+/// the fence of the old one.
+///
+/// # Errors
+///
+/// If A, who holds the lock after B, has a smaller fence.
+pub fn a_grant_that_has_run_out_says_nothing_about_the_fence() -> Result<(), String> {
+    let mut nodes = Nodes::new(0);
+    let mut a = Party::start(&mut nodes, 1, 1, &[0, 1], 0);
+    a.exchange(&mut nodes, 0, 1);
+    // The node grants, and the connection breaks before it can say so.
+    a.reach(&mut nodes, 1, 1)?;
+    a.machine.handle_down(1);
+    a.machine.handle_up(1, at(95));
+    // Its heartbeat is late, and what it says to the first node is held up.
+    a.machine.handle_timeout(at(95));
+    a.pull(95);
+    a.exchange(&mut nodes, 1, 98);
+
+    let mut b = Party::start(&mut nodes, 2, 2, &[0, 1, 2], 102);
+    b.settle(&mut nodes, &[0, 2], 103);
+    let held_by_b = b.held()?;
+    [0, 2].into_iter().for_each(|node| nodes.release(node, &b.owner(), 104));
+
+    a.machine.handle_up(2, at(104));
+    a.pull(104);
+    a.settle(&mut nodes, &[1, 2], 105);
+    follows(held_by_b, a.held()?)
+}
+
+/// A asks, and the connection breaks with the question on its way. On the next one A asks again,
+/// changes its mind and leaves. Then the first question arrives.
+///
+/// # Errors
+///
+/// If the lock belongs to one who has left.
+pub fn what_an_older_connection_has_sent_takes_nothing() -> Result<(), String> {
+    let mut nodes = Nodes::new(0);
+    let mut a = Party::start(&mut nodes, 1, 1, &[0, 1, 2], 0);
+    let (_, said, _) = *a.sent.first().ok_or("nothing was asked")?;
+    let late = a.command(said);
+    a.sent.clear();
+    a.session = Session::from_random(2);
+    a.attach(&mut nodes, 2);
+    for node in 0..3 {
+        a.machine.handle_down(node);
+        a.machine.handle_up(node, at(2));
+    }
+    a.machine.handle_abandon();
+    a.pull(3);
+    a.settle(&mut nodes, &[0, 1, 2], 4);
+    for node in 0..3 {
+        nodes.apply(node, 5, &late);
+        let now = nodes.time(6);
+        if !nodes.stores[node].names(now).is_empty() {
+            return Err("the lock belongs to one who has left".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn differs(one: Fence, other: Fence) -> Result<(), String> {
+    if one == other { Err(format!("two holders have the fence {one}")) } else { Ok(()) }
+}
+
+fn follows(before: Fence, after: Fence) -> Result<(), String> {
+    match before < after {
+        true => Ok(()),
+        false => Err(format!("the holder after the one with fence {before} has {after}")),
+    }
+}
+
+/// Three nodes whose clocks agree.
+struct Nodes {
+    stores: [Store; 3],
+    begin_us: u64,
+}
+
+impl Nodes {
+    const fn new(begin_us: u64) -> Self {
+        Self { stores: [const { Store::new() }; 3], begin_us }
+    }
+
+    const fn time(&self, ms: u64) -> NodeTime {
+        NodeTime::from_micros(self.begin_us + ms * 1_000)
+    }
+
+    fn apply(&mut self, node: usize, ms: u64, command: &Command) -> Reply {
+        let now = self.time(ms);
+        self.stores[node].apply(now, command)
+    }
+
+    fn release(&mut self, node: usize, owner: &Owner, ms: u64) {
+        let release = Command::Release { name: name(), owner: owner.clone(), yields: None };
+        self.apply(node, ms, &release);
+    }
+}
+
+/// A client with one attempt.
+struct Party {
+    session: Session,
+    place: Place,
+    machine: Contend,
+    /// What is on its way to the nodes, and since when.
+    sent: Vec<(usize, Said, Moment)>,
+}
+
+/// What a node said.
+struct Answer {
+    node: usize,
+    said: Said,
+    sent_at: Moment,
+    reply: Reply,
+}
+
+impl Party {
+    fn start(nodes: &mut Nodes, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
+        let place = Place { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
+        let mut reached = NodeSet::EMPTY;
+        up.iter().for_each(|node| reached.insert(*node));
+        let mode = Mode::Wait(Duration::from_secs(1));
+        let machine = Contend::start(terms(TTL_MS), 3, reached, mode, at(ms));
+        let session = Session::from_random(1);
+        let mut party = Self { session, place, machine, sent: Vec::new() };
+        party.attach(nodes, ms);
+        party.pull(ms);
+        party
+    }
+
+    const fn speaker(&self) -> Speaker {
+        Speaker { client: self.place.client, session: self.session }
+    }
+
+    fn owner(&self) -> Owner {
+        self.place.owner(self.machine.life().into())
+    }
+
+    fn attach(&self, nodes: &mut Nodes, ms: u64) {
+        let attach = Command::Attach { speaker: self.speaker(), life_ms: 5_000 };
+        for node in 0..3 {
+            nodes.stores[node].listen(self.place.client);
+            nodes.apply(node, ms, &attach);
+        }
+    }
+
+    /// Takes what the machine wants to say.
+    fn pull(&mut self, ms: u64) {
+        while let Output::Say { node, said } = self.machine.poll_output() {
+            self.sent.push((node, said, at(ms)));
+        }
+    }
+
+    fn command(&self, said: Said) -> Command {
+        let (name, owner) = (name(), self.place.owner(said.life.into()));
+        match said.what {
+            Saying::Ask { is_waiting, is_known } => {
+                let ask = Ask { name, owner, is_waiting, is_known };
+                Command::Acquire { speaker: self.speaker(), ask }
+            }
+            Saying::Yield(fence) | Saying::Doubt(fence) => {
+                Command::Release { name, owner, yields: Some(fence) }
+            }
+            Saying::Leave => Command::Release { name, owner, yields: None },
+            Saying::Confirm(fence) => {
+                let entry = Extend { name, owner, fence, ttl_ms: TTL_MS, may_heal: false };
+                Command::Extend { speaker: self.speaker(), entries: [entry].into() }
+            }
+        }
+    }
+
+    /// The first thing that is on its way to the node arrives.
+    fn reach(&mut self, nodes: &mut Nodes, node: usize, ms: u64) -> Result<Answer, String> {
+        let index = self.sent.iter().position(|(to, _, _)| *to == node);
+        let index = index.ok_or_else(|| format!("nothing is on its way to n{node}"))?;
+        let (_, said, sent_at) = self.sent.remove(index);
+        let reply = nodes.apply(node, ms, &self.command(said));
+        Ok(Answer { node, said, sent_at, reply })
+    }
+
+    fn hear(&mut self, answer: &Answer, ms: u64) {
+        let Answer { node, said, sent_at, reply } = answer;
+        self.machine.handle_reply(*node, *said, *sent_at, Some(reply), at(ms));
+        self.pull(ms);
+    }
+
+    /// Everything that is on its way to the node arrives, and so do the answers.
+    fn exchange(&mut self, nodes: &mut Nodes, node: usize, ms: u64) {
+        while let Ok(answer) = self.reach(nodes, node, ms) {
+            self.hear(&answer, ms);
+        }
+    }
+
+    /// The same for these nodes, until nothing is left to say to them.
+    fn settle(&mut self, nodes: &mut Nodes, these: &[usize], ms: u64) {
+        while self.sent.iter().any(|(to, _, _)| these.contains(to)) {
+            these.iter().for_each(|node| self.exchange(nodes, *node, ms));
+        }
+    }
+
+    fn held(&self) -> Result<Fence, String> {
+        match self.machine.outcome() {
+            Some(Outcome::Held { fence, .. }) => Ok(fence),
+            other => Err(format!("an attempt ended as {other:?}, not with the lock")),
+        }
+    }
+}
+
+const TTL_MS: u64 = 100;
