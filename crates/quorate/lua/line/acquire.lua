@@ -6,6 +6,7 @@
 --   the key is another's, whatever its type: {the node's fence, ms left or -1, how many stand
 --   before the owner or -1, 1 if the holder is another library's, else 0};
 --   0 the session is not of today
+-- Tells a holder with a later ticket: I, its fence, its owner, and in a last line the lock.
 -- Idempotent: a second run finds the owner as holder, or in line.
 local spoken = redis.call('GET', KEYS[4])
 if not spoken or string.sub(spoken, 1, 32) ~= ARGV[2] then

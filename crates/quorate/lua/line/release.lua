@@ -1,9 +1,10 @@
 -- Gives a lock or a place in its line back, and hands the lock to the next in line: others never
 -- see it free while somebody waits.
 -- KEYS: 1 the lock, 2 its fence, 3 its line
--- ARGV: 1 the owner, 2 the fence of the one grant that is given back, 16 digits, and for which
---   the owner stays in line; without it the owner goes for good
+-- ARGV: 1 the owner; if it gives one grant back and stays in line: 2 the fence of that grant, 16
+--   digits, 3 the owner's ticket, 16 digits, 4 ttl in milliseconds
 -- Replies: the key was the owner's: the node's fence, 16 digits; it was not: {fence}
+-- Tells the next in line: G, the fence, its owner, and in a last line the lock.
 -- Idempotent: a second run finds nothing of this owner, or another grant.
 local found = redis.call('MGET', KEYS[1], KEYS[2])
 local fence = found[2] or '0000000000000000'
@@ -13,13 +14,10 @@ if ARGV[2] and (not is_ours or fence ~= ARGV[2]) then
 elseif is_ours then
   -- Comes first: a script that has deleted may write also if there is no memory left.
   redis.call('DEL', KEYS[1])
-  if ARGV[2] then
-    local ticket, ttl = string.match(ARGV[1], '^q1:(%d+):(%d+):')
-    if ticket then
-      redis.call('ZADD', KEYS[3], ticket, ARGV[1])
-      if redis.call('PTTL', KEYS[3]) < 2 * ttl then
-        redis.call('PEXPIRE', KEYS[3], 2 * ttl)
-      end
+  if ARGV[3] then
+    redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1])
+    if redis.call('PTTL', KEYS[3]) < 2 * ARGV[4] then
+      redis.call('PEXPIRE', KEYS[3], 2 * ARGV[4])
     end
   end
 else
