@@ -15,7 +15,7 @@ use crate::{
 /// Runs every contestant in turn, each on the same locks.
 pub(crate) fn run(quick: bool) {
     let server = servers(1).remove(0);
-    let rounds = if quick { 5 } else { 41 };
+    let rounds = if quick { 21 } else { 401 };
     let mut ears = server.connection();
     let mut ears = ears.as_pubsub();
     ears.subscribe(format!("quorate:c:{NEXT}")).expect("the server is up");
@@ -168,5 +168,5 @@ const NEXT: &str = "76543210fedcba9876543210fedcba9876543210";
 const SESSION: &str = "0123456789abcdef0123456789abcdef";
 const LIFE_MS: u64 = 3_600_000;
 const TTL_MS: u64 = 30_000;
-const LOCKS: usize = 4_000;
+const LOCKS: usize = 400;
 const PIPELINED: usize = 100;
