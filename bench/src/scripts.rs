@@ -111,8 +111,10 @@ impl Bench {
             }
             pipeline.exec(&mut self.connection).expect("the server answers");
         }
-        let stats: String =
-            cmd("INFO").arg("commandstats").query(&mut self.connection).expect("the server answers");
+        let stats: String = cmd("INFO")
+            .arg("commandstats")
+            .query(&mut self.connection)
+            .expect("the server answers");
         let found = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
         let cost = found.and_then(|line| line.split("usec_per_call=").nth(1)?.split(',').next());
         cost.map_or(0.0, |cost| cost.parse().expect("a number"))

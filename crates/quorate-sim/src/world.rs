@@ -413,7 +413,7 @@ impl Env {
                 Reply::Taken,
             ) => is(owner, *ttl_ms),
             (Command::Free { .. }, Reply::Freed)
-            | (Command::Release { .. }, Reply::Released { is_ours: true, .. }) => Key::Gone,
+            | (Command::Release { .. }, Reply::Released { is_ours: true }) => Key::Gone,
             (Command::Acquire { ask, .. }, Reply::Granted { .. }) => {
                 Place::of(ask.owner.as_bytes()).map_or(Key::Same, |at| is(&ask.owner, at.ttl_ms))
             }

@@ -238,11 +238,10 @@ impl Store {
         let is_ours = matches!(self.whose(name, owner), Whose::Ours);
         let is_free = matches!(self.whose(name, owner), Whose::Nobodys);
         let place = Place::of(owner.as_bytes());
-        let fence = self.line.fence(name);
         if let Some(yielded) = yields {
-            let is_named = yielded == fence || mutant::is_on(Mutant::YieldAnyGrant);
+            let is_named = yielded == self.line.fence(name) || mutant::is_on(Mutant::YieldAnyGrant);
             if !is_ours || !is_named {
-                return Reply::Released { is_ours: false, fence };
+                return Reply::Released { is_ours: false };
             }
             if let Some(place) = place {
                 self.line.enter(now, name, &place, owner);
@@ -257,7 +256,7 @@ impl Store {
         if is_deleted || is_free {
             self.hand_on(now, name);
         }
-        Reply::Released { is_ours, fence: self.line.fence(name) }
+        Reply::Released { is_ours }
     }
 
     /// Gives a free key to the first in line whose process is there and listens.

@@ -15,10 +15,10 @@ end
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4]) then
   local fence = ARGV[3]
   local stored = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
-  local ahead = fence - string.sub(spoken, 33)
+  local time = string.sub(spoken, 33)
+  local ahead = fence - time
   if ahead > 10000000 or stored and stored >= fence or not stored and ahead < -10000000 then
     -- The ticket counts for no more than the node's time and 10 s, and the fence must grow.
-    local time = tonumber(string.sub(spoken, 33))
     local least = stored and stored + 1 or time - 10000000
     fence = string.format('%016.0f', math.max(math.min(fence, time + 10000000), least))
     redis.call('SET', KEYS[2], fence, 'PX', '86400000')

@@ -123,15 +123,7 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
             },
             _ => return None,
         },
-        (Command::Release { .. }, BulkString(fence)) => {
-            Reply::Released { is_ours: true, fence: Fence::new(digits(fence)?) }
-        }
-        (Command::Release { .. }, Array(items)) => match &items[..] {
-            [BulkString(fence)] => {
-                Reply::Released { is_ours: false, fence: Fence::new(digits(fence)?) }
-            }
-            _ => return None,
-        },
+        (Command::Release { .. }, Int(ours @ 0..=1)) => Reply::Released { is_ours: *ours == 1 },
         (Command::Extend { .. }, Array(items)) => {
             let fate = |item: &Value| match item {
                 BulkString(fence) => Some(Extended::LivesOn(Fence::new(digits(fence)?))),

@@ -23,6 +23,7 @@ pub(super) struct Tracker {
     /// The fence that was stored before the command that runs.
     stored: Option<Fence>,
     is_free: bool,
+    is_awaited: bool,
 }
 
 impl Tracker {
@@ -40,7 +41,9 @@ impl Tracker {
             Step::Ask(Command::Extend { entries, .. }) => &entries[0].name,
             _ => return,
         };
-        self.stored = store.aside(now, name).fence.map(|(fence, _)| fence);
+        let aside = store.aside(now, name);
+        self.stored = aside.fence.map(|(fence, _)| fence);
+        self.is_awaited = !aside.waiting.is_empty();
         self.is_free = !store.names(now).contains(name);
     }
 
@@ -65,19 +68,17 @@ impl Tracker {
             (_, Reply::Queued { rank: None, .. }) => "not queued",
             (_, Reply::Queued { rank: Some(0), .. }) => "the first in line",
             (_, Reply::Queued { rank: Some(_), .. }) => "not the first in line",
-            (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours, .. }) => {
+            (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours }) => {
                 if *is_ours {
                     "yielded"
                 } else {
                     "not yielded"
                 }
             }
-            (_, Reply::Released { is_ours: true, fence }) if Some(*fence) > self.stored => {
-                "handed on"
-            }
-            (_, Reply::Released { is_ours: true, .. }) => "released",
-            (_, Reply::Released { is_ours: false, .. }) if self.is_free => "nobody's",
-            (_, Reply::Released { is_ours: false, .. }) => "not released",
+            (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
+            (_, Reply::Released { is_ours: true }) => "released",
+            (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
+            (_, Reply::Released { is_ours: false }) => "not released",
             (_, Reply::EachExtended(fates)) => match fates[0] {
                 Extended::LivesOn(_) if self.is_free => "healed",
                 Extended::LivesOn(fence) if Some(fence) > self.stored => "a fence raised",
