@@ -8,6 +8,7 @@ mod faults;
 mod keeper;
 mod limit;
 mod multiplexed;
+mod scripts;
 mod stage;
 mod table;
 
@@ -25,8 +26,9 @@ fn main() -> std::process::ExitCode {
         }
         Some("keeper") => local.block_on(&runtime, keeper::run(quick)),
         Some("faults") => local.block_on(&runtime, faults::run(quick)),
+        Some("scripts") => scripts::run(quick),
         _ => {
-            table::line("usage: quorate-bench limit [NODES…]|faults|keeper [--quick]");
+            table::line("usage: quorate-bench limit [NODES…]|faults|keeper|scripts [--quick]");
             return std::process::ExitCode::from(64);
         }
     }

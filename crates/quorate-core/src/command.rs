@@ -109,10 +109,10 @@ impl Command {
             | (Self::Free { .. }, Reply::Freed)
             | (Self::Attach { .. } | Self::Ping { .. }, Reply::Attached { .. })
             | (Self::Acquire { .. }, Reply::Granted { .. })
-            | (Self::Release { .. }, Reply::Released { is_ours: true, .. }) => Vote::Grant,
+            | (Self::Release { .. }, Reply::Released { is_ours: true }) => Vote::Grant,
             (Self::Extend { .. }, Reply::EachExtended(fates)) => self.extended(fates, 0),
             (Self::Acquire { .. }, Reply::Queued { .. })
-            | (Self::Release { .. }, Reply::Released { is_ours: false, .. })
+            | (Self::Release { .. }, Reply::Released { is_ours: false })
             | (Self::Take { .. }, Reply::Another)
             | (Self::Adopt { .. } | Self::Free { .. }, Reply::Absent | Reply::Another) => {
                 Vote::Refuse
@@ -231,8 +231,6 @@ pub enum Reply {
     Released {
         /// The key was the owner's.
         is_ours: bool,
-        /// The node's fence.
-        fence: Fence,
     },
     /// What became of each lease of an `Extend`, in its order.
     EachExtended(Box<[Extended]>),

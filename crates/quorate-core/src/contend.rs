@@ -198,10 +198,10 @@ impl Contend {
                 self.plan_poll(*expires_in_ms, *rank, *is_foreign, now);
             }
             (Saying::Ask { .. }, _) => self.seats[node].handle_silence(),
-            (Saying::Yield(_), Some(Reply::Released { is_ours: true, .. })) => {
+            (Saying::Yield(_), Some(Reply::Released { is_ours: true })) => {
                 self.seats[node].asked_at = Some(sent_at);
             }
-            (Saying::Doubt(fence), Some(Reply::Released { is_ours: true, .. })) => {
+            (Saying::Doubt(fence), Some(Reply::Released { is_ours: true })) => {
                 self.seats[node].handle_forgotten(fence, sent_at);
             }
             (Saying::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {

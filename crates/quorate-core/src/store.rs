@@ -6,6 +6,7 @@
 mod expiring;
 mod line;
 
+pub use self::line::Aside;
 use self::{expiring::Expiring, line::Line};
 use crate::{
     command::{

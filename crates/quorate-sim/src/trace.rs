@@ -228,7 +228,7 @@ pub(crate) fn answer(reply: &Reply) -> String {
             format!("granted {fence}{}", if *is_earlier { ", an earlier one waits" } else { "" })
         }
         Reply::Queued { fence, rank, .. } => format!("queued at {rank:?}, fence {fence}"),
-        Reply::Released { is_ours, .. } => if *is_ours { "released" } else { "not its" }.into(),
+        Reply::Released { is_ours } => if *is_ours { "released" } else { "not its" }.into(),
         Reply::EachExtended(fates) => format!("{fates:?}"),
         Reply::Attached { .. } => "attached".into(),
         Reply::Stale => "stale".into(),

@@ -210,7 +210,7 @@ fn a_push_counts_from_the_last_exchange_that_proves_that_it_was_not_ours() {
     attempt.push(0, News::Granted, 7, 20);
     attempt.push(0, News::Inquired, 7, 30);
     assert_eq!(attempt.said(), [(0, Saying::Yield(fence(7)))]);
-    let yielded = Reply::Released { is_ours: true, fence: fence(8) };
+    let yielded = Reply::Released { is_ours: true };
     attempt.hear(0, Saying::Yield(fence(7)), 30, &yielded, 31);
     attempt.push(0, News::Granted, 9, 40);
     let given_back = attempt.seats[0].grant.expect("counted");

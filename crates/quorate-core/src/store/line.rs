@@ -127,7 +127,31 @@ impl Line {
     }
 }
 
+/// What a node knows about one lock besides its key.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Aside {
+    /// The fence of the last grant, and in how many milliseconds it is forgotten.
+    pub fence: Option<(Fence, u64)>,
+    /// Who stands in line, the first one first.
+    pub waiting: Vec<Owner>,
+    /// In how many milliseconds the line is forgotten.
+    pub line_ends_in_ms: Option<u64>,
+}
+
 impl Store {
+    /// What is known about a lock besides its key, for tests that compare.
+    pub fn aside(&mut self, now: NodeTime, name: &Name) -> Aside {
+        self.line.expire(now.as_millis());
+        let left = |end: u64| end.saturating_sub(now.as_millis());
+        let fence = self.line.fences.get(name).copied();
+        let waiting = self.line.waiting.get(name).into_iter().flatten();
+        Aside {
+            fence: fence.zip(self.line.fences.end_of(name).map(left)),
+            waiting: waiting.map(|(_, owner)| owner.clone()).collect(),
+            line_ends_in_ms: self.line.waiting.end_of(name).map(left),
+        }
+    }
+
     pub(super) fn attach(&mut self, now: NodeTime, speaker: Speaker, life_ms: u64) -> Reply {
         let time_us = now.as_micros();
         let spoken = Spoken { session: speaker.session, time_us };
@@ -214,11 +238,10 @@ impl Store {
         let is_ours = matches!(self.whose(name, owner), Whose::Ours);
         let is_free = matches!(self.whose(name, owner), Whose::Nobodys);
         let place = Place::of(owner.as_bytes());
-        let fence = self.line.fence(name);
         if let Some(yielded) = yields {
-            let is_named = yielded == fence || mutant::is_on(Mutant::YieldAnyGrant);
+            let is_named = yielded == self.line.fence(name) || mutant::is_on(Mutant::YieldAnyGrant);
             if !is_ours || !is_named {
-                return Reply::Released { is_ours: false, fence };
+                return Reply::Released { is_ours: false };
             }
             if let Some(place) = place {
                 self.line.enter(now, name, &place, owner);
@@ -233,7 +256,7 @@ impl Store {
         if is_deleted || is_free {
             self.hand_on(now, name);
         }
-        Reply::Released { is_ours, fence: self.line.fence(name) }
+        Reply::Released { is_ours }
     }
 
     /// Gives a free key to the first in line whose process is there and listens.

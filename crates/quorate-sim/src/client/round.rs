@@ -75,7 +75,7 @@ impl Votes {
         };
         match answer {
             None | Some(Reply::Stale) => self.lost += 1,
-            Some(Reply::Taken | Reply::Freed | Reply::Released { is_ours: true, .. }) => {
+            Some(Reply::Taken | Reply::Freed | Reply::Released { is_ours: true }) => {
                 self.grants += 1;
             }
             Some(Reply::EachExtended(fates)) => match fates[..] {

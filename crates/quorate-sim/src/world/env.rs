@@ -63,7 +63,7 @@ impl Env {
                 Reply::Taken,
             ) => self.key(node, name, owner),
             (Command::Free { .. }, Reply::Freed)
-            | (Command::Release { .. }, Reply::Released { is_ours: true, .. }) => Key::Gone,
+            | (Command::Release { .. }, Reply::Released { is_ours: true }) => Key::Gone,
             (Command::Acquire { ask, .. }, Reply::Granted { .. }) => {
                 self.key(node, &ask.name, &ask.owner)
             }

@@ -6,6 +6,7 @@
 //! and both sides start empty again.
 
 mod batch;
+mod line;
 mod replies;
 mod tracker;
 
@@ -64,7 +65,7 @@ impl Trial {
         self.tracker.handle_batch();
         self.wire.let_pass(self.draw.pause_ms());
         let steps = self.draw.batch();
-        let Answered { from, to, replies } = self.wire.ask(&steps);
+        let Answered { from, to, replies, .. } = self.wire.ask(&steps, &[]);
         // A clock that was set back is as good as a millisecond that ended: nothing is known.
         if from.as_millis() != to.as_millis() || from.as_millis() < self.told_at.as_millis() {
             self.tracker.handle_dropped();

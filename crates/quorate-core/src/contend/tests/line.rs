@@ -62,7 +62,7 @@ fn a_node_that_forgot_what_it_granted_is_believed_again() {
     attempt.refuse(0, 900, 0, 1);
     attempt.push(0, News::Granted, 5, 10);
     assert_eq!(attempt.said(), [(0, Saying::Doubt(fence(5)))]);
-    let released = |is_ours| Reply::Released { is_ours, fence: fence(5) };
+    let released = |is_ours| Reply::Released { is_ours };
     attempt.hear(0, Saying::Doubt(fence(5)), 10, &released(false), 11);
     attempt.push(0, News::Granted, 6, 12);
     assert_eq!(attempt.said(), [(0, Saying::Doubt(fence(6)))], "it was only an old message");

@@ -151,7 +151,7 @@ fn every_grant_has_a_new_fence_and_a_refusal_leaves_it_alone() {
         let refused = queued(fence(10), TTL + 1 - now, None);
         assert_eq!(node.ask_at(now, &second, false), refused);
     }
-    let released = Reply::Released { is_ours: true, fence: fence(10) };
+    let released = Reply::Released { is_ours: true };
     assert_eq!(node.release_at(5, &first, None), released);
     assert_eq!(node.wait_at(6, &owner(1, 3)), granted(fence(11)), "an early ticket is not enough");
     node.release_at(7, &owner(1, 3), None);
@@ -220,7 +220,7 @@ fn a_release_hands_on_and_tells_the_next_alone() {
     let mut node = node_with([1, 2, 3]);
     let owners = [owner(1, 1), owner(2, 20), owner(3, 30)];
     owners.iter().for_each(|owner| assert_ne!(node.wait_at(1, owner), Reply::Stale));
-    let released = Reply::Released { is_ours: true, fence: fence(20) };
+    let released = Reply::Released { is_ours: true };
     assert_eq!(node.release_at(50, &owners[0], None), released);
     assert_eq!(node.told(), [(client(2), owners[1].clone(), fence(20), News::Granted)]);
     assert_eq!(node.holder_at(50 + TTL), Some(owners[1].clone()), "for its whole ttl");
@@ -232,7 +232,7 @@ fn who_leaves_the_line_is_not_handed_the_lock() {
     let mut node = node_with([1, 2, 3]);
     let owners = [owner(1, 1), owner(2, 2), owner(3, 3)];
     owners.iter().for_each(|owner| assert_ne!(node.wait_at(1, owner), Reply::Stale));
-    let left = Reply::Released { is_ours: false, fence: fence(1) };
+    let left = Reply::Released { is_ours: false };
     assert_eq!(node.release_at(2, &owners[1], None), left);
     assert_eq!(node.holder_at(2), Some(owners[0].clone()), "the holder stays");
     node.release_at(3, &owners[0], None);
@@ -246,7 +246,7 @@ fn whoever_leaves_after_the_key_has_expired_hands_it_on() {
     for owner in [owner(1, 1), owner(2, 2), owner(3, 3)] {
         node.wait_at(0, &owner);
     }
-    let gone = Reply::Released { is_ours: false, fence: fence(3) };
+    let gone = Reply::Released { is_ours: false };
     assert_eq!(node.release_at(TTL + 1, &owner(2, 2), None), gone);
     assert_eq!(node.told(), [(client(3), owner(3, 3), fence(3), News::Granted)]);
 }
@@ -259,13 +259,13 @@ fn a_yield_needs_its_fence_and_keeps_the_place_in_line() {
     node.wait_at(1, &late);
     node.wait_at(1, &early);
     for wrong in [fence(1), fence(3), Fence::ZERO] {
-        let kept = Reply::Released { is_ours: false, fence: fence(2) };
+        let kept = Reply::Released { is_ours: false };
         assert_eq!(node.release_at(2, &holder, Some(wrong)), kept);
         assert_eq!(node.holder_at(2), Some(holder.clone()));
     }
-    let elsewhere = Reply::Released { is_ours: false, fence: fence(2) };
+    let elsewhere = Reply::Released { is_ours: false };
     assert_eq!(node.release_at(2, &late, Some(fence(2))), elsewhere, "not its own");
-    let yielded = Reply::Released { is_ours: true, fence: fence(3) };
+    let yielded = Reply::Released { is_ours: true };
     assert_eq!(node.release_at(2, &holder, Some(fence(2))), yielded);
     assert_eq!(node.holder_at(2), Some(early.clone()));
     assert_eq!(node.wait_at(3, &holder), queued(fence(3), TTL - 1, 0), "before the late one");
@@ -310,7 +310,7 @@ fn a_foreign_holder_is_waited_for_and_asked_for_nothing() {
             assert_eq!(node.wait_at(1, &owner(1, 1)), stands);
             let refused = Extended::Refused(Fence::ZERO);
             assert_eq!(node.extend_at(1, &owner(1, 1), fence(9), true), refused);
-            let kept = Reply::Released { is_ours: false, fence: Fence::ZERO };
+            let kept = Reply::Released { is_ours: false };
             assert_eq!(node.release_at(1, &owner(1, 1), None), kept);
             assert_eq!(node.told(), []);
         }

@@ -9,10 +9,25 @@ pub(crate) enum Script {
     Free,
     Prolong,
     Look,
+    Attach,
+    Ping,
+    Acquire,
+    Release,
+    Extend,
 }
 
 impl Script {
-    pub(crate) const ALL: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Adopt,
+        Self::Free,
+        Self::Prolong,
+        Self::Look,
+        Self::Attach,
+        Self::Ping,
+        Self::Acquire,
+        Self::Release,
+        Self::Extend,
+    ];
 
     /// The script that carries a command out, if it is not a plain command of the server.
     pub(crate) const fn of(command: &Command) -> Option<Self> {
@@ -21,6 +36,11 @@ impl Script {
             Command::Free { .. } => Some(Self::Free),
             Command::Prolong { .. } => Some(Self::Prolong),
             Command::Check { .. } | Command::Look { .. } => Some(Self::Look),
+            Command::Attach { .. } => Some(Self::Attach),
+            Command::Ping { .. } => Some(Self::Ping),
+            Command::Acquire { .. } => Some(Self::Acquire),
+            Command::Release { .. } => Some(Self::Release),
+            Command::Extend { .. } => Some(Self::Extend),
             _ => None,
         }
     }
@@ -32,6 +52,11 @@ impl Script {
             Self::Free => include_str!("../../../lua/free.lua"),
             Self::Prolong => include_str!("../../../lua/prolong.lua"),
             Self::Look => include_str!("../../../lua/look.lua"),
+            Self::Attach => include_str!("../../../lua/line/attach.lua"),
+            Self::Ping => include_str!("../../../lua/line/ping.lua"),
+            Self::Acquire => include_str!("../../../lua/line/acquire.lua"),
+            Self::Release => include_str!("../../../lua/line/release.lua"),
+            Self::Extend => include_str!("../../../lua/line/extend.lua"),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Commands as bytes, and bytes as replies.
 
+mod line;
+
 use std::io::Write as _;
 
 use quorate_core::command::{Command, Fate, Reply, Sighting, Value};
@@ -46,7 +48,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_script(out, Script::Look, scripts, 1, 0);
             write_word(out, name.as_bytes());
         }
-        other => unreachable!("no engine sends {other:?} yet"),
+        other => line::write(out, other, scripts),
     }
 }
 
@@ -152,7 +154,7 @@ impl Frame {
             (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {
                 sighting(data, bytes)
             }
-            _ => None,
+            (command, frame) => line::reply(frame, bytes, command),
         };
         reply.ok_or_else(|| Trouble::Protocol(format!("an unexpected {:?}", self.0.kind())))
     }

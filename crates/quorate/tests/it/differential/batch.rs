@@ -17,6 +17,8 @@ pub(super) enum Step {
     Plant { name: Name, thing: Thing, ttl_ms: Option<u64> },
     /// Somebody deletes everything.
     Clear,
+    /// The connection on which a client listens is cut; this is the server's number for it.
+    HangUp { client: ClientId, connection: u64 },
 }
 
 /// What another program may store under the name of a lock.
@@ -43,6 +45,7 @@ impl Step {
                 store.plant(now, name, value, *ttl_ms);
             }
             Self::Clear => store.clear(),
+            Self::HangUp { client, .. } => store.hang_up(*client),
         }
         None
     }
@@ -60,7 +63,7 @@ impl Step {
             )
             | Self::Plant { name, .. } => Some(name),
             Self::Ask(other) => panic!("which lock is {other:?} about?"),
-            Self::Clear => None,
+            Self::Clear | Self::HangUp { .. } => None,
         }
     }
 }

@@ -3,13 +3,18 @@
 use quorate_core::{
     command::{Command, Fate, Reply, Sighting, Value},
     moment::NodeTime,
+    name::Name,
+    store::Aside,
 };
 use quorate_testkit::{
     Server,
     redis::{self, Connection, Pipeline, RedisResult, cmd, pipe},
 };
 
-use super::batch::{Step, Thing};
+use super::{
+    batch::{Step, Thing},
+    line::calls,
+};
 
 /// A connection to the server, by the testkit's client and not by the code under test.
 pub(super) struct Wire {
@@ -22,6 +27,7 @@ struct Digests {
     free: String,
     prolong: String,
     look: String,
+    line: calls::Digests,
 }
 
 /// What came back for a batch.
@@ -32,6 +38,8 @@ pub(super) struct Answered {
     pub(super) to: NodeTime,
     /// One entry for each step; only our own commands have a reply.
     pub(super) replies: Vec<Option<Result<Reply, String>>>,
+    /// What is there after the last step, for each of the names.
+    pub(super) asides: Vec<Aside>,
 }
 
 impl Wire {
@@ -46,15 +54,17 @@ impl Wire {
             free: load(include_str!("../../../lua/free.lua")),
             prolong: load(include_str!("../../../lua/prolong.lua")),
             look: load(include_str!("../../../lua/look.lua")),
+            line: calls::Digests::load(load),
         };
         Self { connection, digests }
     }
 
-    /// Runs the steps on the server, in one piece.
-    pub(super) fn ask(&mut self, steps: &[Step]) -> Answered {
+    /// Runs the steps on the server, in one piece, and looks at the lines of these names.
+    pub(super) fn ask(&mut self, steps: &[Step], names: &[Name]) -> Answered {
         let mut pipeline = pipe();
         pipeline.cmd("TIME");
         steps.iter().for_each(|step| self.write(&mut pipeline, step));
+        names.iter().for_each(|name| calls::write_aside(&mut pipeline, name));
         pipeline.cmd("TIME");
         let answers: Vec<RedisResult<redis::Value>> =
             pipeline.ignore_errors().query(&mut self.connection).expect("the server answers");
@@ -63,7 +73,7 @@ impl Wire {
         let from = time(next().expect("a time"));
         let replies = steps.iter().map(|step| match step {
             Step::Ask(command) => Some(reply(command, next())),
-            Step::Plant { .. } | Step::Clear => {
+            Step::Plant { .. } | Step::Clear | Step::HangUp { .. } => {
                 for _ in 0..requests(step) {
                     next().expect("the server does what another program asks");
                 }
@@ -71,8 +81,10 @@ impl Wire {
             }
         });
         let replies = replies.collect();
+        let mut next = || answers.next().expect("an answer for each request");
+        let asides = names.iter().map(|_| calls::aside(|| next().expect("an answer"))).collect();
         let to = time(next().expect("a time"));
-        Answered { from, to, replies }
+        Answered { from, to, replies, asides }
     }
 
     /// Deletes everything.
@@ -87,7 +99,7 @@ impl Wire {
         while (start.as_millis()..start.as_millis() + millis).contains(&self.now().as_millis()) {}
     }
 
-    fn now(&mut self) -> NodeTime {
+    pub(super) fn now(&mut self) -> NodeTime {
         time(cmd("TIME").query(&mut self.connection).expect("the server answers"))
     }
 
@@ -95,6 +107,9 @@ impl Wire {
         match step {
             Step::Ask(command) => self.write_command(pipeline, command),
             Step::Clear => drop(pipeline.cmd("FLUSHALL")),
+            Step::HangUp { connection, .. } => {
+                pipeline.cmd("CLIENT").arg("KILL").arg("ID").arg(connection);
+            }
             Step::Plant { name, thing, ttl_ms } => {
                 let key = name.as_bytes();
                 pipeline.cmd("DEL").arg(key);
@@ -138,7 +153,7 @@ impl Wire {
             Command::Check { name, .. } | Command::Look { name } => {
                 pipeline.cmd("EVALSHA").arg(&digests.look).arg(1).arg(name.as_bytes());
             }
-            other => panic!("how is {other:?} sent?"),
+            other => digests.line.write(pipeline, other),
         }
     }
 }
@@ -146,7 +161,7 @@ impl Wire {
 /// How many requests a step takes.
 const fn requests(step: &Step) -> usize {
     match step {
-        Step::Ask(_) | Step::Clear => 1,
+        Step::Ask(_) | Step::Clear | Step::HangUp { .. } => 1,
         Step::Plant { ttl_ms: None, .. } => 2,
         Step::Plant { ttl_ms: Some(_), .. } => 3,
     }
@@ -186,7 +201,7 @@ fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, 
             }
             _ => None,
         },
-        _ => None,
+        _ => calls::reply(command, &answer),
     };
     known.ok_or_else(|| format!("{answer:?}"))
 }

@@ -32,7 +32,7 @@ impl Tracker {
             Step::Ask(Command::Free { .. }) => "free",
             Step::Ask(Command::Prolong { .. }) => "prolong",
             Step::Ask(_) => "look",
-            Step::Plant { .. } | Step::Clear => return,
+            Step::Plant { .. } | Step::Clear | Step::HangUp { .. } => return,
         };
         *self.expiries.entry(kind).or_default() += 1;
     }

@@ -1,0 +1,47 @@
+-- Lets each lease live on from now, and raises the node's fence to the lease's. A key that is lost
+-- is taken again only by a holder, and only if nobody was granted it since. None is made to go
+-- earlier than it would: an order that comes late must not undo a later one.
+-- KEYS: 1 the client's session, then for each lock the lock, its fence, its line; 128 locks at most
+-- ARGV: 1 the session, 32 digits, then for each lock its owner, the fence of the lease, 16 digits,
+--   ttl in milliseconds, whether it may be taken again: 1 or 0
+-- Replies: for each lock, lives on: the node's fence, 16 digits; not the owner's: {fence};
+--   0 an error, which is no answer and never a refusal, and which leaves the others alone;
+--   in place of all that, 0 the session is not of today
+-- Idempotent: a second run only counts the time anew.
+local spoken = redis.call('GET', KEYS[1])
+if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
+  return 0
+end
+local fates = {}
+for i = 1, (#KEYS - 1) / 3 do
+  local lock, fence_key = KEYS[3 * i - 1], KEYS[3 * i]
+  local owner, fence, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
+  local found = redis.call('MGET', lock, fence_key)
+  local stored = found[2] or '0000000000000000'
+  local done
+  if found[1] == owner then
+    if redis.call('PTTL', lock) < tonumber(ttl) then
+      done = redis.pcall('PEXPIRE', lock, ttl)
+    end
+  elseif found[1] or ARGV[4 * i + 1] ~= '1' or stored > fence then
+    fates[i] = {stored}
+  elseif redis.call('EXISTS', lock) == 1 then
+    fates[i] = {stored} -- what is not text is not told by MGET
+  else
+    done = redis.pcall('SET', lock, owner, 'PX', ttl)
+    redis.call('ZREM', KEYS[3 * i + 1], owner)
+  end
+  if not fates[i] and (type(done) ~= 'table' or not done.err) then
+    -- What is stored already is not stored anew: that works also if there is no memory left.
+    if found[2] and stored >= fence then
+      done = redis.pcall('PEXPIRE', fence_key, '86400000')
+    else
+      stored = fence
+      done = redis.pcall('SET', fence_key, stored, 'PX', '86400000')
+    end
+  end
+  if not fates[i] then
+    fates[i] = type(done) == 'table' and done.err and 0 or stored
+  end
+end
+return fates

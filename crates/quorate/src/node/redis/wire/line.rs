@@ -1,0 +1,196 @@
+//! The commands of those who wait in line as bytes, and bytes as their replies and pushes.
+
+use quorate_core::{
+    command::{ClientId, Command, Owner, Reply},
+    fence::Fence,
+    line::{Ask, Extend, Extended, News, Place, Push, Speaker},
+    name::Name,
+};
+use redis_protocol::resp3::types::RangeFrame;
+
+use super::{Decimal, Frame, text, write_header, write_script, write_word};
+use crate::node::redis::script::{Script, Scripts};
+
+/// Appends one command of the line.
+pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
+    match command {
+        Command::Attach { speaker, life_ms } => {
+            write_script(out, Script::Attach, scripts, 1, 2);
+            write_session(out, *speaker, *life_ms);
+        }
+        Command::Ping { speaker, life_ms } => {
+            write_script(out, Script::Ping, scripts, 1, 2);
+            write_session(out, *speaker, *life_ms);
+        }
+        Command::Acquire { speaker, ask } => write_acquire(out, *speaker, ask, scripts),
+        Command::Release { name, owner, yields } => {
+            let place = yields.and_then(|_| Place::of(owner.as_bytes()));
+            let args = 1 + usize::from(yields.is_some()) + 2 * usize::from(place.is_some());
+            write_script(out, Script::Release, scripts, 3, args);
+            write_lock(out, name);
+            write_word(out, owner.as_bytes());
+            if let Some(fence) = yields {
+                write_digits(out, fence.get());
+            }
+            if let Some(place) = place {
+                write_digits(out, place.ticket);
+                write_word(out, Decimal::new(place.ttl_ms).as_bytes());
+            }
+        }
+        Command::Extend { speaker, entries } => write_extend(out, *speaker, entries, scripts),
+        other => unreachable!("{other:?} is not about the line"),
+    }
+}
+
+fn write_session(out: &mut Vec<u8>, speaker: Speaker, life_ms: u64) {
+    write_key(out, &["s:", &speaker.client.to_string()]);
+    write_word(out, speaker.session.to_string().as_bytes());
+    write_word(out, Decimal::new(life_ms).as_bytes());
+}
+
+fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scripts) {
+    let place = Place::of(ask.owner.as_bytes());
+    write_script(out, Script::Acquire, scripts, 4, 6);
+    write_lock(out, &ask.name);
+    write_key(out, &["s:", &speaker.client.to_string()]);
+    write_word(out, ask.owner.as_bytes());
+    // Without a place nothing can be had; no session is the one without a name.
+    let session = place.map(|_| speaker.session.to_string()).unwrap_or_default();
+    write_word(out, session.as_bytes());
+    write_digits(out, place.map_or(0, |place| place.ticket));
+    write_word(out, Decimal::new(place.map_or(0, |place| place.ttl_ms)).as_bytes());
+    write_flag(out, ask.is_waiting);
+    write_flag(out, ask.is_known);
+}
+
+fn write_extend(out: &mut Vec<u8>, speaker: Speaker, entries: &[Extend], scripts: &Scripts) {
+    write_script(out, Script::Extend, scripts, 1 + 3 * entries.len(), 1 + 4 * entries.len());
+    write_key(out, &["s:", &speaker.client.to_string()]);
+    entries.iter().for_each(|entry| write_lock(out, &entry.name));
+    write_word(out, speaker.session.to_string().as_bytes());
+    for entry in entries {
+        write_word(out, entry.owner.as_bytes());
+        write_digits(out, entry.fence.get());
+        write_word(out, Decimal::new(entry.ttl_ms).as_bytes());
+        write_flag(out, entry.may_heal);
+    }
+}
+
+/// The key of a lock, of its fence and of its line.
+fn write_lock(out: &mut Vec<u8>, name: &Name) {
+    write_word(out, name.as_bytes());
+    write_key(out, &["f:{", name.as_str(), "}"]);
+    write_key(out, &["q:{", name.as_str(), "}"]);
+}
+
+/// A key of ours, which has the prefix.
+fn write_key(out: &mut Vec<u8>, parts: &[&str]) {
+    write_header(out, b'$', PREFIX.len() + parts.iter().map(|part| part.len()).sum::<usize>());
+    out.extend_from_slice(PREFIX.as_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A ticket or a fence: the order of the texts is the order of the numbers.
+fn write_digits(out: &mut Vec<u8>, number: u64) {
+    write_word(out, format!("{number:016}").as_bytes());
+}
+
+fn write_flag(out: &mut Vec<u8>, is_set: bool) {
+    write_word(out, if is_set { b"1" } else { b"0" });
+}
+
+/// What the frame answers to a command of the line.
+pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Option<Reply> {
+    let fence = |frame: &RangeFrame| fence(frame, bytes);
+    Some(match (command, frame) {
+        (
+            Command::Ping { .. } | Command::Acquire { .. } | Command::Extend { .. },
+            RangeFrame::Number { data: 0, .. },
+        ) => Reply::Stale,
+        (Command::Attach { .. } | Command::Ping { .. }, time) => {
+            Reply::Attached { time_us: fence(time)?.get() }
+        }
+        (Command::Acquire { .. }, RangeFrame::Array { data, .. }) => match &data[..] {
+            [granted] => Reply::Granted { fence: fence(granted)?, is_earlier: true },
+            [node, left, rank, foreign] => Reply::Queued {
+                fence: fence(node)?,
+                expires_in_ms: number(left)?,
+                rank: number(rank)?,
+                is_foreign: number(foreign)? != Some(0),
+            },
+            _ => return None,
+        },
+        (Command::Acquire { .. }, granted) => {
+            Reply::Granted { fence: fence(granted)?, is_earlier: false }
+        }
+        (Command::Release { .. }, RangeFrame::Number { data: ours @ 0..=1, .. }) => {
+            Reply::Released { is_ours: *ours == 1 }
+        }
+        (Command::Extend { .. }, RangeFrame::Array { data, .. }) => {
+            let fate = |item: &RangeFrame| match item {
+                RangeFrame::Number { data: 0, .. } => Some(Extended::Failed),
+                RangeFrame::Array { data, .. } => match &data[..] {
+                    [node] => fence(node).map(Extended::Refused),
+                    _ => None,
+                },
+                node => fence(node).map(Extended::LivesOn),
+            };
+            Reply::EachExtended(data.iter().map(fate).collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
+}
+
+fn fence(frame: &RangeFrame, bytes: &[u8]) -> Option<Fence> {
+    digits(text(frame, bytes)?).map(Fence::new)
+}
+
+fn digits(text: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(text).ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// A number; the servers' own -1 stands for none.
+fn number(frame: &RangeFrame) -> Option<Option<u64>> {
+    match frame {
+        RangeFrame::Number { data: -1, .. } => Some(None),
+        RangeFrame::Number { data, .. } => u64::try_from(*data).ok().map(Some),
+        _ => None,
+    }
+}
+
+impl Frame {
+    /// What the node tells unasked about a line; `None` if the frame is about something else.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no engine listens yet"))]
+    pub(crate) fn news(&self, bytes: &[u8]) -> Option<Push> {
+        let RangeFrame::Push { data, .. } = &self.0 else { return None };
+        let [kind, channel, news] = &data[..] else { return None };
+        if text(kind, bytes)? != b"message" {
+            return None;
+        }
+        let channel = str::from_utf8(text(channel, bytes)?).ok()?;
+        let client = ClientId::parse(channel.strip_prefix(PREFIX)?.strip_prefix("c:")?)?;
+        push(client, text(news, bytes)?)
+    }
+}
+
+/// `G` or `I`, the fence, the owner; the name, which has no line breaks, stands in the last line.
+fn push(client: ClientId, news: &[u8]) -> Option<Push> {
+    let at = news.iter().rposition(|byte| *byte == b'\n')?;
+    let name = Name::parse(str::from_utf8(&news[at + 1..]).ok()?, "").ok()?;
+    let mut words = news[..at].splitn(3, |byte| *byte == b' ');
+    let news = match words.next()? {
+        b"G" => News::Granted,
+        b"I" => News::Inquired,
+        _ => return None,
+    };
+    let fence = Fence::new(digits(words.next()?)?);
+    Some(Push { client, name, owner: Owner::from_bytes(words.next()?), fence, news })
+}
+
+/// How the keys and channels of ours begin.
+const PREFIX: &str = "quorate:";
+
+#[cfg(test)]
+mod tests;

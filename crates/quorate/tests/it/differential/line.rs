@@ -1,0 +1,185 @@
+//! The same for those who wait in line: also what the node tells unasked, and what it keeps besides
+//! the key of a lock.
+//!
+//! A session carries the node's time in microseconds, so the store is told the very time that the
+//! server has answered to an attach.
+
+pub(super) mod calls;
+mod draw;
+mod ears;
+mod tracker;
+
+use quorate_core::{
+    backoff::Jitter,
+    command::{Command, Reply},
+    line::Push,
+    moment::NodeTime,
+    store::Store,
+};
+use quorate_testkit::Server;
+
+use self::{draw::Draw, ears::Ears, tracker::Tracker};
+use super::{
+    batch::Step,
+    replies::{Answered, Wire},
+    seed,
+};
+
+#[test]
+fn fifteen_thousand_random_commands_of_the_line_do_what_the_store_does() {
+    let seed = seed();
+    let server = Server::start();
+    let mut trial = Trial {
+        draw: Draw::new(Jitter::new(seed)),
+        wire: Wire::connect(&server),
+        ears: Ears::new(server.address()),
+        store: Store::new(),
+        told_at: NodeTime::from_micros(0),
+        tracker: Tracker::default(),
+        last: Vec::new(),
+    };
+    while trial.tracker.compared < COMMANDS_MIN {
+        trial.run_batch();
+    }
+    trial.tracker.check_coverage(seed);
+}
+
+struct Trial {
+    draw: Draw,
+    wire: Wire,
+    ears: Ears,
+    store: Store,
+    /// The time of the last batch.
+    told_at: NodeTime,
+    tracker: Tracker,
+    /// What was compared last, for the report of a difference.
+    last: Vec<String>,
+}
+
+impl Trial {
+    fn run_batch(&mut self) {
+        self.wire.let_pass(self.draw.pause_ms());
+        self.listen();
+        let now = self.wire.now();
+        let steps = self.draw.batch(self.store.clone(), now);
+        let Answered { from, to, replies, asides } = self.wire.ask(&steps, &self.draw.names);
+        let is_in_time = from.as_millis() == to.as_millis() && from >= self.told_at;
+        self.tracker.handle_batch(is_in_time);
+        if !is_in_time {
+            self.wire.clear();
+            self.store.clear();
+            self.told_at = NodeTime::from_micros(0);
+            self.hear(&steps, None);
+            return;
+        }
+        let mut pushes = Vec::new();
+        for (step, reply) in steps.iter().zip(replies) {
+            self.compare(step, reply, from, to);
+            pushes.extend(self.store.take_pushes());
+        }
+        for (name, found) in self.draw.names.clone().iter().zip(asides) {
+            let kept = self.store.aside(from, name);
+            assert!(
+                found == kept,
+                "{name:?}: {found:?}, but the store has {kept:?}{}",
+                self.told()
+            );
+        }
+        self.hear(&steps, Some(pushes));
+        self.told_at = from;
+    }
+
+    /// Some of those who do not listen begin to.
+    fn listen(&mut self) {
+        for at in 0..self.draw.callers.len() {
+            let client = self.draw.callers[at].client;
+            if self.draw.callers[at].connection.is_none() && self.draw.is_heads() {
+                self.ears.listen(client);
+                self.store.listen(client);
+                self.draw.callers[at].connection = self.ears.connection(client);
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        step: &Step,
+        from_server: Option<Result<Reply, String>>,
+        from: NodeTime,
+        to: NodeTime,
+    ) {
+        let now = match (&from_server, step) {
+            (Some(Ok(Reply::Attached { time_us })), Step::Ask(command)) => {
+                self.handle_attached(command, *time_us);
+                NodeTime::from_micros(*time_us)
+            }
+            _ => from,
+        };
+        assert!(from <= now && now <= to, "another time than the server's{}", self.told());
+        self.tracker.handle_before(step, &mut self.store, now);
+        let from_store = step.apply(&mut self.store, now).map(Ok);
+        self.last.push(format!("at {} ms: {} -> {from_server:?}", now.as_millis(), show(step)));
+        if self.last.len() > SHOWN_MAX {
+            self.last.remove(0);
+        }
+        assert!(from_server == from_store, "the store says: {from_store:?}{}", self.told());
+        if let (Some(Ok(reply)), Step::Ask(command)) = (from_store, step) {
+            self.tracker.handle_compared(command, &reply);
+        }
+    }
+
+    fn handle_attached(&mut self, command: &Command, time_us: u64) {
+        if let Command::Attach { speaker, .. } | Command::Ping { speaker, .. } = command {
+            let callers = self.draw.callers.iter_mut();
+            callers.filter(|it| it.client == speaker.client).for_each(|it| it.heard_us = time_us);
+        }
+    }
+
+    /// Compares what each client was told, or drops it if `told` is not known.
+    fn hear(&mut self, steps: &[Step], told: Option<Vec<Push>>) {
+        for at in 0..self.draw.callers.len() {
+            let client = self.draw.callers[at].client;
+            if self.ears.connection(client).is_none() {
+                continue;
+            }
+            let is_cut = steps
+                .iter()
+                .any(|it| matches!(it, Step::HangUp { client: it, .. } if *it == client));
+            let heard = match is_cut {
+                true => self.ears.heard_last(client),
+                false => self.ears.heard(client),
+            };
+            if is_cut {
+                self.store.hang_up(client);
+            }
+            let Some(told) = &told else { continue };
+            let told: Vec<_> = told.iter().filter(|it| it.client == client).cloned().collect();
+            let is_same = heard == told || is_cut && told.starts_with(&heard);
+            assert!(is_same, "heard {heard:?}, but the store told {told:?}{}", self.told());
+            told.iter().for_each(|push| self.tracker.handle_push(push));
+        }
+    }
+
+    /// What was compared last.
+    fn told(&self) -> String {
+        let Self { tracker, last, .. } = self;
+        let (count, last, seed) = (tracker.compared, last.join("\n  "), seed());
+        format!("\nafter {count} commands:\n  {last}\nrepeat with QUORATE_SEED={seed}")
+    }
+}
+
+/// A step for people: with its owner, which is no secret here.
+fn show(step: &Step) -> String {
+    let owner = match step {
+        Step::Ask(Command::Acquire { ask, .. }) => Some(&ask.owner),
+        Step::Ask(Command::Release { owner, .. }) => Some(owner),
+        _ => None,
+    };
+    match owner {
+        Some(owner) => format!("{step:?} {}", owner.as_bytes().escape_ascii()),
+        None => format!("{step:?}"),
+    }
+}
+
+const COMMANDS_MIN: u64 = 15_000;
+const SHOWN_MAX: usize = 30;

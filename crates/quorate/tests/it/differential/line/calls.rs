@@ -1,0 +1,176 @@
+//! Commands of the line as calls of its scripts, by what their headers say.
+
+use quorate_core::{
+    command::{Command, Owner, Reply},
+    fence::Fence,
+    line::{Extended, Place, Speaker},
+    name::Name,
+    store::Aside,
+};
+use quorate_testkit::redis::{self, Cmd, Pipeline, Value};
+
+/// The names under which the server keeps the scripts.
+pub(in super::super) struct Digests {
+    attach: String,
+    ping: String,
+    acquire: String,
+    release: String,
+    extend: String,
+}
+
+impl Digests {
+    pub(in super::super) fn load(mut load: impl FnMut(&str) -> String) -> Self {
+        Self {
+            attach: load(include_str!("../../../../lua/line/attach.lua")),
+            ping: load(include_str!("../../../../lua/line/ping.lua")),
+            acquire: load(include_str!("../../../../lua/line/acquire.lua")),
+            release: load(include_str!("../../../../lua/line/release.lua")),
+            extend: load(include_str!("../../../../lua/line/extend.lua")),
+        }
+    }
+
+    pub(in super::super) fn write(&self, pipeline: &mut Pipeline, command: &Command) {
+        let eval = |digest: &String, keys: usize| {
+            let mut eval = redis::cmd("EVALSHA");
+            eval.arg(digest).arg(keys);
+            eval
+        };
+        let eval = match command {
+            Command::Attach { speaker, life_ms } => {
+                session(eval(&self.attach, 1), *speaker, *life_ms)
+            }
+            Command::Ping { speaker, life_ms } => session(eval(&self.ping, 1), *speaker, *life_ms),
+            Command::Acquire { speaker, ask } => {
+                let place = Place::of(ask.owner.as_bytes()).expect("waiters have a place");
+                let mut eval = lock(eval(&self.acquire, 4), &ask.name);
+                eval.arg(format!("quorate:s:{}", speaker.client)).arg(ask.owner.as_bytes());
+                eval.arg(speaker.session.to_string()).arg(format!("{:016}", place.ticket));
+                eval.arg(place.ttl_ms).arg(u8::from(ask.is_waiting)).arg(u8::from(ask.is_known));
+                eval
+            }
+            Command::Release { name, owner, yields } => {
+                let mut eval = lock(eval(&self.release, 3), name);
+                eval.arg(owner.as_bytes());
+                if let Some(fence) = yields {
+                    eval.arg(format!("{:016}", fence.get()));
+                    if let Some(place) = Place::of(owner.as_bytes()) {
+                        eval.arg(format!("{:016}", place.ticket)).arg(place.ttl_ms);
+                    }
+                }
+                eval
+            }
+            Command::Extend { speaker, entries } => {
+                let mut eval = eval(&self.extend, 1 + 3 * entries.len());
+                eval.arg(format!("quorate:s:{}", speaker.client));
+                for entry in entries.iter() {
+                    eval = lock(eval, &entry.name);
+                }
+                eval.arg(speaker.session.to_string());
+                for entry in entries.iter() {
+                    eval.arg(entry.owner.as_bytes()).arg(format!("{:016}", entry.fence.get()));
+                    eval.arg(entry.ttl_ms).arg(u8::from(entry.may_heal));
+                }
+                eval
+            }
+            other => panic!("how is {other:?} sent?"),
+        };
+        pipeline.add_command(eval);
+    }
+}
+
+fn session(mut eval: Cmd, speaker: Speaker, life_ms: u64) -> Cmd {
+    eval.arg(format!("quorate:s:{}", speaker.client));
+    eval.arg(speaker.session.to_string()).arg(life_ms);
+    eval
+}
+
+fn lock(mut eval: Cmd, name: &Name) -> Cmd {
+    eval.arg(name.as_bytes()).arg(fence_key(name)).arg(line_key(name));
+    eval
+}
+
+fn fence_key(name: &Name) -> String {
+    format!("quorate:f:{{{name}}}")
+}
+
+fn line_key(name: &Name) -> String {
+    format!("quorate:q:{{{name}}}")
+}
+
+/// What the scripts' headers say about their replies; `None` for one that they do not know.
+pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply> {
+    use Value::{Array, BulkString, Int};
+    Some(match (command, answer) {
+        (Command::Attach { .. } | Command::Ping { .. }, BulkString(time)) => {
+            Reply::Attached { time_us: digits(time)? }
+        }
+        (
+            Command::Ping { .. } | Command::Acquire { .. } | Command::Extend { .. }, //
+            Int(0),
+        ) => Reply::Stale,
+        (Command::Acquire { .. }, BulkString(fence)) => {
+            Reply::Granted { fence: Fence::new(digits(fence)?), is_earlier: false }
+        }
+        (Command::Acquire { .. }, Array(items)) => match &items[..] {
+            [BulkString(fence)] => {
+                Reply::Granted { fence: Fence::new(digits(fence)?), is_earlier: true }
+            }
+            [BulkString(fence), Int(left), Int(rank), Int(foreign @ 0..=1)] => Reply::Queued {
+                fence: Fence::new(digits(fence)?),
+                expires_in_ms: number_or_none(*left)?,
+                rank: number_or_none(*rank)?,
+                is_foreign: *foreign == 1,
+            },
+            _ => return None,
+        },
+        (Command::Release { .. }, Int(ours @ 0..=1)) => Reply::Released { is_ours: *ours == 1 },
+        (Command::Extend { .. }, Array(items)) => {
+            let fate = |item: &Value| match item {
+                BulkString(fence) => Some(Extended::LivesOn(Fence::new(digits(fence)?))),
+                Array(refused) => match &refused[..] {
+                    [BulkString(fence)] => Some(Extended::Refused(Fence::new(digits(fence)?))),
+                    _ => None,
+                },
+                _ => None,
+            };
+            Reply::EachExtended(items.iter().map(fate).collect::<Option<_>>()?)
+        }
+        _ => return None,
+    })
+}
+
+/// Sixteen digits and nothing else.
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
+    let is_plain = text.len() == 16 && text.iter().all(u8::is_ascii_digit);
+    str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
+}
+
+/// A number, or -1 for none.
+fn number_or_none(number: i64) -> Option<Option<u64>> {
+    match number {
+        -1 => Some(None),
+        _ => u64::try_from(number).ok().map(Some),
+    }
+}
+
+/// Asks for what the server knows about a lock besides its key.
+pub(in super::super) fn write_aside(pipeline: &mut Pipeline, name: &Name) {
+    pipeline.cmd("GET").arg(fence_key(name));
+    pipeline.cmd("PTTL").arg(fence_key(name));
+    pipeline.cmd("ZRANGE").arg(line_key(name)).arg(0).arg(-1);
+    pipeline.cmd("PTTL").arg(line_key(name));
+}
+
+/// The answer to that.
+pub(in super::super) fn aside(mut next: impl FnMut() -> Value) -> Aside {
+    let fence: Option<Vec<u8>> = redis::from_redis_value(next()).expect("a text");
+    let left: i64 = redis::from_redis_value(next()).expect("a number");
+    let waiting: Vec<Vec<u8>> = redis::from_redis_value(next()).expect("a list of texts");
+    let line_left: i64 = redis::from_redis_value(next()).expect("a number");
+    let fence = fence.map(|fence| Fence::new(digits(&fence).expect("16 digits")));
+    Aside {
+        fence: fence.map(|fence| (fence, u64::try_from(left).expect("a fence ends"))),
+        waiting: waiting.iter().map(|owner| Owner::from_bytes(owner)).collect(),
+        line_ends_in_ms: (line_left != -2).then(|| u64::try_from(line_left).expect("a line ends")),
+    }
+}

@@ -1,0 +1,259 @@
+//! Random commands of the line: few names, clients and owners, so that they meet.
+
+use quorate_core::{
+    backoff::Jitter,
+    command::{ClientId, Command, Owner, Reply, Value},
+    fence::{Fence, SLACK_US},
+    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX},
+    moment::NodeTime,
+    name::Name,
+    store::Store,
+};
+
+use super::super::batch::{Step, Thing};
+
+/// Draws steps, all of which follow from one seed and from what the store would do.
+pub(super) struct Draw {
+    jitter: Jitter,
+    pub(super) names: Vec<Name>,
+    pub(super) callers: Vec<Caller>,
+    owners: Vec<Owner>,
+    next: u64,
+}
+
+/// A client.
+pub(super) struct Caller {
+    pub(super) client: ClientId,
+    session: Session,
+    /// What the node last told it about its time.
+    pub(super) heard_us: u64,
+    /// The connection on which it listens.
+    pub(super) connection: Option<u64>,
+}
+
+impl Draw {
+    pub(super) fn new(jitter: Jitter) -> Self {
+        let name = |text: &str| Name::parse(text, "quorate:").expect("a name");
+        let caller = |byte| Caller {
+            client: ClientId::from_random([byte; 20]),
+            session: Session::from_random(0),
+            heard_us: 0,
+            connection: None,
+        };
+        Self {
+            jitter,
+            names: ["a", "{größe} 鎖", "x}y: *"].map(name).into(),
+            callers: [1, 0xa2, 0xff].map(caller).into(),
+            owners: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// How long to wait before the next batch.
+    pub(super) const fn pause_ms(&mut self) -> u64 {
+        self.up_to(8)
+    }
+
+    /// One of two.
+    pub(super) const fn is_heads(&mut self) -> bool {
+        self.up_to(1) == 0
+    }
+
+    /// The steps of one batch. `store` is a copy, to see what would come.
+    pub(super) fn batch(&mut self, mut store: Store, now: NodeTime) -> Vec<Step> {
+        if self.owners.len() < OWNERS {
+            (0..OWNERS).for_each(|_| {
+                let owner = self.new_owner(now);
+                self.owners.push(owner);
+            });
+        }
+        for _ in 0..=self.up_to(2) {
+            let (at, owner) = (self.index(OWNERS), self.new_owner(now));
+            self.owners[at] = owner;
+        }
+        let mut steps = Vec::new();
+        for at in 0..self.callers.len() {
+            let ping = Command::Ping { speaker: self.speaker(at), life_ms: 1 };
+            let is_stale = store.clone().apply(now, &ping) == Reply::Stale;
+            if is_stale && self.up_to(9) > 0 {
+                steps.push(self.attach(at));
+            }
+        }
+        steps.iter().for_each(|step| drop(step.apply(&mut store, now)));
+        for _ in 0..10 + self.up_to(8) {
+            let step = self.step(&mut store, now);
+            step.apply(&mut store, now);
+            if let Step::HangUp { client, .. } = step {
+                self.callers.iter_mut().for_each(|it| {
+                    it.connection = it.connection.filter(|_| it.client != client);
+                });
+            }
+            steps.push(step);
+        }
+        steps
+    }
+
+    fn step(&mut self, store: &mut Store, now: NodeTime) -> Step {
+        let name = self.name();
+        let at = self.index(self.callers.len());
+        Step::Ask(match self.up_to(99) {
+            0..=3 => return self.attach(at),
+            4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), life_ms: self.life_ms() },
+            9..=46 => {
+                let owner = self.owner();
+                let place = Place::of(owner.as_bytes()).expect("waiters have a place");
+                let its = self.callers.iter().position(|it| it.client == place.client);
+                let at = its.filter(|_| self.up_to(9) > 0).unwrap_or(at);
+                let (is_waiting, is_known) = (self.up_to(3) > 0, self.is_heads());
+                let ask = Ask { name, owner, is_waiting, is_known };
+                Command::Acquire { speaker: self.speaker_or_stale(at), ask }
+            }
+            47..=66 => {
+                let owner = self.holder(store, now, &name);
+                let yields = (self.up_to(2) == 0).then(|| self.fence(store, now, &name));
+                Command::Release { name, owner, yields }
+            }
+            67..=82 => {
+                let entries = (0..=self.up_to(2)).map(|_| self.extend(store, now)).collect();
+                Command::Extend { speaker: self.speaker_or_stale(at), entries }
+            }
+            83..=88 | 97..=98 => Command::Look { name },
+            89..=94 => {
+                let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
+                return Step::Plant { name, thing: self.thing(), ttl_ms };
+            }
+            95 | 96 => match self.callers[at] {
+                Caller { client, connection: Some(connection), .. } => {
+                    return Step::HangUp { client, connection };
+                }
+                Caller { connection: None, .. } => Command::Look { name },
+            },
+            _ => return Step::Clear,
+        })
+    }
+
+    /// A new session, or the same one once more.
+    fn attach(&mut self, at: usize) -> Step {
+        if self.up_to(3) > 0 {
+            self.next += 1;
+            self.callers[at].session = Session::from_random(u128::from(self.next) << 64);
+        }
+        Step::Ask(Command::Attach { speaker: self.speaker(at), life_ms: self.life_ms() })
+    }
+
+    fn speaker(&self, at: usize) -> Speaker {
+        Speaker { client: self.callers[at].client, session: self.callers[at].session }
+    }
+
+    fn speaker_or_stale(&mut self, at: usize) -> Speaker {
+        let speaker = self.speaker(at);
+        match self.up_to(19) {
+            0 => Speaker { session: Session::from_random(1), ..speaker },
+            _ => speaker,
+        }
+    }
+
+    fn extend(&mut self, store: &mut Store, now: NodeTime) -> Extend {
+        let name = self.name();
+        let owner = self.holder(store, now, &name);
+        let fence = self.fence(store, now, &name);
+        Extend { name, owner, fence, ttl_ms: self.ttl_ms(), may_heal: self.is_heads() }
+    }
+
+    /// Mostly who holds the lock.
+    fn holder(&mut self, store: &mut Store, now: NodeTime, name: &Name) -> Owner {
+        match store.apply(now, &Command::Look { name: name.clone() }) {
+            Reply::Seen(Some(seen)) if self.up_to(3) > 0 => match seen.value {
+                Value::Text(text) => Owner::from_bytes(&text),
+                Value::OtherType(_) => self.owner(),
+            },
+            _ => self.owner(),
+        }
+    }
+
+    /// Mostly the fence of the lock, or one that is close to it.
+    fn fence(&mut self, store: &mut Store, now: NodeTime, name: &Name) -> Fence {
+        let fence = store.aside(now, name).fence.map_or(0, |(fence, _)| fence.get());
+        Fence::new(match self.up_to(9) {
+            0 => 0,
+            1 => fence.saturating_sub(1),
+            2 => fence + 1,
+            3 => fence + self.up_to(99_999),
+            _ => fence,
+        })
+    }
+
+    fn thing(&mut self) -> Thing {
+        let odd =
+            format!("{}:1 2\n\u{e9}", "q1:0000000000000007:3:ff".to_owned() + &"f".repeat(38));
+        match self.up_to(9) {
+            0 => Thing::Hash,
+            1 => Thing::List,
+            2 => Thing::Set,
+            3..=5 => Thing::Text(self.owner().as_bytes().into()),
+            // Nearly one of ours: the client, the ticket, or nothing is wrong.
+            6 => Thing::Text(odd.replace(":ff", ":f").into()),
+            7 => Thing::Text(odd.replace("q1:0", "q1:").into()),
+            8 => Thing::Text(odd.replace("q1:0", "q1:9").into()),
+            _ => Thing::Text((0..=255).collect()),
+        }
+    }
+
+    /// A new owner; some have the ticket of another, or one that the node does not trust.
+    fn new_owner(&mut self, now: NodeTime) -> Owner {
+        let at = self.index(self.callers.len());
+        let Caller { client, heard_us, .. } = self.callers[at];
+        let near = self.up_to(2);
+        let known = self.owners.last().and_then(|owner| Place::of(owner.as_bytes()));
+        let ticket = match (self.up_to(15), known) {
+            (0, _) => TICKET_MAX,
+            (1, _) => self.up_to(9),
+            (2, _) => now.as_micros() + 3_600_000_000,
+            (3, _) => now.as_micros() - 3_600_000_000,
+            (4 | 5, _) => (heard_us + SLACK_US + near).saturating_sub(1),
+            (6 | 7, _) => (heard_us + near).saturating_sub(SLACK_US + 1),
+            (8..=10, Some(known)) => known.ticket,
+            _ => now.as_micros() - self.up_to(3_000_000),
+        };
+        self.next += 1;
+        Place { ticket, ttl_ms: self.ttl_ms(), client }.owner(self.next)
+    }
+
+    fn owner(&mut self) -> Owner {
+        let index = self.index(self.owners.len());
+        self.owners[index].clone()
+    }
+
+    fn name(&mut self) -> Name {
+        let index = self.index(self.names.len());
+        self.names[index].clone()
+    }
+
+    /// Mostly so short that it ends within the next few batches.
+    const fn ttl_ms(&mut self) -> u64 {
+        match self.up_to(19) {
+            0 | 1 => 60_000,
+            2 => 365 * 24 * 60 * 60 * 1_000,
+            _ => 1 + self.up_to(14),
+        }
+    }
+
+    /// Mostly so long that a session lasts for many batches.
+    const fn life_ms(&mut self) -> u64 {
+        match self.up_to(3) {
+            0 => 1 + self.up_to(11),
+            _ => 30_000,
+        }
+    }
+
+    fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.up_to(len as u64 - 1)).expect("a small number")
+    }
+
+    /// A number from zero to `last`, both included.
+    const fn up_to(&mut self, last: u64) -> u64 {
+        self.jitter.next() % (last + 1)
+    }
+}
+
+const OWNERS: usize = 7;

@@ -1,0 +1,139 @@
+//! Counts what was seen, so that a test that compares nothing cannot pass.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{
+    command::{Command, Reply},
+    fence::Fence,
+    line::{Extended, News, Place, Push},
+    moment::NodeTime,
+    store::Store,
+};
+
+use super::super::batch::Step;
+
+/// What was compared so far.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    /// Replies that were equal.
+    pub(super) compared: u64,
+    batches: u64,
+    dropped_batches: u64,
+    seen: BTreeMap<&'static str, u64>,
+    /// The fence that was stored before the command that runs.
+    stored: Option<Fence>,
+    is_free: bool,
+    is_awaited: bool,
+}
+
+impl Tracker {
+    pub(super) fn handle_batch(&mut self, is_in_time: bool) {
+        self.batches += 1;
+        self.dropped_batches += u64::from(!is_in_time);
+        let is_hopeless = self.batches > 1_000 && self.compared == 0;
+        assert!(!is_hopeless, "no batch fits into a millisecond: {self:?}");
+    }
+
+    pub(super) fn handle_before(&mut self, step: &Step, store: &mut Store, now: NodeTime) {
+        let name = match step {
+            Step::Ask(Command::Acquire { ask, .. }) => &ask.name,
+            Step::Ask(Command::Release { name, .. }) => name,
+            Step::Ask(Command::Extend { entries, .. }) => &entries[0].name,
+            _ => return,
+        };
+        let aside = store.aside(now, name);
+        self.stored = aside.fence.map(|(fence, _)| fence);
+        self.is_awaited = !aside.waiting.is_empty();
+        self.is_free = !store.names(now).contains(name);
+    }
+
+    pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply) {
+        self.compared += 1;
+        let kind = match (command, reply) {
+            (_, Reply::Stale) => "stale",
+            (_, Reply::Attached { .. }) => "attached",
+            (_, Reply::Granted { is_earlier: true, .. }) => "an earlier one waits",
+            (_, Reply::Granted { .. }) if !self.is_free => "granted again",
+            (Command::Acquire { ask, .. }, Reply::Granted { fence, .. }) => {
+                let ticket = Place::of(ask.owner.as_bytes()).expect("a waiter").ticket;
+                match (fence.get().cmp(&ticket), self.stored) {
+                    (std::cmp::Ordering::Less, _) => "a ticket of the future",
+                    (std::cmp::Ordering::Equal, Some(_)) => "a larger ticket",
+                    (std::cmp::Ordering::Equal, None) => "the first ticket",
+                    (std::cmp::Ordering::Greater, Some(_)) => "a smaller ticket",
+                    (std::cmp::Ordering::Greater, None) => "a ticket of the past",
+                }
+            }
+            (_, Reply::Queued { is_foreign: true, .. }) => "queued behind another library",
+            (_, Reply::Queued { rank: None, .. }) => "not queued",
+            (_, Reply::Queued { rank: Some(0), .. }) => "the first in line",
+            (_, Reply::Queued { rank: Some(_), .. }) => "not the first in line",
+            (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours }) => {
+                if *is_ours {
+                    "yielded"
+                } else {
+                    "not yielded"
+                }
+            }
+            (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
+            (_, Reply::Released { is_ours: true }) => "released",
+            (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
+            (_, Reply::Released { is_ours: false }) => "not released",
+            (_, Reply::EachExtended(fates)) => match fates[0] {
+                Extended::LivesOn(_) if self.is_free => "healed",
+                Extended::LivesOn(fence) if Some(fence) > self.stored => "a fence raised",
+                Extended::LivesOn(_) => "extended",
+                Extended::Refused(_) if self.is_free => "not healed",
+                Extended::Refused(_) | Extended::Failed => "not extended",
+            },
+            _ => return,
+        };
+        *self.seen.entry(kind).or_default() += 1;
+    }
+
+    pub(super) fn handle_push(&mut self, push: &Push) {
+        let kind = match push.news {
+            News::Granted => "told of a grant",
+            News::Inquired => "told of an earlier one",
+        };
+        *self.seen.entry(kind).or_default() += 1;
+    }
+
+    /// Everything that can happen was there often.
+    pub(super) fn check_coverage(&self, seed: u64) {
+        for kind in KINDS {
+            let count = self.seen.get(kind).copied().unwrap_or_default();
+            assert!(count >= 20, "{kind}: {count}; seed {seed}: {self:?}");
+        }
+        let share = self.dropped_batches * 100 / self.batches.max(1);
+        assert!(share < 60, "{share} % of the batches were dropped: {self:?}");
+    }
+}
+
+const KINDS: [&str; 25] = [
+    "stale",
+    "attached",
+    "an earlier one waits",
+    "granted again",
+    "a ticket of the future",
+    "a larger ticket",
+    "the first ticket",
+    "a smaller ticket",
+    "a ticket of the past",
+    "queued behind another library",
+    "not queued",
+    "the first in line",
+    "not the first in line",
+    "yielded",
+    "not yielded",
+    "handed on",
+    "released",
+    "nobody's",
+    "not released",
+    "healed",
+    "a fence raised",
+    "extended",
+    "not healed",
+    "told of a grant",
+    "told of an earlier one",
+];
