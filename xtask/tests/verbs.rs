@@ -27,13 +27,15 @@ fn ci_runs_every_step_in_order() {
     let seen = Seen::by(&mut xtask(&["ci"]));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let steps = seen.steps();
-    let expected = ["redis-server", "fmt", "clippy", "api", "test", "build examples"];
+    let expected = ["redis-server", "fmt", "clippy", "api", "test", "simulate", "mutants"];
     assert_eq!(steps[..expected.len()], expected);
     assert_eq!(steps.last(), Some(&"doc"));
     for call in [
         "fmt --all --check",
         "clippy --locked --workspace --all-targets --all-features -- -D warnings",
         "test --locked --workspace --all-features",
+        "run --locked --quiet -p quorate-sim -- --seeds 20000",
+        "run --locked --quiet -p quorate-sim -- mutants --check docs/robustness.md",
         "doc --locked --workspace --all-features --no-deps --document-private-items",
     ] {
         assert!(seen.out.contains(&format!("fake cargo {call}\n")), "{call} in {}", seen.out);
@@ -64,6 +66,8 @@ fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
         ("clippy --locked", "clippy"),
         ("rustdoc", "api"),
         ("test", "test"),
+        ("run --locked --quiet -p quorate-sim -- --seeds", "simulate"),
+        ("run --locked --quiet -p quorate-sim -- mutants", "mutants"),
         ("doc", "doc"),
     ] {
         let seen = Seen::by(xtask(&["ci"]).env("FAKE_CARGO_FAILS", command));
