@@ -148,7 +148,8 @@ fn every_mutant_is_noticed() {
 #[test]
 fn a_violation_is_made_small_replayed_and_drawn() {
     let mutant = catalogue::find("free-anyones").unwrap();
-    let campaign = Campaign { mutant: Some(mutant), ..campaign(1_000) };
+    let fixed = Fixed { is_in_line: Some(false), ..Fixed::default() };
+    let campaign = Campaign { mutant: Some(mutant), fixed, ..campaign(1_000) };
     let (seed, violation) = campaign.run(|_| {}).first.expect("free-anyones is noticed");
     assert_eq!(violation.promise, Promise::Exclusion);
     let _on = mutant.switch_on();
@@ -177,7 +178,7 @@ fn a_campaign_ends_with_the_last_seed() {
 
 #[test]
 fn a_part_that_is_not_there_is_a_clear_error() {
-    let settings = Settings::draw(3, &Fixed::default());
+    let settings = Settings { faults: 5, ..Settings::draw(3, &Fixed::default()) };
     for text in ["f99", "c99", "f0,c99"] {
         let error = text.parse::<Without>().unwrap().check(&settings).unwrap_err();
         assert!(error.contains("seed 3 has the faults f0 to f"), "{error}");
