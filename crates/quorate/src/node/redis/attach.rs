@@ -42,7 +42,7 @@ pub(crate) async fn attach(
         .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
         .to_owned();
     let mut scripts = Scripts::default();
-    for script in Script::ALL {
+    for script in Script::CLASSIC {
         scripts.set(script, replies.expect_text().await?);
     }
     Ok(Attached { run_id, scripts })
@@ -114,7 +114,7 @@ fn greeting(target: &Target, client_name: &str) -> Vec<u8> {
     }
     write_words(&mut out, &[b"INFO", b"server"]);
     write_words(&mut out, &[b"INFO", b"replication"]);
-    for script in Script::ALL {
+    for script in Script::CLASSIC {
         write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }
     out

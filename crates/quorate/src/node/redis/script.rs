@@ -17,6 +17,9 @@ pub(crate) enum Script {
 }
 
 impl Script {
+    /// Those which the library uses; the rest is for the line, which it does not speak yet.
+    pub(crate) const CLASSIC: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+
     pub(crate) const ALL: [Self; 9] = [
         Self::Adopt,
         Self::Free,
