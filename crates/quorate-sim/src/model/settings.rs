@@ -121,7 +121,7 @@ pub struct Clocks {
     /// How long a node keeps a key, in milliseconds.
     pub ttl_ms: u64,
     /// The allowance for drift, in parts per million. It is divisible by 32, as is every duration
-    /// in nanoseconds: see [`Print`](super::print::Print).
+    /// in nanoseconds: see `Print`.
     pub drift_ppm: u32,
 }
 
