@@ -11,7 +11,7 @@
 //! - [`terms`]: ttl, vote timeout, drift; the only place with the validity formula.
 //! - [`quorum`]: majority, node sets, the tally of votes.
 //! - [`name`] and [`command`]: the whole language that is spoken to a node.
-//! - [`line`] and [`fence`]: what is said about waiting in line, and the numbers of holders.
+//! - [`line`](mod@line) and [`fence`]: waiting in line, and the numbers of holders.
 //! - [`store`]: what a node does with a command, the reference for every engine.
 //! - [`acquire`], [`renew`], [`verify`], [`release`]: machines, each one round of asking all nodes.
 //! - [`contend`]: the machine that waits in line, or tries once.
