@@ -337,13 +337,12 @@ impl ClientId {
     /// Reads what `Display` writes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let mut bytes = [0; 20];
-        let is_hex = |byte: u8| HEX.contains(&byte);
-        if text.len() != 40 || !text.bytes().all(is_hex) {
+        if text.len() != 40 {
             return None;
         }
+        let mut bytes = [0; 20];
         for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+            *byte = (nibble(pair[0])? << 4) | nibble(pair[1])?;
         }
         Some(Self(bytes))
     }
@@ -368,6 +367,14 @@ impl fmt::Debug for ClientId {
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit.wrapping_sub(b'0')),
+        b'a'..=b'f' => Some(digit.wrapping_sub(b'a').wrapping_add(10)),
+        _ => None,
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -76,8 +76,8 @@ impl Place {
     pub fn of(owner: &[u8]) -> Option<Self> {
         let text = str::from_utf8(owner).ok()?.strip_prefix(MARK)?;
         let mut parts = text.splitn(4, ':');
-        let ticket = parts.next().filter(|digits| digits.len() == TICKET_DIGITS)?.parse().ok()?;
-        let ttl_ms = parts.next()?.parse().ok()?;
+        let ticket = number(parts.next().filter(|digits| digits.len() == TICKET_DIGITS)?)?;
+        let ttl_ms = number(parts.next()?)?;
         let client = ClientId::parse(parts.next()?)?;
         parts.next()?;
         Some(Self { ticket, ttl_ms, client })
@@ -148,6 +148,11 @@ pub enum News {
     Inquired,
 }
 
+/// Digits and nothing else: a sign would be a number here, and none for the scripts on a server.
+fn number(digits: &str) -> Option<u64> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
 /// How the owners of waiters begin; the number is that of the protocol.
 const MARK: &str = "q1:";
 const TICKET_DIGITS: usize = 16;
@@ -181,6 +186,9 @@ mod tests {
             format!("q1:0000000000000007:300:{client}").into_bytes(),
             format!("q1:0000000000000007:x:{client}:9").into_bytes(),
             format!("q1:0000000000000007:300:{client}a:9").into_bytes(),
+            format!("q1:+000000000000007:300:{client}:9").into_bytes(),
+            format!("q1:0000000000000007:+300:{client}:9").into_bytes(),
+            format!("q1:0000000000000007:300:{}:9", client.to_uppercase()).into_bytes(),
             format!("q2:0000000000000007:300:{client}:9").into_bytes(),
         ];
         for other in others {
