@@ -64,7 +64,12 @@ impl Verb {
 
 const VERBS: &[Verb] = &[
     Verb::new("api", "", "no foreign type in the public API, an example on every item", api::run),
-    Verb::new("bench", "NAME", "limit, faults or keeper, on real servers; --quick", bench::run),
+    Verb::new(
+        "bench",
+        "NAME",
+        "limit, faults, keeper or scripts, on real servers; --quick",
+        bench::run,
+    ),
     Verb::new(
         "ci",
         "[--full]",

@@ -1,10 +1,11 @@
 //! What is said about waiting in line: who waits where, who speaks, and what a node tells unasked.
 
-use std::{fmt, fmt::Write as _};
+use std::{fmt, fmt::Write as _, time::Duration};
 
 use crate::{
     command::{ClientId, Owner},
     fence::Fence,
+    moment::Moment,
     name::Name,
 };
 
@@ -149,6 +150,17 @@ pub enum News {
 }
 
 /// Digits and nothing else: a sign would be a number here, and none for the scripts on a server.
+/// Until when a release that got no answer at `now` is sent again. A place in line may outlive the
+/// lease, since others keep the line alive: for two of their ttls, of which `longest` is the
+/// longest.
+#[must_use]
+pub fn owed_until(now: Moment, longest: Duration) -> Moment {
+    now.saturating_add(longest.saturating_mul(LINE_LIFE_TTLS))
+}
+
+/// A line lives for so many ttls of whoever asked last.
+pub(crate) const LINE_LIFE_TTLS: u32 = 2;
+
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

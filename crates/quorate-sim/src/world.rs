@@ -330,7 +330,9 @@ impl World {
                 }
                 self.clients.iter_mut().for_each(|client| client.rest(env));
                 let settled = env.now + SETTLED_WITHIN;
-                let expired = settled + env.settings.longest_ttl() / 50 * 51 + 10 * MS;
+                // A line outlives whoever asked last by two ttls, a key by one.
+                let lives = if env.settings.is_in_line { 2 } else { 1 };
+                let expired = settled + lives * (env.settings.longest_ttl() / 50 * 51) + 10 * MS;
                 env.queue.add(settled, Event::Phase(Phase::Settled));
                 env.queue.add(expired, Event::Phase(Phase::Expired));
             }

@@ -9,7 +9,7 @@ use super::{Expiring, Store, Whose, end, text};
 use crate::{
     command::{ClientId, Owner, Reply, Value},
     fence::{FENCE_LIFE_MS, Fence, bump},
-    line::{Ask, Extend, Extended, News, Place, Push, Session, Speaker},
+    line::{Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker},
     moment::NodeTime,
     mutant::{self, Mutant},
     name::Name,
@@ -80,7 +80,7 @@ impl Line {
         let known = self.waiting.end_of(name);
         let mut waiting = self.waiting.remove(name).unwrap_or_default();
         waiting.insert((place.ticket, owner.clone()));
-        let ends_at_ms = end(now, place.ttl_ms.saturating_mul(2)).max(known);
+        let ends_at_ms = end(now, place.ttl_ms.saturating_mul(LINE_LIFE_TTLS.into())).max(known);
         self.waiting.put(name, waiting, ends_at_ms);
     }
 

@@ -7,7 +7,7 @@ use quorate_core::{
     command::{Command, Fate, Owner, Prolongation, Reply, Sighting, Value},
     fence::Fence,
     lease::Extension,
-    line::{Extend, Extended, Speaker},
+    line::{Extend, Extended, Speaker, owed_until},
     moment::Moment,
     quorum::{NodeSet, Vote},
     release::{self, Release},
@@ -324,7 +324,12 @@ impl Client {
         let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
         let is_free = matches!(command, Command::Free { .. } | Command::Release { .. });
         if answer.is_none() && is_free && !round.claim.untaken.contains(node) {
-            let until = round.claim.terms.forgotten_at(now);
+            let until = match command {
+                Command::Release { .. } => {
+                    owed_until(now, Duration::from_nanos(env.settings.longest_ttl()))
+                }
+                _ => round.claim.terms.forgotten_at(now),
+            };
             self.owe(env, node, (command.clone(), until));
         }
         if !(is_free && matches!(round.machine, Machine::Acquire(_))) {

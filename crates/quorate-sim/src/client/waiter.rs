@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{Command, Owner, Reply},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
-    line::{Ask, Extend, Place, Push, Speaker},
+    line::{Ask, Extend, Place, Push, Speaker, owed_until},
     moment::Moment,
     quorum::NodeSet,
     terms::Terms,
@@ -117,9 +117,7 @@ impl Client {
 
     /// A release that was not answered is sent again, until its key is gone.
     fn owe_release(&self, env: &mut Env, node: usize, command: Command) {
-        let longest =
-            Duration::from_millis(env.settings.ttls_ms.iter().max().copied().unwrap_or(0));
-        let until = self.now(env).saturating_add(longest * 2);
+        let until = owed_until(self.now(env), Duration::from_nanos(env.settings.longest_ttl()));
         self.owe(env, node, (command, until));
     }
 

@@ -189,6 +189,22 @@ impl Env {
                 let text = format!("n{node} still has the key of {owner}");
                 self.check.report_owner(self.now, Promise::Leak, lock, owner, text);
             }
+            self.check_lines(node, are_some_excused);
+        }
+    }
+
+    /// Nor may anybody stand in line who has left.
+    fn check_lines(&mut self, node: usize, are_some_excused: bool) {
+        let time = self.nodes[node].clock.at(self.now);
+        for lock in 0..self.locks.len() {
+            for owner in self.nodes[node].store.aside(time, &self.locks[lock]).waiting {
+                if are_some_excused && self.is_excused(owner.as_bytes()) {
+                    continue;
+                }
+                let owner = trace::owner_name(&owner);
+                let text = format!("n{node} still has {owner} in line");
+                self.check.report_owner(self.now, Promise::Leak, Some(lock), owner, text);
+            }
         }
     }
 
