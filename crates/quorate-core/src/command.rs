@@ -4,7 +4,7 @@ use std::{fmt, fmt::Write as _, sync::Arc};
 
 use crate::{
     fence::Fence,
-    line::{Ask, Extend, Extended, Speaker},
+    line::{Ask, Extend, Extended, Session, Speaker, Standing},
     mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
@@ -81,6 +81,28 @@ pub enum Command {
         /// What is wanted.
         ask: Ask,
     },
+    /// The same for several owners of one client who stand in line: their heartbeat. Each is
+    /// answered by itself.
+    Heartbeat {
+        /// Who speaks.
+        speaker: Speaker,
+        /// Those who stand in line, at most [`PROLONG_MAX`] of them.
+        standing: Arc<[Standing]>,
+    },
+    /// Tell who a client is, in words for people.
+    Introduce {
+        /// The client.
+        client: ClientId,
+        /// Who it is.
+        who: Arc<str>,
+        /// How long that is kept.
+        life_ms: u64,
+    },
+    /// Say who a client is.
+    Who {
+        /// The client.
+        client: ClientId,
+    },
     /// Give a lock or a place in its line back, and hand the lock to the next in line.
     Release {
         /// The lock.
@@ -108,6 +130,7 @@ impl Command {
             (Self::Take { .. } | Self::Adopt { .. }, Reply::Taken)
             | (Self::Free { .. }, Reply::Freed)
             | (Self::Attach { .. } | Self::Ping { .. }, Reply::Attached { .. })
+            | (Self::Introduce { .. }, Reply::Introduced)
             | (Self::Acquire { .. }, Reply::Granted { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: true }) => Vote::Grant,
             (Self::Extend { .. }, Reply::EachExtended(fates)) => self.extended(fates, 0),
@@ -134,10 +157,33 @@ impl Command {
                 | Self::Attach { .. }
                 | Self::Ping { .. }
                 | Self::Acquire { .. }
+                | Self::Heartbeat { .. }
+                | Self::Introduce { .. }
+                | Self::Who { .. }
                 | Self::Release { .. }
                 | Self::Extend { .. },
                 _,
             ) => Vote::Unknown,
+        }
+    }
+
+    /// Says it with this session: the one of the connection on which it is sent.
+    pub fn set_session(&mut self, today: Session) {
+        match self {
+            Self::Attach { speaker, .. }
+            | Self::Ping { speaker, .. }
+            | Self::Acquire { speaker, .. }
+            | Self::Heartbeat { speaker, .. }
+            | Self::Extend { speaker, .. } => speaker.session = today,
+            Self::Take { .. }
+            | Self::Adopt { .. }
+            | Self::Free { .. }
+            | Self::Prolong { .. }
+            | Self::Check { .. }
+            | Self::Look { .. }
+            | Self::Introduce { .. }
+            | Self::Who { .. }
+            | Self::Release { .. } => {}
         }
     }
 
@@ -227,6 +273,13 @@ pub enum Reply {
         /// The holder is another library's, which tells nobody when it goes.
         is_foreign: bool,
     },
+    /// What each owner of a `Heartbeat` would have been answered alone, in its order; `None` if the
+    /// node could not tell.
+    EachHeard(Box<[Option<Reply>]>),
+    /// The client is known from now on.
+    Introduced,
+    /// Who the client is, if that is known.
+    Known(Option<Box<str>>),
     /// What was given back.
     Released {
         /// The key was the owner's.

@@ -16,6 +16,7 @@ use crate::{
     moment::Moment,
     mutant::{self, Mutant},
     quorum::{NodeSet, majority},
+    schedule::heartbeat_due,
     terms::Terms,
 };
 
@@ -152,6 +153,36 @@ impl Contend {
         self.outcome
     }
 
+    /// The nodes that were ever asked under today's owner: they may have something to give back.
+    #[must_use]
+    pub fn asked(&self) -> NodeSet {
+        self.nodes_where(|seat| seat.asked_at.is_some())
+    }
+
+    /// True for one who stays in line until its turn comes.
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        matches!(self.mode, Mode::Wait(_))
+    }
+
+    /// True while a node has not answered the last question.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        self.seats.iter().any(|seat| seat.is_asking)
+    }
+
+    /// The nodes whose last answer was that another has the lock.
+    #[must_use]
+    pub fn refused(&self) -> NodeSet {
+        self.nodes_where(|seat| seat.is_refused)
+    }
+
+    /// True while too few nodes can be reached, or answer anything but errors.
+    #[must_use]
+    pub const fn is_short(&self) -> bool {
+        self.short_since.is_some()
+    }
+
     /// The nodes whose grants are counted.
     #[must_use]
     pub fn granted(&self) -> NodeSet {
@@ -197,7 +228,11 @@ impl Contend {
                 self.seats[node].handle_refused(*fence, sent_at);
                 self.plan_poll(*expires_in_ms, *rank, *is_foreign, now);
             }
-            (Saying::Ask { .. }, _) => self.seats[node].handle_silence(),
+            (Saying::Ask { .. }, _) => {
+                self.seats[node].handle_failure();
+                self.plan_retry(node, now);
+                self.look_if_short(now);
+            }
             (Saying::Yield(_), Some(Reply::Released { is_ours: true })) => {
                 self.seats[node].asked_at = Some(sent_at);
             }
@@ -214,6 +249,9 @@ impl Contend {
             },
             (Saying::Confirm(_), _) => self.seats[node].handle_unconfirmed(),
             (Saying::Yield(_) | Saying::Doubt(_) | Saying::Leave, _) => {}
+        }
+        if self.short_since.is_some() {
+            self.look_if_short(now);
         }
         self.decide_try();
     }
@@ -240,6 +278,7 @@ impl Contend {
     pub fn handle_up(&mut self, node: usize, now: Moment) {
         self.up.insert(node);
         self.seats[node].handle_silence();
+        self.seats[node].failures = 0;
         if self.outcome.is_some() {
             return;
         }
@@ -286,25 +325,37 @@ impl Contend {
     /// Asks every node that can be reached, or withdraws if those are too few.
     fn beat(&mut self, now: Moment) {
         self.poll_at = None;
-        self.beat_at = now.saturating_add(self.terms.ttl().checked_div(3).unwrap_or_default());
-        if self.has_quorum_up() || mutant::is_on(Mutant::NoWithdraw) {
-            self.short_since = None;
+        self.beat_at = heartbeat_due(now, self.terms.ttl());
+        self.look_if_short(now);
+        if self.is_out_of_patience(now) {
+            self.leave();
+            self.outcome = Some(Outcome::NoQuorum);
+        } else if self.has_quorum_up() || mutant::is_on(Mutant::NoWithdraw) {
             let is_first = !std::mem::replace(&mut self.is_contending, true);
             if is_first || !mutant::is_on(Mutant::NoHeartbeat) {
                 self.up.iter().for_each(|node| self.ask(node, now));
             }
-        } else {
-            let since = *self.short_since.get_or_insert(now);
-            if let Mode::Wait(patience) = self.mode
-                && now.saturating_since(since) >= patience
-            {
-                self.leave();
-                self.outcome = Some(Outcome::NoQuorum);
-            } else if self.is_contending {
-                self.withdraw();
-            }
+        } else if self.is_contending {
+            self.withdraw();
         }
         self.drop_dead(now);
+    }
+
+    /// Notes since when too few nodes can be reached, or answer anything but errors.
+    fn look_if_short(&mut self, now: Moment) {
+        let sound = |node: &usize| self.seats.get(*node).is_some_and(|seat| seat.failures == 0);
+        if self.up.iter().filter(sound).count() >= self.quorum() {
+            self.short_since = None;
+        } else {
+            self.short_since.get_or_insert(now);
+        }
+    }
+
+    fn is_out_of_patience(&self, now: Moment) -> bool {
+        match (self.mode, self.short_since) {
+            (Mode::Wait(patience), Some(since)) => now.saturating_since(since) >= patience,
+            (Mode::Wait(_), None) | (Mode::Try, _) => false,
+        }
     }
 
     /// An early ticket that is cut off from the majority would be in everybody's way for ever.
@@ -371,11 +422,24 @@ impl Contend {
         now: Moment,
     ) {
         let rank = rank.unwrap_or(0);
+        if rank > POLL_RANK_MAX {
+            return;
+        }
         let gone = expires_in_ms.map_or(u64::MAX, |left| left.saturating_add(2));
         let after_ms = match foreign {
             true => gone.min(FOREIGN_POLL_MS.saturating_mul(rank.saturating_add(1))),
             false => gone.saturating_add(rank.saturating_mul(POLL_STEP_MS)),
         };
+        self.poll_after(after_ms, now);
+    }
+
+    /// A node that answers with an error is asked again soon, and then less and less often.
+    fn plan_retry(&mut self, node: usize, now: Moment) {
+        let doublings = self.seats[node].failures.saturating_sub(1).min(RETRY_DOUBLINGS_MAX);
+        self.poll_after(RETRY_MS.saturating_mul(1 << doublings), now);
+    }
+
+    fn poll_after(&mut self, after_ms: u64, now: Moment) {
         let at = now.saturating_add(Duration::from_millis(after_ms));
         self.poll_at = Some(self.poll_at.map_or(at, |known| known.min(at)));
     }
@@ -480,6 +544,13 @@ const FOREIGN_POLL_MS: u64 = 20;
 
 /// Those behind the first in line look this much later each.
 const POLL_STEP_MS: u64 = 3;
+
+/// Those further behind leave it to the ones before them, and to their heartbeat.
+const POLL_RANK_MAX: u64 = 8;
+
+/// A node that answered with an error is asked again after this time, then after twice of it.
+const RETRY_MS: u64 = 50;
+const RETRY_DOUBLINGS_MAX: u32 = 6;
 
 #[cfg(test)]
 mod tests;

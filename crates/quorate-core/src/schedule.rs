@@ -87,10 +87,22 @@ impl Schedule {
 pub fn renewal_due(sent_at: Moment, ttl: Duration, jitter: &mut Jitter) -> Moment {
     let third = ttl.checked_div(3).unwrap_or(Duration::ZERO);
     let less = jitter.up_to(third.checked_div(3).unwrap_or(Duration::ZERO));
-    let due = sent_at.saturating_add(third.saturating_sub(less));
+    on_beat(sent_at.saturating_add(third.saturating_sub(less)), ttl).max(sent_at)
+}
+
+/// When one who waits since `now` asks again: after a third of its ttl, or a little before, so that
+/// those of the same ttl ask together.
+#[must_use]
+pub fn heartbeat_due(now: Moment, ttl: Duration) -> Moment {
+    let third = ttl.checked_div(3).unwrap_or(Duration::ZERO);
+    on_beat(now.saturating_add(third), ttl).max(now)
+}
+
+/// The last common beat of all leases of this ttl that is not after `due`.
+fn on_beat(due: Moment, ttl: Duration) -> Moment {
     let beat = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX) / BEATS_PER_TTL;
     let past_beat = due.as_nanos().checked_rem(beat).unwrap_or(0);
-    Moment::from_nanos(due.as_nanos().saturating_sub(past_beat)).max(sent_at)
+    Moment::from_nanos(due.as_nanos().saturating_sub(past_beat))
 }
 
 /// How long to wait before a renewal that was not confirmed is tried again.

@@ -77,6 +77,12 @@ impl Store {
             Command::Attach { speaker, life_ms } => self.attach(now, *speaker, *life_ms),
             Command::Ping { speaker, life_ms } => self.ping(now, *speaker, *life_ms),
             Command::Acquire { speaker, ask } => self.acquire(now, *speaker, ask),
+            Command::Heartbeat { speaker, standing } => self.heartbeat(now, *speaker, standing),
+            Command::Introduce { client, who, life_ms } => {
+                self.line.introduce(now, *client, who, *life_ms);
+                Reply::Introduced
+            }
+            Command::Who { client } => Reply::Known(self.line.who(client)),
             Command::Release { name, owner, yields } => self.release(now, name, owner, *yields),
             Command::Extend { speaker, entries } => self.extend(now, *speaker, entries),
         }

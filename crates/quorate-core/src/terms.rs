@@ -68,6 +68,13 @@ impl Terms {
         sent_at.saturating_add(self.usable())
     }
 
+    /// When the right was asked for that ends at `valid_until`.
+    #[must_use]
+    pub fn granted_at(&self, valid_until: Moment) -> Moment {
+        let usable = Moment::ZERO.saturating_add(self.usable());
+        Moment::ZERO.saturating_add(valid_until.saturating_since(usable))
+    }
+
     /// When a silent node counts as unknown.
     #[must_use]
     pub fn give_up_at(&self, sent_at: Moment) -> Moment {

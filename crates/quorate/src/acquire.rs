@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use quorate_core::{
     acquire::{Acquire, Outcome},
     command::Owner,
+    contend::{self, Mode},
+    moment::Moment,
     name::Name,
     quorum::NodeSet,
     terms::Terms,
@@ -12,7 +14,7 @@ use quorate_core::{
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Claim, Ended, Machine},
+    engine::{Attempt, Claim, Contended, Contender, Ended, Fenced, Machine},
     error::NodeReport,
     guard::{Guard, Hold, Won},
 };
@@ -22,54 +24,75 @@ pub(crate) struct Want {
     pub(crate) name: Name,
     pub(crate) terms: Terms,
     pub(crate) hold: Hold,
-    /// The owner who left the lock to us, if so.
-    pub(crate) from: Option<Owner>,
-    /// How long silent nodes are waited for at the most, whatever the terms say.
-    pub(crate) patience: Duration,
 }
 
 /// What came of it.
 pub(crate) enum Got {
     Held(Guard),
+    /// Somebody else has the lock or is after it; or the lease that was left is gone.
     Contended,
-    /// Too few nodes answered, or so late that nothing of the lease is left.
+    /// Too few nodes answered, or their answers came too late.
     Silence(Box<[NodeReport]>),
-    /// The client was shut down.
     ShutDown,
 }
 
-/// Asks all nodes once.
-pub(crate) async fn acquire(client: &Arc<Inner>, want: Want) -> Got {
+/// Asks every node once in classic mode. Dropping the future gives back whatever was taken.
+pub(crate) async fn take(client: &Arc<Inner>, want: Want, patience: Duration) -> Got {
+    let terms = want.terms;
+    let terms = terms.with_vote_timeout(terms.vote_timeout().min(patience));
+    acquire(client, Want { terms, ..want }, None, None).await
+}
+
+/// Takes over the lease that another has left.
+pub(crate) async fn adopt(
+    client: &Arc<Inner>,
+    want: Want,
+    from: Owner,
+    fenced: Option<Fenced>,
+) -> Got {
+    acquire(client, want, Some(from), fenced).await
+}
+
+async fn acquire(
+    client: &Arc<Inner>,
+    want: Want,
+    from: Option<Owner>,
+    fenced: Option<Fenced>,
+) -> Got {
     let engine = &client.engine;
     // A shutdown waits for us, so that a lock that is won meanwhile is given back.
     let _call = engine.enter_call();
     if client.is_closed() {
         return Got::ShutDown;
     }
-    let Want { name, terms, hold, from, patience } = want;
-    let terms = terms.with_vote_timeout(terms.vote_timeout().min(patience));
-    let owner = engine.next_owner();
+    let Want { name, terms, hold } = want;
     let now = engine.now();
+    let owner = engine.next_owner(terms.ttl_ms(), now);
+    // What nodes tell about it before we hold it is no news.
+    let entry = fenced.map(|_| Entry::new(client, &owner));
     let (untaken, machine) = (NodeSet::EMPTY, Acquire::start(terms, engine.nodes.len(), now));
-    let claim = Claim { name: name.clone(), owner: owner.clone(), terms, from, untaken };
+    let claim = Claim { name: name.clone(), owner: owner.clone(), terms, from, untaken, fenced };
     let attempt = Attempt::start(engine, claim, now, Machine::Acquire(machine));
     let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
         unreachable!("an acquire ends as one")
     };
     match outcome {
         Outcome::Held { valid_until } => {
+            entry.into_iter().for_each(Entry::keep);
             let untaken = attempt.untaken();
-            let won = Won { name, owner, terms, sent_at: now, valid_until, hold, untaken };
-            let guard = Guard::new(client.clone(), won);
-            // A shutdown meanwhile did not see this guard, or has given the lock back already.
-            if client.is_closed() {
-                return Got::ShutDown;
-            }
-            // The caller may have been kept from running until now.
-            match guard.check() {
-                Ok(()) => Got::Held(guard),
-                Err(_) => Got::Silence(attempt.reports()),
-            }
+            let (acquired_at, granted_at) = (now, now);
+            let won = Won {
+                name,
+                owner,
+                terms,
+                acquired_at,
+                granted_at,
+                valid_until,
+                fenced,
+                hold,
+                untaken,
+            };
+            hand_out(client, won, || attempt.reports())
         }
         Outcome::Contended => Got::Contended,
         Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned if client.is_closed() => {
@@ -77,6 +100,95 @@ pub(crate) async fn acquire(client: &Arc<Inner>, want: Want) -> Got {
         }
         Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => {
             Got::Silence(attempt.reports())
+        }
+    }
+}
+
+/// Contends for the lock in line, or once. Dropping the future leaves the line and gives back
+/// whatever was granted.
+pub(crate) async fn contend(
+    client: &Arc<Inner>,
+    want: Want,
+    mode: Mode,
+    deadline: Option<Moment>,
+) -> Got {
+    let engine = &client.engine;
+    // A shutdown waits for us, so that a lock that is won meanwhile is given back.
+    let _call = engine.enter_call();
+    if client.is_closed() {
+        return Got::ShutDown;
+    }
+    let Want { name, terms, hold } = want;
+    let contender = Contender::start(engine, name.clone(), terms, mode);
+    let ended = contender.clone().outcome(deadline).await;
+    let Some(Contended { outcome, owner, untaken }) = ended else {
+        return match contender.is_short() {
+            _ if client.is_closed() => Got::ShutDown,
+            true => Got::Silence(contender.reports()),
+            false => Got::Contended,
+        };
+    };
+    match outcome {
+        contend::Outcome::Held { valid_until, fence } => {
+            let fenced = Some(Fenced { fence, may_heal: true });
+            let (acquired_at, granted_at) = (engine.now(), terms.granted_at(valid_until));
+            let won = Won {
+                name,
+                owner,
+                terms,
+                acquired_at,
+                granted_at,
+                valid_until,
+                fenced,
+                hold,
+                untaken,
+            };
+            hand_out(client, won, || contender.reports())
+        }
+        contend::Outcome::Contended => Got::Contended,
+        contend::Outcome::NoQuorum | contend::Outcome::Abandoned if client.is_closed() => {
+            Got::ShutDown
+        }
+        contend::Outcome::NoQuorum | contend::Outcome::Abandoned => {
+            Got::Silence(contender.reports())
+        }
+    }
+}
+
+fn hand_out(client: &Arc<Inner>, won: Won, reports: impl Fn() -> Box<[NodeReport]>) -> Got {
+    let guard = Guard::new(client.clone(), won);
+    // A shutdown meanwhile did not see this guard, or has given the lock back already.
+    if client.is_closed() {
+        return Got::ShutDown;
+    }
+    // The caller may have been kept from running until now.
+    match guard.check() {
+        Ok(()) => Got::Held(guard),
+        Err(_) => Got::Silence(reports()),
+    }
+}
+
+/// An owner whose news are not to be answered, unless nothing comes of it.
+struct Entry<'a> {
+    client: &'a Inner,
+    owner: Option<Owner>,
+}
+
+impl<'a> Entry<'a> {
+    fn new(client: &'a Inner, owner: &Owner) -> Self {
+        client.engine.line.hold(owner);
+        Self { client, owner: Some(owner.clone()) }
+    }
+
+    fn keep(mut self) {
+        self.owner = None;
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            self.client.engine.line.forget(&owner);
         }
     }
 }

@@ -3,7 +3,10 @@
 #[cfg(feature = "simulation")]
 pub mod simulation;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use quorate_core::{
     command::ClientId,
@@ -18,11 +21,12 @@ use crate::{
     Client,
     client::{Defaults, Inner},
     clock::Clock,
-    engine::{Driver, Engine, Place, Quiet, Running, Settings},
+    engine::{Driver, Ears, Engine, Mode, Quiet, Running, Settings, Where},
     error::{ConfigError, ConnectError, TtlError},
     memory::MemoryNodes,
     node::{
         Node,
+        memory::View,
         redis::{Identities, Link, Security, Surroundings, Target, blot, drive},
     },
     observe::Observer,
@@ -60,7 +64,8 @@ pub struct ClientBuilder {
     tls: Tls,
     prefix: String,
     who: Option<String>,
-    place: Place,
+    place: Where,
+    mode: Mode,
     #[cfg(feature = "simulation")]
     simulation: simulation::Settings,
 }
@@ -96,7 +101,8 @@ impl Default for ClientBuilder {
             tls: Tls::new(),
             prefix: PREFIX_DEFAULT.into(),
             who: None,
-            place: Place::OwnThread,
+            place: Where::OwnThread,
+            mode: Mode::Line,
             #[cfg(feature = "simulation")]
             simulation: simulation::Settings::default(),
         }
@@ -354,6 +360,30 @@ impl ClientBuilder {
         self
     }
 
+    /// Uses classic mode: the Redlock algorithm as it was published, with nothing but `SET NX PX` and
+    /// the compare-and-delete script. Those who wait ask again and again, anyone may be next, and
+    /// [`fence`](crate::Guard::fence) is `None`.
+    ///
+    /// It is for servers that cannot carry the default mode, such as Redis before 6.2, and is never
+    /// chosen by itself. Clients in both modes exclude each other, but those in line see the others
+    /// as another library's: they look every now and then whether the lock is free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorate::memory::MemoryNodes::new(3);
+    /// let client = quorate::Client::builder().memory(&nodes).classic().build()?;
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// assert_eq!(guard.fence(), None);
+    /// # Ok(()) }
+    /// ```
+    pub const fn classic(mut self) -> Self {
+        self.mode = Mode::Classic;
+        self
+    }
+
     /// Runs the client's engine on the tokio runtime on which [`build`](Self::build) is called, and
     /// takes the time from it.
     ///
@@ -375,7 +405,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub const fn danger_engine_on_this_runtime(mut self) -> Self {
-        self.place = Place::ThisRuntime;
+        self.place = Where::ThisRuntime;
         self
     }
 
@@ -399,8 +429,8 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, ConfigError> {
         self.check()?;
         let clock = match self.place {
-            Place::OwnThread => Clock::Boot,
-            Place::ThisRuntime => Clock::of_runtime(),
+            Where::OwnThread => Clock::Boot,
+            Where::ThisRuntime => Clock::of_runtime(),
         };
         let random = Random::draw()?;
         #[cfg(feature = "simulation")]
@@ -408,6 +438,9 @@ impl ClientBuilder {
         let status = Arc::new(Notify::new());
         let quiet = Arc::new(Quiet::default());
         let client = ClientId::from_random(random.client);
+        let who: Arc<str> =
+            self.who.as_deref().map_or_else(who::this_process, who::printable).into();
+        let ears = Arc::new(Ears::default());
         let (nodes, drivers) = match &self.source {
             Source::Memory(nodes) => {
                 let mixed = || ConfigError::InvalidSetting {
@@ -416,7 +449,15 @@ impl ClientBuilder {
                     reason: "clients whose engine runs on a runtime, and clients with a thread of \
                              their own, have different clocks and cannot share nodes in memory",
                 };
-                (nodes.nodes(clock, &quiet).ok_or_else(mixed)?, Vec::new())
+                let view = View {
+                    clock,
+                    client,
+                    who: who.clone(),
+                    mode: self.mode,
+                    quiet: quiet.clone(),
+                    ears: ears.clone(),
+                };
+                (nodes.nodes(&view).ok_or_else(mixed)?, Vec::new())
             }
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
@@ -426,6 +467,12 @@ impl ClientBuilder {
                     &Surroundings {
                         clock,
                         client_name: format!("quorate-{:.8}", client.to_string()).into(),
+                        client,
+                        who: who.clone(),
+                        mode: self.mode,
+                        prefix: self.prefix.as_str().into(),
+                        max_ttl: self.max_ttl,
+                        ears: ears.clone(),
                         identities: Arc::new(Identities::new(urls.len())),
                         status: status.clone(),
                         quiet: quiet.clone(),
@@ -443,12 +490,16 @@ impl ClientBuilder {
             status,
             quiet: quiet.clone(),
             client,
-            who: self.who.as_deref().map_or_else(who::this_process, who::printable),
+            who,
+            mode: self.mode,
+            max_ttl: self.max_ttl,
+            time_guess_us: self.time_guess_us(clock),
             jitter_seed: random.jitter,
             vote_timeout: self.vote_timeout,
             observer: self.observer.clone(),
         };
         let engine = Arc::new(Engine::new(settings, nodes));
+        ears.belong_to(&engine);
         let running = Running::start(&engine, drivers, self.place, quiet)?;
         let defaults = Defaults {
             ttl: self.ttl,
@@ -490,6 +541,22 @@ impl ClientBuilder {
     }
 
     /// Certificates are read only if an address asks for TLS.
+    /// How far the nodes' time is ahead of our clock, before they have told it.
+    fn time_guess_us(&self, clock: Clock) -> i64 {
+        match (&self.source, clock) {
+            // They have our clock.
+            (Source::Memory(_), _) => 0,
+            // They tell before they can be asked anything.
+            (Source::Urls(_), Clock::Runtime(_)) => 0,
+            (Source::Urls(_), Clock::Boot) => {
+                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let ours = clock.now().as_nanos() / 1_000;
+                let micros = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
+                micros(wall.as_micros()).saturating_sub(micros(ours.into()))
+            }
+        }
+    }
+
     #[cfg(feature = "tls")]
     fn security(&self, targets: &[Target]) -> Result<Security, ConfigError> {
         if !targets.iter().any(|target| target.is_tls) {

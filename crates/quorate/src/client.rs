@@ -12,9 +12,9 @@ use quorate_core::{
 
 use crate::{
     ClientBuilder, Mutex,
-    acquire::{Got, Want, acquire},
+    acquire::{Got, Want, adopt},
     clock::Clock,
-    engine::{Engine, Running, Sleep},
+    engine::{Engine, Fenced, Mode, Running, Sleep},
     error::{
         AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
     },
@@ -194,15 +194,14 @@ impl Client {
     pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         let client = &self.inner;
         let terms = client.terms(lease.ttl())?;
+        if lease.fence().is_some() != (client.engine.mode == Mode::Line) {
+            return Err(AdoptError::OtherMode);
+        }
+        let fenced = lease.fence().map(|fence| Fenced { fence, may_heal: false });
         let (name, from) = lease.parts();
-        let want = Want {
-            name: name.clone(),
-            terms,
-            hold: Hold { renewal: Renewal::On, max: client.defaults.max_hold },
-            from: Some(from.clone()),
-            patience: Duration::MAX,
-        };
-        match acquire(client, want).await {
+        let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
+        let want = Want { name: name.clone(), terms, hold };
+        match adopt(client, want, from.clone(), fenced).await {
             Got::Held(guard) => Ok(guard),
             Got::Contended => Err(Lost::new(LostReason::Gone).into()),
             Got::Silence(nodes) => Err(AdoptError::NoQuorum { nodes }),
@@ -233,6 +232,7 @@ impl Client {
     pub async fn shutdown(self, grace: Duration) -> Shutdown {
         let engine = &self.inner.engine;
         engine.is_closed.store(true, Ordering::SeqCst);
+        engine.line.abandon_all(engine.now());
         for held in engine.keeper.lose_all(LostReason::ShutDown) {
             let (name, reason) = (held.name.as_str(), LostReason::ShutDown);
             engine.tell(&Event::Lost { name, reason });

@@ -4,9 +4,14 @@
 //! them. Requests are queued, and on an idle link written, by whoever makes them.
 
 mod attempt;
+mod contender;
+mod heartbeats;
+mod line;
 mod run;
 mod survey;
+mod tickets;
 mod timers;
+mod wait;
 
 use std::{
     fmt,
@@ -20,6 +25,7 @@ use std::{
 use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Owner},
+    line::{Place, Session, Speaker},
     moment::Moment,
     quorum::{NODES_MAX, majority},
     terms::vote_timeout,
@@ -27,9 +33,12 @@ use quorate_core::{
 use tokio::sync::Notify;
 
 pub(crate) use self::{
-    attempt::{Attempt, Claim, Ended, Machine},
-    run::{Driver, Place, Quiet, Running},
+    attempt::{Attempt, Claim, Ended, Fenced, Machine},
+    contender::{Contender, Ended as Contended},
+    line::{Ears, Line, News},
+    run::{Driver, Quiet, Running, Where},
     survey::survey,
+    tickets::Tickets,
     timers::{FOREVER, Sleep, Timed, Timers},
 };
 use crate::{
@@ -46,6 +55,8 @@ pub(crate) struct Engine {
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
     pub(crate) keeper: Keeper,
+    pub(crate) line: Line,
+    pub(crate) mode: Mode,
     /// Held from numbering an extension until it is queued on every node: they must reach the nodes
     /// in the order of their numbers.
     pub(crate) extending: Mutex<()>,
@@ -54,7 +65,7 @@ pub(crate) struct Engine {
     pub(crate) status: Arc<Notify>,
     pub(crate) is_closed: AtomicBool,
     client: ClientId,
-    who: String,
+    who: Arc<str>,
     sequence: AtomicU64,
     /// Begins anywhere, so that clients which share an observer do not speak of each other's.
     rounds: AtomicU64,
@@ -67,7 +78,10 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(settings: Settings, nodes: Vec<Box<dyn Node>>) -> Self {
+        let tickets = Tickets::new(nodes.len(), settings.time_guess_us);
         Self {
+            line: Line::new(nodes.len(), tickets, settings.max_ttl),
+            mode: settings.mode,
             nodes: nodes.into(),
             clock: settings.clock,
             timers: Timers::default(),
@@ -88,9 +102,23 @@ impl Engine {
     }
 
     /// An owner that nobody has had before.
-    pub(crate) fn next_owner(&self) -> Owner {
-        let number = self.sequence.fetch_add(1, Ordering::Relaxed);
-        Owner::new(&self.client, number, &self.who)
+    pub(crate) fn next_owner(&self, ttl_ms: u64, now: Moment) -> Owner {
+        match self.mode {
+            Mode::Classic => Owner::new(&self.client, self.next_number(), &self.who),
+            Mode::Line => {
+                let ticket = self.line.tickets.next(now);
+                Place { ticket, ttl_ms, client: self.client }.owner(self.next_number())
+            }
+        }
+    }
+
+    fn next_number(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Who speaks to the nodes. Each puts in the session of its own connection.
+    pub(crate) const fn speaker(&self) -> Speaker {
+        Speaker { client: self.client, session: Session::from_random(0) }
     }
 
     /// Tells the observer, if there is one.
@@ -156,6 +184,15 @@ impl fmt::Debug for Engine {
     }
 }
 
+/// How locks are waited for, and what is stored for them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    /// In line on the nodes, with fences.
+    Line,
+    /// By asking again and again, as Redlock says.
+    Classic,
+}
+
 /// A call that may win a lock.
 #[derive(Debug)]
 pub(crate) struct Call<'a>(&'a Engine);
@@ -174,7 +211,11 @@ pub(crate) struct Settings {
     pub(crate) status: Arc<Notify>,
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) client: ClientId,
-    pub(crate) who: String,
+    pub(crate) who: Arc<str>,
+    pub(crate) mode: Mode,
+    pub(crate) max_ttl: Duration,
+    /// What the nodes' time is ahead of our clock, as far as that can be said without asking them.
+    pub(crate) time_guess_us: i64,
     pub(crate) jitter_seed: u64,
     pub(crate) vote_timeout: Option<Duration>,
     pub(crate) observer: Option<Arc<dyn Observer>>,

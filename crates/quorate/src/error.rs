@@ -212,6 +212,12 @@ pub enum AdoptError {
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,
+    /// The lease was left by a client in classic mode and this one is not, or the other way round.
+    #[error(
+        "the lease was left in another mode than this client's: build this client with or without \
+         classic() as the other one"
+    )]
+    OtherMode,
 }
 
 /// Why a lease was not extended.

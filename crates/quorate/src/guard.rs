@@ -9,6 +9,7 @@ use std::{
 use quorate_core::{
     backoff::Backoff,
     command::Owner,
+    fence::Fence,
     lease::{Extension, Lease, LostReason},
     moment::Moment,
     name::Name,
@@ -21,7 +22,7 @@ use quorate_core::{
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Ended, Engine, Machine, Sleep},
+    engine::{Attempt, Ended, Engine, Fenced, Machine, Sleep},
     error::{ExtendError, Lost, ReleaseError, VerifyError},
     handover::LeaseHandover,
     held::{Held, Loss},
@@ -61,7 +62,7 @@ pub struct Guard {
 impl Guard {
     pub(crate) fn new(client: Arc<Inner>, won: Won) -> Self {
         let engine = &client.engine;
-        let hold_until = won.hold.until(won.sent_at);
+        let hold_until = won.hold.until(won.acquired_at);
         let lease = Lease::new(won.valid_until, hold_until);
         let number = engine.keeper.next_number();
         let held = Arc::new(Held::new(number, won, lease));
@@ -85,6 +86,28 @@ impl Guard {
     #[must_use]
     pub fn name(&self) -> &str {
         self.held.name.as_str()
+    }
+
+    /// The fence of this holder: larger than those of all who held the lock before. Send it along
+    /// with every write, so that the resource can turn away what comes from a holder of yesterday.
+    ///
+    /// It is the same for as long as the lock is held. `None` in classic mode only.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let orders = client.mutex("orders:42");
+    /// let first = orders.lock().await?.fence(); // and released
+    /// let guard = orders.lock().await?;
+    /// assert!(guard.fence() > first);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fence(&self) -> Option<Fence> {
+        self.held.fenced.map(|fenced| fenced.fence)
     }
 
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.
@@ -402,8 +425,12 @@ impl Guard {
     #[must_use = "without it nobody can adopt the lease"]
     pub fn leave_to_expire(mut self) -> LeaseHandover {
         self.end();
-        let ttl = self.held.hand().terms.ttl();
-        LeaseHandover::new(self.held.name.clone(), self.held.owner.clone(), ttl)
+        let (engine, held) = (self.engine(), &self.held);
+        if held.fenced.is_some() {
+            engine.line.leave(&held.owner, engine.now());
+        }
+        let (ttl, fence) = (held.hand().terms.ttl(), held.fenced.map(|fenced| fenced.fence));
+        LeaseHandover::new(held.name.clone(), held.owner.clone(), ttl, fence)
     }
 
     fn start_extension(
@@ -420,6 +447,7 @@ impl Guard {
             hand.longest = terms;
         }
         let extension = hand.lease.handle_extension_sent(&terms, now);
+        hand.is_extended = true;
         let held_until = hand.lease.valid_until();
         drop(hand);
         let machine = Renew::start(terms, engine.nodes.len(), held_until, now);
@@ -462,6 +490,7 @@ impl Guard {
 pub(crate) fn release(engine: &Arc<Engine>, held: &Held) -> Arc<Attempt> {
     let now = engine.now();
     let longest = held.hand().longest;
+    engine.line.forget(&held.owner);
     let terms = longest.with_vote_timeout(engine.vote_timeout(longest.ttl()));
     let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
     Attempt::start(engine, held.claim(terms), now, machine)
@@ -490,8 +519,12 @@ pub(crate) struct Won {
     pub(crate) name: Name,
     pub(crate) owner: Owner,
     pub(crate) terms: Terms,
-    pub(crate) sent_at: Moment,
+    pub(crate) acquired_at: Moment,
+    /// From when on the nodes count the ttl.
+    pub(crate) granted_at: Moment,
     pub(crate) valid_until: Moment,
+    /// Absent in classic mode.
+    pub(crate) fenced: Option<Fenced>,
     pub(crate) hold: Hold,
     /// Nodes to which the owner was never sent.
     pub(crate) untaken: NodeSet,

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use quorate_core::{
     command::Owner,
+    fence::Fence,
     name::{Name, NameError},
 };
 use thiserror::Error;
@@ -32,11 +33,12 @@ pub struct LeaseHandover {
     name: Name,
     owner: Owner,
     ttl: Duration,
+    fence: Option<Fence>,
 }
 
 impl LeaseHandover {
-    pub(crate) const fn new(name: Name, owner: Owner, ttl: Duration) -> Self {
-        Self { name, owner, ttl }
+    pub(crate) const fn new(name: Name, owner: Owner, ttl: Duration, fence: Option<Fence>) -> Self {
+        Self { name, owner, ttl, fence }
     }
 
     /// The name of the lock.
@@ -75,6 +77,25 @@ impl LeaseHandover {
         self.ttl
     }
 
+    /// The fence of the holder who left it, which the one who adopts it has as well. `None` if that
+    /// was in classic mode.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// let fence = guard.fence();
+    /// assert_eq!(guard.leave_to_expire().fence(), fence);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
     pub(crate) fn parts(&self) -> (&Name, &Owner) {
         (&self.name, &self.owner)
     }
@@ -82,7 +103,8 @@ impl LeaseHandover {
 
 impl fmt::Display for LeaseHandover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{MARK}:{}:", self.ttl.as_millis())?;
+        let fence = self.fence.map_or(0, Fence::get);
+        write!(f, "{MARK}:{}:{fence}:", self.ttl.as_millis())?;
         for byte in self.owner.as_bytes() {
             write!(f, "{byte:02x}")?;
         }
@@ -94,15 +116,18 @@ impl FromStr for LeaseHandover {
     type Err = HandoverError;
 
     fn from_str(text: &str) -> Result<Self, HandoverError> {
-        let mut parts = text.splitn(4, ':');
+        let mut parts = text.splitn(5, ':');
         let mut part = || parts.next().ok_or(HandoverError::Malformed);
         if part()? != MARK {
             return Err(HandoverError::Malformed);
         }
         let ttl_ms = part()?.parse().map_err(|_| HandoverError::Malformed)?;
+        let fence = part()?.parse().map(Fence::new).map_err(|_| HandoverError::Malformed)?;
         let owner = bytes(part()?).ok_or(HandoverError::Malformed)?;
         let name = Name::parse(part()?, "")?;
-        Ok(Self::new(name, Owner::from_bytes(&owner), Duration::from_millis(ttl_ms)))
+        let (owner, ttl) = (Owner::from_bytes(&owner), Duration::from_millis(ttl_ms));
+        // Zero is no fence: that is a lease of classic mode.
+        Ok(Self::new(name, owner, ttl, Some(fence).filter(|fence| *fence != Fence::ZERO)))
     }
 }
 
@@ -156,8 +181,13 @@ mod tests {
     fn a_lease_survives_its_way_as_text_and_is_not_shown() {
         let owner = Owner::new(&ClientId::from_random([9; 20]), 3, "me/host/1");
         let name = Name::parse("a:b c:d", "").unwrap();
-        let lease = LeaseHandover::new(name, owner, Duration::from_millis(1_500));
-        assert_eq!(lease.to_string().parse(), Ok(lease.clone()));
+        for fence in [None, Some(Fence::new(7))] {
+            let (name, owner) = (name.clone(), owner.clone());
+            let lease = LeaseHandover::new(name, owner, Duration::from_millis(1_500), fence);
+            assert_eq!(lease.to_string().parse(), Ok(lease.clone()));
+            assert_eq!(lease.fence(), fence);
+        }
+        let lease = LeaseHandover::new(name, owner, Duration::ZERO, None);
         assert_eq!(format!("{lease:?}"), "LeaseHandover { name: \"a:b c:d\", .. }");
     }
 
@@ -167,14 +197,16 @@ mod tests {
             "",
             "x",
             "quorate-lease-1",
-            "quorate-lease-1:1:zz:a",
-            "quorate-lease-1:1:a:a",
-            "quorate-lease-1::00:a",
-            "quorate-lease-1:1::a",
-            "quorate-lease-1:1:00:",
-            "quorate-lease-2:1:00:a",
-            "quorate-lease-1:1:0é:a",
-            "quorate-lease-1:1:+1:a",
+            "quorate-lease-1:1:0:zz:a",
+            "quorate-lease-1:1:0:a:a",
+            "quorate-lease-1::0:00:a",
+            "quorate-lease-1:1:0::a",
+            "quorate-lease-1:1:0:00:",
+            "quorate-lease-1:1::00:a",
+            "quorate-lease-1:1:x:00:a",
+            "quorate-lease-2:1:0:00:a",
+            "quorate-lease-1:1:0:0é:a",
+            "quorate-lease-1:1:0:+1:a",
         ] {
             assert!(text.parse::<LeaseHandover>().is_err(), "{text}");
         }

@@ -17,7 +17,12 @@ use quorate_core::{
     terms::Terms,
 };
 
-use crate::{engine::Claim, error::Lost, guard::Won, keeper::Renewal};
+use crate::{
+    engine::{Claim, Fenced},
+    error::Lost,
+    guard::Won,
+    keeper::Renewal,
+};
 
 /// One held lease.
 pub(crate) struct Held {
@@ -26,6 +31,10 @@ pub(crate) struct Held {
     pub(crate) name: Name,
     pub(crate) owner: Owner,
     pub(crate) acquired_at: Moment,
+    /// From when on the nodes count the first ttl.
+    pub(crate) granted_at: Moment,
+    /// Absent in classic mode.
+    pub(crate) fenced: Option<Fenced>,
     pub(crate) renewal: Renewal,
     /// Nodes to which the owner was never sent.
     untaken: NodeSet,
@@ -42,6 +51,8 @@ pub(crate) struct Hand {
     watchers: Watchers,
     /// The loss was told.
     is_loss_told: bool,
+    /// An extension was sent.
+    pub(crate) is_extended: bool,
 }
 
 impl Held {
@@ -52,12 +63,15 @@ impl Held {
             longest: won.terms,
             watchers: Watchers::default(),
             is_loss_told: false,
+            is_extended: false,
         };
         Self {
             number,
             name: won.name,
             owner: won.owner,
-            acquired_at: won.sent_at,
+            acquired_at: won.acquired_at,
+            granted_at: won.granted_at,
+            fenced: won.fenced,
             renewal: won.hold.renewal,
             untaken: won.untaken,
             hand: Mutex::new(hand),
@@ -67,7 +81,10 @@ impl Held {
     /// What a round about this lease is about.
     pub(crate) fn claim(&self, terms: Terms) -> Claim {
         let (name, owner) = (self.name.clone(), self.owner.clone());
-        Claim { name, owner, terms, from: None, untaken: self.untaken }
+        // An extension may have made the key anew where it never was.
+        let is_spread = self.fenced.is_some() && self.hand().is_extended;
+        let untaken = if is_spread { NodeSet::EMPTY } else { self.untaken };
+        Claim { name, owner, terms, from: None, untaken, fenced: self.fenced }
     }
 
     /// Says whether the holder may act at `now`. Whoever was told that it may not is never told

@@ -53,8 +53,7 @@ impl Keeper {
 
     /// Looks after a lease that was won.
     pub(crate) fn keep(engine: &Arc<Engine>, held: Arc<Held>) {
-        let sent_at = held.acquired_at;
-        let due = Self::next_due(engine, &held, sent_at, sent_at);
+        let due = Self::next_due(engine, &held, held.granted_at, held.acquired_at);
         let ends_at = held.hand().lease.valid_until();
         let mut state = engine.keeper.lock();
         let number = held.number;

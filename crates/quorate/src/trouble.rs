@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use quorate_core::quorum::Vote;
 use thiserror::Error;
 
 /// What one node said in one round.
@@ -75,6 +76,18 @@ pub enum NodeAnswer {
     Trouble(Trouble),
 }
 
+impl NodeAnswer {
+    /// The same in the words of the core.
+    pub(crate) fn of(vote: Vote, trouble: Option<&Trouble>) -> Self {
+        match (vote, trouble) {
+            (Vote::Grant, _) => Self::Granted,
+            (Vote::Refuse, _) => Self::Refused,
+            (Vote::Unknown, Some(trouble)) => Self::Trouble(trouble.clone()),
+            (Vote::Unknown, None) => Self::Trouble(Trouble::TimedOut),
+        }
+    }
+}
+
 /// Why a node gave no usable answer.
 ///
 /// # Examples
@@ -145,6 +158,10 @@ pub enum Trouble {
     /// This client has too many requests to the node that are not answered.
     #[error("too many requests are waiting")]
     Overloaded,
+    /// The server does not know the client's session any more: it has forgotten, or was not heard
+    /// of for too long. The connection is made anew.
+    #[error("the session was lost")]
+    SessionLost,
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,
@@ -206,6 +223,7 @@ impl Trouble {
             Self::Protocol(_) => "protocol",
             Self::Server(_) => "server",
             Self::Overloaded => "overloaded",
+            Self::SessionLost => "session_lost",
             Self::ShutDown => "shut_down",
         }
     }

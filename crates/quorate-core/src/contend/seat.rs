@@ -17,6 +17,8 @@ pub(super) struct Seat {
     pub(super) grant: Option<Grant>,
     /// A question is on its way.
     pub(super) is_asking: bool,
+    /// How often in a row the node has answered with an error, or not at all.
+    pub(super) failures: u32,
     /// The last answer was that the key is another's.
     pub(super) is_refused: bool,
     /// The fence that the node was last asked to store.
@@ -37,6 +39,7 @@ impl Default for Seat {
             seen: Fence::ZERO,
             grant: None,
             is_asking: false,
+            failures: 0,
             is_refused: false,
             confirming: Fence::ZERO,
         }
@@ -52,6 +55,13 @@ impl Seat {
     pub(super) const fn handle_answer(&mut self) {
         self.is_asking = false;
         self.is_refused = false;
+        self.failures = 0;
+    }
+
+    /// The node did not say anything that is of use.
+    pub(super) const fn handle_failure(&mut self) {
+        self.handle_silence();
+        self.failures = self.failures.saturating_add(1);
     }
 
     /// No answer will come to what was asked.
@@ -76,7 +86,7 @@ impl Seat {
 
     /// What was sent at `sent_at` found the key in another's hand.
     pub(super) fn handle_refused(&mut self, fence: Fence, sent_at: Moment) {
-        self.is_asking = false;
+        self.handle_answer();
         self.is_refused = true;
         self.asked_at = Some(sent_at);
         self.seen = self.seen.max(fence);

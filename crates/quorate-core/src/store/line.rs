@@ -9,7 +9,7 @@ use super::{Expiring, Store, Whose, end, text};
 use crate::{
     command::{ClientId, Owner, Reply, Value},
     fence::{FENCE_LIFE_MS, Fence, bump},
-    line::{Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker},
+    line::{Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Standing},
     moment::NodeTime,
     mutant::{self, Mutant},
     name::Name,
@@ -19,6 +19,8 @@ use crate::{
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Line {
     sessions: Expiring<ClientId, Spoken>,
+    /// Who the clients are, in words for people.
+    whos: Expiring<ClientId, Box<str>>,
     fences: Expiring<Name, Fence>,
     /// By ticket, and those with the same ticket by owner.
     waiting: Expiring<Name, BTreeSet<(u64, Owner)>>,
@@ -38,6 +40,7 @@ impl Line {
     pub(super) const fn new() -> Self {
         Self {
             sessions: Expiring::new(),
+            whos: Expiring::new(),
             fences: Expiring::new(),
             waiting: Expiring::new(),
             listeners: BTreeSet::new(),
@@ -47,12 +50,21 @@ impl Line {
 
     pub(super) fn expire(&mut self, now_ms: u64) {
         self.sessions.expire(now_ms);
+        self.whos.expire(now_ms);
         self.fences.expire(now_ms);
         self.waiting.expire(now_ms);
     }
 
     pub(super) fn names(&self) -> Vec<Name> {
         self.waiting.keys().cloned().collect()
+    }
+
+    pub(super) fn introduce(&mut self, now: NodeTime, client: ClientId, who: &str, life_ms: u64) {
+        self.whos.put(&client, who.into(), end(now, life_ms));
+    }
+
+    pub(super) fn who(&self, client: &ClientId) -> Option<Box<str>> {
+        self.whos.get(client).cloned()
     }
 
     fn fence(&self, name: &Name) -> Fence {
@@ -199,6 +211,23 @@ impl Store {
                 self.queued(now, name, owner, place)
             }
         }
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        now: NodeTime,
+        speaker: Speaker,
+        standing: &[Standing],
+    ) -> Reply {
+        if !self.line.is_spoken(speaker) {
+            return Reply::Stale;
+        }
+        let hear = |Standing { name, owner }: &Standing| {
+            let (name, owner) = (name.clone(), owner.clone());
+            let ask = Ask { name, owner, is_waiting: true, is_known: true };
+            Some(self.acquire(now, speaker, &ask))
+        };
+        Reply::EachHeard(standing.iter().map(hear).collect())
     }
 
     /// The key is another's: asks a later comer to give it back, and says where the owner stands.

@@ -35,6 +35,17 @@ impl Server {
         keys
     }
 
+    /// The keys of locks and of their lines: all but what clients keep of themselves, and the
+    /// fences, which stay.
+    #[must_use]
+    pub fn lock_keys(&self) -> Vec<Vec<u8>> {
+        let is_aside = |key: &Vec<u8>| {
+            let kinds = ["quorate:s:", "quorate:w:", "quorate:f:"];
+            kinds.iter().any(|kind| key.starts_with(kind.as_bytes()))
+        };
+        self.keys().into_iter().filter(|key| !is_aside(key)).collect()
+    }
+
     /// The string stored at `key`, if any.
     ///
     /// # Panics

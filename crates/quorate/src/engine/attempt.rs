@@ -10,6 +10,8 @@ use std::{
 use quorate_core::{
     acquire::{self, Acquire},
     command::{Command, Owner, Prolongation, Reply},
+    fence::Fence,
+    line::Extend,
     moment::Moment,
     name::Name,
     quorum::{NodeSet, Tally, Vote},
@@ -50,6 +52,24 @@ pub(crate) struct Claim {
     pub(crate) from: Option<Owner>,
     /// Nodes to which the owner was never sent: they have nothing to give back.
     pub(crate) untaken: NodeSet,
+    /// Absent in classic mode.
+    pub(crate) fenced: Option<Fenced>,
+}
+
+/// What a lease has besides in the default mode.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Fenced {
+    pub(crate) fence: Fence,
+    /// A node that has lost the key may take it again. Not for a lease that was adopted.
+    pub(crate) may_heal: bool,
+}
+
+impl Fenced {
+    /// One lease that is to live on.
+    pub(crate) const fn extend(self, name: Name, owner: Owner, ttl_ms: u64) -> Extend {
+        let Self { fence, may_heal } = self;
+        Extend { name, owner, fence, ttl_ms, may_heal }
+    }
 }
 
 impl Attempt {
@@ -182,9 +202,15 @@ impl Attempt {
         now: Moment,
     ) {
         let vote = answer.as_ref().map_or(Vote::Unknown, |reply| command.vote(reply));
-        let is_free = matches!(command, Command::Free { .. });
-        if answer.is_err() && is_free && !state.untaken.contains(node) {
-            self.engine.nodes[node].owe(command.clone(), self.claim.terms.forgotten_at(now));
+        let owed_until = match command {
+            Command::Free { .. } => Some(self.claim.terms.forgotten_at(now)),
+            Command::Release { .. } => Some(self.engine.line.owed_until(now)),
+            _ => None,
+        };
+        if let Some(until) = owed_until.filter(|_| answer.is_err())
+            && !state.untaken.contains(node)
+        {
+            self.engine.nodes[node].owe(command.clone(), until);
         }
         if self.engine.is_observed() && !state.machine.is_undo(command) {
             self.tell_answer(state.machine.action(), node, vote, answer.as_ref().err(), now);
@@ -203,12 +229,7 @@ impl Attempt {
         trouble: Option<&Trouble>,
         now: Moment,
     ) {
-        let answer = match (vote, trouble) {
-            (Vote::Grant, _) => NodeAnswer::Granted,
-            (Vote::Refuse, _) => NodeAnswer::Refused,
-            (Vote::Unknown, Some(trouble)) => NodeAnswer::Trouble(trouble.clone()),
-            (Vote::Unknown, None) => NodeAnswer::Trouble(Trouble::TimedOut),
-        };
+        let answer = NodeAnswer::of(vote, trouble);
         let (round, node) = (self.round, self.engine.nodes[node].label());
         let took = now.saturating_since(self.started_at);
         self.engine.tell(&Event::Answered { round, action, node, answer: &answer, took });
@@ -222,16 +243,23 @@ impl Attempt {
     }
 
     fn command(&self, verb: Verb) -> Command {
-        let Claim { name, owner, terms, from, .. } = &self.claim;
+        let Claim { name, owner, terms, from, fenced, .. } = &self.claim;
         let (name, owner, ttl_ms) = (name.clone(), owner.clone(), terms.ttl_ms());
-        match (verb, from) {
-            (Verb::Take, None) => Command::Take { name, owner, ttl_ms },
-            (Verb::Take, Some(from)) => Command::Adopt { name, from: from.clone(), owner, ttl_ms },
-            (Verb::Free, _) => Command::Free { name, owner },
-            (Verb::Prolong, _) => {
+        match (verb, from, fenced) {
+            (Verb::Take, None, _) => Command::Take { name, owner, ttl_ms },
+            (Verb::Take, Some(from), _) => {
+                Command::Adopt { name, from: from.clone(), owner, ttl_ms }
+            }
+            (Verb::Free, _, None) => Command::Free { name, owner },
+            (Verb::Free, _, Some(_)) => Command::Release { name, owner, yields: None },
+            (Verb::Prolong, _, None) => {
                 Command::Prolong { entries: [Prolongation { name, owner, ttl_ms }].into() }
             }
-            (Verb::Check, _) => Command::Check { name, owner },
+            (Verb::Prolong, _, Some(fenced)) => {
+                let entries = [fenced.extend(name, owner, ttl_ms)].into();
+                Command::Extend { speaker: self.engine.speaker(), entries }
+            }
+            (Verb::Check, _, _) => Command::Check { name, owner },
         }
     }
 
@@ -370,7 +398,8 @@ impl Machine {
 
     /// The answer to an undo says nothing about who won.
     const fn is_undo(&self, command: &Command) -> bool {
-        matches!((self, command), (Self::Acquire(_), Command::Free { .. }))
+        let is_free = matches!(command, Command::Free { .. } | Command::Release { .. });
+        matches!(self, Self::Acquire(_)) && is_free
     }
 
     fn handle_vote(&mut self, command: &Command, node: usize, vote: Vote, now: Moment) {

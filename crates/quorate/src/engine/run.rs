@@ -20,7 +20,7 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where the engine runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Where {
     /// On a thread of its own, so that no user code can starve it.
     OwnThread,
     /// On the runtime that the client is built on: for paused clocks and simulations.
@@ -39,14 +39,14 @@ impl Running {
     pub(crate) fn start(
         engine: &Arc<Engine>,
         drivers: Vec<Driver>,
-        place: Place,
+        place: Where,
         quiet: Arc<Quiet>,
     ) -> Result<Self, ConfigError> {
         let ending = Arc::new(Ending { quiet, ..Ending::default() });
         let life = live(engine.clone(), drivers, ending.clone());
         let thread = match place {
-            Place::OwnThread => Some(start_thread(life)?),
-            Place::ThisRuntime => {
+            Where::OwnThread => Some(start_thread(life)?),
+            Where::ThisRuntime => {
                 runtime::Handle::try_current()
                     .map_err(|error| refused("a task", &error))?
                     .spawn(life);

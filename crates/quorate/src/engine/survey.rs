@@ -9,6 +9,7 @@ use std::{
 
 use quorate_core::{
     command::{Command, Reply, Sighting, Value},
+    line::Place,
     moment::Moment,
     name::Name,
 };
@@ -21,11 +22,33 @@ use crate::{
 
 /// The holder that most nodes know, if any of them answers within `patience`.
 pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> Option<Holder> {
+    let replies = ask_all(engine, &Command::Look { name: name.clone() }, patience).await;
+    let sightings = replies.into_iter().filter_map(|reply| match reply {
+        Reply::Seen(sighting) => sighting,
+        _ => None,
+    });
+    let sighting = most_seen(sightings.collect())?;
+    let Value::Text(text) = &sighting.value else { return Some(holder(sighting)) };
+    let Some(Place { client, .. }) = Place::of(text) else { return Some(holder(sighting)) };
+    let replies = ask_all(engine, &Command::Who { client }, patience).await;
+    let known = replies.into_iter().find_map(|reply| match reply {
+        Reply::Known(who) => who,
+        _ => None,
+    });
+    let who = match known {
+        Some(who) => shown(who.as_bytes()),
+        None => format!("the client {:.8}", client.to_string()),
+    };
+    Some(Holder { who, ..holder(sighting) })
+}
+
+/// Asks all nodes, and returns what they answer within `patience`.
+async fn ask_all(engine: &Engine, command: &Command, patience: Duration) -> Vec<Reply> {
     let now = engine.now();
     let survey = Arc::new(Survey::default());
     survey.lock().pending = engine.nodes.len();
     for (number, node) in engine.nodes.iter().enumerate() {
-        let command = Command::Look { name: name.clone() };
+        let command = command.clone();
         match node.send(Request { command, node: number, inbox: survey.clone() }, now) {
             Sent::Queued => node.flush(),
             Sent::Answered(answer) => survey.take_in(answer),
@@ -33,7 +56,7 @@ pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> 
     }
     let weak: std::sync::Weak<Survey> = Arc::downgrade(&survey);
     if engine.timers.add(now.saturating_add(patience), weak).is_err() {
-        return None;
+        return Vec::new();
     }
     poll_fn(|cx| {
         let mut state = survey.lock();
@@ -44,8 +67,7 @@ pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> 
         Poll::Pending
     })
     .await;
-    let sightings = std::mem::take(&mut survey.lock().sightings);
-    most_seen(sightings).map(holder)
+    std::mem::take(&mut survey.lock().replies)
 }
 
 /// Different nodes may show different holders for a moment: the one on most nodes has it.
@@ -64,21 +86,30 @@ fn holder(sighting: Sighting) -> Holder {
 
 /// The readable part of an owner of ours; for another library's, the value as it is, escaped.
 fn who(text: &[u8]) -> String {
-    const SHOWN_LEN_MAX: usize = 128;
     let ours = text.iter().position(|byte| *byte == b'@').filter(|at| {
         let (id, number) = text[..*at].split_at_checked(41).unwrap_or_default();
         let is_hex = id.iter().take(40).all(u8::is_ascii_hexdigit);
         id.ends_with(b":") && is_hex && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
     });
-    let shown = ours.map_or(text, |at| &text[at + 1..]);
-    let is_plain = shown.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
-    if ours.is_some() && is_plain && shown.len() <= SHOWN_LEN_MAX {
-        return String::from_utf8_lossy(shown).into_owned();
+    ours.map_or_else(|| escaped(text), |at| shown(&text[at + 1..]))
+}
+
+/// What a client of ours says of itself, if it is fit to be shown.
+fn shown(who: &[u8]) -> String {
+    let is_plain = who.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    match is_plain && who.len() <= SHOWN_LEN_MAX {
+        true => String::from_utf8_lossy(who).into_owned(),
+        false => escaped(who),
     }
-    let cut = &shown[..shown.len().min(SHOWN_LEN_MAX)];
-    let more = if cut.len() < shown.len() { "…" } else { "" };
+}
+
+fn escaped(text: &[u8]) -> String {
+    let cut = &text[..text.len().min(SHOWN_LEN_MAX)];
+    let more = if cut.len() < text.len() { "…" } else { "" };
     format!("{}{more}", cut.escape_ascii())
 }
+
+const SHOWN_LEN_MAX: usize = 128;
 
 #[derive(Debug, Default)]
 struct Survey(Mutex<State>);
@@ -86,7 +117,7 @@ struct Survey(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     pending: usize,
-    sightings: Vec<Sighting>,
+    replies: Vec<Reply>,
     waker: Option<Waker>,
 }
 
@@ -98,9 +129,7 @@ impl Survey {
     fn take_in(&self, answer: Result<Reply, Trouble>) {
         let mut state = self.lock();
         state.pending = state.pending.saturating_sub(1);
-        if let Ok(Reply::Seen(Some(sighting))) = answer {
-            state.sightings.push(sighting);
-        }
+        state.replies.extend(answer);
         Self::wake_if_over(state);
     }
 

@@ -12,7 +12,7 @@ use quorate_core::{
 
 use super::Keeper;
 use crate::{
-    engine::{Engine, FOREVER, Timed},
+    engine::{Engine, FOREVER, Mode, Timed},
     error::Trouble,
     held::Held,
     node::{Inbox, Request, Sent},
@@ -49,17 +49,17 @@ impl Batch {
             }
             let terms = hand.terms.with_vote_timeout(vote_timeout);
             let extension = hand.lease.handle_extension_sent(&terms, now);
+            hand.is_extended = true;
             let held_until = hand.lease.valid_until();
             drop(hand);
             let machine = Renew::start(terms, engine.nodes.len(), held_until, now);
-            let (name, owner) = (held.name.clone(), held.owner.clone());
-            keys.push(Prolongation { name, owner, ttl_ms: terms.ttl_ms() });
+            keys.push((held.clone(), terms.ttl_ms()));
             entries.push(Entry { held: held.clone(), extension, machine, is_settled: false });
         }
         if entries.is_empty() {
             return;
         }
-        let command = Command::Prolong { entries: keys.into() };
+        let command = command(engine, &keys);
         let entries = Mutex::new(entries);
         let batch = Arc::new(Self { engine: engine.clone(), sent_at: now, entries });
         let (mut answered, mut queued) = (Vec::new(), Vec::new());
@@ -93,6 +93,7 @@ impl Batch {
         for (index, entry) in entries.iter_mut().enumerate() {
             let vote = match answer {
                 Ok(Reply::Each(fates)) => command.prolonged(fates, index),
+                Ok(Reply::EachExtended(fates)) => command.extended(fates, index),
                 Ok(_) | Err(_) => Vote::Unknown,
             };
             entry.machine.handle_vote(node, vote, now);
@@ -159,6 +160,32 @@ impl Batch {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request for all of them.
+fn command(engine: &Engine, keys: &[(Arc<Held>, u64)]) -> Command {
+    let parts = |held: &Held| (held.name.clone(), held.owner.clone());
+    match engine.mode {
+        Mode::Classic => Command::Prolong {
+            entries: keys
+                .iter()
+                .map(|(held, ttl_ms)| {
+                    let (name, owner) = parts(held);
+                    Prolongation { name, owner, ttl_ms: *ttl_ms }
+                })
+                .collect(),
+        },
+        Mode::Line => Command::Extend {
+            speaker: engine.speaker(),
+            entries: keys
+                .iter()
+                .filter_map(|(held, ttl_ms)| {
+                    let (name, owner) = parts(held);
+                    held.fenced.map(|fenced| fenced.extend(name, owner, *ttl_ms))
+                })
+                .collect(),
+        },
     }
 }
 

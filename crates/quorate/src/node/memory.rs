@@ -16,26 +16,16 @@
 //! # Ok(()) }
 //! ```
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
-};
+mod cell;
+mod member;
 
-use quorate_core::{
-    command::{Command, Value},
-    debts::Debts,
-    moment::Moment,
-    name::Name,
-    store::Store,
-};
+use std::sync::Arc;
 
-use super::{Node, Request, Sent};
-use crate::{
-    clock::{Clock, node_time},
-    engine::Quiet,
-    error::Trouble,
-};
+use quorate_core::name::Name;
+
+use self::cell::Cell;
+pub(crate) use self::member::View;
+use super::Node;
 
 /// A set of nodes in memory, which any number of clients of this process can share.
 ///
@@ -120,7 +110,7 @@ impl MemoryNodes {
     /// # Ok(()) }
     /// ```
     pub fn forget(&self, index: usize) {
-        self.cells[index].lock().store.clear();
+        self.cells[index].forget();
     }
 
     /// Stores a value as another program would: without a time at which it goes.
@@ -142,9 +132,7 @@ impl MemoryNodes {
     /// ```
     pub fn plant(&self, index: usize, name: &str, value: &[u8]) {
         let name = Name::parse(name, "").expect("the name of a lock");
-        let mut state = self.cells[index].lock();
-        let value = Value::Text(value.into());
-        state.store.plant(node_time(Moment::ZERO), &name, value, None);
+        self.cells[index].plant(&name, value);
     }
 
     /// The names that are locked on the node at `index`, as of the last command that it ran.
@@ -168,9 +156,7 @@ impl MemoryNodes {
     /// ```
     #[must_use]
     pub fn names(&self, index: usize) -> Vec<String> {
-        let mut state = self.cells[index].lock();
-        let now = node_time(state.latest);
-        state.store.names(now).iter().map(ToString::to_string).collect()
+        self.cells[index].names()
     }
 
     /// How many nodes there are.
@@ -205,17 +191,9 @@ impl MemoryNodes {
     }
 
     /// The nodes as one client sees them; `None` if clients with another kind of clock use them.
-    pub(crate) fn nodes(&self, clock: Clock, quiet: &Arc<Quiet>) -> Option<Vec<Box<dyn Node>>> {
-        let node = |cell: &Arc<Cell>| {
-            let mut state = cell.lock();
-            if *state.clock.get_or_insert(clock) != clock {
-                return None;
-            }
-            state.clients.push(Arc::downgrade(quiet));
-            let node: Box<dyn Node> = Box::new(MemoryNode { cell: cell.clone(), clock });
-            Some(node)
-        };
-        self.cells.iter().map(node).collect()
+    pub(crate) fn nodes(&self, view: &View) -> Option<Vec<Box<dyn Node>>> {
+        let join = |cell: &Arc<Cell>| -> Option<Box<dyn Node>> { Some(Box::new(cell.join(view)?)) };
+        self.cells.iter().map(join).collect()
     }
 }
 
@@ -247,139 +225,4 @@ pub enum Behaviour {
     Hang,
     /// Runs them, but its answers are lost.
     Mute,
-}
-
-/// One client's view of a node.
-#[derive(Debug)]
-struct MemoryNode {
-    cell: Arc<Cell>,
-    clock: Clock,
-}
-
-impl Node for MemoryNode {
-    fn send(&self, request: Request, _now: Moment) -> Sent {
-        let now = self.clock.now();
-        let mut state = self.cell.lock();
-        match state.behaviour {
-            Behaviour::Answer => {
-                state.latest = now;
-                Sent::Answered(Ok(state.store.apply(node_time(now), &request.command)))
-            }
-            Behaviour::Fail => Sent::Answered(Err(Trouble::ConnectionRefused)),
-            Behaviour::Hang => {
-                state.held_back.push_back((request, self.clock));
-                Sent::Queued
-            }
-            Behaviour::Mute => {
-                state.latest = now;
-                state.store.apply(node_time(now), &request.command);
-                state.muted.push_back((request, self.clock));
-                Sent::Queued
-            }
-        }
-    }
-
-    fn flush(&self) {}
-
-    fn owe(&self, free: Command, until: Moment) {
-        let mut state = self.cell.lock();
-        match state.behaviour {
-            Behaviour::Answer | Behaviour::Mute => {
-                state.store.apply(node_time(self.clock.now()), &free);
-            }
-            Behaviour::Fail | Behaviour::Hang => state.debts.add(free, until),
-        }
-    }
-
-    fn label(&self) -> &str {
-        &self.cell.label
-    }
-
-    fn trouble(&self) -> Option<Trouble> {
-        match self.cell.lock().behaviour {
-            Behaviour::Answer | Behaviour::Hang | Behaviour::Mute => None,
-            Behaviour::Fail => Some(Trouble::ConnectionRefused),
-        }
-    }
-
-    fn round_trip(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn is_busy(&self) -> bool {
-        let mut state = self.cell.lock();
-        state.debts.forget_expired(self.clock.now());
-        !state.held_back.is_empty() || !state.debts.is_empty()
-    }
-}
-
-#[derive(Debug)]
-struct Cell {
-    label: String,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    store: Store,
-    behaviour: Behaviour,
-    /// Requests that a hanging node has not run.
-    held_back: VecDeque<(Request, Clock)>,
-    /// Requests that a mute node ran and did not answer.
-    muted: VecDeque<(Request, Clock)>,
-    debts: Debts,
-    /// Whose time it is: keys of one clock make no sense by another.
-    clock: Option<Clock>,
-    /// Who wants to hear that nothing is outstanding any more.
-    clients: Vec<Weak<Quiet>>,
-    /// When the last command ran.
-    latest: Moment,
-}
-
-impl Cell {
-    fn new(number: usize) -> Self {
-        let state = State {
-            store: Store::new(),
-            behaviour: Behaviour::Answer,
-            held_back: VecDeque::new(),
-            muted: VecDeque::new(),
-            debts: Debts::default(),
-            clock: None,
-            clients: Vec::new(),
-            latest: Moment::ZERO,
-        };
-        Self { label: format!("memory:{number}"), state: Mutex::new(state) }
-    }
-
-    fn set(&self, behaviour: Behaviour) {
-        let mut state = self.lock();
-        state.behaviour = behaviour;
-        let mut answered = Vec::new();
-        for (request, clock) in std::mem::take(&mut state.muted) {
-            let lost = Trouble::ConnectionLost("the answer was lost".into());
-            answered.push((request, Err(lost), clock.now()));
-        }
-        if behaviour == Behaviour::Answer {
-            for (request, clock) in std::mem::take(&mut state.held_back) {
-                state.latest = clock.now();
-                let reply = state.store.apply(node_time(clock.now()), &request.command);
-                answered.push((request, Ok(reply), clock.now()));
-            }
-            let now = state.latest;
-            for (free, _) in state.debts.collect(now) {
-                state.store.apply(node_time(now), &free);
-            }
-        }
-        state.clients.retain(|client| client.strong_count() > 0);
-        let clients: Vec<_> = state.clients.iter().filter_map(Weak::upgrade).collect();
-        drop(state);
-        for (request, answer, now) in answered {
-            request.answer(answer, now);
-        }
-        clients.iter().for_each(|quiet| quiet.tell());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

@@ -4,15 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Backoff,
+    contend,
     moment::Moment,
     name::{Name, NameError},
     terms::VOTE_TIMEOUT_MAX,
 };
 
 use crate::{
-    acquire::{Got, Want, acquire},
+    acquire::{Got, Want, contend, take},
     client::Inner,
-    engine::{Engine, Sleep, survey},
+    engine::{Engine, Mode, Sleep, survey},
     error::{LockError, NodeAnswer, NodeReport, WithError},
     guard::{Guard, Hold},
     keeper::Renewal,
@@ -146,7 +147,11 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
-        match self.attempt(None).await? {
+        let tried = match self.client.engine.mode {
+            Mode::Classic => self.attempt(None).await?,
+            Mode::Line => self.contend(contend::Mode::Try, None).await?,
+        };
+        match tried {
             Tried::Held(guard) => Ok(Some(guard)),
             Tried::Contended => Ok(None),
             Tried::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
@@ -244,6 +249,9 @@ impl Mutex {
         let engine = &self.client.engine;
         let started = engine.now();
         let deadline = wait.map(|wait| started.saturating_add(wait));
+        if engine.mode == Mode::Line {
+            return self.stand_in_line(started, deadline).await;
+        }
         let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
         let mut silent_since: Option<Moment> = None;
         let mut waiting = None;
@@ -273,22 +281,48 @@ impl Mutex {
         }
     }
 
+    /// Waits in line until its turn comes, or the deadline.
+    async fn stand_in_line(
+        &self,
+        started: Moment,
+        deadline: Option<Moment>,
+    ) -> Result<Guard, LockError> {
+        let engine = &self.client.engine;
+        // Without a deadline nobody waits for ever for nodes that are not there.
+        let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
+        loop {
+            let tried = self.contend(contend::Mode::Wait(patience), deadline).await?;
+            let now = engine.now();
+            match tried {
+                Tried::Held(guard) => return Ok(guard),
+                Tried::Contended => return Err(self.timeout(started, now).await),
+                // The lock was won, but its caller was kept from running until it was over.
+                Tried::Silence(nodes) if is_won(&nodes) && deadline.is_none_or(|at| now < at) => {}
+                Tried::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
+            }
+        }
+    }
+
+    async fn contend(
+        &self,
+        mode: contend::Mode,
+        deadline: Option<Moment>,
+    ) -> Result<Tried, LockError> {
+        tried(contend(&self.client, self.want()?, mode, deadline).await)
+    }
+
+    fn want(&self) -> Result<Want, LockError> {
+        let name = self.name.as_ref().map_err(Clone::clone)?.clone();
+        Ok(Want { name, terms: self.client.terms(self.ttl)?, hold: self.hold })
+    }
+
     /// Asks all nodes once. Silent ones are not waited for beyond `deadline`.
     async fn attempt(&self, deadline: Option<Moment>) -> Result<Tried, LockError> {
         let client = &self.client;
-        let name = self.name.as_ref().map_err(Clone::clone)?.clone();
-        let terms = client.terms(self.ttl)?;
         let left = |deadline: Moment| deadline.saturating_since(client.engine.now());
         let patience =
             deadline.map_or(Duration::MAX, |deadline| left(deadline).max(VOTE_TIMEOUT_MAX));
-        let want = Want { name, terms, hold: self.hold, from: None, patience };
-        match acquire(client, want).await {
-            Got::Held(guard) => Ok(Tried::Held(guard)),
-            Got::Contended => Ok(Tried::Contended),
-            Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
-            Got::Silence(nodes) => Ok(Tried::Silence(nodes)),
-            Got::ShutDown => Err(LockError::ShutDown),
-        }
+        tried(take(client, self.want()?, patience).await)
     }
 
     async fn timeout(&self, started: Moment, now: Moment) -> LockError {
@@ -332,6 +366,22 @@ impl Drop for Waiting<'_> {
 }
 
 /// True if so many nodes deny us that no majority is left, whatever the others say.
+fn tried(got: Got) -> Result<Tried, LockError> {
+    match got {
+        Got::Held(guard) => Ok(Tried::Held(guard)),
+        Got::Contended => Ok(Tried::Contended),
+        Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
+        Got::Silence(nodes) => Ok(Tried::Silence(nodes)),
+        Got::ShutDown => Err(LockError::ShutDown),
+    }
+}
+
+/// True if a majority has granted the lock.
+fn is_won(nodes: &[NodeReport]) -> bool {
+    let granted = nodes.iter().filter(|report| report.answer == NodeAnswer::Granted);
+    granted.count() >= quorate_core::quorum::majority(nodes.len())
+}
+
 fn is_denied(nodes: &[NodeReport]) -> bool {
     let denials = nodes.iter().filter(|report| match &report.answer {
         NodeAnswer::Trouble(trouble) => trouble.is_denial(),

@@ -56,7 +56,7 @@ fn threads_exclude_each_other() {
         }
     });
     assert_eq!(counter.into_inner(), 2 * THREADS * INCREMENTS);
-    eventually("no key is left", PATIENCE, || servers.iter().all(|it| it.keys().is_empty()));
+    eventually("no key is left", PATIENCE, || servers.iter().all(|it| it.lock_keys().is_empty()));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn use_everything(servers: &[Server]) {
     assert_eq!(mutex.with(|_| 42).expect("it is free soon"), 42);
     assert!(client.shutdown(PATIENCE).is_clean);
     assert!(matches!(mutex.lock().map(drop), Err(LockError::ShutDown)));
-    assert!(servers.iter().all(|server| server.keys().is_empty()));
+    assert!(servers.iter().all(|server| server.lock_keys().is_empty()));
 }
 
 const NAME: &str = "orders:42";

@@ -39,7 +39,7 @@ fn a_lease_goes_from_one_client_to_another_on_a_server() {
         journal.count("renewed orders:42 done") > 12
     });
     block_on(guard.release()).unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

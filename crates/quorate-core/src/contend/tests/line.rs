@@ -105,9 +105,8 @@ fn too_little_validity_asks_only_those_whose_grants_are_old() {
 
 #[test]
 fn a_waiter_asks_every_third_of_its_ttl_and_when_the_key_should_have_gone() {
-    let third = Duration::from_millis(100) / 3;
     let mut attempt = started(3, WAIT);
-    assert_eq!(attempt.waits_until(), Some(at(0).saturating_add(third)));
+    assert_eq!(attempt.waits_until(), Some(heartbeat_due(at(0), Duration::from_millis(100))));
     attempt.handle_timeout(at(33));
     assert_eq!(attempt.said(), [], "not yet");
     attempt.grant(1, 7, 0, 1);
@@ -121,6 +120,7 @@ fn a_waiter_asks_every_third_of_its_ttl_and_when_the_key_should_have_gone() {
         (0, false, None, 33),
         (0, true, None, 20),
         (1, true, Some(5), 7),
+        (9, true, Some(5), 33),
     ] {
         attempt.poll_at = None;
         let rank = Some(rank);
@@ -163,6 +163,39 @@ fn who_is_cut_off_withdraws_and_comes_back_as_another() {
     attempt.grant(0, 9, 40, 42);
     attempt.grant(1, 9, 41, 42);
     assert_eq!(attempt.outcome(), held(137, 9));
+}
+
+#[test]
+fn a_node_that_answers_with_errors_is_asked_again_less_and_less_often() {
+    let mut attempt = started(1, Mode::Wait(Duration::from_millis(500)));
+    let silence = |attempt: &mut Contend, now| {
+        let said = Said { life: 0, what: ASK_AGAIN };
+        attempt.handle_reply(0, said, at(now), None, at(now));
+    };
+    let mut long = Contend { terms: long_terms(), ..attempt.clone() };
+    long.beat(at(0));
+    for (now, next) in [(0, 50), (50, 150), (150, 350)] {
+        silence(&mut long, now);
+        assert_eq!(long.waits_until(), Some(at(next)));
+        long.handle_timeout(at(next));
+        assert_eq!(long.said(), [(0, ASK_AGAIN)]);
+    }
+    silence(&mut long, 350);
+    assert!(long.is_short());
+    long.handle_timeout(at(499));
+    assert_eq!(long.outcome(), None);
+    long.handle_timeout(at(500));
+    assert_eq!(long.outcome(), Some(Outcome::NoQuorum), "errors are no answers");
+    assert_eq!(long.said(), [(0, Saying::Leave)], "it may have run for all that");
+
+    silence(&mut attempt, 1);
+    attempt.refuse(0, 1, 2, 3);
+    assert!(!attempt.is_short(), "one answer is enough");
+}
+
+fn long_terms() -> Terms {
+    let ms = Duration::from_millis;
+    Terms::new(ms(10_000), ms(5), crate::terms::Drift::default()).expect("valid")
 }
 
 #[test]

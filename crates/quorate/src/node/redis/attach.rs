@@ -2,23 +2,31 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use quorate_core::{
+    command::{Command, Reply},
+    line::{Session, Speaker},
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{
+    link::Surroundings,
     script::{Script, Scripts},
     target::{Place, Secret, Target},
     transport::{Stream, lost},
-    wire::{Frame, write_words},
+    wire::{Frame, channel, write_command, write_words},
 };
-use crate::error::Trouble;
+use crate::{engine::Mode, error::Trouble};
 
-/// Logs in, looks at the server and leaves the scripts there. One round trip.
+/// Logs in, looks at the server and leaves the scripts there; for those who wait in line, begins to
+/// listen and then a session. One round trip.
 pub(crate) async fn attach(
     stream: &mut Stream,
     target: &Target,
-    client_name: &str,
+    around: &Surroundings,
+    session: Session,
 ) -> Result<Attached, Trouble> {
-    let request = greeting(target, client_name);
+    let opening = opening(around, session);
+    let request = greeting(target, around, &opening);
     stream.writer.write_all(&request).await.map_err(|error| lost(&error))?;
     let mut replies = Replies { stream, target, bytes: Vec::new(), used: 0 };
 
@@ -41,12 +49,53 @@ pub(crate) async fn attach(
         .filter(|run_id| !run_id.is_empty())
         .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
         .to_owned();
-    let mut scripts = Scripts::default();
-    for script in Script::CLASSIC {
-        scripts.set(script, replies.expect_text().await?);
+    let mut scripts = Scripts::new(around.prefix.clone());
+    if around.mode == Mode::Line {
+        check_version(&server)?;
     }
-    Ok(Attached { run_id, scripts })
+    for script in Script::of_mode(around.mode) {
+        scripts.set(*script, replies.expect_text().await?);
+    }
+    if around.mode == Mode::Line {
+        replies.expect_subscribed().await?;
+    }
+    let mut time_us = None;
+    for command in &opening {
+        if let Reply::Attached { time_us: time } = replies.expect_reply(command).await? {
+            time_us = Some(time);
+        }
+    }
+    let rest = replies.bytes.split_off(replies.used);
+    Ok(Attached { run_id, scripts, time_us, rest })
 }
+
+/// What those who wait in line say first.
+fn opening(around: &Surroundings, session: Session) -> Vec<Command> {
+    let speaker = Speaker { client: around.client, session };
+    match around.mode {
+        Mode::Classic => Vec::new(),
+        Mode::Line => vec![
+            around.introduction(),
+            // Comes after the subscription, so that a session always has somebody who listens.
+            Command::Attach { speaker, life_ms: SESSION_LIFE_MS },
+        ],
+    }
+}
+
+fn check_version(server: &str) -> Result<(), Trouble> {
+    let version = field(server, "redis_version").unwrap_or_default();
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    match (parts.next(), parts.next()) {
+        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(Trouble::Unsupported(
+            format!("Redis {version} cannot carry the line: 6.2 is needed, or classic mode"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How long a session lasts that is not heard of. It must be well below the ten seconds by which a
+/// ticket may be ahead of it.
+pub(crate) const SESSION_LIFE_MS: u64 = 5_000;
 
 /// What was learned at the attach.
 #[derive(Debug)]
@@ -54,6 +103,10 @@ pub(crate) struct Attached {
     /// The server's own name for this run of it.
     pub(crate) run_id: String,
     pub(crate) scripts: Scripts,
+    /// The server's time when the session began.
+    pub(crate) time_us: Option<u64>,
+    /// What it sent after its answers.
+    pub(crate) rest: Vec<u8>,
 }
 
 /// The servers behind the nodes of one client, to notice when two of them are the same.
@@ -100,23 +153,29 @@ fn blotted(text: &str, target: &Target) -> String {
 }
 
 /// The whole greeting in one piece.
-fn greeting(target: &Target, client_name: &str) -> Vec<u8> {
+fn greeting(target: &Target, around: &Surroundings, opening: &[Command]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if let Some(password) = &target.password {
         let user = target.user.as_deref().unwrap_or("default");
         hello.extend([b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
     }
-    hello.extend([&b"SETNAME"[..], client_name.as_bytes()]);
+    hello.extend([&b"SETNAME"[..], around.client_name.as_bytes()]);
     write_words(&mut out, &hello);
     if target.database != 0 {
         write_words(&mut out, &[b"SELECT", target.database.to_string().as_bytes()]);
     }
     write_words(&mut out, &[b"INFO", b"server"]);
     write_words(&mut out, &[b"INFO", b"replication"]);
-    for script in Script::CLASSIC {
+    for script in Script::of_mode(around.mode) {
         write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }
+    if around.mode == Mode::Line {
+        let channel = channel(&around.prefix, &around.client);
+        write_words(&mut out, &[b"SUBSCRIBE", channel.as_bytes()]);
+    }
+    let scripts = Scripts::new(around.prefix.clone());
+    opening.iter().for_each(|command| write_command(&mut out, command, &scripts));
     out
 }
 
@@ -178,6 +237,23 @@ impl Replies<'_> {
                 return Ok((frame, &self.bytes[start..self.used]));
             }
         }
+    }
+
+    /// The answer to a subscription, which is a push, or an error.
+    async fn expect_subscribed(&mut self) -> Result<(), Trouble> {
+        let (frame, len) = self.fill().await?;
+        let bytes = &self.bytes[self.used..self.used + len];
+        self.used += len;
+        match frame.error(bytes) {
+            Some(error) => Err(Trouble::from_reply(&blotted(&error, self.target))),
+            None if frame.is_push() => Ok(()),
+            None => Err(Trouble::Protocol("a subscription was expected while attaching".into())),
+        }
+    }
+
+    async fn expect_reply(&mut self, command: &Command) -> Result<Reply, Trouble> {
+        let (frame, bytes) = self.next().await?;
+        frame.reply(bytes, command)
     }
 
     async fn expect_text(&mut self) -> Result<String, Trouble> {

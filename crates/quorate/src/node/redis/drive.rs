@@ -13,6 +13,7 @@ use std::{
 use quorate_core::{
     backoff::{Backoff, Jitter},
     command::Reply,
+    line::{Push, Session},
     moment::Moment,
 };
 use tokio::{
@@ -21,14 +22,14 @@ use tokio::{
 };
 
 use super::{
-    attach::attach,
-    link::Link,
+    attach::{SESSION_LIFE_MS, attach},
+    link::{INTRODUCED_EVERY_MS, Link},
     outbox::{Outbox, Phase, Waiting, Writer},
     script::Script,
     transport::{self, Reader, Stream, lost},
     wire::Frame,
 };
-use crate::{error::Trouble, observe::Event};
+use crate::{engine::Mode, error::Trouble, observe::Event};
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
 pub(crate) async fn drive(link: Arc<Link>) {
@@ -37,10 +38,13 @@ pub(crate) async fn drive(link: Arc<Link>) {
     let mut jitter = Jitter::new(seed);
     let mut backoff = Backoff::new(RECONNECT_DELAY_MIN, RECONNECT_DELAY_MAX);
     loop {
-        let trouble = match connect(&link).await {
-            Ok((reader, socket)) => {
+        // A number that nobody has had: what was sent on an older connection, or to a server whose
+        // data is here now, is not of this session.
+        let session = (u128::from(jitter.next()) << 64) | u128::from(jitter.next());
+        let trouble = match connect(&link, Session::from_random(session)).await {
+            Ok((incoming, socket)) => {
                 let attached_at = link.surroundings.clock.now();
-                let trouble = serve(&link, reader).await;
+                let trouble = serve(&link, incoming).await;
                 if let Some(socket) = socket.filter(|_| trouble == Trouble::TimedOut) {
                     transport::give_up(&socket);
                 }
@@ -59,13 +63,19 @@ pub(crate) async fn drive(link: Arc<Link>) {
 }
 
 /// Opens and attaches a new connection.
-async fn connect(link: &Arc<Link>) -> Result<(Reader, Option<OwnedFd>), Trouble> {
+async fn connect(
+    link: &Arc<Link>,
+    session: Session,
+) -> Result<(Incoming, Option<OwnedFd>), Trouble> {
     let attempt = async {
         let mut stream = transport::open(&link.target, &link.surroundings).await?;
         let sent_at = link.surroundings.clock.now();
-        let name = &link.surroundings.client_name;
-        let attached = attach(&mut stream, &link.target, name).await?;
-        link.note_round_trip(link.surroundings.clock.now().saturating_since(sent_at));
+        let attached = attach(&mut stream, &link.target, &link.surroundings, session).await?;
+        let now = link.surroundings.clock.now();
+        link.note_round_trip(now.saturating_since(sent_at));
+        if let Some(time_us) = attached.time_us {
+            link.note_time(time_us, sent_at, now);
+        }
         link.surroundings.identities.claim(link.number, &attached.run_id, &link.target.label)?;
         Ok((stream, attached))
     };
@@ -74,19 +84,23 @@ async fn connect(link: &Arc<Link>) -> Result<(Reader, Option<OwnedFd>), Trouble>
     let Stream { reader, writer, socket } = stream;
     let now = link.surroundings.clock.now();
     let mut outbox = link.outbox();
-    outbox.open(Writer(writer), attached.scripts, now);
+    outbox.open(Writer(writer), attached.scripts, session, now);
     link.pay_debts(&mut outbox, now);
     drop(outbox);
     link.tell(&Event::NodeUp { node: &link.target.label });
+    link.surroundings.ears.handle_up(link.number, now);
     link.surroundings.status.notify_waiters();
-    Ok((reader, socket))
+    Ok((Incoming::new(reader, attached.rest), socket))
 }
 
 /// Serves one connection until it breaks or is in doubt, and says why.
-async fn serve(link: &Arc<Link>, reader: Reader) -> Trouble {
-    let mut incoming = Incoming::new(reader);
+async fn serve(link: &Arc<Link>, mut incoming: Incoming) -> Trouble {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
+    let mut pulse = (link.surroundings.mode == Mode::Line).then(Pulse::new);
     link.outbox().is_watched = true;
+    if let Err(trouble) = incoming.take_apart(link) {
+        return trouble;
+    }
     poll_fn(|cx| {
         {
             let mut outbox = link.outbox();
@@ -98,6 +112,9 @@ async fn serve(link: &Arc<Link>, reader: Reader) -> Trouble {
                 _ => outbox.driver = Some(cx.waker().clone()),
             }
         }
+        if let Some(pulse) = &mut pulse {
+            pulse.poll(link, cx);
+        }
         if let Poll::Ready(trouble) = incoming.poll(link, cx) {
             return Poll::Ready(trouble);
         }
@@ -107,6 +124,27 @@ async fn serve(link: &Arc<Link>, reader: Reader) -> Trouble {
         poll_silence(link, timer.as_mut(), cx)
     })
     .await
+}
+
+/// Lets a session live on.
+struct Pulse {
+    timer: Pin<Box<Sleep>>,
+    beats: u64,
+}
+
+impl Pulse {
+    fn new() -> Self {
+        Self { timer: Box::pin(sleep(PING_EVERY)), beats: 0 }
+    }
+
+    fn poll(&mut self, link: &Arc<Link>, cx: &mut Context<'_>) {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            self.beats += 1;
+            let beats = INTRODUCED_EVERY_MS * 4 / SESSION_LIFE_MS;
+            link.ping(self.beats.is_multiple_of(beats), link.surroundings.clock.now());
+            self.timer.as_mut().reset(Instant::now() + PING_EVERY);
+        }
+    }
 }
 
 /// Writes what was gathered.
@@ -168,12 +206,21 @@ struct Incoming {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    answered: Vec<(Waiting, Result<Reply, Trouble>)>,
+    arrived: Vec<Arrived>,
+}
+
+/// What a server sent, taken apart.
+enum Arrived {
+    Answer(Waiting, Result<Reply, Trouble>),
+    Push(Push),
 }
 
 impl Incoming {
-    fn new(reader: Reader) -> Self {
-        Self { reader, bytes: vec![0; READ_LEN], start: 0, end: 0, answered: Vec::new() }
+    /// `rest` was read already.
+    fn new(reader: Reader, rest: Vec<u8>) -> Self {
+        let (end, mut bytes) = (rest.len(), rest);
+        bytes.resize(READ_LEN.max(end), 0);
+        Self { reader, bytes, start: 0, end, arrived: Vec::new() }
     }
 
     /// Reads and hands out everything that is there. Ready only when the connection is over.
@@ -206,13 +253,16 @@ impl Incoming {
         let result = self.match_replies(&mut outbox);
         let is_empty = outbox.waiting.is_empty();
         drop(outbox);
-        let is_lone = is_empty && self.answered.len() == 1;
+        let is_lone = is_empty && self.arrived.len() == 1;
 
-        if let Some((waiting, _)) = self.answered.last() {
+        if let Some(Arrived::Answer(waiting, _)) = self.arrived.last() {
             link.note_round_trip(now.saturating_since(waiting.queued_at));
         }
-        for (waiting, answer) in self.answered.drain(..) {
-            waiting.request.answer(answer, now);
+        for arrived in self.arrived.drain(..) {
+            match arrived {
+                Arrived::Answer(waiting, answer) => waiting.request.answer(answer, now),
+                Arrived::Push(push) => link.surroundings.ears.handle_push(link.number, push, now),
+            }
         }
         if is_lone {
             // Where the caller shares our core, it runs before we look for more: the answers of
@@ -230,6 +280,8 @@ impl Incoming {
             let bytes = &self.bytes[self.start..self.start + len];
             self.start += len;
             if frame.is_push() {
+                let push = frame.news(bytes, outbox.scripts.prefix());
+                self.arrived.extend(push.map(Arrived::Push));
                 continue;
             }
             let Some(waiting) = outbox.waiting.pop_front() else {
@@ -244,13 +296,16 @@ impl Incoming {
                     outbox.scripts.set_forgotten(script, false);
                 }
                 let answer = frame.reply(bytes, command);
-                // After a reply that makes no sense, none can be trusted to belong to its request.
-                let senseless = match &answer {
+                let end = match &answer {
+                    // After a reply that makes no sense, none can be trusted to belong to its
+                    // request.
                     Err(trouble @ Trouble::Protocol(_)) => Some(trouble.clone()),
+                    // Without a session that the server knows, the connection is of no use.
+                    Ok(Reply::Stale) => Some(Trouble::SessionLost),
                     Ok(_) | Err(_) => None,
                 };
-                self.answered.push((waiting, answer));
-                if let Some(trouble) = senseless {
+                self.arrived.push(Arrived::Answer(waiting, answer));
+                if let Some(trouble) = end {
                     return Err(trouble);
                 }
             }
@@ -276,6 +331,9 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 
 const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(10);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// How often a session is heard of.
+const PING_EVERY: Duration = Duration::from_millis(SESSION_LIFE_MS / 4);
 
 /// How much is read at once.
 const READ_LEN: usize = 16 * 1024;

@@ -11,20 +11,21 @@ use std::{
 };
 
 use quorate_core::{
-    command::{Command, Reply},
+    command::{ClientId, Command, Reply},
+    line::Speaker,
     moment::Moment,
 };
 use tokio::sync::Notify;
 
 use super::{
-    attach::Identities,
+    attach::{Identities, SESSION_LIFE_MS},
     outbox::{Outbox, Phase, Waiting},
     target::Target,
     transport::Security,
 };
 use crate::{
     clock::Clock,
-    engine::Quiet,
+    engine::{Ears, Mode, Quiet},
     error::Trouble,
     node::{Inbox, Node, Request, Sent},
     observe::{self, Event, Observer},
@@ -45,6 +46,15 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Clock,
     /// The name that servers show for this client's connections.
     pub(crate) client_name: Arc<str>,
+    /// What the client is for the nodes, and for people.
+    pub(crate) client: ClientId,
+    pub(crate) who: Arc<str>,
+    pub(crate) mode: Mode,
+    /// How the keys of ours begin.
+    pub(crate) prefix: Arc<str>,
+    pub(crate) max_ttl: Duration,
+    /// Told what nodes say unasked.
+    pub(crate) ears: Arc<Ears>,
     pub(crate) identities: Arc<Identities>,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
@@ -56,6 +66,15 @@ pub(crate) struct Surroundings {
     pub(crate) network: Option<Arc<dyn crate::simulation::Network>>,
 }
 
+impl Surroundings {
+    /// Says who the client is, for as long as a lock of its may be there.
+    pub(crate) fn introduction(&self) -> Command {
+        let held_ms = u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX);
+        let life_ms = held_ms.saturating_add(INTRODUCED_EVERY_MS + SESSION_LIFE_MS);
+        Command::Introduce { client: self.client, who: self.who.clone(), life_ms }
+    }
+}
+
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("node", &self.target.label).finish_non_exhaustive()
@@ -64,7 +83,8 @@ impl fmt::Debug for Link {
 
 impl Link {
     pub(crate) fn new(number: usize, target: Target, surroundings: Surroundings) -> Self {
-        let outbox = Mutex::new(Outbox::new(surroundings.clock.now()));
+        let prefix = surroundings.prefix.clone();
+        let outbox = Mutex::new(Outbox::new(prefix, surroundings.clock.now()));
         Self { number, target, surroundings, outbox, round_trip_ns: AtomicU64::new(0) }
     }
 
@@ -82,6 +102,7 @@ impl Link {
         for Waiting { request, .. } in abandoned {
             request.answer(Err(trouble.clone()), now);
         }
+        self.surroundings.ears.handle_down(self.number, now);
         self.surroundings.status.notify_waiters();
         self.surroundings.quiet.tell();
     }
@@ -92,6 +113,27 @@ impl Link {
             let inbox = Arc::new(Collector { link: Arc::downgrade(self), until });
             outbox.push(Request { command, node: self.number, inbox }, now);
         }
+    }
+
+    /// Keeps the session alive, and learns the server's time.
+    pub(crate) fn ping(self: &Arc<Self>, is_introduced: bool, now: Moment) {
+        let mut outbox = self.outbox();
+        if !matches!(outbox.phase, Phase::Up) {
+            return;
+        }
+        let speaker = Speaker { client: self.surroundings.client, session: outbox.session };
+        let ping = Command::Ping { speaker, life_ms: SESSION_LIFE_MS };
+        let introduction = is_introduced.then(|| self.surroundings.introduction());
+        for command in std::iter::once(ping).chain(introduction) {
+            let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
+            outbox.push(Request { command, node: self.number, inbox }, now);
+        }
+    }
+
+    /// The server's clock showed `time_us` at some time between `sent_at` and now.
+    pub(crate) fn note_time(&self, time_us: u64, sent_at: Moment, now: Moment) {
+        let half = now.saturating_since(sent_at) / 2;
+        self.surroundings.ears.handle_time(self.number, time_us, sent_at.saturating_add(half));
     }
 
     /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.
@@ -200,6 +242,32 @@ impl Inbox for Collector {
         }
     }
 }
+
+/// Takes in the answers to what the link says by itself.
+#[derive(Debug)]
+struct Pulse {
+    link: Weak<Link>,
+    sent_at: Moment,
+}
+
+impl Inbox for Pulse {
+    fn handle_answer(
+        self: Arc<Self>,
+        _node: usize,
+        _command: Command,
+        answer: Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        if let Ok(Reply::Attached { time_us }) = answer
+            && let Some(link) = self.link.upgrade()
+        {
+            link.note_time(time_us, self.sent_at, now);
+        }
+    }
+}
+
+/// How often a server is told anew who the client is.
+pub(crate) const INTRODUCED_EVERY_MS: u64 = 20_000;
 
 /// The most requests of one link that can be unanswered.
 const WAITING_MAX: usize = 1 << 20;

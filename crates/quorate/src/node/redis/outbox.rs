@@ -8,10 +8,11 @@ use std::{
     collections::VecDeque,
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
-use quorate_core::{command::Command, debts::Debts, moment::Moment};
+use quorate_core::{command::Command, debts::Debts, line::Session, moment::Moment};
 use tokio::io::AsyncWrite;
 
 use super::{
@@ -28,6 +29,8 @@ pub(crate) struct Outbox {
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) debts: Debts,
     pub(crate) scripts: Scripts,
+    /// With which every command is said that needs one.
+    pub(crate) session: Session,
     /// When the server last sent anything.
     pub(crate) heard_at: Moment,
     /// The driver has its timer set and will look after silence.
@@ -62,12 +65,13 @@ pub(crate) struct Waiting {
 }
 
 impl Outbox {
-    pub(crate) fn new(now: Moment) -> Self {
+    pub(crate) fn new(prefix: Arc<str>, now: Moment) -> Self {
         Self {
             phase: Phase::Down(Trouble::Connecting),
             waiting: VecDeque::new(),
             debts: Debts::default(),
-            scripts: Scripts::default(),
+            scripts: Scripts::new(prefix),
+            session: Session::from_random(0),
             heard_at: now,
             is_watched: false,
             generation: 0,
@@ -80,9 +84,10 @@ impl Outbox {
     }
 
     /// A new connection is attached.
-    pub(crate) fn open(&mut self, writer: Writer, scripts: Scripts, now: Moment) {
+    pub(crate) fn open(&mut self, writer: Writer, scripts: Scripts, session: Session, now: Moment) {
         self.phase = Phase::Up;
         self.scripts = scripts;
+        self.session = session;
         self.heard_at = now;
         self.broken = None;
         self.bytes.clear();
@@ -102,7 +107,8 @@ impl Outbox {
     }
 
     /// Puts a request at the end of the queue.
-    pub(crate) fn push(&mut self, request: Request, now: Moment) {
+    pub(crate) fn push(&mut self, mut request: Request, now: Moment) {
+        request.command.set_session(self.session);
         let script = Script::of(&request.command);
         let is_by_text = script.is_some_and(|script| self.scripts.digest(script).is_none());
         write_command(&mut self.bytes, &request.command, &self.scripts);
@@ -110,8 +116,8 @@ impl Outbox {
     }
 
     /// The server has forgotten the script of this request. Sends it again as text, behind what was
-    /// queued meanwhile, where that order does not matter: a `Free` deletes only what is its
-    /// owner's, and a look changes nothing. Anything else is handed back, since it would run later
+    /// queued meanwhile, where that order does not matter: a `Free` or a `Release` for good is
+    /// the last that is said for its owner, and a look changes nothing. Anything else is handed back, since it would run later
     /// than what its sender asked for afterwards.
     pub(crate) fn push_again(&mut self, waiting: Waiting) -> Option<Waiting> {
         let command = &waiting.request.command;
@@ -121,7 +127,10 @@ impl Outbox {
         match command {
             // A server that has no script for its text will not have it next time either.
             _ if waiting.is_by_text => Some(waiting),
-            Command::Free { .. } | Command::Check { .. } | Command::Look { .. } => {
+            Command::Free { .. }
+            | Command::Release { yields: None, .. }
+            | Command::Check { .. }
+            | Command::Look { .. } => {
                 write_command(&mut self.bytes, command, &self.scripts);
                 self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
                 None

@@ -1,6 +1,10 @@
 //! The scripts that run on a server, and the names under which it keeps them.
 
+use std::sync::Arc;
+
 use quorate_core::command::Command;
+
+use crate::engine::Mode;
 
 /// One script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,23 +18,34 @@ pub(crate) enum Script {
     Acquire,
     Release,
     Extend,
+    Heartbeat,
 }
 
 impl Script {
-    /// Those which the library uses; the rest is for the line, which it does not speak yet.
-    pub(crate) const CLASSIC: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+    /// Those of classic mode.
+    const CLASSIC: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
 
-    pub(crate) const ALL: [Self; 9] = [
+    /// Those of the default mode.
+    const LINE: [Self; 8] = [
         Self::Adopt,
-        Self::Free,
-        Self::Prolong,
         Self::Look,
         Self::Attach,
         Self::Ping,
         Self::Acquire,
         Self::Release,
         Self::Extend,
+        Self::Heartbeat,
     ];
+
+    const COUNT: usize = Self::Heartbeat as usize + 1;
+
+    /// Those which a client in this mode uses.
+    pub(crate) const fn of_mode(mode: Mode) -> &'static [Self] {
+        match mode {
+            Mode::Classic => &Self::CLASSIC,
+            Mode::Line => &Self::LINE,
+        }
+    }
 
     /// The script that carries a command out, if it is not a plain command of the server.
     pub(crate) const fn of(command: &Command) -> Option<Self> {
@@ -44,6 +59,7 @@ impl Script {
             Command::Acquire { .. } => Some(Self::Acquire),
             Command::Release { .. } => Some(Self::Release),
             Command::Extend { .. } => Some(Self::Extend),
+            Command::Heartbeat { .. } => Some(Self::Heartbeat),
             _ => None,
         }
     }
@@ -60,35 +76,54 @@ impl Script {
             Self::Acquire => include_str!("../../../lua/line/acquire.lua"),
             Self::Release => include_str!("../../../lua/line/release.lua"),
             Self::Extend => include_str!("../../../lua/line/extend.lua"),
+            Self::Heartbeat => include_str!("../../../lua/line/heartbeat.lua"),
         }
     }
 }
 
-/// What one server knows of the scripts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scripts([Known; Script::ALL.len()]);
+/// How one server is spoken to: what it knows of the scripts, and how the keys of ours begin.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    known: [Known; Script::COUNT],
+    prefix: Arc<str>,
+}
 
 impl Scripts {
+    /// A server of which nothing is known yet.
+    pub(crate) fn new(prefix: Arc<str>) -> Self {
+        Self { known: Default::default(), prefix }
+    }
+
     /// The server keeps the script under this digest, as it told at the attach.
     pub(crate) fn set(&mut self, script: Script, digest: String) {
-        self.0[script as usize] = Known { digest, is_forgotten: false };
+        self.known[script as usize] = Known { digest, is_forgotten: false };
     }
 
     /// The server has forgotten the script: it is sent as text until an answer shows that the
     /// server knows it again.
     pub(crate) const fn set_forgotten(&mut self, script: Script, is_forgotten: bool) {
-        self.0[script as usize].is_forgotten = is_forgotten;
+        self.known[script as usize].is_forgotten = is_forgotten;
     }
 
     /// The digest by which the script can be called; `None` if it must go as text.
     pub(crate) fn digest(&self, script: Script) -> Option<&str> {
-        let known = &self.0[script as usize];
+        let known = &self.known[script as usize];
         (!known.is_forgotten).then_some(&known.digest)
+    }
+
+    pub(crate) const fn prefix(&self) -> &Arc<str> {
+        &self.prefix
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Known {
     digest: String,
     is_forgotten: bool,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { digest: String::new(), is_forgotten: true }
+    }
 }

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use quorate_core::command::{Command, Fate, Reply, Sighting, Value};
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
+pub(crate) use self::line::channel;
 use super::script::{Script, Scripts};
 use crate::error::Trouble;
 

@@ -149,7 +149,7 @@ fn a_guard_that_is_dropped_outside_of_any_runtime_releases_on_a_server() {
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     assert!(server.get(NAME).is_some());
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    eventually("the key is gone", PATIENCE, || server.keys().is_empty());
+    eventually("the key is gone", PATIENCE, || server.lock_keys().is_empty());
 }
 
 async fn hold_for_ever(guard: Guard) {

@@ -93,7 +93,7 @@ fn a_key_that_replaced_ours_is_not_touched() {
             rig.servers().iter().for_each(Server::flush_all);
             let (one, two) = (take(client.mutex("a")).await, take(client.mutex("b")).await);
             let three = take(client.mutex("c")).await;
-            let everywhere = || rig.servers().iter().all(|server| server.keys().len() == 3);
+            let everywhere = || rig.servers().iter().all(|server| server.lock_keys().len() == 3);
             eventually("every node has all three", PATIENCE, everywhere);
             let names = ["a", "b", "c"];
             for server in rig.servers() {

@@ -90,7 +90,7 @@ impl Rig {
         let text = |key| String::from_utf8(key).expect("every name in these tests is UTF-8");
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.names(node),
-            Nodes::Servers(servers) => servers[node].keys().into_iter().map(text).collect(),
+            Nodes::Servers(servers) => servers[node].lock_keys().into_iter().map(text).collect(),
         }
     }
 

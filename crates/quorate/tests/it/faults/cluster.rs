@@ -51,7 +51,7 @@ impl Cluster {
 
     /// No key on any server.
     pub(crate) fn is_empty(&self) -> bool {
-        self.servers.iter().all(|server| server.keys().is_empty())
+        self.servers.iter().all(|server| server.lock_keys().is_empty())
     }
 
     pub(crate) fn wait_until_empty(&self, what: &str) {

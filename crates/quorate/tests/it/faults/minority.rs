@@ -47,7 +47,7 @@ fn locks_work_on(way: WayDown) {
     take_turns(&clients);
     eventually("no key is left on the nodes that are up", PATIENCE, || {
         let up = (0..5).filter(|node| !DOWN.contains(node));
-        up.into_iter().all(|node| cluster.servers[node].keys().is_empty())
+        up.into_iter().all(|node| cluster.servers[node].lock_keys().is_empty())
     });
 
     way.bring_back(&cluster, &DOWN);

@@ -62,7 +62,7 @@ fn the_nodes_are_named(way: WayDown) {
     for node in UP {
         let server = &cluster.servers[node];
         eventually("the attempt has arrived", PATIENCE, || server.command_calls("set") == 1);
-        eventually("no key is left", PATIENCE, || server.keys().is_empty());
+        eventually("no key is left", PATIENCE, || server.lock_keys().is_empty());
     }
 
     way.bring_back(&cluster, &DOWN);

@@ -25,7 +25,7 @@ fn a_server_without_memory_says_so_and_still_releases() {
 
     tell(&server, &["CONFIG", "SET", "maxmemory", "0"]);
     block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_user_without_the_right_to_the_key_is_denied() {
     block_on(guard.extend(Duration::from_secs(20))).unwrap();
     block_on(guard.verify()).unwrap();
     block_on(guard.release()).unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_server_that_is_stuck_in_a_script_is_a_trouble_that_passes() {
     wait_until_attached(&client);
     block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
     eventually("the release that met the script is sent again", PATIENCE, || {
-        server.keys().is_empty()
+        server.lock_keys().is_empty()
     });
 }
 
@@ -163,7 +163,7 @@ fn a_key_of_another_type_is_held_by_another() {
     tell(&server, &["HSET", "held", "field", "value"]);
     assert!(block_on(guard.extend(Duration::from_secs(1))).is_err());
     assert!(block_on(guard.release()).is_err());
-    assert_eq!(server.keys(), [b"held".to_vec(), NAME.as_bytes().to_vec()]);
+    assert_eq!(server.lock_keys(), [b"held".to_vec(), NAME.as_bytes().to_vec()]);
 }
 
 fn no_quorum(client: &Client, name: &str) -> Box<[NodeReport]> {

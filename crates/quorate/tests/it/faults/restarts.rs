@@ -64,7 +64,7 @@ fn servers_that_keep_their_data_keep_the_lock_over_a_restart() {
     wait_until_attached(&client);
     block_on(guard.verify()).unwrap();
     block_on(guard.release()).unwrap();
-    assert!(servers.iter().all(|server| server.keys().is_empty()));
+    assert!(servers.iter().all(|server| server.lock_keys().is_empty()));
 }
 
 const NAME: &str = "orders:42";

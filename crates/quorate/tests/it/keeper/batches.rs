@@ -53,7 +53,7 @@ fn a_key_that_somebody_overwrote_does_not_void_the_others() {
         }
     }
     drop(guards);
-    eventually("ours are gone", PATIENCE, || server.keys().len() == 2);
+    eventually("ours are gone", PATIENCE, || server.lock_keys().len() == 2);
     assert_eq!(server.get("order:150").as_deref(), Some(&b"another's"[..]));
 }
 

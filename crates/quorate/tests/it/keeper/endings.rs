@@ -49,11 +49,11 @@ fn a_server_hears_no_more_of_a_lock_that_was_let_go() {
             // A panic is an error of the task, and what is wanted here.
             Way::Release | Way::Drop | Way::Panic => drop(runtime.block_on(task)),
         }
-        eventually("the key is gone", PATIENCE, || server.keys().is_empty());
+        eventually("the key is gone", PATIENCE, || server.lock_keys().is_empty());
         let calls = server.command_calls("evalsha");
         witness.wait_for(SHORT);
         assert_eq!(server.command_calls("evalsha"), calls, "{way:?}");
-        assert!(server.keys().is_empty(), "{way:?}");
+        assert!(server.lock_keys().is_empty(), "{way:?}");
     }
     assert_eq!(journal.count("lost"), 0);
 }

@@ -46,9 +46,9 @@ fn a_killed_server_of_three_does_not_end_a_held_lock() {
         journal.count("renewed orders:42 done") > renewed + 12
     });
     servers[1].restart();
-    assert!(servers[1].keys().is_empty(), "it was not given the key again");
+    assert!(servers[1].lock_keys().is_empty(), "it was not given the key again");
     block_on(guard.release()).unwrap();
-    assert!(servers.iter().all(|server| server.keys().is_empty()));
+    assert!(servers.iter().all(|server| server.lock_keys().is_empty()));
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ fn a_wrong_login_is_told_at_once() {
         assert!(called_at.elapsed() < LONG, "{what}: waiting would not have helped");
         assert!(!trouble.to_string().contains(PASSWORD), "{what}: {trouble}");
     }
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_right_login_works() {
         let guard = block_on(client.mutex(NAME).lock()).unwrap();
         assert!(server.get(NAME).is_some(), "{url}");
         block_on(guard.release()).unwrap();
-        assert!(server.keys().is_empty(), "{url}");
+        assert!(server.lock_keys().is_empty(), "{url}");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_lock_is_in_the_database_that_was_asked_for() {
     for url in [format!("{}/3", server.url()), format!("{}?db=3", server.unix_url())] {
         let client = block_on(Client::connect([url])).unwrap();
         let guard = block_on(client.mutex(NAME).lock()).unwrap();
-        assert!(server.keys().is_empty(), "nothing in database 0");
+        assert!(server.lock_keys().is_empty(), "nothing in database 0");
         let mut connection = server.connection();
         redis::cmd("SELECT").arg(3).exec(&mut connection).unwrap();
         let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -101,7 +101,7 @@ fn a_unix_socket_works() {
     assert!(server.get(NAME).is_some());
     block_on(guard.verify()).unwrap();
     block_on(guard.release()).unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 
     server.kill();
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());

@@ -49,7 +49,7 @@ fn every_future_of_the_library_runs_without_a_runtime() {
     drop(block_on(mutex.lock()).unwrap());
     assert_eq!(block_on(mutex.with(async |_| 42)).unwrap(), 42);
     assert!(block_on(client.shutdown(Duration::from_secs(20))).is_clean);
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 }
 
 #[test]

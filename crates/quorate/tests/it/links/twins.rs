@@ -77,7 +77,7 @@ fn a_server_under_two_names_has_one_vote_of_three() {
             && twins.iter().filter(|report| is_twin(&report.answer)).count() == 1
     });
     assert!(block_on(client.mutex("orders:42").try_lock()).is_err(), "one vote of three");
-    eventually("nothing is left", PATIENCE, || server.keys().is_empty());
+    eventually("nothing is left", PATIENCE, || server.lock_keys().is_empty());
     assert_eq!(server.command_calls("set"), 1, "asked once");
 }
 

@@ -59,7 +59,7 @@ fn an_idle_link_is_left_alone() {
     let proxy = Proxy::start(&server.address());
     let client = block_on(Client::connect([proxy.url()])).unwrap();
     drop(block_on(client.mutex(NAME).lock()).unwrap());
-    eventually("the key is gone", PATIENCE, || server.keys().is_empty());
+    eventually("the key is gone", PATIENCE, || server.lock_keys().is_empty());
     // A second client whose link is silent shows when the time of silence is over.
     let other = Proxy::start(&server.address());
     let silent = block_on(Client::connect([other.url()])).unwrap();
@@ -89,12 +89,12 @@ fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
         block_on(guard.verify()).unwrap();
         flush();
         block_on(guard.release()).unwrap();
-        assert!(server.keys().is_empty(), "it was really released");
+        assert!(server.lock_keys().is_empty(), "it was really released");
 
         let guard = lock(&mutex);
         flush();
         drop(guard);
-        eventually("it was really released", PATIENCE, || server.keys().is_empty());
+        eventually("it was really released", PATIENCE, || server.lock_keys().is_empty());
     }
     assert!(server.command_calls("eval") >= 12, "the scripts were sent as text");
 
@@ -103,7 +103,7 @@ fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
         (0..100).map(|number| lock(&client.mutex(format!("lock:{number}")))).collect();
     flush();
     drop(guards);
-    eventually("all were released", PATIENCE, || server.keys().is_empty());
+    eventually("all were released", PATIENCE, || server.lock_keys().is_empty());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_connection_that_somebody_kills_on_the_server_is_made_anew() {
         eventually("it is attached again", PATIENCE, || block_on(guard.verify()).is_ok());
     }
     block_on(guard.release()).unwrap();
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_connect_that_is_dropped_leaves_no_connection() {
         let clients: String = list.arg("LIST").query(&mut server.connection()).unwrap();
         !clients.contains("name=quorate-")
     });
-    assert!(server.keys().is_empty());
+    assert!(server.lock_keys().is_empty());
 }
 
 const NAME: &str = "orders:42";

@@ -32,7 +32,7 @@ fn a_lock_that_is_won_during_a_shutdown_is_given_back() {
     eventually("the lock is won there", PATIENCE, || server.command_calls("set") == 1);
 
     assert!(block_on(client.shutdown(Duration::from_secs(5))).is_clean);
-    assert_eq!(server.keys(), Vec::<Vec<u8>>::new());
+    assert_eq!(server.lock_keys(), Vec::<Vec<u8>>::new());
     let called = call.join().unwrap();
     assert!(matches!(called, Err(LockError::ShutDown)), "{called:?}");
 }

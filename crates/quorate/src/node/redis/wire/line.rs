@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply},
     fence::Fence,
-    line::{Ask, Extend, Extended, News, Place, Push, Speaker},
+    line::{Ask, Extend, Extended, News, Place, Push, Speaker, Standing},
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
@@ -16,18 +16,18 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
         Command::Attach { speaker, life_ms } => {
             write_script(out, Script::Attach, scripts, 1, 2);
-            write_session(out, *speaker, *life_ms);
+            write_session(out, scripts, *speaker, *life_ms);
         }
         Command::Ping { speaker, life_ms } => {
             write_script(out, Script::Ping, scripts, 1, 2);
-            write_session(out, *speaker, *life_ms);
+            write_session(out, scripts, *speaker, *life_ms);
         }
         Command::Acquire { speaker, ask } => write_acquire(out, *speaker, ask, scripts),
         Command::Release { name, owner, yields } => {
             let place = yields.and_then(|_| Place::of(owner.as_bytes()));
             let args = 1 + usize::from(yields.is_some()) + 2 * usize::from(place.is_some());
             write_script(out, Script::Release, scripts, 3, args);
-            write_lock(out, name);
+            write_lock(out, scripts, name);
             write_word(out, owner.as_bytes());
             if let Some(fence) = yields {
                 write_digits(out, fence.get());
@@ -38,12 +38,28 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
             }
         }
         Command::Extend { speaker, entries } => write_extend(out, *speaker, entries, scripts),
+        Command::Heartbeat { speaker, standing } => {
+            write_heartbeat(out, *speaker, standing, scripts);
+        }
+        Command::Introduce { client, who, life_ms } => {
+            write_header(out, b'*', 5);
+            write_word(out, b"SET");
+            write_key(out, scripts, &["w:", &client.to_string()]);
+            write_word(out, who.as_bytes());
+            write_word(out, b"PX");
+            write_word(out, Decimal::new(*life_ms).as_bytes());
+        }
+        Command::Who { client } => {
+            write_header(out, b'*', 2);
+            write_word(out, b"GET");
+            write_key(out, scripts, &["w:", &client.to_string()]);
+        }
         other => unreachable!("{other:?} is not about the line"),
     }
 }
 
-fn write_session(out: &mut Vec<u8>, speaker: Speaker, life_ms: u64) {
-    write_key(out, &["s:", &speaker.client.to_string()]);
+fn write_session(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, life_ms: u64) {
+    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
     write_word(out, speaker.session.to_string().as_bytes());
     write_word(out, Decimal::new(life_ms).as_bytes());
 }
@@ -51,8 +67,8 @@ fn write_session(out: &mut Vec<u8>, speaker: Speaker, life_ms: u64) {
 fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scripts) {
     let place = Place::of(ask.owner.as_bytes());
     write_script(out, Script::Acquire, scripts, 4, 6);
-    write_lock(out, &ask.name);
-    write_key(out, &["s:", &speaker.client.to_string()]);
+    write_lock(out, scripts, &ask.name);
+    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
     write_word(out, ask.owner.as_bytes());
     // Without a place nothing can be had; no session is the one without a name.
     let session = place.map(|_| speaker.session.to_string()).unwrap_or_default();
@@ -65,8 +81,8 @@ fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scrip
 
 fn write_extend(out: &mut Vec<u8>, speaker: Speaker, entries: &[Extend], scripts: &Scripts) {
     write_script(out, Script::Extend, scripts, 1 + 3 * entries.len(), 1 + 4 * entries.len());
-    write_key(out, &["s:", &speaker.client.to_string()]);
-    entries.iter().for_each(|entry| write_lock(out, &entry.name));
+    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
+    entries.iter().for_each(|entry| write_lock(out, scripts, &entry.name));
     write_word(out, speaker.session.to_string().as_bytes());
     for entry in entries {
         write_word(out, entry.owner.as_bytes());
@@ -76,17 +92,36 @@ fn write_extend(out: &mut Vec<u8>, speaker: Speaker, entries: &[Extend], scripts
     }
 }
 
+fn write_heartbeat(out: &mut Vec<u8>, speaker: Speaker, standing: &[Standing], scripts: &Scripts) {
+    write_script(out, Script::Heartbeat, scripts, 1 + 3 * standing.len(), 1 + 3 * standing.len());
+    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
+    standing.iter().for_each(|one| write_lock(out, scripts, &one.name));
+    write_word(out, speaker.session.to_string().as_bytes());
+    for one in standing {
+        let place = Place::of(one.owner.as_bytes());
+        write_word(out, one.owner.as_bytes());
+        write_digits(out, place.map_or(0, |place| place.ticket));
+        write_word(out, Decimal::new(place.map_or(0, |place| place.ttl_ms)).as_bytes());
+    }
+}
+
+/// The channel on which a client hears.
+pub(crate) fn channel(prefix: &str, client: &ClientId) -> String {
+    format!("{prefix}c:{client}")
+}
+
 /// The key of a lock, of its fence and of its line.
-fn write_lock(out: &mut Vec<u8>, name: &Name) {
+fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_word(out, name.as_bytes());
-    write_key(out, &["f:{", name.as_str(), "}"]);
-    write_key(out, &["q:{", name.as_str(), "}"]);
+    write_key(out, scripts, &["f:{", name.as_str(), "}"]);
+    write_key(out, scripts, &["q:{", name.as_str(), "}"]);
 }
 
 /// A key of ours, which has the prefix.
-fn write_key(out: &mut Vec<u8>, parts: &[&str]) {
-    write_header(out, b'$', PREFIX.len() + parts.iter().map(|part| part.len()).sum::<usize>());
-    out.extend_from_slice(PREFIX.as_bytes());
+fn write_key(out: &mut Vec<u8>, scripts: &Scripts, parts: &[&str]) {
+    let prefix = scripts.prefix();
+    write_header(out, b'$', prefix.len() + parts.iter().map(|part| part.len()).sum::<usize>());
+    out.extend_from_slice(prefix.as_bytes());
     parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
     out.extend_from_slice(b"\r\n");
 }
@@ -105,24 +140,27 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
     let fence = |frame: &RangeFrame| fence(frame, bytes);
     Some(match (command, frame) {
         (
-            Command::Ping { .. } | Command::Acquire { .. } | Command::Extend { .. },
+            Command::Ping { .. }
+            | Command::Acquire { .. }
+            | Command::Heartbeat { .. }
+            | Command::Extend { .. },
             RangeFrame::Number { data: 0, .. },
         ) => Reply::Stale,
         (Command::Attach { .. } | Command::Ping { .. }, time) => {
             Reply::Attached { time_us: fence(time)?.get() }
         }
-        (Command::Acquire { .. }, RangeFrame::Array { data, .. }) => match &data[..] {
-            [granted] => Reply::Granted { fence: fence(granted)?, is_earlier: true },
-            [node, left, rank, foreign] => Reply::Queued {
-                fence: fence(node)?,
-                expires_in_ms: number(left)?,
-                rank: number(rank)?,
-                is_foreign: number(foreign)? != Some(0),
-            },
-            _ => return None,
-        },
-        (Command::Acquire { .. }, granted) => {
-            Reply::Granted { fence: fence(granted)?, is_earlier: false }
+        (Command::Acquire { .. }, asked) => acquired(asked, bytes)?,
+        (Command::Heartbeat { .. }, RangeFrame::Array { data, .. }) => {
+            let each = |item: &RangeFrame| match item {
+                RangeFrame::Number { data: 0, .. } => Some(None),
+                item => acquired(item, bytes).map(Some),
+            };
+            Reply::EachHeard(data.iter().map(each).collect::<Option<_>>()?)
+        }
+        (Command::Introduce { .. }, RangeFrame::SimpleString { .. }) => Reply::Introduced,
+        (Command::Who { .. }, RangeFrame::Null) => Reply::Known(None),
+        (Command::Who { .. }, who) => {
+            Reply::Known(Some(String::from_utf8_lossy(text(who, bytes)?).into()))
         }
         (Command::Release { .. }, RangeFrame::Number { data: ours @ 0..=1, .. }) => {
             Reply::Released { is_ours: *ours == 1 }
@@ -138,6 +176,24 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
             };
             Reply::EachExtended(data.iter().map(fate).collect::<Option<_>>()?)
         }
+        _ => return None,
+    })
+}
+
+/// What an acquire was answered.
+fn acquired(frame: &RangeFrame, bytes: &[u8]) -> Option<Reply> {
+    let fence = |frame: &RangeFrame| fence(frame, bytes);
+    let RangeFrame::Array { data, .. } = frame else {
+        return Some(Reply::Granted { fence: fence(frame)?, is_earlier: false });
+    };
+    Some(match &data[..] {
+        [granted] => Reply::Granted { fence: fence(granted)?, is_earlier: true },
+        [node, left, rank, foreign] => Reply::Queued {
+            fence: fence(node)?,
+            expires_in_ms: number(left)?,
+            rank: number(rank)?,
+            is_foreign: number(foreign)? != Some(0),
+        },
         _ => return None,
     })
 }
@@ -162,15 +218,14 @@ fn number(frame: &RangeFrame) -> Option<Option<u64>> {
 
 impl Frame {
     /// What the node tells unasked about a line; `None` if the frame is about something else.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no engine listens yet"))]
-    pub(crate) fn news(&self, bytes: &[u8]) -> Option<Push> {
+    pub(crate) fn news(&self, bytes: &[u8], prefix: &str) -> Option<Push> {
         let RangeFrame::Push { data, .. } = &self.0 else { return None };
         let [kind, channel, news] = &data[..] else { return None };
         if text(kind, bytes)? != b"message" {
             return None;
         }
         let channel = str::from_utf8(text(channel, bytes)?).ok()?;
-        let client = ClientId::parse(channel.strip_prefix(PREFIX)?.strip_prefix("c:")?)?;
+        let client = ClientId::parse(channel.strip_prefix(prefix)?.strip_prefix("c:")?)?;
         push(client, text(news, bytes)?)
     }
 }
@@ -188,9 +243,6 @@ fn push(client: ClientId, news: &[u8]) -> Option<Push> {
     let fence = Fence::new(digits(words.next()?)?);
     Some(Push { client, name, owner: Owner::from_bytes(words.next()?), fence, news })
 }
-
-/// How the keys and channels of ours begin.
-const PREFIX: &str = "quorate:";
 
 #[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ fn reply(bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
 #[test]
 fn a_take_is_the_seeds_own_set() {
     let mut out = Vec::new();
-    write_command(&mut out, &take(), &Scripts::default());
+    write_command(&mut out, &take(), &Scripts::new("quorate:".into()));
     let owner = format!("{}:3@me", "0".repeat(40));
     let expected = format!(
         "*6\r\n$3\r\nSET\r\n$3\r\na b\r\n${}\r\n{owner}\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n",

@@ -3,7 +3,7 @@
 use quorate_core::line::Session;
 
 use super::{super::write_command, *};
-use crate::error::Trouble;
+use crate::{engine::Mode, error::Trouble};
 
 const NOW: u64 = 1_800_000_000_000_000;
 
@@ -48,8 +48,9 @@ fn attach() -> Command {
 
 /// The words of a command behind the script's name, separated by bars.
 fn words(command: &Command) -> String {
-    let mut scripts = Scripts::default();
-    Script::ALL.iter().for_each(|script| scripts.set(*script, format!("{script:?}")));
+    let mut scripts = Scripts::new("quorate:".into());
+    let all = Script::of_mode(Mode::Line).iter();
+    all.for_each(|script| scripts.set(*script, format!("{script:?}")));
     let mut out = Vec::new();
     write_command(&mut out, command, &scripts);
     let out = String::from_utf8(out).unwrap();
@@ -144,7 +145,7 @@ fn a_push_is_read_also_if_owner_and_name_are_odd() {
             news.len()
         );
         let (frame, _) = Frame::decode(bytes.as_bytes()).unwrap().expect("complete");
-        frame.news(bytes.as_bytes())
+        frame.news(bytes.as_bytes(), "quorate:")
     };
     let channel = format!("quorate:c:{}", client());
     for (letter, kind) in [("G", News::Granted), ("I", News::Inquired)] {

@@ -1,0 +1,487 @@
+//! One attempt to win a lock in line, at work: its requests, its timer, the caller who waits for it.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
+    task::{Poll, Waker},
+};
+
+use quorate_core::{
+    command::{Command, Owner, Reply},
+    contend::{Contend, Mode, Outcome, Output, Said, Saying},
+    line::{Ask, Extend, Place, Push, Standing},
+    moment::Moment,
+    name::Name,
+    quorum::{NodeSet, Vote},
+    terms::Terms,
+};
+
+use super::{
+    Engine,
+    timers::{FOREVER, Timed},
+};
+use crate::{
+    error::{NodeAnswer, NodeReport, Trouble},
+    node::{Inbox, Request, Sent},
+    observe::{self, Action, Event},
+};
+
+/// One attempt. It lives until every node has answered or was given up, whatever becomes of the
+/// caller.
+pub(crate) struct Contender {
+    engine: Arc<Engine>,
+    name: Name,
+    terms: Terms,
+    place: Place,
+    /// Its name and beginning, for the observer.
+    round: u64,
+    started_at: Moment,
+    state: Mutex<State>,
+}
+
+struct State {
+    machine: Contend,
+    /// The owner of each life; the last one is that of today.
+    owners: Vec<Owner>,
+    /// By node, why the last question got no answer.
+    troubles: Box<[Option<Trouble>]>,
+    waker: Option<Waker>,
+    /// Set while the caller wants to hear of every answer, not only of the end.
+    is_nosy: bool,
+    planned_at: Option<Moment>,
+    waiting_since: Option<Moment>,
+    is_end_told: bool,
+    /// The caller has the outcome; from now on it is the caller's business.
+    is_delivered: bool,
+}
+
+/// What a request was about.
+#[derive(Clone, Debug)]
+pub(super) struct Spoken {
+    pub(super) contender: Arc<Contender>,
+    said: Said,
+    sent_at: Moment,
+}
+
+/// What the attempt came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) owner: Owner,
+    /// Nodes to which this owner was never sent.
+    pub(crate) untaken: NodeSet,
+}
+
+impl Contender {
+    /// Asks the nodes, and returns without waiting for anything.
+    pub(crate) fn start(engine: &Arc<Engine>, name: Name, terms: Terms, mode: Mode) -> Arc<Self> {
+        let now = engine.now();
+        let ticket = engine.line.tickets.next(now);
+        let place = Place { ticket, ttl_ms: terms.ttl_ms(), client: engine.client };
+        let owner = place.owner(engine.next_number());
+        let mut started = None;
+        engine.line.enter(&owner, |up| {
+            let nodes = engine.nodes.len();
+            let state = State {
+                machine: Contend::start(terms, nodes, up, mode, now),
+                owners: vec![owner.clone()],
+                troubles: vec![None; nodes].into(),
+                waker: None,
+                is_nosy: false,
+                planned_at: None,
+                waiting_since: None,
+                is_end_told: false,
+                is_delivered: false,
+            };
+            let contender = Arc::new(Self {
+                engine: engine.clone(),
+                name,
+                terms,
+                place,
+                round: engine.next_round(),
+                started_at: now,
+                state: Mutex::new(state),
+            });
+            Arc::downgrade(started.insert(contender))
+        });
+        let contender = started.expect("entered");
+        let (round, name) = (contender.round, contender.name.as_str());
+        engine.tell(&Event::Started { round, action: Action::Acquire, name });
+        contender.drive(contender.lock(), Sending::AtOnce, now);
+        contender
+    }
+
+    /// Waits for the outcome; at `deadline` the wait is over with none.
+    ///
+    /// Dropping the future says that nobody wants the lock any more: the place in line and whatever
+    /// was granted is given back, even if the outcome was there already.
+    pub(crate) fn outcome(
+        self: Arc<Self>,
+        deadline: Option<Moment>,
+    ) -> impl Future<Output = Option<Ended>> + Send {
+        // Armed here and not inside, so that even a future that is never polled undoes.
+        let caller = Caller(Some(self.clone()));
+        async move {
+            let ended = super::wait::until(&self, deadline).await;
+            if ended.is_some() {
+                caller.disarm();
+            }
+            ended
+        }
+    }
+
+    /// What it came to, as soon as that is certain.
+    pub(super) fn poll_ended(&self, waker: &Waker) -> Poll<Ended> {
+        let mut state = self.lock();
+        let Some(outcome) = state.machine.outcome() else {
+            match &state.waker {
+                Some(known) if known.will_wake(waker) => {}
+                _ => state.waker = Some(waker.clone()),
+            }
+            return Poll::Pending;
+        };
+        state.is_delivered = true;
+        let owner = state.owners.last().cloned().expect("there is one from the beginning");
+        let untaken = NodeSet::all(self.engine.nodes.len()).without(state.machine.asked());
+        Poll::Ready(Ended { outcome, owner, untaken })
+    }
+
+    /// True while a node has not answered the last question. The caller hears of every answer from
+    /// now on.
+    pub(super) fn is_asking(&self) -> bool {
+        let mut state = self.lock();
+        state.is_nosy = true;
+        state.machine.is_asking()
+    }
+
+    pub(super) const fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(super) fn first_answers_by(&self) -> Moment {
+        self.terms.give_up_at(self.started_at)
+    }
+
+    /// True while too few nodes can be reached, or answer anything but errors.
+    pub(crate) fn is_short(&self) -> bool {
+        let state = self.lock();
+        let answered = state.machine.granted().union(state.machine.refused());
+        state.machine.is_short() || answered.len() < quorate_core::quorum::majority(self.nodes())
+    }
+
+    /// What each node said last.
+    pub(crate) fn reports(&self) -> Box<[NodeReport]> {
+        let state = self.lock();
+        let (granted, refused) = (state.machine.granted(), state.machine.refused());
+        let answer = |number: usize| match &state.troubles[number] {
+            _ if granted.contains(number) => NodeAnswer::Granted,
+            _ if refused.contains(number) => NodeAnswer::Refused,
+            Some(trouble) => NodeAnswer::Trouble(trouble.clone()),
+            None => match self.engine.nodes[number].trouble() {
+                Some(trouble) => NodeAnswer::Trouble(trouble),
+                None => match state.machine.outcome() {
+                    Some(Outcome::Held { .. } | Outcome::Contended) => NodeAnswer::NotAwaited,
+                    _ => NodeAnswer::Trouble(Trouble::TimedOut),
+                },
+            },
+        };
+        let nodes = self.engine.nodes.iter().enumerate();
+        nodes.map(|(number, node)| NodeReport::new(node.label(), answer(number))).collect()
+    }
+
+    pub(super) fn handle_up(self: &Arc<Self>, node: usize, now: Moment) {
+        let mut state = self.lock();
+        state.machine.handle_up(node, now);
+        self.drive(state, Sending::Gathered, now);
+    }
+
+    pub(super) fn handle_down(self: &Arc<Self>, node: usize, now: Moment) {
+        let mut state = self.lock();
+        state.machine.handle_down(node);
+        self.drive(state, Sending::AtOnce, now);
+    }
+
+    pub(super) fn handle_push(self: &Arc<Self>, node: usize, push: &Push, now: Moment) {
+        let mut state = self.lock();
+        let Some(life) = state.owners.iter().position(|owner| *owner == push.owner) else { return };
+        let life = u32::try_from(life).unwrap_or(u32::MAX);
+        state.machine.handle_push(node, life, push.news, push.fence, now);
+        self.drive(state, Sending::AtOnce, now);
+    }
+
+    /// The engine ends.
+    pub(super) fn handle_end(self: &Arc<Self>, now: Moment) {
+        self.drive(self.lock(), Sending::AtOnce, now);
+    }
+
+    /// The answer to something that was said.
+    pub(super) fn handle_said(
+        self: &Arc<Self>,
+        node: usize,
+        spoken: &Spoken,
+        answer: Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        let mut state = self.lock();
+        self.take_in(&mut state, node, (spoken.said, spoken.sent_at), answer, now);
+        self.drive(state, Sending::AtOnce, now);
+    }
+
+    /// Does what the machine says until it waits. The lock is held while requests are queued, so
+    /// that they leave in the order in which the machine asked for them.
+    fn drive(self: &Arc<Self>, mut state: MutexGuard<'_, State>, sending: Sending, now: Moment) {
+        if self.engine.is_closed.load(Ordering::SeqCst)
+            && !state.is_delivered
+            && state.machine.outcome() != Some(Outcome::Abandoned)
+        {
+            state.machine.handle_abandon();
+        }
+        let mut queued = NodeSet::EMPTY;
+        let wait_until = loop {
+            match state.machine.poll_output() {
+                Output::Say { node, said } => {
+                    if self.say(&mut state, node, said, sending, now) {
+                        queued.insert(node);
+                    }
+                }
+                Output::Wait { until } => break Some(until),
+                Output::Idle => break None,
+            }
+        };
+        let outcome = state.machine.outcome();
+        let is_news = outcome.is_some() && !std::mem::replace(&mut state.is_end_told, true);
+        if let Some(outcome) = outcome.filter(|_| is_news) {
+            self.note_end(&state, outcome);
+        }
+        let is_planned = |at: Moment| state.planned_at.is_some_and(|planned| planned <= at);
+        let plan = wait_until.filter(|until| !is_planned(*until));
+        if plan.is_some() {
+            state.planned_at = plan;
+        }
+        let is_heard = outcome.is_some() || state.is_nosy;
+        let waker = if is_heard { state.waker.take() } else { None };
+        let waiting_since = state.waiting_since.filter(|_| is_news);
+        drop(state);
+
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        queued.iter().for_each(|node| self.engine.nodes[node].flush());
+        if let Some(outcome) = outcome.filter(|_| is_news) {
+            self.tell_end(outcome, waiting_since, now);
+        }
+        if let Some(until) = plan {
+            let weak: Weak<Self> = Arc::downgrade(self);
+            if self.engine.timers.add(until, weak).is_err() {
+                self.clone().handle_timeout(FOREVER);
+            }
+        }
+    }
+
+    /// Says one thing to one node. Returns true if that is queued and has to be flushed.
+    fn say(
+        self: &Arc<Self>,
+        state: &mut State,
+        node: usize,
+        said: Said,
+        sending: Sending,
+        now: Moment,
+    ) -> bool {
+        let engine = &self.engine;
+        while state.owners.len() <= said.life as usize {
+            let owner = self.place.owner(engine.next_number());
+            engine.line.enter_again(&owner, Arc::downgrade(self));
+            state.owners.push(owner);
+        }
+        let owner = state.owners[said.life as usize].clone();
+        let spoken = Spoken { contender: self.clone(), said, sent_at: now };
+        match said.what {
+            Saying::Ask { is_waiting: true, .. } if sending == Sending::Gathered => {
+                let standing = Standing { name: self.name.clone(), owner };
+                engine.line.heartbeats.add(node, standing, spoken);
+                return false;
+            }
+            Saying::Leave => {
+                engine.line.forget(&owner);
+                engine.line.heartbeats.remove(node, &owner);
+            }
+            Saying::Ask { .. } | Saying::Yield(_) | Saying::Doubt(_) | Saying::Confirm(_) => {}
+        }
+        let command = self.command(owner, said.what);
+        let request = Request { command, node, inbox: Arc::new(spoken) };
+        match engine.nodes[node].send(request, now) {
+            Sent::Queued => true,
+            Sent::Answered(answer) => {
+                self.take_in(state, node, (said, now), answer, now);
+                false
+            }
+        }
+    }
+
+    fn take_in(
+        self: &Arc<Self>,
+        state: &mut State,
+        node: usize,
+        (said, sent_at): (Said, Moment),
+        answer: Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        if answer.is_err() && said.what == Saying::Leave {
+            let owner = state.owners[said.life as usize].clone();
+            let until = self.engine.line.owed_until(now);
+            self.engine.nodes[node].owe(self.command(owner, said.what), until);
+        }
+        let is_asked = matches!(said.what, Saying::Ask { .. });
+        if is_asked && state.machine.outcome().is_none() {
+            self.tell_answer(state, node, &answer, now);
+            state.troubles[node] = answer.as_ref().err().cloned();
+        }
+        state.machine.handle_reply(node, said, sent_at, answer.as_ref().ok(), now);
+        if state.machine.outcome().is_none() && self.is_denied(state) {
+            state.machine.handle_abandon();
+        }
+    }
+
+    /// True if so many nodes deny us that no majority is left.
+    fn is_denied(&self, state: &State) -> bool {
+        let denied = |trouble: &&Option<Trouble>| trouble.as_ref().is_some_and(Trouble::is_denial);
+        let denials = state.troubles.iter().filter(denied).count();
+        self.nodes() - denials < quorate_core::quorum::majority(self.nodes())
+    }
+
+    fn command(&self, owner: Owner, what: Saying) -> Command {
+        let (name, speaker) = (self.name.clone(), self.engine.speaker());
+        match what {
+            Saying::Ask { is_waiting, is_known } => {
+                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
+            }
+            Saying::Yield(fence) | Saying::Doubt(fence) => {
+                Command::Release { name, owner, yields: Some(fence) }
+            }
+            Saying::Leave => Command::Release { name, owner, yields: None },
+            Saying::Confirm(fence) => {
+                let ttl_ms = self.terms.ttl_ms();
+                let entry = Extend { name, owner, fence, ttl_ms, may_heal: false };
+                Command::Extend { speaker, entries: Arc::new([entry]) }
+            }
+        }
+    }
+
+    fn note_end(&self, state: &State, outcome: Outcome) {
+        let owner = state.owners.last().expect("there is one from the beginning");
+        match outcome {
+            Outcome::Held { .. } => self.engine.line.hold(owner),
+            Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => {
+                self.engine.line.forget(owner);
+            }
+        }
+    }
+
+    fn tell_answer(
+        &self,
+        state: &mut State,
+        node: usize,
+        answer: &Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        let is_refused = matches!(answer, Ok(Reply::Queued { .. }));
+        if is_refused && state.machine.is_waiting() && state.waiting_since.is_none() {
+            state.waiting_since = Some(now);
+            self.engine.tell(&Event::WaitStarted { name: self.name.as_str() });
+        }
+        if self.engine.is_observed() {
+            let vote = match answer {
+                Ok(Reply::Granted { .. }) => Vote::Grant,
+                Ok(Reply::Queued { .. }) => Vote::Refuse,
+                Ok(_) | Err(_) => Vote::Unknown,
+            };
+            let answer = NodeAnswer::of(vote, answer.as_ref().err());
+            let (round, node) = (self.round, self.engine.nodes[node].label());
+            let (action, took) = (Action::Acquire, now.saturating_since(self.started_at));
+            self.engine.tell(&Event::Answered { round, action, node, answer: &answer, took });
+        }
+    }
+
+    fn tell_end(&self, outcome: Outcome, waiting_since: Option<Moment>, now: Moment) {
+        let outcome = match outcome {
+            Outcome::Held { .. } => observe::Outcome::Done,
+            Outcome::Contended => observe::Outcome::Busy,
+            Outcome::NoQuorum => observe::Outcome::NoQuorum,
+            Outcome::Abandoned => observe::Outcome::Cancelled,
+        };
+        let (round, name, action) = (self.round, self.name.as_str(), Action::Acquire);
+        let took = now.saturating_since(self.started_at);
+        self.engine.tell(&Event::Ended { round, action, name, outcome, took });
+        if let Some(since) = waiting_since {
+            let waited = now.saturating_since(since);
+            self.engine.tell(&Event::WaitEnded { name, waited });
+        }
+    }
+
+    fn nodes(&self) -> usize {
+        self.engine.nodes.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How questions leave: each by itself, or with those of others who wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sending {
+    AtOnce,
+    Gathered,
+}
+
+impl Inbox for Spoken {
+    fn handle_answer(
+        self: Arc<Self>,
+        node: usize,
+        _command: Command,
+        answer: Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        self.contender.handle_said(node, &self, answer, now);
+    }
+}
+
+impl Timed for Contender {
+    fn handle_timeout(self: Arc<Self>, now: Moment) {
+        let mut state = self.lock();
+        if state.planned_at.is_some_and(|planned| planned <= now) {
+            state.planned_at = None;
+        }
+        state.machine.handle_timeout(now);
+        // The engine's end is told as the end of time; what is sent is sent now.
+        self.drive(state, Sending::Gathered, self.engine.now());
+    }
+}
+
+impl fmt::Debug for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the engine: its links have contenders, which have the engine.
+        f.debug_struct("Contender").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Whoever waits for an attempt. Going away without the outcome abandons it.
+struct Caller(Option<Arc<Contender>>);
+
+impl Caller {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if let Some(contender) = self.0.take() {
+            let now = contender.engine.now();
+            let mut state = contender.lock();
+            state.waker = None;
+            state.machine.handle_abandon();
+            contender.drive(state, Sending::AtOnce, now);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Who of this client waits in line or holds a lock, and where the nodes' news go.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{Command, Owner, Reply},
+    line::{Push, owed_until},
+    moment::Moment,
+    quorum::NodeSet,
+};
+
+use super::{Contender, Engine, heartbeats::Heartbeats, tickets::Tickets, timers::Timed};
+use crate::{
+    error::Trouble,
+    node::{Inbox, Request, Sent},
+};
+
+/// The part of an engine that deals with lines.
+#[derive(Debug)]
+pub(crate) struct Line {
+    desk: Mutex<Desk>,
+    pub(super) tickets: Tickets,
+    pub(super) heartbeats: Heartbeats,
+    /// No lease of these nodes is longer.
+    max_ttl: Duration,
+}
+
+#[derive(Debug)]
+struct Desk {
+    claimants: HashMap<Owner, Claimant>,
+    /// The nodes that can be reached.
+    up: NodeSet,
+}
+
+/// What an owner of ours is about.
+#[derive(Debug)]
+enum Claimant {
+    Waits(Weak<Contender>),
+    Holds,
+    /// The lease was left to another process, which may adopt it until then.
+    Left(Moment),
+}
+
+impl Line {
+    pub(super) fn new(nodes: usize, tickets: Tickets, max_ttl: Duration) -> Self {
+        let heartbeats = Heartbeats::new(nodes);
+        let desk = Desk { claimants: HashMap::new(), up: NodeSet::EMPTY };
+        Self { desk: Mutex::new(desk), tickets, heartbeats, max_ttl }
+    }
+
+    /// The nodes that can be reached right now. Whatever `enter` adds hears of every change.
+    pub(super) fn enter(&self, owner: &Owner, enter: impl FnOnce(NodeSet) -> Weak<Contender>) {
+        let mut desk = self.lock();
+        let contender = enter(desk.up);
+        desk.claimants.insert(owner.clone(), Claimant::Waits(contender));
+    }
+
+    /// The owner of another life of the same contender.
+    pub(super) fn enter_again(&self, owner: &Owner, contender: Weak<Contender>) {
+        self.lock().claimants.insert(owner.clone(), Claimant::Waits(contender));
+    }
+
+    /// The owner holds a lock, or is about to: what nodes tell about it is no news.
+    pub(crate) fn hold(&self, owner: &Owner) {
+        self.lock().claimants.insert(owner.clone(), Claimant::Holds);
+    }
+
+    /// Nobody wants anything for this owner any more.
+    pub(crate) fn forget(&self, owner: &Owner) {
+        self.lock().claimants.remove(owner);
+    }
+
+    /// The lease is another process's business, unless nobody takes it.
+    pub(crate) fn leave(&self, owner: &Owner, now: Moment) {
+        let mut desk = self.lock();
+        desk.claimants.retain(|_, claimant| !matches!(claimant, Claimant::Left(at) if *at < now));
+        desk.claimants.insert(owner.clone(), Claimant::Left(self.owed_until(now)));
+    }
+
+    /// Until when a release that got no answer at `now` is sent again.
+    pub(crate) fn owed_until(&self, now: Moment) -> Moment {
+        owed_until(now, self.max_ttl)
+    }
+
+    /// Tells all who wait that the engine ends.
+    pub(crate) fn abandon_all(&self, now: Moment) {
+        self.contenders().iter().for_each(|contender| contender.handle_end(now));
+    }
+
+    fn contenders(&self) -> Vec<Arc<Contender>> {
+        let waiting = |claimant: &Claimant| match claimant {
+            Claimant::Waits(contender) => contender.upgrade(),
+            Claimant::Holds | Claimant::Left(_) => None,
+        };
+        self.lock().claimants.values().filter_map(waiting).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a node tells unasked, and the node's number.
+#[derive(Debug)]
+pub(crate) enum News {
+    Up(usize),
+    Down(usize),
+    Push(usize, Push),
+}
+
+/// Hears what nodes tell unasked. It is there before the engine is.
+#[derive(Debug, Default)]
+pub(crate) struct Ears {
+    engine: OnceLock<Weak<Engine>>,
+    posted: Mutex<VecDeque<News>>,
+}
+
+impl Ears {
+    /// From now on this engine hears.
+    pub(crate) fn belong_to(&self, engine: &Arc<Engine>) {
+        // There is one engine to a set of ears, and it is told once.
+        let _ = self.engine.set(Arc::downgrade(engine));
+        let up = engine.nodes.iter().enumerate().filter(|(_, node)| node.trouble().is_none());
+        up.for_each(|(number, _)| engine.line.lock().up.insert(number));
+    }
+
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
+        self.engine.get().and_then(Weak::upgrade)
+    }
+
+    /// Hears this on the engine's own thread.
+    pub(crate) fn post(self: &Arc<Self>, news: News, now: Moment) {
+        let Some(engine) = self.engine() else { return };
+        self.posted().push_back(news);
+        let weak: Weak<Self> = Arc::downgrade(self);
+        // An engine that has ended hears nothing any more.
+        let _ = engine.timers.add(now, weak);
+    }
+
+    fn posted(&self) -> MutexGuard<'_, VecDeque<News>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node can be reached.
+    pub(crate) fn handle_up(&self, node: usize, now: Moment) {
+        let Some(engine) = self.engine() else { return };
+        engine.line.lock().up.insert(node);
+        for contender in engine.line.contenders() {
+            contender.handle_up(node, now);
+        }
+        engine.line.heartbeats.flush(&engine, now);
+    }
+
+    /// The node cannot be reached any more.
+    pub(crate) fn handle_down(&self, node: usize, now: Moment) {
+        let Some(engine) = self.engine() else { return };
+        engine.line.lock().up.remove(node);
+        for contender in engine.line.contenders() {
+            contender.handle_down(node, now);
+        }
+    }
+
+    /// The node's clock showed `time_us` at `at`.
+    pub(crate) fn handle_time(&self, node: usize, time_us: u64, at: Moment) {
+        if let Some(engine) = self.engine() {
+            engine.line.tickets.handle_time(node, time_us, at);
+        }
+    }
+
+    /// A node tells something about one of our owners.
+    pub(crate) fn handle_push(&self, node: usize, push: Push, now: Moment) {
+        let Some(engine) = self.engine() else { return };
+        let desk = engine.line.lock();
+        let contender = match desk.claimants.get(&push.owner) {
+            Some(Claimant::Waits(contender)) => contender.upgrade(),
+            Some(Claimant::Holds | Claimant::Left(_)) => return,
+            None => None,
+        };
+        drop(desk);
+        match contender {
+            Some(contender) => contender.handle_push(node, &push, now),
+            // Nobody wants it any more: the next in line shall have it.
+            None => Orphan::release(&engine, node, push, now),
+        }
+    }
+}
+
+impl Timed for Ears {
+    fn handle_timeout(self: Arc<Self>, _now: Moment) {
+        let Some(now) = self.engine().map(|engine| engine.now()) else { return };
+        loop {
+            let Some(news) = self.posted().pop_front() else { return };
+            match news {
+                News::Up(node) => self.handle_up(node, now),
+                News::Down(node) => self.handle_down(node, now),
+                News::Push(node, push) => self.handle_push(node, push, now),
+            }
+        }
+    }
+}
+
+/// Gives back what was handed to somebody who has gone.
+#[derive(Debug)]
+struct Orphan {
+    engine: Weak<Engine>,
+}
+
+impl Orphan {
+    fn release(engine: &Arc<Engine>, node: usize, push: Push, now: Moment) {
+        let command = Command::Release { name: push.name, owner: push.owner, yields: None };
+        let inbox = Arc::new(Self { engine: Arc::downgrade(engine) });
+        let request = Request { command: command.clone(), node, inbox: inbox.clone() };
+        match engine.nodes[node].send(request, now) {
+            Sent::Queued => engine.nodes[node].flush(),
+            Sent::Answered(answer) => inbox.handle_answer(node, command, answer, now),
+        }
+    }
+}
+
+impl Inbox for Orphan {
+    fn handle_answer(
+        self: Arc<Self>,
+        node: usize,
+        command: Command,
+        answer: Result<Reply, Trouble>,
+        now: Moment,
+    ) {
+        if answer.is_err()
+            && let Some(engine) = self.engine.upgrade()
+        {
+            engine.nodes[node].owe(command, engine.line.owed_until(now));
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! One node in memory, with all of its clients.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{Command, Reply, Value},
+    debts::Debts,
+    moment::Moment,
+    name::Name,
+    store::Store,
+};
+
+use super::{
+    Behaviour,
+    member::{Member, MemoryNode, View},
+};
+use crate::{
+    clock::{Clock, node_time},
+    engine::News,
+    error::Trouble,
+    node::{Request, Sent},
+};
+
+#[derive(Debug)]
+pub(super) struct Cell {
+    number: usize,
+    label: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    store: Store,
+    behaviour: Behaviour,
+    /// Requests that a hanging node has not run, or that a mute one ran and did not answer.
+    unanswered: VecDeque<Unanswered>,
+    debts: Debts,
+    /// Whose time it is: keys of one clock make no sense by another.
+    clock: Option<Clock>,
+    members: Vec<Weak<Member>>,
+    /// When the last command ran.
+    latest: Moment,
+}
+
+/// A request that got no answer yet.
+#[derive(Debug)]
+struct Unanswered {
+    member: Arc<Member>,
+    command: Command,
+    /// Absent when nobody waits for the answer any more.
+    request: Option<Request>,
+    queued_at: Moment,
+    has_run: bool,
+}
+
+impl Cell {
+    pub(super) fn new(number: usize) -> Self {
+        let state = State {
+            store: Store::new(),
+            behaviour: Behaviour::Answer,
+            unanswered: VecDeque::new(),
+            debts: Debts::default(),
+            clock: None,
+            members: Vec::new(),
+            latest: Moment::ZERO,
+        };
+        Self { number, label: format!("memory:{number}"), state: Mutex::new(state) }
+    }
+
+    /// The node as one more client sees it; `None` if clients with another kind of clock use it.
+    pub(super) fn join(self: &Arc<Self>, view: &View) -> Option<MemoryNode> {
+        let mut state = self.lock();
+        if *state.clock.get_or_insert(view.clock) != view.clock {
+            return None;
+        }
+        let member = Member::new(self.number, view, self);
+        match state.behaviour {
+            Behaviour::Fail => member.detach(Trouble::ConnectionRefused),
+            Behaviour::Answer | Behaviour::Hang | Behaviour::Mute => {
+                member.attach(&mut state.store);
+            }
+        }
+        state.members.retain(|member| member.strong_count() > 0);
+        state.members.push(Arc::downgrade(&member));
+        drop(state);
+        Some(MemoryNode { cell: self.clone(), member })
+    }
+
+    /// The client has gone: nobody would hear a push.
+    pub(super) fn leave(&self, member: &Member) {
+        self.lock().store.hang_up(member.view.client);
+    }
+
+    pub(super) fn send(&self, member: &Arc<Member>, request: Request) -> Sent {
+        let mut state = self.lock();
+        if let Some(trouble) = member.trouble() {
+            return Sent::Answered(Err(trouble));
+        }
+        let mut command = request.command.clone();
+        member.speak(&mut state.store, &mut command);
+        let queued_at = member.view.clock.now();
+        let has_run = match state.behaviour {
+            Behaviour::Answer => {
+                let reply = state.run(&command, queued_at);
+                if reply != Reply::Stale {
+                    return Sent::Answered(Ok(reply));
+                }
+                // It has forgotten the session: another connection would begin a new one.
+                member.attach(&mut state.store);
+                member.speak(&mut state.store, &mut command);
+                return Sent::Answered(Ok(state.run(&command, queued_at)));
+            }
+            Behaviour::Fail => return Sent::Answered(Err(Trouble::ConnectionRefused)),
+            Behaviour::Hang => false,
+            Behaviour::Mute => {
+                state.run(&command, queued_at);
+                true
+            }
+        };
+        let (request, member) = (Some(request), member.clone());
+        let is_first = !state.unanswered.iter().any(|it| it.is_of(&member));
+        state.unanswered.push_back(Unanswered {
+            member: member.clone(),
+            command,
+            request,
+            queued_at,
+            has_run,
+        });
+        drop(state);
+        if is_first {
+            member.watch(queued_at.saturating_add(LINK_TIMEOUT));
+        }
+        Sent::Queued
+    }
+
+    /// A client that waits for an answer for too long gives the node up.
+    pub(super) fn look(&self, member: &Arc<Member>, now: Moment) {
+        let mut state = self.lock();
+        let mut waiting = state.unanswered.iter_mut().filter(|it| it.is_of(member)).peekable();
+        let Some(first) = waiting.peek() else { return };
+        let due_at = first.queued_at.saturating_add(LINK_TIMEOUT);
+        if now < due_at {
+            drop(state);
+            member.watch(due_at);
+            return;
+        }
+        let requests: Vec<Request> = waiting.filter_map(|it| it.request.take()).collect();
+        state.unanswered.retain(|it| !(it.has_run && it.request.is_none()));
+        drop(state);
+        member.detach(Trouble::TimedOut);
+        requests.into_iter().for_each(|request| request.answer(Err(Trouble::TimedOut), now));
+        member.view.quiet.tell();
+    }
+
+    pub(super) fn owe(&self, free: Command, until: Moment, clock: Clock) {
+        let mut state = self.lock();
+        match state.behaviour {
+            Behaviour::Answer | Behaviour::Mute => {
+                state.run(&free, clock.now());
+            }
+            Behaviour::Fail | Behaviour::Hang => state.debts.add(free, until),
+        }
+    }
+
+    pub(super) fn is_busy(&self, now: Moment) -> bool {
+        let mut state = self.lock();
+        state.debts.forget_expired(now);
+        let is_awaited = state.unanswered.iter().any(|it| it.request.is_some() && !it.has_run);
+        is_awaited || !state.debts.is_empty()
+    }
+
+    pub(super) fn set(&self, behaviour: Behaviour) {
+        let mut state = self.lock();
+        state.behaviour = behaviour;
+        let mut answered = state.lose_answers();
+        match behaviour {
+            Behaviour::Answer => answered.extend(state.resume()),
+            Behaviour::Fail => {
+                state.store.hang_up_all();
+                let refused = || Trouble::ConnectionRefused;
+                state.members().iter().for_each(|member| member.detach(refused()));
+            }
+            Behaviour::Hang | Behaviour::Mute => {}
+        }
+        let members = state.members();
+        drop(state);
+        for (request, answer, now) in answered {
+            request.answer(answer, now);
+        }
+        members.iter().for_each(|member| member.view.quiet.tell());
+    }
+
+    /// Forgets everything. Clients notice at once, where a link would need a ping.
+    pub(super) fn forget(&self) {
+        let mut state = self.lock();
+        state.store.clear();
+        for member in state.members().iter().filter(|member| member.trouble().is_none()) {
+            member.attach(&mut state.store);
+            member.tell(News::Up(self.number));
+        }
+    }
+
+    pub(super) fn plant(&self, name: &Name, value: &[u8]) {
+        let value = Value::Text(value.into());
+        self.lock().store.plant(node_time(Moment::ZERO), name, value, None);
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut state = self.lock();
+        let now = node_time(state.latest);
+        state.store.names(now).iter().map(ToString::to_string).collect()
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Runs one command and passes on what it makes the node tell. A mute node's words are lost.
+    fn run(&mut self, command: &Command, now: Moment) -> Reply {
+        self.latest = now;
+        let reply = self.store.apply(node_time(now), command);
+        for push in self.store.take_pushes() {
+            let members = self.members.iter().filter_map(Weak::upgrade);
+            let mut hearers = members.filter(|member| member.view.client == push.client);
+            if self.behaviour == Behaviour::Answer
+                && let Some(member) = hearers.next()
+            {
+                member.tell(News::Push(member.number, push));
+            }
+        }
+        reply
+    }
+
+    /// What a mute node has not answered will never be.
+    fn lose_answers(&mut self) -> Vec<(Request, Result<Reply, Trouble>, Moment)> {
+        let mut lost = Vec::new();
+        for it in self.unanswered.iter_mut().filter(|it| it.has_run) {
+            let trouble = Trouble::ConnectionLost("the answer was lost".into());
+            let now = it.member.view.clock.now();
+            lost.extend(it.request.take().map(|request| (request, Err(trouble), now)));
+        }
+        self.unanswered.retain(|it| !it.has_run);
+        lost
+    }
+
+    /// Runs what was held back, in its order, and what is owed; those who had given the node up
+    /// come back.
+    fn resume(&mut self) -> Vec<(Request, Result<Reply, Trouble>, Moment)> {
+        let mut answered = Vec::new();
+        for it in std::mem::take(&mut self.unanswered) {
+            let now = it.member.view.clock.now();
+            let reply = self.run(&it.command, now);
+            answered.extend(it.request.map(|request| (request, Ok(reply), now)));
+        }
+        let now = self.clock.map_or(self.latest, Clock::now);
+        for (free, _) in self.debts.collect(now) {
+            self.run(&free, now);
+        }
+        for member in self.members().iter().filter(|member| member.trouble().is_some()) {
+            member.attach(&mut self.store);
+            member.tell(News::Up(member.number));
+        }
+        answered
+    }
+
+    fn members(&self) -> Vec<Arc<Member>> {
+        self.members.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Unanswered {
+    fn is_of(&self, member: &Arc<Member>) -> bool {
+        self.request.is_some() && Arc::ptr_eq(&self.member, member)
+    }
+}
+
+/// No answer to anything for this long puts a node in doubt, as it does a link.
+const LINK_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,0 +1,185 @@
+//! One client at one node in memory: what a connection is elsewhere.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{ClientId, Command},
+    line::{Session, Speaker},
+    moment::Moment,
+    store::Store,
+};
+
+use super::cell::Cell;
+use crate::{
+    clock::{Clock, node_time},
+    engine::{Ears, Mode, News, Quiet, Timed},
+    error::Trouble,
+    node::{Node, Request, Sent},
+};
+
+/// What a client brings along.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) clock: Clock,
+    pub(crate) client: ClientId,
+    pub(crate) who: Arc<str>,
+    pub(crate) mode: Mode,
+    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) ears: Arc<Ears>,
+}
+
+/// One client at one node.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) number: usize,
+    pub(super) view: View,
+    pub(super) cell: Weak<Cell>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    session: Session,
+    /// When the node last heard of the session.
+    heard_at: Moment,
+    /// Why nothing can be asked, if so.
+    trouble: Option<Trouble>,
+}
+
+impl Member {
+    pub(super) fn new(number: usize, view: &View, cell: &Arc<Cell>) -> Arc<Self> {
+        let state = State { session: next_session(), heard_at: Moment::ZERO, trouble: None };
+        let (view, cell) = (view.clone(), Arc::downgrade(cell));
+        Arc::new(Self { number, view, cell, state: Mutex::new(state) })
+    }
+
+    /// Begins a session anew, if the client needs one, and listens.
+    pub(super) fn attach(&self, store: &mut Store) {
+        let View { clock, client, who, mode, .. } = &self.view;
+        let now = clock.now();
+        let mut state = self.lock();
+        state.trouble = None;
+        if *mode == Mode::Line {
+            state.session = next_session();
+            state.heard_at = now;
+            let speaker = Speaker { client: *client, session: state.session };
+            store.listen(*client);
+            let (client, who, life_ms) = (*client, who.clone(), FOR_EVER_MS);
+            store.apply(node_time(now), &Command::Introduce { client, who, life_ms });
+            store.apply(node_time(now), &Command::Attach { speaker, life_ms });
+        }
+    }
+
+    /// Says a command with the session of today, which the node hears of now and then.
+    pub(super) fn speak(&self, store: &mut Store, command: &mut Command) {
+        if self.view.mode == Mode::Classic {
+            return;
+        }
+        let mut state = self.lock();
+        let (now, session) = (self.view.clock.now(), state.session);
+        if now.saturating_since(state.heard_at) >= PING_EVERY {
+            state.heard_at = now;
+            let speaker = Speaker { client: self.view.client, session };
+            let ping = Command::Ping { speaker, life_ms: FOR_EVER_MS };
+            store.apply(node_time(now), &ping);
+        }
+        command.set_session(session);
+    }
+
+    /// Nothing can be asked from now on.
+    pub(super) fn detach(&self, trouble: Trouble) {
+        self.lock().trouble = Some(trouble);
+        self.tell(News::Down(self.number));
+    }
+
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        self.lock().trouble.clone()
+    }
+
+    /// Tells the client's engine, on its own thread: we may have been called by it.
+    pub(super) fn tell(&self, news: News) {
+        if self.view.mode == Mode::Line {
+            self.view.ears.post(news, self.view.clock.now());
+        }
+    }
+
+    /// Looks after unanswered requests, as a link does.
+    pub(super) fn watch(self: &Arc<Self>, at: Moment) {
+        if let Some(engine) = self.view.ears.engine() {
+            let weak: Weak<Self> = Arc::downgrade(self);
+            // Without an engine nobody waits for anything.
+            let _ = engine.timers.add(at, weak);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Timed for Member {
+    fn handle_timeout(self: Arc<Self>, _now: Moment) {
+        if let Some(cell) = self.cell.upgrade() {
+            cell.look(&self, self.view.clock.now());
+        }
+    }
+}
+
+/// A node as a client sees it.
+#[derive(Debug)]
+pub(crate) struct MemoryNode {
+    pub(super) cell: Arc<Cell>,
+    pub(super) member: Arc<Member>,
+}
+
+impl Node for MemoryNode {
+    fn send(&self, request: Request, _now: Moment) -> Sent {
+        self.cell.send(&self.member, request)
+    }
+
+    fn flush(&self) {}
+
+    fn owe(&self, free: Command, until: Moment) {
+        self.cell.owe(free, until, self.member.view.clock);
+    }
+
+    fn label(&self) -> &str {
+        self.cell.label()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.member.trouble()
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn is_busy(&self) -> bool {
+        self.cell.is_busy(self.member.view.clock.now())
+    }
+}
+
+impl Drop for MemoryNode {
+    fn drop(&mut self) {
+        self.cell.leave(&self.member);
+    }
+}
+
+/// A session that nobody in this process has had.
+fn next_session() -> Session {
+    static SESSIONS: AtomicU64 = AtomicU64::new(1);
+    Session::from_random(SESSIONS.fetch_add(1, Ordering::Relaxed).into())
+}
+
+/// The node hears of a session so often at most.
+const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// Who listens is known without asking, so sessions end with their clients only.
+const FOR_EVER_MS: u64 = 1 << 40;
