@@ -288,7 +288,9 @@ impl Contender {
         now: Moment,
     ) -> bool {
         let engine = &self.engine;
-        while state.owners.len() <= said.life as usize {
+        // The next life begins before the last one is forgotten: in between nobody would tell us of
+        // nodes that come up.
+        while state.owners.len() <= state.machine.life().max(said.life) as usize {
             let owner = self.place.owner(engine.next_number());
             engine.line.enter_again(&owner, Arc::downgrade(self));
             state.owners.push(owner);

@@ -295,13 +295,16 @@ impl Incoming {
                 if let Some(script) = Script::of(command).filter(|_| !is_forgotten) {
                     outbox.scripts.set_forgotten(script, false);
                 }
-                let answer = frame.reply(bytes, command);
+                let answer = match frame.reply(bytes, command) {
+                    Ok(Reply::Stale) => Err(Trouble::SessionLost),
+                    answer => answer,
+                };
                 let end = match &answer {
                     // After a reply that makes no sense, none can be trusted to belong to its
                     // request.
                     Err(trouble @ Trouble::Protocol(_)) => Some(trouble.clone()),
                     // Without a session that the server knows, the connection is of no use.
-                    Ok(Reply::Stale) => Some(Trouble::SessionLost),
+                    Err(Trouble::SessionLost) => Some(Trouble::SessionLost),
                     Ok(_) | Err(_) => None,
                 };
                 self.arrived.push(Arrived::Answer(waiting, answer));

@@ -12,7 +12,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use quorate_core::{command::Command, debts::Debts, line::Session, moment::Moment};
+use quorate_core::{
+    command::{Command, Owner},
+    debts::Debts,
+    line::Session,
+    moment::Moment,
+};
 use tokio::io::AsyncWrite;
 
 use super::{
@@ -116,9 +121,9 @@ impl Outbox {
     }
 
     /// The server has forgotten the script of this request. Sends it again as text, behind what was
-    /// queued meanwhile, where that order does not matter: a `Free` or a `Release` for good is
-    /// the last that is said for its owner, and a look changes nothing. Anything else is handed back, since it would run later
-    /// than what its sender asked for afterwards.
+    /// queued meanwhile, where that order does not matter: a `Free` or a `Release` for good is the
+    /// last that is said for its owner, and a look changes nothing. Anything else is handed back,
+    /// since it would run later than what its sender asked for afterwards.
     pub(crate) fn push_again(&mut self, waiting: Waiting) -> Option<Waiting> {
         let command = &waiting.request.command;
         if let Some(script) = Script::of(command) {
@@ -131,12 +136,28 @@ impl Outbox {
             | Command::Release { yields: None, .. }
             | Command::Check { .. }
             | Command::Look { .. } => {
-                write_command(&mut self.bytes, command, &self.scripts);
-                self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
+                self.write_again(waiting);
+                None
+            }
+            // Nothing but its end may have been said for an owner behind its question.
+            Command::Acquire { ask, .. } if !self.is_released(&ask.owner) => {
+                self.write_again(waiting);
                 None
             }
             _ => Some(waiting),
         }
+    }
+
+    fn is_released(&self, wanted: &Owner) -> bool {
+        self.waiting.iter().any(|waiting| match &waiting.request.command {
+            Command::Release { owner, .. } => owner == wanted,
+            _ => false,
+        })
+    }
+
+    fn write_again(&mut self, waiting: Waiting) {
+        write_command(&mut self.bytes, &waiting.request.command, &self.scripts);
+        self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
     }
 
     /// Takes out writer and bytes if the caller should write them now.
