@@ -4,13 +4,16 @@
 //! The client has the first core and all servers share the second one.
 
 mod bare;
+mod direct;
 mod faults;
+mod handoff;
 mod keeper;
 mod limit;
 mod multiplexed;
 mod scripts;
 mod stage;
 mod table;
+mod waiters;
 
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,9 +29,13 @@ fn main() -> std::process::ExitCode {
         }
         Some("keeper") => local.block_on(&runtime, keeper::run(quick)),
         Some("faults") => local.block_on(&runtime, faults::run(quick)),
+        Some("handoff") => local.block_on(&runtime, handoff::run(quick)),
         Some("scripts") => scripts::run(quick),
+        Some("waiters") => local.block_on(&runtime, waiters::run(quick)),
         _ => {
-            table::line("usage: quorate-bench limit [NODES…]|faults|keeper|scripts [--quick]");
+            table::line(
+                "usage: quorate-bench limit [NODES…]|faults|handoff|keeper|scripts|waiters [--quick]",
+            );
             return std::process::ExitCode::from(64);
         }
     }

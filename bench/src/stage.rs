@@ -17,6 +17,11 @@ pub(crate) fn servers(count: usize) -> Vec<Server> {
     Server::builder().cpu(1).start_many(count)
 }
 
+/// How often the servers have read from their sockets, all together.
+pub(crate) fn reads(servers: &[Server]) -> u64 {
+    servers.iter().map(|server| server.stat("total_reads_processed")).sum()
+}
+
 /// Lets `tasks` tasks make pairs of lock and unlock for a while, and returns how many they made per
 /// second, all together.
 pub(crate) async fn pairs_per_second<P: AsyncFnMut() + 'static>(

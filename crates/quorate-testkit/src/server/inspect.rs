@@ -87,6 +87,19 @@ impl Server {
         calls_by_command(&info).get(command.to_ascii_lowercase().as_str()).copied().unwrap_or(0)
     }
 
+    /// A number of the server's INFO, such as `total_reads_processed`.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer or has no such number.
+    #[must_use]
+    pub fn stat(&self, name: &str) -> u64 {
+        let info: String = self.ask(cmd("INFO").arg("everything"));
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = line.and_then(|number| number.trim().parse().ok());
+        number.unwrap_or_else(|| panic!("INFO has no number {name}"))
+    }
+
     /// The server's clock, in microseconds since 1970.
     ///
     /// # Panics

@@ -1,0 +1,101 @@
+//! Many who wait and get nothing: what that costs in connections, commands and memory.
+
+use std::time::{Duration, Instant};
+
+use quorate::Client;
+use quorate_testkit::Server;
+
+use crate::{stage::servers, table::line};
+
+/// Many waiters of one lock, and many locks with one waiter each; on three nodes.
+pub(crate) async fn run(quick: bool) {
+    let (crowd, locks) = if quick { (100, 1_000) } else { (1_000, 10_000) };
+    line(
+        "| waiters | locks | connections | channels | commands/s | heartbeats/s | memory, client | memory, server |",
+    );
+    line("|---|---|---|---|---|---|---|---|");
+    let servers = servers(3);
+    for (waiters, locks) in [(crowd, 1), (locks, locks)] {
+        wait(&servers, waiters, locks, if quick { 5 } else { 20 }).await;
+        servers.iter().for_each(Server::flush_all);
+    }
+}
+
+async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
+    let urls = || servers.iter().map(Server::url);
+    let holder = Client::builder().nodes(urls()).connect().await.expect("servers are up");
+    let mut guards = Vec::new();
+    for lock in 0..locks {
+        // Long leases without renewals, so that all that is seen comes from those who wait.
+        let mutex = holder.mutex(format!("bench:{lock}")).ttl(Duration::from_secs(60)).no_renew();
+        guards.push(mutex.lock().await.expect("servers answer"));
+    }
+    let client = Client::connect(urls()).await.expect("servers are up");
+    let first = &servers[0];
+    let connections = first.stat("connected_clients");
+    let memory = (resident_kib(), first.stat("used_memory"));
+    let tasks: Vec<_> = (0..waiters)
+        .map(|waiter| {
+            let mutex = client.mutex(format!("bench:{}", waiter % locks));
+            tokio::task::spawn_local(async move { drop(mutex.lock().await) })
+        })
+        .collect();
+    while in_line(first, locks) < waiters {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (client_kib, server_bytes) =
+        (resident_kib() - memory.0, first.stat("used_memory") - memory.1);
+    let before = (Instant::now(), first.stat("total_commands_processed"), calls(first));
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let took = before.0.elapsed().as_secs_f64();
+    // The look itself is a few commands.
+    let commands = (first.stat("total_commands_processed") - before.1) as f64 / took;
+    let heartbeats = (calls(first) - before.2) as f64 / took;
+    line(&format!(
+        "| {waiters} | {locks} | +{} | {} | {commands:.0} | {heartbeats:.1} | {:.1} KiB | {:.0} B |",
+        first.stat("connected_clients") - connections,
+        channels(first),
+        client_kib as f64 / waiters as f64,
+        server_bytes as f64 / waiters as f64,
+    ));
+    for task in tasks {
+        task.abort();
+        // Aborted, as it was to be.
+        let _ = task.await;
+    }
+    drop(guards);
+    holder.shutdown(Duration::from_secs(10)).await;
+    client.shutdown(Duration::from_secs(10)).await;
+}
+
+/// How many stand in line at a server, for all locks together.
+fn in_line(server: &Server, locks: usize) -> usize {
+    let mut connection = server.connection();
+    let mut pipe = redis::pipe();
+    for lock in 0..locks {
+        pipe.cmd("ZCARD").arg(format!("quorate:q:{{bench:{lock}}}"));
+    }
+    let counts: Vec<usize> = pipe.query(&mut connection).expect("the server answers");
+    counts.iter().sum()
+}
+
+/// The calls that clients of ours make.
+fn calls(server: &Server) -> u64 {
+    server.command_calls("evalsha")
+}
+
+fn channels(server: &Server) -> usize {
+    let listed: Vec<String> = redis::cmd("PUBSUB")
+        .arg("CHANNELS")
+        .query(&mut server.connection())
+        .expect("the server answers");
+    listed.len()
+}
+
+/// What this process has in memory.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux says so");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.expect("a number of KiB")
+}
