@@ -4,6 +4,8 @@
 //!   can be killed, paused, restarted with or without its data, and looked into.
 //! * [`Proxy`] stands between a client and a server and delays, drops, cuts or refuses, as the
 //!   current [`Fault`] says.
+//! * [`history`] takes down who held which lock when, in many threads and processes, and says
+//!   whether that keeps what is promised.
 //! * [`eventually()`] waits for a condition with a bound, so that no test sleeps and hopes.
 //!
 //! Everything here is synchronous and needs no runtime. Inside an async test the calls block the
@@ -25,6 +27,7 @@
 //! ```
 
 mod eventually;
+pub mod history;
 mod ports;
 mod proxy;
 mod server;
