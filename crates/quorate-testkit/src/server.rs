@@ -13,7 +13,7 @@ mod spawner;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use self::builder::ServerBuilder;
+pub use self::builder::{Flavour, ServerBuilder};
 use self::folder::Folder;
 use self::launch::{LaunchFailure, launch};
 use self::process::Process;

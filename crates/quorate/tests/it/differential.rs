@@ -1,4 +1,4 @@
-//! The scripts on a real server against the core's store: the same commands, the same replies.
+//! The scripts on real servers against the core's store: the same commands, the same replies.
 //!
 //! Time is the difficulty: the store is told it, the server reads its own. So a batch of commands
 //! is sent in one piece between two questions for the time. If both give the same millisecond, all
@@ -10,10 +10,10 @@ mod line;
 mod replies;
 mod tracker;
 
-use std::env;
+use std::{env, thread};
 
 use quorate_core::{backoff::Jitter, command::Reply, moment::NodeTime, name::Name, store::Store};
-use quorate_testkit::Server;
+use quorate_testkit::{Flavour, Server};
 
 use self::{
     batch::{Draw, Step},
@@ -24,20 +24,34 @@ use self::{
 #[test]
 fn twenty_thousand_random_commands_get_the_replies_that_the_store_gives() {
     let seed = seed();
-    let server = Server::start();
-    let mut trial = Trial {
-        seed,
-        draw: Draw::new(Jitter::new(seed)),
-        wire: Wire::connect(&server),
-        store: Store::new(),
-        told_at: NodeTime::from_micros(0),
-        tracker: Tracker::default(),
-        last: Vec::new(),
-    };
-    while trial.tracker.compared < COMMANDS_MIN {
-        trial.run_batch();
-    }
-    trial.tracker.check_coverage(seed);
+    on_every_flavour(|server| {
+        let mut trial = Trial {
+            seed,
+            draw: Draw::new(Jitter::new(seed)),
+            wire: Wire::connect(server),
+            store: Store::new(),
+            told_at: NodeTime::from_micros(0),
+            tracker: Tracker::default(),
+            last: Vec::new(),
+        };
+        while trial.tracker.compared < COMMANDS_MIN {
+            trial.run_batch();
+        }
+        trial.tracker.check_coverage(seed);
+    });
+}
+
+/// Runs a trial on a server of each kind at the same time. A panic names the thread, which has the
+/// name of the flavour.
+fn on_every_flavour(trial: impl Fn(&Server) + Sync) {
+    thread::scope(|scope| {
+        for flavour in Flavour::ALL {
+            let trial = &trial;
+            let run = move || trial(&Server::builder().flavour(flavour).start());
+            let thread = thread::Builder::new().name(format!("{flavour:?}"));
+            thread.spawn_scoped(scope, run).expect("a thread");
+        }
+    });
 }
 
 /// A fixed seed, so that a failure can be repeated as far as real time allows.
