@@ -1,7 +1,8 @@
 //! Real servers and real network faults for Quorate's own tests.
 //!
 //! * [`Server`] is a `redis-server` or `valkey-server` process on its own port and in its own
-//!   temporary folder. It can be killed, paused, restarted with or without its data, and looked into.
+//!   temporary folder. It can be killed, paused, restarted with or without its data, and looked
+//!   into, and its clock can be set.
 //! * [`Proxy`] stands between a client and a server and delays, drops, cuts or refuses, as the
 //!   current [`Fault`] says.
 //! * [`history`] takes down who held which lock when, in many threads and processes, and says
@@ -35,4 +36,4 @@ mod server;
 pub use eventually::eventually;
 pub use proxy::{Fault, Proxy};
 pub use redis;
-pub use server::{Flavour, Server, ServerBuilder};
+pub use server::{Clock, Flavour, Server, ServerBuilder};

@@ -21,6 +21,7 @@ pub struct ServerBuilder {
     pub(super) password: Option<String>,
     pub(super) unix_socket: bool,
     append_only: bool,
+    pub(super) own_clock: bool,
     pub(super) cpu: Option<usize>,
     pub(super) flavour: Flavour,
     binary: Option<PathBuf>,
@@ -32,8 +33,8 @@ pub enum Flavour {
     /// What the environment variable `QUORATE_REDIS_SERVER` names, or else `redis-server`.
     #[default]
     Redis,
-    /// What the environment variable `QUORATE_VALKEY_SERVER` names, or else `valkey-server`, or else
-    /// the one that `cargo xtask test` has fetched.
+    /// What the environment variable `QUORATE_VALKEY_SERVER` names, or else `valkey-server`, or
+    /// else the one that `cargo xtask test` has fetched.
     Valkey,
 }
 
@@ -93,6 +94,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Gives the server a wall clock of its own; see [`Server::clock`].
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
+        self
+    }
+
     /// Pins the server to one processor, counted from 0.
     pub fn cpu(mut self, number: usize) -> Self {
         self.cpu = Some(number);
@@ -105,8 +112,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts this binary, a path or a name to look up in `PATH`, whatever the flavour. It must stay
-    /// the process it was started as: a wrapper script has to `exec`.
+    /// Starts this binary, a path or a name to look up in `PATH`, whatever the flavour. It must
+    /// stay the process it was started as: a wrapper script has to `exec`.
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = Some(path.into());
         self

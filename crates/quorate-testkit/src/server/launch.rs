@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::builder::{Flavour, ServerBuilder};
+use super::clock;
 use super::folder::Folder;
 use super::process::Process;
 use super::spawner;
@@ -34,6 +35,11 @@ pub(super) fn launch(
     url: &str,
 ) -> Result<Process, LaunchFailure> {
     let binary = find_binary(settings).map_err(LaunchFailure::Failed)?;
+    if settings.own_clock {
+        let library = clock::library().map_err(LaunchFailure::Failed)?;
+        fs::write(folder.clock_library(), library)
+            .map_err(|error| LaunchFailure::Failed(format!("a library for the clock: {error}")))?;
+    }
     let log_start = folder.log_length();
     let mut process = spawn(settings, folder, port, &binary).map_err(|error| {
         LaunchFailure::Failed(format!("cannot start {}: {error}", binary.display()))
@@ -105,6 +111,10 @@ fn spawn(
     let log = folder.open_log()?;
     let mut command = Command::new(&command_line[0]);
     command.args(&command_line[1..]).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    if settings.own_clock {
+        command.env("LD_PRELOAD", folder.clock_library());
+        command.env(clock::FILE_VARIABLE, folder.clock());
+    }
     spawner::spawn(command).map(Process::new)
 }
 

@@ -1,4 +1,4 @@
-//! The scripts on a real server.
+//! The scripts on real servers.
 
 use quorate::fence::{Fence, redis};
 use quorate_testkit::{
@@ -12,17 +12,17 @@ use super::lost_update::{
 
 #[test]
 fn a_late_write_is_refused_once_the_next_holder_has_read() {
-    late_write_between_read_and_write(&mut Price::on(&Server::start()));
+    on_each(|server| late_write_between_read_and_write(&mut Price::on(server)));
 }
 
 #[test]
 fn the_same_holder_may_come_again() {
-    same_holder_again(&mut Price::on(&Server::start()));
+    on_each(|server| same_holder_again(&mut Price::on(server)));
 }
 
 #[test]
 fn every_fence_is_told_from_the_next() {
-    large_and_small_fences(&mut Price::on(&Server::start()));
+    on_each(|server| large_and_small_fences(&mut Price::on(server)));
 }
 
 #[test]
