@@ -2,7 +2,7 @@
 
 use quorate::fence::{Fence, redis};
 use quorate_testkit::{
-    Server,
+    Flavour, Server,
     redis::{Cmd, Connection, RedisResult, Value, cmd, from_redis_value},
 };
 
@@ -27,45 +27,56 @@ fn every_fence_is_told_from_the_next() {
 
 #[test]
 fn fences_beyond_any_database_are_told_apart_too() {
-    let server = Server::start();
-    let mut price = Price::on(&server);
-    assert!(price.write(Fence::new(u64::MAX - 1), 1));
-    assert!(price.write(Fence::new(u64::MAX), 2));
-    assert!(!price.write(Fence::new(u64::MAX - 1), 3));
+    on_each(|server| {
+        let mut price = Price::on(server);
+        assert!(price.write(Fence::new(u64::MAX - 1), 1));
+        assert!(price.write(Fence::new(u64::MAX), 2));
+        assert!(!price.write(Fence::new(u64::MAX - 1), 3));
+    });
 }
 
 #[test]
 fn a_value_that_is_not_there_is_read_as_nothing_and_the_read_counts() {
-    let server = Server::start();
-    let mut connection = server.connection();
-    let answer: Value = eval(redis::READ, "7", None).query(&mut connection).unwrap();
-    assert_eq!(answer, Value::Array(vec![Value::Int(1), Value::Nil]));
-    let written: u8 = eval(redis::WRITE, "6", Some("1")).query(&mut connection).unwrap();
-    assert_eq!((written, server.get(VALUE)), (0, None));
-    let answer: Value = eval(redis::READ, "6", None).query(&mut connection).unwrap();
-    assert_eq!(answer, Value::Array(vec![Value::Int(0)]));
+    on_each(|server| {
+        let mut connection = server.connection();
+        let answer: Value = eval(redis::READ, "7", None).query(&mut connection).unwrap();
+        assert_eq!(answer, Value::Array(vec![Value::Int(1), Value::Nil]));
+        let written: u8 = eval(redis::WRITE, "6", Some("1")).query(&mut connection).unwrap();
+        assert_eq!((written, server.get(VALUE)), (0, None));
+        let answer: Value = eval(redis::READ, "6", None).query(&mut connection).unwrap();
+        assert_eq!(answer, Value::Array(vec![Value::Int(0)]));
+    });
 }
 
 #[test]
 fn the_value_stays_an_ordinary_key_and_the_fence_stays_for_ever() {
-    let server = Server::start();
-    assert!(Price::on(&server).write(Fence::new(7), 42));
-    assert_eq!(server.get(VALUE), Some(b"42".into()));
-    assert_eq!((server.pttl(VALUE), server.pttl(FENCE)), (-1, -1));
+    on_each(|server| {
+        assert!(Price::on(server).write(Fence::new(7), 42));
+        assert_eq!(server.get(VALUE), Some(b"42".into()));
+        assert_eq!((server.pttl(VALUE), server.pttl(FENCE)), (-1, -1));
+    });
 }
 
 #[test]
 fn what_is_not_a_fence_is_an_error_and_changes_nothing() {
-    let server = Server::start();
-    let mut connection = server.connection();
-    for wrong in ["", "-1", "1.5", "1e3", " 7", "seven", "100000000000000000000"] {
-        for script in [redis::READ, redis::WRITE] {
-            let asked: RedisResult<Value> = eval(script, wrong, Some("1")).query(&mut connection);
-            let error = asked.expect_err(wrong).to_string();
-            assert!(error.contains("a fence is a number"), "{wrong}: {error}");
+    on_each(|server| {
+        let mut connection = server.connection();
+        for wrong in ["", "-1", "1.5", "1e3", " 7", "seven", "100000000000000000000"] {
+            for script in [redis::READ, redis::WRITE] {
+                let asked: RedisResult<Value> =
+                    eval(script, wrong, Some("1")).query(&mut connection);
+                let error = asked.expect_err(wrong).to_string();
+                assert!(error.contains("a fence is a number"), "{wrong}: {error}");
+            }
         }
+        assert!(server.keys().is_empty());
+    });
+}
+
+fn on_each(test: impl Fn(&Server)) {
+    for flavour in Flavour::ALL {
+        test(&Server::builder().flavour(flavour).start());
     }
-    assert!(server.keys().is_empty());
 }
 
 struct Price {
