@@ -41,10 +41,12 @@ impl Clock {
         clock
     }
 
-    /// From now on it stands still at the beginning of a millisecond, until it is set or runs
-    /// again.
+    /// From now on it stands still, until it is set or runs again: at the beginning of the next
+    /// millisecond but one. A server that counts on from what it saw before does not get there.
     pub fn stop(&self) {
-        self.tell(|reading| reading.stopped_at = Some(reading.now() / 1_000_000 * 1_000_000));
+        self.tell(|reading| {
+            reading.stopped_at = Some((reading.now() / NANOS_OF_MILLI + 2) * NANOS_OF_MILLI);
+        });
     }
 
     /// It runs again, from where it stood.
@@ -135,6 +137,8 @@ fn compile() -> Result<Vec<u8>, String> {
     }
     fs::read(library).map_err(|error| error.to_string())
 }
+
+const NANOS_OF_MILLI: i64 = 1_000_000;
 
 /// The environment variable through which the library learns where the file is.
 pub(super) const FILE_VARIABLE: &str = "QUORATE_TESTKIT_CLOCK";
