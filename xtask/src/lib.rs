@@ -12,6 +12,7 @@ use crate::failure::Failure;
 mod api;
 mod bench;
 mod ci;
+mod debian;
 mod failure;
 mod help;
 mod output;
@@ -20,6 +21,7 @@ mod redis;
 mod steps;
 mod test;
 pub mod tidy;
+mod valkey;
 
 /// Runs the verb that the first argument names, and turns its result into an exit code.
 pub fn run(args: impl IntoIterator<Item = String>) -> ExitCode {

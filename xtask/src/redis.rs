@@ -3,8 +3,9 @@
 use std::env;
 use std::process::Command;
 
+use crate::debian;
 use crate::output::say;
-use crate::process::{first_line, run};
+use crate::process::first_line;
 
 /// Finds the server that the tests will start, and installs it where that is ours to do.
 pub(crate) fn ensure() -> Result<(), String> {
@@ -18,10 +19,10 @@ pub(crate) fn ensure() -> Result<(), String> {
         say(version);
         return Ok(());
     }
-    if !can_install() {
+    if !debian::can_install() {
         return Err(HOW_TO_GET_IT.to_owned());
     }
-    install()?;
+    debian::install(SERVER)?;
     let version = default_version().map_err(|why| format!("installed {SERVER}, but: {why}"))?;
     say(version);
     Ok(())
@@ -29,25 +30,6 @@ pub(crate) fn ensure() -> Result<(), String> {
 
 fn default_version() -> Result<String, String> {
     first_line(Command::new(SERVER).arg("--version"))
-}
-
-/// Only as root on a system with apt: a machine made for this, such as a container.
-fn can_install() -> bool {
-    let root = first_line(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");
-    root && first_line(Command::new("apt-get").arg("--version")).is_ok()
-}
-
-/// The package may start a server of its own on the usual port. That does not matter: the tests
-/// start their servers on ports of their own.
-fn install() -> Result<(), String> {
-    run(apt_get().args(["update", "-qq"]))?;
-    run(apt_get().args(["install", "-y", "-qq", SERVER]))
-}
-
-fn apt_get() -> Command {
-    let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
-    command
 }
 
 const SERVER: &str = "redis-server";

@@ -1,13 +1,15 @@
-//! `cargo xtask test`: all tests, with the server they need.
+//! `cargo xtask test`: all tests, with the servers they need.
 
 use crate::failure::Failure;
 use crate::process::{cargo, run as run_command};
 use crate::redis;
 use crate::steps::Steps;
+use crate::valkey;
 
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::of("test");
     steps.run("redis-server", redis::ensure)?;
+    steps.run("valkey-server", valkey::ensure)?;
     steps.run("test", || cargo_test(args))?;
     steps.finish();
     Ok(())

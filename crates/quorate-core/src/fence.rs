@@ -6,26 +6,65 @@ use std::fmt;
 ///
 /// A resource that refuses smaller fences than the largest it has seen cannot be harmed by a holder
 /// that was paused and does not know that its lock is lost.
+///
+/// # Examples
+///
+/// ```
+/// # use quorate_core::fence::Fence;
+/// let (first, second) = (Fence::new(7), Fence::new(9));
+/// assert!(first < second, "the second holder came later");
+/// assert_eq!(second.to_string(), "9");
+/// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Fence(u64);
 
 impl Fence {
     /// Below every fence that was ever given.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate_core::fence::Fence;
+    /// assert!(Fence::ZERO < Fence::new(1));
+    /// ```
     pub const ZERO: Self = Self(0);
 
     /// The fence with this number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate_core::fence::Fence;
+    /// let received = "7"; // with a request, for example
+    /// assert_eq!(Fence::new(received.parse()?), Fence::new(7));
+    /// # Ok::<(), std::num::ParseIntError>(())
+    /// ```
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
     /// The number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate_core::fence::Fence;
+    /// assert_eq!(Fence::new(7).get(), 7);
+    /// ```
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
     /// The next larger one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate_core::fence::Fence;
+    /// assert_eq!(Fence::new(7).next(), Fence::new(8));
+    /// ```
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -1,9 +1,12 @@
 //! Real servers and real network faults for Quorate's own tests.
 //!
-//! * [`Server`] is a `redis-server` process on its own port and in its own temporary folder. It
-//!   can be killed, paused, restarted with or without its data, and looked into.
+//! * [`Server`] is a `redis-server` or `valkey-server` process on its own port and in its own
+//!   temporary folder. It can be killed, paused, restarted with or without its data, and looked
+//!   into, and its clock can be set.
 //! * [`Proxy`] stands between a client and a server and delays, drops, cuts or refuses, as the
 //!   current [`Fault`] says.
+//! * [`history`] takes down who held which lock when, in many threads and processes, and says
+//!   whether that keeps what is promised.
 //! * [`eventually()`] waits for a condition with a bound, so that no test sleeps and hopes.
 //!
 //! Everything here is synchronous and needs no runtime. Inside an async test the calls block the
@@ -25,6 +28,7 @@
 //! ```
 
 mod eventually;
+pub mod history;
 mod ports;
 mod proxy;
 mod server;
@@ -32,4 +36,4 @@ mod server;
 pub use eventually::eventually;
 pub use proxy::{Fault, Proxy};
 pub use redis;
-pub use server::{Server, ServerBuilder};
+pub use server::{Clock, Flavour, Server, ServerBuilder};

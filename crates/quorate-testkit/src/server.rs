@@ -1,10 +1,11 @@
-//! Real `redis-server` processes, one per [`Server`].
+//! Real server processes, one per [`Server`].
 //!
 //! Responsible for the life of a server from its start to its end, whatever the test does to it in
 //! between. What a test asks the server about its data is in `server/inspect.rs`, the settings are
 //! in `server/builder.rs`.
 
 mod builder;
+mod clock;
 mod folder;
 mod inspect;
 mod launch;
@@ -12,14 +13,17 @@ mod process;
 mod spawner;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-pub use self::builder::ServerBuilder;
+pub use self::builder::{Flavour, ServerBuilder};
+pub use self::clock::Clock;
 use self::folder::Folder;
 use self::launch::{LaunchFailure, launch};
 use self::process::Process;
+use crate::eventually;
 use crate::ports::PortLease;
 
-/// A `redis-server` process with a port and a temporary folder of its own.
+/// A `redis-server` or `valkey-server` process with a port and a temporary folder of its own.
 ///
 /// Dropping it kills the process and removes the folder. If the test process is killed instead,
 /// the kernel ends the server with it (where `setpriv` of util-linux is installed).
@@ -28,6 +32,7 @@ pub struct Server {
     // Dropped in this order: the process has to end before its folder goes and its port is leased
     // to somebody else.
     process: Mutex<Option<Process>>,
+    clock: Option<Clock>,
     folder: Folder,
     port: PortLease,
     settings: ServerBuilder,
@@ -93,6 +98,16 @@ impl Server {
     pub fn unix_url(&self) -> String {
         assert!(self.settings.unix_socket, "this server was started without `.unix_socket()`");
         format!("unix://{}", self.folder.socket().display())
+    }
+
+    /// The wall clock of this server.
+    ///
+    /// # Panics
+    ///
+    /// If the server was started without [`ServerBuilder::own_clock`].
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.clock.as_ref().expect("this server was started with `.own_clock()`")
     }
 
     /// The process id of the running server.
@@ -171,17 +186,36 @@ impl Server {
     /// Only a port that somebody else took between choosing and listening is worth another try.
     fn start_on(settings: ServerBuilder, mut choose_port: impl FnMut() -> PortLease) -> Self {
         let folder = Folder::create();
+        let clock = settings.own_clock.then(|| Clock::create(&folder.clock()));
         for _ in 0..PORTS_TO_TRY {
             let port = choose_port();
             match launch(&settings, &folder, port.number(), &url(&settings, port.number())) {
                 Ok(process) => {
-                    return Self { process: Mutex::new(Some(process)), folder, port, settings };
+                    let process = Mutex::new(Some(process));
+                    let server = Self { process, clock, folder, port, settings };
+                    server.check_clock();
+                    return server;
                 }
                 Err(LaunchFailure::PortTaken) => {}
                 Err(LaunchFailure::Failed(message)) => panic!("{message}"),
             }
         }
         panic!("{PORTS_TO_TRY} free ports in a row were taken before the server could use them");
+    }
+
+    /// A program that is linked statically does not heed what is to be loaded into it.
+    fn check_clock(&self) {
+        if let Some(clock) = &self.clock {
+            let wait = || {
+                eventually("the server heeds its own clock", CLOCK_SEEN_WITHIN, || {
+                    self.time_us().abs_diff(clock.time_us()) < 60_000_000
+                });
+            };
+            clock.forward(A_DAY);
+            wait();
+            clock.back(A_DAY);
+            wait();
+        }
     }
 
     fn start_again(&self) {
@@ -222,6 +256,8 @@ fn percent_encoded(text: &str) -> String {
 }
 
 const PORTS_TO_TRY: usize = 10;
+const CLOCK_SEEN_WITHIN: Duration = Duration::from_secs(5);
+const A_DAY: Duration = Duration::from_secs(86_400);
 
 #[cfg(test)]
 mod tests {

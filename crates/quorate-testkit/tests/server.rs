@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use quorate_testkit::{Server, eventually, redis};
+use quorate_testkit::{Flavour, Server, eventually, redis};
 
 #[test]
 fn a_new_server_answers_and_is_empty() {
@@ -205,6 +205,31 @@ fn a_missing_binary_is_explained() {
         {
             assert!(message.contains(part), "{part} is not in: {message}");
         }
+    }
+}
+
+#[test]
+fn a_missing_valkey_server_is_explained() {
+    let missing = "no-such-valkey-server";
+    let message = panic_message(move || {
+        drop(Server::builder().flavour(Flavour::Valkey).binary(missing).start());
+    });
+    for part in [missing, "cargo xtask test", "QUORATE_VALKEY_SERVER"] {
+        assert!(message.contains(part), "{part} is not in: {message}");
+    }
+}
+
+#[test]
+fn each_flavour_is_the_server_that_it_says() {
+    for flavour in Flavour::ALL {
+        let server = Server::builder().flavour(flavour).append_only().unix_socket().start();
+        let info: String =
+            redis::cmd("INFO").arg("server").query(&mut server.connection()).unwrap();
+        let is_valkey = info.contains("server_name:valkey");
+        assert_eq!(is_valkey, flavour == Flavour::Valkey, "{info}");
+        set(&server, "a", "1");
+        server.restart();
+        assert_eq!(server.get("a"), Some(b"1".to_vec()));
     }
 }
 

@@ -39,6 +39,7 @@ mod client;
 mod clock;
 mod engine;
 pub mod error;
+pub mod fence;
 mod guard;
 mod handover;
 mod held;

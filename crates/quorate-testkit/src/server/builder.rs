@@ -4,7 +4,6 @@
 //! notation. Not for starting anything.
 
 use std::env;
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -22,8 +21,42 @@ pub struct ServerBuilder {
     pub(super) password: Option<String>,
     pub(super) unix_socket: bool,
     append_only: bool,
+    pub(super) own_clock: bool,
     pub(super) cpu: Option<usize>,
+    pub(super) flavour: Flavour,
     binary: Option<PathBuf>,
+}
+
+/// Which server, of those that speak the same language.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Flavour {
+    /// What the environment variable `QUORATE_REDIS_SERVER` names, or else `redis-server`.
+    #[default]
+    Redis,
+    /// What the environment variable `QUORATE_VALKEY_SERVER` names, or else `valkey-server`, or
+    /// else the one that `cargo xtask test` has fetched.
+    Valkey,
+}
+
+impl Flavour {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Redis, Self::Valkey];
+
+    /// The environment variable that chooses the binary.
+    pub(super) const fn variable(self) -> &'static str {
+        match self {
+            Self::Redis => "QUORATE_REDIS_SERVER",
+            Self::Valkey => "QUORATE_VALKEY_SERVER",
+        }
+    }
+
+    /// The name of the binary.
+    pub(super) const fn program(self) -> &'static str {
+        match self {
+            Self::Redis => "redis-server",
+            Self::Valkey => "valkey-server",
+        }
+    }
 }
 
 impl ServerBuilder {
@@ -61,15 +94,26 @@ impl ServerBuilder {
         self
     }
 
+    /// Gives the server a wall clock of its own; see [`Server::clock`].
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
+        self
+    }
+
     /// Pins the server to one processor, counted from 0.
     pub fn cpu(mut self, number: usize) -> Self {
         self.cpu = Some(number);
         self
     }
 
-    /// Starts this binary, a path or a name to look up in `PATH`, instead of what the environment
-    /// variable `QUORATE_REDIS_SERVER` names, or else `redis-server`. It must stay the process it
-    /// was started as: a wrapper script has to `exec`.
+    /// Starts a server of this flavour instead of Redis.
+    pub fn flavour(mut self, flavour: Flavour) -> Self {
+        self.flavour = flavour;
+        self
+    }
+
+    /// Starts this binary, a path or a name to look up in `PATH`, whatever the flavour. It must
+    /// stay the process it was started as: a wrapper script has to `exec`.
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = Some(path.into());
         self
@@ -105,11 +149,11 @@ impl ServerBuilder {
         })
     }
 
-    pub(super) fn binary_name(&self) -> PathBuf {
-        let from_environment = || env::var_os(BINARY_VARIABLE).filter(|name| !name.is_empty());
-        self.binary.clone().unwrap_or_else(|| {
-            from_environment().unwrap_or_else(|| OsString::from("redis-server")).into()
-        })
+    /// The binary that was chosen, by the test or by the environment.
+    pub(super) fn chosen_binary(&self) -> Option<PathBuf> {
+        let from_environment = || env::var_os(self.flavour.variable()).map(PathBuf::from);
+        let is_named = |name: &PathBuf| !name.as_os_str().is_empty();
+        self.binary.clone().or_else(|| from_environment().filter(is_named))
     }
 
     /// The redis.conf for a server on `port` in `folder`.
@@ -156,8 +200,6 @@ fn quoted(bytes: &[u8]) -> String {
     });
     format!("\"{}\"", escaped.collect::<String>())
 }
-
-pub(super) const BINARY_VARIABLE: &str = "QUORATE_REDIS_SERVER";
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,16 @@ impl Folder {
         self.path("redis.sock")
     }
 
+    /// What tells the server the time.
+    pub(super) fn clock(&self) -> PathBuf {
+        self.path("clock")
+    }
+
+    /// What is loaded into a server that has a clock of its own.
+    pub(super) fn clock_library(&self) -> PathBuf {
+        self.path("clock.so")
+    }
+
     pub(super) fn data(&self) -> PathBuf {
         self.path("data")
     }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::builder::{BINARY_VARIABLE, ServerBuilder};
+use super::builder::{Flavour, ServerBuilder};
+use super::clock;
 use super::folder::Folder;
 use super::process::Process;
 use super::spawner;
@@ -33,7 +34,12 @@ pub(super) fn launch(
     port: u16,
     url: &str,
 ) -> Result<Process, LaunchFailure> {
-    let binary = find_binary(&settings.binary_name()).map_err(LaunchFailure::Failed)?;
+    let binary = find_binary(settings).map_err(LaunchFailure::Failed)?;
+    if settings.own_clock {
+        let library = clock::library().map_err(LaunchFailure::Failed)?;
+        fs::write(folder.clock_library(), library)
+            .map_err(|error| LaunchFailure::Failed(format!("a library for the clock: {error}")))?;
+    }
     let log_start = folder.log_length();
     let mut process = spawn(settings, folder, port, &binary).map_err(|error| {
         LaunchFailure::Failed(format!("cannot start {}: {error}", binary.display()))
@@ -54,21 +60,39 @@ pub(super) fn launch(
     Ok(process)
 }
 
-fn find_binary(name: &Path) -> Result<PathBuf, String> {
-    let found = if name.components().count() > 1 {
-        name.is_file().then(|| name.to_owned())
-    } else {
-        let folders = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+/// What was chosen is taken or missed. If nothing was, `PATH` comes before what was fetched.
+fn find_binary(settings: &ServerBuilder) -> Result<PathBuf, String> {
+    let program = settings.flavour.program();
+    let found = match settings.chosen_binary() {
+        Some(chosen) if chosen.components().count() > 1 => Some(chosen).filter(|it| it.is_file()),
+        Some(chosen) => on_path(&chosen),
+        None => on_path(Path::new(program)).or_else(|| fetched(program)),
     };
     found.ok_or_else(|| {
+        let name = settings.chosen_binary().unwrap_or_else(|| program.into());
+        let how = match settings.flavour {
+            Flavour::Redis => "install one with `apt-get install redis-server`, or",
+            Flavour::Valkey => "`cargo xtask test` fetches one; or",
+        };
+        let variable = settings.flavour.variable();
         format!(
-            "the tests need a redis-server, and there is no `{}`: install one with `apt-get \
-             install redis-server`, or set {BINARY_VARIABLE} to the path of a redis-server or \
-             valkey-server; `cargo xtask ci` installs it where it may",
+            "the tests need a {program}, and there is no `{}`: {how} set {variable} to its path; \
+             `cargo xtask ci` sees to all servers where it may",
             name.display()
         )
     })
+}
+
+fn on_path(name: &Path) -> Option<PathBuf> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// What `cargo xtask` keeps in the build folder, somewhere above this very program.
+fn fetched(program: &str) -> Option<PathBuf> {
+    let this = env::current_exe().ok()?;
+    let places = this.ancestors().map(|folder| folder.join("servers").join(program));
+    places.into_iter().find(|path| path.is_file())
 }
 
 fn spawn(
@@ -87,6 +111,10 @@ fn spawn(
     let log = folder.open_log()?;
     let mut command = Command::new(&command_line[0]);
     command.args(&command_line[1..]).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    if settings.own_clock {
+        command.env("LD_PRELOAD", folder.clock_library());
+        command.env(clock::FILE_VARIABLE, folder.clock());
+    }
     spawner::spawn(command).map(Process::new)
 }
 

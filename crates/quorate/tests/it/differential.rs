@@ -1,19 +1,28 @@
-//! The scripts on a real server against the core's store: the same commands, the same replies.
+//! The scripts on real servers against the core's store: the same commands, the same replies.
 //!
 //! Time is the difficulty: the store is told it, the server reads its own. So a batch of commands
 //! is sent in one piece between two questions for the time. If both give the same millisecond, all
 //! of the batch ran in it, and the store is told that very millisecond. Other batches are dropped,
 //! and both sides start empty again.
+//!
+//! The same is done with servers whose clocks stand still and are set between batches, so that days
+//! pass, too: often to the very millisecond in which something ends, or one beside it.
 
 mod batch;
 mod line;
 mod replies;
 mod tracker;
 
-use std::env;
+use std::{env, thread};
 
-use quorate_core::{backoff::Jitter, command::Reply, moment::NodeTime, name::Name, store::Store};
-use quorate_testkit::Server;
+use quorate_core::{
+    backoff::Jitter,
+    command::{Command, Reply},
+    moment::NodeTime,
+    name::Name,
+    store::Store,
+};
+use quorate_testkit::{Flavour, Server};
 
 use self::{
     batch::{Draw, Step},
@@ -22,22 +31,58 @@ use self::{
 };
 
 #[test]
-fn twenty_thousand_random_commands_get_the_replies_that_the_store_gives() {
+fn six_thousand_random_commands_get_the_replies_that_the_store_gives() {
+    compare_on_every_server(Pace::Real, 6_000);
+}
+
+#[test]
+fn so_do_twenty_thousand_while_days_pass() {
+    compare_on_every_server(Pace::Set, 20_000);
+}
+
+fn compare_on_every_server(pace: Pace, commands_min: u64) {
     let seed = seed();
-    let server = Server::start();
-    let mut trial = Trial {
-        seed,
-        draw: Draw::new(Jitter::new(seed)),
-        wire: Wire::connect(&server),
-        store: Store::new(),
-        told_at: NodeTime::from_micros(0),
-        tracker: Tracker::default(),
-        last: Vec::new(),
-    };
-    while trial.tracker.compared < COMMANDS_MIN {
-        trial.run_batch();
-    }
-    trial.tracker.check_coverage(seed);
+    on_every_flavour(pace, |server| {
+        let mut trial = Trial {
+            seed,
+            draw: Draw::new(Jitter::new(seed)),
+            wire: Wire::connect(server, pace),
+            store: Store::new(),
+            told_at: NodeTime::from_micros(0),
+            tracker: Tracker::default(),
+            last: Vec::new(),
+        };
+        while trial.tracker.compared < commands_min {
+            trial.run_batch();
+        }
+        trial.tracker.check_coverage(seed);
+    });
+}
+
+/// How the servers' time passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pace {
+    /// By itself.
+    Real,
+    /// Only between batches, when it is set.
+    Set,
+}
+
+/// Runs a trial on a server of each kind at the same time. A panic names the thread, which has the
+/// name of the flavour.
+fn on_every_flavour(pace: Pace, trial: impl Fn(&Server) + Sync) {
+    thread::scope(|scope| {
+        for flavour in Flavour::ALL {
+            let server = Server::builder().flavour(flavour);
+            let server = match pace {
+                Pace::Real => server,
+                Pace::Set => server.own_clock(),
+            };
+            let trial = &trial;
+            let thread = thread::Builder::new().name(format!("{flavour:?}"));
+            thread.spawn_scoped(scope, move || trial(&server.start())).expect("a thread");
+        }
+    });
 }
 
 /// A fixed seed, so that a failure can be repeated as far as real time allows.
@@ -48,10 +93,10 @@ fn seed() -> u64 {
     }
 }
 
-struct Trial {
+struct Trial<'a> {
     seed: u64,
     draw: Draw,
-    wire: Wire,
+    wire: Wire<'a>,
     store: Store,
     /// The time of the last batch.
     told_at: NodeTime,
@@ -60,10 +105,11 @@ struct Trial {
     last: Vec<String>,
 }
 
-impl Trial {
+impl Trial<'_> {
     fn run_batch(&mut self) {
         self.tracker.handle_batch();
-        self.wire.let_pass(self.draw.pause_ms());
+        let ends = self.ends_in_ms();
+        self.wire.let_pass(self.draw.pause_ms(&ends));
         let steps = self.draw.batch();
         let Answered { from, to, replies, .. } = self.wire.ask(&steps, &[]);
         // A clock that was set back is as good as a millisecond that ended: nothing is known.
@@ -108,6 +154,14 @@ impl Trial {
         }
     }
 
+    /// When keys will go by themselves, if that is soon or can be made to come.
+    fn ends_in_ms(&self) -> Vec<u64> {
+        let (mut store, now) = (self.store.clone(), self.told_at);
+        let names = self.draw.names.iter().filter(|_| self.wire.is_set());
+        let left = names.map(|name| left_ms(&mut store, now, name));
+        left.flatten().filter(|left| *left <= JUMP_MS_MAX).collect()
+    }
+
     /// The names that went by themselves since the last batch.
     fn expired(&mut self, now: NodeTime) -> Vec<Name> {
         let before = self.store.names(self.told_at);
@@ -116,5 +170,14 @@ impl Trial {
     }
 }
 
-const COMMANDS_MIN: u64 = 20_000;
+/// In how many milliseconds a key will go.
+fn left_ms(store: &mut Store, now: NodeTime, name: &Name) -> Option<u64> {
+    match store.apply(now, &Command::Look { name: name.clone() }) {
+        Reply::Seen(Some(seen)) => seen.expires_in_ms,
+        _ => None,
+    }
+}
+
+/// Two days. A year at a time would leave the years in which numbers are exact.
+const JUMP_MS_MAX: u64 = 2 * 24 * 60 * 60 * 1_000;
 const SHOWN_MAX: usize = 40;

@@ -5,6 +5,7 @@ mod cancellation;
 mod conformance;
 mod differential;
 mod faults;
+mod fence;
 mod handover;
 mod keeper;
 mod known_defects;

@@ -71,7 +71,7 @@ impl Step {
 /// Draws steps, all of which follow from one seed.
 pub(super) struct Draw {
     jitter: Jitter,
-    names: Vec<Name>,
+    pub(super) names: Vec<Name>,
     owners: Vec<Owner>,
 }
 
@@ -90,9 +90,13 @@ impl Draw {
         Self { jitter, names: names.into(), owners: owners.into() }
     }
 
-    /// How long to wait before the next batch.
-    pub(super) const fn pause_ms(&mut self) -> u64 {
-        self.up_to(8)
+    /// How long to wait before the next batch. Where the clock can be set, `ends_in_ms` says when
+    /// something goes by itself; now and then it is about one of these.
+    pub(super) fn pause_ms(&mut self, ends_in_ms: &[u64]) -> u64 {
+        match ends_in_ms.is_empty() || self.up_to(3) > 0 {
+            true => self.up_to(8),
+            false => (ends_in_ms[self.index(ends_in_ms.len())] + self.up_to(2)).saturating_sub(1),
+        }
     }
 
     /// The steps of one batch.

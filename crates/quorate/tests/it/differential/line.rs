@@ -14,39 +14,51 @@ use quorate_core::{
     command::{Command, Reply},
     line::Push,
     moment::NodeTime,
-    store::Store,
+    store::{Aside, Store},
 };
-use quorate_testkit::Server;
 
 use self::{draw::Draw, ears::Ears, tracker::Tracker};
 use super::{
+    JUMP_MS_MAX, Pace,
     batch::Step,
+    left_ms, on_every_flavour,
     replies::{Answered, Wire},
     seed,
 };
 
 #[test]
-fn fifteen_thousand_random_commands_of_the_line_do_what_the_store_does() {
-    let seed = seed();
-    let server = Server::start();
-    let mut trial = Trial {
-        draw: Draw::new(Jitter::new(seed)),
-        wire: Wire::connect(&server),
-        ears: Ears::new(server.address()),
-        store: Store::new(),
-        told_at: NodeTime::from_micros(0),
-        tracker: Tracker::default(),
-        last: Vec::new(),
-    };
-    while trial.tracker.compared < COMMANDS_MIN {
-        trial.run_batch();
-    }
-    trial.tracker.check_coverage(seed);
+fn five_thousand_random_commands_of_the_line_do_what_the_store_does() {
+    compare_on_every_server(Pace::Real, 5_000, &tracker::KINDS);
 }
 
-struct Trial {
+#[test]
+fn so_do_fifteen_thousand_while_days_pass() {
+    let kinds = [&tracker::KINDS[..], &tracker::ENDS].concat();
+    compare_on_every_server(Pace::Set, 15_000, &kinds);
+}
+
+fn compare_on_every_server(pace: Pace, commands_min: u64, kinds: &[&str]) {
+    let seed = seed();
+    on_every_flavour(pace, |server| {
+        let mut trial = Trial {
+            draw: Draw::new(Jitter::new(seed)),
+            wire: Wire::connect(server, pace),
+            ears: Ears::new(server.address()),
+            store: Store::new(),
+            told_at: NodeTime::from_micros(0),
+            tracker: Tracker::default(),
+            last: Vec::new(),
+        };
+        while trial.tracker.compared < commands_min {
+            trial.run_batch();
+        }
+        trial.tracker.check_coverage(seed, kinds);
+    });
+}
+
+struct Trial<'a> {
     draw: Draw,
-    wire: Wire,
+    wire: Wire<'a>,
     ears: Ears,
     store: Store,
     /// The time of the last batch.
@@ -56,14 +68,17 @@ struct Trial {
     last: Vec<String>,
 }
 
-impl Trial {
+impl Trial<'_> {
     fn run_batch(&mut self) {
-        self.wire.let_pass(self.draw.pause_ms());
+        let ends = self.ends_in_ms();
+        self.wire.let_pass(self.draw.pause_ms(&ends));
         self.listen();
         let now = self.wire.now();
+        self.track_ends(now);
         let steps = self.draw.batch(self.store.clone(), now);
         let Answered { from, to, replies, asides } = self.wire.ask(&steps, &self.draw.names);
-        let is_in_time = from.as_millis() == to.as_millis() && from >= self.told_at;
+        let is_in_time =
+            from.as_millis() == to.as_millis() && from.as_millis() >= self.told_at.as_millis();
         self.tracker.handle_batch(is_in_time);
         if !is_in_time {
             self.wire.clear();
@@ -87,6 +102,31 @@ impl Trial {
         }
         self.hear(&steps, Some(pushes));
         self.told_at = from;
+    }
+
+    /// When something will go by itself, if that is soon or can be made to come.
+    fn ends_in_ms(&self) -> Vec<u64> {
+        if !self.wire.is_set() {
+            return Vec::new();
+        }
+        let (mut store, now) = (self.store.clone(), self.told_at);
+        let of_lock = self.draw.names.iter().flat_map(|name| {
+            let Aside { fence, line_ends_in_ms, .. } = store.aside(now, name);
+            [fence.map(|(_, left)| left), line_ends_in_ms, left_ms(&mut store, now, name)]
+        });
+        let of_sessions =
+            self.draw.callers.iter().map(|it| it.session_ends_at_ms.checked_sub(now.as_millis()));
+        of_lock.chain(of_sessions).flatten().filter(|left| *left <= JUMP_MS_MAX).collect()
+    }
+
+    /// Counts what is about to end or has just ended.
+    fn track_ends(&mut self, now: NodeTime) {
+        let mut store = self.store.clone();
+        for name in &self.draw.names {
+            let before = store.aside(self.told_at, name);
+            let after = store.aside(now, name);
+            self.tracker.handle_passed(&before, &after);
+        }
     }
 
     /// Some of those who do not listen begin to.
@@ -115,7 +155,8 @@ impl Trial {
             }
             _ => from,
         };
-        assert!(from <= now && now <= to, "another time than the server's{}", self.told());
+        let is_in_time = now.as_millis() == from.as_millis() && now.as_millis() == to.as_millis();
+        assert!(is_in_time, "another time than the server's{}", self.told());
         self.tracker.handle_before(step, &mut self.store, now);
         let from_store = step.apply(&mut self.store, now).map(Ok);
         self.last.push(format!("at {} ms: {} -> {from_server:?}", now.as_millis(), show(step)));
@@ -129,9 +170,13 @@ impl Trial {
     }
 
     fn handle_attached(&mut self, command: &Command, time_us: u64) {
-        if let Command::Attach { speaker, .. } | Command::Ping { speaker, .. } = command {
+        if let Command::Attach { speaker, life_ms } | Command::Ping { speaker, life_ms } = command {
             let callers = self.draw.callers.iter_mut();
-            callers.filter(|it| it.client == speaker.client).for_each(|it| it.heard_us = time_us);
+            let its = callers.filter(|it| it.client == speaker.client);
+            its.for_each(|it| {
+                it.heard_us = time_us;
+                it.session_ends_at_ms = time_us / 1_000 + life_ms;
+            });
         }
     }
 
@@ -181,5 +226,4 @@ fn show(step: &Step) -> String {
     }
 }
 
-const COMMANDS_MIN: u64 = 15_000;
 const SHOWN_MAX: usize = 30;

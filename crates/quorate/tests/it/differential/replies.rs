@@ -1,5 +1,7 @@
 //! The server's side: steps as requests, answers as replies of the core.
 
+use std::time::{Duration, Instant};
+
 use quorate_core::{
     command::{Command, Fate, Reply, Sighting, Value},
     moment::NodeTime,
@@ -7,19 +9,22 @@ use quorate_core::{
     store::Aside,
 };
 use quorate_testkit::{
-    Server,
+    Clock, Server,
     redis::{self, Connection, Pipeline, RedisResult, cmd, pipe},
 };
 
 use super::{
+    Pace,
     batch::{Step, Thing},
     line::calls,
 };
 
 /// A connection to the server, by the testkit's client and not by the code under test.
-pub(super) struct Wire {
+pub(super) struct Wire<'a> {
     connection: Connection,
     digests: Digests,
+    /// The server's clock, if it stands still unless it is set.
+    clock: Option<&'a Clock>,
 }
 
 struct Digests {
@@ -42,8 +47,8 @@ pub(super) struct Answered {
     pub(super) asides: Vec<Aside>,
 }
 
-impl Wire {
-    pub(super) fn connect(server: &Server) -> Self {
+impl<'a> Wire<'a> {
+    pub(super) fn connect(server: &'a Server, pace: Pace) -> Self {
         let mut connection = server.connection();
         let mut load = |text: &str| -> String {
             let loaded = cmd("SCRIPT").arg("LOAD").arg(text).query(&mut connection);
@@ -56,7 +61,16 @@ impl Wire {
             look: load(include_str!("../../../lua/look.lua")),
             line: calls::Digests::load(load),
         };
-        Self { connection, digests }
+        let clock = match pace {
+            Pace::Real => None,
+            Pace::Set => Some(server.clock()),
+        };
+        let mut wire = Self { connection, digests, clock };
+        if let Some(clock) = clock {
+            clock.stop();
+            wire.let_pass(0);
+        }
+        wire
     }
 
     /// Runs the steps on the server, in one piece, and looks at the lines of these names.
@@ -92,8 +106,22 @@ impl Wire {
         cmd("FLUSHALL").exec(&mut self.connection).expect("the server answers");
     }
 
-    /// Waits until the server's clock has gone on by so many milliseconds.
+    /// Whether time passes only by [`let_pass`](Self::let_pass).
+    pub(super) const fn is_set(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// Waits until the server's clock has gone on by so many milliseconds, or sees to it.
     pub(super) fn let_pass(&mut self, millis: u64) {
+        if let Some(clock) = self.clock {
+            clock.forward(Duration::from_millis(millis));
+            // Valkey looks at its clock once in a millisecond: less than others wait between looks.
+            let deadline = Instant::now() + SEEN_WITHIN;
+            while self.now().as_millis() != clock.time_us() / 1_000 {
+                assert!(Instant::now() < deadline, "the server does not see its clock");
+            }
+            return;
+        }
         let start = self.now();
         // A clock that is set back by a lot must not keep the test here.
         while (start.as_millis()..start.as_millis() + millis).contains(&self.now().as_millis()) {}
@@ -223,3 +251,5 @@ pub(super) fn show(answer: Option<&Result<Reply, String>>) -> String {
         Some(Ok(reply)) => format!("{reply:?}"),
     }
 }
+
+const SEEN_WITHIN: Duration = Duration::from_secs(20);

@@ -56,10 +56,13 @@ impl Tracker {
                 assert!(count >= least, "{kind}: {count} of {least}; seed {seed}: {self:?}");
             }
         };
-        least(&self.replies, &KINDS, 100);
-        least(&self.expiries, &["take", "free", "prolong", "look"], 50);
+        least(&self.replies, &KINDS, self.compared / 200);
+        least(&self.expiries, &["take", "free", "prolong", "look"], self.compared / 1_000);
         let expiries: u64 = self.expiries.values().sum();
-        assert!(expiries >= 500, "{expiries} keys have expired; seed {seed}: {self:?}");
+        assert!(
+            expiries >= self.compared / 50,
+            "{expiries} keys have expired; seed {seed}: {self:?}"
+        );
         let share = self.dropped_batches * 100 / self.batches.max(1);
         assert!(share < 60, "{share} % of the batches were dropped: {self:?}");
     }

@@ -27,6 +27,8 @@ pub(super) struct Caller {
     session: Session,
     /// What the node last told it about its time.
     pub(super) heard_us: u64,
+    /// When its session will be forgotten.
+    pub(super) session_ends_at_ms: u64,
     /// The connection on which it listens.
     pub(super) connection: Option<u64>,
 }
@@ -38,6 +40,7 @@ impl Draw {
             client: ClientId::from_random([byte; 20]),
             session: Session::from_random(0),
             heard_us: 0,
+            session_ends_at_ms: 0,
             connection: None,
         };
         Self {
@@ -49,9 +52,13 @@ impl Draw {
         }
     }
 
-    /// How long to wait before the next batch.
-    pub(super) const fn pause_ms(&mut self) -> u64 {
-        self.up_to(8)
+    /// How long to wait before the next batch. Where the clock can be set, `ends_in_ms` says when
+    /// something goes by itself; now and then it is about one of these.
+    pub(super) fn pause_ms(&mut self, ends_in_ms: &[u64]) -> u64 {
+        match ends_in_ms.is_empty() || self.up_to(3) > 0 {
+            true => self.up_to(8),
+            false => (ends_in_ms[self.index(ends_in_ms.len())] + self.up_to(2)).saturating_sub(1),
+        }
     }
 
     /// One of two.

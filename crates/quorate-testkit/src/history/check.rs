@@ -1,0 +1,175 @@
+//! The promises, in the time that all processes share.
+//!
+//! Responsible for finding what is broken by sorting and one pass over the claims of each lock. Not
+//! for knowing why.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{Claim, History, Moment};
+
+/// What ends a claim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Until {
+    /// What the holder took down: its release, the loss that it was told of, its death. Right for
+    /// holders that rely on being told.
+    Ended,
+    /// The same, or the end by the holder's own clock if that is earlier. Right for holders that
+    /// ask their clock before they act, also after a pause.
+    Believed,
+}
+
+/// What is promised.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Promise {
+    /// No two claims of one lock overlap.
+    Exclusion,
+    /// Fences grow with every holder.
+    Fence,
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exclusion => "exclusion",
+            Self::Fence => "fence",
+        })
+    }
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Violation {
+    /// Which.
+    pub promise: Promise,
+    /// The claim that began earlier.
+    pub first: Claim,
+    /// The claim that began later.
+    pub second: Claim,
+    /// What was seen.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { promise, first, second, text } = self;
+        write!(f, "{promise} of {:?}: {text}", first.lock)?;
+        for claim in [first, second] {
+            let Claim { client, asked_at, acquired_at, ended_at, valid_until, .. } = claim;
+            write!(f, "\n  {client}: asked at {asked_at}, acquired at {acquired_at}")?;
+            match ended_at {
+                Some(ended_at) => write!(f, ", ended at {ended_at}")?,
+                None => f.write_str(", never ended")?,
+            }
+            if let Some(valid_until) = valid_until {
+                write!(f, ", valid until {valid_until}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl History {
+    /// Everything that is wrong: for each claim at most one overlap, one fence that was there
+    /// before, and one fence that is too small.
+    #[must_use]
+    pub fn violations(&self, until: Until) -> Vec<Violation> {
+        let mut by_lock: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
+        for claim in &self.claims {
+            by_lock.entry(&claim.lock).or_default().push(claim);
+        }
+        let mut found = Vec::new();
+        // The claims of a history are in the order of their beginning, and so are those of a lock.
+        for claims in by_lock.values() {
+            overlaps(claims, until, &mut found);
+            fences_given_twice(claims, &mut found);
+            fences_going_back(claims, until, &mut found);
+        }
+        found
+    }
+
+    /// Every promise was kept.
+    ///
+    /// # Panics
+    ///
+    /// If one was not; the message has what was seen.
+    #[track_caller]
+    pub fn assert_kept(&self, until: Until) {
+        let found = self.violations(until);
+        let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(Violation::to_string).collect();
+        let (count, claims) = (found.len(), self.claims.len());
+        assert!(found.is_empty(), "{count} violations in {claims} claims:\n{}", shown.join("\n"));
+    }
+}
+
+impl Claim {
+    /// When it ends, which may be before it was taken down that it began.
+    fn end(&self, until: Until) -> Moment {
+        let ended = self.ended_at.unwrap_or(Moment::NEVER);
+        match until {
+            Until::Ended => ended,
+            Until::Believed => ended.min(self.valid_until.unwrap_or(Moment::NEVER)),
+        }
+    }
+}
+
+/// Each claim is compared with the one before it that lasts longest: if that one is over, all are.
+fn overlaps(claims: &[&Claim], until: Until, found: &mut Vec<Violation>) {
+    let mut longest: Option<&Claim> = None;
+    for claim in claims {
+        if claim.end(until) <= claim.acquired_at {
+            continue;
+        }
+        if let Some(first) = longest
+            && claim.acquired_at < first.end(until)
+        {
+            let (one, other) = (shown(first, until), shown(claim, until));
+            let text = format!("two holders at once: {one} and {other}");
+            found.push(violation(Promise::Exclusion, first, claim, text));
+        }
+        longest = longest.filter(|first| first.end(until) >= claim.end(until)).or(Some(claim));
+    }
+}
+
+fn fences_given_twice(claims: &[&Claim], found: &mut Vec<Violation>) {
+    let mut known: BTreeMap<u64, &Claim> = BTreeMap::new();
+    for claim in claims {
+        let Some(fence) = claim.fence else { continue };
+        if let Some(first) = known.insert(fence, claim) {
+            let text = format!("the fence {fence} follows {fence}");
+            found.push(violation(Promise::Fence, first, claim, text));
+        }
+    }
+}
+
+/// Each claim is compared with the one of the largest fence among those that were over before it
+/// began. The order of those that overlap is open.
+fn fences_going_back(claims: &[&Claim], until: Until, found: &mut Vec<Violation>) {
+    let mut by_end: Vec<&Claim> = claims.iter().copied().filter(|it| it.fence.is_some()).collect();
+    by_end.sort_by_key(|claim| (claim.end(until).max(claim.acquired_at), claim.acquired_at));
+    let mut by_end = by_end.into_iter().peekable();
+    let mut largest: Option<&Claim> = None;
+    for claim in claims {
+        let is_over =
+            |it: &&Claim| it.end(until) <= claim.acquired_at && it.acquired_at < claim.acquired_at;
+        while let Some(over) = by_end.next_if(is_over) {
+            largest = largest.filter(|known| known.fence >= over.fence).or(Some(over));
+        }
+        if let (Some(fence), Some(first)) = (claim.fence, largest)
+            && let Some(known) = first.fence.filter(|known| *known > fence)
+        {
+            let text = format!("the fence {fence} follows {known}");
+            found.push(violation(Promise::Fence, first, claim, text));
+        }
+    }
+}
+
+fn shown(claim: &Claim, until: Until) -> String {
+    format!("{} until {}", claim.client, claim.end(until))
+}
+
+fn violation(promise: Promise, first: &Claim, second: &Claim, text: String) -> Violation {
+    Violation { promise, first: first.clone(), second: second.clone(), text }
+}
+
+const SHOWN_MAX: usize = 10;

@@ -1,0 +1,15 @@
+-- Writes a value for a holder of a lock, and refuses every earlier holder from then on.
+-- KEYS: 1 the value, 2 its fence
+-- ARGV: 1 the holder's fence, 2 the new value
+-- Replies: 1 written; 0 a later holder was here, and nothing has changed
+local fence = ARGV[1]
+assert(string.find(fence, '^%d+$') and #fence <= 20, 'ERR a fence is a number')
+-- Compared as text with leading zeros: the numbers of Lua are exact up to 2^53 only.
+fence = string.rep('0', 20 - #fence) .. fence
+local highest = redis.call('GET', KEYS[2])
+if highest and highest > fence then
+  return 0
+end
+redis.call('SET', KEYS[2], fence)
+redis.call('SET', KEYS[1], ARGV[2])
+return 1

@@ -1,0 +1,192 @@
+//! Statements for a resource that is a row in a database.
+//!
+//! The row has a column for the largest fence that was seen. Whoever holds the lock raises it
+//! before the first read, so that a late write of an earlier holder cannot come between this read
+//! and what follows from it; see [the module above](super).
+//!
+//! # How to use them
+//!
+//! 1. [`Table::raise`], as the first statement of its transaction if there is one.
+//! 2. [`Table::read`]. No row: a later holder was here, or there never was such a row. Stop.
+//! 3. [`Table::write`], and look at the number of rows that it changed. None: a later holder was
+//!    here. Stop.
+//!
+//! The statements need no transaction, each is atomic by itself. To protect more than one row, keep
+//! the fences in a table of their own with one row for each lock, and begin each transaction with
+//! [`Table::raise`] on that row and [`Table::read`] of it. The row stays locked until the end of
+//! the transaction, so all of it comes before the next holder's first read, or is refused. Do the
+//! same where rows are deleted: the fence goes with the row, and an earlier holder could bring the
+//! row back.
+//!
+//! MySQL and MariaDB count rows that are different afterwards, not rows that were found. So do not
+//! count for `raise`, [`Table::read`] tells; and for `write` let the connection count the rows that
+//! were found (`CLIENT_FOUND_ROWS`), or else a write of what is there already looks refused.
+//!
+//! The statements are plain SQL. They are tested with SQLite.
+//!
+//! # Examples
+//!
+//! ```
+//! use quorate::fence::sql::Table;
+//!
+//! let accounts = Table::new("accounts", "id");
+//! let raise = "UPDATE accounts SET fence = ? WHERE id = ? AND fence <= ?";
+//! assert_eq!(accounts.raise(), raise); // fence, id, fence
+//! let read = "SELECT balance FROM accounts WHERE id = ? AND fence = ?";
+//! assert_eq!(accounts.read(&["balance"]), read); // id, fence
+//! let write = "UPDATE accounts SET balance = ?, fence = ? WHERE id = ? AND fence <= ?";
+//! assert_eq!(accounts.write(&["balance"]), write); // balance, fence, id, fence
+//! ```
+//!
+//! A fence fits into a signed number of 64 bits, which is what databases have:
+//!
+//! ```
+//! # use quorate::fence::Fence;
+//! let fence = Fence::new(1_800_000_000_000_000); // of the guard
+//! let parameter: i64 = fence.get().try_into()?;
+//! # assert_eq!(parameter, 1_800_000_000_000_000);
+//! # Ok::<(), std::num::TryFromIntError>(())
+//! ```
+
+/// A table whose rows have a fence each, and the statements for it.
+///
+/// Names are put into the statements as they are, so that they can be quoted or have a schema.
+/// They must come from the program and never from outside of it.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::fence::sql::Table;
+///
+/// let jobs = Table::new("batch.\"Job\"", "id").numbered();
+/// let raise = "UPDATE batch.\"Job\" SET fence = $1 WHERE id = $2 AND fence <= $3";
+/// assert_eq!(jobs.raise(), raise);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it only makes statements"]
+pub struct Table {
+    name: String,
+    key: String,
+    marks: Marks,
+}
+
+/// How a statement says where its parameters go.
+#[derive(Clone, Copy, Debug)]
+enum Marks {
+    Plain,
+    Numbered,
+}
+
+impl Table {
+    /// The table of this name, whose rows are told apart by the column `key`.
+    ///
+    /// Parameters are marked by `?`, as MySQL, MariaDB and SQLite have it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::fence::sql::Table;
+    ///
+    /// let accounts = Table::new("accounts", "id");
+    /// # let _ = accounts;
+    /// ```
+    pub fn new(name: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { name: name.into(), key: key.into(), marks: Marks::Plain }
+    }
+
+    /// Marks parameters by `$1`, `$2` and so on, as PostgreSQL has it. They are the same, and in
+    /// the same order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::fence::sql::Table;
+    ///
+    /// let accounts = Table::new("accounts", "id").numbered();
+    /// let read = "SELECT balance FROM accounts WHERE id = $1 AND fence = $2";
+    /// assert_eq!(accounts.read(&["balance"]), read);
+    /// ```
+    pub fn numbered(mut self) -> Self {
+        self.marks = Marks::Numbered;
+        self
+    }
+
+    /// Adds the column to a table that does not have it. No parameters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::fence::sql::Table;
+    ///
+    /// let add = "ALTER TABLE accounts ADD COLUMN fence BIGINT NOT NULL DEFAULT 0";
+    /// assert_eq!(Table::new("accounts", "id").add_column(), add);
+    /// ```
+    #[must_use]
+    pub fn add_column(&self) -> String {
+        format!("ALTER TABLE {} ADD COLUMN fence BIGINT NOT NULL DEFAULT 0", self.name)
+    }
+
+    /// Refuses every earlier holder from now on. Parameters: fence, key, fence.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::fence::sql::Table;
+    ///
+    /// let raise = "UPDATE accounts SET fence = ? WHERE id = ? AND fence <= ?";
+    /// assert_eq!(Table::new("accounts", "id").raise(), raise);
+    /// ```
+    #[must_use]
+    pub fn raise(&self) -> String {
+        self.write(&[])
+    }
+
+    /// Reads a row for the holder that has raised its fence. Parameters: key, fence.
+    ///
+    /// It finds no row if a later holder was here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::fence::sql::Table;
+    ///
+    /// let read = "SELECT balance, owner FROM accounts WHERE id = ? AND fence = ?";
+    /// assert_eq!(Table::new("accounts", "id").read(&["balance", "owner"]), read);
+    /// ```
+    #[must_use]
+    pub fn read(&self, columns: &[&str]) -> String {
+        let Self { name, key, .. } = self;
+        let columns = columns.join(", ");
+        let (of_key, of_fence) = (self.mark(1), self.mark(2));
+        format!("SELECT {columns} FROM {name} WHERE {key} = {of_key} AND fence = {of_fence}")
+    }
+
+    /// Changes a row unless a later holder was here, and refuses every earlier one from now on.
+    /// Parameters: one for each of the columns, then fence, key, fence.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::fence::sql::Table;
+    ///
+    /// let write = "UPDATE accounts SET balance = ?, fence = ? WHERE id = ? AND fence <= ?";
+    /// assert_eq!(Table::new("accounts", "id").write(&["balance"]), write);
+    /// ```
+    #[must_use]
+    pub fn write(&self, columns: &[&str]) -> String {
+        let Self { name, key, .. } = self;
+        let columns = columns.iter().chain(&["fence"]).zip(1..);
+        let values: Vec<_> =
+            columns.map(|(column, at)| format!("{column} = {}", self.mark(at))).collect();
+        let (of_key, of_fence) = (self.mark(values.len() + 1), self.mark(values.len() + 2));
+        let values = values.join(", ");
+        format!("UPDATE {name} SET {values} WHERE {key} = {of_key} AND fence <= {of_fence}")
+    }
+
+    fn mark(&self, at: usize) -> String {
+        match self.marks {
+            Marks::Plain => "?".to_owned(),
+            Marks::Numbered => format!("${at}"),
+        }
+    }
+}
