@@ -4,6 +4,7 @@
 //! lock over when its turn comes. The lock is held when a majority of grants is alive and one fence
 //! is stored at a majority of them. Those who split the vote give way to the earlier ticket.
 
+mod parts;
 mod seat;
 
 use std::{collections::VecDeque, time::Duration};
