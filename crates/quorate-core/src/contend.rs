@@ -208,6 +208,7 @@ impl Contend {
             (Saying::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {
                 [Extended::LivesOn(fence)] => self.handle_granted(node, fence, sent_at, now),
                 [Extended::Refused(fence)] => {
+                    self.seats[node].handle_unconfirmed();
                     self.seats[node].drop_grant(fence);
                     self.ask(node, now);
                 }
