@@ -4,6 +4,7 @@
 //! lock over when its turn comes. The lock is held when a majority of grants is alive and one fence
 //! is stored at a majority of them. Those who split the vote give way to the earlier ticket.
 
+mod parts;
 mod seat;
 
 use std::{collections::VecDeque, time::Duration};
@@ -242,6 +243,7 @@ impl Contend {
             (Saying::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {
                 [Extended::LivesOn(fence)] => self.handle_granted(node, fence, sent_at, now),
                 [Extended::Refused(fence)] => {
+                    self.seats[node].handle_unconfirmed();
                     self.seats[node].drop_grant(fence);
                     self.ask(node, now);
                 }

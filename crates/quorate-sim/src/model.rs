@@ -4,27 +4,34 @@
 //! machines with its terms and leases. Only what is around them is made up: a network that keeps
 //! each connection in order and takes any time, clocks that tick together, and faults.
 
-use std::time::Instant;
+use std::{fmt::Debug, hash::Hash, time::Instant};
 
 use quorate_core::mutant;
-use stateright::{Checker, HasDiscoveries, Model};
+use stateright::{Checker, HasDiscoveries};
 
-use self::world::World;
 pub use self::{
-    claims::Kind,
+    claims::ONE_HOLDER,
+    judge::Kind,
     report::{Finding, Report, table},
-    rows::rows,
+    row::{About, Row, all},
     settings::{Beginning, Clocks, Expected, Settings},
+};
+use self::{
+    judge::{Judged, claims},
+    world::World,
 };
 
 mod claims;
 mod client;
 mod desk;
+mod judge;
+pub mod line;
 mod link;
 mod machine;
 mod node;
 mod print;
 mod report;
+mod row;
 mod rows;
 mod settings;
 mod state;
@@ -33,33 +40,48 @@ mod world;
 
 /// Searches one world, until every state was seen or a claim is broken.
 #[must_use]
-pub fn run(settings: &Settings) -> Report {
+pub fn run(row: &Row) -> Report {
+    let about = row.about();
+    match row {
+        Row::Classic(settings) => search(about, World::new(settings.clone())),
+        Row::Line(settings) => line::run(about, settings),
+    }
+}
+
+fn search<W>(about: About, world: W) -> Report
+where
+    W: Judged + Send + Sync,
+    W::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    W::Action: Clone + Debug + PartialEq + Send + Sync,
+{
     let started = Instant::now();
-    let checker = World::new(settings.clone())
+    let checker = world
         .checker()
-        .target_state_count(settings.steps_max)
+        .threads(1)
+        .target_state_count(about.steps_max)
         .finish_when(HasDiscoveries::AnyFailures)
         .spawn_bfs()
         .join();
     let took = started.elapsed();
+    let world = checker.model();
     let mut discoveries = checker.discoveries();
     // Paths are made by doing every step once more, on this thread.
     mutant::switch(None);
-    let findings: Vec<Finding> = claims::claims(settings)
+    let findings: Vec<Finding> = claims::<W>(world.settings())
         .map(|claim| Finding {
             claim: claim.name,
             kind: claim.kind,
-            path: discoveries.remove(claim.name).map(|path| trace::lines(&path)),
+            path: discoveries.remove(claim.name).map(|path| world.told(&path)),
         })
         .collect();
     let is_violated = findings.iter().any(Finding::is_violation);
     Report {
-        settings: settings.clone(),
+        about,
         states: checker.state_count(),
         unique_states: checker.unique_state_count(),
         depth: checker.max_depth().saturating_sub(1),
         took,
-        is_exhaustive: !is_violated && checker.state_count() < settings.steps_max,
+        is_exhaustive: !is_violated && checker.state_count() < about.steps_max,
         findings,
     }
 }

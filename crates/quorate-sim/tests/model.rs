@@ -3,26 +3,29 @@
 use std::collections::BTreeSet;
 
 use quorate_core::mutant::Mutant;
-use quorate_sim::model::{self, Expected, Finding, Kind, Report, Settings};
+use quorate_sim::model::{
+    self, Expected, Finding, Kind, ONE_HOLDER, Report, Row, Settings,
+    line::{self, BACKED, KEPT_GRANTS, NO_LEAK, PROGRESS, Tickets, UNIQUE},
+};
 
 #[test]
 fn every_small_world_ends_as_it_must() {
-    let rows = model::rows().into_iter().filter(|row| !row.is_full);
+    let rows = model::all().into_iter().filter(|row| !row.about().is_full);
     let reports: Vec<Report> = rows.map(|row| model::run(&row)).collect();
     println!("{}", model::table(&reports));
     for report in &reports {
         assert!(report.is_as_expected(), "{report}");
-        let is_safe = report.settings.expected == Expected::Safe;
+        let is_safe = report.about.expected == Expected::Safe;
         assert_eq!(report.is_exhaustive, is_safe, "{report}");
     }
     let seen: BTreeSet<&str> = reports.iter().flat_map(examples).collect();
-    assert_eq!(seen.len(), 5, "each kind of example is asked for in some row: {seen:?}");
+    assert_eq!(seen.len(), 8, "each kind of example is asked for in some row: {seen:?}");
 }
 
 #[test]
 fn a_search_that_is_cut_short_says_so() {
     let settings = Settings { steps_max: 2_000, ..Settings::new("cut", "a cut", 3) };
-    let report = model::run(&settings);
+    let report = model::run(&Row::Classic(settings));
     assert!(!report.is_exhaustive && !report.is_as_expected(), "{report}");
     assert!(report.result().contains("NOT exhaustive"), "{report}");
 }
@@ -30,7 +33,8 @@ fn a_search_that_is_cut_short_says_so() {
 #[test]
 fn a_violation_is_told_step_by_step() {
     let forgets = Settings { vanishings: 1, ..Settings::new("forgets", "a key vanishes", 1) };
-    let report = model::run(&Settings { expected: Expected::Overlap, ..forgets.clone() });
+    let expected = Expected::Broken(ONE_HOLDER);
+    let report = model::run(&Row::Classic(Settings { expected, ..forgets.clone() }));
     let path = report.violation().and_then(|it| it.path.as_ref()).expect("two holders");
     let told: Vec<&str> = path.iter().map(|line| line[5..48].trim()).collect();
     assert_eq!(told.first(), Some(&"in the beginning"));
@@ -38,15 +42,15 @@ fn a_violation_is_told_step_by_step() {
     assert!(path.last().is_some_and(|line| line.ends_with("A:HOLDS B:HOLDS")), "{report}");
     assert_eq!(told.len(), 8, "the shortest: start, run and hear for each, and one loss: {report}");
     assert!(
-        !model::run(&forgets).is_as_expected(),
+        !model::run(&Row::Classic(forgets)).is_as_expected(),
         "nobody may expect a forgetful node to be safe"
     );
 }
 
 #[test]
 fn every_row_has_a_name_of_its_own() {
-    let rows = model::rows();
-    let names: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
+    let rows = model::all();
+    let names: BTreeSet<&str> = rows.iter().map(|row| row.about().name).collect();
     assert_eq!(names.len(), rows.len());
 }
 
@@ -76,10 +80,63 @@ fn the_model_notices_bugs_of_the_core() {
         ("n3-renewing", Mutant::AbsentLivesOn),
         ("n2-drift", Mutant::NoDriftRate),
     ];
-    let rows = model::rows();
+    let rows = model::all();
     for (name, mutant) in bugs {
-        let row = rows.iter().find(|row| row.name == name).expect("a row");
-        let report = model::run(&Settings { mutant: Some(mutant), ..row.clone() });
+        let row = rows.iter().find(|row| row.about().name == name).expect("a row");
+        let report = model::run(&row.clone().with_mutant(Some(mutant)));
         assert!(report.violation().is_some(), "{mutant:?} in {name}: {report}");
     }
+}
+
+/// A bug in the rules of the line shows as what it breaks, and as nothing else before that.
+#[test]
+fn the_model_notices_bugs_of_the_line() {
+    let one = || line::Settings::new("bug", "1 node", 1);
+    let two = || line::Settings::new("bug", "2 nodes", 2);
+    let three = || line::Settings::new("bug", "3 nodes", 3);
+    let ticking = |nodes| line::Settings::timed("bug", "time", nodes, 2);
+    let bugs = [
+        (Mutant::SmallQuorum, ONE_HOLDER, three()),
+        (Mutant::NoWriteBack, UNIQUE, line::Settings { fences: vec![0, 1], ..three() }),
+        (Mutant::CountAfterYield, KEPT_GRANTS, three()),
+        (Mutant::NoYield, PROGRESS, two()),
+        (Mutant::NoHeartbeat, PROGRESS, line::Settings { deaths: 1, ..one() }),
+        (Mutant::NoSession, NO_LEAK, line::Settings { breaks: 1, cancels: 1, ..one() }),
+        (
+            Mutant::SameOwnerAgain,
+            KEPT_GRANTS,
+            line::Settings { breaks: 2, beats: vec![1, 0], ..three() },
+        ),
+        (
+            Mutant::ConfirmHeals,
+            UNIQUE,
+            line::Settings { vanishings: 1, fences: vec![0, 1], has_progress: false, ..three() },
+        ),
+        (Mutant::ValidFromReply, KEPT_GRANTS, ticking(3)),
+        (
+            Mutant::PushedNow,
+            BACKED,
+            line::Settings {
+                attempts: vec![1, 2],
+                beats: vec![1, 1],
+                tickets: Tickets::Any(vec![1, 2, 3]),
+                ..ticking(1)
+            },
+        ),
+        (Mutant::AbandonKeeps, NO_LEAK, line::Settings { cancels: 1, ..two() }),
+    ];
+    let mut reports = Vec::new();
+    for (mutant, claim, settings) in bugs {
+        let (expected, what) = (Expected::Broken(claim), mutant_name(mutant));
+        let mutant = Some(mutant);
+        reports.push(model::run(&Row::Line(line::Settings { mutant, expected, what, ..settings })));
+    }
+    println!("{}", model::table(&reports));
+    for report in reports {
+        assert!(report.is_as_expected(), "{report}");
+    }
+}
+
+fn mutant_name(mutant: Mutant) -> &'static str {
+    format!("{mutant:?}").leak()
 }

@@ -163,6 +163,21 @@ fn a_refused_confirmation_drops_the_grant_and_asks_again() {
     assert_eq!(attempt.outcome(), held(97, 8));
 }
 
+/// The key had gone: the new grant may have a fence that is still behind the others.
+#[test]
+fn a_refused_confirmation_is_said_again_if_the_next_grant_is_behind() {
+    let mut attempt = started(2, WAIT);
+    attempt.grant(0, 1, 0, 1);
+    attempt.grant(1, 3, 0, 1);
+    assert_eq!(attempt.said(), [(0, Saying::Confirm(fence(3)))]);
+    attempt.confirm(0, 3, Extended::Refused(fence(1)), 1, 2);
+    assert_eq!(attempt.said(), [(0, ASK_AGAIN)]);
+    attempt.grant(0, 2, 2, 3);
+    assert_eq!(attempt.said(), [(0, Saying::Confirm(fence(3)))]);
+    attempt.confirm(0, 3, Extended::LivesOn(fence(3)), 3, 4);
+    assert_eq!(attempt.outcome(), held(97, 3));
+}
+
 /// Otherwise the attempt would keep its majority with every heartbeat, and never hold the lock.
 #[test]
 fn a_confirmation_that_failed_is_said_again_with_the_next_grant() {

@@ -33,14 +33,11 @@ impl Search {
             }
             None => None,
         };
-        let rows = model::rows().into_iter().filter(|row| match &self.row {
-            Some(name) => row.name == name,
-            None => self.full || !row.is_full,
+        let rows = model::all().into_iter().filter(|row| match &self.row {
+            Some(name) => row.about().name == name,
+            None => self.full || !row.about().is_full,
         });
-        let mut reports: Vec<Report> = Vec::new();
-        for row in rows {
-            reports.push(model::run(&model::Settings { mutant, ..row }));
-        }
+        let reports: Vec<Report> = rows.map(|row| model::run(&row.with_mutant(mutant))).collect();
         if reports.is_empty() {
             say("there is no such row")?;
             return Ok(ExitCode::from(64));

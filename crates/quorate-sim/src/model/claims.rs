@@ -1,82 +1,18 @@
 //! What must hold in every state, and what must be seen in some state.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use quorate_core::quorum::majority;
-use stateright::Property;
 
 use super::{
-    settings::{Expected, Settings},
+    judge::{Claim, Kind},
+    settings::Expected,
     state::State,
     world::World,
 };
 
-/// A sentence about the states of a world.
-pub(super) struct Claim {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    /// The worlds in which it is claimed.
-    applies: fn(&Settings) -> bool,
-    is_true: fn(&World, &State) -> bool,
-}
+/// Also what a world must break that is worse than what is promised.
+pub const ONE_HOLDER: &str = "at most one client holds a valid lease";
 
-/// Where a claim must be true.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// In every state.
-    Always,
-    /// In some state. The examples show that the search gets to where it matters.
-    Sometimes,
-}
-
-/// Which claims have been settled by a state: the checker keeps the last state that it is shown,
-/// and only the first one has the shortest path.
-#[derive(Debug, Default)]
-pub(super) struct Found([AtomicBool; CLAIMS.len()]);
-
-/// The claims about a world.
-pub(super) fn claims(settings: &Settings) -> impl Iterator<Item = &'static Claim> {
-    CLAIMS.iter().filter(|claim| (claim.applies)(settings))
-}
-
-pub(super) fn properties(settings: &Settings) -> Vec<Property<World>> {
-    let judges: [fn(&World, &State) -> bool; CLAIMS.len()] = [
-        judge::<0>,
-        judge::<1>,
-        judge::<2>,
-        judge::<3>,
-        judge::<4>,
-        judge::<5>,
-        judge::<6>,
-        judge::<7>,
-        judge::<8>,
-        judge::<9>,
-        judge::<10>,
-        judge::<11>,
-    ];
-    let pairs = CLAIMS.iter().zip(judges).filter(|(claim, _)| (claim.applies)(settings));
-    pairs
-        .map(|(claim, judge)| match claim.kind {
-            Kind::Always => Property::always(claim.name, judge),
-            Kind::Sometimes => Property::sometimes(claim.name, judge),
-        })
-        .collect()
-}
-
-/// Says what the checker wants to hear about claim number `CLAIM`, once.
-fn judge<const CLAIM: usize>(world: &World, state: &State) -> bool {
-    let Claim { kind, is_true, .. } = &CLAIMS[CLAIM];
-    let first = || !world.found.0[CLAIM].swap(true, Ordering::Relaxed);
-    match kind {
-        Kind::Always => is_true(world, state) || !first(),
-        Kind::Sometimes => is_true(world, state) && first(),
-    }
-}
-
-/// Also what a world must break that is [`Expected::Overlap`].
-pub(super) const ONE_HOLDER: &str = "at most one client holds a valid lease";
-
-const CLAIMS: [Claim; 12] = [
+pub(super) const CLAIMS: [Claim<World>; 12] = [
     Claim {
         name: ONE_HOLDER,
         kind: Kind::Always,

@@ -20,33 +20,53 @@
 
 use std::hash::{Hash, Hasher};
 
-/// The parts of a state, as numbers.
+/// A state, as one number for the whole and one for each node.
 #[derive(Debug)]
 pub(super) struct Print {
-    rest: Vec<u64>,
-    columns: Vec<Vec<u64>>,
+    rest: Lane,
+    columns: [Lane; NODES_MAX],
+    nodes: usize,
 }
 
 impl Print {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { rest: Vec::with_capacity(96), columns: vec![Vec::with_capacity(48); nodes] }
+        Self { rest: Lane(0), columns: [Lane(0); NODES_MAX], nodes }
     }
 
     /// Takes in what belongs to no single node, but may speak of all of them.
     pub(super) fn add<T: Hash>(&mut self, clock: Reading, part: &T) {
-        part.hash(&mut Pen { words: &mut self.rest, columns: &mut self.columns, clock });
+        let columns = &mut self.columns[..self.nodes];
+        part.hash(&mut Pen { lane: &mut self.rest, columns, clock });
     }
 
     /// Takes in what belongs to one node.
     pub(super) fn add_of_node<T: Hash>(&mut self, node: usize, clock: Reading, part: &T) {
-        part.hash(&mut Pen { words: &mut self.columns[node], columns: &mut [], clock });
+        part.hash(&mut Pen { lane: &mut self.columns[node], columns: &mut [], clock });
     }
 
     /// Hands it over, whatever the order of the nodes was.
-    pub(super) fn finish<H: Hasher>(mut self, state: &mut H) {
-        self.columns.sort_unstable();
-        self.rest.hash(state);
-        self.columns.hash(state);
+    pub(super) fn finish<H: Hasher>(self, state: &mut H) {
+        state.write_u64(self.number());
+    }
+
+    /// The same as one number.
+    pub(super) fn number(mut self) -> u64 {
+        let columns = &mut self.columns[..self.nodes];
+        columns.sort_unstable();
+        columns.iter().for_each(|column| self.rest.take_in(column.0));
+        self.rest.0
+    }
+}
+
+/// Numbers, folded into one.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Lane(u64);
+
+impl Lane {
+    fn take_in(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number ^ FOLD) * u128::from(SPREAD);
+        let (low, high) = (product as u64, (product >> 64) as u64);
+        self.0 = (low ^ high).rotate_left(29).wrapping_add(SPREAD);
     }
 }
 
@@ -57,12 +77,16 @@ pub(super) struct Reading {
     pub(super) origin: u64,
     pub(super) now: u64,
     /// What lies further back does not matter.
-    pub(super) memory: u64,
+    pub(super) back: u64,
+    /// Nor what lies further ahead.
+    pub(super) ahead: u64,
+    /// What is as large as this is never reached, whatever it is.
+    pub(super) horizon: u64,
 }
 
 struct Pen<'a> {
-    words: &'a mut Vec<u64>,
-    columns: &'a mut [Vec<u64>],
+    lane: &'a mut Lane,
+    columns: &'a mut [Lane],
     clock: Reading,
 }
 
@@ -75,38 +99,47 @@ impl Hasher for Pen<'_> {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            self.words.push(u64::from_le_bytes(word));
+            self.lane.take_in(u64::from_le_bytes(word));
         }
     }
 
     fn write_u8(&mut self, number: u8) {
-        self.words.push(number.into());
+        self.lane.take_in(number.into());
     }
 
     fn write_u32(&mut self, set: u32) {
         for (node, column) in self.columns.iter_mut().enumerate() {
-            column.push(u64::from(set >> node & 1));
+            column.take_in(u64::from(set >> node & 1));
         }
-        self.words.push(u64::from(set >> self.columns.len()));
+        self.lane.take_in(u64::from(set >> self.columns.len()));
     }
 
     fn write_u64(&mut self, number: u64) {
-        let Reading { origin, now, memory } = self.clock;
-        let is_a_time = (origin..END_OF_TIME).contains(&number);
-        self.words.push(if is_a_time {
-            origin + number.max(now.saturating_sub(memory)) - now
+        let Reading { origin, now, back, ahead, horizon } = self.clock;
+        self.lane.take_in(if number >= horizon {
+            u64::MAX
+        } else if number >= origin {
+            let near = number.clamp(now.saturating_sub(back), now.saturating_add(ahead));
+            origin + near - now
         } else {
             number
         });
     }
 
     fn write_usize(&mut self, number: usize) {
-        self.words.push(number as u64);
+        self.lane.take_in(number as u64);
     }
 }
 
 /// Beyond this, a point in time means "never".
-const END_OF_TIME: u64 = 1 << 62;
+pub(super) const END_OF_TIME: u64 = 1 << 62;
+
+/// The most nodes of a model.
+const NODES_MAX: usize = 5;
+
+/// Odd numbers without a pattern.
+const FOLD: u64 = 0xD1B5_4A32_D192_ED03;
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[cfg(test)]
 mod tests {
@@ -114,13 +147,13 @@ mod tests {
 
     use super::*;
 
-    const CLOCK: Reading = Reading { origin: 1_000, now: 1_050, memory: 20 };
+    const CLOCK: Reading =
+        Reading { origin: 1_000, now: 1_050, back: 20, ahead: u64::MAX, horizon: 5_000 };
 
-    fn print(of: impl Hash, clock: Reading) -> (Vec<u64>, Vec<Vec<u64>>) {
+    fn print(of: impl Hash, clock: Reading) -> u64 {
         let mut print = Print::new(3);
         print.add(clock, &of);
-        print.columns.sort_unstable();
-        (print.rest, print.columns)
+        print.number()
     }
 
     fn tally(votes: [Vote; 3]) -> Tally {
@@ -149,5 +182,7 @@ mod tests {
         assert_ne!(print(1_030_u64, CLOCK), print(1_031_u64, CLOCK));
         assert_eq!(print(999_u64, CLOCK), print(999_u64, later), "not a time");
         assert_eq!(print(u64::MAX, CLOCK), print(u64::MAX, later), "never");
+        let still = Reading { back: 0, ahead: 0, ..CLOCK };
+        assert_eq!(print(1_049_u64, still), print(1_099_u64, still), "one time is like another");
     }
 }

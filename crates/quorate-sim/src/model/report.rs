@@ -2,16 +2,13 @@
 
 use std::{fmt, time::Duration};
 
-use super::{
-    claims::{Kind, ONE_HOLDER},
-    settings::{Expected, Settings},
-};
+use super::{judge::Kind, row::About, settings::Expected};
 
 /// The result of searching one world.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The world.
-    pub settings: Settings,
+    pub about: About,
     /// How many states were reached, repeated ones included.
     pub states: usize,
     /// How many of them differ.
@@ -49,13 +46,13 @@ impl Report {
     /// True if the search ended as its settings say it must.
     #[must_use]
     pub fn is_as_expected(&self) -> bool {
-        match self.settings.expected {
+        match self.about.expected {
             Expected::Safe => {
                 let is_seen = |it: &Finding| (it.kind == Kind::Sometimes) == it.path.is_some();
                 self.is_exhaustive && self.findings.iter().all(is_seen)
             }
-            Expected::Overlap => {
-                self.findings.iter().any(|it| it.is_violation() && it.claim == ONE_HOLDER)
+            Expected::Broken(claim) => {
+                self.findings.iter().any(|it| it.is_violation() && it.claim == claim)
             }
         }
     }
@@ -86,7 +83,7 @@ impl Report {
 /// Every claim, with the path that breaks it or the length of the example.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { name, what, .. } = &self.settings;
+        let About { name, what, .. } = &self.about;
         writeln!(f, "{name}: {what}: {}", self.result())?;
         for Finding { claim, kind, path } in &self.findings {
             match (kind, path) {
@@ -114,8 +111,8 @@ pub fn table(reports: &[Report]) -> String {
         "|---|---|---|---|---|---|---|".to_owned(),
     ];
     lines.extend(reports.iter().map(|report| {
-        let Report { settings, states, unique_states, depth, took, .. } = report;
-        let (name, what, result) = (settings.name, settings.what, report.result());
+        let Report { about, states, unique_states, depth, took, .. } = report;
+        let (name, what, result) = (about.name, about.what, report.result());
         let seconds = took.as_secs_f64();
         format!(
             "| {name} | {what} | {result} | {states} | {unique_states} | {depth} | {seconds:.1} |"

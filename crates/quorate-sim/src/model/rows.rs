@@ -1,10 +1,12 @@
 //! The worlds that are searched: a few in every test run, the large ones on demand.
 
-use super::settings::{Beginning, Clocks, Expected, Settings};
+use super::{
+    claims::ONE_HOLDER,
+    settings::{Beginning, Clocks, Expected, Settings},
+};
 
-/// All worlds, small ones first.
-#[must_use]
-pub fn rows() -> Vec<Settings> {
+/// All worlds in classic mode, small ones first.
+pub(super) fn rows() -> Vec<Settings> {
     let mut rows = small();
     rows.extend(hostile());
     rows.extend(full().into_iter().map(|row| Settings { is_full: true, ..row }));
@@ -50,7 +52,7 @@ fn small() -> Vec<Settings> {
 
 /// Worlds that are worse than what is promised: there the search must find two holders.
 fn hostile() -> Vec<Settings> {
-    let hostile = |row| Settings { expected: Expected::Overlap, ..row };
+    let hostile = |row| Settings { expected: Expected::Broken(ONE_HOLDER), ..row };
     let held = |name, what| Settings { beginning: Beginning::Held, ..Settings::new(name, what, 3) };
     let vanish = Settings { vanishings: 1, ..held("n3-vanish", "3 nodes, held, a key vanishes") };
     let restart = Settings { restarts: 1, ..held("n3-forget", "3 nodes, held, a node forgets") };

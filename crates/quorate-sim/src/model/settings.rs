@@ -102,9 +102,9 @@ pub enum Beginning {
 pub enum Expected {
     /// Every promise is kept in every state.
     Safe,
-    /// Two clients hold the lock at the same time: the world is worse than what is promised, and a
-    /// search that finds nothing here would not find anything elsewhere.
-    Overlap,
+    /// This claim is broken: the world is worse than what is promised, or its rules are. A search
+    /// that finds nothing here would not find anything elsewhere.
+    Broken(&'static str),
 }
 
 /// The clocks of a world, and terms that fit them.

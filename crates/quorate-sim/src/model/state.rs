@@ -11,7 +11,7 @@ use super::{
     client::Client,
     link::{Answer, Link},
     node::Node,
-    print::{Print, Reading},
+    print::{END_OF_TIME, Print, Reading},
     settings::{Clocks, Settings},
 };
 
@@ -109,10 +109,13 @@ impl Hash for State {
         let client_clock = Reading {
             origin: CLIENT_ORIGIN_NS,
             now: self.client_now().as_nanos(),
-            memory: memory_ms * NS_PER_MS,
+            back: memory_ms * NS_PER_MS,
+            ahead: u64::MAX,
+            horizon: END_OF_TIME,
         };
         let now = self.node_now().as_millis();
-        let node_clock = Reading { origin: NODE_ORIGIN_MS, now, memory: memory_ms };
+        let (origin, back) = (NODE_ORIGIN_MS, memory_ms);
+        let node_clock = Reading { origin, now, back, ahead: u64::MAX, horizon: END_OF_TIME };
         let mut print = Print::new(nodes.len());
         print.add(client_clock, left);
         print.add(client_clock, clients);

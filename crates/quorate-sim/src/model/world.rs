@@ -3,22 +3,24 @@
 use std::sync::Arc;
 
 use quorate_core::{moment::Moment, mutant, name::Name, quorum::majority, terms::Terms};
-use stateright::{Model, Property};
+use stateright::{Model, Path, Property};
 
 use super::{
-    claims::{self, Found},
+    claims::CLAIMS,
     client::Client,
     desk::{Desk, Move},
+    judge::{self, Claim, Found, Judged},
     link::Answer,
     settings::{Beginning, Settings},
     state::State,
+    trace,
 };
 
 /// The rules of one world, for the checker.
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) settings: Settings,
-    pub(super) found: Found,
+    settings: Settings,
+    found: Found,
     terms: Terms,
     name: Name,
 }
@@ -227,6 +229,24 @@ impl Model for World {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        claims::properties(&self.settings)
+        judge::properties(self)
+    }
+}
+
+impl Judged for World {
+    type Settings = Settings;
+
+    const CLAIMS: &'static [Claim<Self>] = &CLAIMS;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn found(&self) -> &Found {
+        &self.found
+    }
+
+    fn told(&self, path: &Path<State, Step>) -> Vec<String> {
+        trace::lines(path)
     }
 }

@@ -1,0 +1,35 @@
+//! A look into an attempt, for those who search all of its states.
+
+use std::hash::Hash;
+
+use super::Contend;
+use crate::{fence::Fence, moment::Moment};
+
+impl Contend {
+    /// What is known about each node, and the rest: two attempts are the same up to the numbers of
+    /// the nodes if these are. What never changes is left out, and so is when something is due,
+    /// which `poll_output` tells.
+    pub fn parts(&self) -> (impl Iterator<Item = impl Hash>, impl Hash) {
+        let Self {
+            terms: _,
+            mode: _,
+            seats,
+            up,
+            life,
+            is_contending,
+            started_at: _,
+            beat_at: _,
+            poll_at: _,
+            short_since: _,
+            to_say,
+            outcome,
+        } = self;
+        (seats.iter(), (up, u64::from(*life), is_contending, to_say, outcome))
+    }
+
+    /// The grants that are counted: of which node, with which fence, and since when at least.
+    pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> {
+        let seats = self.seats.iter().enumerate();
+        seats.filter_map(|(node, seat)| seat.grant.map(|grant| (node, grant.fence, grant.since)))
+    }
+}

@@ -1,0 +1,104 @@
+//! Whether somebody gets the lock if nothing more goes wrong.
+//!
+//! From every state one schedule is followed that leaves nobody out: what is on its way arrives,
+//! connections are made again, and when nothing else is left to do, time passes and timers strike.
+//! It must come to a holder. That says that there is a way out of every state, not that every way
+//! is one.
+
+use std::collections::HashSet;
+
+use super::{client::Doing, link::Phase, state::State, step::Step, world::World};
+
+/// True if somebody holds the lock in the end, or nobody wants it.
+pub(super) fn ends_well(world: &World, state: &State) -> bool {
+    let mut good = world.good.lock().expect("nobody panics here");
+    let mut chain: Vec<u64> = Vec::new();
+    let mut seen: HashSet<u64> = HashSet::new();
+    let mut state = state.clone();
+    loop {
+        let print = state.print();
+        if is_over(&state) || good.contains(&print) {
+            good.extend(chain);
+            return true;
+        }
+        if !seen.insert(print) || chain.len() > STEPS_MAX {
+            return false;
+        }
+        chain.push(print);
+        go_on(world, &mut state);
+        state.settle();
+    }
+}
+
+/// The states that the schedule leads through, up to `most`; none if it ends well.
+pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<State> {
+    if !world.settings.has_progress || ends_well(world, state) {
+        return Vec::new();
+    }
+    let mut states = vec![state.clone()];
+    for _ in 0..most {
+        let mut next = states[states.len() - 1].clone();
+        go_on(world, &mut next);
+        next.settle();
+        states.push(next);
+    }
+    states.split_off(1)
+}
+
+fn is_over(state: &State) -> bool {
+    let mut clients = state.clients.iter();
+    clients.clone().any(|it| it.is_holding()) || !clients.any(|it| it.is_waiting())
+}
+
+/// The next step of the schedule.
+fn go_on(world: &World, state: &mut State) {
+    let pairs = || 0..state.clients.len() * state.nodes.len();
+    let of = |at: usize| (at / state.nodes.len(), at % state.nodes.len());
+    let find = |step: fn(&State, usize, usize) -> Option<Step>| {
+        pairs().map(of).find_map(|(client, node)| step(state, client, node))
+    };
+    let step = find(old).or_else(|| find(request)).or_else(|| find(news));
+    match step {
+        Some(step) => world.apply(state, step),
+        None => {
+            world.apply(state, Step::Tick);
+            for client in 0..state.clients.len() {
+                let now = state.client_now();
+                let is_due =
+                    matches!(&state.clients[client].doing, Doing::Waiting(it) if it.due <= now);
+                if is_due {
+                    world.beat(state, client);
+                }
+            }
+        }
+    }
+}
+
+fn old(state: &State, client: usize, node: usize) -> Option<Step> {
+    let link = state.link(client, node);
+    if !link.stale.is_empty() {
+        return Some(Step::RunStale(client, node, 0));
+    }
+    link.is_half_open.then_some(Step::CloseOld(client, node))
+}
+
+fn request(state: &State, client: usize, node: usize) -> Option<Step> {
+    (!state.link(client, node).requests.is_empty()).then_some(Step::Run(client, node))
+}
+
+fn news(state: &State, client: usize, node: usize) -> Option<Step> {
+    let (link, it) = (state.link(client, node), &state.clients[client]);
+    if !link.answers.is_empty() {
+        Some(Step::Receive(client, node))
+    } else if !link.pushes.is_empty() {
+        Some(Step::ReceivePush(client, node))
+    } else if it.is_dead() {
+        link.is_known.then_some(Step::Lapse(client, node))
+    } else {
+        let is_wanted = !it.is_done() || !link.owed.is_empty();
+        (link.phase == Phase::Down && is_wanted).then_some(Step::Connect(client, node))
+    }
+}
+
+/// No schedule of a small world is as long.
+const STEPS_MAX: usize = 600;

@@ -1,0 +1,167 @@
+//! The worlds in line that are searched: a few in every test run, the large ones on demand.
+
+use super::settings::{Settings, Tickets};
+
+/// All of them, small ones first.
+#[must_use]
+pub fn rows() -> Vec<Settings> {
+    let mut rows = small();
+    rows.extend(small_with_time());
+    let large = large().into_iter().chain(large_with_time());
+    rows.extend(large.map(|row| Settings { is_full: true, ..row }));
+    rows
+}
+
+/// Together they take half a minute.
+fn small() -> Vec<Settings> {
+    let one = |name, what| Settings::new(name, what, 1);
+    let two = |name, what| Settings::new(name, what, 2);
+    let three = |name, what| Settings::new(name, what, 3);
+    vec![
+        Settings {
+            breaks: 1,
+            cancels: 1,
+            lapses: 1,
+            beats: vec![1, 1],
+            ..one("line-n1-lapse", "1 node, a break, a caller goes, a session lapses, timers")
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            cancels: 1,
+            deaths: 1,
+            ..one("line-n1-ends", "1 node, 3 clients, a caller goes, a death")
+        },
+        Settings {
+            tickets: Tickets::Any(vec![1, 2]),
+            breaks: 1,
+            ..two("line-n2-break", "2 nodes, any tickets, a break")
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            vanishings: 1,
+            ..two("line-n2-three", "2 nodes, 3 clients, a key vanishes")
+        },
+        Settings { tickets: Tickets::Any(vec![1, 2]), ..three("line-n3", "3 nodes, any tickets") },
+        Settings {
+            is_unordered: true,
+            ..three("line-n3-unordered", "3 nodes, pushes and replies overtake each other")
+        },
+        Settings {
+            fences: vec![0, 1],
+            vanishings: 1,
+            ..three("line-n3-vanish", "3 nodes with any fences, a key vanishes")
+        },
+        Settings {
+            vanishings: 1,
+            renewals: 1,
+            ..three("line-n3-heal", "3 nodes, a key vanishes, a renewal")
+        },
+    ]
+}
+
+fn small_with_time() -> Vec<Settings> {
+    vec![
+        Settings {
+            beats: vec![1, 1],
+            renewals: 1,
+            ..Settings::timed("line-t1", "1 node, clocks, timers, a renewal", 1, 2)
+        },
+        Settings::timed("line-t2", "2 nodes, clocks", 2, 2),
+    ]
+}
+
+/// Minutes each; with several gigabytes of memory.
+fn large() -> Vec<Settings> {
+    let one = |name, what| Settings::new(name, what, 1);
+    let three = |name, what| Settings::new(name, what, 3);
+    let any = |tickets: &[u8]| Tickets::Any(tickets.to_vec());
+    vec![
+        Settings {
+            attempts: vec![1, 1, 1],
+            breaks: 1,
+            cancels: 1,
+            deaths: 1,
+            ..one("line-n1-three", "1 node, 3 clients, a break, a caller goes, a death")
+        },
+        Settings {
+            attempts: vec![2, 1],
+            tickets: any(&[1, 2, 3]),
+            breaks: 1,
+            cancels: 1,
+            lapses: 1,
+            beats: vec![1, 1],
+            ..one(
+                "line-n1-twice",
+                "1 node, A twice, any tickets, a break, a caller, a lapse, timers",
+            )
+        },
+        Settings {
+            tickets: any(&[1, 2]),
+            breaks: 1,
+            ..three("line-n3-break", "3 nodes, any tickets, a break")
+        },
+        Settings {
+            tickets: any(&[1, 2]),
+            breaks: 1,
+            is_unordered: true,
+            ..three("line-n3-break-unordered", "the same, pushes and replies overtake each other")
+        },
+        Settings {
+            vanishings: 1,
+            breaks: 1,
+            ..three("line-n3-break-vanish", "3 nodes, a break, a key vanishes")
+        },
+        Settings {
+            tickets: any(&[1, 2]),
+            fences: vec![0, 1, 2],
+            vanishings: 1,
+            ..three("line-n3-vanish-any", "3 nodes with any fences, any tickets, a key vanishes")
+        },
+        Settings {
+            fences: vec![0, 1],
+            vanishings: 2,
+            ..three("line-n3-vanish-twice", "3 nodes with any fences, 2 keys vanish")
+        },
+        Settings {
+            breaks: 1,
+            beats: vec![1, 0],
+            ..three("line-n3-break-timer", "3 nodes, a break, a timer")
+        },
+        Settings {
+            vanishings: 2,
+            renewals: 1,
+            ..three("line-n3-heal-twice", "3 nodes, 2 keys vanish, a renewal")
+        },
+        Settings {
+            attempts: vec![2, 1],
+            tickets: Tickets::Fixed(vec![vec![1, 3], vec![2]]),
+            vanishings: 1,
+            ..three("line-n3-twice", "3 nodes, A twice, a key vanishes")
+        },
+        Settings {
+            cancels: 1,
+            deaths: 1,
+            ..three("line-n3-ends", "3 nodes, a caller goes, a death")
+        },
+        Settings::new("line-n5", "5 nodes", 5),
+    ]
+}
+
+fn large_with_time() -> Vec<Settings> {
+    let timed = |name, what, nodes| Settings::timed(name, what, nodes, 2);
+    vec![
+        Settings {
+            attempts: vec![1, 2],
+            tickets: Tickets::Any(vec![1, 2, 3]),
+            beats: vec![1, 1],
+            ..timed("line-t1-twice", "1 node, clocks, B twice, any tickets, timers", 1)
+        },
+        Settings {
+            beats: vec![1, 0],
+            renewals: 1,
+            ..timed("line-t2-renew", "2 nodes, clocks, a timer, a renewal", 2)
+        },
+        Settings { breaks: 1, ..timed("line-t2-break", "2 nodes, clocks, a break", 2) },
+        timed("line-t3", "3 nodes, clocks", 3),
+    ]
+}

@@ -1,0 +1,61 @@
+//! One world of any kind, to be searched.
+
+use quorate_core::mutant::Mutant;
+
+use super::{
+    line, rows,
+    settings::{Expected, Settings},
+};
+
+/// A world, by the mode of its clients.
+#[derive(Clone, Debug)]
+pub enum Row {
+    /// Classic mode.
+    Classic(Settings),
+    /// In line.
+    Line(line::Settings),
+}
+
+/// What all rows have.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// A short name for tables.
+    pub name: &'static str,
+    /// What this row is about.
+    pub what: &'static str,
+    /// What the search must end with.
+    pub expected: Expected,
+    /// True if the row is too large for every test run.
+    pub is_full: bool,
+    /// The search stops after this many steps, and says that it is not exhaustive.
+    pub steps_max: usize,
+}
+
+impl Row {
+    /// What it is called and what must come of it.
+    #[must_use]
+    pub const fn about(&self) -> About {
+        match self {
+            Self::Classic(Settings { name, what, expected, is_full, steps_max, .. })
+            | Self::Line(line::Settings { name, what, expected, is_full, steps_max, .. }) => {
+                About { name, what, expected: *expected, is_full: *is_full, steps_max: *steps_max }
+            }
+        }
+    }
+
+    /// The same with a deliberate bug.
+    #[must_use]
+    pub fn with_mutant(self, mutant: Option<Mutant>) -> Self {
+        match self {
+            Self::Classic(settings) => Self::Classic(Settings { mutant, ..settings }),
+            Self::Line(settings) => Self::Line(line::Settings { mutant, ..settings }),
+        }
+    }
+}
+
+/// All worlds, small ones first.
+#[must_use]
+pub fn all() -> Vec<Row> {
+    let classic = rows::rows().into_iter().map(Row::Classic);
+    classic.chain(line::rows().into_iter().map(Row::Line)).collect()
+}
