@@ -33,8 +33,8 @@ async fn story(account: &impl Account) -> Result<(), Box<dyn Error>> {
 
     let alices = async {
         // Like a process that stands still, it does not renew its lock.
-        let _guard = alice.mutex("account").no_renew().lock().await?;
-        let fence = fence_of(1);
+        let guard = alice.mutex("account").no_renew().lock().await?;
+        let fence = guard.fence().ok_or("only classic mode has no fences")?;
         let seen = account.read(fence)?;
         say(&format!("   alice has the lock, reads {seen}, and is paused for long"));
         let _ = pause_begins.send(());
@@ -48,7 +48,7 @@ async fn story(account: &impl Account) -> Result<(), Box<dyn Error>> {
         is_paused.await?;
         // The lock of alice runs out meanwhile.
         let guard = bob.mutex("account").lock().await?;
-        let fence = fence_of(2);
+        let fence = guard.fence().ok_or("only classic mode has no fences")?;
         let seen = account.read(fence)?;
         say(&format!("   bob has the lock now, and reads {seen}"));
         let _ = wake.send(());
@@ -67,11 +67,6 @@ async fn story(account: &impl Account) -> Result<(), Box<dyn Error>> {
         }
     });
     Ok(())
-}
-
-/// Larger for every later holder of the lock.
-fn fence_of(holder: u64) -> Fence {
-    Fence::new(holder)
 }
 
 trait Account {

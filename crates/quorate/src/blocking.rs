@@ -31,6 +31,7 @@ use crate::{
         AdoptError, ConnectError, ExtendError, LockError, Lost, NodeReport, ReleaseError,
         VerifyError, WithError, WouldDeadlock,
     },
+    fence::Fence,
 };
 
 /// A connection to a set of nodes. Clones share it. See [`crate::Client`].
@@ -346,6 +347,21 @@ impl Guard {
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()
+    }
+
+    /// See [`crate::Guard::fence`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// println!("send {:?} along with every write", guard.fence());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn fence(&self) -> Option<Fence> {
+        self.0.fence()
     }
 
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.

@@ -195,7 +195,7 @@ fn a_node_that_answers_with_errors_is_asked_again_less_and_less_often() {
 
 fn long_terms() -> Terms {
     let ms = Duration::from_millis;
-    Terms::new(ms(10_000), ms(5), crate::terms::Drift::default()).expect("valid")
+    Terms::new(ms(10_000), ms(5), Drift::default()).expect("valid")
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub(in super::super) struct Digests {
     acquire: String,
     release: String,
     extend: String,
+    heartbeat: String,
 }
 
 impl Digests {
@@ -26,6 +27,7 @@ impl Digests {
             acquire: load(include_str!("../../../../lua/line/acquire.lua")),
             release: load(include_str!("../../../../lua/line/release.lua")),
             extend: load(include_str!("../../../../lua/line/extend.lua")),
+            heartbeat: load(include_str!("../../../../lua/line/heartbeat.lua")),
         }
     }
 
@@ -72,6 +74,20 @@ impl Digests {
                 }
                 eval
             }
+            Command::Heartbeat { speaker, standing } => {
+                let mut eval = eval(&self.heartbeat, 1 + 3 * standing.len());
+                eval.arg(format!("quorate:s:{}", speaker.client));
+                for one in standing.iter() {
+                    eval = lock(eval, &one.name);
+                }
+                eval.arg(speaker.session.to_string());
+                for one in standing.iter() {
+                    let place = Place::of(one.owner.as_bytes()).expect("waiters have a place");
+                    eval.arg(one.owner.as_bytes()).arg(format!("{:016}", place.ticket));
+                    eval.arg(place.ttl_ms);
+                }
+                eval
+            }
             other => panic!("how is {other:?} sent?"),
         };
         pipeline.add_command(eval);
@@ -105,24 +121,17 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
             Reply::Attached { time_us: digits(time)? }
         }
         (
-            Command::Ping { .. } | Command::Acquire { .. } | Command::Extend { .. }, //
+            Command::Ping { .. }
+            | Command::Acquire { .. }
+            | Command::Heartbeat { .. }
+            | Command::Extend { .. },
             Int(0),
         ) => Reply::Stale,
-        (Command::Acquire { .. }, BulkString(fence)) => {
-            Reply::Granted { fence: Fence::new(digits(fence)?), is_earlier: false }
+        (Command::Acquire { .. }, answer) => acquired(answer)?,
+        (Command::Heartbeat { .. }, Array(items)) => {
+            let each = |item: &Value| acquired(item).map(Some);
+            Reply::EachHeard(items.iter().map(each).collect::<Option<_>>()?)
         }
-        (Command::Acquire { .. }, Array(items)) => match &items[..] {
-            [BulkString(fence)] => {
-                Reply::Granted { fence: Fence::new(digits(fence)?), is_earlier: true }
-            }
-            [BulkString(fence), Int(left), Int(rank), Int(foreign @ 0..=1)] => Reply::Queued {
-                fence: Fence::new(digits(fence)?),
-                expires_in_ms: number_or_none(*left)?,
-                rank: number_or_none(*rank)?,
-                is_foreign: *foreign == 1,
-            },
-            _ => return None,
-        },
         (Command::Release { .. }, Int(ours @ 0..=1)) => Reply::Released { is_ours: *ours == 1 },
         (Command::Extend { .. }, Array(items)) => {
             let fate = |item: &Value| match item {
@@ -135,6 +144,29 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
             };
             Reply::EachExtended(items.iter().map(fate).collect::<Option<_>>()?)
         }
+        _ => return None,
+    })
+}
+
+/// What one owner was answered.
+fn acquired(answer: &Value) -> Option<Reply> {
+    use Value::{Array, BulkString, Int};
+    Some(match answer {
+        BulkString(fence) => {
+            Reply::Granted { fence: Fence::new(digits(fence)?), is_earlier: false }
+        }
+        Array(items) => match &items[..] {
+            [BulkString(fence)] => {
+                Reply::Granted { fence: Fence::new(digits(fence)?), is_earlier: true }
+            }
+            [BulkString(fence), Int(left), Int(rank), Int(foreign @ 0..=1)] => Reply::Queued {
+                fence: Fence::new(digits(fence)?),
+                expires_in_ms: number_or_none(*left)?,
+                rank: number_or_none(*rank)?,
+                is_foreign: *foreign == 1,
+            },
+            _ => return None,
+        },
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Owner, Reply, Value},
     fence::{Fence, SLACK_US},
-    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX},
+    line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX},
     moment::NodeTime,
     name::Name,
     store::Store,
@@ -106,7 +106,15 @@ impl Draw {
         Step::Ask(match self.up_to(99) {
             0..=3 => return self.attach(at),
             4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), life_ms: self.life_ms() },
-            9..=46 => {
+            9..=15 => {
+                let standing = (0..=self.up_to(3)).map(|_| {
+                    let (name, owner) = (self.name(), self.owner());
+                    Standing { name, owner }
+                });
+                let standing = standing.collect();
+                Command::Heartbeat { speaker: self.speaker_or_stale(at), standing }
+            }
+            16..=46 => {
                 let owner = self.owner();
                 let place = Place::of(owner.as_bytes()).expect("waiters have a place");
                 let its = self.callers.iter().position(|it| it.client == place.client);

@@ -37,6 +37,7 @@ impl Tracker {
     pub(super) fn handle_before(&mut self, step: &Step, store: &mut Store, now: NodeTime) {
         let name = match step {
             Step::Ask(Command::Acquire { ask, .. }) => &ask.name,
+            Step::Ask(Command::Heartbeat { standing, .. }) => &standing[0].name,
             Step::Ask(Command::Release { name, .. }) => name,
             Step::Ask(Command::Extend { entries, .. }) => &entries[0].name,
             _ => return,
@@ -75,6 +76,11 @@ impl Tracker {
                     "not yielded"
                 }
             }
+            (_, Reply::EachHeard(each)) => match &each[0] {
+                Some(Reply::Granted { .. }) if self.is_free => "a heartbeat finds it free",
+                Some(Reply::Granted { .. }) => "a heartbeat of the holder",
+                _ => "a heartbeat in line",
+            },
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
             (_, Reply::Released { is_ours: true }) => "released",
             (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
@@ -128,7 +134,10 @@ impl Tracker {
 }
 
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 25] = [
+pub(super) const KINDS: [&str; 28] = [
+    "a heartbeat finds it free",
+    "a heartbeat of the holder",
+    "a heartbeat in line",
     "stale",
     "attached",
     "an earlier one waits",

@@ -1,0 +1,94 @@
+//! One process takes a lease and ends; another renews and releases it.
+//!
+//! The program starts itself again as the first one. It has no test harness, so that this is a plain
+//! process with one purpose; what `cargo test` hands over is understood or ignored.
+
+use std::{
+    env,
+    process::{Command, ExitCode},
+    time::Duration,
+};
+
+use quorate::{Client, LeaseHandover, blocking};
+use quorate_testkit::{Server, eventually};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
+    if let Some((TAKER, urls)) = args.split_first().map(|(first, urls)| (first.as_str(), urls)) {
+        take(urls);
+        return ExitCode::SUCCESS;
+    }
+    if has("--list") {
+        // Nothing is ignored here, so a list of what is has no lines.
+        if !has("--ignored") {
+            say("leases: test");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let servers = Server::start_many(3);
+    for nodes in [1, 3] {
+        run_case(&servers[..nodes]);
+    }
+    ExitCode::SUCCESS
+}
+
+fn run_case(servers: &[Server]) {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let client = blocking::Client::connect(&urls).expect("the nodes are there");
+    let lease: LeaseHandover = hear_of_lease(&urls).parse().expect("a lease");
+    let fence = lease.fence().expect("a lease of the default mode");
+    let later = client.mutex(LOCK);
+    assert!(later.try_lock().expect("the nodes answer").is_none(), "it was left, not released");
+
+    let guard = client.adopt(&lease).expect("nobody else has adopted it");
+    assert_eq!(guard.fence(), Some(fence), "it is the same holder to the resource");
+    assert!(client.adopt(&lease).is_err(), "it can be had once");
+    let end = servers[0].time_us() + 2 * TTL.as_micros() as u64;
+    eventually("it was renewed for longer than a ttl", PATIENCE, || {
+        guard.check().expect("it is held");
+        servers[0].time_us() > end
+    });
+    guard.extend(LONG).expect("it is held");
+    guard.verify().expect("the nodes know the new holder");
+    assert!(later.try_lock().expect("the nodes answer").is_none());
+    guard.release().expect("it is ours");
+
+    let next = later.lock_timeout(PATIENCE).expect("it was released");
+    assert!(next.fence() > Some(fence), "the next holder is another");
+    say(&format!("a lease was renewed and released by another process, nodes: {}", servers.len()));
+}
+
+/// What the other process prints before it ends.
+fn hear_of_lease(urls: &[String]) -> String {
+    let mut command = Command::new(env::current_exe().expect("the path of this program"));
+    let output = command.arg(TAKER).args(urls).output().expect("the program starts itself");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("a lease is plain text").trim().to_owned()
+}
+
+/// The life of the first process.
+fn take(urls: &[String]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let lease = runtime.expect("a runtime").block_on(async {
+        let client = Client::builder().nodes(urls).ttl(TTL).connect().await.expect("nodes");
+        let guard = client.mutex(LOCK).lock_timeout(PATIENCE).await.expect("it is free");
+        guard.leave_to_expire()
+    });
+    say(&lease.to_string());
+}
+
+#[expect(clippy::print_stdout, reason = "there is no harness that says how it went")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+const TAKER: &str = "--taker";
+const LOCK: &str = "handed:over";
+
+/// Longer than it takes to start a process on a busy machine.
+const TTL: Duration = Duration::from_secs(3);
+const LONG: Duration = Duration::from_secs(30);
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
