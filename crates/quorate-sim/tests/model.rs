@@ -124,6 +124,9 @@ fn the_model_notices_bugs_of_the_line() {
             },
         ),
         (Mutant::AbandonKeeps, NO_LEAK, line::Settings { cancels: 1, ..two() }),
+        (Mutant::FreeAnyones, BACKED, line::Settings { cancels: 1, ..one() }),
+        (Mutant::RenewedFromReply, BACKED, line::Settings { renewals: 1, ..ticking(1) }),
+        (Mutant::NoDeadline, BACKED, ticking(1)),
     ];
     let mut reports = Vec::new();
     for (mutant, claim, settings) in bugs {

@@ -47,9 +47,12 @@ impl Row {
         }
     }
 
-    /// The same with a deliberate bug.
+    /// The same with a deliberate bug, if one is given. Some rows have one of their own.
     #[must_use]
     pub fn with_mutant(self, mutant: Option<Mutant>) -> Self {
+        if mutant.is_none() {
+            return self;
+        }
         match self {
             Self::Classic(settings) => Self::Classic(Settings { mutant, ..settings }),
             Self::Line(settings) => Self::Line(line::Settings { mutant, ..settings }),

@@ -1,6 +1,12 @@
 //! The worlds in line that are searched: a few in every test run, the large ones on demand.
 
-use super::settings::{Settings, Tickets};
+use quorate_core::mutant::Mutant;
+
+use super::{
+    claims::KEPT_GRANTS,
+    settings::{Settings, Tickets},
+};
+use crate::model::settings::Expected;
 
 /// All of them, small ones first.
 #[must_use]
@@ -117,6 +123,14 @@ fn large() -> Vec<Settings> {
             ..three("line-n3-ends", "3 nodes, a caller goes, a death")
         },
         Settings::new("line-n5", "5 nodes", 5),
+        Settings {
+            breaks: 1,
+            beats: vec![0, 1],
+            has_progress: false,
+            mutant: Some(Mutant::YieldAnyGrant),
+            expected: Expected::Broken(KEPT_GRANTS),
+            ..three("line-bug-yield", "a bug: a late yield gives back a newer grant")
+        },
     ]
 }
 
