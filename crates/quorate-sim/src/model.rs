@@ -24,6 +24,7 @@ use self::{
 mod claims;
 mod client;
 mod desk;
+pub mod fences;
 mod judge;
 pub mod line;
 mod link;
@@ -45,6 +46,7 @@ pub fn run(row: &Row) -> Report {
     match row {
         Row::Classic(settings) => search(about, World::new(settings.clone())),
         Row::Line(settings) => line::run(about, settings),
+        Row::Fences(settings) => fences::run(about, settings),
     }
 }
 

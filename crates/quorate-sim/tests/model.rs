@@ -19,7 +19,7 @@ fn every_small_world_ends_as_it_must() {
         assert_eq!(report.is_exhaustive, is_safe, "{report}");
     }
     let seen: BTreeSet<&str> = reports.iter().flat_map(examples).collect();
-    assert_eq!(seen.len(), 8, "each kind of example is asked for in some row: {seen:?}");
+    assert_eq!(seen.len(), 9, "each kind of example is asked for in some row: {seen:?}");
 }
 
 #[test]
@@ -124,6 +124,9 @@ fn the_model_notices_bugs_of_the_line() {
             },
         ),
         (Mutant::AbandonKeeps, NO_LEAK, line::Settings { cancels: 1, ..two() }),
+        (Mutant::FreeAnyones, BACKED, line::Settings { cancels: 1, ..one() }),
+        (Mutant::RenewedFromReply, BACKED, line::Settings { renewals: 1, ..ticking(1) }),
+        (Mutant::NoDeadline, BACKED, ticking(1)),
     ];
     let mut reports = Vec::new();
     for (mutant, claim, settings) in bugs {

@@ -3,7 +3,7 @@
 use quorate_core::mutant::Mutant;
 
 use super::{
-    line, rows,
+    fences, line, rows,
     settings::{Expected, Settings},
 };
 
@@ -14,6 +14,8 @@ pub enum Row {
     Classic(Settings),
     /// In line.
     Line(line::Settings),
+    /// Rules for fences, without the product.
+    Fences(fences::Settings),
 }
 
 /// What all rows have.
@@ -37,18 +39,25 @@ impl Row {
     pub const fn about(&self) -> About {
         match self {
             Self::Classic(Settings { name, what, expected, is_full, steps_max, .. })
-            | Self::Line(line::Settings { name, what, expected, is_full, steps_max, .. }) => {
-                About { name, what, expected: *expected, is_full: *is_full, steps_max: *steps_max }
+            | Self::Line(line::Settings { name, what, expected, is_full, steps_max, .. })
+            | Self::Fences(fences::Settings { name, what, expected, is_full, steps_max, .. }) => {
+                let (expected, is_full, steps_max) = (*expected, *is_full, *steps_max);
+                About { name, what, expected, is_full, steps_max }
             }
         }
     }
 
-    /// The same with a deliberate bug.
+    /// The same with a deliberate bug, if one is given. Some rows have one of their own.
     #[must_use]
     pub fn with_mutant(self, mutant: Option<Mutant>) -> Self {
+        if mutant.is_none() {
+            return self;
+        }
         match self {
             Self::Classic(settings) => Self::Classic(Settings { mutant, ..settings }),
             Self::Line(settings) => Self::Line(line::Settings { mutant, ..settings }),
+            // There is nothing of the core in it that a bug could be in.
+            Self::Fences(settings) => Self::Fences(settings),
         }
     }
 }
@@ -57,5 +66,7 @@ impl Row {
 #[must_use]
 pub fn all() -> Vec<Row> {
     let classic = rows::rows().into_iter().map(Row::Classic);
-    classic.chain(line::rows().into_iter().map(Row::Line)).collect()
+    let line = line::rows().into_iter().map(Row::Line);
+    let fences = fences::rows().into_iter().map(Row::Fences);
+    classic.chain(line).chain(fences).collect()
 }

@@ -175,10 +175,10 @@ impl Client {
         let is_waiting = is_ours && matches!(self.doing, Doing::Waiting(_));
         match (request.what, reply) {
             (What::Attach, _) | (_, Reply::Stale) => true,
-            (What::Say(Saying::Leave), _) => false,
+            (What::Say(Saying::Leave), _)
+            | (What::Say(Saying::Doubt(_)), Reply::Released { is_ours: false }) => false,
             // All that it says is when it was sent.
             (What::Say(Saying::Yield(_)), _) => is_waiting && is_timed,
-            (What::Say(Saying::Doubt(_)), Reply::Released { is_ours: false }) => false,
             (What::Say(_), _) => is_waiting,
             (What::Renew(_), _) => match &self.doing {
                 Doing::Holding(Hand { renewal: Some((_, machine)), .. }) => {

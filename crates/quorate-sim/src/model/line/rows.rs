@@ -1,13 +1,19 @@
 //! The worlds in line that are searched: a few in every test run, the large ones on demand.
 
-use super::settings::{Settings, Tickets};
+use quorate_core::mutant::Mutant;
+
+use super::{
+    claims::KEPT_GRANTS,
+    settings::{Settings, Tickets},
+};
+use crate::model::settings::Expected;
 
 /// All of them, small ones first.
 #[must_use]
 pub fn rows() -> Vec<Settings> {
     let mut rows = small();
     rows.extend(small_with_time());
-    let large = large().into_iter().chain(large_with_time());
+    let large = large().into_iter().chain(large_that_forget()).chain(large_with_time());
     rows.extend(large.map(|row| Settings { is_full: true, ..row }));
     rows
 }
@@ -107,12 +113,38 @@ fn large() -> Vec<Settings> {
             ..three("line-n3-break-unordered", "the same, pushes and replies overtake each other")
         },
         Settings {
+            breaks: 1,
+            beats: vec![1, 0],
+            ..three("line-n3-break-timer", "3 nodes, a break, a timer")
+        },
+        Settings {
+            cancels: 1,
+            deaths: 1,
+            ..three("line-n3-ends", "3 nodes, a caller goes, a death")
+        },
+        Settings::new("line-n5", "5 nodes", 5),
+        Settings {
+            breaks: 1,
+            beats: vec![0, 1],
+            has_progress: false,
+            mutant: Some(Mutant::YieldAnyGrant),
+            expected: Expected::Broken(KEPT_GRANTS),
+            ..three("line-bug-yield", "a bug: a late yield gives back a newer grant")
+        },
+    ]
+}
+
+/// Where nodes forget, exclusion is not promised. Fences are, and progress.
+fn large_that_forget() -> Vec<Settings> {
+    let three = |name, what| Settings::new(name, what, 3);
+    vec![
+        Settings {
             vanishings: 1,
             breaks: 1,
             ..three("line-n3-break-vanish", "3 nodes, a break, a key vanishes")
         },
         Settings {
-            tickets: any(&[1, 2]),
+            tickets: Tickets::Any(vec![1, 2]),
             fences: vec![0, 1, 2],
             vanishings: 1,
             ..three("line-n3-vanish-any", "3 nodes with any fences, any tickets, a key vanishes")
@@ -121,11 +153,6 @@ fn large() -> Vec<Settings> {
             fences: vec![0, 1],
             vanishings: 2,
             ..three("line-n3-vanish-twice", "3 nodes with any fences, 2 keys vanish")
-        },
-        Settings {
-            breaks: 1,
-            beats: vec![1, 0],
-            ..three("line-n3-break-timer", "3 nodes, a break, a timer")
         },
         Settings {
             vanishings: 2,
@@ -138,12 +165,6 @@ fn large() -> Vec<Settings> {
             vanishings: 1,
             ..three("line-n3-twice", "3 nodes, A twice, a key vanishes")
         },
-        Settings {
-            cancels: 1,
-            deaths: 1,
-            ..three("line-n3-ends", "3 nodes, a caller goes, a death")
-        },
-        Settings::new("line-n5", "5 nodes", 5),
     ]
 }
 

@@ -66,7 +66,7 @@ impl State {
             memory_ms: settings.ticks.map_or(0, |ticks| ticks * TICK_MS - 1),
             nodes: fences.iter().map(node).collect(),
             clients: settings.attempts.iter().map(|left| Arc::new(Client::new(*left))).collect(),
-            links: vec![Arc::new(Link::new()); clients * settings.nodes],
+            links: (0..clients * settings.nodes).map(|_| Arc::new(Link::new())).collect(),
             left: Left { breaks, vanishings, cancels, deaths, lapses },
             fences: Vec::new(),
             fault: None,
@@ -206,3 +206,50 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// Where the clients' clocks start: above every number that is not a point in time.
 const CLIENT_ORIGIN_NS: u64 = 1 << 40;
+
+#[cfg(test)]
+mod tests {
+    use stateright::Model;
+
+    use super::{
+        super::{step::Step, world::World},
+        *,
+    };
+
+    fn print_after(settings: Settings, steps: &[Step]) -> u64 {
+        let world = World::new(settings);
+        let first = world.init_states().remove(0);
+        let last = steps.iter().fold(first, |state, step| {
+            world.next_state(&state, *step).expect("every step leads somewhere")
+        });
+        last.print()
+    }
+
+    /// A has one node and knows it; another node has run A's request; B has the third, and is asked
+    /// for it.
+    fn steps([a, b, c]: [usize; 3]) -> Vec<Step> {
+        let of_a = [Step::Start(0, 1), Step::Run(0, a), Step::Receive(0, a), Step::Run(0, b)];
+        let of_b = [Step::Start(1, 2), Step::Run(1, c), Step::Run(0, c), Step::Run(1, a)];
+        of_a.into_iter().chain(of_b).collect()
+    }
+
+    #[test]
+    fn a_world_with_its_nodes_renumbered_is_the_same() {
+        let print = |order| print_after(Settings::new("", "", 3), &steps(order));
+        let one = print([0, 1, 2]);
+        for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_eq!(print(order), one, "{order:?}");
+        }
+        assert_ne!(print([0, 1, 1]), one);
+    }
+
+    #[test]
+    fn a_world_that_starts_later_is_the_same() {
+        let print = |steps: &[Step]| print_after(Settings::timed("", "", 3, 2), steps);
+        let late: Vec<_> = [Step::Tick; 7].into_iter().chain(steps([0, 1, 2])).collect();
+        assert_eq!(print(&late), print(&steps([0, 1, 2])));
+        let mut slower = steps([0, 1, 2]);
+        slower.insert(3, Step::Tick);
+        assert_ne!(print(&slower), print(&steps([0, 1, 2])));
+    }
+}

@@ -303,66 +303,6 @@ impl World {
             What::Say(Saying::Leave) => Command::Release { name, owner, yields: None },
         }
     }
-
-    fn client_steps(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
-        let client = &state.clients[number];
-        match &client.doing {
-            Doing::Nothing if client.attempts_left > 0 => {
-                let tickets = self.settings.tickets_of(number, client.attempt + 1, client.ticket);
-                steps.extend(tickets.into_iter().map(|ticket| Step::Start(number, ticket)));
-            }
-            Doing::Waiting(waiter) => {
-                let is_due = self.settings.ticks.is_none() || waiter.due <= state.client_now();
-                if client.beats_left > 0 && is_due {
-                    steps.push(Step::Beat(number));
-                }
-                if state.left.cancels > 0 {
-                    steps.push(Step::Cancel(number));
-                }
-            }
-            Doing::Holding(hand) => {
-                steps.push(Step::Release(number));
-                let is_valid = hand.lease.check(state.client_now()).is_ok();
-                if is_valid && hand.renewals_left > 0 && hand.renewal.is_none() {
-                    steps.push(Step::Renew(number));
-                }
-            }
-            Doing::Nothing | Doing::Dead => {}
-        }
-        if state.left.deaths > 0 && !client.is_dead() && !client.is_done() {
-            steps.push(Step::Die(number));
-        }
-    }
-
-    fn link_steps(&self, state: &State, client: usize, node: usize, steps: &mut Vec<Step>) {
-        let link = state.link(client, node);
-        let it = &state.clients[client];
-        if !link.requests.is_empty() {
-            steps.push(Step::Run(client, node));
-        }
-        if !link.answers.is_empty() {
-            steps.push(Step::Receive(client, node));
-        }
-        if !link.pushes.is_empty() {
-            steps.push(Step::ReceivePush(client, node));
-        }
-        let queues = 0..link.stale.len();
-        steps.extend(queues.map(|queue| Step::RunStale(client, node, queue)));
-        if link.is_half_open || !link.stale.is_empty() {
-            steps.push(Step::CloseOld(client, node));
-        }
-        let is_wanted = !it.is_dead() && (!it.is_done() || !link.owed.is_empty());
-        match link.phase {
-            Phase::Down if is_wanted => steps.push(Step::Connect(client, node)),
-            Phase::Up | Phase::Attaching if state.left.breaks > 0 && !it.is_done() => {
-                steps.push(Step::Break(client, node));
-            }
-            Phase::Down | Phase::Up | Phase::Attaching => {}
-        }
-        if link.is_known && (it.is_dead() || (state.left.lapses > 0 && !it.is_done())) {
-            steps.push(Step::Lapse(client, node));
-        }
-    }
 }
 
 impl Model for World {
