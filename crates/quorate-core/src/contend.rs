@@ -240,7 +240,10 @@ impl Contend {
             (Saying::Doubt(fence), Some(Reply::Released { is_ours: true })) => {
                 self.seats[node].handle_forgotten(fence, sent_at);
             }
-            (Saying::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {
+            (Saying::Confirm(wanted), Some(Reply::EachExtended(fates))) => match **fates {
+                [Extended::LivesOn(_)] if mutant::is_on(Mutant::ConfirmAnyFence) => {
+                    self.handle_granted(node, wanted, sent_at, now);
+                }
                 [Extended::LivesOn(fence)] => self.handle_granted(node, fence, sent_at, now),
                 [Extended::Refused(fence)] => {
                     self.seats[node].handle_unconfirmed();

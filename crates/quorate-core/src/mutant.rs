@@ -81,6 +81,14 @@ pub enum Mutant {
     YieldAnyGrant,
     /// A lock is handed to a process that does not listen.
     HandOnUnheard,
+    /// A lock is handed to a process whose session has lapsed.
+    HandOnLapsed,
+    /// The lock goes to whoever came last.
+    LastFirst,
+    /// A client keeps what is handed to an owner that has gone.
+    OrphansKept,
+    /// A fence that was to be stored counts although a larger one is there.
+    ConfirmAnyFence,
     /// Whoever has not decided its fence yet takes a lost key again.
     ConfirmHeals,
     /// A lost key is taken again although another was granted it since.
@@ -107,6 +115,13 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 pub fn switch(to: Option<Mutant>) {
     door::ON.set(to);
+}
+
+/// The one that is on for this thread: for bugs outside of this crate.
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn current() -> Option<Mutant> {
+    door::ON.get()
 }
 
 #[cfg(feature = "mutants")]

@@ -170,12 +170,37 @@ pub const CATALOGUE: &[Entry] = &[
         "a grant does not say who came earlier",
         "an earlier waiter asks for the grant at every poll, not only when it comes",
     ),
-    seeds("yield-any-grant", Mutant::YieldAnyGrant, "a yield gives back whichever grant is there"),
+    directed(
+        "yield-any-grant",
+        Mutant::YieldAnyGrant,
+        "a yield gives back whichever grant is there",
+        crate::directed::a_late_yield_gives_back_only_the_grant_that_it_names,
+    ),
     directed(
         "hand-on-unheard",
         Mutant::HandOnUnheard,
         "a lock goes to one who does not listen",
         crate::directed::those_who_do_not_listen_are_passed_over,
+    ),
+    directed(
+        "hand-on-lapsed",
+        Mutant::HandOnLapsed,
+        "a lock goes to one whose session has lapsed",
+        crate::directed::those_whose_session_has_lapsed_are_passed_over,
+    ),
+    seeds("last-first", Mutant::LastFirst, "the lock goes to whoever came last"),
+    redundant(
+        "orphans-kept",
+        Mutant::OrphansKept,
+        "what is handed to one who has gone is kept",
+        "whoever goes tells every node that it asked, again and again until that is heard",
+    ),
+    redundant(
+        "confirm-any-fence",
+        Mutant::ConfirmAnyFence,
+        "a fence counts where a larger one is stored",
+        "while the key is ours the node's fence is from our own last grant or confirmation, and \
+         what is said on one connection arrives in its order",
     ),
     directed(
         "confirm-heals",

@@ -1,9 +1,12 @@
 //! The judge: it knows true time, and says when a promise is broken.
 
+mod order;
+
 use std::fmt;
 
 use quorate_core::{command::Owner, fence::Fence};
 
+use self::order::Order;
 use crate::{
     clock::{NEVER, Nanos},
     fault::Bound,
@@ -19,6 +22,7 @@ pub(crate) struct Checker {
     open: Vec<Vec<u32>>,
     /// By lock: since when somebody waits although nobody holds it.
     stalled: Vec<Stall>,
+    pub(crate) order: Order,
     progress_within: Nanos,
     is_healed: bool,
     broken: Vec<Bound>,
@@ -88,6 +92,8 @@ pub enum Promise {
     Leak,
     /// Once faults have stopped, some waiter gets the lock.
     Progress,
+    /// Once faults have stopped, those who wait in line come in their order.
+    Order,
     /// An outcome says what really happened.
     Reason,
 }
@@ -102,6 +108,7 @@ impl fmt::Display for Promise {
             Self::Limit => "limit",
             Self::Leak => "leak",
             Self::Progress => "progress",
+            Self::Order => "order",
             Self::Reason => "reason",
         })
     }
@@ -114,6 +121,7 @@ impl Checker {
             claims: Vec::new(),
             open: vec![Vec::new(); locks],
             stalled: vec![Stall::default(); locks],
+            order: Order::default(),
             progress_within,
             is_healed: false,
             broken: Vec::new(),
@@ -166,6 +174,19 @@ impl Checker {
         }
         self.open[lock].push(number);
         number
+    }
+
+    /// Nobody is overtaken again and again.
+    pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[(usize, u64)]) {
+        let Claim { lock, asked_at, ref owner, .. } = self.claims[number as usize];
+        if let Some((since, times)) = self.order.overtake(lock, (owner, asked_at), in_line)
+            && self.is_within_bounds()
+        {
+            let since = millis(since);
+            let text =
+                format!("somebody waits since {since}, and {times} who came later were first");
+            self.report(now, Promise::Order, Some(lock), vec![number], text);
+        }
     }
 
     /// Fences grow with every holder.
@@ -296,6 +317,7 @@ impl Checker {
     /// There are no more faults: progress is promised from now on.
     pub(crate) fn heal(&mut self, now: Nanos) {
         self.is_healed = true;
+        self.order.heal(now);
         (0..self.open.len()).for_each(|lock| self.start_stall(now, lock));
     }
 

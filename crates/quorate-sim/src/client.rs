@@ -177,6 +177,7 @@ impl Client {
                 how: "dies with",
             });
         }
+        env.check.order.forget(self.number);
         env.dead.push(self.id.to_string());
         for node in 0..env.nodes.len() {
             env.break_link(self.number, node, self.dice.pick(&[0, 3_000_000]));
@@ -201,6 +202,7 @@ impl Client {
             self.stop_waiting(env, task);
         }
         env.cut_off = Some(self.number);
+        env.check.order.forget(self.number);
         env.dead.push(self.id.to_string());
     }
 

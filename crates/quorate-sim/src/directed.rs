@@ -10,7 +10,7 @@ pub use self::line::{
     what_an_older_connection_has_sent_takes_nothing,
 };
 use quorate_core::{
-    command::{ClientId, Command, Owner, Prolongation},
+    command::{ClientId, Command, Owner, Prolongation, Reply},
     lease::{Lease, LostReason},
     line::{Ask, Place, Session, Speaker},
     moment::{Moment, NodeTime},
@@ -105,6 +105,22 @@ pub fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), St
 ///
 /// If the lock is handed to the one that is not there.
 pub fn those_who_do_not_listen_are_passed_over() -> Result<(), String> {
+    pass_over(|node, client| node.hang_up(client), 2)
+}
+
+/// Two wait in line; the first one is not heard of any more, though its connection seems to be
+/// there, and then the holder releases.
+///
+/// # Errors
+///
+/// If the lock is handed to the one that is not heard of.
+pub fn those_whose_session_has_lapsed_are_passed_over() -> Result<(), String> {
+    pass_over(|_, _| {}, 600)
+}
+
+/// One holds and two wait, the first of them with a session of 500 ms. Something happens to it, and
+/// at `release_ms` the lock is released.
+fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Result<(), String> {
     let mut node = Store::new();
     let clients = [1, 2, 3].map(|byte| ClientId::from_random([byte; 20]));
     let session = Session::from_random(1);
@@ -115,19 +131,53 @@ pub fn those_who_do_not_listen_are_passed_over() -> Result<(), String> {
     for (client, owner) in clients.iter().zip(&owners) {
         let speaker = Speaker { client: *client, session };
         node.listen(*client);
-        node.apply(node_time(0), &Command::Attach { speaker, life_ms: 5_000 });
+        let life_ms = if *client == clients[1] { 500 } else { 5_000 };
+        node.apply(node_time(0), &Command::Attach { speaker, life_ms });
         let (is_waiting, is_known) = (true, false);
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting, is_known };
         node.apply(node_time(1), &Command::Acquire { speaker, ask });
     }
-    node.hang_up(clients[1]);
+    happen(&mut node, clients[1]);
     let release = Command::Release { name: name(), owner: owners[0].clone(), yields: None };
-    node.apply(node_time(2), &release);
+    node.apply(node_time(release_ms), &release);
     let check = Command::Check { name: name(), owner: owners[2].clone() };
-    let reply = node.apply(node_time(3), &check);
+    let reply = node.apply(node_time(release_ms + 1), &check);
     match check.vote(&reply) {
         Vote::Grant => Ok(()),
         Vote::Refuse | Vote::Unknown => Err("the lock went to one who is not there".to_owned()),
+    }
+}
+
+/// A grant is given back, and the owner is granted the lock anew; somebody who came earlier asks for
+/// it; then the yield arrives once more, from an older connection.
+///
+/// # Errors
+///
+/// If the later grant is given away, though its owner counts it.
+pub fn a_late_yield_gives_back_only_the_grant_that_it_names() -> Result<(), String> {
+    let mut node = Store::new();
+    let session = Session::from_random(1);
+    let [later, earlier] = [(2, 20), (1, 10)].map(|(byte, ticket)| {
+        let client = ClientId::from_random([byte; 20]);
+        let speaker = Speaker { client, session };
+        node.listen(client);
+        node.apply(node_time(0), &Command::Attach { speaker, life_ms: 5_000 });
+        let owner = Place { ticket, ttl_ms: 1_000, client }.owner(1);
+        let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
+        (owner, Command::Acquire { speaker, ask })
+    });
+    let Reply::Granted { fence, .. } = node.apply(node_time(1), &later.1) else {
+        return Err("a free lock is granted".to_owned());
+    };
+    let given_back = Command::Release { name: name(), owner: later.0.clone(), yields: Some(fence) };
+    node.apply(node_time(2), &given_back);
+    node.apply(node_time(3), &earlier.1);
+    node.apply(node_time(4), &given_back);
+    let check = Command::Check { name: name(), owner: later.0 };
+    let reply = node.apply(node_time(5), &check);
+    match check.vote(&reply) {
+        Vote::Grant => Ok(()),
+        Vote::Refuse | Vote::Unknown => Err("a grant that is counted was given away".to_owned()),
     }
 }
 
@@ -167,6 +217,8 @@ mod tests {
         a_lost_lease_stays_lost().unwrap();
         a_renewal_that_comes_after_the_release_creates_nothing().unwrap();
         those_who_do_not_listen_are_passed_over().unwrap();
+        a_late_yield_gives_back_only_the_grant_that_it_names().unwrap();
+        those_whose_session_has_lapsed_are_passed_over().unwrap();
         a_confirmation_takes_no_lost_key_again().unwrap();
         a_lease_that_is_not_the_newest_does_not_live_on().unwrap();
         fences_neither_go_back_nor_run_away().unwrap();

@@ -192,6 +192,7 @@ fn title(story: &Story) -> String {
         Promise::Limit => "A limit that was not kept",
         Promise::Leak => "A key that nobody frees",
         Promise::Progress => "A lock that nobody gets",
+        Promise::Order => "A waiter that others overtake",
         Promise::Reason => "An outcome that is not true",
     };
     let (at, seed) = (millis(story.violation.at), story.settings.seed);

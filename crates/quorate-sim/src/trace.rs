@@ -170,11 +170,15 @@ pub(crate) fn bytes_name(bytes: &[u8]) -> String {
     }
 }
 
-/// The letter of the client that has a place: the simulated ones have it in their ids.
+/// The letter of the client that has a place.
 fn place_name(place: &line::Place) -> String {
+    client_name(client_of(place))
+}
+
+/// The client that has a place: the simulated ones have their number in their ids.
+pub(crate) fn client_of(place: &line::Place) -> usize {
     let id = place.client.to_string();
-    let number = usize::from_str_radix(&id[..2], 16).unwrap_or(0);
-    client_name(number)
+    usize::from_str_radix(&id[..2], 16).unwrap_or(0)
 }
 
 /// A command in a few words.

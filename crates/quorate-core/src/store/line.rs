@@ -107,7 +107,10 @@ impl Line {
 
     fn pop_first(&mut self, name: &Name) -> Option<Owner> {
         let waiting = self.waiting.get_mut(name)?;
-        let (_, first) = waiting.pop_first()?;
+        let (_, first) = match mutant::is_on(Mutant::LastFirst) {
+            true => waiting.pop_last()?,
+            false => waiting.pop_first()?,
+        };
         if waiting.is_empty() {
             self.waiting.remove(name);
         }
@@ -292,7 +295,10 @@ impl Store {
     fn hand_on(&mut self, now: NodeTime, name: &Name) {
         while let Some(owner) = self.line.pop_first(name) {
             let Some(place) = Place::of(owner.as_bytes()) else { continue };
-            let Some(spoken) = self.line.sessions.get(&place.client).copied() else { continue };
+            let spoken = self.line.sessions.get(&place.client).copied();
+            let lapsed = Spoken { session: Session::from_random(0), time_us: now.as_micros() };
+            let is_kept = mutant::is_on(Mutant::HandOnLapsed);
+            let Some(spoken) = spoken.or(is_kept.then_some(lapsed)) else { continue };
             let fence = self.line.bump(now, name, place.ticket, spoken);
             let (client, news) = (place.client, News::Granted);
             let push = Push { client, name: name.clone(), owner: owner.clone(), fence, news };

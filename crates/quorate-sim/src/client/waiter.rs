@@ -5,6 +5,7 @@ use quorate_core::{
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
     line::{Ask, Extend, Place, Push, Speaker, owed_until},
     moment::Moment,
+    mutant::{self, Mutant},
     quorum::NodeSet,
     terms::Terms,
 };
@@ -53,6 +54,9 @@ impl Client {
         let machine = Contend::start(terms, env.nodes.len(), up, mode, now);
         let id = self.next_id();
         let owner = self.place_owner(&place);
+        if matches!(mode, Mode::Wait(_)) && env.cut_off != Some(self.number) {
+            env.check.order.stand(env.now, (self.number, id), lock, place.ticket);
+        }
         let waiter = Waiter {
             id,
             lock,
@@ -162,7 +166,9 @@ impl Client {
             let life = waiter.machine.life();
             waiter.machine.handle_push(node, life, push.news, push.fence, now);
             self.drive_waiter(env, waiter);
-        } else if !self.held.iter().any(|held| held.owner == push.owner) {
+        } else if !self.held.iter().any(|held| held.owner == push.owner)
+            && mutant::current() != Some(Mutant::OrphansKept)
+        {
             // Nobody wants it any more.
             let Push { name, owner, .. } = push;
             let command = Command::Release { name, owner, yields: None };
@@ -240,6 +246,7 @@ impl Client {
     }
 
     fn end_wait(&mut self, env: &mut Env, waiter: Waiter, outcome: Outcome) {
+        env.check.order.step_out((self.number, waiter.id));
         let Some(task) = waiter.task else { return };
         let owner = waiter.owners.last().cloned().expect("a waiter has an owner");
         let asked = Asked {

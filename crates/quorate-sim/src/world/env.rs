@@ -2,6 +2,7 @@
 
 use quorate_core::{
     command::{Command, Fate, Owner, Reply, Sighting, Value},
+    line,
     line::Extended,
     name::Name,
 };
@@ -125,6 +126,27 @@ impl Env {
         self.locks.iter().position(|known| known == name)
     }
 
+    /// Whoever stands in line on a majority of the nodes is not overtaken.
+    fn check_order(&mut self, number: u32) {
+        let lock = self.check.claim(number).lock;
+        let mut in_line = self.check.order.tickets(lock);
+        if in_line.is_empty() {
+            return;
+        }
+        let mut seen = Vec::new();
+        for node in &mut self.nodes {
+            let time = node.clock.at(self.now);
+            let owners = node.store.aside(time, &self.locks[lock]).waiting;
+            seen.extend(owners.iter().filter_map(|owner| {
+                let place = line::Place::of(owner.as_bytes())?;
+                Some((trace::client_of(&place), place.ticket))
+            }));
+        }
+        let quorum = self.quorum();
+        in_line.retain(|known| seen.iter().filter(|it| *it == known).count() >= quorum);
+        self.check.check_order(self.now, number, &in_line);
+    }
+
     /// Somebody was told that it holds a lock.
     pub(crate) fn begin(&mut self, claim: Claim) -> u32 {
         let end = claim.end;
@@ -132,6 +154,7 @@ impl Env {
         let number = self.check.begin(self.now, claim, self.running);
         if !is_foreign {
             self.audit(number);
+            self.check_order(number);
         }
         if end != NEVER {
             self.queue.add(end - 1, Event::Audit { claim: number });

@@ -1,0 +1,82 @@
+//! Who waits for what since when, and how often others came first.
+
+use quorate_core::{command::Owner, line::Place};
+
+use crate::clock::{MS, Nanos};
+
+/// Those who stand in line, for all locks.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    waiting: Vec<Waiter>,
+    /// From when on the order is judged.
+    healed_at: Option<Nanos>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// The client and its attempt.
+    who: (usize, u32),
+    lock: usize,
+    ticket: u64,
+    since: Nanos,
+    /// How often somebody with a later ticket came first.
+    overtaken: u32,
+}
+
+impl Order {
+    /// Faults have stopped.
+    pub(super) fn heal(&mut self, now: Nanos) {
+        self.healed_at = Some(now);
+    }
+
+    /// Somebody stands in line from now on.
+    pub(crate) fn stand(&mut self, now: Nanos, who: (usize, u32), lock: usize, ticket: u64) {
+        self.waiting.push(Waiter { who, lock, ticket, since: now, overtaken: 0 });
+    }
+
+    /// It has got the lock, or has gone.
+    pub(crate) fn step_out(&mut self, who: (usize, u32)) {
+        self.waiting.retain(|waiter| waiter.who != who);
+    }
+
+    /// Nobody of this client waits any more.
+    pub(crate) fn forget(&mut self, client: usize) {
+        self.waiting.retain(|waiter| waiter.who.0 != client);
+    }
+
+    /// Those who wait for a lock, by client and ticket.
+    pub(crate) fn tickets(&self, lock: usize) -> Vec<(usize, u64)> {
+        let waiting = self.waiting.iter().filter(|waiter| waiter.lock == lock);
+        waiting.map(|waiter| (waiter.who.0, waiter.ticket)).collect()
+    }
+
+    /// Somebody who asked at `asked_at` holds the lock, and `in_line` stand in line on a majority of
+    /// the nodes. Returns since when another waits who was overtaken too often.
+    pub(super) fn overtake(
+        &mut self,
+        lock: usize,
+        (owner, asked_at): (&Owner, Nanos),
+        in_line: &[(usize, u64)],
+    ) -> Option<(Nanos, u32)> {
+        let ticket = Place::of(owner.as_bytes())?.ticket;
+        let healed_at = self.healed_at?;
+        let mut worst = None;
+        for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
+            let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
+            let is_in_line = in_line.contains(&(waiter.who.0, waiter.ticket));
+            if waiter.ticket < ticket && known_at < asked_at && is_in_line {
+                waiter.overtaken += 1;
+                if waiter.overtaken > OVERTAKEN_MAX {
+                    worst = Some((waiter.since, waiter.overtaken));
+                }
+            }
+        }
+        worst
+    }
+}
+
+/// By then all nodes know of one who came.
+const ARRIVES_WITHIN: Nanos = 100 * MS;
+
+/// A lock that runs out while others wait goes to whoever asks first.
+const OVERTAKEN_MAX: u32 = 2;
