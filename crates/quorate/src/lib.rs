@@ -12,7 +12,8 @@
 //! let client = Client::memory(); // the same without any server
 //!
 //! let orders = client.mutex("orders:42");
-//! let guard = orders.lock().await?; // waits while someone else has it
+//! let guard = orders.lock().await?; // waits in line while someone else has it
+//! let fence = guard.fence(); // grows with every holder: send it along with every write
 //! guard.check()?; // may I act right now?
 //! guard.release().await?; // dropping it releases it, too
 //! # Ok(()) }
@@ -23,6 +24,7 @@
 //! - [`Client`] connects to nodes and makes locks; [`ClientBuilder`] has all settings.
 //! - [`Mutex`] says what the lock promises and what it does not. Read it before relying on it.
 //! - [`Guard`] is a held lock.
+//! - [`fence`] has what a resource needs to refuse a holder of yesterday.
 //! - [`error`] has one error for each operation, with what each node said.
 //! - [`observe`] tells what happens inside; [`blocking`] is the same without async.
 //! - [`memory`] has nodes that can be told to misbehave, for tests.

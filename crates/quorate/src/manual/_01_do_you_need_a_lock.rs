@@ -10,7 +10,8 @@
 //! whether the resource itself can say no: a unique constraint, an `UPDATE … WHERE version = …`, a
 //! conditional put. That holds under every circumstance. A lock does not: its holder may be paused,
 //! by its scheduler or a suspended machine, after it has looked and before it acts, and nobody can
-//! take the lock from a process that does not run. Use a lock on top of such a check to keep
+//! take the lock from a process that does not run. Where the resource can compare a number, let it
+//! check the lock's [`fence`](crate::fence). Use a lock on top of such a check to keep
 //! workers from colliding all the time, or where no such check is possible and the remaining risk
 //! is known.
 //!

@@ -2,7 +2,7 @@
 //!
 //! | what fails | what you see |
 //! |---|---|
-//! | a minority of the nodes | nothing; [`Client::nodes`](crate::Client::nodes) shows it |
+//! | a minority of the nodes | nothing; [`Client::nodes`](crate::Client::nodes) shows it, and the keys that they lost are put back while you hold |
 //! | a majority, when you lock | [`NoQuorum`](crate::error::LockError::NoQuorum) with what each node said, within the vote timeout |
 //! | a majority, while you hold | at risk, then lost at the deadline |
 //! | someone else has the lock | `None` from `try_lock`, [`Timeout`](crate::error::LockError::Timeout) with the holder from `lock_timeout` |

@@ -11,7 +11,9 @@
 //! | link timeout | 1 s, fixed | no answer to anything: the connection is made anew |
 //! | reconnect delay | 10 ms to 1 s with full jitter, fixed | many clients must not come back at once |
 //! | `connect_timeout` | 5 s | servers may be starting |
-//! | retry of a waiting call | 4 ms to 100 ms with full jitter, at least one round trip | contenders must not split the vote for ever |
+//! | heartbeat of those who wait | every third of the ttl, all together | a line of which nobody is heard of goes away |
+//! | session | 5 s, heard of every 1.25 s | a client that vanished is passed over |
+//! | retry in classic mode | 4 ms to 100 ms with full jitter, at least one round trip | contenders must not split the vote for ever |
 //!
 //! # Examples
 //!

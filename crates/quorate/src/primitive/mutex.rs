@@ -33,7 +33,14 @@ use crate::{
 ///
 /// Until a guard's [`remaining`](Guard::remaining) time is over nobody else holds the lock, as long
 /// as clocks run at rates within one per cent of each other and no majority of nodes forgets its
-/// keys. A holder that is paused for longer than that does not notice until it looks again.
+/// keys. A holder that is paused for longer than that does not notice until it looks again; send the
+/// guard's [`fence`](Guard::fence) along, so that the resource can refuse what it does then.
+///
+/// Those who wait stand in line on the nodes and get the lock in the order in which they came, up
+/// to a round trip. A release hands it to the next one at once. Where something fails the order may
+/// change, and a lock whose holder has died goes to whoever asks first after its ttl. Other
+/// libraries, and clients in [classic mode](crate::ClientBuilder::classic), are excluded but know no
+/// line.
 ///
 /// # Examples
 ///
@@ -127,7 +134,8 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future removes any key that was stored already, in the background.
+    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// background.
     ///
     /// # Errors
     ///
@@ -160,11 +168,13 @@ impl Mutex {
 
     /// Takes the lock, waiting for as long as someone else has it.
     ///
-    /// Waiting is trying again after a random delay.
+    /// It stands in line on the nodes, which hand it the lock when its turn comes. In classic mode
+    /// waiting is trying again after a random delay.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future removes any key that was stored already, in the background.
+    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// background.
     ///
     /// # Errors
     ///
@@ -190,7 +200,8 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future removes any key that was stored already, in the background.
+    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// background.
     ///
     /// # Errors
     ///
