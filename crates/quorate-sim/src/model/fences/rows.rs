@@ -11,13 +11,6 @@ pub fn rows() -> Vec<Settings> {
     rows
 }
 
-/// What nodes may have stored, and what the first two attempts may propose.
-fn any() -> Settings {
-    let fences = vec![[0, 0, 0], [0, 0, 1], [0, 1, 1], [0, 1, 2]];
-    let pairs = [[0, 0, 0], [1, 1, 0], [1, 2, 0], [2, 1, 0], [0, 2, 0], [2, 0, 0]];
-    Settings { fences, proposals: pairs.to_vec(), ..Settings::new("", "") }
-}
-
 /// Each of these is broken from the plainest beginning in which it is.
 fn broken() -> Vec<Settings> {
     let row = |name, what, vanishings| Settings {
@@ -55,11 +48,6 @@ fn kept() -> Vec<Settings> {
     let one = |name, what| Settings::new(name, what);
     vec![
         Settings {
-            vanishings: 2,
-            is_late: true,
-            ..one("fence-d-small", "stored only where both is so; late grants, 2 keys vanish")
-        },
-        Settings {
             heals: true,
             vanishings: 2,
             ..one("fence-h", "both; holders heal, 2 keys vanish")
@@ -77,19 +65,21 @@ fn kept() -> Vec<Settings> {
             ..one("fence-g-late", "the same with late grants, a key vanishes")
         },
         Settings {
-            name: "fence-d",
-            what: "both; late grants, 3 keys vanish, 24 beginnings",
             is_late: true,
-            is_full: true,
-            ..any()
+            ..one("fence-d", "stored only where both is so; late grants, 3 keys vanish")
         },
         Settings {
-            name: "fence-d-largest",
-            what: "the same, but only the largest fence is taken",
-            decide: Decide::Largest,
+            vanishings: 2,
             is_late: true,
             is_full: true,
-            ..any()
+            fences: vec![[0, 0, 1], [0, 1, 2]],
+            proposals: vec![[0, 0, 0], [1, 2, 0]],
+            ..one("fence-d-uneven", "both; late grants, 2 keys vanish, uneven beginnings")
+        },
+        Settings {
+            decide: Decide::Largest,
+            is_late: true,
+            ..one("fence-d-largest", "as fence-d, but only the largest fence is taken")
         },
         Settings {
             attempts: 3,
