@@ -23,9 +23,7 @@ pub(crate) async fn run(quick: bool) {
         true => Plan { rounds: 3, time: Duration::from_millis(500) },
         false => Plan { rounds: 7, time: Duration::from_secs(2) },
     };
-    line(
-        "| nodes | waiters | limit, hand-offs/s | quorate / limit | max/min share | reads per node |",
-    );
+    line("| nodes | waiters | limit, hand-offs/s | quorate / limit | max/min share | reads/node |");
     line("|---|---|---|---|---|---|");
     for count in [1, 3, 5] {
         let servers = servers(count);

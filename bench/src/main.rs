@@ -34,7 +34,7 @@ fn main() -> std::process::ExitCode {
         Some("waiters") => local.block_on(&runtime, waiters::run(quick)),
         _ => {
             table::line(
-                "usage: quorate-bench limit [NODES…]|faults|handoff|keeper|scripts|waiters [--quick]",
+                "usage: quorate-bench limit [N…]|faults|handoff|keeper|scripts|waiters [--quick]",
             );
             return std::process::ExitCode::from(64);
         }

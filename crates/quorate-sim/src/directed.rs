@@ -148,8 +148,8 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
     }
 }
 
-/// A grant is given back, and the owner is granted the lock anew; somebody who came earlier asks for
-/// it; then the yield arrives once more, from an older connection.
+/// A grant is given back, and the owner is granted the lock anew; somebody who came earlier asks
+/// for it; then the yield arrives once more, from an older connection.
 ///
 /// # Errors
 ///

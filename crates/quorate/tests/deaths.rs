@@ -237,7 +237,10 @@ async fn take_turns(
         let valid_until = Moment::now().after(guard.remaining());
         let fence = guard.fence().ok_or("there is a fence in this mode")?.get();
         let holding = request.acquired(Some(fence), Some(valid_until));
-        tokio::time::sleep(HOLD).await;
+        // Something to do that takes a while, so that it can be caught in the act.
+        for _ in 0..LOOKS {
+            let _ = guard.verify().await;
+        }
         match guard.check() {
             Ok(()) => holding.released(),
             Err(_) => holding.lost(),
@@ -273,8 +276,8 @@ const LOCK: &str = "round";
 /// What a dead holder's lock is gone after.
 const TTL: Duration = Duration::from_millis(600);
 
-/// Long enough to be caught in the act.
-const HOLD: Duration = Duration::from_millis(10);
+/// How often a holder asks the nodes whether it still has the lock.
+const LOOKS: u32 = 40;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 //! One process takes a lease and ends; another renews and releases it.
 //!
-//! The program starts itself again as the first one. It has no test harness, so that this is a plain
-//! process with one purpose; what `cargo test` hands over is understood or ignored.
+//! The program starts itself again as the first one. It has no test harness, so that this is a
+//! plain process with one purpose; what `cargo test` hands over is understood or ignored.
 
 use std::{
     env,

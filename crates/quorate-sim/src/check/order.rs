@@ -50,8 +50,8 @@ impl Order {
         waiting.map(|waiter| (waiter.who.0, waiter.ticket)).collect()
     }
 
-    /// Somebody who asked at `asked_at` holds the lock, and `in_line` stand in line on a majority of
-    /// the nodes. Returns since when another waits who was overtaken too often.
+    /// Somebody who asked at `asked_at` holds the lock, and `in_line` stand in line on a majority
+    /// of the nodes. Returns since when another waits who was overtaken too often.
     pub(super) fn overtake(
         &mut self,
         lock: usize,

@@ -1,4 +1,4 @@
-//! One attempt to win a lock in line, at work: its requests, its timer, the caller who waits for it.
+//! One attempt to win a lock in line, at work: its requests, its timer, and the caller who waits.
 
 use std::{
     fmt,

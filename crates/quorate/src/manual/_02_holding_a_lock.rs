@@ -23,8 +23,8 @@
 //! 3. Call [`check`](crate::Guard::check) right before each step that must not overlap, and keep
 //!    steps short against [`remaining`](crate::Guard::remaining).
 //! 4. Send the guard's [`fence`](crate::Guard::fence) along with everything that you ask of the
-//!    resource, and let it refuse smaller ones than it has seen: [`crate::fence`] has what it needs.
-//!    That holds even for a holder that was paused between the check and the step.
+//!    resource, and let it refuse smaller ones than it has seen: [`crate::fence`] has what it
+//!    needs. That holds even for a holder that was paused between the check and the step.
 //!
 //! A lock is never held longer than `max_hold`, one hour unless you say otherwise: a holder that
 //! hangs must not keep its lock for ever.
