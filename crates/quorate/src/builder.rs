@@ -360,9 +360,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Uses classic mode: the Redlock algorithm as it was published, with nothing but `SET NX PX` and
-    /// the compare-and-delete script. Those who wait ask again and again, anyone may be next, and
-    /// [`fence`](crate::Guard::fence) is `None`.
+    /// Uses classic mode: the Redlock algorithm as it was published, with nothing but `SET NX PX`
+    /// and the compare-and-delete script. Those who wait ask again and again, anyone may be next,
+    /// and [`fence`](crate::Guard::fence) is `None`.
     ///
     /// It is for servers that cannot carry the default mode, such as Redis before 6.2, and is never
     /// chosen by itself. Clients in both modes exclude each other, but those in line see the others

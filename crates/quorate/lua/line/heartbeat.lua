@@ -1,10 +1,11 @@
 -- Does for each owner who stands in line what acquire.lua does for one: those who wait are heard of
 -- together.
--- KEYS: 1 the client's session, then for each owner the lock, its fence, its line; 128 locks at most
+-- KEYS: 1 the client's session, then for each owner the lock, its fence, its line; 128 at most
 -- ARGV: 1 the session, 32 digits, then for each owner: the owner, its ticket, 16 digits, ttl in
 --   milliseconds
--- Replies: for each owner what acquire.lua replies, and 0 for an error, which is no answer and never
---   a refusal, and which leaves the others alone; in place of all that, 0 the session is not of today
+-- Replies: for each owner what acquire.lua replies, and 0 for an error, which is no answer and
+--   never a refusal, and which leaves the others alone; in place of all that, 0 the session is not
+--   of today
 -- Tells holders with a later ticket as acquire.lua does.
 -- Idempotent: a second run finds the owners as holders, or in line.
 local spoken = redis.call('GET', KEYS[1])
