@@ -275,7 +275,7 @@ pub enum Reply {
     },
     /// What each owner of a `Heartbeat` would have been answered alone, in its order; `None` if the
     /// node could not tell.
-    EachHeard(Box<[Option<Reply>]>),
+    EachHeard(Box<[Option<Self>]>),
     /// The client is known from now on.
     Introduced,
     /// Who the client is, if that is known.

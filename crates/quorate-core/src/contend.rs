@@ -139,6 +139,8 @@ impl Contend {
             outcome: None,
         };
         attempt.beat(now);
+        // One try asks nobody, and so waits for nobody, if too few nodes can be reached.
+        attempt.decide_try();
         attempt
     }
 
@@ -502,16 +504,20 @@ impl Contend {
         }
     }
 
-    /// One try ends when every node that was asked has answered.
+    /// One try ends when it cannot be won any more and what that is called does not depend on those
+    /// who have not answered.
     fn decide_try(&mut self) {
-        let is_open = self.seats.iter().any(|seat| seat.is_asking);
-        if self.mode == Mode::Try && self.outcome.is_none() && !is_open && !self.is_confirming() {
+        if self.mode != Mode::Try || self.outcome.is_some() {
+            return;
+        }
+        let open = self.nodes_where(|seat| seat.is_asking);
+        let answered = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused);
+        let may_win = self.granted().union(open).len() >= self.quorum();
+        let is_settled =
+            answered.len() >= self.quorum() || answered.union(open).len() < self.quorum();
+        if !may_win && is_settled {
             self.end_try();
         }
-    }
-
-    fn is_confirming(&self) -> bool {
-        self.granted().len() >= self.quorum()
     }
 
     fn end_try(&mut self) {

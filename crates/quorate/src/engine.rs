@@ -27,7 +27,7 @@ use quorate_core::{
     command::{ClientId, Owner},
     line::{Place, Session, Speaker},
     moment::Moment,
-    quorum::{NODES_MAX, majority},
+    quorum::{NODES_MAX, NodeSet, majority},
     terms::vote_timeout,
 };
 use tokio::sync::Notify;
@@ -151,15 +151,27 @@ impl Engine {
         draw(&mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How long silent nodes are waited for, with the round trip of the majority in mind.
+    /// How long silent nodes are waited for.
     pub(crate) fn vote_timeout(&self, ttl: Duration) -> Duration {
-        self.vote_timeout.unwrap_or_else(|| {
-            let mut trips = [Duration::ZERO; NODES_MAX];
-            let trips = &mut trips[..self.nodes.len()];
-            trips.iter_mut().zip(&self.nodes).for_each(|(trip, node)| *trip = node.round_trip());
-            trips.sort_unstable();
-            vote_timeout(ttl, trips[majority(trips.len()) - 1])
-        })
+        self.vote_timeout.unwrap_or_else(|| self.usual_vote_timeout(ttl))
+    }
+
+    /// How long they are waited for if nobody says otherwise, with the round trip of the majority
+    /// in mind.
+    fn usual_vote_timeout(&self, ttl: Duration) -> Duration {
+        let mut trips = [Duration::ZERO; NODES_MAX];
+        let trips = &mut trips[..self.nodes.len()];
+        trips.iter_mut().zip(&self.nodes).for_each(|(trip, node)| *trip = node.round_trip());
+        trips.sort_unstable();
+        vote_timeout(ttl, trips[majority(trips.len()) - 1])
+    }
+
+    /// The nodes that can be asked right now.
+    fn reachable(&self) -> NodeSet {
+        let mut nodes = NodeSet::EMPTY;
+        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.trouble().is_none());
+        up.for_each(|(number, _)| nodes.insert(number));
+        nodes
     }
 
     /// What each node is up to, attached or not.

@@ -175,6 +175,8 @@ impl Trouble {
         match code {
             "NOAUTH" | "WRONGPASS" => Self::Auth(text),
             "NOPERM" => Self::NoPermission(text),
+            // What a command inside of a script is told.
+            "ERR" if text.contains("user executing the script can't") => Self::NoPermission(text),
             "READONLY" => Self::ReadOnly,
             "LOADING" => Self::Loading,
             "OOM" => Self::OutOfMemory,

@@ -173,7 +173,9 @@ impl Desk {
         let (who, sockets) = (format!("{}{purpose}", self.host), self.sockets());
         let witness =
             Witness { who: who.clone(), sockets: sockets.clone(), trace: self.trace.clone() };
+        // These servers do not speak the language of the line.
         Client::builder()
+            .classic()
             .nodes(urls)
             .who(who)
             .observer(witness)

@@ -1,4 +1,6 @@
-//! One attempt to win a lock in line, at work: its requests, its timer, and the caller who waits.
+//! One attempt to win a lock in line, at work: its requests, its timer, and whoever waits for it.
+
+mod report;
 
 use std::{
     fmt,
@@ -12,7 +14,7 @@ use quorate_core::{
     line::{Ask, Extend, Place, Push, Standing},
     moment::Moment,
     name::Name,
-    quorum::{NodeSet, Vote},
+    quorum::NodeSet,
     terms::Terms,
 };
 
@@ -21,9 +23,9 @@ use super::{
     timers::{FOREVER, Timed},
 };
 use crate::{
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::Trouble,
     node::{Inbox, Request, Sent},
-    observe::{self, Action, Event},
+    observe::{Action, Event},
 };
 
 /// One attempt. It lives until every node has answered or was given up, whatever becomes of the
@@ -41,8 +43,8 @@ pub(crate) struct Contender {
 
 struct State {
     machine: Contend,
-    /// The owner of each life; the last one is that of today.
-    owners: Vec<Owner>,
+    /// The last one is that of today.
+    lives: Vec<Life>,
     /// By node, why the last question got no answer.
     troubles: Box<[Option<Trouble>]>,
     waker: Option<Waker>,
@@ -50,9 +52,19 @@ struct State {
     is_nosy: bool,
     planned_at: Option<Moment>,
     waiting_since: Option<Moment>,
-    is_end_told: bool,
+    /// When it ended; that is told once.
+    ended_at: Option<Moment>,
+    /// The caller's time was over before there was an outcome.
+    is_late: bool,
     /// The caller has the outcome; from now on it is the caller's business.
     is_delivered: bool,
+}
+
+/// One owner under which the lock was asked for.
+struct Life {
+    owner: Owner,
+    /// Where it may be known. Elsewhere it could not be sent, and has nothing to give back.
+    sent: NodeSet,
 }
 
 /// What a request was about.
@@ -82,15 +94,20 @@ impl Contender {
         let mut started = None;
         engine.line.enter(&owner, |up| {
             let nodes = engine.nodes.len();
+            // News of nodes that came up may be on their way.
+            let is_short = up.len() < quorate_core::quorum::majority(nodes);
+            let up = if is_short { engine.reachable() } else { up };
+            let troubles = engine.nodes.iter().map(|node| node.trouble().filter(|_| is_short));
             let state = State {
                 machine: Contend::start(terms, nodes, up, mode, now),
-                owners: vec![owner.clone()],
-                troubles: vec![None; nodes].into(),
+                lives: vec![Life { owner: owner.clone(), sent: NodeSet::EMPTY }],
+                troubles: troubles.collect(),
                 waker: None,
                 is_nosy: false,
                 planned_at: None,
                 waiting_since: None,
-                is_end_told: false,
+                ended_at: None,
+                is_late: false,
                 is_delivered: false,
             };
             let contender = Arc::new(Self {
@@ -107,7 +124,9 @@ impl Contender {
         let contender = started.expect("entered");
         let (round, name) = (contender.round, contender.name.as_str());
         engine.tell(&Event::Started { round, action: Action::Acquire, name });
-        contender.drive(contender.lock(), Sending::AtOnce, now);
+        let mut state = contender.lock();
+        contender.give_up_if_denied(&mut state);
+        contender.drive(state, Sending::AtOnce, now);
         contender
     }
 
@@ -123,8 +142,9 @@ impl Contender {
         let caller = Caller(Some(self.clone()));
         async move {
             let ended = super::wait::until(&self, deadline).await;
-            if ended.is_some() {
-                caller.disarm();
+            match ended {
+                Some(_) => caller.disarm(),
+                None => self.lock().is_late = true,
             }
             ended
         }
@@ -141,9 +161,9 @@ impl Contender {
             return Poll::Pending;
         };
         state.is_delivered = true;
-        let owner = state.owners.last().cloned().expect("there is one from the beginning");
-        let untaken = NodeSet::all(self.engine.nodes.len()).without(state.machine.asked());
-        Poll::Ready(Ended { outcome, owner, untaken })
+        let Life { owner, sent } = state.lives.last().expect("there is one from the beginning");
+        let untaken = NodeSet::all(self.nodes()).without(*sent);
+        Poll::Ready(Ended { outcome, owner: owner.clone(), untaken })
     }
 
     /// True while a node has not answered the last question. The caller hears of every answer from
@@ -158,35 +178,16 @@ impl Contender {
         &self.engine
     }
 
+    /// Until when the first answers are waited for by one who has no time left: as long as usual,
+    /// however patient the client is with others.
     pub(super) fn first_answers_by(&self) -> Moment {
-        self.terms.give_up_at(self.started_at)
+        let usual = self.engine.usual_vote_timeout(self.terms.ttl());
+        self.started_at.saturating_add(self.terms.vote_timeout().min(usual))
     }
 
     /// True while too few nodes can be reached, or answer anything but errors.
     pub(crate) fn is_short(&self) -> bool {
-        let state = self.lock();
-        let answered = state.machine.granted().union(state.machine.refused());
-        state.machine.is_short() || answered.len() < quorate_core::quorum::majority(self.nodes())
-    }
-
-    /// What each node said last.
-    pub(crate) fn reports(&self) -> Box<[NodeReport]> {
-        let state = self.lock();
-        let (granted, refused) = (state.machine.granted(), state.machine.refused());
-        let answer = |number: usize| match &state.troubles[number] {
-            _ if granted.contains(number) => NodeAnswer::Granted,
-            _ if refused.contains(number) => NodeAnswer::Refused,
-            Some(trouble) => NodeAnswer::Trouble(trouble.clone()),
-            None => match self.engine.nodes[number].trouble() {
-                Some(trouble) => NodeAnswer::Trouble(trouble),
-                None => match state.machine.outcome() {
-                    Some(Outcome::Held { .. } | Outcome::Contended) => NodeAnswer::NotAwaited,
-                    _ => NodeAnswer::Trouble(Trouble::TimedOut),
-                },
-            },
-        };
-        let nodes = self.engine.nodes.iter().enumerate();
-        nodes.map(|(number, node)| NodeReport::new(node.label(), answer(number))).collect()
+        self.lock().is_short()
     }
 
     pub(super) fn handle_up(self: &Arc<Self>, node: usize, now: Moment) {
@@ -198,12 +199,16 @@ impl Contender {
     pub(super) fn handle_down(self: &Arc<Self>, node: usize, now: Moment) {
         let mut state = self.lock();
         state.machine.handle_down(node);
+        if state.machine.outcome().is_none() {
+            state.troubles[node] = self.engine.nodes[node].trouble();
+            self.give_up_if_denied(&mut state);
+        }
         self.drive(state, Sending::AtOnce, now);
     }
 
     pub(super) fn handle_push(self: &Arc<Self>, node: usize, push: &Push, now: Moment) {
         let mut state = self.lock();
-        let Some(life) = state.owners.iter().position(|owner| *owner == push.owner) else { return };
+        let Some(life) = state.lives.iter().position(|it| it.owner == push.owner) else { return };
         let life = u32::try_from(life).unwrap_or(u32::MAX);
         state.machine.handle_push(node, life, push.news, push.fence, now);
         self.drive(state, Sending::AtOnce, now);
@@ -249,8 +254,9 @@ impl Contender {
             }
         };
         let outcome = state.machine.outcome();
-        let is_news = outcome.is_some() && !std::mem::replace(&mut state.is_end_told, true);
+        let is_news = outcome.is_some() && state.ended_at.is_none();
         if let Some(outcome) = outcome.filter(|_| is_news) {
+            state.ended_at = Some(now);
             self.note_end(&state, outcome);
         }
         let is_planned = |at: Moment| state.planned_at.is_some_and(|planned| planned <= at);
@@ -261,14 +267,15 @@ impl Contender {
         let is_heard = outcome.is_some() || state.is_nosy;
         let waker = if is_heard { state.waker.take() } else { None };
         let waiting_since = state.waiting_since.filter(|_| is_news);
+        let told = outcome.filter(|_| is_news).map(|outcome| state.told(outcome));
         drop(state);
 
         if let Some(waker) = waker {
             waker.wake();
         }
         queued.iter().for_each(|node| self.engine.nodes[node].flush());
-        if let Some(outcome) = outcome.filter(|_| is_news) {
-            self.tell_end(outcome, waiting_since, now);
+        if let Some(told) = told {
+            self.tell_end(told, waiting_since, now);
         }
         if let Some(until) = plan {
             let weak: Weak<Self> = Arc::downgrade(self);
@@ -290,15 +297,17 @@ impl Contender {
         let engine = &self.engine;
         // The next life begins before the last one is forgotten: in between nobody would tell us of
         // nodes that come up.
-        while state.owners.len() <= state.machine.life().max(said.life) as usize {
+        while state.lives.len() <= state.machine.life().max(said.life) as usize {
             let owner = self.place.owner(engine.next_number());
             engine.line.enter_again(&owner, Arc::downgrade(self));
-            state.owners.push(owner);
+            state.lives.push(Life { owner, sent: NodeSet::EMPTY });
         }
-        let owner = state.owners[said.life as usize].clone();
+        let life = &mut state.lives[said.life as usize];
+        let owner = life.owner.clone();
         let spoken = Spoken { contender: self.clone(), said, sent_at: now };
         match said.what {
             Saying::Ask { is_waiting: true, .. } if sending == Sending::Gathered => {
+                life.sent.insert(node);
                 let standing = Standing { name: self.name.clone(), owner };
                 engine.line.heartbeats.add(node, standing, spoken);
                 return false;
@@ -306,14 +315,23 @@ impl Contender {
             Saying::Leave => {
                 engine.line.forget(&owner);
                 engine.line.heartbeats.remove(node, &owner);
+                if !life.sent.contains(node) {
+                    return false;
+                }
             }
             Saying::Ask { .. } | Saying::Yield(_) | Saying::Doubt(_) | Saying::Confirm(_) => {}
         }
         let command = self.command(owner, said.what);
         let request = Request { command, node, inbox: Arc::new(spoken) };
         match engine.nodes[node].send(request, now) {
-            Sent::Queued => true,
+            Sent::Queued => {
+                state.lives[said.life as usize].sent.insert(node);
+                true
+            }
             Sent::Answered(answer) => {
+                if answer.is_ok() {
+                    state.lives[said.life as usize].sent.insert(node);
+                }
                 self.take_in(state, node, (said, now), answer, now);
                 false
             }
@@ -329,26 +347,28 @@ impl Contender {
         now: Moment,
     ) {
         if answer.is_err() && said.what == Saying::Leave {
-            let owner = state.owners[said.life as usize].clone();
+            let owner = state.lives[said.life as usize].owner.clone();
             let until = self.engine.line.owed_until(now);
             self.engine.nodes[node].owe(self.command(owner, said.what), until);
         }
-        let is_asked = matches!(said.what, Saying::Ask { .. });
-        if is_asked && state.machine.outcome().is_none() {
-            self.tell_answer(state, node, &answer, now);
-            state.troubles[node] = answer.as_ref().err().cloned();
+        if matches!(said.what, Saying::Ask { .. }) {
+            self.tell_answer(state, node, &answer, (sent_at, now));
+            if state.machine.outcome().is_none() {
+                state.troubles[node] = answer.as_ref().err().cloned();
+            }
         }
         state.machine.handle_reply(node, said, sent_at, answer.as_ref().ok(), now);
-        if state.machine.outcome().is_none() && self.is_denied(state) {
-            state.machine.handle_abandon();
-        }
+        self.give_up_if_denied(state);
     }
 
-    /// True if so many nodes deny us that no majority is left.
-    fn is_denied(&self, state: &State) -> bool {
+    /// Waiting does not help if so many nodes deny us that no majority is left.
+    fn give_up_if_denied(&self, state: &mut State) {
         let denied = |trouble: &&Option<Trouble>| trouble.as_ref().is_some_and(Trouble::is_denial);
         let denials = state.troubles.iter().filter(denied).count();
-        self.nodes() - denials < quorate_core::quorum::majority(self.nodes())
+        let is_denied = self.nodes() - denials < quorate_core::quorum::majority(self.nodes());
+        if is_denied && state.machine.outcome().is_none() {
+            state.machine.handle_abandon();
+        }
     }
 
     fn command(&self, owner: Owner, what: Saying) -> Command {
@@ -370,53 +390,12 @@ impl Contender {
     }
 
     fn note_end(&self, state: &State, outcome: Outcome) {
-        let owner = state.owners.last().expect("there is one from the beginning");
+        let owner = &state.lives.last().expect("there is one from the beginning").owner;
         match outcome {
             Outcome::Held { .. } => self.engine.line.hold(owner),
             Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => {
                 self.engine.line.forget(owner);
             }
-        }
-    }
-
-    fn tell_answer(
-        &self,
-        state: &mut State,
-        node: usize,
-        answer: &Result<Reply, Trouble>,
-        now: Moment,
-    ) {
-        let is_refused = matches!(answer, Ok(Reply::Queued { .. }));
-        if is_refused && state.machine.is_waiting() && state.waiting_since.is_none() {
-            state.waiting_since = Some(now);
-            self.engine.tell(&Event::WaitStarted { name: self.name.as_str() });
-        }
-        if self.engine.is_observed() {
-            let vote = match answer {
-                Ok(Reply::Granted { .. }) => Vote::Grant,
-                Ok(Reply::Queued { .. }) => Vote::Refuse,
-                Ok(_) | Err(_) => Vote::Unknown,
-            };
-            let answer = NodeAnswer::of(vote, answer.as_ref().err());
-            let (round, node) = (self.round, self.engine.nodes[node].label());
-            let (action, took) = (Action::Acquire, now.saturating_since(self.started_at));
-            self.engine.tell(&Event::Answered { round, action, node, answer: &answer, took });
-        }
-    }
-
-    fn tell_end(&self, outcome: Outcome, waiting_since: Option<Moment>, now: Moment) {
-        let outcome = match outcome {
-            Outcome::Held { .. } => observe::Outcome::Done,
-            Outcome::Contended => observe::Outcome::Busy,
-            Outcome::NoQuorum => observe::Outcome::NoQuorum,
-            Outcome::Abandoned => observe::Outcome::Cancelled,
-        };
-        let (round, name, action) = (self.round, self.name.as_str(), Action::Acquire);
-        let took = now.saturating_since(self.started_at);
-        self.engine.tell(&Event::Ended { round, action, name, outcome, took });
-        if let Some(since) = waiting_since {
-            let waited = now.saturating_since(since);
-            self.engine.tell(&Event::WaitEnded { name, waited });
         }
     }
 

@@ -124,8 +124,7 @@ impl Ears {
     pub(crate) fn belong_to(&self, engine: &Arc<Engine>) {
         // There is one engine to a set of ears, and it is told once.
         let _ = self.engine.set(Arc::downgrade(engine));
-        let up = engine.nodes.iter().enumerate().filter(|(_, node)| node.trouble().is_none());
-        up.for_each(|(number, _)| engine.line.lock().up.insert(number));
+        engine.line.lock().up = engine.reachable();
     }
 
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {

@@ -1,7 +1,8 @@
 //! The same promises on every engine.
 //!
-//! A body is one promise. The macro makes two tests of each, one on nodes in memory and one on real
-//! servers, and each test runs the body with several numbers of nodes.
+//! A body is one promise. The macro makes four tests of each: on nodes in memory and on real
+//! servers, in the default mode and in classic mode. Each test runs the body with several numbers
+//! of nodes; in classic mode with two of them, since most of the code is the same.
 
 /// Makes tests of bodies, for the numbers of nodes that stand before them.
 macro_rules! on_every_engine {
@@ -20,6 +21,24 @@ macro_rules! on_every_engine {
                 #[test]
                 fn $body() {
                     crate::conformance::rig::on_servers(&$numbers, super::$body);
+                }
+            )+)+
+        }
+
+        mod classic_memory {
+            $($(
+                #[test]
+                fn $body() {
+                    crate::conformance::rig::on_memory_in_classic_mode(&$numbers, super::$body);
+                }
+            )+)+
+        }
+
+        mod classic_servers {
+            $($(
+                #[test]
+                fn $body() {
+                    crate::conformance::rig::on_servers_in_classic_mode(&$numbers, super::$body);
                 }
             )+)+
         }

@@ -1,5 +1,8 @@
 //! The library from the outside: one binary, one file for each topic.
 
+#[macro_use]
+mod mode;
+
 mod blocking;
 mod cancellation;
 mod conformance;

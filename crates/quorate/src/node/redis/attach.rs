@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use quorate_core::{
     command::{Command, Reply},
     line::{Session, Speaker},
+    moment::Moment,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -17,18 +18,18 @@ use super::{
 };
 use crate::{engine::Mode, error::Trouble};
 
-/// Logs in, looks at the server and leaves the scripts there; for those who wait in line, begins to
-/// listen and then a session. One round trip.
+/// Logs in, looks at the server and leaves the scripts there. Those who wait in line then begin to
+/// listen, and a session: in a second round trip, since a server that is there under another name
+/// already has a session of ours, which must not be ended.
 pub(crate) async fn attach(
     stream: &mut Stream,
     target: &Target,
     around: &Surroundings,
-    session: Session,
+    (number, session): (usize, Session),
 ) -> Result<Attached, Trouble> {
-    let opening = opening(around, session);
-    let request = greeting(target, around, &opening);
-    stream.writer.write_all(&request).await.map_err(|error| lost(&error))?;
     let mut replies = Replies { stream, target, bytes: Vec::new(), used: 0 };
+    let mut asked_at = around.clock.now();
+    replies.ask(&greeting(target, around)).await?;
 
     if let Err(trouble) = replies.fill().await {
         return Err(unheard_greeting(trouble, replies.bytes.first().copied(), target));
@@ -56,29 +57,38 @@ pub(crate) async fn attach(
     for script in Script::of_mode(around.mode) {
         scripts.set(*script, replies.expect_text().await?);
     }
-    if around.mode == Mode::Line {
-        replies.expect_subscribed().await?;
-    }
+    around.identities.claim(number, &run_id, &target.label)?;
     let mut time_us = None;
-    for command in &opening {
-        if let Reply::Attached { time_us: time } = replies.expect_reply(command).await? {
-            time_us = Some(time);
-        }
+    if around.mode == Mode::Line {
+        asked_at = around.clock.now();
+        time_us = Some(open_session(&mut replies, around, session).await?);
     }
     let rest = replies.bytes.split_off(replies.used);
-    Ok(Attached { run_id, scripts, time_us, rest })
+    Ok(Attached { scripts, asked_at, time_us, rest })
 }
 
-/// What those who wait in line say first.
-fn opening(around: &Surroundings, session: Session) -> Vec<Command> {
+/// Begins to listen, and then a session, so that one always has somebody who listens. Returns the
+/// server's time.
+async fn open_session(
+    replies: &mut Replies<'_>,
+    around: &Surroundings,
+    session: Session,
+) -> Result<u64, Trouble> {
     let speaker = Speaker { client: around.client, session };
-    match around.mode {
-        Mode::Classic => Vec::new(),
-        Mode::Line => vec![
-            around.introduction(),
-            // Comes after the subscription, so that a session always has somebody who listens.
-            Command::Attach { speaker, life_ms: SESSION_LIFE_MS },
-        ],
+    let (introduction, opening) =
+        (around.introduction(), Command::Attach { speaker, life_ms: SESSION_LIFE_MS });
+    let mut out = Vec::new();
+    let channel = channel(&around.prefix, &around.client);
+    write_words(&mut out, &[b"SUBSCRIBE", channel.as_bytes()]);
+    let scripts = Scripts::new(around.prefix.clone());
+    write_command(&mut out, &introduction, &scripts);
+    write_command(&mut out, &opening, &scripts);
+    replies.ask(&out).await?;
+    replies.expect_subscribed().await?;
+    replies.expect_reply(&introduction).await?;
+    match replies.expect_reply(&opening).await? {
+        Reply::Attached { time_us } => Ok(time_us),
+        _ => Err(Trouble::Protocol("a session was expected while attaching".into())),
     }
 }
 
@@ -100,9 +110,9 @@ pub(crate) const SESSION_LIFE_MS: u64 = 5_000;
 /// What was learned at the attach.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    /// The server's own name for this run of it.
-    pub(crate) run_id: String,
     pub(crate) scripts: Scripts,
+    /// When the last round trip began.
+    pub(crate) asked_at: Moment,
     /// The server's time when the session began.
     pub(crate) time_us: Option<u64>,
     /// What it sent after its answers.
@@ -153,7 +163,7 @@ fn blotted(text: &str, target: &Target) -> String {
 }
 
 /// The whole greeting in one piece.
-fn greeting(target: &Target, around: &Surroundings, opening: &[Command]) -> Vec<u8> {
+fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
     let mut out = Vec::new();
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if let Some(password) = &target.password {
@@ -170,12 +180,6 @@ fn greeting(target: &Target, around: &Surroundings, opening: &[Command]) -> Vec<
     for script in Script::of_mode(around.mode) {
         write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }
-    if around.mode == Mode::Line {
-        let channel = channel(&around.prefix, &around.client);
-        write_words(&mut out, &[b"SUBSCRIBE", channel.as_bytes()]);
-    }
-    let scripts = Scripts::new(around.prefix.clone());
-    opening.iter().for_each(|command| write_command(&mut out, command, &scripts));
     out
 }
 
@@ -214,6 +218,10 @@ struct Replies<'a> {
 }
 
 impl Replies<'_> {
+    async fn ask(&mut self, request: &[u8]) -> Result<(), Trouble> {
+        self.stream.writer.write_all(request).await.map_err(|error| lost(&error))
+    }
+
     /// Reads until there is a whole reply.
     async fn fill(&mut self) -> Result<(Frame, usize), Trouble> {
         loop {

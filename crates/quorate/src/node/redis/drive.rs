@@ -69,14 +69,13 @@ async fn connect(
 ) -> Result<(Incoming, Option<OwnedFd>), Trouble> {
     let attempt = async {
         let mut stream = transport::open(&link.target, &link.surroundings).await?;
-        let sent_at = link.surroundings.clock.now();
-        let attached = attach(&mut stream, &link.target, &link.surroundings, session).await?;
+        let who = (link.number, session);
+        let attached = attach(&mut stream, &link.target, &link.surroundings, who).await?;
         let now = link.surroundings.clock.now();
-        link.note_round_trip(now.saturating_since(sent_at));
+        link.note_round_trip(now.saturating_since(attached.asked_at));
         if let Some(time_us) = attached.time_us {
-            link.note_time(time_us, sent_at, now);
+            link.note_time(time_us, attached.asked_at, now);
         }
-        link.surroundings.identities.claim(link.number, &attached.run_id, &link.target.label)?;
         Ok((stream, attached))
     };
     let (stream, attached) =

@@ -9,11 +9,21 @@ use super::bench::{NAME, poll};
 use crate::{
     faults::cluster::{Cluster, PATIENCE, connect_to_all, wait_until_attached},
     links::executor::block_on,
+    mode::Mode,
 };
 
-#[test]
-fn a_call_that_is_never_polled_sends_nothing() {
-    let cluster = Cluster::start(3);
+in_both_modes! {
+    a_call_that_is_never_polled_sends_nothing,
+    a_call_that_is_dropped_after_its_first_poll_leaves_no_key,
+    a_call_that_is_dropped_while_replies_are_held_back_leaves_no_key,
+    a_call_that_gave_silent_nodes_up_leaves_no_key_on_them,
+    a_call_whose_link_was_given_up_leaves_no_key,
+    a_release_reaches_a_node_whose_link_was_given_up_meanwhile,
+    a_client_that_goes_right_after_a_dropped_call_leaves_no_key,
+}
+
+fn a_call_that_is_never_polled_sends_nothing(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     let mutex = client.mutex(NAME);
     for _ in 0..10 {
@@ -22,22 +32,20 @@ fn a_call_that_is_never_polled_sends_nothing() {
     }
     // Requests keep their order: with this one answered, earlier ones would have been seen.
     block_on(block_on(mutex.lock()).unwrap().release()).unwrap();
-    wait_until_undone(&cluster, 1);
+    cluster.wait_until_undone(1);
 }
 
-#[test]
-fn a_call_that_is_dropped_after_its_first_poll_leaves_no_key() {
-    let cluster = Cluster::start(3);
+fn a_call_that_is_dropped_after_its_first_poll_leaves_no_key(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     for _ in 0..ROUNDS {
         drop_after_first_poll(&client);
     }
-    wait_until_undone(&cluster, ROUNDS);
+    cluster.wait_until_undone(ROUNDS);
 }
 
-#[test]
-fn a_call_that_is_dropped_while_replies_are_held_back_leaves_no_key() {
-    let cluster = Cluster::start(3);
+fn a_call_that_is_dropped_while_replies_are_held_back_leaves_no_key(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     for held in 1..8_usize {
         let held: Vec<usize> = (0..3).filter(|node| held >> node & 1 == 1).collect();
@@ -46,12 +54,11 @@ fn a_call_that_is_dropped_while_replies_are_held_back_leaves_no_key() {
         drop_after_first_poll(&client);
         cluster.set(&held, Fault::Pass);
     }
-    wait_until_undone(&cluster, 7);
+    cluster.wait_until_undone(7);
 }
 
-#[test]
-fn a_call_that_gave_silent_nodes_up_leaves_no_key_on_them() {
-    let cluster = Cluster::start(3);
+fn a_call_that_gave_silent_nodes_up_leaves_no_key_on_them(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT_VOTE_TIMEOUT));
     for silent in [vec![1, 2], vec![0, 1, 2]] {
         cluster.set(&silent, Fault::BlackHole);
@@ -60,12 +67,11 @@ fn a_call_that_gave_silent_nodes_up_leaves_no_key_on_them() {
         cluster.set(&silent, Fault::Pass);
         wait_until_attached(&client);
     }
-    wait_until_undone(&cluster, 2);
+    cluster.wait_until_undone(2);
 }
 
-#[test]
-fn a_call_whose_link_was_given_up_leaves_no_key() {
-    let cluster = Cluster::start(3);
+fn a_call_whose_link_was_given_up_leaves_no_key(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     let connections = || cluster.proxies.iter().map(|proxy| proxy.connections()).min();
     let before = connections();
@@ -74,12 +80,11 @@ fn a_call_whose_link_was_given_up_leaves_no_key() {
     eventually("all links are made anew", PATIENCE, || connections() > before);
     cluster.set(&[0, 1, 2], Fault::Pass);
     wait_until_attached(&client);
-    wait_until_undone(&cluster, 1);
+    cluster.wait_until_undone(1);
 }
 
-#[test]
-fn a_release_reaches_a_node_whose_link_was_given_up_meanwhile() {
-    let cluster = Cluster::start(3);
+fn a_release_reaches_a_node_whose_link_was_given_up_meanwhile(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = cluster.connect();
     let silent = &cluster.proxies[2];
     let before = silent.connections();
@@ -89,35 +94,23 @@ fn a_release_reaches_a_node_whose_link_was_given_up_meanwhile() {
     block_on(guard.release()).unwrap();
     silent.set(Fault::Pass);
     wait_until_attached(&client);
-    wait_until_undone(&cluster, 1);
+    cluster.wait_until_undone(1);
 }
 
-#[test]
-fn a_client_that_goes_right_after_a_dropped_call_leaves_no_key() {
-    let cluster = Cluster::start(3);
+fn a_client_that_goes_right_after_a_dropped_call_leaves_no_key(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     for _ in 0..ROUNDS {
         let client = cluster.connect();
         drop_after_first_poll(&client);
         drop(client);
     }
-    wait_until_undone(&cluster, ROUNDS);
+    cluster.wait_until_undone(ROUNDS);
 }
 
 fn drop_after_first_poll(client: &Client) {
     let mutex = client.mutex(NAME);
     // A fast server may have answered by the end of the poll; then this is a guard that goes.
     drop(poll(Box::pin(mutex.try_lock()).as_mut()));
-}
-
-/// Waits until every server has seen every attempt, and the undo of each. Looking for keys alone
-/// would be content before the first request has arrived.
-fn wait_until_undone(cluster: &Cluster, attempts: u64) {
-    for server in &cluster.servers {
-        eventually("every attempt has arrived", PATIENCE, || {
-            server.command_calls("set") == attempts
-        });
-    }
-    cluster.wait_until_empty("after every attempt has arrived");
 }
 
 const ROUNDS: u64 = 20;

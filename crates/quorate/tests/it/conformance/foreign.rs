@@ -11,7 +11,7 @@ use quorate_testkit::{
     redis::{Cmd, Value, cmd},
 };
 
-use super::rig::{ALL, LONG, PATIENCE, Rig, holder, on_servers, take};
+use super::rig::{ALL, LONG, PATIENCE, Rig, holder, on_servers_in_both_modes, take};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => a_foreign_value_keeps_us_out_and_is_shown_escaped,
@@ -65,7 +65,7 @@ async fn a_foreign_value_on_a_minority_is_left_alone(rig: &Rig) {
 /// Each kind of key under the name, with and without an end.
 #[test]
 fn a_key_of_any_type_keeps_us_out_and_is_not_touched() {
-    on_servers(&ALL, async |rig| {
+    on_servers_in_both_modes(&ALL, async |rig| {
         let client = rig.client("alice").await;
         for (kind, make) in kinds() {
             for is_mortal in [false, true] {
@@ -87,7 +87,7 @@ fn a_key_of_any_type_keeps_us_out_and_is_not_touched() {
 /// One that came in while we held the lock survives our release, verify and extend.
 #[test]
 fn a_key_that_replaced_ours_is_not_touched() {
-    on_servers(&[1, 3], async |rig| {
+    on_servers_in_both_modes(&[1, 3], async |rig| {
         let client = rig.client("alice").await;
         for (kind, make) in kinds() {
             rig.servers().iter().for_each(Server::flush_all);
@@ -117,7 +117,7 @@ fn a_key_that_replaced_ours_is_not_touched() {
 /// A foreign lock that expires lets us in.
 #[test]
 fn a_foreign_lock_is_waited_for() {
-    on_servers(&ALL, async |rig| {
+    on_servers_in_both_modes(&ALL, async |rig| {
         let client = rig.client("alice").await;
         for server in rig.servers() {
             let mut connection = server.connection();

@@ -1,6 +1,9 @@
 //! Nodes of either kind behind one face, and the loop over their numbers.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use quorate::{
     Client, ClientBuilder, Guard, Mutex,
@@ -10,10 +13,13 @@ use quorate::{
 use quorate_core::quorum::majority;
 use quorate_testkit::{Server, eventually, redis::cmd};
 
+use crate::mode::Mode;
+
 /// Some nodes, clients of them, and a look at them from the outside.
 pub(super) struct Rig {
     nodes: Nodes,
     count: usize,
+    mode: Mode,
 }
 
 enum Nodes {
@@ -23,18 +29,50 @@ enum Nodes {
 
 /// Runs a body on so many nodes in memory.
 pub(super) fn on_memory(numbers: &[usize], body: impl AsyncFn(&Rig)) {
-    for &count in numbers {
-        run(&Rig { nodes: Nodes::Memory(MemoryNodes::new(count)), count }, &body);
-    }
+    run_on_memory(numbers, Mode::Line, body);
+}
+
+/// Runs a body on some of these numbers of nodes in memory, in classic mode.
+pub(super) fn on_memory_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+    run_on_memory(&ends(numbers), Mode::Classic, body);
 }
 
 /// Runs a body on so many real servers, which are empty each time.
 pub(super) fn on_servers(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+    run_on_servers(numbers, Mode::Line, body);
+}
+
+/// Runs a body on some of these numbers of real servers, in classic mode.
+pub(super) fn on_servers_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+    run_on_servers(&ends(numbers), Mode::Classic, body);
+}
+
+/// Runs a body on so many real servers in the default mode, and on some in classic mode.
+pub(super) fn on_servers_in_both_modes(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+    run_on_servers(numbers, Mode::Line, &body);
+    run_on_servers(&ends(numbers), Mode::Classic, &body);
+}
+
+fn run_on_memory(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Rig)) {
+    for &count in numbers {
+        run(&Rig { nodes: Nodes::Memory(MemoryNodes::new(count)), count, mode }, &body);
+    }
+}
+
+fn run_on_servers(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Rig)) {
     let most = numbers.iter().copied().max().expect("a number of nodes");
     let servers: Arc<[Server]> = Server::start_many(most).into();
     for &count in numbers {
-        run(&Rig { nodes: Nodes::Servers(servers.clone()), count }, &body);
+        run(&Rig { nodes: Nodes::Servers(servers.clone()), count, mode }, &body);
         servers.iter().for_each(Server::flush_all);
+    }
+}
+
+/// One number in the middle and the first one: an odd and, mostly, a lone node.
+fn ends(numbers: &[usize]) -> Vec<usize> {
+    match numbers {
+        [first, _, middle, ..] => vec![*first, *middle],
+        few => few.to_vec(),
     }
 }
 
@@ -61,10 +99,16 @@ impl Rig {
     /// Settings with which a stall of this machine is never taken for a silent node.
     pub(super) fn builder(&self) -> ClientBuilder {
         let builder = Client::builder().ttl(LONG).vote_timeout(PATIENCE);
+        let builder = self.mode.of(builder);
         match &self.nodes {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Servers(_) => builder.nodes(self.servers().iter().map(Server::url)),
         }
+    }
+
+    /// How the clients wait, and what they store.
+    pub(super) const fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// How many nodes there are.
@@ -131,6 +175,16 @@ impl Rig {
         }
     }
 
+    /// Extends until every node has the key of the guard, and no other. The first time may only
+    /// show that a session went with a key.
+    pub(super) async fn extend_until_healed(&self, guard: &Guard) {
+        let started = Instant::now();
+        while self.all().any(|node| self.names(node) != [guard.name()]) {
+            assert!(started.elapsed() < PATIENCE, "not every node is given the lock again");
+            guard.extend(LONG).await.expect("a majority has it");
+        }
+    }
+
     /// Waits until `nodes` have no keys at all. Undoing goes on after the caller was told.
     pub(super) fn wait_until_empty(&self, nodes: impl IntoIterator<Item = usize>) {
         for node in nodes {
@@ -153,7 +207,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            say(&format!("this was with {} nodes", self.count));
+            say(&format!("this was with {} nodes, {:?}", self.count, self.mode));
         }
     }
 }
@@ -170,9 +224,18 @@ pub(super) async fn take(mutex: Mutex) -> Guard {
 
 /// Who has the lock, as somebody who wants it is told.
 pub(super) async fn holder(client: &Client, name: &str) -> Holder {
-    match client.mutex(name).lock_timeout(Duration::ZERO).await {
-        Err(LockError::Timeout { holder: Some(holder), .. }) => holder,
-        other => panic!("somebody holds {name:?}, but: {other:?}"),
+    let started = Instant::now();
+    loop {
+        match client.mutex(name).lock_timeout(Duration::ZERO).await {
+            Err(LockError::Timeout { holder: Some(holder), .. }) => return holder,
+            // A call without any time waits for no session that went with a node's keys, and not
+            // for as long as a busy machine may take.
+            Err(LockError::NoQuorum { nodes }) => {
+                assert!(started.elapsed() < PATIENCE, "somebody holds {name:?}, but: {nodes:?}");
+                tokio::task::yield_now().await;
+            }
+            other => panic!("somebody holds {name:?}, but: {other:?}"),
+        }
     }
 }
 

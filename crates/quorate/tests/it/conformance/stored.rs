@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use quorate_testkit::{Server, redis::cmd};
 
-use super::rig::{ALL, LONG, on_servers, take};
+use super::rig::{ALL, LONG, Rig, on_servers_in_both_modes, take};
+use crate::mode::Mode;
 
 #[test]
-fn the_value_reads_client_number_and_who() {
-    on_servers(&ALL, async |rig| {
+fn the_value_names_the_client_and_who_that_is_can_be_found() {
+    on_servers_in_both_modes(&ALL, async |rig| {
         let client = rig.client("cron/db1/4711").await;
         let guard = take(client.mutex("a")).await;
         rig.wait_until_only("a", rig.all());
@@ -17,7 +18,7 @@ fn the_value_reads_client_number_and_who() {
         for server in rig.servers() {
             let left = server.pttl("a");
             assert!(left > 0 && left <= i64::try_from(LONG.as_millis()).unwrap(), "{left}");
-            let owner = Owner::of(server, "a");
+            let owner = Owner::of(rig, server, "a");
             assert_eq!(owner.client.len(), 40);
             assert!(owner.client.bytes().all(|byte| b"0123456789abcdef".contains(&byte)));
             assert_eq!(owner.who, "cron/db1/4711");
@@ -28,7 +29,7 @@ fn the_value_reads_client_number_and_who() {
 
 #[test]
 fn no_owner_is_used_twice() {
-    on_servers(&[1], async |rig| {
+    on_servers_in_both_modes(&[1], async |rig| {
         let server = &rig.servers()[0];
         let mut owners = BTreeSet::new();
         let mut clients = BTreeSet::new();
@@ -37,7 +38,7 @@ fn no_owner_is_used_twice() {
             let client = rig.client("twin").await;
             for _ in 0..10 {
                 let guard = take(client.mutex("a")).await;
-                let owner = Owner::of(server, "a");
+                let owner = Owner::of(rig, server, "a");
                 assert!(owners.insert((owner.client.clone(), owner.number)), "used twice");
                 clients.insert(owner.client);
                 guard.release().await.unwrap();
@@ -49,7 +50,7 @@ fn no_owner_is_used_twice() {
 
 #[test]
 fn a_server_that_forgot_the_scripts_is_told_them_again() {
-    on_servers(&ALL, async |rig| {
+    on_servers_in_both_modes(&ALL, async |rig| {
         let client = rig.client("alice").await;
         let guard = take(client.mutex("a")).await;
         rig.wait_until_only("a", rig.all());
@@ -68,7 +69,7 @@ fn a_server_that_forgot_the_scripts_is_told_them_again() {
 /// An undo that meets a server without scripts: a tie leaves nothing even then.
 #[test]
 fn an_undo_works_on_a_server_that_forgot_the_scripts() {
-    on_servers(&[2, 4], async |rig| {
+    on_servers_in_both_modes(&[2, 4], async |rig| {
         let client = rig.client("alice").await;
         let half = rig.len() / 2;
         (0..half).for_each(|node| rig.plant(node, "a", b"another's"));
@@ -91,9 +92,36 @@ struct Owner {
 }
 
 impl Owner {
-    fn of(server: &Server, name: &str) -> Self {
-        let value = server.get(name).expect("the key is there");
-        let text = String::from_utf8(value).expect("an owner is text");
+    fn of(rig: &Rig, server: &Server, name: &str) -> Self {
+        let text = |value: Option<Vec<u8>>| {
+            String::from_utf8(value.expect("the key is there")).expect("it is text")
+        };
+        let value = text(server.get(name));
+        match rig.mode() {
+            Mode::Line => {
+                let mut owner = Self::in_line(&value);
+                owner.who = text(server.get(format!("quorate:w:{}", owner.client)));
+                owner
+            }
+            Mode::Classic => Self::classic(&value),
+        }
+    }
+
+    /// What a node has to know about one who may wait.
+    fn in_line(text: &str) -> Self {
+        let parts: Vec<&str> = text.split(':').collect();
+        let ["q1", ticket, ttl_ms, client, number] = parts[..] else {
+            panic!("an owner in line has five parts: {text}");
+        };
+        assert_eq!(ticket.len(), 16, "tickets are compared as text: {text}");
+        assert!(ticket.bytes().all(|byte| byte.is_ascii_digit()), "{text}");
+        assert_eq!(ttl_ms.parse().map(Duration::from_millis), Ok(LONG));
+        let number = number.parse().expect("a number");
+        Self { client: client.into(), number, who: String::new() }
+    }
+
+    /// Who it is stands in the value itself: others read it, too.
+    fn classic(text: &str) -> Self {
         let (id, who) = text.split_once('@').expect("there is a part for people");
         let (client, number) = id.split_once(':').expect("there is a number");
         let number = number.parse().expect("a number");

@@ -8,29 +8,35 @@ use quorate::{
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually};
 
-use crate::links::executor::block_on;
+use crate::{links::executor::block_on, mode::Mode};
 
 /// Servers and their proxies, in the same order.
 pub(crate) struct Cluster {
     pub(crate) servers: Vec<Server>,
     pub(crate) proxies: Vec<Proxy>,
+    mode: Mode,
 }
 
 impl Cluster {
     pub(crate) fn start(nodes: usize) -> Self {
+        Self::start_in(Mode::Line, nodes)
+    }
+
+    /// A cluster whose clients are in this mode.
+    pub(crate) fn start_in(mode: Mode, nodes: usize) -> Self {
         let servers = Server::start_many(nodes);
         let proxies = servers.iter().map(|server| Proxy::start(&server.address())).collect();
-        Self { servers, proxies }
+        Self { servers, proxies, mode }
     }
 
     /// The settings of a client that comes through the proxies.
     pub(crate) fn through_proxies(&self) -> ClientBuilder {
-        settings(self.proxies.iter().map(Proxy::url))
+        self.mode.of(settings(self.proxies.iter().map(Proxy::url)))
     }
 
     /// The settings of a client that goes to the servers themselves.
     pub(crate) fn direct(&self) -> ClientBuilder {
-        settings(self.servers.iter().map(Server::url))
+        self.mode.of(settings(self.servers.iter().map(Server::url)))
     }
 
     /// A client through the proxies, attached to all nodes.
@@ -56,6 +62,35 @@ impl Cluster {
 
     pub(crate) fn wait_until_empty(&self, what: &str) {
         eventually(&format!("no key is left: {what}"), PATIENCE, || self.is_empty());
+    }
+
+    /// Waits until every server has seen every attempt, and the undo of each. Looking for keys
+    /// alone would be content before the first request has arrived.
+    pub(crate) fn wait_until_undone(&self, attempts: u64) {
+        self.servers.iter().for_each(|server| self.wait_until_undone_by(server, attempts));
+        self.wait_until_empty("after every attempt has arrived");
+    }
+
+    /// The same for one server.
+    pub(crate) fn wait_until_undone_by(&self, server: &Server, attempts: u64) {
+        match self.mode {
+            Mode::Line => {
+                // Whoever ends looks for the next in line. An end whose answer was lost is sent
+                // again, and an attempt on a link that was given up is not let in any more.
+                eventually("every attempt has ended", PATIENCE, || {
+                    server.command_calls("zpopmin") >= attempts
+                });
+                eventually("no key is left", PATIENCE, || server.lock_keys().is_empty());
+                let keys = server.command_calls("del");
+                assert!(keys <= attempts, "{keys} keys were there");
+            }
+            Mode::Classic => {
+                eventually("every attempt has arrived", PATIENCE, || {
+                    server.command_calls("set") == attempts
+                });
+                eventually("no key is left", PATIENCE, || server.lock_keys().is_empty());
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Servers that answer, but not with what was asked for: each reason has its name.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorate::{
     Client,
@@ -9,12 +9,19 @@ use quorate::{
 use quorate_testkit::{Server, eventually, redis};
 
 use super::cluster::{Cluster, PATIENCE, connect_to_all, trouble, wait_until_attached};
-use crate::links::executor::block_on;
+use crate::{links::executor::block_on, mode::Mode};
 
-#[test]
-fn a_server_without_memory_says_so_and_still_releases() {
+in_both_modes! {
+    a_server_without_memory_says_so_and_still_releases,
+    the_vote_of_a_server_that_became_a_replica_does_not_count,
+    a_release_that_a_replica_refused_is_sent_again,
+    a_user_without_the_right_to_set_is_denied,
+    a_user_without_the_right_to_the_key_is_denied,
+}
+
+fn a_server_without_memory_says_so_and_still_releases(mode: Mode) {
     let server = Server::start();
-    let client = block_on(Client::connect([server.url()])).unwrap();
+    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
     let guard = block_on(client.mutex("held").lock()).unwrap();
     tell(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     tell(&server, &["CONFIG", "SET", "maxmemory", "1"]);
@@ -28,9 +35,8 @@ fn a_server_without_memory_says_so_and_still_releases() {
     assert!(server.lock_keys().is_empty());
 }
 
-#[test]
-fn the_vote_of_a_server_that_became_a_replica_does_not_count() {
-    let cluster = Cluster::start(3);
+fn the_vote_of_a_server_that_became_a_replica_does_not_count(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = connect_to_all(cluster.direct());
     make_replica(&cluster.servers[0]);
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
@@ -45,9 +51,8 @@ fn the_vote_of_a_server_that_became_a_replica_does_not_count() {
     block_on(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap().release()).unwrap();
 }
 
-#[test]
-fn a_release_that_a_replica_refused_is_sent_again() {
-    let cluster = Cluster::start(3);
+fn a_release_that_a_replica_refused_is_sent_again(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     let client = connect_to_all(cluster.direct());
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     eventually("all have the key", PATIENCE, || {
@@ -74,14 +79,13 @@ fn an_error_without_a_name_of_its_own_is_told_in_the_words_of_the_server() {
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 }
 
-#[test]
-fn a_user_without_the_right_to_set_is_denied() {
-    let cluster = Cluster::start(3);
+fn a_user_without_the_right_to_set_is_denied(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
     for server in &cluster.servers {
-        tell(server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all"]);
+        tell(server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
     }
     let urls = cluster.servers.iter().map(|server| server.url_with("app", "secret", 0));
-    let client = connect_to_all(Client::builder().nodes(urls));
+    let client = connect_to_all(mode.of(Client::builder()).nodes(urls));
     tell(&cluster.servers[0], &["ACL", "SETUSER", "app", "-set"]);
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 
@@ -94,17 +98,26 @@ fn a_user_without_the_right_to_set_is_denied() {
     ] {
         let error = called.unwrap_err();
         assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
-        assert_eq!(error.to_string().matches("NOPERM").count(), 2, "{error}");
+        // By the command itself, or inside of a script.
+        let reason = match mode {
+            Mode::Line => "can't run this command",
+            Mode::Classic => "NOPERM",
+        };
+        assert_eq!(error.to_string().matches(reason).count(), 2, "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
     cluster.wait_until_empty("the one grant is undone");
 }
 
-#[test]
-fn a_user_without_the_right_to_the_key_is_denied() {
+fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@all"]);
-    let client = block_on(Client::connect([server.url_with("app", "secret", 0)])).unwrap();
+    if mode == Mode::Line {
+        // For what the library keeps there itself, and for the channel on which it listens.
+        tell(&server, &["ACL", "SETUSER", "app", "~quorate:*", "&quorate:*"]);
+    }
+    let url = server.url_with("app", "secret", 0);
+    let client = block_on(mode.of(Client::builder()).nodes([url]).connect()).unwrap();
     let error = block_on(client.mutex("other:1").lock()).unwrap_err();
     assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
     assert!(error.to_string().contains("NOPERM"), "{error}");
@@ -114,6 +127,32 @@ fn a_user_without_the_right_to_the_key_is_denied() {
     block_on(guard.verify()).unwrap();
     block_on(guard.release()).unwrap();
     assert!(server.lock_keys().is_empty());
+}
+
+#[test]
+fn a_user_who_may_not_listen_is_told_so_at_once() {
+    let server = Server::start();
+    tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all"]);
+    let settings = || Client::builder().nodes([server.url_with("app", "secret", 0)]);
+    let called_at = Instant::now();
+    let error = block_on(settings().connect_timeout(PATIENCE).connect()).unwrap_err();
+    assert!(called_at.elapsed() < PATIENCE, "waiting would not have helped");
+    let text = error.to_string();
+    assert!(text.contains("NOPERM") && text.contains("channel"), "{text}");
+
+    let client = settings().build().unwrap();
+    eventually("it is turned away", PATIENCE, || {
+        matches!(trouble(&client.nodes()[0]), Some(Trouble::NoPermission(_)))
+    });
+    let error = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap_err();
+    assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
+    assert!(error.to_string().contains("channel"), "{error}");
+
+    // Classic mode listens to nobody.
+    drop(block_on(block_on(settings().classic().connect()).unwrap().mutex(NAME).lock()).unwrap());
+    tell(&server, &["ACL", "SETUSER", "app", "&quorate:c:*"]);
+    wait_until_attached(&client);
+    drop(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap());
 }
 
 #[test]

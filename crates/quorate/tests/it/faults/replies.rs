@@ -4,16 +4,24 @@ use quorate::error::LockError;
 use quorate_testkit::{Fault, eventually};
 
 use super::cluster::{Cluster, PATIENCE, wait_until_attached};
-use crate::links::executor::block_on;
+use crate::{links::executor::block_on, mode::Mode};
 
-#[test]
-fn replies_lost_by_a_minority_leave_no_key() {
-    let cluster = Cluster::start(5);
+in_both_modes! {
+    replies_lost_by_a_minority_leave_no_key,
+    replies_lost_by_a_majority_leave_no_key,
+    a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew,
+    a_minority_that_is_cut_in_mid_reply_goes_unnoticed,
+    locks_work_on_after_all_links_were_reset,
+    an_orderly_close_by_every_server_is_no_more_than_a_reconnect,
+}
+
+fn replies_lost_by_a_minority_leave_no_key(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 5);
     let client = cluster.connect();
     cluster.set(&[0, 4], Fault::DropReplies);
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
     // Still without replies: the release went out on the same connection, behind the attempt.
-    wait_until_undone(&cluster);
+    cluster.wait_until_undone(1);
 
     cluster.mend(&[0, 4]);
     wait_until_attached(&client);
@@ -21,9 +29,8 @@ fn replies_lost_by_a_minority_leave_no_key() {
     assert!(cluster.is_empty());
 }
 
-#[test]
-fn replies_lost_by_a_majority_leave_no_key() {
-    let cluster = Cluster::start(5);
+fn replies_lost_by_a_majority_leave_no_key(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 5);
     let client = cluster.connect();
     cluster.set(&[0, 2, 4], Fault::DropReplies);
     let called = block_on(client.mutex(NAME).try_lock());
@@ -35,7 +42,7 @@ fn replies_lost_by_a_majority_leave_no_key() {
         let expected = if node % 2 == 0 { ": timed out" } else { ": granted" };
         assert!(said.ends_with(expected), "{said}");
     }
-    wait_until_undone(&cluster);
+    cluster.wait_until_undone(1);
 
     cluster.mend(&[0, 2, 4]);
     wait_until_attached(&client);
@@ -44,18 +51,20 @@ fn replies_lost_by_a_majority_leave_no_key() {
     assert!(cluster.is_empty());
 }
 
-#[test]
-fn a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew() {
-    let cluster = Cluster::start(1);
+fn a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 1);
     // Up to the end of the reply to the release, with some of it behind.
-    for bytes in 0..=(OK_LEN + NUMBER_LEN + 1) {
+    for bytes in 0..=(grant_len(mode) + NUMBER_LEN + 1) {
         // A client of its own for each, since one whose links break again and again waits longer.
         let client = cluster.connect();
         let mutex = client.mutex(NAME);
         cluster.set(&[0], Fault::CutAfter { bytes });
         let called = block_on(mutex.try_lock());
         // Only a whole reply is a grant.
-        assert_eq!(called.is_ok(), bytes >= OK_LEN, "{bytes} bytes: {called:?}");
+        assert!(called.is_err() || bytes >= grant_len(mode), "{bytes} bytes: {called:?}");
+        // On a slow machine the answer to a ping may come first.
+        let is_sure = mode == Mode::Classic && bytes >= grant_len(mode);
+        assert!(called.is_ok() || !is_sure, "{bytes} bytes: {called:?}");
         drop(called);
         cluster.wait_until_empty("the undo is sent again on the next connection");
 
@@ -65,10 +74,9 @@ fn a_link_that_is_cut_at_any_byte_of_a_reply_is_made_anew() {
     }
 }
 
-#[test]
-fn a_minority_that_is_cut_in_mid_reply_goes_unnoticed() {
-    let cluster = Cluster::start(3);
-    for bytes in 0..=(OK_LEN + NUMBER_LEN) {
+fn a_minority_that_is_cut_in_mid_reply_goes_unnoticed(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
+    for bytes in 0..=(grant_len(mode) + NUMBER_LEN) {
         let client = cluster.connect();
         let mutex = client.mutex(NAME);
         let node = usize::try_from(bytes % 3).expect("a small number");
@@ -81,9 +89,8 @@ fn a_minority_that_is_cut_in_mid_reply_goes_unnoticed() {
     }
 }
 
-#[test]
-fn locks_work_on_after_all_links_were_reset() {
-    let cluster = Cluster::start(5);
+fn locks_work_on_after_all_links_were_reset(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 5);
     let client = cluster.connect();
     let guard = block_on(client.mutex("held").lock()).unwrap();
     for _ in 0..3 {
@@ -100,9 +107,8 @@ fn locks_work_on_after_all_links_were_reset() {
     cluster.wait_until_empty("after the last release");
 }
 
-#[test]
-fn an_orderly_close_by_every_server_is_no_more_than_a_reconnect() {
-    let cluster = Cluster::start(5);
+fn an_orderly_close_by_every_server_is_no_more_than_a_reconnect(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 5);
     let client = cluster.connect();
     for _ in 0..5 {
         let guard = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap();
@@ -112,19 +118,16 @@ fn an_orderly_close_by_every_server_is_no_more_than_a_reconnect() {
     }
 }
 
-/// Waits until every server has seen the one attempt and the undo of it.
-fn wait_until_undone(cluster: &Cluster) {
-    for server in &cluster.servers {
-        eventually("the attempt has arrived", PATIENCE, || server.command_calls("set") == 1);
-    }
-    cluster.wait_until_empty("after the attempt has arrived");
-}
-
 const ALL: [usize; 5] = [0, 1, 2, 3, 4];
 const NAME: &str = "orders:42";
 
-/// The length of `+OK`, with the end of the line.
-const OK_LEN: u64 = 5;
+/// The length of a grant: a fence of 16 digits behind its length, or `+OK`; with ends of lines.
+const fn grant_len(mode: Mode) -> u64 {
+    match mode {
+        Mode::Line => 5 + 18,
+        Mode::Classic => 5,
+    }
+}
 
 /// The length of `:1`, with the end of the line.
 const NUMBER_LEN: u64 = 4;

@@ -10,19 +10,26 @@ use quorate::{
 use tokio::time::Instant;
 
 use super::journal::Journal;
+use crate::mode::Mode;
 
 pub(crate) struct Bench {
     pub(crate) nodes: MemoryNodes,
     pub(crate) client: Client,
     pub(crate) journal: Journal,
+    mode: Mode,
 }
 
 impl Bench {
     pub(crate) fn new(nodes: usize) -> Self {
+        Self::new_in(Mode::Line, nodes)
+    }
+
+    /// A bench whose clients are in this mode.
+    pub(crate) fn new_in(mode: Mode, nodes: usize) -> Self {
         let nodes = MemoryNodes::new(nodes);
         let journal = Journal::default();
-        let client = build(settings(&nodes).observer(journal.clone()));
-        Self { nodes, client, journal }
+        let client = build(mode.of(settings(&nodes)).observer(journal.clone()));
+        Self { nodes, client, journal, mode }
     }
 
     pub(crate) fn behave(&self, behaviours: &[Behaviour]) {
@@ -31,7 +38,7 @@ impl Bench {
 
     /// Another client of the same nodes.
     pub(crate) fn other(&self) -> Client {
-        build(settings(&self.nodes))
+        build(self.mode.of(settings(&self.nodes)))
     }
 
     pub(crate) fn mutex(&self) -> Mutex {

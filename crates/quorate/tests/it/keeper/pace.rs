@@ -7,10 +7,28 @@ use quorate::{
 use tokio::time::Instant;
 
 use super::bench::{Bench, NAME, TICK, TTL, is_taken, loss, pass, promised_until, take};
+use crate::mode::Mode;
 
-#[tokio::test(start_paused = true)]
-async fn a_held_lock_outlives_its_ttl_many_times() {
-    let bench = Bench::new(3);
+in_both_modes! {
+    paused:
+    a_held_lock_outlives_its_ttl_many_times,
+    a_fixed_lease_ends_with_its_ttl,
+    a_lease_is_renewed_at_about_a_third_of_its_ttl,
+    a_minority_that_fails_in_any_way_does_not_matter,
+    a_majority_that_comes_back_in_time_keeps_the_lock,
+    a_key_that_a_majority_lost_is_taken_again_or_noticed_at_the_next_renewal,
+    a_key_that_is_anothers_on_a_majority_is_noticed_at_the_next_renewal,
+    a_key_that_another_was_granted_meanwhile_is_not_taken_again,
+    a_renewal_creates_a_key_again_in_line_only,
+    a_lock_is_held_for_its_longest_time_and_no_longer,
+    extending_by_hand_cannot_exceed_the_longest_time,
+    an_extension_by_hand_sets_the_ttl_of_later_renewals,
+    a_fixed_lease_that_is_extended_by_hand_is_still_fixed,
+    a_majority_that_comes_and_goes_keeps_the_lock,
+}
+
+async fn a_held_lock_outlives_its_ttl_many_times(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = bench.hold().await;
     let wanted = bench.other().mutex(NAME);
     for _ in 0..700 {
@@ -23,9 +41,8 @@ async fn a_held_lock_outlives_its_ttl_many_times() {
     assert!(!is_taken(&wanted).await);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_fixed_lease_ends_with_its_ttl() {
-    let bench = Bench::new(3);
+async fn a_fixed_lease_ends_with_its_ttl(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let asked = Instant::now();
     let guard = take(&bench.mutex().no_renew()).await;
     let (lost, lost_at) = loss(&guard).await;
@@ -36,9 +53,8 @@ async fn a_fixed_lease_ends_with_its_ttl() {
     assert!(!is_taken(&bench.other().mutex(NAME)).await);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_at_about_a_third_of_its_ttl() {
-    let bench = Bench::new(3);
+async fn a_lease_is_renewed_at_about_a_third_of_its_ttl(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = bench.hold().await;
     pass(10 * TTL).await;
     guard.check().unwrap();
@@ -47,10 +63,9 @@ async fn a_lease_is_renewed_at_about_a_third_of_its_ttl() {
     assert_eq!(bench.journal.count("renewed orders:42 done"), renewals);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_minority_that_fails_in_any_way_does_not_matter() {
+async fn a_minority_that_fails_in_any_way_does_not_matter(mode: Mode) {
     for behaviour in [Fail, Hang, Mute] {
-        let bench = Bench::new(5);
+        let bench = Bench::new_in(mode, 5);
         let guard = bench.hold().await;
         bench.behave(&[behaviour, Answer, Answer, behaviour, Answer]);
         pass(10 * TTL).await;
@@ -60,10 +75,9 @@ async fn a_minority_that_fails_in_any_way_does_not_matter() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_majority_that_comes_back_in_time_keeps_the_lock() {
+async fn a_majority_that_comes_back_in_time_keeps_the_lock(mode: Mode) {
     for behaviour in [Fail, Hang, Mute] {
-        let bench = Bench::new(3);
+        let bench = Bench::new_in(mode, 3);
         let guard = bench.hold().await;
         bench.behave(&[behaviour, behaviour, Answer]);
         pass(TTL / 2).await;
@@ -80,32 +94,68 @@ async fn a_majority_that_comes_back_in_time_keeps_the_lock() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_key_that_a_majority_no_longer_has_is_noticed_at_the_next_renewal() {
-    let bench = Bench::new(3);
+async fn a_key_that_a_majority_lost_is_taken_again_or_noticed_at_the_next_renewal(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = bench.hold().await;
     pass(5 * TTL).await;
     bench.nodes.forget(0);
     bench.nodes.forget(2);
     let forgotten = Instant::now();
-    let (lost, lost_at) = loss(&guard).await;
-    assert_eq!(lost.reason, LostReason::Gone);
-    assert!(lost_at - forgotten <= TTL / 3 + TICK, "{:?}", lost_at - forgotten);
+    match mode {
+        Mode::Line => {
+            pass(TTL / 3 + TICK).await;
+            assert_eq!(bench.holding(), 3, "nobody has had it since");
+            pass(5 * TTL).await;
+            guard.check().unwrap();
+            assert_eq!(bench.journal.count("at risk"), 0);
+        }
+        Mode::Classic => {
+            let (lost, lost_at) = loss(&guard).await;
+            assert_eq!(lost.reason, LostReason::Gone);
+            assert!(lost_at - forgotten <= TTL / 3 + TICK, "{:?}", lost_at - forgotten);
+        }
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_renewal_never_creates_a_key_again() {
-    let bench = Bench::new(3);
+async fn a_key_that_is_anothers_on_a_majority_is_noticed_at_the_next_renewal(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
+    let guard = bench.hold().await;
+    pass(5 * TTL).await;
+    bench.nodes.plant(0, NAME, b"another's");
+    bench.nodes.plant(2, NAME, b"another's");
+    let planted = Instant::now();
+    let (lost, lost_at) = loss(&guard).await;
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert!(lost_at - planted <= TTL / 3 + TICK, "{:?}", lost_at - planted);
+}
+
+async fn a_key_that_another_was_granted_meanwhile_is_not_taken_again(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
+    let guard = bench.hold().await;
+    bench.nodes.forget(1);
+    pass(TICK).await;
+    // Node 1 is free and grants it, although that comes to nothing.
+    assert!(is_taken(&bench.other().mutex(NAME)).await);
+    pass(5 * TTL).await;
+    guard.check().unwrap();
+    assert_eq!(bench.holding(), 2);
+}
+
+async fn a_renewal_creates_a_key_again_in_line_only(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = bench.hold().await;
     bench.nodes.forget(1);
     pass(5 * TTL).await;
     guard.check().unwrap();
-    assert_eq!(bench.holding(), 2, "the node that forgot it was not given it again");
+    let expected = match mode {
+        Mode::Line => 3,
+        Mode::Classic => 2,
+    };
+    assert_eq!(bench.holding(), expected, "of the node that forgot it and the others");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lock_is_held_for_its_longest_time_and_no_longer() {
-    let bench = Bench::new(3);
+async fn a_lock_is_held_for_its_longest_time_and_no_longer(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let asked = Instant::now();
     let longest = 3 * TTL + TTL / 2;
     let guard = take(&bench.mutex().max_hold(longest)).await;
@@ -121,9 +171,8 @@ async fn a_lock_is_held_for_its_longest_time_and_no_longer() {
     assert!(!is_taken(&bench.other().mutex(NAME)).await, "although the guard is still there");
 }
 
-#[tokio::test(start_paused = true)]
-async fn extending_by_hand_cannot_exceed_the_longest_time() {
-    let bench = Bench::new(3);
+async fn extending_by_hand_cannot_exceed_the_longest_time(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = take(&bench.mutex().max_hold(2 * TTL)).await;
     guard.extend(5 * TTL).await.unwrap();
     assert!(guard.remaining() <= 2 * TTL);
@@ -131,10 +180,9 @@ async fn extending_by_hand_cannot_exceed_the_longest_time() {
     assert_eq!(guard.check().unwrap_err().reason, LostReason::MaxHold);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_extension_by_hand_sets_the_ttl_of_later_renewals() {
+async fn an_extension_by_hand_sets_the_ttl_of_later_renewals(mode: Mode) {
     for (ttl, expected) in [(4 * TTL, 20..45), (TTL / 4, 320..720)] {
-        let bench = Bench::new(3);
+        let bench = Bench::new_in(mode, 3);
         let guard = bench.hold().await;
         guard.extend(ttl).await.unwrap();
         pass(40 * TTL).await;
@@ -152,9 +200,8 @@ async fn an_extension_by_hand_sets_the_ttl_of_later_renewals() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_fixed_lease_that_is_extended_by_hand_is_still_fixed() {
-    let bench = Bench::new(3);
+async fn a_fixed_lease_that_is_extended_by_hand_is_still_fixed(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = take(&bench.mutex().no_renew()).await;
     let asked = Instant::now();
     guard.extend(2 * TTL).await.unwrap();
@@ -164,9 +211,8 @@ async fn a_fixed_lease_that_is_extended_by_hand_is_still_fixed() {
     assert_eq!(bench.journal.count("renewed"), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_majority_that_comes_and_goes_keeps_the_lock() {
-    let bench = Bench::new(3);
+async fn a_majority_that_comes_and_goes_keeps_the_lock(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = bench.hold().await;
     let ways: [[Behaviour; 3]; 4] =
         [[Hang, Hang, Answer], [Answer, Fail, Fail], [Mute, Mute, Mute], [Fail, Hang, Mute]];

@@ -9,7 +9,10 @@ use quorate::{
 };
 use tokio::time::Instant;
 
-use crate::keeper::bench::{Bench, NAME, TTL, build, loss, pass, settings, take};
+use crate::{
+    keeper::bench::{Bench, NAME, TICK, TTL, build, loss, pass, settings, take},
+    mode::Mode,
+};
 
 #[tokio::test(start_paused = true)]
 async fn etcd_a_waiter_whose_client_has_ended_does_not_wait_on() {
@@ -44,9 +47,10 @@ async fn etcd_work_does_not_go_on_after_the_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consul_waiters_do_not_ask_in_step() {
+async fn consul_waiters_in_classic_mode_do_not_ask_in_step() {
     let nodes = MemoryNodes::new(3);
-    let holder = build(settings(&nodes));
+    let settings = || Mode::Classic.of(settings(&nodes));
+    let holder = build(settings());
     let guard = take(&holder.mutex(NAME)).await;
     let tries: [Arc<Mutex<Vec<Instant>>>; 2] = Default::default();
     for times in &tries {
@@ -56,7 +60,7 @@ async fn consul_waiters_do_not_ask_in_step() {
                 times.lock().expect("no test panics inside").push(Instant::now());
             }
         };
-        let client = build(settings(&nodes).observer(observer));
+        let client = build(settings().observer(observer));
         assert!(client.mutex(NAME).lock_timeout(TTL).await.is_err());
     }
     let [first, second] = tries.map(|times| {
@@ -70,14 +74,41 @@ async fn consul_waiters_do_not_ask_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consul_a_holder_whose_key_was_deleted_is_told() {
+async fn consul_waiters_in_line_hardly_ask_at_all() {
     let bench = Bench::new(3);
+    let other = bench.other();
+    let guard = take(&other.mutex(NAME)).await;
+    assert!(bench.mutex().lock_timeout(10 * TTL).await.is_err());
+    let lines = bench.journal.lines();
+    let answers = lines.iter().filter(|line| line.contains(" answered ")).count();
+    // Three nodes, about four times in a ttl.
+    assert!((3..=3 * 50).contains(&answers), "{answers} answers in ten ttls");
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn consul_a_holder_in_classic_mode_whose_key_was_deleted_is_told() {
+    let bench = Bench::new_in(Mode::Classic, 3);
     let guard = bench.hold().await;
     (0..3).for_each(|node| bench.nodes.forget(node));
     let deleted = Instant::now();
     let (lost, lost_at) = loss(&guard).await;
     assert_eq!(lost.reason, LostReason::Gone);
     assert!(lost_at - deleted < TTL / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn consul_a_holder_whose_key_was_deleted_and_taken_is_told() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    let deleted = Instant::now();
+    pass(TICK).await;
+    let taken = bench.other().mutex(NAME).lock().await.unwrap();
+    let (lost, lost_at) = loss(&guard).await;
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert!(lost_at - deleted < TTL / 2);
+    taken.verify().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -65,7 +65,7 @@ fn redisson_renewal_survives_connection_errors() {
 async fn redisson_the_holder_is_told_of_a_loss() {
     let bench = Bench::new(1);
     let guard = bench.hold().await;
-    bench.nodes.forget(0);
+    bench.nodes.plant(0, NAME, b"another's");
     assert_eq!(loss(&guard).await.0.reason, LostReason::Gone);
 }
 

@@ -6,7 +6,16 @@ use quorate::{
 };
 use tokio::time::Instant;
 
-use crate::keeper::bench::{Bench, NAME, TTL, build, is_taken, loss, pass, settings, take};
+use crate::{
+    keeper::bench::{Bench, NAME, TICK, TTL, build, is_taken, loss, pass, settings, take},
+    mode::Mode,
+};
+
+in_both_modes! {
+    paused:
+    redis_semaphore_a_gap_between_renewals_is_not_hidden,
+    pottery_extend_subtracts_the_time_that_it_took,
+}
 
 #[tokio::test(start_paused = true)]
 async fn redsync_cancelled_caller_still_cleans_up() {
@@ -49,8 +58,8 @@ async fn redsync_taken_on_release_is_told_as_a_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extend_never_recreates_a_key() {
-    let bench = Bench::new(3);
+async fn extend_in_classic_mode_never_recreates_a_key() {
+    let bench = Bench::new_in(Mode::Classic, 3);
     let guard = take(&bench.mutex().no_renew()).await;
     (0..3).for_each(|node| bench.nodes.forget(node));
     let Err(ExtendError::Lost(lost)) = guard.extend(TTL).await else { panic!("no node has it") };
@@ -59,11 +68,38 @@ async fn extend_never_recreates_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redis_semaphore_a_gap_between_renewals_is_not_hidden() {
+async fn extend_recreates_a_key_only_if_nobody_else_had_it_since() {
     let bench = Bench::new(3);
+    let guard = take(&bench.mutex().no_renew()).await;
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    guard.extend(TTL).await.unwrap();
+    assert_eq!(bench.holding(), 3);
+
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    pass(TICK).await;
+    drop(bench.other().mutex(NAME).lock().await.unwrap());
+    let Err(ExtendError::Lost(lost)) = guard.extend(TTL).await else { panic!("another had it") };
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn extend_of_a_lease_that_was_handed_over_never_recreates_a_key() {
+    let bench = Bench::new(3);
+    let left = take(&bench.mutex().no_renew()).await.leave_to_expire();
+    let guard = bench.other().adopt(&left).await.unwrap();
+    (0..3).for_each(|node| bench.nodes.forget(node));
+    let Err(ExtendError::Lost(lost)) = guard.extend(TTL).await else { panic!("no node has it") };
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert_eq!(bench.holding(), 0);
+}
+
+async fn redis_semaphore_a_gap_between_renewals_is_not_hidden(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = bench.hold().await;
     // Between two renewals the keys go, and somebody else has the lock for a moment.
     (0..3).for_each(|node| bench.nodes.forget(node));
+    pass(TICK).await;
     drop(bench.other().mutex(NAME).lock().await.unwrap());
     assert_eq!(loss(&guard).await.0.reason, LostReason::Gone);
     assert_eq!(bench.holding(), 0);
@@ -90,19 +126,19 @@ async fn aioredlock_failed_renewal_is_not_swallowed() {
     loss(&guard).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn pottery_extend_subtracts_the_time_that_it_took() {
-    let bench = Bench::new(3);
-    let settings = settings(&bench.nodes).vote_timeout(TTL);
+async fn pottery_extend_subtracts_the_time_that_it_took(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
+    let settings = mode.of(settings(&bench.nodes)).vote_timeout(TTL);
     let client = build(settings);
     let guard = take(&client.mutex(NAME).no_renew()).await;
     bench.behave(&[Hang; 3]);
     let (extended, ()) = tokio::join!(guard.extend(2 * TTL), async {
-        pass(TTL / 2).await;
+        // Not so long that the nodes are given up and asked again.
+        pass(TTL / 20).await;
         bench.behave(&[Answer; 3]);
     });
     extended.unwrap();
-    assert!(guard.remaining() < 2 * TTL - TTL / 2, "{:?}", guard.remaining());
+    assert!(guard.remaining() < 2 * TTL - TTL / 20, "{:?}", guard.remaining());
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,13 @@ use quorate::{
 use quorate_testkit::{Server, eventually, redis};
 
 use super::executor::block_on;
+use crate::mode::Mode;
+
+in_both_modes! {
+    a_right_login_works,
+    a_password_that_changes_is_noticed_at_the_next_connect,
+    a_lock_is_in_the_database_that_was_asked_for,
+}
 
 #[test]
 fn a_wrong_login_is_told_at_once() {
@@ -29,10 +36,9 @@ fn a_wrong_login_is_told_at_once() {
     assert!(server.lock_keys().is_empty());
 }
 
-#[test]
-fn a_right_login_works() {
+fn a_right_login_works(mode: Mode) {
     let server = Server::builder().password(PASSWORD).unix_socket().start();
-    let acl = ["SETUSER", "app", "on", &format!(">{APP_PASSWORD}"), "~*", "+@all"];
+    let acl = ["SETUSER", "app", "on", &format!(">{APP_PASSWORD}"), "~*", "&*", "+@all"];
     redis::cmd("ACL").arg(&acl).exec(&mut server.connection()).unwrap();
     let socket = server.unix_url();
     for url in [
@@ -41,7 +47,7 @@ fn a_right_login_works() {
         server.url_with("app", APP_PASSWORD, 0),
         format!("{socket}?user=app&pass=p%40ss%3A%2Fword"),
     ] {
-        let client = block_on(Client::connect([&url])).unwrap();
+        let client = connect(mode, &url);
         let guard = block_on(client.mutex(NAME).lock()).unwrap();
         assert!(server.get(NAME).is_some(), "{url}");
         block_on(guard.release()).unwrap();
@@ -49,15 +55,14 @@ fn a_right_login_works() {
     }
 }
 
-#[test]
-fn a_password_that_changes_is_noticed_at_the_next_connect() {
+fn a_password_that_changes_is_noticed_at_the_next_connect(mode: Mode) {
     let server = Server::builder().password(PASSWORD).start();
-    let client = block_on(Client::connect([server.url()])).unwrap();
+    let client = connect(mode, &server.url());
     let mut connection = server.connection();
     redis::cmd("CONFIG").arg(&["SET", "requirepass", "other"]).exec(&mut connection).unwrap();
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 
-    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut connection).unwrap();
+    kill_connections(&mut connection);
     let is_refused = || matches!(answer(&client), NodeAnswer::Trouble(Trouble::Auth(_)));
     eventually("the login is refused", LONG, is_refused);
     let called = block_on(client.mutex(NAME).try_lock());
@@ -71,17 +76,21 @@ fn a_password_that_changes_is_noticed_at_the_next_connect() {
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 }
 
-#[test]
-fn a_lock_is_in_the_database_that_was_asked_for() {
+fn a_lock_is_in_the_database_that_was_asked_for(mode: Mode) {
     let server = Server::builder().unix_socket().start();
     for url in [format!("{}/3", server.url()), format!("{}?db=3", server.unix_url())] {
-        let client = block_on(Client::connect([url])).unwrap();
+        let client = connect(mode, &url);
         let guard = block_on(client.mutex(NAME).lock()).unwrap();
         assert!(server.lock_keys().is_empty(), "nothing in database 0");
         let mut connection = server.connection();
         redis::cmd("SELECT").arg(3).exec(&mut connection).unwrap();
         let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
-        assert_eq!(keys, [NAME]);
+        let (ours, aside): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| key == NAME);
+        assert_eq!(ours, [NAME]);
+        // In line, who the clients are, their sessions and the fence are there as well.
+        assert!(aside.iter().all(|key| key.starts_with("quorate:")), "{aside:?}");
+        assert_eq!(!aside.is_empty(), mode == Mode::Line, "{aside:?}");
+        assert!(server.keys().is_empty(), "nothing at all in database 0");
         block_on(guard.release()).unwrap();
     }
 }
@@ -167,6 +176,20 @@ fn a_majority_is_enough_to_connect() {
         assert_eq!(nodes[node].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
         assert!(error.to_string().contains(&servers[node].address()), "{error}");
     }
+}
+
+fn connect(mode: Mode, url: &str) -> Client {
+    block_on(mode.of(Client::builder()).nodes([url]).connect()).expect("the server lets us in")
+}
+
+/// Ends the connections of all clients but of the one that says so. Those who wait in line listen,
+/// and are of another kind.
+pub(super) fn kill_connections(connection: &mut redis::Connection) -> u64 {
+    let mut kill = |kind: &str| -> u64 {
+        let mut command = redis::cmd("CLIENT");
+        command.arg(&["KILL", "TYPE", kind]).query(connection).expect("they are killed")
+    };
+    kill("normal") + kill("pubsub")
 }
 
 /// Connects to one server in vain, and tells what is wrong with it.

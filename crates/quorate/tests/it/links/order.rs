@@ -14,26 +14,30 @@ use quorate::Client;
 use quorate_testkit::Server;
 
 use super::executor::block_on;
+use crate::mode::Mode;
 
-#[test]
-fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost() {
+in_both_modes! {
+    calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost,
+    releases_follow_their_attempts_from_many_threads_at_a_time,
+}
+
+fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost(mode: Mode) {
     let server = Server::start();
-    let client = block_on(Client::connect([server.url()])).unwrap();
+    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
     let monitor = Monitor::start(&server);
     for number in 0..CALLS {
         drop_after_first_poll(&client, &format!("lock:{number}"));
     }
     let seen = monitor.read_until_freed(CALLS);
     let expected: Vec<String> = (0..CALLS).map(|number| format!("lock:{number}")).collect();
-    assert_eq!(seen.names("SET"), expected, "each attempt once, and in order");
+    assert_eq!(seen.taken(), expected, "each attempt once, and in order");
     seen.assert_each_is_taken_before_it_is_freed();
     assert!(server.lock_keys().is_empty());
 }
 
-#[test]
-fn releases_follow_their_attempts_from_many_threads_at_a_time() {
+fn releases_follow_their_attempts_from_many_threads_at_a_time(mode: Mode) {
     let server = Server::start();
-    let client = block_on(Client::connect([server.url()])).unwrap();
+    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
     let monitor = Monitor::start(&server);
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -55,7 +59,7 @@ fn releases_follow_their_attempts_from_many_threads_at_a_time() {
     });
     let calls = CALLS / THREADS * THREADS;
     let seen = monitor.read_until_freed(calls);
-    assert_eq!(seen.names("SET").len(), calls);
+    assert_eq!(seen.taken().len(), calls);
     seen.assert_each_is_taken_before_it_is_freed();
     assert!(server.lock_keys().is_empty());
 }
@@ -93,7 +97,7 @@ impl Monitor {
 
     /// Reads until that many undos or releases have run.
     fn read_until_freed(self, calls: usize) -> Seen {
-        let mut commands = Vec::new();
+        let mut steps = Vec::new();
         let mut freed = 0;
         while freed < calls {
             let line = self.lines.recv_timeout(PATIENCE).expect("every attempt is freed");
@@ -103,37 +107,64 @@ impl Monitor {
             }
             let words: Vec<String> =
                 line.split('"').skip(1).step_by(2).map(str::to_owned).collect();
-            freed += usize::from(words[0] == "EVALSHA");
-            commands.push(words);
+            let step = Step::of(&words);
+            freed += usize::from(matches!(step, Some(Step::Free { .. })));
+            steps.extend(step);
         }
-        Seen { commands }
+        Seen { steps }
     }
 }
 
-/// The commands that the server ran, in their order.
+/// What a client says about a lock.
+enum Step {
+    Take { name: String, owner: String },
+    Free { name: String, owner: String },
+}
+
+impl Step {
+    /// `None` for what a client says about itself: its ping.
+    fn of(words: &[String]) -> Option<Self> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (name, owner, is_taken) = match words[..] {
+            ["SET", name, owner, "NX", ..] => (name, owner, true),
+            ["EVALSHA", _, "1", name, owner] => (name, owner, false),
+            // With the keys of the fence, the line and, to take it, the session.
+            ["EVALSHA", _, "4", name, _, _, _, owner, ..] => (name, owner, true),
+            ["EVALSHA", _, "3", name, _, _, owner] => (name, owner, false),
+            ["EVALSHA", _, "1", session, _, _] if session.starts_with("quorate:s:") => return None,
+            ref other => panic!("nobody else talks to this server: {other:?}"),
+        };
+        let (name, owner) = (name.to_owned(), owner.to_owned());
+        Some(if is_taken { Self::Take { name, owner } } else { Self::Free { name, owner } })
+    }
+}
+
+/// What the server was told, in its order.
 struct Seen {
-    commands: Vec<Vec<String>>,
+    steps: Vec<Step>,
 }
 
 impl Seen {
-    /// The names that all commands of a kind are about.
-    fn names(&self, kind: &str) -> Vec<String> {
-        let of_kind = self.commands.iter().filter(|words| words[0] == kind);
-        of_kind.map(|words| words[if kind == "SET" { 1 } else { 3 }].clone()).collect()
+    /// The names of all attempts.
+    fn taken(&self) -> Vec<String> {
+        let name = |step: &Step| match step {
+            Step::Take { name, .. } => Some(name.clone()),
+            Step::Free { .. } => None,
+        };
+        self.steps.iter().filter_map(name).collect()
     }
 
     /// For each owner: one attempt, then one undo or release, of the same name.
     fn assert_each_is_taken_before_it_is_freed(&self) {
         let mut taken = HashMap::new();
-        for words in &self.commands {
-            match &words[..] {
-                [set, name, owner, ..] if set == "SET" => {
+        for step in &self.steps {
+            match step {
+                Step::Take { name, owner } => {
                     assert!(taken.insert(owner, name).is_none(), "an owner is used once");
                 }
-                [evalsha, _, _, name, owner] if evalsha == "EVALSHA" => {
+                Step::Free { name, owner } => {
                     assert_eq!(taken.remove(owner), Some(name), "freed before it was taken");
                 }
-                other => panic!("nobody else talks to this server: {other:?}"),
             }
         }
         assert!(taken.is_empty(), "taken and not freed: {taken:?}");

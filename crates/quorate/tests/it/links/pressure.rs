@@ -15,33 +15,37 @@ use quorate_testkit::eventually;
 
 use super::{
     executor::block_on,
-    strangers::peer::{Peer, plain_reply, read_command},
+    strangers::peer::{Peer, is_attempt, is_release, plain_reply, read_command},
 };
+use crate::mode::Mode;
 
-#[test]
-fn requests_that_do_not_fit_into_the_socket_keep_their_order() {
+in_both_modes! {
+    requests_that_do_not_fit_into_the_socket_keep_their_order,
+}
+
+fn requests_that_do_not_fit_into_the_socket_keep_their_order(mode: Mode) {
     let reader = Arc::new(SlowReader::default());
     let serving = reader.clone();
     let peer = Peer::start(move |stream| serving.serve(&stream));
-    let client = Client::builder().nodes([peer.url()]).vote_timeout(PATIENCE).ttl(5 * PATIENCE);
-    let client = block_on(client.max_ttl(5 * PATIENCE).connect()).unwrap();
+    let client = mode.of(Client::builder()).nodes([peer.url()]).vote_timeout(PATIENCE);
+    let client = block_on(client.ttl(5 * PATIENCE).max_ttl(5 * PATIENCE).connect()).unwrap();
     for number in 0..CALLS {
         let mutex = client.mutex(name(number));
         drop(Box::pin(mutex.try_lock()).as_mut().poll(&mut Context::from_waker(Waker::noop())));
     }
     reader.go_on();
 
-    eventually("every attempt is undone", PATIENCE, || reader.commands("EVALSHA") == CALLS);
+    eventually("every attempt is undone", PATIENCE, || reader.count(Kind::Undo) == CALLS);
     let commands = reader.state();
     let mut taken = HashSet::new();
     for (kind, name) in &commands.seen {
-        match kind.as_str() {
-            "SET" => assert!(taken.insert(name), "an attempt is sent once"),
-            _ => assert!(taken.contains(name), "undone before it was made"),
+        match kind {
+            Kind::Attempt => assert!(taken.insert(name), "an attempt is sent once"),
+            Kind::Undo => assert!(taken.contains(name), "undone before it was made"),
         }
     }
-    let sets = commands.seen.iter().filter(|(kind, _)| kind == "SET");
-    assert!(sets.map(|(_, name)| name).eq(&(0..CALLS).map(name).collect::<Vec<_>>()));
+    let attempts = commands.seen.iter().filter(|(kind, _)| *kind == Kind::Attempt);
+    assert!(attempts.map(|(_, name)| name).eq(&(0..CALLS).map(name).collect::<Vec<_>>()));
     assert_eq!(peer.accepted(), 1, "on one connection");
 }
 
@@ -56,20 +60,24 @@ struct SlowReader {
 struct State {
     may_read: bool,
     /// The kinds and names of all commands about locks.
-    seen: Vec<(String, String)>,
+    seen: Vec<(Kind, String)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Attempt,
+    Undo,
 }
 
 impl SlowReader {
     fn serve(&self, mut stream: &TcpStream) {
         let mut reader = BufReader::new(stream);
         while let Some(words) = read_command(&mut reader) {
-            match words[0].as_str() {
-                "SET" => {
-                    self.wait(stream);
-                    self.see("SET", &words[1]);
-                }
-                "EVALSHA" => self.see("EVALSHA", &words[3]),
-                _ => {}
+            if is_attempt(&words) {
+                self.wait(stream);
+                self.see(Kind::Attempt, &words[if words[0] == "SET" { 1 } else { 3 }]);
+            } else if is_release(&words) {
+                self.see(Kind::Undo, &words[3]);
             }
             if stream.write_all(plain_reply(&words).as_bytes()).is_err() {
                 return;
@@ -92,12 +100,12 @@ impl SlowReader {
         self.changed.notify_all();
     }
 
-    fn see(&self, kind: &str, name: &str) {
-        self.state().seen.push((kind.to_owned(), name.to_owned()));
+    fn see(&self, kind: Kind, name: &str) {
+        self.state().seen.push((kind, name.to_owned()));
     }
 
-    fn commands(&self, kind: &str) -> usize {
-        self.state().seen.iter().filter(|(seen, _)| seen == kind).count()
+    fn count(&self, kind: Kind) -> usize {
+        self.state().seen.iter().filter(|(seen, _)| *seen == kind).count()
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {

@@ -13,8 +13,16 @@ use quorate::{
 };
 use quorate_testkit::eventually;
 
-use self::peer::{Peer, fake_redis, plain_reply};
+use self::peer::{Peer, fake_redis, is_attempt, plain_reply};
 use super::executor::block_on;
+use crate::mode::Mode;
+
+in_both_modes! {
+    a_server_that_loads_its_data_is_waited_for,
+    pushes_between_replies_are_left_alone,
+    a_reply_that_nobody_asked_for_ends_the_connection,
+    a_reply_of_the_wrong_kind_is_never_a_grant,
+}
 
 #[test]
 fn a_web_server_is_no_redis() {
@@ -112,29 +120,27 @@ fn a_server_that_is_too_old_is_told_so_at_once() {
         "HELLO" => Some("-ERR unknown command `HELLO`, with args beginning with: `3`\r\n".into()),
         _ => None,
     }));
-    let error = connect(&peer, PATIENCE).unwrap_err();
+    let error = connect(Mode::Line, &peer, PATIENCE).unwrap_err();
     assert!(error.to_string().contains("Redis 6.0 is needed"), "{error}");
 }
 
-#[test]
-fn a_server_that_loads_its_data_is_waited_for() {
+fn a_server_that_loads_its_data_is_waited_for(mode: Mode) {
     let peer = Peer::start(fake_redis(|words, connection| {
         let is_loading = words[0] == "SCRIPT" && connection < 2;
         is_loading.then(|| "-LOADING Redis is loading the dataset in memory\r\n".into())
     }));
-    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    let client = mode.of(Client::builder()).nodes([peer.url()]).build().unwrap();
     assert_eq!(wait_for_trouble(&client), Trouble::Loading);
     drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
 }
 
-#[test]
-fn pushes_between_replies_are_left_alone() {
+fn pushes_between_replies_are_left_alone(mode: Mode) {
     let push = ">2\r\n+message\r\n+news\r\n";
     let peer = Peer::start(fake_redis(move |words, _| {
         let reply = plain_reply(words);
         Some(format!("{push}{push}{reply}{push}"))
     }));
-    let client = connect(&peer, PATIENCE).unwrap();
+    let client = connect(mode, &peer, PATIENCE).unwrap();
     for _ in 0..20 {
         let guard = block_on(client.mutex("orders:42").lock()).unwrap();
         block_on(guard.release()).unwrap();
@@ -142,24 +148,27 @@ fn pushes_between_replies_are_left_alone() {
     assert_eq!(peer.accepted(), 1, "on one connection");
 }
 
-#[test]
-fn a_reply_that_nobody_asked_for_ends_the_connection() {
+fn a_reply_that_nobody_asked_for_ends_the_connection(mode: Mode) {
     let peer = Peer::start(fake_redis(|words, connection| {
-        let is_odd = words[0] == "SET" && connection == 0;
-        is_odd.then(|| "+OK\r\n+OK\r\n".into())
+        let is_odd = is_attempt(words) && connection == 0;
+        is_odd.then(|| plain_reply(words).repeat(2))
     }));
-    let client = connect(&peer, PATIENCE).unwrap();
+    let client = connect(mode, &peer, PATIENCE).unwrap();
     drop(block_on(client.mutex("orders:42").lock()).map_err(|error| error.to_string()));
     eventually("a new connection is made", PATIENCE, || peer.accepted() > 1);
     drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
 }
 
-#[test]
-fn a_reply_of_the_wrong_kind_is_never_a_grant() {
-    for odd in [":1\r\n", "$2\r\nOK\r\n", "*0\r\n", "#t\r\n", "+QUEUED\r\n", "$0\r\n\r\n", "%0\r\n"]
-    {
-        let peer = Peer::start(fake_redis(|words, _| (words[0] == "SET").then(|| odd.into())));
-        let client = connect(&peer, PATIENCE).unwrap();
+fn a_reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
+    let plain =
+        [":1\r\n", "$2\r\nOK\r\n", "*0\r\n", "#t\r\n", "+QUEUED\r\n", "$0\r\n\r\n", "%0\r\n"];
+    let grants_of_the_other_mode = match mode {
+        Mode::Line => ["+OK\r\n", "$16\r\n17000000x0000000\r\n"],
+        Mode::Classic => ["$16\r\n1700000000000000\r\n", "*1\r\n$16\r\n1700000000000000\r\n"],
+    };
+    for odd in plain.into_iter().chain(grants_of_the_other_mode) {
+        let peer = Peer::start(fake_redis(move |words, _| is_attempt(words).then(|| odd.into())));
+        let client = connect(mode, &peer, PATIENCE).unwrap();
         let called = block_on(client.mutex("orders:42").try_lock());
         let Err(LockError::NoQuorum { nodes }) = called else {
             panic!("{odd:?} is no grant, and yet: {called:?}");
@@ -186,13 +195,13 @@ fn wait_for_trouble(client: &Client) -> Trouble {
 /// Something else may come up at that address, so it is waited for; but not any longer.
 fn is_refused_at_its_deadline(peer: &Peer) {
     let called_at = Instant::now();
-    let refused = connect(peer, DEADLINE);
+    let refused = connect(Mode::Line, peer, DEADLINE);
     assert!(matches!(refused, Err(ConnectError::NoQuorum { .. })), "{refused:?}");
     assert!((DEADLINE..PATIENCE).contains(&called_at.elapsed()));
 }
 
-fn connect(peer: &Peer, patience: Duration) -> Result<Client, ConnectError> {
-    block_on(Client::builder().nodes([peer.url()]).connect_timeout(patience).connect())
+fn connect(mode: Mode, peer: &Peer, patience: Duration) -> Result<Client, ConnectError> {
+    block_on(mode.of(Client::builder()).nodes([peer.url()]).connect_timeout(patience).connect())
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -9,6 +9,12 @@ use quorate::{
 use quorate_testkit::{Proxy, Server, eventually};
 
 use super::executor::block_on;
+use crate::mode::Mode;
+
+in_both_modes! {
+    one_server_under_two_names_is_refused_at_once,
+    a_server_under_two_names_has_one_vote_of_three,
+}
 
 #[test]
 fn the_same_address_twice_is_refused_before_anything_is_sent() {
@@ -31,8 +37,7 @@ fn the_same_address_twice_is_refused_before_anything_is_sent() {
     }
 }
 
-#[test]
-fn one_server_under_two_names_is_refused_at_once() {
+fn one_server_under_two_names_is_refused_at_once(mode: Mode) {
     let server = Server::builder().unix_socket().start();
     let proxies = [Proxy::start(&server.address()), Proxy::start(&server.address())];
     let port = server.port();
@@ -44,7 +49,7 @@ fn one_server_under_two_names_is_refused_at_once() {
     ];
     for nodes in twins {
         let called_at = Instant::now();
-        let settings = Client::builder().nodes(&nodes).connect_timeout(PATIENCE);
+        let settings = mode.of(Client::builder()).nodes(&nodes).connect_timeout(PATIENCE);
         let error = block_on(settings.connect()).unwrap_err();
         assert!(called_at.elapsed() < PATIENCE, "waiting would not have helped");
         let ConnectError::NoQuorum { nodes: reports } = &error else {
@@ -57,17 +62,16 @@ fn one_server_under_two_names_is_refused_at_once() {
         assert!(reports.iter().any(|report| is_twin(&report.answer)), "{error}");
         assert!(error.to_string().contains("is the same server as "), "{error}");
     }
-    assert_eq!(server.command_calls("set"), 0, "nothing was written");
+    assert!(server.lock_keys().is_empty(), "nothing was written");
 }
 
-#[test]
-fn a_server_under_two_names_has_one_vote_of_three() {
+fn a_server_under_two_names_has_one_vote_of_three(mode: Mode) {
     let server = Server::start();
     let names = [Proxy::start(&server.address()), Proxy::start(&server.address())];
     let third = Server::start();
     third.kill();
     let nodes = [names[0].url(), names[1].url(), third.url()];
-    let client = Client::builder().nodes(nodes).build().unwrap();
+    let client = mode.of(Client::builder()).nodes(nodes).build().unwrap();
     eventually("one name is attached, and the other is not", PATIENCE, || {
         let nodes = client.nodes();
         let twins = &nodes[..2];
@@ -78,7 +82,26 @@ fn a_server_under_two_names_has_one_vote_of_three() {
     });
     assert!(block_on(client.mutex("orders:42").try_lock()).is_err(), "one vote of three");
     eventually("nothing is left", PATIENCE, || server.lock_keys().is_empty());
-    assert_eq!(server.command_calls("set"), 1, "asked once");
+    if mode == Mode::Classic {
+        assert_eq!(server.command_calls("set"), 1, "asked once");
+    }
+}
+
+#[test]
+fn a_server_under_two_names_keeps_its_one_session() {
+    let server = Server::start();
+    let names = [Proxy::start(&server.address()), Proxy::start(&server.address())];
+    let other = Server::start();
+    let nodes = [names[0].url(), names[1].url(), other.url()];
+    let client = Client::builder().nodes(nodes).vote_timeout(PATIENCE).build().unwrap();
+    // One of the names is turned away again and again. That must not end the other's session.
+    let tries = || names.iter().map(Proxy::connections);
+    eventually("one name is tried again and again", PATIENCE, || tries().max() > Some(4));
+    for _ in 0..20 {
+        let guard = block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap();
+        block_on(guard.release()).unwrap();
+    }
+    assert_eq!(tries().min(), Some(1), "the other one is still on its first connection");
 }
 
 #[test]

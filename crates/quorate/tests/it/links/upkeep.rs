@@ -11,13 +11,20 @@ use quorate::{
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis};
 
-use super::executor::block_on;
+use super::{attach::kill_connections, executor::block_on};
+use crate::mode::Mode;
 
-#[test]
-fn a_call_fails_at_once_while_the_server_is_known_to_be_down() {
+in_both_modes! {
+    a_call_fails_at_once_while_the_server_is_known_to_be_down,
+    a_link_that_stays_silent_is_made_anew,
+    a_connection_that_somebody_kills_on_the_server_is_made_anew,
+    a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection,
+}
+
+fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
     let server = Server::start();
-    let client = Client::builder().nodes([server.url()]).vote_timeout(PATIENCE).ttl(5 * PATIENCE);
-    let client = block_on(client.max_ttl(5 * PATIENCE).connect()).unwrap();
+    let client = mode.of(Client::builder()).nodes([server.url()]).vote_timeout(PATIENCE);
+    let client = block_on(client.ttl(5 * PATIENCE).max_ttl(5 * PATIENCE).connect()).unwrap();
     server.kill();
     eventually("the link has noticed", PATIENCE, || {
         client.nodes()[0].answer == NodeAnswer::Trouble(Trouble::ConnectionRefused)
@@ -36,11 +43,10 @@ fn a_call_fails_at_once_while_the_server_is_known_to_be_down() {
     drop(block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap());
 }
 
-#[test]
-fn a_link_that_stays_silent_is_made_anew() {
+fn a_link_that_stays_silent_is_made_anew(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let client = block_on(Client::connect([proxy.url()])).unwrap();
+    let client = block_on(mode.of(Client::builder()).nodes([proxy.url()]).connect()).unwrap();
     let connections = proxy.connections();
     proxy.set(Fault::DropReplies);
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());
@@ -106,15 +112,12 @@ fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
     eventually("all were released", PATIENCE, || server.lock_keys().is_empty());
 }
 
-#[test]
-fn a_connection_that_somebody_kills_on_the_server_is_made_anew() {
+fn a_connection_that_somebody_kills_on_the_server_is_made_anew(mode: Mode) {
     let server = Server::start();
-    let client = block_on(Client::connect([server.url()])).unwrap();
+    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     for _ in 0..3 {
-        let mut kill = redis::cmd("CLIENT");
-        kill.arg("KILL").arg("TYPE").arg("normal");
-        let killed: u64 = kill.query(&mut server.connection()).unwrap();
+        let killed = kill_connections(&mut server.connection());
         assert!(killed >= 1, "the client's own connection");
         eventually("it is attached again", PATIENCE, || block_on(guard.verify()).is_ok());
     }
@@ -122,11 +125,10 @@ fn a_connection_that_somebody_kills_on_the_server_is_made_anew() {
     assert!(server.lock_keys().is_empty());
 }
 
-#[test]
-fn a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection() {
+fn a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let client = block_on(Client::connect([proxy.url()])).unwrap();
+    let client = block_on(mode.of(Client::builder()).nodes([proxy.url()]).connect()).unwrap();
     let mutex = client.mutex(NAME);
     let guard = block_on(mutex.lock()).unwrap();
     proxy.set(Fault::Refuse);

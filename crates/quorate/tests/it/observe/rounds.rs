@@ -1,6 +1,9 @@
 //! Rounds of asking all nodes: their start, each node's answer, their end.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use quorate::{
     memory::{
@@ -10,11 +13,22 @@ use quorate::{
     observe::Event,
 };
 
-use crate::keeper::bench::{Bench, NAME, TTL, build, pass, settings};
+use crate::{
+    keeper::bench::{Bench, NAME, TTL, build, pass, settings},
+    mode::Mode,
+};
 
-#[tokio::test(start_paused = true)]
-async fn a_lock_and_its_release_are_told_in_order() {
-    let bench = Bench::new(3);
+in_both_modes! {
+    paused:
+    a_lock_and_its_release_are_told_in_order,
+    each_nodes_own_answer_is_told,
+    every_outcome_has_its_word,
+    a_round_has_one_number_and_takes_the_time_that_it_took,
+    clients_that_share_an_observer_number_their_rounds_apart,
+}
+
+async fn a_lock_and_its_release_are_told_in_order(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     bench.hold().await.release().await.unwrap();
     let expected = [
         "acquire orders:42 started",
@@ -33,9 +47,8 @@ async fn a_lock_and_its_release_are_told_in_order() {
     assert_eq!(bench.journal.lines(), expected);
 }
 
-#[tokio::test(start_paused = true)]
-async fn each_nodes_own_answer_is_told() {
-    let bench = Bench::new(5);
+async fn each_nodes_own_answer_is_told(mode: Mode) {
+    let bench = Bench::new_in(mode, 5);
     bench.nodes.plant(1, NAME, b"another's");
     bench.behave(&[Answer, Answer, Fail, Hang, Answer]);
     // Two of five granted, and one refused: that is a majority that answered.
@@ -58,9 +71,8 @@ async fn each_nodes_own_answer_is_told() {
     assert_eq!(bench.journal.count("held"), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_outcome_has_its_word() {
-    let bench = Bench::new(3);
+async fn every_outcome_has_its_word(mode: Mode) {
+    let bench = Bench::new_in(mode, 3);
     let guard = bench.hold().await;
     assert!(bench.mutex().try_lock().await.unwrap().is_none());
     guard.verify().await.unwrap();
@@ -68,7 +80,7 @@ async fn every_outcome_has_its_word() {
     bench.behave(&[Hang, Hang, Answer]);
     guard.verify().await.unwrap_err();
     bench.behave(&[Answer; 3]);
-    (0..3).for_each(|node| bench.nodes.forget(node));
+    (0..3).for_each(|node| bench.nodes.plant(node, NAME, b"another's"));
     guard.extend(TTL).await.unwrap_err();
     guard.release().await.unwrap_err();
     bench.behave(&[Hang; 3]);
@@ -91,11 +103,10 @@ async fn every_outcome_has_its_word() {
     assert_eq!(ends, expected);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_round_has_one_number_and_takes_the_time_that_it_took() {
+async fn a_round_has_one_number_and_takes_the_time_that_it_took(mode: Mode) {
     let told: Arc<Mutex<Vec<Told>>> = Arc::default();
     let nodes = MemoryNodes::new(3);
-    let client = build(settings(&nodes).observer({
+    let client = build(mode.of(settings(&nodes)).observer({
         let told = told.clone();
         move |event: &Event<'_>| {
             let line = match event {
@@ -121,12 +132,11 @@ async fn a_round_has_one_number_and_takes_the_time_that_it_took() {
 /// The number of a round, what was told about it, and how many milliseconds it took.
 type Told = (u64, &'static str, u128);
 
-#[tokio::test(start_paused = true)]
-async fn clients_that_share_an_observer_number_their_rounds_apart() {
+async fn clients_that_share_an_observer_number_their_rounds_apart(mode: Mode) {
     let rounds = Arc::new(Mutex::new(Vec::new()));
     let seen = rounds.clone();
     let nodes = MemoryNodes::new(3);
-    let shared = settings(&nodes).observer(move |event: &Event<'_>| {
+    let shared = mode.of(settings(&nodes)).observer(move |event: &Event<'_>| {
         if let Event::Started { round, .. } = event {
             seen.lock().unwrap().push(*round);
         }
@@ -139,4 +149,21 @@ async fn clients_that_share_an_observer_number_their_rounds_apart() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), 4, "an acquire and a release of each: {numbers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answers_to_one_who_waits_take_no_longer_for_that() {
+    let longest = Arc::new(Mutex::new(Duration::ZERO));
+    let seen = longest.clone();
+    let nodes = MemoryNodes::new(3);
+    let holder = build(settings(&nodes));
+    let _guard = holder.mutex(NAME).lock().await.unwrap();
+    let client = build(settings(&nodes).observer(move |event: &Event<'_>| {
+        if let Event::Answered { took, .. } = event {
+            let mut longest = seen.lock().expect("no test panics inside");
+            *longest = longest.max(*took);
+        }
+    }));
+    assert!(client.mutex(NAME).lock_timeout(3 * TTL).await.is_err());
+    assert_eq!(*longest.lock().unwrap(), Duration::ZERO, "nodes in memory answer at once");
 }

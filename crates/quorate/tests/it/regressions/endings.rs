@@ -17,19 +17,23 @@ use crate::{
     faults::cluster::PATIENCE,
     keeper::bench::{Bench, NAME, pass},
     links::executor::block_on,
+    mode::Mode,
 };
 
-#[test]
-fn a_lock_that_is_won_during_a_shutdown_is_given_back() {
+in_both_modes! {
+    a_lock_that_is_won_during_a_shutdown_is_given_back,
+}
+
+fn a_lock_that_is_won_during_a_shutdown_is_given_back(mode: Mode) {
     // The answer came after the shutdown had begun, and made a guard that nobody released.
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let settings = Client::builder().nodes([proxy.url()]).vote_timeout(PATIENCE);
+    let settings = mode.of(Client::builder()).nodes([proxy.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     proxy.set(Fault::Delay { up: Duration::ZERO, down: Duration::from_millis(200) });
     let mutex = client.mutex(NAME);
     let call = thread::spawn(move || block_on(mutex.lock()));
-    eventually("the lock is won there", PATIENCE, || server.command_calls("set") == 1);
+    eventually("the lock is won there", PATIENCE, || server.get(NAME).is_some());
 
     assert!(block_on(client.shutdown(Duration::from_secs(5))).is_clean);
     assert_eq!(server.lock_keys(), Vec::<Vec<u8>>::new());

@@ -64,17 +64,17 @@ async fn a_lease_that_was_seen_as_lost_stays_lost_when_its_renewal_is_confirmed_
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if matches!(event, Event::Renewed { .. }) && seen.is_empty() {
                 // The first one is told. This takes so long that the other lease ends meanwhile.
-                let _ = poll(std::pin::pin!(tokio::time::advance(TTL * 6 / 10)));
+                let _ = poll(std::pin::pin!(tokio::time::advance(BRIEF * 6 / 10)));
                 *seen = guards.get().into_iter().flatten().map(|guard| guard.check()).collect();
             }
         }
     };
     let nodes = MemoryNodes::new(1);
-    let client = build(settings(&nodes).vote_timeout(TTL).observer(observer));
+    let client = build(settings(&nodes).ttl(BRIEF).vote_timeout(BRIEF).observer(observer));
     let taken = [take(&client.mutex("a")).await, take(&client.mutex("b")).await];
     guards.set(taken).unwrap();
     nodes.set(0, Hang);
-    pass(TTL * 4 / 10).await;
+    pass(BRIEF * 4 / 10).await;
     // Both renewals are on their way; they are answered at the same moment.
     nodes.set(0, Answer);
 
@@ -113,3 +113,6 @@ async fn a_call_with_a_deadline_does_not_wait_for_a_long_vote_timeout() {
     let waited = called_at.elapsed();
     assert!((50 * TICK..=110 * TICK).contains(&waited), "{waited:?}");
 }
+
+/// So short that a node which hangs for a while is not given up meanwhile.
+const BRIEF: Duration = Duration::from_secs(2);

@@ -96,10 +96,27 @@ pub(crate) fn plain_reply(words: &[String]) -> String {
         ["INFO", "server"] => text("# Server\r\nrun_id:0123456789abcdef\r\n"),
         ["INFO", "replication"] => text("# Replication\r\nrole:master\r\n"),
         ["SCRIPT", "LOAD", _] => text("0123456789012345678901234567890123456789"),
+        ["SUBSCRIBE", channel] => {
+            format!(">3\r\n{}{}:1\r\n", text("subscribe"), text(channel))
+        }
         ["SET", ..] => "+OK\r\n".into(),
+        // By the number of keys: an attempt in line, and a session that begins or goes on.
+        ["EVALSHA", _, "4", ..] | ["EVAL" | "EVALSHA", _, "1", _, _, _] => text(DIGITS),
         ["EVALSHA", ..] => ":1\r\n".into(),
         ref other => panic!("nobody told this server about {other:?}"),
     }
+}
+
+/// True for an attempt to take a lock, in either mode.
+pub(crate) fn is_attempt(words: &[String]) -> bool {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    matches!(words[..], ["SET", _, _, "NX", ..] | ["EVALSHA", _, "4", ..])
+}
+
+/// True for a release or the undo of an attempt, in either mode.
+pub(crate) fn is_release(words: &[String]) -> bool {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    matches!(words[..], ["EVALSHA" | "EVAL", _, "1", _, _] | ["EVALSHA" | "EVAL", _, "3", ..])
 }
 
 /// One command as an array of texts; `None` when the client has gone.
@@ -121,3 +138,6 @@ fn read_number(reader: &mut impl BufRead, kind: char) -> Option<usize> {
     reader.read_line(&mut line).ok()?;
     line.trim_end().strip_prefix(kind)?.parse().ok()
 }
+
+/// A fence, or a time, as the line has them.
+const DIGITS: &str = "1700000000000000";

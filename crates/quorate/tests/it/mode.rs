@@ -1,0 +1,64 @@
+//! The two modes of a client, for tests that say something about both.
+
+use quorate::ClientBuilder;
+
+/// Makes two tests of each body, one for each mode.
+macro_rules! in_both_modes {
+    (paused: $($body:ident),+ $(,)?) => {
+        mod line {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $body() {
+                    super::$body(crate::mode::Mode::Line).await;
+                }
+            )+
+        }
+
+        mod classic {
+            $(
+                #[tokio::test(start_paused = true)]
+                async fn $body() {
+                    super::$body(crate::mode::Mode::Classic).await;
+                }
+            )+
+        }
+    };
+    ($($body:ident),+ $(,)?) => {
+        mod line {
+            $(
+                #[test]
+                fn $body() {
+                    super::$body(crate::mode::Mode::Line);
+                }
+            )+
+        }
+
+        mod classic {
+            $(
+                #[test]
+                fn $body() {
+                    super::$body(crate::mode::Mode::Classic);
+                }
+            )+
+        }
+    };
+}
+
+/// How clients wait, and what they store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    /// In line, with fences: what users get.
+    Line,
+    /// As Redlock says.
+    Classic,
+}
+
+impl Mode {
+    /// The settings of a client in this mode.
+    pub(crate) fn of(self, settings: ClientBuilder) -> ClientBuilder {
+        match self {
+            Self::Line => settings,
+            Self::Classic => settings.classic(),
+        }
+    }
+}
