@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     error::Trouble,
-    node::{Inbox, Request, Sent},
+    node::{Inbox, Node, Request, Sent},
     observe::{Action, Event},
 };
 
@@ -97,7 +97,8 @@ impl Contender {
             // News of nodes that came up may be on their way.
             let is_short = up.len() < quorate_core::quorum::majority(nodes);
             let up = if is_short { engine.reachable() } else { up };
-            let troubles = engine.nodes.iter().map(|node| node.trouble().filter(|_| is_short));
+            let trouble = |node: &dyn Node| if is_short { node.trouble() } else { None };
+            let troubles = engine.nodes.iter().map(|node| trouble(&**node));
             let state = State {
                 machine: Contend::start(terms, nodes, up, mode, now),
                 lives: vec![Life { owner: owner.clone(), sent: NodeSet::EMPTY }],
