@@ -375,9 +375,12 @@ impl Contend {
         self.seats.fill(Seat::default());
     }
 
-    /// Tells every node that was ever asked that the owner goes.
+    /// Tells every node that was ever asked that the owner goes. One that plainly refused a single
+    /// try has nothing of it.
     fn leave(&mut self) {
-        let asked = self.nodes_where(|seat| seat.asked_at.is_some());
+        let is_try = self.mode == Mode::Try;
+        let is_clean = |seat: &Seat| is_try && seat.is_refused && !seat.is_asking;
+        let asked = self.nodes_where(|seat| seat.asked_at.is_some() && !is_clean(seat));
         asked.iter().for_each(|node| self.say(node, Saying::Leave));
     }
 
