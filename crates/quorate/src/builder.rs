@@ -428,63 +428,9 @@ impl ClientBuilder {
     /// ```
     pub fn build(self) -> Result<Client, ConfigError> {
         self.check()?;
-        let clock = match self.place {
-            Where::OwnThread => Clock::Boot,
-            Where::ThisRuntime => Clock::of_runtime(),
-        };
-        let random = Random::draw()?;
-        #[cfg(feature = "simulation")]
-        let (clock, random) = self.simulated(clock, random);
-        let status = Arc::new(Notify::new());
-        let quiet = Arc::new(Quiet::default());
-        let client = ClientId::from_random(random.client);
-        let who: Arc<str> =
-            self.who.as_deref().map_or_else(who::this_process, who::printable).into();
-        let ears = Arc::new(Ears::default());
-        let (nodes, drivers) = match &self.source {
-            Source::Memory(nodes) => {
-                let mixed = || ConfigError::InvalidSetting {
-                    setting: "memory",
-                    value: "shared nodes".into(),
-                    reason: "clients whose engine runs on a runtime, and clients with a thread of \
-                             their own, have different clocks and cannot share nodes in memory",
-                };
-                let view = View {
-                    clock,
-                    client,
-                    who: who.clone(),
-                    mode: self.mode,
-                    quiet: quiet.clone(),
-                    ears: ears.clone(),
-                };
-                (nodes.nodes(&view).ok_or_else(mixed)?, Vec::new())
-            }
-            Source::Urls(urls) => {
-                let targets = targets(urls)?;
-                let security = self.security(&targets)?;
-                links(
-                    targets,
-                    &Surroundings {
-                        clock,
-                        client_name: format!("quorate-{:.8}", client.to_string()).into(),
-                        client,
-                        who: who.clone(),
-                        mode: self.mode,
-                        prefix: self.prefix.as_str().into(),
-                        max_ttl: self.max_ttl,
-                        ears: ears.clone(),
-                        identities: Arc::new(Identities::new(urls.len())),
-                        status: status.clone(),
-                        quiet: quiet.clone(),
-                        jitter_seed: random.jitter,
-                        observer: self.observer.clone(),
-                        security,
-                        #[cfg(feature = "simulation")]
-                        network: self.simulation.network.clone(),
-                    },
-                )
-            }
-        };
+        let parts = self.parts()?;
+        let (nodes, drivers) = self.open(&parts)?;
+        let Parts { clock, client, who, ears, status, quiet, jitter_seed } = parts;
         let settings = Settings {
             clock,
             status,
@@ -494,7 +440,7 @@ impl ClientBuilder {
             mode: self.mode,
             max_ttl: self.max_ttl,
             time_guess_us: self.time_guess_us(clock),
-            jitter_seed: random.jitter,
+            jitter_seed,
             vote_timeout: self.vote_timeout,
             observer: self.observer.clone(),
         };
@@ -540,14 +486,70 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Certificates are read only if an address asks for TLS.
+    fn parts(&self) -> Result<Parts, ConfigError> {
+        let clock = match self.place {
+            Where::OwnThread => Clock::Boot,
+            Where::ThisRuntime => Clock::of_runtime(),
+        };
+        let random = Random::draw()?;
+        #[cfg(feature = "simulation")]
+        let (clock, random) = self.simulated(clock, random);
+        Ok(Parts {
+            clock,
+            client: ClientId::from_random(random.client),
+            who: self.who.as_deref().map_or_else(who::this_process, who::printable).into(),
+            ears: Arc::default(),
+            status: Arc::default(),
+            quiet: Arc::default(),
+            jitter_seed: random.jitter,
+        })
+    }
+
+    fn open(&self, parts: &Parts) -> Result<Opened, ConfigError> {
+        let Parts { clock, client, who, ears, status, quiet, jitter_seed } = parts.clone();
+        let mode = self.mode;
+        match &self.source {
+            Source::Memory(nodes) => {
+                let mixed = || ConfigError::InvalidSetting {
+                    setting: "memory",
+                    value: "shared nodes".into(),
+                    reason: "clients whose engine runs on a runtime, and clients with a thread of \
+                             their own, have different clocks and cannot share nodes in memory",
+                };
+                let view = View { clock, client, who, mode, quiet, ears };
+                Ok((nodes.nodes(&view).ok_or_else(mixed)?, Vec::new()))
+            }
+            Source::Urls(urls) => {
+                let targets = targets(urls)?;
+                let surroundings = Surroundings {
+                    clock,
+                    client_name: format!("quorate-{:.8}", client.to_string()).into(),
+                    client,
+                    who,
+                    mode,
+                    prefix: self.prefix.as_str().into(),
+                    max_ttl: self.max_ttl,
+                    ears,
+                    identities: Arc::new(Identities::new(urls.len())),
+                    status,
+                    quiet,
+                    jitter_seed,
+                    observer: self.observer.clone(),
+                    security: self.security(&targets)?,
+                    #[cfg(feature = "simulation")]
+                    network: self.simulation.network.clone(),
+                };
+                Ok(links(targets, &surroundings))
+            }
+        }
+    }
+
     /// How far the nodes' time is ahead of our clock, before they have told it.
     fn time_guess_us(&self, clock: Clock) -> i64 {
         match (&self.source, clock) {
-            // They have our clock.
-            (Source::Memory(_), _) => 0,
-            // They tell before they can be asked anything.
-            (Source::Urls(_), Clock::Runtime(_)) => 0,
+            // Nodes in memory have our clock. Where time is simulated, the others tell theirs
+            // before they can be asked anything.
+            (Source::Memory(_), _) | (Source::Urls(_), Clock::Runtime(_)) => 0,
             (Source::Urls(_), Clock::Boot) => {
                 let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let ours = clock.now().as_nanos() / 1_000;
@@ -557,6 +559,7 @@ impl ClientBuilder {
         }
     }
 
+    /// Certificates are read only if an address asks for TLS.
     #[cfg(feature = "tls")]
     fn security(&self, targets: &[Target]) -> Result<Security, ConfigError> {
         if !targets.iter().any(|target| target.is_tls) {
@@ -628,7 +631,7 @@ fn targets(urls: &[SecretUrl]) -> Result<Vec<Target>, ConfigError> {
     Ok(targets)
 }
 
-fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node>>, Vec<Driver>) {
+fn links(targets: Vec<Target>, surroundings: &Surroundings) -> Opened {
     let link = |(number, target)| {
         let link = Arc::new(Link::new(number, target, surroundings.clone()));
         (Box::new(link.clone()) as Box<dyn Node>, Box::pin(drive(link)) as Driver)
@@ -637,6 +640,21 @@ fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node
 }
 
 /// What must come from the operating system's source of randomness.
+/// The nodes, and what keeps their links alive.
+type Opened = (Vec<Box<dyn Node>>, Vec<Driver>);
+
+/// What nodes and engine share.
+#[derive(Clone)]
+struct Parts {
+    clock: Clock,
+    client: ClientId,
+    who: Arc<str>,
+    ears: Arc<Ears>,
+    status: Arc<Notify>,
+    quiet: Arc<Quiet>,
+    jitter_seed: u64,
+}
+
 struct Random {
     client: [u8; 20],
     jitter: u64,

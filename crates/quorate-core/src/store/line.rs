@@ -298,7 +298,7 @@ impl Store {
             let spoken = self.line.sessions.get(&place.client).copied();
             let lapsed = Spoken { session: Session::from_random(0), time_us: now.as_micros() };
             let is_kept = mutant::is_on(Mutant::HandOnLapsed);
-            let Some(spoken) = spoken.or(is_kept.then_some(lapsed)) else { continue };
+            let Some(spoken) = spoken.or_else(|| is_kept.then_some(lapsed)) else { continue };
             let fence = self.line.bump(now, name, place.ticket, spoken);
             let (client, news) = (place.client, News::Granted);
             let push = Push { client, name: name.clone(), owner: owner.clone(), fence, news };

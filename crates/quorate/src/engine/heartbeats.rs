@@ -19,8 +19,10 @@ use crate::{
 pub(super) struct Heartbeats {
     /// Held while the request is queued: an owner that leaves is taken out before its release is
     /// queued, or is asked for before it.
-    gathered: Box<[Mutex<Vec<(Standing, Spoken)>>]>,
+    gathered: Box<[Mutex<Gathered>]>,
 }
+
+type Gathered = Vec<(Standing, Spoken)>;
 
 impl Heartbeats {
     pub(super) fn new(nodes: usize) -> Self {
@@ -63,7 +65,7 @@ impl Heartbeats {
         }
     }
 
-    fn lock(&self, node: usize) -> MutexGuard<'_, Vec<(Standing, Spoken)>> {
+    fn lock(&self, node: usize) -> MutexGuard<'_, Gathered> {
         self.gathered[node].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
