@@ -435,56 +435,20 @@ impl ClientBuilder {
         let random = Random::draw()?;
         #[cfg(feature = "simulation")]
         let (clock, random) = self.simulated(clock, random);
-        let status = Arc::new(Notify::new());
-        let quiet = Arc::new(Quiet::default());
-        let client = ClientId::from_random(random.client);
-        let who: Arc<str> =
-            self.who.as_deref().map_or_else(who::this_process, who::printable).into();
-        let ears = Arc::new(Ears::default());
-        let (nodes, drivers) = match &self.source {
-            Source::Memory(nodes) => {
-                let mixed = || ConfigError::InvalidSetting {
-                    setting: "memory",
-                    value: "shared nodes".into(),
-                    reason: "clients whose engine runs on a runtime, and clients with a thread of \
-                             their own, have different clocks and cannot share nodes in memory",
-                };
-                let view = View {
-                    clock,
-                    client,
-                    who: who.clone(),
-                    mode: self.mode,
-                    quiet: quiet.clone(),
-                    ears: ears.clone(),
-                };
-                (nodes.nodes(&view).ok_or_else(mixed)?, Vec::new())
-            }
-            Source::Urls(urls) => {
-                let targets = targets(urls)?;
-                let security = self.security(&targets)?;
-                links(
-                    targets,
-                    &Surroundings {
-                        clock,
-                        client_name: format!("quorate-{:.8}", client.to_string()).into(),
-                        client,
-                        who: who.clone(),
-                        mode: self.mode,
-                        prefix: self.prefix.as_str().into(),
-                        max_ttl: self.max_ttl,
-                        ears: ears.clone(),
-                        identities: Arc::new(Identities::new(urls.len())),
-                        status: status.clone(),
-                        quiet: quiet.clone(),
-                        jitter_seed: random.jitter,
-                        observer: self.observer.clone(),
-                        security,
-                        #[cfg(feature = "simulation")]
-                        network: self.simulation.network.clone(),
-                    },
-                )
-            }
+        let common = Common {
+            clock,
+            client: ClientId::from_random(random.client),
+            who: self.who.as_deref().map_or_else(who::this_process, who::printable).into(),
+            ears: Arc::default(),
+            status: Arc::default(),
+            quiet: Arc::default(),
+            jitter_seed: random.jitter,
         };
+        let (nodes, drivers) = match &self.source {
+            Source::Memory(nodes) => (self.memory_nodes(nodes, &common)?, Vec::new()),
+            Source::Urls(urls) => self.links(urls, &common)?,
+        };
+        let Common { client, who, ears, status, quiet, .. } = common;
         let settings = Settings {
             clock,
             status,
@@ -540,14 +504,56 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Certificates are read only if an address asks for TLS.
+    fn memory_nodes(
+        &self,
+        nodes: &MemoryNodes,
+        common: &Common,
+    ) -> Result<Vec<Box<dyn Node>>, ConfigError> {
+        let mixed = || ConfigError::InvalidSetting {
+            setting: "memory",
+            value: "shared nodes".into(),
+            reason: "clients whose engine runs on a runtime, and clients with a thread of \
+                     their own, have different clocks and cannot share nodes in memory",
+        };
+        let view = View {
+            clock: common.clock,
+            client: common.client,
+            who: common.who.clone(),
+            mode: self.mode,
+            quiet: common.quiet.clone(),
+            ears: common.ears.clone(),
+        };
+        nodes.nodes(&view).ok_or_else(mixed)
+    }
+
+    fn links(&self, urls: &[SecretUrl], common: &Common) -> Result<Links, ConfigError> {
+        let targets = targets(urls)?;
+        let surroundings = Surroundings {
+            clock: common.clock,
+            client_name: format!("quorate-{:.8}", common.client.to_string()).into(),
+            client: common.client,
+            who: common.who.clone(),
+            mode: self.mode,
+            prefix: self.prefix.as_str().into(),
+            max_ttl: self.max_ttl,
+            ears: common.ears.clone(),
+            identities: Arc::new(Identities::new(urls.len())),
+            status: common.status.clone(),
+            quiet: common.quiet.clone(),
+            jitter_seed: common.jitter_seed,
+            observer: self.observer.clone(),
+            security: self.security(&targets)?,
+            #[cfg(feature = "simulation")]
+            network: self.simulation.network.clone(),
+        };
+        Ok(links(targets, &surroundings))
+    }
+
     /// How far the nodes' time is ahead of our clock, before they have told it.
     fn time_guess_us(&self, clock: Clock) -> i64 {
         match (&self.source, clock) {
-            // They have our clock.
-            (Source::Memory(_), _) => 0,
-            // They tell before they can be asked anything.
-            (Source::Urls(_), Clock::Runtime(_)) => 0,
+            // They have our clock, or tell before they can be asked anything.
+            (Source::Memory(_), _) | (Source::Urls(_), Clock::Runtime(_)) => 0,
             (Source::Urls(_), Clock::Boot) => {
                 let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let ours = clock.now().as_nanos() / 1_000;
@@ -557,6 +563,7 @@ impl ClientBuilder {
         }
     }
 
+    /// Certificates are read only if an address asks for TLS.
     #[cfg(feature = "tls")]
     fn security(&self, targets: &[Target]) -> Result<Security, ConfigError> {
         if !targets.iter().any(|target| target.is_tls) {
@@ -628,7 +635,21 @@ fn targets(urls: &[SecretUrl]) -> Result<Vec<Target>, ConfigError> {
     Ok(targets)
 }
 
-fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node>>, Vec<Driver>) {
+/// What the parts of one client share from the beginning.
+struct Common {
+    clock: Clock,
+    client: ClientId,
+    who: Arc<str>,
+    ears: Arc<Ears>,
+    status: Arc<Notify>,
+    quiet: Arc<Quiet>,
+    jitter_seed: u64,
+}
+
+/// Nodes, and what keeps them alive.
+type Links = (Vec<Box<dyn Node>>, Vec<Driver>);
+
+fn links(targets: Vec<Target>, surroundings: &Surroundings) -> Links {
     let link = |(number, target)| {
         let link = Arc::new(Link::new(number, target, surroundings.clone()));
         (Box::new(link.clone()) as Box<dyn Node>, Box::pin(drive(link)) as Driver)

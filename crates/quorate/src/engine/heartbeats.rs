@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Heartbeats {
     /// Held while the request is queued: an owner that leaves is taken out before its release is
     /// queued, or is asked for before it.
-    gathered: Box<[Mutex<Vec<(Standing, Spoken)>>]>,
+    gathered: Box<[Mutex<Gathered>]>,
 }
 
 impl Heartbeats {
@@ -63,10 +63,13 @@ impl Heartbeats {
         }
     }
 
-    fn lock(&self, node: usize) -> MutexGuard<'_, Vec<(Standing, Spoken)>> {
+    fn lock(&self, node: usize) -> MutexGuard<'_, Gathered> {
         self.gathered[node].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Who is to be asked for, and who wants to know.
+type Gathered = Vec<(Standing, Spoken)>;
 
 /// One request for all; one who is alone asks alone.
 fn request(engine: &Engine, chunk: &[(Standing, Spoken)]) -> (Command, Vec<Spoken>) {

@@ -90,11 +90,10 @@ impl State {
     pub(super) fn told(&self, outcome: Outcome) -> observe::Outcome {
         match outcome {
             Outcome::Held { .. } => observe::Outcome::Done,
-            Outcome::Contended => observe::Outcome::Busy,
-            Outcome::NoQuorum => observe::Outcome::NoQuorum,
             Outcome::Abandoned if !self.is_late => observe::Outcome::Cancelled,
             Outcome::Abandoned if self.is_short() => observe::Outcome::NoQuorum,
-            Outcome::Abandoned => observe::Outcome::Busy,
+            Outcome::Contended | Outcome::Abandoned => observe::Outcome::Busy,
+            Outcome::NoQuorum => observe::Outcome::NoQuorum,
         }
     }
 }

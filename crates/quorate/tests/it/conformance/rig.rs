@@ -212,7 +212,7 @@ impl Drop for Rig {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a body that fails does not know the number of nodes")]
+/// A body that fails does not know the number of nodes.
 fn say(line: &str) {
     eprintln!("{line}");
 }
