@@ -14,6 +14,7 @@ mod faults;
 mod handover;
 mod keeper;
 mod known_defects;
+mod line;
 mod links;
 mod loss;
 mod observe;
