@@ -54,6 +54,8 @@ struct State {
     waiting_since: Option<Moment>,
     /// When it ended; that is told once.
     ended_at: Option<Moment>,
+    /// It has asked together with others, and may be about to.
+    is_gathered: bool,
     /// The caller's time was over before there was an outcome.
     is_late: bool,
     /// The caller has the outcome; from now on it is the caller's business.
@@ -108,6 +110,7 @@ impl Contender {
                 planned_at: None,
                 waiting_since: None,
                 ended_at: None,
+                is_gathered: false,
                 is_late: false,
                 is_delivered: false,
             };
@@ -309,6 +312,7 @@ impl Contender {
         match said.what {
             Saying::Ask { is_waiting: true, .. } if sending == Sending::Gathered => {
                 life.sent.insert(node);
+                state.is_gathered = true;
                 let standing = Standing { name: self.name.clone(), owner };
                 engine.line.heartbeats.add(node, standing, spoken);
                 return false;
@@ -393,7 +397,14 @@ impl Contender {
     fn note_end(&self, state: &State, outcome: Outcome) {
         let owner = &state.lives.last().expect("there is one from the beginning").owner;
         match outcome {
-            Outcome::Held { .. } => self.engine.line.hold(owner),
+            Outcome::Held { .. } => {
+                self.engine.line.hold(owner);
+                if state.is_gathered {
+                    // From now on the holder may release it at any time.
+                    let heartbeats = &self.engine.line.heartbeats;
+                    (0..self.nodes()).for_each(|node| heartbeats.remove(node, owner));
+                }
+            }
             Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => {
                 self.engine.line.forget(owner);
             }

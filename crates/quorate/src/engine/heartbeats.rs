@@ -39,14 +39,15 @@ impl Heartbeats {
         self.lock(node).retain(|(standing, _)| standing.owner != *owner);
     }
 
-    /// Sends what was gathered.
+    /// Sends what was gathered. Every node is asked before any answer is heard: whoever holds the
+    /// lock by then may release it at once, and must not be asked for behind that.
     pub(super) fn flush(&self, engine: &Engine, now: Moment) {
+        let mut answered = Vec::new();
         for (number, node) in engine.nodes.iter().enumerate() {
             let mut gathered = self.lock(number);
             if gathered.is_empty() {
                 continue;
             }
-            let mut answered = Vec::new();
             let all = std::mem::take(&mut *gathered);
             for chunk in all.chunks(PROLONG_MAX) {
                 let (command, spoken) = request(engine, chunk);
@@ -54,14 +55,14 @@ impl Heartbeats {
                 let request =
                     Request { command: command.clone(), node: number, inbox: inbox.clone() };
                 if let Sent::Answered(answer) = node.send(request, now) {
-                    answered.push((inbox, command, answer));
+                    answered.push((number, inbox, command, answer));
                 }
             }
             drop(gathered);
             node.flush();
-            for (inbox, command, answer) in answered {
-                inbox.handle_answer(number, command, answer, now);
-            }
+        }
+        for (number, inbox, command, answer) in answered {
+            inbox.handle_answer(number, command, answer, now);
         }
     }
 
@@ -69,6 +70,9 @@ impl Heartbeats {
         self.gathered[node].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Who is to be asked for, and who wants to know.
+type Gathered = Vec<(Standing, Spoken)>;
 
 /// One request for all; one who is alone asks alone.
 fn request(engine: &Engine, chunk: &[(Standing, Spoken)]) -> (Command, Vec<Spoken>) {

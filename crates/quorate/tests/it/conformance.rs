@@ -51,7 +51,7 @@ mod foreign;
 mod forgetting;
 mod names;
 mod ownership;
-mod rig;
+pub(crate) mod rig;
 mod settings;
 mod stored;
 mod ties;

@@ -1,5 +1,8 @@
 //! The library from the outside: one binary, one file for each topic.
 
+// All of it is tests, also the bodies that macros make several tests of.
+#![cfg(test)]
+
 #[macro_use]
 mod mode;
 
@@ -12,6 +15,7 @@ mod fence;
 mod handover;
 mod keeper;
 mod known_defects;
+mod line;
 mod links;
 mod loss;
 mod observe;

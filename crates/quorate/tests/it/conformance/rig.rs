@@ -16,7 +16,7 @@ use quorate_testkit::{Server, eventually, redis::cmd};
 use crate::mode::Mode;
 
 /// Some nodes, clients of them, and a look at them from the outside.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     nodes: Nodes,
     count: usize,
     mode: Mode,
@@ -28,27 +28,27 @@ enum Nodes {
 }
 
 /// Runs a body on so many nodes in memory.
-pub(super) fn on_memory(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+pub(crate) fn on_memory(numbers: &[usize], body: impl AsyncFn(&Rig)) {
     run_on_memory(numbers, Mode::Line, body);
 }
 
 /// Runs a body on some of these numbers of nodes in memory, in classic mode.
-pub(super) fn on_memory_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+pub(crate) fn on_memory_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&Rig)) {
     run_on_memory(&ends(numbers), Mode::Classic, body);
 }
 
 /// Runs a body on so many real servers, which are empty each time.
-pub(super) fn on_servers(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+pub(crate) fn on_servers(numbers: &[usize], body: impl AsyncFn(&Rig)) {
     run_on_servers(numbers, Mode::Line, body);
 }
 
 /// Runs a body on some of these numbers of real servers, in classic mode.
-pub(super) fn on_servers_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+pub(crate) fn on_servers_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&Rig)) {
     run_on_servers(&ends(numbers), Mode::Classic, body);
 }
 
 /// Runs a body on so many real servers in the default mode, and on some in classic mode.
-pub(super) fn on_servers_in_both_modes(numbers: &[usize], body: impl AsyncFn(&Rig)) {
+pub(crate) fn on_servers_in_both_modes(numbers: &[usize], body: impl AsyncFn(&Rig)) {
     run_on_servers(numbers, Mode::Line, &body);
     run_on_servers(&ends(numbers), Mode::Classic, &body);
 }
@@ -89,15 +89,20 @@ fn run(rig: &Rig, body: &impl AsyncFn(&Rig)) {
 
 impl Rig {
     /// A client that others see as `who`, attached to every node.
-    pub(super) async fn client(&self, who: &str) -> Client {
-        let client = self.builder().who(who).connect().await.expect("the nodes are there");
+    pub(crate) async fn client(&self, who: &str) -> Client {
+        self.connect(self.builder().who(who)).await
+    }
+
+    /// A client with these settings, attached to every node.
+    pub(crate) async fn connect(&self, settings: ClientBuilder) -> Client {
+        let client = settings.connect().await.expect("the nodes are there");
         let is_attached = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
         eventually("every node is attached", PATIENCE, is_attached);
         client
     }
 
     /// Settings with which a stall of this machine is never taken for a silent node.
-    pub(super) fn builder(&self) -> ClientBuilder {
+    pub(crate) fn builder(&self) -> ClientBuilder {
         let builder = Client::builder().ttl(LONG).vote_timeout(PATIENCE);
         let builder = self.mode.of(builder);
         match &self.nodes {
@@ -107,22 +112,22 @@ impl Rig {
     }
 
     /// How the clients wait, and what they store.
-    pub(super) const fn mode(&self) -> Mode {
+    pub(crate) const fn mode(&self) -> Mode {
         self.mode
     }
 
     /// How many nodes there are.
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.count
     }
 
     /// How many nodes may fail without harm.
-    pub(super) const fn tolerated(&self) -> usize {
+    pub(crate) const fn tolerated(&self) -> usize {
         self.count - majority(self.count)
     }
 
     /// The real servers that are in use; none if the nodes are in memory.
-    pub(super) fn servers(&self) -> &[Server] {
+    pub(crate) fn servers(&self) -> &[Server] {
         match &self.nodes {
             Nodes::Memory(_) => &[],
             Nodes::Servers(servers) => &servers[..self.count],
@@ -130,7 +135,7 @@ impl Rig {
     }
 
     /// The keys on one node.
-    pub(super) fn names(&self, node: usize) -> Vec<String> {
+    pub(crate) fn names(&self, node: usize) -> Vec<String> {
         let text = |key| String::from_utf8(key).expect("every name in these tests is UTF-8");
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.names(node),
@@ -139,7 +144,7 @@ impl Rig {
     }
 
     /// Stores a value without an end, as another program would.
-    pub(super) fn plant(&self, node: usize, name: &str, value: &[u8]) {
+    pub(crate) fn plant(&self, node: usize, name: &str, value: &[u8]) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.plant(node, name, value),
             Nodes::Servers(servers) => {
@@ -151,7 +156,7 @@ impl Rig {
     }
 
     /// Deletes every key of one node behind everybody's back.
-    pub(super) fn forget(&self, node: usize) {
+    pub(crate) fn forget(&self, node: usize) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.forget(node),
             Nodes::Servers(servers) => servers[node].flush_all(),
@@ -159,7 +164,7 @@ impl Rig {
     }
 
     /// Restarts one node without its data. A node in memory has no connection to lose.
-    pub(super) fn restart_empty(&self, node: usize) {
+    pub(crate) fn restart_empty(&self, node: usize) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.forget(node),
             Nodes::Servers(servers) => servers[node].restart_empty(),
@@ -168,7 +173,7 @@ impl Rig {
 
     /// Waits until each of `nodes` has the key `name` and no other. A lock is had before the last
     /// node has answered.
-    pub(super) fn wait_until_only(&self, name: &str, nodes: impl IntoIterator<Item = usize>) {
+    pub(crate) fn wait_until_only(&self, name: &str, nodes: impl IntoIterator<Item = usize>) {
         for node in nodes {
             let what = format!("node {node} has only {name:?}");
             eventually(&what, PATIENCE, || self.names(node) == [name]);
@@ -177,7 +182,7 @@ impl Rig {
 
     /// Extends until every node has the key of the guard, and no other. The first time may only
     /// show that a session went with a key.
-    pub(super) async fn extend_until_healed(&self, guard: &Guard) {
+    pub(crate) async fn extend_until_healed(&self, guard: &Guard) {
         let started = Instant::now();
         while self.all().any(|node| self.names(node) != [guard.name()]) {
             assert!(started.elapsed() < PATIENCE, "not every node is given the lock again");
@@ -186,7 +191,7 @@ impl Rig {
     }
 
     /// Waits until `nodes` have no keys at all. Undoing goes on after the caller was told.
-    pub(super) fn wait_until_empty(&self, nodes: impl IntoIterator<Item = usize>) {
+    pub(crate) fn wait_until_empty(&self, nodes: impl IntoIterator<Item = usize>) {
         for node in nodes {
             let what = format!("node {node} is empty");
             eventually(&what, PATIENCE, || self.names(node).is_empty());
@@ -194,12 +199,12 @@ impl Rig {
     }
 
     /// Every node.
-    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = usize> {
         0..self.count
     }
 
     /// True if no node has any key right now.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all().all(|node| self.names(node).is_empty())
     }
 }
@@ -212,18 +217,18 @@ impl Drop for Rig {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a body that fails does not know the number of nodes")]
+/// A body that fails does not know the number of nodes.
 fn say(line: &str) {
     eprintln!("{line}");
 }
 
 /// Takes a lock that is free, or about to be.
-pub(super) async fn take(mutex: Mutex) -> Guard {
+pub(crate) async fn take(mutex: Mutex) -> Guard {
     mutex.lock_timeout(PATIENCE).await.expect("the lock is free")
 }
 
 /// Who has the lock, as somebody who wants it is told.
-pub(super) async fn holder(client: &Client, name: &str) -> Holder {
+pub(crate) async fn holder(client: &Client, name: &str) -> Holder {
     let started = Instant::now();
     loop {
         match client.mutex(name).lock_timeout(Duration::ZERO).await {
@@ -240,21 +245,21 @@ pub(super) async fn holder(client: &Client, name: &str) -> Holder {
 }
 
 /// Waits until a guard knows that its time is over.
-pub(super) fn wait_for_end(guard: &Guard) {
+pub(crate) fn wait_for_end(guard: &Guard) {
     eventually("the lease ends", PATIENCE, || guard.remaining().is_zero());
 }
 
 /// A ttl that no test outlives.
-pub(super) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// A ttl whose end is waited for.
-pub(super) const SHORT: Duration = Duration::from_millis(150);
+pub(crate) const SHORT: Duration = Duration::from_millis(150);
 
 /// Longer than anything here takes on a busy machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The most time for one body with one number of nodes; a tenth of it is plenty.
 const BODY_MAX: Duration = Duration::from_secs(60);
 
 /// Every number of nodes that is tried.
-pub(super) const ALL: [usize; 5] = [1, 2, 3, 4, 5];
+pub(crate) const ALL: [usize; 5] = [1, 2, 3, 4, 5];

@@ -126,11 +126,13 @@ impl Step {
     fn of(words: &[String]) -> Option<Self> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (name, owner, is_taken) = match words[..] {
-            ["SET", name, owner, "NX", ..] => (name, owner, true),
-            ["EVALSHA", _, "1", name, owner] => (name, owner, false),
-            // With the keys of the fence, the line and, to take it, the session.
-            ["EVALSHA", _, "4", name, _, _, _, owner, ..] => (name, owner, true),
-            ["EVALSHA", _, "3", name, _, _, owner] => (name, owner, false),
+            // In line with the keys of the fence, the line and, to take it, the session.
+            ["SET", name, owner, "NX", ..] | ["EVALSHA", _, "4", name, _, _, _, owner, ..] => {
+                (name, owner, true)
+            }
+            ["EVALSHA", _, "1", name, owner] | ["EVALSHA", _, "3", name, _, _, owner] => {
+                (name, owner, false)
+            }
             ["EVALSHA", _, "1", session, _, _] if session.starts_with("quorate:s:") => return None,
             ref other => panic!("nobody else talks to this server: {other:?}"),
         };

@@ -1,0 +1,79 @@
+//! Many who wait cost a server no more than one.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use quorate_testkit::{Server, redis::cmd};
+use tokio::task::JoinSet;
+
+use super::queue::{NAME, Queue};
+use crate::conformance::rig::{Rig, on_servers, take};
+
+in_line! {
+    [1, 3] => each_of_a_crowd_gets_its_turn;
+}
+
+async fn each_of_a_crowd_gets_its_turn(rig: &Rig) {
+    let queue = Queue::new(rig);
+    let client = queue.client("alice").await;
+    let guard = take(client.mutex(NAME)).await;
+    let (turns, is_held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut waiters = JoinSet::new();
+    for _ in 0..CROWD {
+        let (mutex, turns, is_held) = (client.mutex(NAME), turns.clone(), is_held.clone());
+        waiters.spawn(async move {
+            let guard = mutex.lock().await.expect("its turn comes");
+            assert!(!is_held.swap(true, Ordering::SeqCst), "two hold it");
+            turns.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            is_held.store(false, Ordering::SeqCst);
+            guard.release().await.expect("it is held");
+        });
+    }
+    queue.wait_until_standing(CROWD);
+    guard.release().await.expect("it is held");
+    while let Some(ended) = waiters.join_next().await {
+        ended.expect("no waiter fails");
+    }
+    assert_eq!(turns.load(Ordering::SeqCst), CROWD);
+    rig.wait_until_empty(rig.all());
+}
+
+#[test]
+fn a_crowd_has_one_connection_and_one_channel() {
+    on_servers(&[1, 3], async |rig| {
+        let queue = Queue::new(rig);
+        let client = queue.client("alice").await;
+        let guard = take(client.mutex(NAME)).await;
+        let mut waiters = JoinSet::new();
+        for _ in 0..CROWD {
+            let mutex = client.mutex(NAME);
+            waiters.spawn(async move { mutex.lock().await.map(drop) });
+        }
+        queue.wait_until_standing(CROWD);
+        for server in rig.servers() {
+            assert_eq!(connections(server), 1);
+            assert_eq!(channels(server).len(), 1, "{:?}", channels(server));
+        }
+        waiters.shutdown().await;
+        queue.wait_until_standing(0);
+        rig.wait_until_only(NAME, rig.all());
+        guard.release().await.expect("it is held");
+        rig.wait_until_empty(rig.all());
+    });
+}
+
+fn connections(server: &Server) -> usize {
+    let mut list = cmd("CLIENT");
+    let list: String = list.arg("LIST").query(&mut server.connection()).expect("a list");
+    list.lines().filter(|line| line.contains("name=quorate-")).count()
+}
+
+fn channels(server: &Server) -> Vec<String> {
+    let mut list = cmd("PUBSUB");
+    list.arg("CHANNELS").query(&mut server.connection()).expect("a list")
+}
+
+const CROWD: usize = 200;

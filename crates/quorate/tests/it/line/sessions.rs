@@ -1,0 +1,145 @@
+//! Waiters, and servers or clients that go or forget.
+
+use quorate::{Client, ClientBuilder, error::LostReason};
+use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
+
+use super::queue::{NAME, Queue, line};
+use crate::conformance::rig::{LONG, PATIENCE, Rig, on_servers, take};
+
+#[test]
+fn a_waiter_whose_connections_are_gone_is_skipped_at_once() {
+    on_servers(&[1, 3], async |rig| {
+        let queue = Queue::new(rig);
+        let proxies: Vec<_> = rig.servers().iter().map(|it| Proxy::start(&it.address())).collect();
+        let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
+        let gone = rig.connect(through(&proxies)).await;
+        let guard = take(alice.mutex(NAME)).await;
+        let mutex = gone.mutex(NAME);
+        let first = tokio::spawn(async move { mutex.lock().await });
+        let is_standing = || rig.servers().iter().all(|server| line(server).len() == 1);
+        eventually("it stands in line", PATIENCE, is_standing);
+        let mutex = bob.mutex(NAME);
+        let second = tokio::spawn(async move { mutex.lock().await });
+        let are_standing = || rig.servers().iter().all(|server| line(server).len() == 2);
+        eventually("both stand in line", PATIENCE, are_standing);
+
+        proxies.iter().for_each(|proxy| proxy.set(Fault::Refuse));
+        let is_alone = || rig.servers().iter().all(|it| listeners(it) == 2);
+        eventually("the servers have noticed", PATIENCE, is_alone);
+        guard.release().await.expect("it is held");
+        // The ttl is 30 seconds: nobody waits for the one who is gone.
+        let had = tokio::time::timeout(PATIENCE, second).await.expect("it is skipped");
+        let had = had.expect("no panic").expect("it is the next one's turn");
+
+        // It stands in line again as soon as it is back.
+        proxies.iter().for_each(|proxy| proxy.set(Fault::Pass));
+        eventually("it stands in line again", PATIENCE, is_standing);
+        had.release().await.expect("it is held");
+        let had = tokio::time::timeout(PATIENCE, first).await.expect("its turn comes");
+        had.expect("no panic").expect("its turn comes").verify().await.expect("it is held");
+    });
+}
+
+#[test]
+fn a_minority_that_forgets_everything_finds_those_who_wait_again() {
+    on_servers(&[3, 5], async |rig| {
+        let queue = Queue::new(rig);
+        let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
+        let guard = take(alice.mutex(NAME)).await;
+        let waiters: Vec<_> = (0..4).map(|number| queue.join(&bob, number)).collect();
+        (0..rig.tolerated()).for_each(|node| rig.forget(node));
+        // Its sessions are gone, too: the links are made anew, and everybody comes back. One of
+        // them is granted it there, or alice is given it again.
+        for server in &rig.servers()[..rig.tolerated()] {
+            eventually("they are back", PATIENCE, || line(server).len() >= 3);
+        }
+        guard.check().expect("a majority has it");
+        guard.release().await.expect("it is held");
+        for waiter in waiters {
+            waiter.await.expect("no panic");
+        }
+        assert_eq!(queue.turns(), [0, 1, 2, 3], "of one client, in their order");
+        rig.wait_until_empty(rig.all());
+    });
+}
+
+#[test]
+fn servers_that_all_forget_everything_go_on_with_those_who_wait() {
+    on_servers(&[1, 3], async |rig| {
+        let queue = Queue::new(rig);
+        let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
+        let robbed = take(alice.mutex(NAME).ttl(LONG)).await;
+        let waiting = queue.join_to_keep(&bob);
+        rig.all().for_each(|node| rig.forget(node));
+        // No key is left that could keep the waiter out, which it finds when its session is gone.
+        let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it comes back");
+        let had = had.expect("no panic").expect("nobody has it");
+        assert!(robbed.fence() < had.fence());
+        // The one who had it is told as soon as it asks.
+        let lost = tokio::time::timeout(PATIENCE, robbed.lost()).await.expect("it is told");
+        assert_eq!(lost.reason, LostReason::Gone);
+        had.verify().await.expect("it is held");
+    });
+}
+
+#[test]
+fn servers_that_forget_their_scripts_hand_the_lock_over_all_the_same() {
+    on_servers(&[1, 3], async |rig| {
+        let queue = Queue::new(rig);
+        let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
+        for _ in 0..5 {
+            flush_scripts(rig);
+            let guard = take(alice.mutex(NAME)).await;
+            queue.wait_until_standing(0);
+            flush_scripts(rig);
+            let waiting = queue.join_to_keep(&bob);
+            flush_scripts(rig);
+            guard.release().await.expect("it is held");
+            let had = tokio::time::timeout(PATIENCE, waiting).await.expect("its turn comes");
+            let had = had.expect("no panic").expect("its turn comes");
+            flush_scripts(rig);
+            had.extend(LONG).await.expect("it is held");
+            flush_scripts(rig);
+            had.release().await.expect("it is held");
+            rig.wait_until_empty(rig.all());
+        }
+    });
+}
+
+#[test]
+fn a_minority_that_is_restarted_finds_those_who_wait_again() {
+    on_servers(&[3], async |rig| {
+        let queue = Queue::new(rig);
+        let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
+        let guard = take(alice.mutex(NAME)).await;
+        let waiters: Vec<_> = (0..4).map(|number| queue.join(&bob, number)).collect();
+        rig.restart_empty(0);
+        let restarted = &rig.servers()[0];
+        eventually("they are back", PATIENCE, || line(restarted).len() >= 3);
+        guard.release().await.expect("it is held");
+        for waiter in waiters {
+            waiter.await.expect("no panic");
+        }
+        assert_eq!(queue.turns(), [0, 1, 2, 3], "of one client, in their order");
+        rig.wait_until_empty(rig.all());
+    });
+}
+
+fn through(proxies: &[Proxy]) -> ClientBuilder {
+    Client::builder().nodes(proxies.iter().map(Proxy::url)).ttl(LONG).vote_timeout(PATIENCE)
+}
+
+fn flush_scripts(rig: &Rig) {
+    for server in rig.servers() {
+        let flush = cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection());
+        flush.expect("the scripts are gone");
+    }
+}
+
+/// How many clients listen.
+fn listeners(server: &Server) -> usize {
+    let mut list = cmd("PUBSUB");
+    let channels: Vec<String> =
+        list.arg("CHANNELS").query(&mut server.connection()).expect("a list");
+    channels.len()
+}
