@@ -22,8 +22,6 @@ pub(super) struct Heartbeats {
     gathered: Box<[Mutex<Gathered>]>,
 }
 
-type Gathered = Vec<(Standing, Spoken)>;
-
 impl Heartbeats {
     pub(super) fn new(nodes: usize) -> Self {
         Self { gathered: (0..nodes).map(|_| Mutex::default()).collect() }
