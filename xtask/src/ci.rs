@@ -31,6 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     examples(&mut steps)?;
     steps.run("doc", doc)?;
     if full {
+        steps.run("search", || simulate(["model", "--full"]))?;
         steps.run("test --release", || cargo_test(&["--all-features", "--release"]))?;
     }
     steps.finish();
