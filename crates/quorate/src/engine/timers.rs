@@ -44,6 +44,7 @@ impl Timers {
         heap.added += 1;
         let entry = Entry { at, number: heap.added, timed };
         heap.entries.push(Reverse(entry));
+        heap.sweep();
         if heap.armed_at.is_none_or(|armed_at| at < armed_at) {
             heap.armed_at = Some(at);
             drop(heap);
@@ -109,9 +110,22 @@ impl std::fmt::Debug for Timers {
 #[derive(Default)]
 struct Heap {
     entries: BinaryHeap<Reverse<Entry>>,
+    /// How many were left after the last sweep.
+    swept: usize,
     added: u64,
     is_stopped: bool,
     armed_at: Option<Moment>,
+}
+
+impl Heap {
+    /// Whoever waits for a lock has a deadline that is far ahead, and mostly gets it long before:
+    /// what nobody waits for any more is thrown out when it may be half of all.
+    fn sweep(&mut self) {
+        if self.entries.len() >= 2 * self.swept.max(SWEPT_MIN) {
+            self.entries.retain(|Reverse(entry)| entry.timed.strong_count() > 0);
+            self.swept = self.entries.len();
+        }
+    }
 }
 
 struct Entry {
@@ -200,6 +214,30 @@ impl Timed for Alarm {
 /// Later than every deadline.
 pub(crate) const FOREVER: Moment = Moment::from_nanos(u64::MAX);
 
+/// Fewer deadlines than this are not worth a sweep.
+const SWEPT_MIN: usize = 64;
+
 /// The runtime's timers stand still while the machine is suspended, and our clock does not: after
 /// it wakes up, a deadline is noticed within this time.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_that_nobody_waits_for_do_not_pile_up() {
+        let timers = Timers::default();
+        let kept = Arc::new(Alarm::default());
+        for number in 0..10_000 {
+            let weak: Weak<Alarm> = match number % 100 {
+                0 => Arc::downgrade(&kept),
+                _ => Arc::downgrade(&Arc::new(Alarm::default())),
+            };
+            timers.add(Moment::from_nanos(number), weak).expect("the engine runs");
+        }
+        let waiting = timers.lock().entries.len();
+        assert!((100..400).contains(&waiting), "{waiting}");
+        assert_eq!(timers.fire(Moment::ZERO), Some(Moment::from_nanos(100)), "none is lost");
+    }
+}
