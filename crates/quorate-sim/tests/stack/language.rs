@@ -8,6 +8,8 @@ use quorate_core::{
 };
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
+use crate::line;
+
 /// One request as it came: its words.
 pub(crate) type Words = Vec<Vec<u8>>;
 
@@ -33,10 +35,27 @@ pub(crate) enum Script {
     Free,
     Prolong,
     Look,
+    Attach,
+    Ping,
+    Acquire,
+    Release,
+    Extend,
+    Heartbeat,
 }
 
 impl Script {
-    const ALL: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+    const ALL: [Self; 10] = [
+        Self::Adopt,
+        Self::Free,
+        Self::Prolong,
+        Self::Look,
+        Self::Attach,
+        Self::Ping,
+        Self::Acquire,
+        Self::Release,
+        Self::Extend,
+        Self::Heartbeat,
+    ];
 
     const fn text(self) -> &'static str {
         match self {
@@ -44,6 +63,12 @@ impl Script {
             Self::Free => include_str!("../../../quorate/lua/free.lua"),
             Self::Prolong => include_str!("../../../quorate/lua/prolong.lua"),
             Self::Look => include_str!("../../../quorate/lua/look.lua"),
+            Self::Attach => include_str!("../../../quorate/lua/line/attach.lua"),
+            Self::Ping => include_str!("../../../quorate/lua/line/ping.lua"),
+            Self::Acquire => include_str!("../../../quorate/lua/line/acquire.lua"),
+            Self::Release => include_str!("../../../quorate/lua/line/release.lua"),
+            Self::Extend => include_str!("../../../quorate/lua/line/extend.lua"),
+            Self::Heartbeat => include_str!("../../../quorate/lua/line/heartbeat.lua"),
         }
     }
 
@@ -83,7 +108,7 @@ impl Script {
                 let entries = keys.iter().zip(args.chunks_exact(2)).map(entry);
                 Some(Command::Prolong { entries: entries.collect::<Option<_>>()? })
             }
-            _ => None,
+            (of_line, keys, args) => line::command(of_line, keys, args),
         }
     }
 }
@@ -133,7 +158,9 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
                 }
             }
         }
-        (_, other) => unreachable!("the store never answers {other:?}"),
+        (_, other) => {
+            line::encode(other).unwrap_or_else(|| unreachable!("never answered: {other:?}"))
+        }
     }
 }
 
@@ -142,10 +169,10 @@ pub(crate) fn text(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-fn name(word: &[u8]) -> Option<Name> {
+pub(crate) fn name(word: &[u8]) -> Option<Name> {
     Name::parse(str::from_utf8(word).ok()?, "").ok()
 }
 
-fn number(word: &[u8]) -> Option<u64> {
+pub(crate) fn number(word: &[u8]) -> Option<u64> {
     str::from_utf8(word).ok()?.parse().ok()
 }

@@ -10,6 +10,7 @@ mod counter;
 mod determinism;
 mod dice;
 mod language;
+mod line;
 mod network;
 mod renewals;
 mod server;

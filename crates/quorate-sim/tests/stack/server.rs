@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use quorate_core::{moment::NodeTime, store::Store};
+use quorate_core::{command::ClientId, moment::NodeTime, store::Store};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::Notify,
@@ -17,6 +17,7 @@ use turmoil::net::{TcpListener, TcpStream};
 
 use crate::{
     language::{Script, Words, encode, next_request, take, text},
+    line::{introduction, listener, message, subscribed},
     trace::{Trace, now},
 };
 
@@ -36,7 +37,16 @@ pub(crate) struct Node {
     runs: Cell<u32>,
     accepted: Cell<u32>,
     refused: Cell<u32>,
+    /// Those who listen, and on which connection.
+    listeners: RefCell<Vec<(ClientId, Rc<Outlet>)>>,
     trace: Trace,
+}
+
+/// What is to be written on one connection.
+#[derive(Debug, Default)]
+struct Outlet {
+    text: RefCell<String>,
+    told: Notify,
 }
 
 /// What a server does with requests.
@@ -65,6 +75,7 @@ impl Node {
             runs: Cell::new(0),
             accepted: Cell::new(0),
             refused: Cell::new(0),
+            listeners: RefCell::default(),
             trace: trace.clone(),
         })
     }
@@ -112,6 +123,8 @@ impl Node {
     pub(crate) async fn run(self: Rc<Self>) -> turmoil::Result {
         self.runs.set(self.runs.get() + 1);
         self.scripts.borrow_mut().clear();
+        self.listeners.borrow_mut().clear();
+        self.store.borrow_mut().hang_up_all();
         if !self.is_durable.get() {
             self.store.borrow_mut().clear();
         }
@@ -125,32 +138,50 @@ impl Node {
 
     /// Serves one connection until it breaks.
     async fn serve(self: Rc<Self>, mut stream: TcpStream) {
+        let outlet = Rc::new(Outlet::default());
         let mut bytes = Vec::new();
         loop {
-            match stream.read_buf(&mut bytes).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
+            tokio::select! {
+                biased;
+                read = stream.read_buf(&mut bytes) => match read {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => {}
+                },
+                () = outlet.told.notified() => {}
             }
             while self.manner.get() == Manner::Hang {
                 self.manner_changed.notified().await;
             }
-            let mut replies = String::new();
             while let Some((words, len)) = next_request(&bytes).expect("a client speaks RESP") {
                 bytes.drain(..len);
-                replies.push_str(&self.answer(&words));
+                let reply = self.answer(&words, &outlet);
+                outlet.text.borrow_mut().push_str(&reply);
             }
             match self.manner.get() {
                 Manner::Answer | Manner::Hang => {}
                 Manner::Late(delay) => sleep(delay).await,
-                Manner::HangUp => return,
+                Manner::HangUp => break,
             }
-            if stream.write_all(replies.as_bytes()).await.is_err() {
-                return;
+            let text = outlet.text.take();
+            if stream.write_all(text.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+        self.close(&outlet);
+    }
+
+    /// Nobody listens on this connection any more.
+    fn close(&self, outlet: &Rc<Outlet>) {
+        let mut listeners = self.listeners.borrow_mut();
+        let closed = listeners.extract_if(.., |(_, it)| Rc::ptr_eq(it, outlet)).collect::<Vec<_>>();
+        for (client, _) in closed {
+            if !listeners.iter().any(|(other, _)| *other == client) {
+                self.store.borrow_mut().hang_up(client);
             }
         }
     }
 
-    fn answer(&self, words: &Words) -> String {
+    fn answer(&self, words: &Words, outlet: &Rc<Outlet>) -> String {
         let (verb, rest) = words.split_first().expect("a request has a verb");
         match (verb.to_ascii_uppercase().as_slice(), rest) {
             (b"HELLO", [version, ..]) if version == b"3" => "%1\r\n+proto\r\n:3\r\n".into(),
@@ -180,8 +211,16 @@ impl Node {
                 }
                 None => self.refuse(words),
             },
-            (b"SET", rest) => match take(rest) {
-                Some(command) => self.apply("Take", &command, rest),
+            (b"SUBSCRIBE", [channel]) => match listener(channel) {
+                Some(client) => {
+                    self.listeners.borrow_mut().push((client, outlet.clone()));
+                    self.store.borrow_mut().listen(client);
+                    subscribed(channel)
+                }
+                None => self.refuse(words),
+            },
+            (b"SET" | b"GET", rest) => match take(rest).or_else(|| introduction(words)) {
+                Some(command) => self.apply("plain", &command, rest),
                 None => self.refuse(words),
             },
             _ => self.refuse(words),
@@ -205,6 +244,14 @@ impl Node {
         let words: Vec<_> = rest.iter().map(|word| String::from_utf8_lossy(word)).collect();
         let (number, words) = (self.number, words.join(" "));
         self.trace.add(format_args!("node-{number} {verb} {words} -> {reply:?}"));
+        for push in self.store.borrow_mut().take_pushes() {
+            self.trace.add(format_args!("node-{number} tells {push:?}"));
+            let listeners = self.listeners.borrow();
+            for (_, outlet) in listeners.iter().filter(|(client, _)| *client == push.client) {
+                outlet.text.borrow_mut().push_str(&message(&push));
+                outlet.told.notify_one();
+            }
+        }
         encode(command, &reply)
     }
 

@@ -24,8 +24,16 @@ pub(crate) struct Stage {
     pub(crate) nodes: Vec<Rc<Node>>,
     pub(crate) claims: Claims,
     pub(crate) trace: Trace,
+    mode: Mode,
     seed: u64,
     programs: Vec<Desk>,
+}
+
+/// How the clients of a simulation wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Mode {
+    Line,
+    Classic,
 }
 
 impl Stage {
@@ -57,7 +65,9 @@ impl Stage {
             sim.host(Node::host(node.number), move || process.clone().run());
         }
         let claims = Claims::new(&trace);
-        Self { sim, nodes, claims, trace, seed, programs: Vec::new() }
+        // Two of three seeds: what users get.
+        let mode = if Dice::new(seed, "mode").below(3) == 0 { Mode::Classic } else { Mode::Line };
+        Self { sim, nodes, claims, trace, mode, seed, programs: Vec::new() }
     }
 
     /// Adds a host that runs `program`, and runs it again when it is started anew.
@@ -67,6 +77,7 @@ impl Stage {
     {
         let desk = Desk {
             host: host.into(),
+            mode: self.mode,
             seed: self.seed,
             runs: Rc::default(),
             is_done: Rc::default(),
@@ -148,6 +159,7 @@ pub(crate) struct Desk {
     pub(crate) host: String,
     pub(crate) nodes: Vec<Rc<Node>>,
     pub(crate) claims: Claims,
+    pub(crate) mode: Mode,
     trace: Trace,
     seed: u64,
     runs: Rc<Cell<u32>>,
@@ -173,9 +185,11 @@ impl Desk {
         let (who, sockets) = (format!("{}{purpose}", self.host), self.sockets());
         let witness =
             Witness { who: who.clone(), sockets: sockets.clone(), trace: self.trace.clone() };
-        // These servers do not speak the language of the line.
-        Client::builder()
-            .classic()
+        let settings = match self.mode {
+            Mode::Line => Client::builder(),
+            Mode::Classic => Client::builder().classic(),
+        };
+        settings
             .nodes(urls)
             .who(who)
             .observer(witness)

@@ -1,6 +1,11 @@
 //! Waiters, and servers or clients that go or forget.
 
-use quorate::{Client, ClientBuilder, error::LostReason};
+use std::time::Instant;
+
+use quorate::{
+    Client, ClientBuilder,
+    error::{ExtendError, LostReason},
+};
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 use super::queue::{NAME, Queue, line};
@@ -68,15 +73,21 @@ fn servers_that_all_forget_everything_go_on_with_those_who_wait() {
     on_servers(&[1, 3], async |rig| {
         let queue = Queue::new(rig);
         let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
-        let robbed = take(alice.mutex(NAME).ttl(LONG)).await;
+        let robbed = take(alice.mutex(NAME).no_renew()).await;
         let waiting = queue.join_to_keep(&bob);
         rig.all().for_each(|node| rig.forget(node));
         // No key is left that could keep the waiter out, which it finds when its session is gone.
         let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it comes back");
         let had = had.expect("no panic").expect("nobody has it");
         assert!(robbed.fence() < had.fence());
-        // The one who had it is told as soon as it asks.
-        let lost = tokio::time::timeout(PATIENCE, robbed.lost()).await.expect("it is told");
+        // The one who had it is told as soon as a session begins in which it can ask.
+        let started = Instant::now();
+        let lost = loop {
+            match robbed.extend(LONG).await {
+                Err(ExtendError::Lost(lost)) => break lost,
+                other => assert!(started.elapsed() < PATIENCE, "it is not told: {other:?}"),
+            }
+        };
         assert_eq!(lost.reason, LostReason::Gone);
         had.verify().await.expect("it is held");
     });

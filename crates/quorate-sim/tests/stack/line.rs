@@ -1,0 +1,164 @@
+//! The part of the servers' language that is about lines.
+
+use std::fmt::Write as _;
+
+use quorate_core::{
+    command::{ClientId, Command, Owner, Reply},
+    fence::Fence,
+    line::{Ask, Extend, Extended, News, Push, Session, Speaker, Standing},
+};
+
+use crate::language::{Script, name, number, text};
+
+/// The command that this call of a script is.
+pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Option<Command> {
+    match (script, keys, args) {
+        (Script::Attach, [key], [session, life]) => {
+            Some(Command::Attach { speaker: speaker(key, session)?, life_ms: number(life)? })
+        }
+        (Script::Ping, [key], [session, life]) => {
+            Some(Command::Ping { speaker: speaker(key, session)?, life_ms: number(life)? })
+        }
+        (Script::Acquire, [lock, _, _, key], [owner, session, _, _, waits, known]) => {
+            let owner = Owner::from_bytes(owner);
+            let (is_waiting, is_known) = (waits == b"1", known == b"1");
+            let ask = Ask { name: name(lock)?, owner, is_waiting, is_known };
+            Some(Command::Acquire { speaker: speaker(key, session)?, ask })
+        }
+        (Script::Release, [lock, _, _], [owner, yields @ ..]) => {
+            let (name, owner) = (name(lock)?, Owner::from_bytes(owner));
+            let yields = match yields.first() {
+                Some(fence) => Some(Fence::new(number(fence)?)),
+                None => None,
+            };
+            Some(Command::Release { name, owner, yields })
+        }
+        (Script::Extend, [key, locks @ ..], [session, args @ ..]) => {
+            let entry = |(lock, args): (&[Vec<u8>], &[Vec<u8>])| {
+                Some(Extend {
+                    name: name(&lock[0])?,
+                    owner: Owner::from_bytes(&args[0]),
+                    fence: Fence::new(number(&args[1])?),
+                    ttl_ms: number(&args[2])?,
+                    may_heal: args[3] == b"1",
+                })
+            };
+            let entries = locks.chunks_exact(3).zip(args.chunks_exact(4)).map(entry);
+            let entries = entries.collect::<Option<_>>()?;
+            Some(Command::Extend { speaker: speaker(key, session)?, entries })
+        }
+        (Script::Heartbeat, [key, locks @ ..], [session, args @ ..]) => {
+            let one = |(lock, args): (&[Vec<u8>], &[Vec<u8>])| {
+                Some(Standing { name: name(&lock[0])?, owner: Owner::from_bytes(&args[0]) })
+            };
+            let standing = locks.chunks_exact(3).zip(args.chunks_exact(3)).map(one);
+            let standing = standing.collect::<Option<_>>()?;
+            Some(Command::Heartbeat { speaker: speaker(key, session)?, standing })
+        }
+        _ => None,
+    }
+}
+
+/// `SET` and `GET` of who a client is.
+pub(crate) fn introduction(words: &[Vec<u8>]) -> Option<Command> {
+    match words {
+        [set, key, who, px, life] if set == b"SET" && px == b"PX" => Some(Command::Introduce {
+            client: client(key, "w:")?,
+            who: str::from_utf8(who).ok()?.into(),
+            life_ms: number(life)?,
+        }),
+        [get, key] if get == b"GET" => Some(Command::Who { client: client(key, "w:")? }),
+        _ => None,
+    }
+}
+
+/// Who listens on this channel.
+pub(crate) fn listener(channel: &[u8]) -> Option<ClientId> {
+    client(channel, "c:")
+}
+
+/// The reply as a server writes it; `None` if it is not about lines.
+pub(crate) fn encode(reply: &Reply) -> Option<String> {
+    Some(match reply {
+        Reply::Stale => ":0\r\n".into(),
+        Reply::Attached { time_us } => text(&format!("{time_us:016}")),
+        Reply::Granted { .. } | Reply::Queued { .. } => asked(reply),
+        Reply::EachHeard(each) => {
+            let each = each.iter().map(|one| one.as_ref().map_or(":0\r\n".into(), asked));
+            array(each.collect())
+        }
+        Reply::Introduced => "+OK\r\n".into(),
+        Reply::Known(None) => "_\r\n".into(),
+        Reply::Known(Some(who)) => text(who),
+        Reply::Released { is_ours } => format!(":{}\r\n", u8::from(*is_ours)),
+        Reply::EachExtended(fates) => {
+            let fate = |fate: &Extended| match fate {
+                Extended::LivesOn(fence) => digits(*fence),
+                Extended::Refused(fence) => array(vec![digits(*fence)]),
+                Extended::Failed => ":0\r\n".into(),
+            };
+            array(fates.iter().map(fate).collect())
+        }
+        _ => return None,
+    })
+}
+
+/// What a server tells somebody who listens.
+pub(crate) fn message(push: &Push) -> String {
+    let Push { client, name, owner, fence, news } = push;
+    let news = match news {
+        News::Granted => "G",
+        News::Inquired => "I",
+    };
+    let owner = String::from_utf8_lossy(owner.as_bytes());
+    let told = format!("{news} {:016} {owner}\n{name}", fence.get());
+    let channel = format!("{PREFIX}c:{client}");
+    format!(">3\r\n{}{}{}", text("message"), text(&channel), text(&told))
+}
+
+/// The answer to a subscription.
+pub(crate) fn subscribed(channel: &[u8]) -> String {
+    format!(">3\r\n{}{}:1\r\n", text("subscribe"), text(&String::from_utf8_lossy(channel)))
+}
+
+fn asked(reply: &Reply) -> String {
+    match reply {
+        Reply::Granted { fence, is_earlier: false } => digits(*fence),
+        Reply::Granted { fence, is_earlier: true } => array(vec![digits(*fence)]),
+        Reply::Queued { fence, expires_in_ms, rank, is_foreign } => array(vec![
+            digits(*fence),
+            number_or_none(*expires_in_ms),
+            number_or_none(*rank),
+            format!(":{}\r\n", u8::from(*is_foreign)),
+        ]),
+        other => unreachable!("nobody who asked is answered {other:?}"),
+    }
+}
+
+fn array(items: Vec<String>) -> String {
+    let mut out = format!("*{}\r\n", items.len());
+    items.iter().for_each(|item| {
+        let _ = write!(out, "{item}");
+    });
+    out
+}
+
+fn digits(fence: Fence) -> String {
+    text(&format!("{:016}", fence.get()))
+}
+
+fn number_or_none(number: Option<u64>) -> String {
+    number.map_or_else(|| ":-1\r\n".into(), |number| format!(":{number}\r\n"))
+}
+
+fn speaker(key: &[u8], session: &[u8]) -> Option<Speaker> {
+    let session = u128::from_str_radix(str::from_utf8(session).ok()?, 16).ok()?;
+    Some(Speaker { client: client(key, "s:")?, session: Session::from_random(session) })
+}
+
+fn client(key: &[u8], kind: &str) -> Option<ClientId> {
+    ClientId::parse(str::from_utf8(key).ok()?.strip_prefix(PREFIX)?.strip_prefix(kind)?)
+}
+
+/// How the library's own keys begin.
+const PREFIX: &str = "quorate:";
