@@ -84,7 +84,7 @@ pub(crate) fn encode(reply: &Reply) -> Option<String> {
         Reply::Attached { time_us } => text(&format!("{time_us:016}")),
         Reply::Granted { .. } | Reply::Queued { .. } => asked(reply),
         Reply::EachHeard(each) => {
-            let each = each.iter().map(|one| one.as_ref().map_or(":0\r\n".into(), asked));
+            let each = each.iter().map(|one| one.as_ref().map_or_else(|| ":0\r\n".into(), asked));
             array(each.collect())
         }
         Reply::Introduced => "+OK\r\n".into(),
