@@ -52,12 +52,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-<<<<<<< HEAD
     /// One more waiter, who has its place in line when this returns. It holds the lock for a
     /// moment.
-=======
-    /// One more waiter, who has its place in line when this returns and then the lock for a moment.
->>>>>>> wt-tests
     pub(super) fn join(&self, client: &Client, number: usize) -> JoinHandle<()> {
         let before = self.waiting();
         let (mutex, turns) = (client.mutex(NAME), self.turns.clone());
