@@ -144,7 +144,9 @@ fn a_user_who_may_not_listen_is_told_so_at_once() {
     eventually("it is turned away", PATIENCE, || {
         matches!(trouble(&client.nodes()[0]), Some(Trouble::NoPermission(_)))
     });
+    let called_at = Instant::now();
     let error = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap_err();
+    assert!(called_at.elapsed() < PATIENCE, "nor does it here");
     assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
     assert!(error.to_string().contains("channel"), "{error}");
 
