@@ -441,7 +441,7 @@ impl Guard {
         let engine = self.engine();
         let _order = engine.extending.lock().unwrap_or_else(PoisonError::into_inner);
         let mut hand = self.held.hand();
-        hand.lease.check(now).map_err(Lost::new)?;
+        hand.check_extension(now).map_err(Lost::new)?;
         hand.terms = terms;
         if terms.ttl() > hand.longest.ttl() {
             hand.longest = terms;
@@ -463,6 +463,7 @@ impl Guard {
         self.is_over = true;
         let engine = self.engine();
         engine.keeper.let_go(self.held.number);
+        self.held.retire(engine);
         let held_for = engine.now().saturating_since(self.held.acquired_at);
         engine.tell(&Event::LetGo { name: self.held.name.as_str(), held_for });
     }
@@ -490,10 +491,14 @@ impl Guard {
 pub(crate) fn release(engine: &Arc<Engine>, held: &Held) -> Arc<Attempt> {
     let now = engine.now();
     let longest = held.hand().longest;
-    engine.line.forget(&held.owner);
+    held.retire(engine);
     let terms = longest.with_vote_timeout(engine.vote_timeout(longest.ttl()));
     let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
-    Attempt::start(engine, held.claim(terms), now, machine)
+    let attempt = Attempt::start(engine, held.claim(terms), now, machine);
+    // Not before: a node that inquires meanwhile would be told to release it first, and this release
+    // would not find it.
+    engine.line.forget(&held.owner);
+    attempt
 }
 
 impl Drop for Guard {
@@ -546,3 +551,34 @@ impl Hold {
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, memory::MemoryNodes};
+
+    /// The keeper may have been about to renew the lease when the guard went.
+    #[tokio::test]
+    async fn a_renewal_that_comes_after_the_release_takes_nothing() {
+        let nodes = MemoryNodes::new(3);
+        let client = Client::builder().memory(&nodes).build().unwrap();
+        let guard = client.mutex("orders").lock().await.unwrap();
+        let (engine, held) = (guard.engine().clone(), guard.held.clone());
+        guard.release().await.unwrap();
+        Keeper::renew(&engine, &[held], engine.now());
+        assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
+    }
+
+    /// What was left to another and released there must not come back.
+    #[tokio::test]
+    async fn a_renewal_that_comes_after_a_handover_takes_nothing() {
+        let nodes = MemoryNodes::new(3);
+        let client = Client::builder().memory(&nodes).build().unwrap();
+        let guard = client.mutex("orders").lock().await.unwrap();
+        let (engine, held) = (guard.engine().clone(), guard.held.clone());
+        let lease = guard.leave_to_expire();
+        client.adopt(&lease).await.unwrap().release().await.unwrap();
+        Keeper::renew(&engine, &[held], engine.now());
+        assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
+    }
+}

@@ -18,7 +18,7 @@ use quorate_core::{
 };
 
 use crate::{
-    engine::{Claim, Fenced},
+    engine::{Claim, Engine, Fenced},
     error::Lost,
     guard::Won,
     keeper::Renewal,
@@ -53,6 +53,8 @@ pub(crate) struct Hand {
     is_loss_told: bool,
     /// An extension was sent.
     pub(crate) is_extended: bool,
+    /// It was given back or left: no extension may follow.
+    is_over: bool,
 }
 
 impl Held {
@@ -64,6 +66,7 @@ impl Held {
             watchers: Watchers::default(),
             is_loss_told: false,
             is_extended: false,
+            is_over: false,
         };
         Self {
             number,
@@ -89,6 +92,13 @@ impl Held {
 
     /// Says whether the holder may act at `now`. Whoever was told that it may not is never told
     /// that it may again.
+    /// The lease is given back or left to another. Every extension is queued on all nodes by then,
+    /// or never leaves: one that came after the release would take the key again for nobody.
+    pub(crate) fn retire(&self, engine: &Engine) {
+        let _order = engine.extending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hand().is_over = true;
+    }
+
     pub(crate) fn check(&self, now: Moment) -> Result<(), Lost> {
         let mut hand = self.hand();
         let checked = hand.lease.check(now);
@@ -119,6 +129,20 @@ impl Held {
 
     pub(crate) fn hand(&self) -> MutexGuard<'_, Hand> {
         self.hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hand {
+    /// Says whether an extension may leave at `now`; the order of extensions must be held.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the lease ended.
+    pub(crate) fn check_extension(&self, now: Moment) -> Result<(), LostReason> {
+        match self.is_over {
+            true => Err(LostReason::ShutDown),
+            false => self.lease.check(now),
+        }
     }
 }
 

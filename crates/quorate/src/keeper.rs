@@ -159,7 +159,12 @@ impl Keeper {
                 Self::lose(engine, &held, lost.reason);
             }
         }
-        for leases in due.chunks(PROLONG_MAX) {
+        Self::renew(engine, &due, now);
+    }
+
+    /// Extends all of them.
+    pub(crate) fn renew(engine: &Arc<Engine>, leases: &[Arc<Held>], now: Moment) {
+        for leases in leases.chunks(PROLONG_MAX) {
             Batch::start(engine, leases, now);
         }
     }

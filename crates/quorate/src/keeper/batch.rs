@@ -44,7 +44,7 @@ impl Batch {
         let order = engine.extending.lock().unwrap_or_else(PoisonError::into_inner);
         for held in leases {
             let mut hand = held.hand();
-            if hand.lease.check(now).is_err() || !hand.lease.can_grow() {
+            if hand.check_extension(now).is_err() || !hand.lease.can_grow() {
                 continue;
             }
             let terms = hand.terms.with_vote_timeout(vote_timeout);

@@ -24,6 +24,7 @@ macro_rules! in_line {
 }
 
 mod crowd;
+mod endings;
 mod fences;
 mod leaving;
 mod order;
