@@ -41,6 +41,7 @@ impl Timers {
         if heap.is_stopped {
             return Err(Stopped);
         }
+        heap.sweep();
         heap.added += 1;
         let entry = Entry { at, number: heap.added, timed };
         heap.entries.push(Reverse(entry));
@@ -82,15 +83,19 @@ impl Timers {
             let mut heap = self.lock();
             heap.armed_at = None;
             let Reverse(first) = heap.entries.peek()?;
-            let timed = first.timed.upgrade();
-            if timed.is_some() && now < first.at {
-                heap.armed_at = Some(first.at);
-                return heap.armed_at;
+            let (at, timed) = (first.at, first.timed.upgrade());
+            let is_ahead = timed.is_some() && now < at;
+            if is_ahead {
+                heap.armed_at = Some(at);
+            } else {
+                heap.entries.pop();
             }
-            heap.entries.pop();
+            // We may be the last who has it by now, and its end may run into us.
             drop(heap);
-            if let Some(timed) = timed {
-                timed.handle_timeout(now);
+            match timed {
+                Some(_) if is_ahead => return Some(at),
+                Some(timed) => timed.handle_timeout(now),
+                None => {}
             }
         }
     }
@@ -112,6 +117,19 @@ struct Heap {
     added: u64,
     is_stopped: bool,
     armed_at: Option<Moment>,
+    /// How many were left when those whom nobody waits for any more were last thrown out.
+    swept: usize,
+}
+
+impl Heap {
+    /// Throws out what nobody waits for any more, if that may be half of all: most waits end long
+    /// before their deadline, and would stay here until then.
+    fn sweep(&mut self) {
+        if self.entries.len() >= self.swept.saturating_mul(2).max(SWEEP_MIN) {
+            self.entries.retain(|Reverse(entry)| entry.timed.strong_count() > 0);
+            self.swept = self.entries.len();
+        }
+    }
 }
 
 struct Entry {
@@ -200,6 +218,31 @@ impl Timed for Alarm {
 /// Later than every deadline.
 pub(crate) const FOREVER: Moment = Moment::from_nanos(u64::MAX);
 
+/// So few deadlines are not worth a look.
+const SWEEP_MIN: usize = 1_024;
+
 /// The runtime's timers stand still while the machine is suspended, and our clock does not: after
 /// it wakes up, a deadline is noticed within this time.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_that_nobody_waits_for_any_more_are_thrown_out() {
+        let (timers, kept) = (Timers::default(), Arc::new(Alarm::default()));
+        let add = |alarm: &Arc<Alarm>, at: u64| {
+            let weak: Weak<Alarm> = Arc::downgrade(alarm);
+            timers.add(Moment::from_nanos(at), weak).expect("it runs");
+        };
+        (0..2_000).for_each(|at| add(&kept, at));
+        (0..100_000).for_each(|at| add(&Arc::new(Alarm::default()), 10_000 + at));
+        let left = timers.lock().entries.len();
+        assert!((2_000..=4_001).contains(&left), "{left}");
+        assert_eq!(timers.fire(Moment::ZERO), Some(Moment::from_nanos(1)));
+        timers.stop();
+        assert_eq!(timers.lock().entries.len(), 0);
+        assert!(kept.lock().has_rung);
+    }
+}
