@@ -1,4 +1,5 @@
 //! What a review of the default mode found, one test for each finding. The first line of each says
 //! what went wrong.
 
+mod memory;
 mod scripts;
