@@ -252,9 +252,9 @@ impl Contend {
                     self.seats[node].drop_grant(fence);
                     self.ask(node, now);
                 }
-                _ => self.seats[node].handle_unconfirmed(),
+                _ => self.handle_unconfirmed(node, now),
             },
-            (Saying::Confirm(_), _) => self.seats[node].handle_unconfirmed(),
+            (Saying::Confirm(_), _) => self.handle_unconfirmed(node, now),
             (Saying::Yield(_) | Saying::Doubt(_) | Saying::Leave, _) => {}
         }
         if self.short_since.is_some() {
@@ -410,6 +410,12 @@ impl Contend {
         self.try_hold(now);
     }
 
+    /// Nobody knows whether the fence was stored: whoever waits asks again soon.
+    fn handle_unconfirmed(&mut self, node: usize, now: Moment) {
+        self.seats[node].handle_unconfirmed();
+        self.poll_after(RETRY_MS, now);
+    }
+
     /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
     fn give_way(&mut self, node: usize, fence: Fence, now: Moment) {
         if self.outcome.is_some() || self.mode == Mode::Try || mutant::is_on(Mutant::NoYield) {
@@ -526,7 +532,8 @@ impl Contend {
     fn end_try(&mut self) {
         let answers = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused).len();
         self.leave();
-        let is_answered = answers >= self.quorum();
+        // Grants alone, whose fence could not be decided in time, say nothing about others.
+        let is_answered = answers >= self.quorum() && self.refused() != NodeSet::EMPTY;
         self.outcome = Some(if is_answered { Outcome::Contended } else { Outcome::NoQuorum });
     }
 

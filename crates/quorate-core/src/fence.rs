@@ -92,6 +92,10 @@ pub fn bump(ticket: u64, stored: Option<Fence>, time_us: u64) -> Fence {
     }
 }
 
+/// No fence is larger: nodes count with 53 bits, and have more than enough left from here. It is
+/// the time in microseconds in the year 2112.
+pub const FENCE_MAX: Fence = Fence(1 << 52);
+
 /// How far a ticket may lie from the node's own time, in microseconds.
 pub const SLACK_US: u64 = 10_000_000;
 

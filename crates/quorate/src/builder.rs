@@ -321,6 +321,9 @@ impl ClientBuilder {
 
     /// Where Quorate keeps keys of its own. Locks cannot have names under it. Default: `quorate:`.
     ///
+    /// All clients of a lock must have the same: with different ones they exclude each other, but
+    /// stand in different lines, and their fences are counted apart.
+    ///
     /// # Examples
     ///
     /// ```

@@ -53,7 +53,7 @@ use crate::{
 pub(crate) struct Engine {
     pub(crate) nodes: Box<[Box<dyn Node>]>,
     pub(crate) clock: Clock,
-    pub(crate) timers: Timers,
+    pub(crate) timers: Arc<Timers>,
     pub(crate) keeper: Keeper,
     pub(crate) line: Line,
     pub(crate) mode: Mode,
@@ -84,7 +84,7 @@ impl Engine {
             mode: settings.mode,
             nodes: nodes.into(),
             clock: settings.clock,
-            timers: Timers::default(),
+            timers: Arc::default(),
             keeper: Keeper::default(),
             extending: Mutex::new(()),
             observer: settings.observer,

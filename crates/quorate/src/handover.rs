@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use quorate_core::{
     command::Owner,
-    fence::Fence,
+    fence::{FENCE_MAX, Fence},
     name::{Name, NameError},
 };
 use thiserror::Error;
@@ -123,6 +123,10 @@ impl FromStr for LeaseHandover {
         }
         let ttl_ms = part()?.parse().map_err(|_| HandoverError::Malformed)?;
         let fence = part()?.parse().map(Fence::new).map_err(|_| HandoverError::Malformed)?;
+        // Whoever renews the lease stores its fence, from which all later ones are counted.
+        if fence > FENCE_MAX {
+            return Err(HandoverError::Malformed);
+        }
         let owner = bytes(part()?).ok_or(HandoverError::Malformed)?;
         let name = Name::parse(part()?, "")?;
         let (owner, ttl) = (Owner::from_bytes(&owner), Duration::from_millis(ttl_ms));
@@ -207,8 +211,11 @@ mod tests {
             "quorate-lease-2:1:0:00:a",
             "quorate-lease-1:1:0:0é:a",
             "quorate-lease-1:1:0:+1:a",
+            "quorate-lease-1:1:4503599627370497:00:a",
+            "quorate-lease-1:1:18446744073709551615:00:a",
         ] {
             assert!(text.parse::<LeaseHandover>().is_err(), "{text}");
         }
+        assert!("quorate-lease-1:1:4503599627370496:00:a".parse::<LeaseHandover>().is_ok());
     }
 }

@@ -50,7 +50,8 @@ struct State {
     waker: Option<Waker>,
     /// Set while the caller wants to hear of every answer, not only of the end.
     is_nosy: bool,
-    planned_at: Option<Moment>,
+    /// The timers that are set, the next one last: each is earlier than those before it.
+    planned: Vec<Moment>,
     waiting_since: Option<Moment>,
     /// When it ended; that is told once.
     ended_at: Option<Moment>,
@@ -107,7 +108,7 @@ impl Contender {
                 troubles: troubles.collect(),
                 waker: None,
                 is_nosy: false,
-                planned_at: None,
+                planned: Vec::new(),
                 waiting_since: None,
                 ended_at: None,
                 is_gathered: false,
@@ -263,11 +264,10 @@ impl Contender {
             state.ended_at = Some(now);
             self.note_end(&state, outcome);
         }
-        let is_planned = |at: Moment| state.planned_at.is_some_and(|planned| planned <= at);
-        let plan = wait_until.filter(|until| !is_planned(*until));
-        if plan.is_some() {
-            state.planned_at = plan;
-        }
+        // A timer that is set comes, needed or not: another is set only if it is to come earlier.
+        let next = state.planned.last().copied();
+        let plan = wait_until.filter(|until| next.is_none_or(|next| *until < next));
+        state.planned.extend(plan);
         let is_heard = outcome.is_some() || state.is_nosy;
         let waker = if is_heard { state.waker.take() } else { None };
         let waiting_since = state.waiting_since.filter(|_| is_news);
@@ -442,9 +442,7 @@ impl Inbox for Spoken {
 impl Timed for Contender {
     fn handle_timeout(self: Arc<Self>, now: Moment) {
         let mut state = self.lock();
-        if state.planned_at.is_some_and(|planned| planned <= now) {
-            state.planned_at = None;
-        }
+        while state.planned.pop_if(|planned| *planned <= now).is_some() {}
         state.machine.handle_timeout(now);
         // The engine's end is told as the end of time; what is sent is sent now.
         self.drive(state, Sending::Gathered, self.engine.now());

@@ -13,7 +13,12 @@ use quorate_core::{
     quorum::NodeSet,
 };
 
-use super::{Contender, Engine, heartbeats::Heartbeats, tickets::Tickets, timers::Timed};
+use super::{
+    Contender, Engine,
+    heartbeats::Heartbeats,
+    tickets::Tickets,
+    timers::{Timed, Timers},
+};
 use crate::{
     error::Trouble,
     node::{Inbox, Request, Sent},
@@ -116,6 +121,7 @@ pub(crate) enum News {
 #[derive(Debug, Default)]
 pub(crate) struct Ears {
     engine: OnceLock<Weak<Engine>>,
+    timers: OnceLock<Weak<Timers>>,
     posted: Mutex<VecDeque<News>>,
 }
 
@@ -124,6 +130,7 @@ impl Ears {
     pub(crate) fn belong_to(&self, engine: &Arc<Engine>) {
         // There is one engine to a set of ears, and it is told once.
         let _ = self.engine.set(Arc::downgrade(engine));
+        let _ = self.timers.set(Arc::downgrade(&engine.timers));
         engine.line.lock().up = engine.reachable();
     }
 
@@ -132,12 +139,15 @@ impl Ears {
     }
 
     /// Hears this on the engine's own thread.
+    ///
+    /// It does not take hold of the engine: a node in memory posts under its own mutex, and whoever
+    /// lets go of an engine last takes leave of its nodes.
     pub(crate) fn post(self: &Arc<Self>, news: News, now: Moment) {
-        let Some(engine) = self.engine() else { return };
+        let Some(timers) = self.timers.get().and_then(Weak::upgrade) else { return };
         self.posted().push_back(news);
         let weak: Weak<Self> = Arc::downgrade(self);
         // An engine that has ended hears nothing any more.
-        let _ = engine.timers.add(now, weak);
+        let _ = timers.add(now, weak);
     }
 
     fn posted(&self) -> MutexGuard<'_, VecDeque<News>> {

@@ -41,10 +41,10 @@ impl Timers {
         if heap.is_stopped {
             return Err(Stopped);
         }
+        heap.sweep();
         heap.added += 1;
         let entry = Entry { at, number: heap.added, timed };
         heap.entries.push(Reverse(entry));
-        heap.sweep();
         if heap.armed_at.is_none_or(|armed_at| at < armed_at) {
             heap.armed_at = Some(at);
             drop(heap);
@@ -83,15 +83,19 @@ impl Timers {
             let mut heap = self.lock();
             heap.armed_at = None;
             let Reverse(first) = heap.entries.peek()?;
-            let timed = first.timed.upgrade();
-            if timed.is_some() && now < first.at {
-                heap.armed_at = Some(first.at);
-                return heap.armed_at;
+            let (at, timed) = (first.at, first.timed.upgrade());
+            let is_ahead = timed.is_some() && now < at;
+            if is_ahead {
+                heap.armed_at = Some(at);
+            } else {
+                heap.entries.pop();
             }
-            heap.entries.pop();
+            // We may be the last who has it by now, and its end may run into us.
             drop(heap);
-            if let Some(timed) = timed {
-                timed.handle_timeout(now);
+            match timed {
+                Some(_) if is_ahead => return Some(at),
+                Some(timed) => timed.handle_timeout(now),
+                None => {}
             }
         }
     }
@@ -110,18 +114,18 @@ impl std::fmt::Debug for Timers {
 #[derive(Default)]
 struct Heap {
     entries: BinaryHeap<Reverse<Entry>>,
-    /// How many were left after the last sweep.
-    swept: usize,
     added: u64,
     is_stopped: bool,
     armed_at: Option<Moment>,
+    /// How many were left when those whom nobody waits for any more were last thrown out.
+    swept: usize,
 }
 
 impl Heap {
-    /// Whoever waits for a lock has a deadline that is far ahead, and mostly gets it long before:
-    /// what nobody waits for any more is thrown out when it may be half of all.
+    /// Throws out what nobody waits for any more, if that may be half of all: most waits end long
+    /// before their deadline, and would stay here until then.
     fn sweep(&mut self) {
-        if self.entries.len() >= 2 * self.swept.max(SWEPT_MIN) {
+        if self.entries.len() >= self.swept.saturating_mul(2).max(SWEEP_MIN) {
             self.entries.retain(|Reverse(entry)| entry.timed.strong_count() > 0);
             self.swept = self.entries.len();
         }
@@ -214,8 +218,8 @@ impl Timed for Alarm {
 /// Later than every deadline.
 pub(crate) const FOREVER: Moment = Moment::from_nanos(u64::MAX);
 
-/// Fewer deadlines than this are not worth a sweep.
-const SWEPT_MIN: usize = 64;
+/// So few deadlines are not worth a look.
+const SWEEP_MIN: usize = 1_024;
 
 /// The runtime's timers stand still while the machine is suspended, and our clock does not: after
 /// it wakes up, a deadline is noticed within this time.
@@ -226,18 +230,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_that_nobody_waits_for_do_not_pile_up() {
-        let timers = Timers::default();
-        let kept = Arc::new(Alarm::default());
-        for number in 0..10_000 {
-            let weak: Weak<Alarm> = match number % 100 {
-                0 => Arc::downgrade(&kept),
-                _ => Arc::downgrade(&Arc::new(Alarm::default())),
-            };
-            timers.add(Moment::from_nanos(number), weak).expect("the engine runs");
-        }
-        let waiting = timers.lock().entries.len();
-        assert!((100..400).contains(&waiting), "{waiting}");
-        assert_eq!(timers.fire(Moment::ZERO), Some(Moment::from_nanos(100)), "none is lost");
+    fn deadlines_that_nobody_waits_for_any_more_are_thrown_out() {
+        let (timers, kept) = (Timers::default(), Arc::new(Alarm::default()));
+        let add = |alarm: &Arc<Alarm>, at: u64| {
+            let weak: Weak<Alarm> = Arc::downgrade(alarm);
+            timers.add(Moment::from_nanos(at), weak).expect("it runs");
+        };
+        (0..2_000).for_each(|at| add(&kept, at));
+        (0..100_000).for_each(|at| add(&Arc::new(Alarm::default()), 10_000 + at));
+        let left = timers.lock().entries.len();
+        assert!((2_000..=4_001).contains(&left), "{left}");
+        assert_eq!(timers.fire(Moment::ZERO), Some(Moment::from_nanos(1)));
+        timers.stop();
+        assert_eq!(timers.lock().entries.len(), 0);
+        assert!(kept.lock().has_rung);
     }
 }

@@ -21,5 +21,6 @@ mod loss;
 mod observe;
 mod regressions;
 mod review;
+mod review2;
 #[cfg(feature = "tls")]
 mod tls;

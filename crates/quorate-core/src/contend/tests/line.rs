@@ -287,6 +287,25 @@ fn one_try_waits_for_the_vote_timeout_and_no_longer() {
     assert_eq!(attempt.outcome(), None, "a confirmation is on its way");
     attempt.handle_timeout(at(5));
     assert_eq!(attempt.outcome(), Some(Outcome::Contended));
+
+    let mut attempt = started(3, Mode::Try);
+    (0..3).for_each(|node| attempt.grant(node, [7, 8, 9][node], 0, 1));
+    attempt.handle_timeout(at(5));
+    assert_eq!(attempt.outcome(), Some(Outcome::NoQuorum), "nobody else was seen");
+}
+
+#[test]
+fn a_confirmation_that_failed_is_asked_for_again_soon() {
+    let mut attempt = started(3, WAIT);
+    attempt.refuse(0, 6, 0, 1);
+    attempt.grant(1, 8, 0, 1);
+    attempt.grant(2, 9, 0, 1);
+    assert_eq!(attempt.said(), [(1, Saying::Confirm(fence(9)))]);
+    attempt.confirm(1, 9, Extended::Failed, 1, 2);
+    let next = attempt.waits_until().expect("it waits");
+    assert!(next <= at(52), "{next:?}");
+    attempt.handle_timeout(at(60));
+    assert!(attempt.said().contains(&(1, ASK_AGAIN)), "what it has is confirmed with the answer");
 }
 
 #[test]

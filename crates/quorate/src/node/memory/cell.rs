@@ -150,8 +150,9 @@ impl Cell {
         }
         let requests: Vec<Request> = waiting.filter_map(|it| it.request.take()).collect();
         state.unanswered.retain(|it| !(it.has_run && it.request.is_none()));
-        drop(state);
+        // Not after the mutex: the node may answer again in between, and would not take it back.
         member.detach(Trouble::TimedOut);
+        drop(state);
         requests.into_iter().for_each(|request| request.answer(Err(Trouble::TimedOut), now));
         member.view.quiet.tell();
     }

@@ -122,7 +122,7 @@ impl Outbox {
 
     /// The server has forgotten the script of this request. Sends it again as text, behind what was
     /// queued meanwhile, where that order does not matter: a `Free` or a `Release` for good is the
-    /// last that is said for its owner, and a look changes nothing. Anything else is handed back,
+    /// last that is said for its owner, and a look changes nothing. Most else is handed back,
     /// since it would run later than what its sender asked for afterwards.
     pub(crate) fn push_again(&mut self, waiting: Waiting) -> Option<Waiting> {
         let command = &waiting.request.command;
@@ -144,6 +144,14 @@ impl Outbox {
                 self.write_again(waiting);
                 None
             }
+            // The same goes for a fence that is to be confirmed.
+            Command::Extend { entries, .. } => match &**entries {
+                [only] if !only.may_heal && !self.is_released(&only.owner) => {
+                    self.write_again(waiting);
+                    None
+                }
+                _ => Some(waiting),
+            },
             _ => Some(waiting),
         }
     }

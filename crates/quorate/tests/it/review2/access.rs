@@ -1,0 +1,48 @@
+//! Users who may do no more than they must.
+
+use std::time::Duration;
+
+use quorate::{Client, Mutex};
+use quorate_testkit::{Server, redis::cmd};
+
+use crate::conformance::rig::{LONG, PATIENCE, take};
+
+/// The documents named the keys and channels that a user needs, but no commands; and a server does
+/// not say which one a script was denied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_the_commands_of_the_readme_can_do_everything() {
+    let server = Server::start();
+    let mut user = cmd("ACL");
+    user.arg("SETUSER").arg(&["app", "reset", "on", ">secret", "resetchannels"]);
+    user.arg(&["~app:*", "~quorate:*", "&quorate:c:*"]).arg(commands());
+    user.exec(&mut server.connection()).expect("it is a user");
+    let settings = || Client::builder().nodes([server.url_with("app", "secret", 1)]).ttl(LONG);
+    let client = settings().connect().await.expect("it is let in");
+
+    let guard = take(client.mutex("app:1")).await;
+    guard.extend(LONG).await.expect("it is held");
+    guard.verify().await.expect("it is held");
+    let error = client.mutex("app:1").lock_timeout(Duration::ZERO).await.expect_err("it is held");
+    assert!(error.to_string().starts_with("held by another"), "{error}");
+    let mutex = client.mutex("app:1");
+    let wait = |mutex: Mutex| tokio::spawn(async move { mutex.lock().await });
+    let waiters: Vec<_> = (0..3).map(|_| wait(mutex.clone())).collect();
+    let lease = guard.leave_to_expire();
+    client.adopt(&lease).await.expect("it was left").release().await.expect("it is held");
+    for waiter in waiters {
+        let had = tokio::time::timeout(PATIENCE, waiter).await.expect("its turn comes");
+        had.expect("no panic").expect("its turn comes").release().await.expect("it is held");
+    }
+    let classic = settings().classic().connect().await.expect("it is let in");
+    let guard = take(classic.mutex("app:1")).await;
+    guard.extend(LONG).await.expect("it is held");
+    guard.release().await.expect("it is held");
+}
+
+/// What the README says, one by one.
+fn commands() -> Vec<String> {
+    let readme = include_str!("../../../../../README.md");
+    let (_, rest) = readme.split_once("```acl\n").expect("the README names them");
+    let (commands, _) = rest.split_once("```").expect("it has an end");
+    commands.split_whitespace().map(str::to_owned).collect()
+}
