@@ -1,48 +1,47 @@
 //! A lock that is given back while others ask for it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
+use quorate::{
+    Client,
+    observe::{Action, Event},
+};
 use quorate_core::line::Place;
-use quorate_testkit::{Server, redis::cmd};
+use quorate_testkit::{Server, eventually, redis::cmd};
 
 use super::queue::NAME;
-use crate::conformance::rig::{on_servers, take};
+use crate::{conformance::rig::PATIENCE, links::executor::block_on};
 
 /// A node that inquires just then must not make the release believe that the lock was lost.
 #[test]
-fn a_release_that_meets_inquiries_is_a_release() {
-    on_servers(&[1], async |rig| {
-        let client = rig.client("alice").await;
-        let (server, is_over) = (&rig.servers()[0], AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    inquire(server);
-                }
-            });
-            let rounds = async {
-                for _ in 0..ROUNDS {
-                    take(client.mutex(NAME)).await.release().await.expect("nobody took it away");
-                }
-            };
-            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(rounds));
-            }));
-            is_over.store(true, Ordering::Relaxed);
-            ended.expect("every release is one");
-        });
-    });
+fn a_release_that_meets_an_inquiry_is_a_release() {
+    let server = Arc::new(Server::start());
+    let asking = server.clone();
+    let observer = move |event: &Event<'_>| {
+        if let Event::Started { action: Action::Release, .. } = event {
+            let asked = asking.command_calls("evalsha");
+            let owner = asking.get(NAME).expect("it is not released yet");
+            inquire(&asking, &owner);
+            // One that nobody knows is answered by a release: by then the first was heard.
+            inquire(&asking, &[&owner[..], b"0"].concat());
+            let is_heard = || asking.command_calls("evalsha") > asked;
+            eventually("the client has heard it", PATIENCE, is_heard);
+        }
+    };
+    let builder = Client::builder().nodes([server.url()]).observer(observer);
+    let client = block_on(builder.connect()).expect("the server is there");
+    for _ in 0..5 {
+        let guard = block_on(client.mutex(NAME).lock()).expect("it is free");
+        block_on(guard.release()).expect("nobody took it away");
+    }
 }
 
-/// Tells the holder, whoever it is, what a node tells it when somebody earlier waits.
-fn inquire(server: &Server) {
-    let Some(owner) = server.get(NAME) else { return };
-    let Some(place) = Place::of(&owner) else { return };
+/// Tells the client of an owner what a node tells it when somebody earlier waits.
+fn inquire(server: &Server, owner: &[u8]) {
+    let place = Place::of(owner).expect("an owner in line");
     let fence = server.get(format!("quorate:f:{{{NAME}}}")).unwrap_or_default();
-    let news = [b"I ", &fence[..], b" ", &owner, b"\n", NAME.as_bytes()].concat();
+    let news = [b"I ", &fence[..], b" ", owner, b"\n", NAME.as_bytes()].concat();
     let channel = format!("quorate:c:{}", place.client);
     let told = cmd("PUBLISH").arg(channel).arg(news).exec(&mut server.connection());
     told.expect("the server answers");
 }
-
-const ROUNDS: usize = 300;
