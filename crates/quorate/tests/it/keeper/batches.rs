@@ -77,5 +77,5 @@ fn hold_many(mode: Mode) -> (Server, Journal, Vec<Guard>) {
 }
 
 const LOCKS: usize = 300;
-const TTL: Duration = Duration::from_millis(1_000);
+const TTL: Duration = Duration::from_secs(3);
 const BATCH_MAX: u64 = 128;
