@@ -495,8 +495,8 @@ pub(crate) fn release(engine: &Arc<Engine>, held: &Held) -> Arc<Attempt> {
     let terms = longest.with_vote_timeout(engine.vote_timeout(longest.ttl()));
     let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
     let attempt = Attempt::start(engine, held.claim(terms), now, machine);
-    // Not before: a node that inquires meanwhile would be told to release it first, and this release
-    // would not find it.
+    // Not before: a node that inquires meanwhile would be told to release it first, and this
+    // release would not find it.
     engine.line.forget(&held.owner);
     attempt
 }

@@ -1,7 +1,8 @@
 //! What happens inside, as events: for metrics, traces, logs and tests.
 //!
 //! An [`Observer`] is told about everything as it happens, on whichever thread it happens. It must
-//! not block, and must not use the client that tells it: no locking, extending or dropping of guards. The features `tracing` and `metrics` have adapters.
+//! not block, and must not use the client that tells it: no locking, extending or dropping of
+//! guards. The features `tracing` and `metrics` have adapters.
 //!
 //! # Examples
 //!
