@@ -48,14 +48,18 @@ impl Store {
                 self.keys.put(name, text(owner), ends_at_ms);
                 Reply::Taken
             }
-            Command::Adopt { name, from, owner, ttl_ms } => match self.whose(name, from) {
-                Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
-                Whose::Nobodys => Reply::Absent,
-                Whose::Ours | Whose::Theirs => {
-                    self.keys.put(name, text(owner), end(now, *ttl_ms));
-                    Reply::Taken
+            Command::Adopt { name, from, owner, ttl_ms } => {
+                // Where it is not the holder it may stand in line, and will never come for that.
+                self.line.forget_place(name, from);
+                match self.whose(name, from) {
+                    Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
+                    Whose::Nobodys => Reply::Absent,
+                    Whose::Ours | Whose::Theirs => {
+                        self.keys.put(name, text(owner), end(now, *ttl_ms));
+                        Reply::Taken
+                    }
                 }
-            },
+            }
             Command::Free { name, owner } => match self.whose(name, owner) {
                 Whose::Theirs if !mutant::is_on(Mutant::FreeAnyones) => Reply::Another,
                 Whose::Nobodys => Reply::Absent,

@@ -105,6 +105,13 @@ impl Line {
         }
     }
 
+    /// The owner has left its lease to another, and will never come for a place in line.
+    pub(super) fn forget_place(&mut self, name: &Name, owner: &Owner) {
+        if let Some(place) = Place::of(owner.as_bytes()) {
+            self.leave(name, place.ticket, owner);
+        }
+    }
+
     fn pop_first(&mut self, name: &Name) -> Option<Owner> {
         let waiting = self.waiting.get_mut(name)?;
         let (_, first) = match mutant::is_on(Mutant::LastFirst) {

@@ -8,7 +8,7 @@ use std::{
 
 use quorate_core::{
     command::{Command, Owner, Reply},
-    line::{Push, owed_until},
+    line::{News as Told, Push, owed_until},
     moment::Moment,
     quorum::NodeSet,
 };
@@ -186,6 +186,8 @@ impl Ears {
         let desk = engine.line.lock();
         let contender = match desk.claimants.get(&push.owner) {
             Some(Claimant::Waits(contender)) => contender.upgrade(),
+            // It had its majority without this node, and may not be there to give it back.
+            Some(Claimant::Left(_)) if push.news == Told::Granted => None,
             Some(Claimant::Holds | Claimant::Left(_)) => return,
             None => None,
         };

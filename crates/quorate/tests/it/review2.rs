@@ -2,6 +2,7 @@
 //! what went wrong.
 
 mod access;
+mod leases;
 mod limits;
 mod memory;
 mod scripts;

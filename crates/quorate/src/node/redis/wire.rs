@@ -4,7 +4,10 @@ mod line;
 
 use std::io::Write as _;
 
-use quorate_core::command::{Command, Fate, Reply, Sighting, Value};
+use quorate_core::{
+    command::{Command, Fate, Reply, Sighting, Value},
+    line::Place,
+};
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
 pub(crate) use self::line::channel;
@@ -26,8 +29,13 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
         }
         Command::Adopt { name, from, owner, ttl_ms } => {
-            write_script(out, Script::Adopt, scripts, 1, 3);
+            // In classic mode there is no line.
+            let has_line = Place::of(from.as_bytes()).is_some();
+            write_script(out, Script::Adopt, scripts, 1 + usize::from(has_line), 3);
             write_word(out, name.as_bytes());
+            if has_line {
+                line::write_line(out, scripts, name);
+            }
             write_word(out, from.as_bytes());
             write_word(out, owner.as_bytes());
             write_word(out, Decimal::new(*ttl_ms).as_bytes());

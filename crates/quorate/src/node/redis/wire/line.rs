@@ -114,6 +114,11 @@ pub(crate) fn channel(prefix: &str, client: &ClientId) -> String {
 fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_word(out, name.as_bytes());
     write_key(out, scripts, &["f:{", name.as_str(), "}"]);
+    write_line(out, scripts, name);
+}
+
+/// The key of a lock's line.
+pub(super) fn write_line(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_key(out, scripts, &["q:{", name.as_str(), "}"]);
 }
 
