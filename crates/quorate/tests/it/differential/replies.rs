@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorate_core::{
     command::{Command, Fate, Reply, Sighting, Value},
+    line::Place,
     moment::NodeTime,
     name::Name,
     store::Aside,
@@ -162,8 +163,13 @@ impl<'a> Wire<'a> {
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
             Command::Adopt { name, from, owner, ttl_ms } => {
-                let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(1);
-                eval.arg(name.as_bytes()).arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
+                // In classic mode there is no line.
+                let line = Place::of(from.as_bytes()).map(|_| calls::line_key(name));
+                let keys = 1 + usize::from(line.is_some());
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
+                eval.arg(name.as_bytes());
+                line.into_iter().for_each(|line| drop(eval.arg(line)));
+                eval.arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
             }
             Command::Free { name, owner } => {
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.free).arg(1);

@@ -109,7 +109,7 @@ fn fence_key(name: &Name) -> String {
     format!("quorate:f:{{{name}}}")
 }
 
-fn line_key(name: &Name) -> String {
+pub(in super::super) fn line_key(name: &Name) -> String {
     format!("quorate:q:{{{name}}}")
 }
 

@@ -132,7 +132,11 @@ impl Draw {
                 let entries = (0..=self.up_to(2)).map(|_| self.extend(store, now)).collect();
                 Command::Extend { speaker: self.speaker_or_stale(at), entries }
             }
-            83..=88 | 97..=98 => Command::Look { name },
+            83..=85 => Command::Look { name },
+            86..=88 | 97..=98 => {
+                let (from, owner) = (self.holder(store, now, &name), self.new_owner(now));
+                Command::Adopt { name, from, owner, ttl_ms: self.ttl_ms() }
+            }
             89..=94 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
                 return Step::Plant { name, thing: self.thing(), ttl_ms };

@@ -81,6 +81,8 @@ impl Tracker {
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
                 _ => "a heartbeat in line",
             },
+            (Command::Adopt { .. }, Reply::Taken) => "adopted",
+            (Command::Adopt { .. }, _) => "not adopted",
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
             (_, Reply::Released { is_ours: true }) => "released",
             (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
@@ -134,7 +136,9 @@ impl Tracker {
 }
 
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 28] = [
+pub(super) const KINDS: [&str; 30] = [
+    "adopted",
+    "not adopted",
     "a heartbeat finds it free",
     "a heartbeat of the holder",
     "a heartbeat in line",
