@@ -16,8 +16,9 @@ use crate::{
     table::{line, median, ratio},
 };
 
-/// Compares at one, three and five nodes, with 16 and 64 who want the lock.
-pub(crate) async fn run(quick: bool) {
+/// Compares at each of these numbers of nodes, with 16 and 64 who want the lock; at one, three and
+/// five if none is given.
+pub(crate) async fn run(quick: bool, nodes: &[usize]) {
     // Long enough that everybody comes round many times.
     let plan = match quick {
         true => Plan { rounds: 3, time: Duration::from_millis(500) },
@@ -25,8 +26,9 @@ pub(crate) async fn run(quick: bool) {
     };
     line("| nodes | waiters | limit, hand-offs/s | quorate / limit | max/min share | reads/node |");
     line("|---|---|---|---|---|---|");
-    for count in [1, 3, 5] {
-        let servers = servers(count);
+    let nodes = if nodes.is_empty() { &[1, 3, 5] } else { nodes };
+    for count in nodes {
+        let servers = servers(*count);
         for waiters in [16, 64] {
             compare(&servers, waiters, &plan).await;
         }

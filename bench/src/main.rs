@@ -22,19 +22,17 @@ fn main() -> std::process::ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system gives a runtime");
     let local = tokio::task::LocalSet::new();
+    let nodes: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
     match args.first().map(String::as_str) {
-        Some("limit") => {
-            let nodes: Vec<usize> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
-            local.block_on(&runtime, limit::run(quick, &nodes));
-        }
+        Some("limit") => local.block_on(&runtime, limit::run(quick, &nodes)),
         Some("keeper") => local.block_on(&runtime, keeper::run(quick)),
         Some("faults") => local.block_on(&runtime, faults::run(quick)),
-        Some("handoff") => local.block_on(&runtime, handoff::run(quick)),
+        Some("handoff") => local.block_on(&runtime, handoff::run(quick, &nodes)),
         Some("scripts") => scripts::run(quick),
         Some("waiters") => local.block_on(&runtime, waiters::run(quick)),
         _ => {
             table::line(
-                "usage: quorate-bench limit [N…]|faults|handoff|keeper|scripts|waiters [--quick]",
+                "usage: quorate-bench limit [N…]|handoff [N…]|faults|keeper|scripts|waiters [--quick]",
             );
             return std::process::ExitCode::from(64);
         }

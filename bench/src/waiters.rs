@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorate::Client;
+use quorate::{Client, error::NodeAnswer};
 use quorate_testkit::Server;
 
 use crate::{stage::servers, table::line};
@@ -22,6 +22,7 @@ pub(crate) async fn run(quick: bool) {
 async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     let urls = || servers.iter().map(Server::url);
     let holder = Client::builder().nodes(urls()).connect().await.expect("servers are up");
+    wait_until_attached(&holder).await;
     let mut guards = Vec::new();
     for lock in 0..locks {
         // Long leases without renewals, so that all that is seen comes from those who wait.
@@ -31,6 +32,7 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     let first = &servers[0];
     let others = (first.stat("connected_clients"), channels(first));
     let client = Client::connect(urls()).await.expect("servers are up");
+    wait_until_attached(&client).await;
     let memory = (resident_kib(), first.stat("used_memory"));
     let tasks: Vec<_> = (0..waiters)
         .map(|waiter| {
@@ -61,6 +63,13 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     drop(guards);
     holder.shutdown(Duration::from_secs(10)).await;
     client.shutdown(Duration::from_secs(10)).await;
+}
+
+/// A majority is enough to go on, but here every node is looked at.
+async fn wait_until_attached(client: &Client) {
+    while client.nodes().iter().any(|node| node.answer != NodeAnswer::Attached) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// How many stand in line at a server, for all locks together.

@@ -252,7 +252,8 @@ impl Incoming {
         let result = self.match_replies(&mut outbox);
         let is_empty = outbox.waiting.is_empty();
         drop(outbox);
-        let is_lone = is_empty && self.arrived.len() == 1;
+        let is_pushed = |arrived: &Arrived| matches!(arrived, Arrived::Push(_));
+        let is_awaited = is_empty && self.arrived.len() == 1 || self.arrived.iter().any(is_pushed);
 
         if let Some(Arrived::Answer(waiting, _)) = self.arrived.last() {
             link.note_round_trip(now.saturating_since(waiting.queued_at));
@@ -263,7 +264,7 @@ impl Incoming {
                 Arrived::Push(push) => link.surroundings.ears.handle_push(link.number, push, now),
             }
         }
-        if is_lone {
+        if is_awaited {
             // Where the caller shares our core, it runs before we look for more: the answers of
             // slower nodes can wait. On a busy link that would only cost.
             std::thread::yield_now();
