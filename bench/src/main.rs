@@ -31,9 +31,8 @@ fn main() -> std::process::ExitCode {
         Some("scripts") => scripts::run(quick),
         Some("waiters") => local.block_on(&runtime, waiters::run(quick)),
         _ => {
-            table::line(
-                "usage: quorate-bench limit [N…]|handoff [N…]|faults|keeper|scripts|waiters [--quick]",
-            );
+            table::line("usage: quorate-bench NAME [NODES…] [--quick]");
+            table::line("NAME: limit, handoff, faults, keeper, scripts or waiters");
             return std::process::ExitCode::from(64);
         }
     }

@@ -69,7 +69,7 @@ const VERBS: &[Verb] = &[
     Verb::new(
         "bench",
         "NAME",
-        "limit, faults, keeper or scripts, on real servers; --quick",
+        "limit, handoff, faults, keeper, scripts or waiters; --quick",
         bench::run,
     ),
     Verb::new(
