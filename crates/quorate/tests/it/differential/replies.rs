@@ -168,7 +168,9 @@ impl<'a> Wire<'a> {
                 let keys = 1 + usize::from(line.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
                 eval.arg(name.as_bytes());
-                line.into_iter().for_each(|line| drop(eval.arg(line)));
+                if let Some(line) = line {
+                    eval.arg(line);
+                }
                 eval.arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
             }
             Command::Free { name, owner } => {
