@@ -296,6 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_cannot_carry_the_line_is_refused_with_what_to_do() {
+        let check = |version: &str| check_version(&format!("redis_version:{version}\r\n"));
+        for fit in ["6.2.0", "6.2.14", "7.0.15", "7.2.4", "8.6.3", "255.255.255", "unknown"] {
+            assert_eq!(check(fit), Ok(()), "{fit}");
+        }
+        assert_eq!(check_version(""), Ok(()), "a server that does not say is tried");
+        for old in ["5.0.14", "6.0.16"] {
+            let refused = check(old).unwrap_err().to_string();
+            assert!(refused.contains(old) && refused.contains("classic mode"), "{refused}");
+        }
+    }
+
+    #[test]
     fn fields_of_info_are_found_by_their_whole_name() {
         let info = "# Server\r\nxrun_id:no\r\nrun_id:abc\r\nrole:master\r\n";
         assert_eq!(field(info, "run_id"), Some("abc"));
