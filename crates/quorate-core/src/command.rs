@@ -3,7 +3,8 @@
 use std::{fmt, fmt::Write as _, sync::Arc};
 
 use crate::{
-    fence::Fence,
+    fence::{Fence, SLACK_US},
+    guard::{Enrolment, Greeting, Mark, Met, Pact},
     line::{Ask, Extend, Extended, Session, Speaker, Standing},
     mutant::{self, Mutant},
     name::Name,
@@ -60,19 +61,45 @@ pub enum Command {
         /// The lock.
         name: Name,
     },
+    /// Say what the node is, and doubt it if it may have forgotten locks.
+    Meet {
+        /// What the client says of itself.
+        greeting: Greeting,
+    },
+    /// Give a doubted node its place among the others.
+    Enrol {
+        /// Which one.
+        enrolment: Enrolment,
+    },
+    /// Tell a node that the set of nodes is another one.
+    Change {
+        /// The node's mark, as it was met.
+        mark: Mark,
+        /// The new set.
+        pact: Pact,
+        /// The node's new mark.
+        fresh: Mark,
+    },
+    /// Let a doubted node vote at once, if it holds nothing.
+    Admit {
+        /// The node's mark, as it was met.
+        mark: Mark,
+        /// The node's new mark.
+        fresh: Mark,
+    },
     /// Begin a session: from now on the client speaks with this one, and with no other.
     Attach {
         /// Who speaks, and how it will be known.
         speaker: Speaker,
-        /// How long the session lasts if it is not heard of.
-        life_ms: u64,
+        /// On which terms.
+        stay: Stay,
     },
     /// Go on with a session.
     Ping {
         /// Who speaks.
         speaker: Speaker,
-        /// How long the session lasts if it is not heard of.
-        life_ms: u64,
+        /// On which terms.
+        stay: Stay,
     },
     /// Have the lock, or a place in its line.
     Acquire {
@@ -131,12 +158,18 @@ impl Command {
             | (Self::Free { .. }, Reply::Freed)
             | (Self::Attach { .. } | Self::Ping { .. }, Reply::Attached { .. })
             | (Self::Introduce { .. }, Reply::Introduced)
+            | (Self::Meet { .. }, Reply::Met(_))
+            | (Self::Enrol { .. }, Reply::Enrolled)
+            | (Self::Change { .. }, Reply::Changed)
+            | (Self::Admit { .. }, Reply::Admitted)
             | (Self::Acquire { .. }, Reply::Granted { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: true }) => Vote::Grant,
             (Self::Extend { .. }, Reply::EachExtended(fates)) => self.extended(fates, 0),
             (Self::Acquire { .. }, Reply::Queued { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: false })
             | (Self::Take { .. }, Reply::Another)
+            | (Self::Change { .. }, Reply::TooSoon { .. })
+            | (Self::Admit { .. }, Reply::Holds { .. })
             | (Self::Adopt { .. } | Self::Free { .. }, Reply::Absent | Reply::Another) => {
                 Vote::Refuse
             }
@@ -154,6 +187,10 @@ impl Command {
                 | Self::Prolong { .. }
                 | Self::Check { .. }
                 | Self::Look { .. }
+                | Self::Meet { .. }
+                | Self::Enrol { .. }
+                | Self::Change { .. }
+                | Self::Admit { .. }
                 | Self::Attach { .. }
                 | Self::Ping { .. }
                 | Self::Acquire { .. }
@@ -181,6 +218,10 @@ impl Command {
             | Self::Prolong { .. }
             | Self::Check { .. }
             | Self::Look { .. }
+            | Self::Meet { .. }
+            | Self::Enrol { .. }
+            | Self::Change { .. }
+            | Self::Admit { .. }
             | Self::Introduce { .. }
             | Self::Who { .. }
             | Self::Release { .. } => {}
@@ -218,6 +259,27 @@ impl Command {
     }
 }
 
+/// The terms of a session.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Stay {
+    /// How long it lasts if it is not heard of.
+    pub life_ms: u64,
+    /// What the node is, as the client has judged it; `None` if nodes are not guarded.
+    pub mark: Option<Mark>,
+    /// How far a ticket may lie from the node's time, in microseconds.
+    pub slack_us: u64,
+    /// The client's wall clock.
+    pub wall_ms: u64,
+}
+
+impl Stay {
+    /// With a node that is not guarded.
+    #[must_use]
+    pub const fn unguarded(life_ms: u64) -> Self {
+        Self { life_ms, mark: None, slack_us: SLACK_US, wall_ms: 0 }
+    }
+}
+
 /// One key that is to live on.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Prolongation {
@@ -248,12 +310,34 @@ pub enum Reply {
     Each(Box<[Fate]>),
     /// What is stored there, if anything.
     Seen(Option<Sighting>),
+    /// What the node is.
+    Met(Box<Met>),
+    /// The node's record is of another version, which we cannot read.
+    OtherWire(u32),
+    /// The node has its place.
+    Enrolled,
+    /// The node goes by the new set.
+    Changed,
+    /// The set has changed a short while ago.
+    TooSoon {
+        /// For how many milliseconds it must not change again.
+        left_ms: u64,
+    },
+    /// The node votes.
+    Admitted,
+    /// The node is not empty.
+    Holds {
+        /// How many keys it has.
+        keys: u64,
+    },
+    /// Nodes are guarded here, and the client does not want that.
+    Guarded,
     /// The session goes on; this is the node's time.
     Attached {
         /// Microseconds of its wall clock.
         time_us: u64,
     },
-    /// The session is not of today: nothing was done.
+    /// The session, or the mark, is not of today: nothing was done.
     Stale,
     /// The key is the owner's.
     Granted {

@@ -1,6 +1,6 @@
 //! Fences: numbers that grow with every holder of a lock.
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 /// A number that is larger than that of every earlier holder of the same lock.
 ///
@@ -79,16 +79,16 @@ impl fmt::Display for Fence {
 
 /// What a node stores for a grant: at least the ticket, and more than what is stored there.
 ///
-/// The ticket comes from a client, whose clock may be broken. It counts for no more than the node's
-/// own time and [`SLACK_US`], so that nobody can use up the numbers; and where nothing is stored
-/// any more, for no less than that time without the slack, so that fences do not go back. `time_us`
-/// is the node's time when the client last spoke to it.
+/// The ticket comes from a client, whose clock may be broken. It counts for no more than the end of
+/// `fair`, so that nobody can use up the numbers; and where nothing is stored any more, for no less
+/// than its start, so that fences do not go back. That is the node's time when the client last
+/// spoke to it, more or less a slack.
 #[must_use]
-pub fn bump(ticket: u64, stored: Option<Fence>, time_us: u64) -> Fence {
-    let capped = ticket.min(time_us.saturating_add(SLACK_US));
+pub fn bump(ticket: u64, stored: Option<Fence>, fair: RangeInclusive<u64>) -> Fence {
+    let capped = ticket.min(*fair.end());
     match stored {
         Some(stored) => Fence(capped).max(stored.next()),
-        None => Fence(capped.max(time_us.saturating_sub(SLACK_US))),
+        None => Fence(capped.max(*fair.start())),
     }
 }
 
@@ -96,7 +96,7 @@ pub fn bump(ticket: u64, stored: Option<Fence>, time_us: u64) -> Fence {
 /// the time in microseconds in the year 2112.
 pub const FENCE_MAX: Fence = Fence(1 << 52);
 
-/// How far a ticket may lie from the node's own time, in microseconds.
+/// How far a ticket may lie from the node's own time at the most, in microseconds.
 pub const SLACK_US: u64 = 10_000_000;
 
 /// For how long a node remembers the fence of a lock that nobody takes.
@@ -107,19 +107,20 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_800_000_000_000_000;
+    const FAIR: RangeInclusive<u64> = NOW - SLACK_US..=NOW + SLACK_US;
 
     #[test]
     fn every_grant_has_a_larger_fence_than_the_one_before() {
-        assert_eq!(bump(NOW, Some(Fence(5)), NOW), Fence(NOW));
-        assert_eq!(bump(NOW, Some(Fence(NOW)), NOW), Fence(NOW + 1));
-        assert_eq!(bump(NOW - 9, Some(Fence(NOW)), NOW), Fence(NOW + 1));
+        assert_eq!(bump(NOW, Some(Fence(5)), FAIR), Fence(NOW));
+        assert_eq!(bump(NOW, Some(Fence(NOW)), FAIR), Fence(NOW + 1));
+        assert_eq!(bump(NOW - 9, Some(Fence(NOW)), FAIR), Fence(NOW + 1));
     }
 
     #[test]
     fn a_broken_clock_moves_fences_by_no_more_than_the_slack() {
-        assert_eq!(bump(u64::MAX, Some(Fence(5)), NOW), Fence(NOW + SLACK_US));
-        assert_eq!(bump(u64::MAX, None, NOW), Fence(NOW + SLACK_US));
-        assert_eq!(bump(0, None, NOW), Fence(NOW - SLACK_US));
-        assert_eq!(bump(0, Some(Fence(5)), NOW), Fence(6), "what is stored is enough");
+        assert_eq!(bump(u64::MAX, Some(Fence(5)), FAIR), Fence(NOW + SLACK_US));
+        assert_eq!(bump(u64::MAX, None, FAIR), Fence(NOW + SLACK_US));
+        assert_eq!(bump(0, None, FAIR), Fence(NOW - SLACK_US));
+        assert_eq!(bump(0, Some(Fence(5)), FAIR), Fence(6), "what is stored is enough");
     }
 }

@@ -12,6 +12,7 @@
 //! - [`quorum`]: majority, node sets, the tally of votes.
 //! - [`name`] and [`command`]: the whole language that is spoken to a node.
 //! - [`line`](mod@line) and [`fence`]: waiting in line, and the numbers of holders.
+//! - [`guard`]: which node may vote, and what the nodes have agreed upon.
 //! - [`store`]: what a node does with a command, the reference for every engine.
 //! - [`acquire`], [`renew`], [`verify`], [`release`]: machines, each one round of asking all nodes.
 //! - [`contend`]: the machine that waits in line, or tries once.
@@ -38,6 +39,7 @@ pub mod command;
 pub mod contend;
 pub mod debts;
 pub mod fence;
+pub mod guard;
 pub mod lease;
 pub mod line;
 pub mod moment;

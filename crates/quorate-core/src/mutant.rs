@@ -109,6 +109,30 @@ pub enum Mutant {
     SameOwnerAgain,
     /// A waiter asks once and then only listens.
     NoHeartbeat,
+    /// A node that may have forgotten locks votes at once.
+    NoGuard,
+    /// A node is never asked which run of which server it is.
+    AnyRun,
+    /// A node whose data is older than it was is not doubted.
+    NoRollbackCheck,
+    /// A node whose clock went forward by itself is not doubted.
+    NoStepCheck,
+    /// The node's own clock alone says when the guard is over.
+    GuardByNodeClock,
+    /// A node takes a lost key again while it is doubted.
+    HealInGuard,
+    /// A session goes on although the node is not what it was judged to be.
+    AnyMark,
+    /// A node that holds something is admitted.
+    AdmitAnything,
+    /// The set of nodes changes again at once.
+    HastyChange,
+    /// A new node gets its place before a majority has heard of it.
+    HastyNewcomer,
+    /// A client counts nodes that go by different lists.
+    AnyPact,
+    /// A server gets a place among the nodes whatever its address.
+    AnyLabel,
 }
 
 /// Switches one on for this thread, or all off.

@@ -5,9 +5,10 @@
 
 mod expiring;
 mod line;
+mod record;
 
 pub use self::line::Aside;
-use self::{expiring::Expiring, line::Line};
+use self::{expiring::Expiring, line::Line, record::Record};
 use crate::{
     command::{
         ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
@@ -23,13 +24,16 @@ use crate::{
 pub struct Store {
     keys: Expiring<Name, Value>,
     line: Line,
+    record: Option<Record>,
+    /// Which run of which server this is.
+    run: u64,
 }
 
 impl Store {
     /// A node that holds nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { keys: Expiring::new(), line: Line::new() }
+        Self { keys: Expiring::new(), line: Line::new(), record: None, run: 0 }
     }
 
     /// Runs one command at the node's own time.
@@ -78,8 +82,12 @@ impl Store {
                     expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
                 }))
             }
-            Command::Attach { speaker, life_ms } => self.attach(now, *speaker, *life_ms),
-            Command::Ping { speaker, life_ms } => self.ping(now, *speaker, *life_ms),
+            Command::Meet { greeting } => self.meet(now, greeting),
+            Command::Enrol { enrolment } => self.enrol(now, enrolment),
+            Command::Change { mark, pact, fresh } => self.change(now, *mark, pact, *fresh),
+            Command::Admit { mark, fresh } => self.admit(*mark, *fresh),
+            Command::Attach { speaker, stay } => self.attach(now, *speaker, stay),
+            Command::Ping { speaker, stay } => self.ping(now, *speaker, stay),
             Command::Acquire { speaker, ask } => self.acquire(now, *speaker, ask),
             Command::Heartbeat { speaker, standing } => self.heartbeat(now, *speaker, standing),
             Command::Introduce { client, who, life_ms } => {
@@ -132,7 +140,7 @@ impl Store {
     /// Forgets everything, as FLUSHALL does. Whoever listens goes on to listen.
     pub fn clear(&mut self) {
         let listeners = std::mem::take(&mut self.line.listeners);
-        *self = Self::new();
+        *self = Self { run: self.run, ..Self::new() };
         self.line.listeners = listeners;
     }
 

@@ -7,7 +7,7 @@ mod work;
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Reply},
+    command::{ClientId, Command, Owner, Reply, Stay},
     line::Speaker,
     moment::Moment,
     quorum::majority,
@@ -288,7 +288,7 @@ impl Client {
         if link.generation == generation && link.is_attached {
             let speaker = Speaker { client: self.id, session: link.session };
             let life_ms = env.settings.session_ms;
-            let command = Command::Ping { speaker, life_ms };
+            let command = Command::Ping { speaker, stay: Stay::unguarded(life_ms) };
             let whose = Whose::Link(self.now(env));
             self.send(env, node, Waiting { whose, command });
         }
@@ -355,7 +355,7 @@ impl Client {
         let life_ms = env.settings.session_ms;
         let waiting = Waiting {
             whose: Whose::Link(self.now(env)),
-            command: Command::Attach { speaker, life_ms },
+            command: Command::Attach { speaker, stay: Stay::unguarded(life_ms) },
         };
         self.send(env, node, waiting);
     }

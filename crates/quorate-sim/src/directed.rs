@@ -10,7 +10,7 @@ pub use self::line::{
     what_an_older_connection_has_sent_takes_nothing,
 };
 use quorate_core::{
-    command::{ClientId, Command, Owner, Prolongation, Reply},
+    command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
     lease::{Lease, LostReason},
     line::{Ask, Place, Session, Speaker},
     moment::{Moment, NodeTime},
@@ -132,7 +132,7 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
         let speaker = Speaker { client: *client, session };
         node.listen(*client);
         let life_ms = if *client == clients[1] { 500 } else { 5_000 };
-        node.apply(node_time(0), &Command::Attach { speaker, life_ms });
+        node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(life_ms) });
         let (is_waiting, is_known) = (true, false);
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting, is_known };
         node.apply(node_time(1), &Command::Acquire { speaker, ask });
@@ -161,7 +161,7 @@ pub fn a_late_yield_gives_back_only_the_grant_that_it_names() -> Result<(), Stri
         let client = ClientId::from_random([byte; 20]);
         let speaker = Speaker { client, session };
         node.listen(client);
-        node.apply(node_time(0), &Command::Attach { speaker, life_ms: 5_000 });
+        node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(5_000) });
         let owner = Place { ticket, ttl_ms: 1_000, client }.owner(1);
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
         (owner, Command::Acquire { speaker, ask })

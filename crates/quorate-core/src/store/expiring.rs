@@ -37,6 +37,10 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn contains(&self, key: &K) -> bool {
         self.entries.contains_key(key)
     }

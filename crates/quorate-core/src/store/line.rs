@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use super::{Expiring, Store, Whose, end, text};
 use crate::{
-    command::{ClientId, Owner, Reply, Value},
-    fence::{FENCE_LIFE_MS, Fence, bump},
+    command::{ClientId, Owner, Reply, Stay, Value},
+    fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump},
     line::{Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Standing},
     moment::NodeTime,
     mutant::{self, Mutant},
@@ -29,11 +29,21 @@ pub(super) struct Line {
     pub(super) pushes: Vec<Push>,
 }
 
-/// A session, and the node's time when it was last heard of.
+/// A session, and what a ticket counts for in it: the node's time when it was last heard of, more
+/// or less.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Spoken {
     session: Session,
-    time_us: u64,
+    least_us: u64,
+    most_us: u64,
+}
+
+impl Spoken {
+    const fn new(now: NodeTime, session: Session, slack_us: u64) -> Self {
+        let time_us = now.as_micros();
+        let least_us = time_us.saturating_sub(slack_us);
+        Self { session, least_us, most_us: time_us.saturating_add(slack_us) }
+    }
 }
 
 impl Line {
@@ -80,7 +90,7 @@ impl Line {
         let stored = self.fences.get(name).copied();
         let fence = match mutant::is_on(Mutant::NoClamp) {
             true => stored.map_or(Fence::ZERO, Fence::next).max(Fence::new(ticket)),
-            false => bump(ticket, stored, spoken.time_us),
+            false => bump(ticket, stored, spoken.least_us..=spoken.most_us),
         };
         self.set_fence(now, name, fence);
         fence
@@ -174,18 +184,28 @@ impl Store {
         }
     }
 
-    pub(super) fn attach(&mut self, now: NodeTime, speaker: Speaker, life_ms: u64) -> Reply {
-        let time_us = now.as_micros();
-        let spoken = Spoken { session: speaker.session, time_us };
-        self.line.sessions.put(&speaker.client, spoken, end(now, life_ms));
-        Reply::Attached { time_us }
+    pub(super) fn attach(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
+        if !self.is_judged(stay.mark) {
+            return if stay.mark.is_some() { Reply::Stale } else { Reply::Guarded };
+        }
+        let spoken = Spoken::new(now, speaker.session, stay.slack_us);
+        self.line.sessions.put(&speaker.client, spoken, end(now, stay.life_ms));
+        self.see(now, stay.wall_ms);
+        Reply::Attached { time_us: now.as_micros() }
     }
 
-    pub(super) fn ping(&mut self, now: NodeTime, speaker: Speaker, life_ms: u64) -> Reply {
+    pub(super) fn ping(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
         match self.line.is_spoken(speaker) {
-            true => self.attach(now, speaker, life_ms),
+            true => self.attach(now, speaker, stay),
             false => Reply::Stale,
         }
+    }
+
+    /// How many keys there are besides the record.
+    pub(super) fn held(&self) -> u64 {
+        let Line { sessions, whos, fences, waiting, .. } = &self.line;
+        let kinds = [self.keys.len(), sessions.len(), whos.len(), fences.len(), waiting.len()];
+        kinds.into_iter().fold(0, |sum: u64, len| sum.saturating_add(len as u64))
     }
 
     pub(super) fn acquire(&mut self, now: NodeTime, speaker: Speaker, ask: &Ask) -> Reply {
@@ -303,7 +323,7 @@ impl Store {
         while let Some(owner) = self.line.pop_first(name) {
             let Some(place) = Place::of(owner.as_bytes()) else { continue };
             let spoken = self.line.sessions.get(&place.client).copied();
-            let lapsed = Spoken { session: Session::from_random(0), time_us: now.as_micros() };
+            let lapsed = Spoken::new(now, Session::from_random(0), SLACK_US);
             let is_kept = mutant::is_on(Mutant::HandOnLapsed);
             let Some(spoken) = spoken.or_else(|| is_kept.then_some(lapsed)) else { continue };
             let fence = self.line.bump(now, name, place.ticket, spoken);
@@ -317,7 +337,8 @@ impl Store {
     }
 
     pub(super) fn extend(&mut self, now: NodeTime, speaker: Speaker, entries: &[Extend]) -> Reply {
-        if !self.line.is_spoken(speaker) {
+        let is_healing = self.is_doubted() && mutant::is_on(Mutant::HealInGuard);
+        if !self.line.is_spoken(speaker) && !is_healing {
             return Reply::Stale;
         }
         Reply::EachExtended(entries.iter().map(|entry| self.extend_one(now, entry)).collect())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply},
+    command::{ClientId, Command, Owner, Reply, Stay},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US},
     line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX},
@@ -243,7 +243,7 @@ impl Party {
     }
 
     fn attach(&self, nodes: &mut Nodes, ms: u64) {
-        let attach = Command::Attach { speaker: self.speaker(), life_ms: 5_000 };
+        let attach = Command::Attach { speaker: self.speaker(), stay: Stay::unguarded(5_000) };
         for node in 0..3 {
             nodes.stores[node].listen(self.place.client);
             nodes.apply(node, ms, &attach);

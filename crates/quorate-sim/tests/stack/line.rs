@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply},
+    command::{ClientId, Command, Owner, Reply, Stay},
     fence::Fence,
     line::{Ask, Extend, Extended, News, Push, Session, Speaker, Standing},
 };
@@ -13,12 +13,14 @@ use crate::language::{Script, name, number, text};
 /// The command that this call of a script is.
 pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Option<Command> {
     match (script, keys, args) {
-        (Script::Attach, [key], [session, life]) => {
-            Some(Command::Attach { speaker: speaker(key, session)?, life_ms: number(life)? })
-        }
-        (Script::Ping, [key], [session, life]) => {
-            Some(Command::Ping { speaker: speaker(key, session)?, life_ms: number(life)? })
-        }
+        (Script::Attach, [key], [session, life]) => Some(Command::Attach {
+            speaker: speaker(key, session)?,
+            stay: Stay::unguarded(number(life)?),
+        }),
+        (Script::Ping, [key], [session, life]) => Some(Command::Ping {
+            speaker: speaker(key, session)?,
+            stay: Stay::unguarded(number(life)?),
+        }),
         (Script::Acquire, [lock, _, _, key], [owner, session, _, _, waits, known]) => {
             let owner = Owner::from_bytes(owner);
             let (is_waiting, is_known) = (waits == b"1", known == b"1");

@@ -15,12 +15,11 @@ end
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4]) then
   local fence = ARGV[3]
   local stored = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
-  local time = string.sub(spoken, 33)
-  local ahead = fence - time
-  if ahead > 10000000 or stored and stored >= fence or not stored and ahead < -10000000 then
-    -- The ticket counts for no more than the node's time and 10 s, and the fence must grow.
-    local least = stored and stored + 1 or time - 10000000
-    fence = string.format('%016.0f', math.max(math.min(fence, time + 10000000), least))
+  local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
+  if fence > high or stored and stored >= fence or not stored and fence < low then
+    -- The ticket counts for no more than the node's time allows, and the fence must grow.
+    local least = stored and stored + 1 or low
+    fence = string.format('%016.0f', math.max(math.min(fence, high), least))
     redis.call('SET', KEYS[2], fence, 'PX', '86400000')
   end
   if ARGV[6] == '1' then

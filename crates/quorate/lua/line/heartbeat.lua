@@ -12,7 +12,7 @@ local spoken = redis.call('GET', KEYS[1])
 if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
   return 0
 end
-local time = string.sub(spoken, 33)
+local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
 local prefix = string.sub(KEYS[1], 1, -43)
 
 -- Digits are the same in every language of the server, but other signs are not: by bytes.
@@ -33,11 +33,10 @@ end
 local function grant(lock, fence_key, line, owner, fence, ttl)
   redis.call('SET', lock, owner, 'PX', ttl)
   local stored = redis.call('SET', fence_key, fence, 'PX', '86400000', 'GET')
-  local ahead = fence - time
-  if ahead > 10000000 or stored and stored >= fence or not stored and ahead < -10000000 then
-    -- The ticket counts for no more than the node's time and 10 s, and the fence must grow.
-    local least = stored and stored + 1 or time - 10000000
-    fence = string.format('%016.0f', math.max(math.min(fence, time + 10000000), least))
+  if fence > high or stored and stored >= fence or not stored and fence < low then
+    -- The ticket counts for no more than the node's time allows, and the fence must grow.
+    local least = stored and stored + 1 or low
+    fence = string.format('%016.0f', math.max(math.min(fence, high), least))
     redis.call('SET', fence_key, fence, 'PX', '86400000')
   end
   redis.call('ZREM', line, owner)

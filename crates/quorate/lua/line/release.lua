@@ -39,12 +39,11 @@ while first do
   if spoken then
     local fence = ticket
     local stored = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
-    local time = tonumber(string.sub(spoken, 33))
-    local ahead = fence - time
-    if ahead > 10000000 or stored and stored >= fence or not stored and ahead < -10000000 then
-      -- The ticket counts for no more than the node's time and 10 s, and the fence must grow.
-      local least = stored and stored + 1 or time - 10000000
-      fence = string.format('%016.0f', math.max(math.min(fence, time + 10000000), least))
+    local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
+    if fence > high or stored and stored >= fence or not stored and fence < low then
+      -- The ticket counts for no more than the node's time allows, and the fence must grow.
+      local least = stored and stored + 1 or low
+      fence = string.format('%016.0f', math.max(math.min(fence, high), least))
       redis.call('SET', KEYS[2], fence, 'PX', '86400000')
     end
     local news = 'G ' .. fence .. ' ' .. first .. '\n' .. KEYS[1]

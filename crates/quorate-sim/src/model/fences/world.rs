@@ -195,7 +195,7 @@ fn take(state: &mut State, attempt: usize, node: usize) {
         return;
     }
     let stored = Fence::new(node.fence.into());
-    let fence = bump(proposal.into(), Some(stored), 0).get();
+    let fence = bump(proposal.into(), Some(stored), 0..=u64::MAX).get();
     node.key = Some(number(attempt));
     node.fence = u8::try_from(fence).unwrap_or(u8::MAX);
     node.asks[attempt] = if is_heard { Ask::Granted(node.fence) } else { Ask::Refused };

@@ -1,7 +1,7 @@
 //! One node: the core's store, and what a look into it shows.
 
 use quorate_core::{
-    command::{ClientId, Command, Reply, Value},
+    command::{ClientId, Command, Reply, Stay, Value},
     fence::Fence,
     line::{Ask, Place, Push, Session, Speaker},
     moment::NodeTime,
@@ -48,7 +48,7 @@ impl Node {
         }
         for client in 0..clients {
             let speaker = speaker(client, 1);
-            store.apply(now, &Command::Attach { speaker, life_ms: SESSION_MS });
+            store.apply(now, &Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) });
             store.listen(speaker.client);
         }
         let mut node = Self { store, key: None, fence: Fence::ZERO, print: 0 };
@@ -63,7 +63,7 @@ impl Node {
         let (name, owner) = (name.clone(), place.owner(0));
         let ask =
             Ask { name: name.clone(), owner: owner.clone(), is_waiting: false, is_known: false };
-        self.store.apply(now, &Command::Attach { speaker, life_ms: SESSION_MS });
+        self.store.apply(now, &Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) });
         self.store.apply(now, &Command::Acquire { speaker, ask });
         self.store.apply(now, &Command::Release { name, owner, yields: None });
         self.lapse(LONG_GONE, 1, now);
@@ -95,7 +95,7 @@ impl Node {
     pub(super) fn lapse(&mut self, client: usize, session: u8, now: NodeTime) {
         let speaker = speaker(client, session);
         let before = NodeTime::from_micros(now.as_micros() - 1_000);
-        self.store.apply(before, &Command::Attach { speaker, life_ms: 0 });
+        self.store.apply(before, &Command::Attach { speaker, stay: Stay::unguarded(0) });
     }
 
     pub(super) fn lose_key(&mut self, name: &Name) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{Command, Reply},
+    command::{Command, Reply, Stay},
     contend::Saying,
     line::{Ask, Extend, Place},
     moment::Moment,
@@ -291,7 +291,7 @@ impl World {
             Command::Extend { speaker, entries }
         };
         match what {
-            What::Attach => Command::Attach { speaker, life_ms: SESSION_MS },
+            What::Attach => Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) },
             What::Renew(fence) => extend(fence, true),
             What::Say(Saying::Confirm(fence)) => extend(fence, false),
             What::Say(Saying::Ask { is_waiting, is_known }) => {

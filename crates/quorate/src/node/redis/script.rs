@@ -19,6 +19,10 @@ pub(crate) enum Script {
     Release,
     Extend,
     Heartbeat,
+    Meet,
+    Enrol,
+    Change,
+    Admit,
 }
 
 impl Script {
@@ -37,9 +41,9 @@ impl Script {
         Self::Heartbeat,
     ];
 
-    const COUNT: usize = Self::Heartbeat as usize + 1;
+    const COUNT: usize = Self::Admit as usize + 1;
 
-    /// Those which a client in this mode uses.
+    /// Those which a client in this mode uses again and again. The others go as text.
     pub(crate) const fn of_mode(mode: Mode) -> &'static [Self] {
         match mode {
             Mode::Classic => &Self::CLASSIC,
@@ -60,6 +64,10 @@ impl Script {
             Command::Release { .. } => Some(Self::Release),
             Command::Extend { .. } => Some(Self::Extend),
             Command::Heartbeat { .. } => Some(Self::Heartbeat),
+            Command::Meet { .. } => Some(Self::Meet),
+            Command::Enrol { .. } => Some(Self::Enrol),
+            Command::Change { .. } => Some(Self::Change),
+            Command::Admit { .. } => Some(Self::Admit),
             _ => None,
         }
     }
@@ -77,6 +85,10 @@ impl Script {
             Self::Release => include_str!("../../../lua/line/release.lua"),
             Self::Extend => include_str!("../../../lua/line/extend.lua"),
             Self::Heartbeat => include_str!("../../../lua/line/heartbeat.lua"),
+            Self::Meet => include_str!("../../../lua/guard/meet.lua"),
+            Self::Enrol => include_str!("../../../lua/guard/enrol.lua"),
+            Self::Change => include_str!("../../../lua/guard/change.lua"),
+            Self::Admit => include_str!("../../../lua/guard/admit.lua"),
         }
     }
 }

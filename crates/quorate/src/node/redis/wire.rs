@@ -1,5 +1,6 @@
 //! Commands as bytes, and bytes as replies.
 
+mod guard;
 mod line;
 
 use std::io::Write as _;
@@ -57,6 +58,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_script(out, Script::Look, scripts, 1, 0);
             write_word(out, name.as_bytes());
         }
+        other if guard::write(out, other, scripts) => {}
         other => line::write(out, other, scripts),
     }
 }
@@ -163,7 +165,9 @@ impl Frame {
             (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {
                 sighting(data, bytes)
             }
-            (command, frame) => line::reply(frame, bytes, command),
+            (command, frame) => {
+                guard::reply(frame, bytes, command).or_else(|| line::reply(frame, bytes, command))
+            }
         };
         reply.ok_or_else(|| Trouble::Protocol(format!("an unexpected {:?}", self.0.kind())))
     }

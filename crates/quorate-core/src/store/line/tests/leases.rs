@@ -93,7 +93,7 @@ fn each_lease_is_judged_by_itself() {
 fn fences_are_forgotten_after_a_day_and_do_not_go_back() {
     let mut node = node_with([1]);
     let (life, slack_ms) = (FENCE_LIFE_MS, SLACK_US / 1_000);
-    let attach = Command::Attach { speaker: speaker(1), life_ms: SESSION };
+    let attach = Command::Attach { speaker: speaker(1), stay: Stay::unguarded(SESSION) };
     node.wait_at(0, &owner(1, 1));
     node.apply(ms(life), &attach);
     assert_eq!(node.wait_at(life, &owner(1, 0)), granted(fence(2)), "it is remembered");
@@ -136,7 +136,10 @@ fn a_node_that_forgets_everything_still_knows_who_listens() {
     assert_eq!((node.names(ms(1)), node.lines(ms(1))), (vec![], vec![]));
     assert_eq!(node.wait_at(1, &owner(1, 1)), Reply::Stale, "sessions are state");
     for number in [1, 2] {
-        node.apply(ms(1), &Command::Attach { speaker: speaker(number), life_ms: SESSION });
+        node.apply(
+            ms(1),
+            &Command::Attach { speaker: speaker(number), stay: Stay::unguarded(SESSION) },
+        );
     }
     assert_eq!(node.wait_at(1, &owner(1, 1)), granted(fence(1)), "and so are fences");
     node.wait_at(1, &owner(2, 2));

@@ -1,7 +1,7 @@
 //! The commands of those who wait in line as bytes, and bytes as their replies and pushes.
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply},
+    command::{ClientId, Command, Owner, Reply, Stay},
     fence::Fence,
     line::{Ask, Extend, Extended, News, Place, Push, Speaker, Standing},
     name::Name,
@@ -14,13 +14,13 @@ use crate::node::redis::script::{Script, Scripts};
 /// Appends one command of the line.
 pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
-        Command::Attach { speaker, life_ms } => {
-            write_script(out, Script::Attach, scripts, 1, 2);
-            write_session(out, scripts, *speaker, *life_ms);
+        Command::Attach { speaker, stay } => {
+            write_script(out, Script::Attach, scripts, 2, 5);
+            write_session(out, scripts, *speaker, stay);
         }
-        Command::Ping { speaker, life_ms } => {
-            write_script(out, Script::Ping, scripts, 1, 2);
-            write_session(out, scripts, *speaker, *life_ms);
+        Command::Ping { speaker, stay } => {
+            write_script(out, Script::Ping, scripts, 2, 5);
+            write_session(out, scripts, *speaker, stay);
         }
         Command::Acquire { speaker, ask } => write_acquire(out, *speaker, ask, scripts),
         Command::Release { name, owner, yields } => {
@@ -58,10 +58,14 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     }
 }
 
-fn write_session(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, life_ms: u64) {
+fn write_session(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, stay: &Stay) {
     write_key(out, scripts, &["s:", &speaker.client.to_string()]);
+    write_record(out, scripts);
     write_word(out, speaker.session.to_string().as_bytes());
-    write_word(out, Decimal::new(life_ms).as_bytes());
+    write_word(out, Decimal::new(stay.life_ms).as_bytes());
+    write_word(out, stay.mark.map(|mark| mark.to_string()).unwrap_or_default().as_bytes());
+    write_word(out, Decimal::new(stay.slack_us).as_bytes());
+    write_word(out, Decimal::new(stay.wall_ms).as_bytes());
 }
 
 fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scripts) {
@@ -122,6 +126,11 @@ pub(super) fn write_line(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_key(out, scripts, &["q:{", name.as_str(), "}"]);
 }
 
+/// The key of what a node keeps about itself.
+pub(super) fn write_record(out: &mut Vec<u8>, scripts: &Scripts) {
+    write_key(out, scripts, &["node"]);
+}
+
 /// A key of ours, which has the prefix.
 fn write_key(out: &mut Vec<u8>, scripts: &Scripts, parts: &[&str]) {
     let prefix = scripts.prefix();
@@ -144,8 +153,12 @@ fn write_flag(out: &mut Vec<u8>, is_set: bool) {
 pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Option<Reply> {
     let fence = |frame: &RangeFrame| fence(frame, bytes);
     Some(match (command, frame) {
+        (Command::Attach { .. } | Command::Ping { .. }, RangeFrame::Number { data: -1, .. }) => {
+            Reply::Guarded
+        }
         (
-            Command::Ping { .. }
+            Command::Attach { .. }
+            | Command::Ping { .. }
             | Command::Acquire { .. }
             | Command::Heartbeat { .. }
             | Command::Extend { .. },

@@ -1,0 +1,303 @@
+//! What a client makes of the records of its nodes.
+
+use std::{fmt, sync::Arc};
+
+use super::{Doubt, Enrolment, Mark, Member, Members, Met, NodeId, Pact};
+use crate::{
+    mutant::{self, Mutant},
+    quorum::majority,
+};
+
+/// The nodes of one client, as far as it has met them.
+///
+/// Votes count only if all of them go by the same list: otherwise two majorities need not meet.
+#[derive(Clone, Debug)]
+pub struct Council {
+    seats: Box<[Seat]>,
+    max_ttl_ms: u64,
+    guard_ms: u64,
+    pact: Option<Pact>,
+    /// A node that may be believed told it.
+    is_sure: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Seat {
+    label: Arc<str>,
+    met: Option<Met>,
+    /// It votes, for all we know.
+    is_here: bool,
+}
+
+/// What is to be done about a node that was met.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Opinion {
+    /// It votes, for as long as it has this mark.
+    Votes(Mark),
+    /// It does not vote yet.
+    Waits {
+        /// Why it is doubted.
+        why: Doubt,
+        /// For how many milliseconds more.
+        left_ms: u64,
+    },
+    /// It does not vote yet, and must be given its place first; the wall clock is to be put in.
+    Enrol(Enrolment),
+    /// It has not heard of the latest change of the set, and must be told.
+    Tell {
+        /// Its mark.
+        mark: Mark,
+        /// What to tell it.
+        pact: Pact,
+    },
+    /// It does not vote for us.
+    Differs(Disagreement),
+}
+
+impl Council {
+    /// A client with nodes at these addresses, none of which it has met.
+    #[must_use]
+    pub fn new(labels: impl IntoIterator<Item = Arc<str>>, max_ttl_ms: u64, guard_ms: u64) -> Self {
+        let seat = |label| Seat { label, met: None, is_here: false };
+        let seats = labels.into_iter().map(seat).collect();
+        Self { seats, max_ttl_ms, guard_ms, pact: None, is_sure: false }
+    }
+
+    /// What the nodes have agreed upon, if any of them has told.
+    #[must_use]
+    pub const fn pact(&self) -> Option<&Pact> {
+        self.pact.as_ref()
+    }
+
+    /// What each node told last.
+    pub fn met(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Met>)> {
+        self.seats.iter().map(|seat| (&seat.label, seat.met.as_ref()))
+    }
+
+    /// The connection to a node is gone; another node may be that server now.
+    pub fn leave(&mut self, node: usize) {
+        self.seats[node].is_here = false;
+    }
+
+    /// A node has told what it is. Says what to do about it, and whether what the others were
+    /// judged by has changed: then they must be met again.
+    pub fn hear(&mut self, node: usize, met: Met) -> (Opinion, bool) {
+        let is_changed = self.weigh(&met);
+        if is_changed {
+            self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+        }
+        let met = self.seats[node].met.insert(met).clone();
+        self.found();
+        let opinion = self.judge(node, &met).unwrap_or_else(Opinion::Differs);
+        self.seats[node].is_here = matches!(opinion, Opinion::Votes(_));
+        (opinion, is_changed)
+    }
+
+    /// Takes over what a node knows of the set, if that is news. Returns true if another list was
+    /// in force.
+    fn weigh(&mut self, met: &Met) -> bool {
+        let Some(told) = &met.pact else { return false };
+        let is_sure = met.doubt.is_none() || met.is_enrolled;
+        let is_news = match &self.pact {
+            None => true,
+            Some(known) if known.origin == told.origin => known.change < told.change,
+            Some(_) => is_sure && !self.is_sure,
+        };
+        self.is_sure |= is_sure;
+        is_news && self.pact.replace(told.clone()).is_some()
+    }
+
+    /// Nobody knows of a set: if all nodes are new, they become one.
+    fn found(&mut self) {
+        if self.pact.is_some() {
+            return;
+        }
+        let member = |seat: &Seat| {
+            let met = seat.met.as_ref()?;
+            Some(Member { id: met.id, label: seat.label.clone() })
+        };
+        let members = self.seats.iter().map(member).collect::<Option<Vec<_>>>();
+        self.pact = members
+            .and_then(|it| Pact::founded_by(Members::new(it), self.max_ttl_ms, self.guard_ms));
+    }
+
+    fn judge(&self, node: usize, met: &Met) -> Result<Opinion, Disagreement> {
+        let Some(pact) = &self.pact else {
+            return match met.doubt {
+                Some((why, left_ms)) => Ok(Opinion::Waits { why, left_ms }),
+                None => Err(Disagreement::OtherSet),
+            };
+        };
+        let Some(view) = pact.view(self.seats.len()) else {
+            let (agreed, ours) = (pact.members.clone(), self.seats.len());
+            return Err(Disagreement::Count { agreed, ours });
+        };
+        if pact.max_ttl_ms != self.max_ttl_ms {
+            let (agreed_ms, ours_ms) = (pact.max_ttl_ms, self.max_ttl_ms);
+            return Err(Disagreement::MaxTtl { agreed_ms, ours_ms });
+        }
+        match met.doubt {
+            Some(doubt) => self.judge_doubted(node, met, pact, doubt),
+            None => self.judge_trusted(node, met, pact, view),
+        }
+    }
+
+    fn judge_doubted(
+        &self,
+        node: usize,
+        met: &Met,
+        pact: &Pact,
+        (why, left_ms): (Doubt, u64),
+    ) -> Result<Opinion, Disagreement> {
+        let waits = Opinion::Waits { why, left_ms };
+        let label = &self.seats[node].label;
+        let slot = pact.members.at(label).or_else(|| self.any_slot(node, met, pact));
+        let Some(slot) = slot else {
+            return Err(Disagreement::NotMember { agreed: pact.members.clone() });
+        };
+        let is_told = met.pact.as_ref().is_some_and(|told| told.change >= pact.change);
+        if met.is_enrolled && is_told || !self.may_enrol(node, slot.id, pact) {
+            return Ok(waits);
+        }
+        let (mark, id, pact) = (met.mark, slot.id, pact.clone());
+        Ok(Opinion::Enrol(Enrolment { mark, id, pact, wall_ms: 0 }))
+    }
+
+    fn any_slot<'a>(&self, node: usize, met: &Met, pact: &'a Pact) -> Option<&'a Member> {
+        let is_taken = |id| {
+            let mut others = self.others(node);
+            others.any(|other| other.met.as_ref().is_some_and(|it| it.id == id))
+        };
+        let is_free = |member: &&Member| member.id == met.id || !is_taken(member.id);
+        mutant::is_on(Mutant::AnyLabel).then(|| pact.members.iter().find(is_free)).flatten()
+    }
+
+    /// Enough others go by this list that together with the node they are a majority; or nobody
+    /// goes by any, and all are there. For one that was no node before they must be a majority
+    /// without it: none can be had any more by whoever goes by the list before.
+    fn may_enrol(&self, node: usize, id: NodeId, pact: &Pact) -> bool {
+        let goes_by_it = |told: &Pact| (told.origin, told.change) == (pact.origin, pact.change);
+        let told = |seat: &Seat| seat.met.as_ref().map(|met| met.pact.as_ref().map(goes_by_it));
+        let others = self.others(node).filter(|seat| told(seat) == Some(Some(true))).count();
+        let is_new = |seat: &Seat| matches!(told(seat), Some(None | Some(true)));
+        let is_founded = pact.change == 1 && self.seats.iter().all(is_new);
+        let is_newcomer = pact.newcomer == Some(id) && !mutant::is_on(Mutant::HastyNewcomer);
+        let heard = others.saturating_add(usize::from(!is_newcomer));
+        heard >= majority(pact.members.len()) || is_founded
+    }
+
+    fn judge_trusted(
+        &self,
+        node: usize,
+        met: &Met,
+        pact: &Pact,
+        view: &Members,
+    ) -> Result<Opinion, Disagreement> {
+        let told = met.pact.as_ref().ok_or(Disagreement::OtherSet)?;
+        if told.origin != pact.origin {
+            return Err(Disagreement::OtherSet);
+        }
+        let is_any = mutant::is_on(Mutant::AnyPact);
+        if !view.has(met.id) && !is_any {
+            return Err(Disagreement::NotMember { agreed: pact.members.clone() });
+        }
+        if told.change < pact.change && !is_any {
+            return Ok(Opinion::Tell { mark: met.mark, pact: pact.clone() });
+        }
+        if told.change == pact.change && !told.members.are(&pact.members) {
+            return Err(Disagreement::OtherList { agreed: told.members.clone() });
+        }
+        let is_same = |seat: &&Seat| {
+            seat.is_here && seat.met.as_ref().is_some_and(|other| other.id == met.id)
+        };
+        match self.others(node).find(is_same) {
+            Some(twin) => Err(Disagreement::SameNode { label: twin.label.clone() }),
+            None => Ok(Opinion::Votes(met.mark)),
+        }
+    }
+
+    fn others(&self, node: usize) -> impl Iterator<Item = &Seat> {
+        self.seats.iter().enumerate().filter(move |(number, _)| *number != node).map(|it| it.1)
+    }
+}
+
+/// What a client and the nodes see differently.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Disagreement {
+    /// How many nodes there are.
+    Count {
+        /// The nodes that were agreed upon.
+        agreed: Members,
+        /// How many the client has.
+        ours: usize,
+    },
+    /// The longest ttl.
+    MaxTtl {
+        /// What was agreed upon.
+        agreed_ms: u64,
+        /// The client's.
+        ours_ms: u64,
+    },
+    /// Whether this server is one of the nodes.
+    NotMember {
+        /// The nodes that were agreed upon.
+        agreed: Members,
+    },
+    /// Which nodes there are: this one was told of others at the same change.
+    OtherList {
+        /// The nodes that it was told of.
+        agreed: Members,
+    },
+    /// Which set this is: this node is of another one.
+    OtherSet,
+    /// Whether it is one node or two: another address leads to the same one.
+    SameNode {
+        /// The other address.
+        label: Arc<str>,
+    },
+    /// The version of the record.
+    Wire {
+        /// The record's.
+        agreed: u32,
+    },
+    /// Whether nodes are guarded: they are, and this client does not want that.
+    Guard,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count { agreed, ours } => write!(
+                f,
+                "the nodes have agreed to be {} ({agreed}), this client has {ours}",
+                agreed.len()
+            ),
+            Self::MaxTtl { agreed_ms, ours_ms } => write!(
+                f,
+                "the nodes have agreed on a max_ttl of {agreed_ms} ms, this client has {ours_ms} ms"
+            ),
+            Self::NotMember { agreed } => write!(
+                f,
+                "the nodes have agreed on {agreed}, this client has another address for one of them"
+            ),
+            Self::OtherList { agreed } => write!(
+                f,
+                "this node was told of {agreed} by a change that the others have not heard of"
+            ),
+            Self::OtherSet => f.write_str("this node belongs to another set of nodes"),
+            Self::SameNode { label } => write!(f, "is the same node as {label}"),
+            Self::Wire { agreed } => write!(
+                f,
+                "the node's record has version {agreed}, this client reads version {}",
+                super::WIRE
+            ),
+            Self::Guard => {
+                f.write_str("the nodes are under the restart guard, which this client has off")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+use super::*;
+use crate::{
+    command::{Command, Reply},
+    guard::{Greeting, NodeId},
+    moment::NodeTime,
+    store::Store,
+};
+
+/// Nodes and clients that meet them, with clocks that agree.
+struct Hall {
+    stores: Vec<Store>,
+    now_ms: u64,
+    next: u128,
+}
+
+const GUARD: u64 = 1_000;
+const TTL: u64 = 500;
+
+impl Hall {
+    fn new(nodes: usize) -> Self {
+        Self { stores: vec![Store::new(); nodes], now_ms: 1_800_000_000_000, next: 1 }
+    }
+
+    fn client(nodes: &[usize]) -> Council {
+        Council::new(nodes.iter().map(|node| format!("node{node}").into()), TTL, GUARD)
+    }
+
+    fn fresh(&mut self) -> u128 {
+        self.next += 1;
+        self.next
+    }
+
+    fn apply(&mut self, node: usize, command: &Command) -> Reply {
+        let now = NodeTime::from_micros(self.now_ms * 1_000);
+        self.stores[node].apply(now, command)
+    }
+
+    fn met(&mut self, node: usize) -> Met {
+        let greeting = Greeting {
+            wall_ms: self.now_ms,
+            known: None,
+            mark: Mark::from_random(self.fresh()),
+            id: NodeId::from_random(self.fresh()),
+            life_ms: 100,
+            guard_ms: GUARD,
+            is_durable: false,
+        };
+        match self.apply(node, &Command::Meet { greeting }) {
+            Reply::Met(met) => *met,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Meets a node and does what the council says, until it votes or has to wait.
+    fn call(&mut self, council: &mut Council, seat: usize, node: usize) -> Opinion {
+        loop {
+            let met = self.met(node);
+            let fresh = Mark::from_random(self.fresh());
+            let (command, then) = match council.hear(seat, met).0 {
+                Opinion::Enrol(it) => {
+                    let enrolment = Enrolment { wall_ms: self.now_ms, ..it };
+                    (Command::Enrol { enrolment }, Reply::Enrolled)
+                }
+                Opinion::Tell { mark, pact } => {
+                    (Command::Change { mark, pact, fresh }, Reply::Changed)
+                }
+                opinion => return opinion,
+            };
+            assert_eq!(self.apply(node, &command), then);
+        }
+    }
+
+    fn call_all(&mut self, council: &mut Council, nodes: &[usize]) -> Vec<Opinion> {
+        // Twice: what was to be heard from the last is known in the second round.
+        for (seat, node) in nodes.iter().enumerate() {
+            self.call(council, seat, *node);
+        }
+        nodes.iter().enumerate().map(|(seat, node)| self.call(council, seat, *node)).collect()
+    }
+
+    fn founded(nodes: usize) -> (Self, Council) {
+        let mut hall = Self::new(nodes);
+        let numbers: Vec<usize> = (0..nodes).collect();
+        let mut council = Self::client(&numbers);
+        hall.call_all(&mut council, &numbers);
+        hall.now_ms += GUARD;
+        let opinions = hall.call_all(&mut council, &numbers);
+        assert!(opinions.iter().all(votes), "{opinions:?}");
+        (hall, council)
+    }
+
+    fn pact(&mut self, change: u64, nodes: &[usize]) -> Pact {
+        let known = self.met(nodes[0]).pact.expect("it was founded");
+        let of = |node: &usize| known.members.at(&format!("node{node}")).cloned();
+        let fresh = NodeId::from_random(self.fresh());
+        let new = |node: &usize| Member { id: fresh, label: format!("node{node}").into() };
+        let members: Vec<_> =
+            nodes.iter().map(|node| of(node).unwrap_or_else(|| new(node))).collect();
+        let newcomer = members.iter().map(|it| it.id).find(|id| !known.members.has(*id));
+        Pact { change, members: Members::new(members), newcomer, ..known }
+    }
+
+    fn change(&mut self, node: usize, pact: &Pact) -> Reply {
+        let mark = self.met(node).mark;
+        let (pact, fresh) = (pact.clone(), Mark::from_random(self.fresh()));
+        self.apply(node, &Command::Change { mark, pact, fresh })
+    }
+}
+
+fn votes(opinion: &Opinion) -> bool {
+    matches!(opinion, Opinion::Votes(_))
+}
+
+fn waits(opinion: &Opinion, doubt: Doubt) -> bool {
+    matches!(opinion, Opinion::Waits { why, .. } if *why == doubt)
+}
+
+#[test]
+fn new_nodes_become_a_set_when_all_were_met_and_vote_after_the_guard() {
+    let mut hall = Hall::new(3);
+    let mut council = Hall::client(&[0, 1, 2]);
+    for node in [0, 1, 0, 1] {
+        assert!(waits(&hall.call(&mut council, node, node), Doubt::Unknown));
+        assert_eq!(council.pact(), None, "one is missing");
+    }
+    for node in [2, 0, 1] {
+        assert!(waits(&hall.call(&mut council, node, node), Doubt::Unknown));
+    }
+    assert_eq!(council.pact().map(|pact| pact.members.len()), Some(3));
+    hall.now_ms += GUARD - 1;
+    let opinion = hall.call(&mut council, 0, 0);
+    assert_eq!(opinion, Opinion::Waits { why: Doubt::Unknown, left_ms: 1 });
+    hall.now_ms += 1;
+    assert!(hall.call_all(&mut council, &[0, 1, 2]).iter().all(votes));
+}
+
+#[test]
+fn two_clients_found_the_same_set_whatever_their_order() {
+    let mut hall = Hall::new(3);
+    let (mut one, mut two) = (Hall::client(&[0, 1, 2]), Hall::client(&[2, 0, 1]));
+    for seat in 0..3 {
+        hall.call(&mut one, seat, seat);
+        hall.call(&mut two, seat, [2, 0, 1][seat]);
+    }
+    hall.call_all(&mut one, &[0, 1, 2]);
+    hall.call_all(&mut two, &[2, 0, 1]);
+    hall.now_ms += GUARD;
+    assert!(hall.call_all(&mut one, &[0, 1, 2]).iter().all(votes));
+    assert!(hall.call_all(&mut two, &[2, 0, 1]).iter().all(votes));
+    assert_eq!(one.pact(), two.pact());
+}
+
+#[test]
+fn a_node_that_forgot_has_its_place_again_after_the_guard() {
+    let (mut hall, mut council) = Hall::founded(3);
+    let id = hall.met(1).id;
+    hall.stores[1].clear();
+    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::Unknown));
+    hall.now_ms += GUARD;
+    assert!(votes(&hall.call(&mut council, 1, 1)));
+    assert_eq!(hall.met(1).id, id);
+}
+
+#[test]
+fn a_node_with_the_data_of_another_has_its_own_place_again() {
+    let (mut hall, mut council) = Hall::founded(3);
+    let id = hall.met(1).id;
+    let other = hall.stores[0].clone();
+    hall.stores[0].set_run(7);
+    hall.stores[1].copy(&other);
+    hall.stores[1].set_run(8);
+    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::OtherRun));
+    hall.now_ms += GUARD;
+    assert!(votes(&hall.call(&mut council, 1, 1)));
+    assert_eq!(hall.met(1).id, id);
+}
+
+#[test]
+fn a_server_at_another_address_has_no_place() {
+    let (mut hall, _) = Hall::founded(3);
+    let copy = hall.stores[2].clone();
+    hall.stores.push(Store::new());
+    let mut stranger = Hall::client(&[0, 1, 3]);
+    for round in 0..2 {
+        let opinions = hall.call_all(&mut stranger, &[0, 1, 3]);
+        assert!(votes(&opinions[0]) && votes(&opinions[1]), "{opinions:?}");
+        let is_refused = matches!(&opinions[2], Opinion::Differs(Disagreement::NotMember { .. }));
+        assert!(is_refused, "{round}: {opinions:?}");
+        // A copy of a node's data at another address is no node either.
+        hall.stores[3].copy(&copy);
+        hall.stores[3].set_run(9);
+        hall.now_ms += GUARD;
+    }
+}
+
+#[test]
+fn one_node_alone_does_not_give_a_forgotten_one_its_place() {
+    let (mut hall, _) = Hall::founded(5);
+    hall.stores[1].clear();
+    let mut council = Hall::client(&[0, 1, 2, 3, 4]);
+    hall.call(&mut council, 0, 0);
+    hall.now_ms += 1;
+    hall.call(&mut council, 1, 1);
+    hall.now_ms += GUARD;
+    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::Unknown), "two more are needed");
+    hall.call(&mut council, 2, 2);
+    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::Unknown), "it has its place now");
+    hall.now_ms += GUARD;
+    assert!(votes(&hall.call(&mut council, 1, 1)));
+}
+
+#[test]
+fn clients_with_another_view_are_told_what_differs() {
+    let (mut hall, _) = Hall::founded(3);
+    let mut fewer = Hall::client(&[0]);
+    let opinion = hall.call(&mut fewer, 0, 0);
+    let Opinion::Differs(differs) = opinion else { panic!("{opinion:?}") };
+    assert_eq!(
+        differs.to_string(),
+        "the nodes have agreed to be 3 (node0, node1, node2), this client has 1"
+    );
+    let mut longer = Council::new(["node0", "node1", "node2"].map(Into::into), TTL * 2, GUARD);
+    let opinion = hall.call(&mut longer, 0, 0);
+    let Opinion::Differs(differs) = opinion else { panic!("{opinion:?}") };
+    assert_eq!(
+        differs.to_string(),
+        "the nodes have agreed on a max_ttl of 500 ms, this client has 1000 ms"
+    );
+    let mut twice = Hall::client(&[0, 1, 2]);
+    assert!(votes(&hall.call(&mut twice, 0, 0)));
+    let opinion = hall.call(&mut twice, 1, 0);
+    assert!(matches!(&opinion, Opinion::Differs(Disagreement::SameNode { .. })), "{opinion:?}");
+}
+
+#[test]
+fn a_node_of_another_set_is_refused() {
+    let (mut hall, mut council) = Hall::founded(3);
+    let (other, _) = Hall::founded(3);
+    hall.next += 1_000;
+    hall.stores[2] = other.stores[2].clone();
+    let mut store = Store::new();
+    std::mem::swap(&mut store, &mut hall.stores[2]);
+    // The same run and another origin, as if the address led elsewhere.
+    hall.stores[2] = store;
+    let met = hall.met(2);
+    let foreign = Pact { origin: NodeId::from_random(9), ..met.pact.clone().expect("founded") };
+    let (opinion, is_changed) = council.hear(2, Met { pact: Some(foreign), ..met });
+    assert_eq!((opinion, is_changed), (Opinion::Differs(Disagreement::OtherSet), false));
+}
+
+#[test]
+fn who_has_not_heard_of_a_change_is_told_and_the_replaced_node_is_out() {
+    let (mut hall, mut council) = Hall::founded(3);
+    hall.stores.push(Store::new());
+    let pact = hall.pact(2, &[0, 1, 3]);
+    assert_eq!(hall.change(0, &pact), Reply::Changed);
+    assert!(votes(&hall.call(&mut council, 2, 2)), "nothing is known of it yet");
+    let met = hall.met(0);
+    assert!(council.hear(0, met).1, "the others must be met again");
+    assert!(votes(&hall.call(&mut council, 0, 0)));
+    assert!(votes(&hall.call(&mut council, 1, 1)), "it was told by us");
+    let opinion = hall.call(&mut council, 2, 2);
+    assert!(matches!(&opinion, Opinion::Differs(Disagreement::NotMember { .. })), "{opinion:?}");
+    assert_eq!(hall.met(1).pact, Some(pact.clone()));
+    // The new one has its place when a majority with it goes by the list, and votes when a guard
+    // has passed from then.
+    let mut new = Hall::client(&[0, 1, 3]);
+    let opinions = hall.call_all(&mut new, &[0, 1, 3]);
+    assert!(votes(&opinions[0]) && waits(&opinions[2], Doubt::Unknown), "{opinions:?}");
+    assert!(matches!(hall.change(0, &hall_next(&pact)), Reply::TooSoon { .. }));
+    hall.now_ms += GUARD;
+    assert!(hall.call_all(&mut new, &[0, 1, 3]).iter().all(votes));
+    assert_eq!(hall.change(0, &hall_next(&pact)), Reply::Changed);
+}
+
+fn hall_next(pact: &Pact) -> Pact {
+    Pact { change: pact.change + 1, ..pact.clone() }
+}
+
+#[test]
+fn both_lists_are_let_in_while_a_change_is_under_way() {
+    let (mut hall, mut old) = Hall::founded(3);
+    hall.stores.push(Store::new());
+    let before = hall.met(0).pact.expect("founded").members;
+    let pact = Pact { before: Some(before), ..hall.pact(2, &[0, 1, 2, 3]) };
+    for node in 0..3 {
+        assert_eq!(hall.change(node, &pact), Reply::Changed);
+    }
+    let mut new = Hall::client(&[0, 1, 2, 3]);
+    assert!(hall.call_all(&mut new, &[0, 1, 2, 3])[..3].iter().all(votes));
+    assert!(hall.call_all(&mut old, &[0, 1, 2]).iter().all(votes));
+    hall.now_ms += GUARD;
+    assert!(hall.call_all(&mut new, &[0, 1, 2, 3]).iter().all(votes));
+    let closed = Pact { change: 3, before: None, ..pact };
+    assert_eq!(hall.change(0, &closed), Reply::Changed);
+    let opinion = hall.call(&mut old, 0, 0);
+    assert!(matches!(&opinion, Opinion::Differs(Disagreement::Count { .. })), "{opinion:?}");
+}

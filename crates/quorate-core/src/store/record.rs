@@ -1,0 +1,243 @@
+//! What a node keeps about itself, and when it doubts itself.
+
+use super::Store;
+use crate::{
+    command::Reply,
+    guard::{
+        Doubt, Enrolment, Greeting, Known, Mark, Met, NodeId, Pact, STEP_TOLERANCE_MS,
+        WALL_TOLERANCE_MS,
+    },
+    moment::NodeTime,
+    mutant::{self, Mutant},
+};
+
+/// The record of a node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Record {
+    /// The run of the server that wrote it.
+    run: u64,
+    mark: Mark,
+    id: NodeId,
+    pact: Option<Pact>,
+    is_enrolled: bool,
+    is_durable: bool,
+    doubted: Option<Doubted>,
+    /// When a client was last here, by the node's clock and by the client's.
+    seen: Instant,
+    /// When the set last changed.
+    changed_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Doubted {
+    why: Doubt,
+    since: Instant,
+}
+
+/// One instant on two clocks: no single one decides when the guard is over.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Instant {
+    node_ms: u64,
+    wall_ms: u64,
+}
+
+impl Instant {
+    /// What is left of the guard: as much as the slower clock says.
+    fn left_ms(self, now: Self, guard_ms: u64) -> u64 {
+        let node_ms = now.node_ms.saturating_sub(self.node_ms);
+        let wall_ms = now.wall_ms.saturating_sub(self.wall_ms);
+        let passed_ms = match mutant::is_on(Mutant::GuardByNodeClock) {
+            true => node_ms,
+            false => node_ms.min(wall_ms),
+        };
+        guard_ms.saturating_sub(passed_ms)
+    }
+}
+
+impl Record {
+    /// Why the node is to be doubted now, if so.
+    fn doubt(&self, now: Instant, run: u64, greeting: &Greeting) -> Option<Doubt> {
+        let is_on = mutant::is_on;
+        if self.run != run && !is_on(Mutant::AnyRun) {
+            return Some(Doubt::OtherRun);
+        }
+        if let Some(Known { seen_ms, expected_ms }) = greeting.known {
+            if self.seen.node_ms < seen_ms && !is_on(Mutant::NoRollbackCheck) {
+                return Some(Doubt::RolledBack);
+            }
+            let latest_ms = expected_ms.saturating_add(STEP_TOLERANCE_MS);
+            if now.node_ms > latest_ms && !is_on(Mutant::NoStepCheck) {
+                return Some(Doubt::ClockStepped);
+            }
+        }
+        // All sessions have lapsed: nobody was here, or the clock went on without them. The clients'
+        // clocks tell which.
+        let gap_ms = now.node_ms.saturating_sub(self.seen.node_ms);
+        let wall_gap_ms = now.wall_ms.saturating_sub(self.seen.wall_ms);
+        let is_stepped = gap_ms > wall_gap_ms.saturating_add(WALL_TOLERANCE_MS);
+        (gap_ms > greeting.life_ms && is_stepped && !is_on(Mutant::NoStepCheck))
+            .then_some(Doubt::ClockStepped)
+    }
+
+    /// The guard ends when both clocks say so, if the node has its place among the others.
+    fn end_guard(&mut self, now: Instant, fresh: Mark) {
+        let Some(doubted) = &mut self.doubted else { return };
+        // A clock that was set back must not keep the node out for as long as that.
+        doubted.since.node_ms = doubted.since.node_ms.min(now.node_ms);
+        let Some(pact) = self.pact.as_ref().filter(|_| self.is_enrolled) else { return };
+        if doubted.since.left_ms(now, pact.guard_ms) == 0 || mutant::is_on(Mutant::NoGuard) {
+            self.doubted = None;
+            self.mark = fresh;
+        }
+    }
+
+    fn see(&mut self, now: Instant) {
+        if now.node_ms >= self.seen.node_ms {
+            self.seen = now;
+        }
+    }
+
+    fn told(&self, now: Instant, time_us: u64, guard_ms: u64) -> Met {
+        let guard_ms = self.pact.as_ref().map_or(guard_ms, |pact| pact.guard_ms);
+        let doubt = |it: Doubted| (it.why, it.since.left_ms(now, guard_ms));
+        Met {
+            time_us,
+            mark: self.mark,
+            id: self.id,
+            pact: self.pact.clone(),
+            is_enrolled: self.is_enrolled,
+            doubt: self.doubted.map(doubt),
+            is_durable: self.is_durable,
+        }
+    }
+}
+
+impl Store {
+    /// The server is another run from now on: it was restarted, or its data is served by another.
+    pub const fn set_run(&mut self, run: u64) {
+        self.run = run;
+    }
+
+    /// Takes over all data of another node, as a replica does. Who listens stays.
+    pub fn copy(&mut self, other: &Self) {
+        let listeners = std::mem::take(&mut self.line.listeners);
+        *self = Self { run: self.run, ..other.clone() };
+        self.line.listeners = listeners;
+        self.line.pushes.clear();
+    }
+
+    pub(super) fn meet(&mut self, now: NodeTime, greeting: &Greeting) -> Reply {
+        let at = Instant { node_ms: now.as_millis(), wall_ms: greeting.wall_ms };
+        let run = self.run;
+        let doubted = |why| Some(Doubted { why, since: at });
+        let record = self.record.get_or_insert_with(|| Record {
+            run,
+            mark: greeting.mark,
+            id: greeting.id,
+            pact: None,
+            is_enrolled: false,
+            is_durable: false,
+            doubted: doubted(Doubt::Unknown),
+            seen: at,
+            changed_ms: 0,
+        });
+        match record.doubt(at, run, greeting) {
+            Some(Doubt::OtherRun)
+                if record.is_durable && greeting.is_durable && record.doubted.is_none() =>
+            {
+                // Nothing was lost, and the clocks agree with that.
+                let is_lasting = Record { run, ..record.clone() }.doubt(at, run, greeting);
+                record.mark = greeting.mark;
+                record.doubted = is_lasting.and_then(doubted);
+                record.is_enrolled = record.doubted.is_none();
+            }
+            Some(why) => {
+                record.mark = greeting.mark;
+                record.doubted = doubted(why);
+                record.is_enrolled = false;
+            }
+            None => record.end_guard(at, greeting.mark),
+        }
+        record.run = run;
+        record.is_durable = greeting.is_durable && record.doubted.is_none();
+        record.see(at);
+        Reply::Met(Box::new(record.told(at, now.as_micros(), greeting.guard_ms)))
+    }
+
+    pub(super) fn enrol(&mut self, now: NodeTime, enrolment: &Enrolment) -> Reply {
+        let Enrolment { mark, id, pact, wall_ms } = enrolment;
+        let Some(record) = self.record.as_mut().filter(|record| record.mark == *mark) else {
+            return Reply::Stale;
+        };
+        let Some(doubted) = &mut record.doubted else { return Reply::Stale };
+        let known = record.pact.as_ref().map_or(0, |pact| pact.change);
+        if record.is_enrolled && known >= pact.change {
+            return Reply::Enrolled;
+        }
+        record.id = *id;
+        record.pact = Some(pact.clone());
+        record.is_enrolled = true;
+        doubted.since = Instant { node_ms: now.as_millis(), wall_ms: *wall_ms };
+        Reply::Enrolled
+    }
+
+    pub(super) fn change(&mut self, now: NodeTime, mark: Mark, pact: &Pact, fresh: Mark) -> Reply {
+        let Some(record) = self.record.as_mut().filter(|record| record.mark == mark) else {
+            return Reply::Stale;
+        };
+        let Some(known) = &record.pact else { return Reply::Stale };
+        if known.origin != pact.origin || known.change >= pact.change {
+            return Reply::Stale;
+        }
+        // Those who go by the list before the last one must be gone.
+        let due_ms = record.changed_ms.saturating_add(known.guard_ms);
+        let left_ms = due_ms.saturating_sub(now.as_millis());
+        if record.changed_ms > 0 && left_ms > 0 && !mutant::is_on(Mutant::HastyChange) {
+            return Reply::TooSoon { left_ms };
+        }
+        record.pact = Some(pact.clone());
+        record.mark = fresh;
+        record.changed_ms = now.as_millis();
+        Reply::Changed
+    }
+
+    pub(super) fn admit(&mut self, mark: Mark, fresh: Mark) -> Reply {
+        let held = self.held();
+        let Some(record) = self.record.as_mut().filter(|record| record.mark == mark) else {
+            return Reply::Stale;
+        };
+        if record.doubted.is_none() || !record.is_enrolled {
+            return Reply::Stale;
+        }
+        if held > 0 && !mutant::is_on(Mutant::AdmitAnything) {
+            return Reply::Holds { keys: held };
+        }
+        record.doubted = None;
+        record.mark = fresh;
+        Reply::Admitted
+    }
+
+    /// Whether it may have forgotten locks.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.doubted.is_some())
+    }
+
+    /// Whether a session may begin or go on: the client has judged what the node is now.
+    pub(super) fn is_judged(&self, mark: Option<Mark>) -> bool {
+        match (&self.record, mark) {
+            (None, None) => true,
+            (Some(record), Some(mark)) => {
+                let is_same = record.mark == mark || mutant::is_on(Mutant::AnyMark);
+                is_same && record.doubted.is_none()
+            }
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// A client was here.
+    pub(super) fn see(&mut self, now: NodeTime, wall_ms: u64) {
+        if let Some(record) = &mut self.record {
+            record.see(Instant { node_ms: now.as_millis(), wall_ms });
+        }
+    }
+}
