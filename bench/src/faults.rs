@@ -6,7 +6,7 @@ use quorate::Client;
 use quorate_testkit::{Fault, Proxy, Server};
 
 use crate::{
-    stage::{Plan, servers},
+    stage::Plan,
     table::{line, median},
 };
 
@@ -27,7 +27,8 @@ enum Way {
 }
 
 async fn compare(way: Way, plan: &Plan) {
-    let servers = servers(5);
+    // Killed ones come back at once here, so that they can be compared.
+    let servers = Server::builder().cpu(1).start_many(5);
     let proxies: Vec<Proxy> =
         servers[..2].iter().map(|server| Proxy::start(&server.address())).collect();
     let faulty = proxies.iter().map(Proxy::url);
@@ -35,7 +36,8 @@ async fn compare(way: Way, plan: &Plan) {
         Way::BlackHoled => faulty.chain(servers[2..].iter().map(Server::url)).collect(),
         Way::Killed | Way::Stopped => servers.iter().map(Server::url).collect(),
     };
-    let client = Client::connect(&urls).await.expect("servers are up");
+    let settings = Client::builder().restart_guard(false).nodes(&urls);
+    let client = settings.connect().await.expect("servers are up");
     let (mut healthy, mut hurt) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         healthy.push(median_try_lock(&client, plan).await);

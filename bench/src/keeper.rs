@@ -21,7 +21,7 @@ use crate::{stage::servers, table::line};
 
 pub(crate) async fn run(quick: bool) {
     let (locks, time) = if quick { (1_000, 10) } else { (10_000, 60) };
-    let servers = servers(3);
+    let servers = servers(3).await;
     hold(&servers, locks, Duration::from_secs(time)).await;
     servers.iter().for_each(Server::flush_all);
     extend_one_by_one(&servers, locks.min(2_000)).await;

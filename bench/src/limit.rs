@@ -20,7 +20,7 @@ pub(crate) async fn run(quick: bool, nodes: &[usize]) {
     line("|---|---|---|---|---|");
     let nodes = if nodes.is_empty() { &[1, 3, 5] } else { nodes };
     for count in nodes {
-        let servers = servers(*count);
+        let servers = servers(*count).await;
         for tasks in [1, 64] {
             compare(&servers, tasks, &plan).await;
         }

@@ -8,13 +8,12 @@ use quorate_testkit::{
 
 use crate::{
     bare::FREE,
-    stage::servers,
     table::{line, median, ratio},
 };
 
 /// Runs every contestant in turn, each on the same locks.
 pub(crate) fn run(quick: bool) {
-    let server = servers(1).remove(0);
+    let server = Server::builder().cpu(1).start();
     let rounds = if quick { 21 } else { 401 };
     let mut ears = server.connection();
     let mut ears = ears.as_pubsub();
@@ -102,8 +101,8 @@ impl Bench {
     fn attach(&mut self) {
         for client in [FIRST, NEXT] {
             let mut eval = cmd("EVALSHA");
-            eval.arg(&self.attach).arg(1).arg(format!("quorate:s:{client}"));
-            eval.arg(SESSION).arg(LIFE_MS);
+            eval.arg(&self.attach).arg(2).arg(format!("quorate:s:{client}")).arg("quorate:node");
+            eval.arg(SESSION).arg(LIFE_MS).arg("").arg(SLACK_US).arg(0);
             eval.exec(&mut self.connection).expect("the server answers");
         }
     }
@@ -175,6 +174,7 @@ fn owner(client: &str, ticket: u64) -> String {
 const FIRST: &str = "0123456789abcdef0123456789abcdef01234567";
 const NEXT: &str = "76543210fedcba9876543210fedcba9876543210";
 const SESSION: &str = "0123456789abcdef0123456789abcdef";
+const SLACK_US: u64 = 10_000_000;
 const LIFE_MS: u64 = 3_600_000;
 const TTL_MS: u64 = 30_000;
 const LOCKS: usize = 400;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use quorate::Client;
 use quorate_testkit::Server;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -12,9 +13,15 @@ pub(crate) fn pin_client() {
     sched_setaffinity(None, &first).expect("the first core can be had");
 }
 
-/// Servers on the second core.
-pub(crate) fn servers(count: usize) -> Vec<Server> {
-    Server::builder().cpu(1).start_many(count)
+/// Servers on the second core, which vote at once.
+pub(crate) async fn servers(count: usize) -> Vec<Server> {
+    let servers = Server::builder().cpu(1).start_many(count);
+    if count >= 3 {
+        let settings = Client::builder().nodes(servers.iter().map(Server::url));
+        let client = settings.build().expect("the settings are valid");
+        client.admit().await.expect("the servers are new");
+    }
+    servers
 }
 
 /// How often the servers have read from their sockets, all together.

@@ -12,10 +12,9 @@ pub(crate) async fn run(quick: bool) {
     let (crowd, locks) = if quick { (100, 1_000) } else { (1_000, 10_000) };
     line("| waiters | locks | connections | channels | calls/s | KiB each | bytes each, server |");
     line("|---|---|---|---|---|---|---|");
-    let servers = servers(3);
     for (waiters, locks) in [(crowd, 1), (locks, locks)] {
+        let servers = servers(3).await;
         wait(&servers, waiters, locks, if quick { 5 } else { 20 }).await;
-        servers.iter().for_each(Server::flush_all);
     }
 }
 

@@ -302,6 +302,13 @@ impl Contend {
         self.seats[node].handle_silence();
     }
 
+    /// The node is not what it was: it knows nothing of us any more, or is judged anew. What it
+    /// granted does not count.
+    pub fn handle_forgotten(&mut self, node: usize) {
+        self.handle_down(node);
+        self.seats[node].grant = None;
+    }
+
     /// The time that `poll_output` has named has come.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.outcome.is_some() {

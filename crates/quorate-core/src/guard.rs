@@ -252,6 +252,8 @@ pub struct Met {
     pub doubt: Option<(Doubt, u64)>,
     /// Whether it writes everything to disk at once, and has for as long as it votes.
     pub is_durable: bool,
+    /// How many keys it has besides the record.
+    pub keys: u64,
 }
 
 /// Why a node may have forgotten locks.

@@ -28,8 +28,8 @@ use std::{
 use crate::{
     CancellationToken, LeaseHandover, Shutdown, Warning,
     error::{
-        AdoptError, ConnectError, ExtendError, LockError, Lost, NodeReport, ReleaseError,
-        VerifyError, WithError, WouldDeadlock,
+        AdmitError, AdoptError, ConnectError, ExtendError, LockError, Lost, NodeReport,
+        ReleaseError, VerifyError, WithError, WouldDeadlock,
     },
     fence::Fence,
 };
@@ -95,6 +95,25 @@ impl Client {
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex(self.0.mutex(name))
+    }
+
+    /// Lets the nodes of this client vote at once, if all of them are new and empty. See
+    /// [`crate::Client::admit`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::admit`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::error::AdmitError;
+    ///
+    /// let refused = quorate::blocking::Client::memory().admit();
+    /// assert_eq!(refused, Err(AdmitError::GuardIsOff));
+    /// ```
+    pub fn admit(&self) -> Result<(), AdmitError> {
+        wait(self.0.admit())
     }
 
     /// Takes over a lease that another process left.

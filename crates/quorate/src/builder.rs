@@ -27,7 +27,7 @@ use crate::{
     node::{
         Node,
         memory::View,
-        redis::{Identities, Link, Security, Surroundings, Target, blot, drive},
+        redis::{Chamber, Identities, Link, Security, Surroundings, Target, blot, drive},
     },
     observe::Observer,
     who,
@@ -66,6 +66,8 @@ pub struct ClientBuilder {
     who: Option<String>,
     place: Where,
     mode: Mode,
+    restart_guard: Option<bool>,
+    is_durable: bool,
     #[cfg(feature = "simulation")]
     simulation: simulation::Settings,
 }
@@ -103,6 +105,8 @@ impl Default for ClientBuilder {
             who: None,
             place: Where::OwnThread,
             mode: Mode::Line,
+            restart_guard: None,
+            is_durable: false,
             #[cfg(feature = "simulation")]
             simulation: simulation::Settings::default(),
         }
@@ -387,6 +391,56 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether a node that may have forgotten locks is kept from voting until they would be over.
+    /// Default: on with three nodes or more, off with fewer, and for nodes in memory.
+    ///
+    /// It covers restarts, flushed data, promoted replicas, other servers behind the same address,
+    /// copied and rolled-back data, and clocks that were set forward. The nodes keep a record of
+    /// what all clients have agreed upon: which nodes there are, and [`max_ttl`](Self::max_ttl). A
+    /// client that differs is refused with [`Disagreement`](crate::error::Trouble::Disagreement).
+    ///
+    /// Nodes that were never used wait, too; [`Client::admit`] lets them in at once.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::Client;
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// // For locks whose loss costs no more than work that is done twice:
+    /// let client = Client::builder().nodes(nodes).restart_guard(false).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub const fn restart_guard(mut self, is_on: bool) -> Self {
+        self.restart_guard = Some(is_on);
+        self
+    }
+
+    /// Lets a restarted server vote at once if it writes every lock to disk before it grants it.
+    /// Default: off.
+    ///
+    /// That is so only if `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite no`
+    /// were found when a client attached before the restart, are found again, the last write was
+    /// well, and the server has and had no replica: each is checked, for which the user needs the
+    /// right to `CONFIG GET`. A server that fails any of it is guarded as the others are. What
+    /// cannot be checked is the disk: one that lies about what it has written forgets locks.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::Client;
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = Client::builder().nodes(nodes).durable_nodes(true).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub const fn durable_nodes(mut self, are_durable: bool) -> Self {
+        self.is_durable = are_durable;
+        self
+    }
+
     /// Runs the client's engine on the tokio runtime on which [`build`](Self::build) is called, and
     /// takes the time from it.
     ///
@@ -432,7 +486,7 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, ConfigError> {
         self.check()?;
         let parts = self.parts()?;
-        let (nodes, drivers) = self.open(&parts)?;
+        let (nodes, drivers, chamber) = self.open(&parts)?;
         let Parts { clock, client, who, ears, status, quiet, jitter_seed } = parts;
         let settings = Settings {
             clock,
@@ -457,7 +511,7 @@ impl ClientBuilder {
             max_hold: self.max_hold,
             prefix: self.prefix,
         };
-        Ok(Client::from_inner(Inner::new(engine, running, defaults)))
+        Ok(Client::from_inner(Inner::new(engine, running, defaults, chamber)))
     }
 
     /// Builds the client and waits until a majority of its nodes is attached.
@@ -520,10 +574,11 @@ impl ClientBuilder {
                              their own, have different clocks and cannot share nodes in memory",
                 };
                 let view = View { clock, client, who, mode, quiet, ears };
-                Ok((nodes.nodes(&view).ok_or_else(mixed)?, Vec::new()))
+                Ok((nodes.nodes(&view).ok_or_else(mixed)?, Vec::new(), None))
             }
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
+                let chamber = self.chamber(&targets);
                 let surroundings = Surroundings {
                     clock,
                     client_name: format!("quorate-{:.8}", client.to_string()).into(),
@@ -534,6 +589,7 @@ impl ClientBuilder {
                     max_ttl: self.max_ttl,
                     ears,
                     identities: Arc::new(Identities::new(urls.len())),
+                    chamber: chamber.clone(),
                     status,
                     quiet,
                     jitter_seed,
@@ -542,7 +598,8 @@ impl ClientBuilder {
                     #[cfg(feature = "simulation")]
                     network: self.simulation.network.clone(),
                 };
-                Ok(links(targets, &surroundings))
+                let (nodes, drivers) = links(targets, &surroundings);
+                Ok((nodes, drivers, chamber))
             }
         }
     }
@@ -560,6 +617,15 @@ impl ClientBuilder {
                 micros(wall.as_micros()).saturating_sub(micros(ours.into()))
             }
         }
+    }
+
+    /// What is known of the set of nodes, if they are guarded.
+    fn chamber(&self, targets: &[Target]) -> Option<Arc<Chamber>> {
+        let is_on = self.restart_guard.unwrap_or(targets.len() >= GUARDED_FROM);
+        is_on.then(|| {
+            let labels = targets.iter().map(|target| target.label.as_str().into());
+            Arc::new(Chamber::new(labels, self.max_ttl, self.is_durable))
+        })
     }
 
     /// Certificates are read only if an address asks for TLS.
@@ -593,6 +659,10 @@ impl ClientBuilder {
         let invalid = |setting, value: String, reason| {
             Err(ConfigError::InvalidSetting { setting, value, reason })
         };
+        if self.restart_guard == Some(true) && matches!(self.source, Source::Memory(_)) {
+            let reason = "nodes in memory end with their process, and are not guarded";
+            return invalid("restart_guard", "true".into(), reason);
+        }
         if self.vote_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return invalid("vote_timeout", "0".into(), "no node could answer in time");
         }
@@ -634,7 +704,7 @@ fn targets(urls: &[SecretUrl]) -> Result<Vec<Target>, ConfigError> {
     Ok(targets)
 }
 
-fn links(targets: Vec<Target>, surroundings: &Surroundings) -> Opened {
+fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node>>, Vec<Driver>) {
     let link = |(number, target)| {
         let link = Arc::new(Link::new(number, target, surroundings.clone()));
         (Box::new(link.clone()) as Box<dyn Node>, Box::pin(drive(link)) as Driver)
@@ -644,7 +714,7 @@ fn links(targets: Vec<Target>, surroundings: &Surroundings) -> Opened {
 
 /// What must come from the operating system's source of randomness.
 /// The nodes, and what keeps their links alive.
-type Opened = (Vec<Box<dyn Node>>, Vec<Driver>);
+type Opened = (Vec<Box<dyn Node>>, Vec<Driver>, Option<Arc<Chamber>>);
 
 /// What nodes and engine share.
 #[derive(Clone)]
@@ -674,6 +744,9 @@ impl Random {
         Ok(Self { client, jitter: getrandom::u64().map_err(refused)? })
     }
 }
+
+/// With fewer nodes one that forgets is no danger, or there is none left to keep the lock.
+const GUARDED_FROM: usize = 3;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(10);
 const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);

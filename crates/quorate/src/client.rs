@@ -22,6 +22,7 @@ use crate::{
     handover::LeaseHandover,
     keeper::Renewal,
     memory::MemoryNodes,
+    node::redis::Chamber,
     observe::Event,
 };
 
@@ -43,7 +44,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Client {
@@ -253,16 +254,8 @@ impl Client {
 
     /// Waits until a majority is attached, until waiting cannot help, or until `patience` is over.
     pub(crate) async fn wait_for_majority(&self, patience: Duration) -> Result<(), ConnectError> {
-        let engine = &self.inner.engine;
-        let quorum = majority(engine.nodes.len());
-        let deadline = engine.now().saturating_add(patience);
-        let mut sleep = std::pin::pin!(Sleep::until(engine, deadline));
-        loop {
-            let changed = engine.status.notified();
-            let mut changed = std::pin::pin!(changed);
-            // Enabled before the look, so that a change between the two is not missed.
-            changed.as_mut().enable();
-            let nodes = engine.reports();
+        let attached = self.watch_nodes(patience, |nodes| {
+            let quorum = majority(nodes.len());
             let troubles = || {
                 nodes.iter().filter_map(|report| match &report.answer {
                     NodeAnswer::Trouble(trouble) => Some(trouble),
@@ -276,11 +269,34 @@ impl Client {
             let lasting = troubles().filter(|trouble| trouble.is_lasting()).count();
             let is_hopeless = is_doubled || nodes.len() - lasting < quorum;
             let attached = nodes.len() - troubles().count();
-            if attached >= quorum && !is_doubled {
-                return Ok(());
+            (attached >= quorum || is_hopeless).then_some(!is_hopeless)
+        });
+        match attached.await {
+            Some(true) => Ok(()),
+            Some(false) | None => Err(ConnectError::NoQuorum { nodes: self.nodes() }),
+        }
+    }
+
+    /// Looks at the nodes whenever a link comes up or goes down, until `look` has seen enough;
+    /// `None` if that is not so within `patience`.
+    pub(crate) async fn watch_nodes<T>(
+        &self,
+        patience: Duration,
+        mut look: impl FnMut(&[NodeReport]) -> Option<T>,
+    ) -> Option<T> {
+        let engine = &self.inner.engine;
+        let deadline = engine.now().saturating_add(patience);
+        let mut sleep = std::pin::pin!(Sleep::until(engine, deadline));
+        loop {
+            let changed = engine.status.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Enabled before the look, so that a change between the two is not missed.
+            changed.as_mut().enable();
+            if let Some(seen) = look(&engine.reports()) {
+                return Some(seen);
             }
-            if is_hopeless || engine.now() >= deadline {
-                return Err(ConnectError::NoQuorum { nodes });
+            if engine.now() >= deadline {
+                return None;
             }
             std::future::poll_fn(|cx| {
                 if sleep.as_mut().poll(cx).is_ready() {
@@ -352,6 +368,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     running: Running,
     pub(crate) defaults: Defaults,
+    /// What is known of the set of nodes, if they are guarded.
+    pub(crate) chamber: Option<Arc<Chamber>>,
 }
 
 /// What holds for every lock that does not say otherwise.
@@ -365,8 +383,13 @@ pub(crate) struct Defaults {
 }
 
 impl Inner {
-    pub(crate) const fn new(engine: Arc<Engine>, running: Running, defaults: Defaults) -> Self {
-        Self { engine, running, defaults }
+    pub(crate) const fn new(
+        engine: Arc<Engine>,
+        running: Running,
+        defaults: Defaults,
+        chamber: Option<Arc<Chamber>>,
+    ) -> Self {
+        Self { engine, running, defaults, chamber }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -1,6 +1,9 @@
 //! The one place that reads a clock.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::OnceLock,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use quorate_core::moment::{Moment, NodeTime};
 use rustix::time::{ClockId, clock_gettime};
@@ -35,6 +38,19 @@ impl Clock {
             Self::Runtime(origin) => {
                 Moment::ZERO.saturating_add(Instant::now().saturating_duration_since(origin))
             }
+        }
+    }
+}
+
+impl Clock {
+    /// The wall clock, in milliseconds since the epoch; where time is simulated, the time itself.
+    pub(crate) fn wall_ms(self) -> u64 {
+        match self {
+            Self::Boot => {
+                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)
+            }
+            Self::Runtime(_) => self.now().as_nanos() / 1_000_000,
         }
     }
 }

@@ -22,7 +22,10 @@ use std::{fmt, time::Duration};
 pub use quorate_core::{lease::LostReason, name::NameError, terms::TermsError};
 use thiserror::Error;
 
-pub use crate::trouble::{NodeAnswer, NodeReport, Trouble};
+pub use crate::{
+    nodes::AdmitError,
+    trouble::{NodeAnswer, NodeReport, Trouble},
+};
 
 /// Why a lock was not taken.
 ///
@@ -471,7 +474,7 @@ impl fmt::Display for HeldBy<'_> {
     }
 }
 
-struct Reports<'a>(&'a [NodeReport]);
+pub(crate) struct Reports<'a>(pub(crate) &'a [NodeReport]);
 
 impl fmt::Display for Reports<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

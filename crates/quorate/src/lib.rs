@@ -49,6 +49,7 @@ mod keeper;
 #[cfg(doc)]
 pub mod manual;
 mod node;
+mod nodes;
 pub mod observe;
 mod primitive;
 mod signal;

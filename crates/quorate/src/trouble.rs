@@ -1,6 +1,6 @@
 //! What one node said, or why it said nothing.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use quorate_core::quorum::Vote;
 use thiserror::Error;
@@ -162,9 +162,35 @@ pub enum Trouble {
     /// of for too long. The connection is made anew.
     #[error("the session was lost")]
     SessionLost,
+    /// The server may have forgotten locks, and does not vote until they would be over.
+    #[error("under the restart guard for {} more: {why}", shown(*left))]
+    Guarded {
+        /// For how much longer.
+        left: Duration,
+        /// Why it may have forgotten.
+        why: String,
+    },
+    /// The nodes and this client do not mean the same set of nodes.
+    #[error("disagreement: {0}")]
+    Disagreement(String),
+    /// The server throws keys away when its memory is full, locks too. This is its policy.
+    #[error("it may evict locks: its maxmemory-policy is {0}; set noeviction")]
+    Evicts(String),
+    /// The server's clock does not go on, so that no lock would ever end there.
+    #[error("its clock stands still")]
+    ClockStandsStill,
+    /// A node that was to be admitted holds so many keys.
+    #[error("is not empty: it holds {0} keys")]
+    NotEmpty(u64),
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,
+}
+
+/// To a tenth of a second, and never less than is left.
+fn shown(left: Duration) -> String {
+    let tenths = left.as_millis().div_ceil(100);
+    format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
 impl Trouble {
@@ -226,6 +252,11 @@ impl Trouble {
             Self::Server(_) => "server",
             Self::Overloaded => "overloaded",
             Self::SessionLost => "session_lost",
+            Self::Guarded { .. } => "guarded",
+            Self::Disagreement(_) => "disagreement",
+            Self::Evicts(_) => "evicts",
+            Self::ClockStandsStill => "clock_stands_still",
+            Self::NotEmpty(_) => "not_empty",
             Self::ShutDown => "shut_down",
         }
     }
@@ -239,6 +270,9 @@ impl Trouble {
                 | Self::SameServer(_)
                 | Self::Tls(_)
                 | Self::Unsupported(_)
+                | Self::Disagreement(_)
+                | Self::Evicts(_)
+                | Self::NotEmpty(_)
         )
     }
 

@@ -71,7 +71,9 @@ fn run_case(servers: &[Server], deadline: Instant) {
 }
 
 async fn close_gate(urls: &[String]) -> Result<Guard, Failure> {
-    let client = Client::connect(urls).await?;
+    // The first who comes lets the new servers vote.
+    let client = Client::builder().nodes(urls).build()?;
+    client.admit().await?;
     Ok(client.mutex(LOCK).ttl(TIME_MAX).lock().await?)
 }
 

@@ -69,6 +69,13 @@ impl Council {
         self.pact.as_ref()
     }
 
+    /// From now on this is what the nodes are to go by: an operator has said so.
+    pub fn propose(&mut self, pact: Pact) {
+        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+        self.pact = Some(pact);
+        self.is_sure = true;
+    }
+
     /// What each node told last.
     pub fn met(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Met>)> {
         self.seats.iter().map(|seat| (&seat.label, seat.met.as_ref()))

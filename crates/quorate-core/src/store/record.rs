@@ -97,7 +97,7 @@ impl Record {
         }
     }
 
-    fn told(&self, now: Instant, time_us: u64, guard_ms: u64) -> Met {
+    fn told(&self, now: Instant, time_us: u64, guard_ms: u64, keys: u64) -> Met {
         let guard_ms = self.pact.as_ref().map_or(guard_ms, |pact| pact.guard_ms);
         let doubt = |it: Doubted| (it.why, it.since.left_ms(now, guard_ms));
         Met {
@@ -108,6 +108,7 @@ impl Record {
             is_enrolled: self.is_enrolled,
             doubt: self.doubted.map(doubt),
             is_durable: self.is_durable,
+            keys,
         }
     }
 }
@@ -128,7 +129,7 @@ impl Store {
 
     pub(super) fn meet(&mut self, now: NodeTime, greeting: &Greeting) -> Reply {
         let at = Instant { node_ms: now.as_millis(), wall_ms: greeting.wall_ms };
-        let run = self.run;
+        let (run, keys) = (self.run, self.held());
         let doubted = |why| Some(Doubted { why, since: at });
         let record = self.record.get_or_insert_with(|| Record {
             run,
@@ -161,7 +162,7 @@ impl Store {
         record.run = run;
         record.is_durable = greeting.is_durable && record.doubted.is_none();
         record.see(at);
-        Reply::Met(Box::new(record.told(at, now.as_micros(), greeting.guard_ms)))
+        Reply::Met(Box::new(record.told(at, now.as_micros(), greeting.guard_ms, keys)))
     }
 
     pub(super) fn enrol(&mut self, now: NodeTime, enrolment: &Enrolment) -> Reply {

@@ -13,14 +13,12 @@ use crate::language::{Script, name, number, text};
 /// The command that this call of a script is.
 pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Option<Command> {
     match (script, keys, args) {
-        (Script::Attach, [key], [session, life]) => Some(Command::Attach {
-            speaker: speaker(key, session)?,
-            stay: Stay::unguarded(number(life)?),
-        }),
-        (Script::Ping, [key], [session, life]) => Some(Command::Ping {
-            speaker: speaker(key, session)?,
-            stay: Stay::unguarded(number(life)?),
-        }),
+        (Script::Attach, [key, _], [session, stay @ ..]) => {
+            Some(Command::Attach { speaker: speaker(key, session)?, stay: terms(stay)? })
+        }
+        (Script::Ping, [key, _], [session, stay @ ..]) => {
+            Some(Command::Ping { speaker: speaker(key, session)?, stay: terms(stay)? })
+        }
         (Script::Acquire, [lock, _, _, key], [owner, session, _, _, waits, known]) => {
             let owner = Owner::from_bytes(owner);
             let (is_waiting, is_known) = (waits == b"1", known == b"1");
@@ -59,6 +57,13 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
         }
         _ => None,
     }
+}
+
+/// The terms of a session, without a guard.
+fn terms(args: &[Vec<u8>]) -> Option<Stay> {
+    let [life, mark, slack, wall] = args else { return None };
+    let (life_ms, slack_us, wall_ms) = (number(life)?, number(slack)?, number(wall)?);
+    mark.is_empty().then_some(Stay { life_ms, mark: None, slack_us, wall_ms })
 }
 
 /// `SET` and `GET` of who a client is.

@@ -191,6 +191,14 @@ impl Node {
             (b"INFO", [section]) if section == b"replication" => {
                 text("# Replication\r\nrole:master\r\n")
             }
+            (b"INFO", [section]) if section == b"memory" => text("# Memory\r\nmaxmemory:0\r\n"),
+            (b"TIME", []) => {
+                // What is asked later must be later, also where no time passes.
+                let micros = self.time(now()).as_micros() - 1;
+                let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+                format!("*2\r\n{}{}", text(&seconds.to_string()), text(&micros.to_string()))
+            }
+            (b"PUBLISH", [_, _]) => ":1\r\n".into(),
             (b"SCRIPT", [load, script]) if load == b"LOAD" => match Script::by_text(script) {
                 Some(script) => {
                     self.learn(script);

@@ -190,6 +190,7 @@ impl Desk {
             Mode::Classic => Client::builder().classic(),
         };
         settings
+            .restart_guard(false)
             .nodes(urls)
             .who(who)
             .observer(witness)

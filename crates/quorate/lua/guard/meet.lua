@@ -8,8 +8,9 @@
 --   9 whether the client has seen that everything is written to disk at once: 1 or 0
 -- Replies: {time in microseconds, 16 digits, mark, name, why it is doubted or nothing, how many
 --   milliseconds the guard still lasts, 1 if it has its place among the others else 0, 1 if it
---   writes everything to disk at once else 0, and if it knows of a set: its change, origin, nodes,
---   nodes before, newcomer, the longest ttl, the guard in milliseconds};
+--   writes everything to disk at once else 0, how many keys it has besides the record, and if it
+--   knows of a set: its change, origin, nodes, nodes before, newcomer, the longest ttl, the guard in
+--   milliseconds};
 --   the version of the record, if the client does not read it
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
   'enrolled', 'durable', 'guard', 'id'}
@@ -82,12 +83,12 @@ redis.call('HSET', KEYS[1], 'wire', ARGV[1], 'run', run, 'id', record.id, 'mark'
   'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall),
   'enrolled', record.enrolled, 'durable', record.durable)
 local told = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
-  tonumber(record.enrolled), tonumber(record.durable)}
+  tonumber(record.enrolled), tonumber(record.durable), redis.call('DBSIZE') - 1}
 local pact = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',
   'max_ttl', 'guard')
 if pact[1] then
   for i, value in ipairs(pact) do
-    told[7 + i] = value
+    told[8 + i] = value
   end
 end
 return told

@@ -201,9 +201,12 @@ impl Contender {
         self.drive(state, Sending::Gathered, now);
     }
 
-    pub(super) fn handle_down(self: &Arc<Self>, node: usize, now: Moment) {
+    pub(super) fn handle_down(self: &Arc<Self>, node: usize, is_forgotten: bool, now: Moment) {
         let mut state = self.lock();
-        state.machine.handle_down(node);
+        match is_forgotten {
+            true => state.machine.handle_forgotten(node),
+            false => state.machine.handle_down(node),
+        }
         if state.machine.outcome().is_none() {
             state.troubles[node] = self.engine.nodes[node].trouble();
             self.give_up_if_denied(&mut state);

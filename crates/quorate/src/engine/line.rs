@@ -164,12 +164,12 @@ impl Ears {
         engine.line.heartbeats.flush(&engine, now);
     }
 
-    /// The node cannot be reached any more.
-    pub(crate) fn handle_down(&self, node: usize, now: Moment) {
+    /// The node cannot be reached any more, or has even forgotten us.
+    pub(crate) fn handle_down(&self, node: usize, is_forgotten: bool, now: Moment) {
         let Some(engine) = self.engine() else { return };
         engine.line.lock().up.remove(node);
         for contender in engine.line.contenders() {
-            contender.handle_down(node, now);
+            contender.handle_down(node, is_forgotten, now);
         }
     }
 
@@ -207,7 +207,7 @@ impl Timed for Ears {
             let Some(news) = self.posted().pop_front() else { return };
             match news {
                 News::Up(node) => self.handle_up(node, now),
-                News::Down(node) => self.handle_down(node, now),
+                News::Down(node) => self.handle_down(node, false, now),
                 News::Push(node, push) => self.handle_push(node, push, now),
             }
         }

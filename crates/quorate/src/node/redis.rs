@@ -1,9 +1,13 @@
 //! A Redis or Valkey server as a node: one connection, ordered, batched, made anew when in doubt.
 
 mod attach;
+mod chamber;
 mod drive;
+mod greeting;
 mod link;
+mod meeting;
 mod outbox;
+mod replies;
 mod script;
 mod target;
 #[cfg(feature = "tls")]
@@ -15,6 +19,7 @@ mod wire;
 pub use self::tls::Tls;
 pub(crate) use self::{
     attach::Identities,
+    chamber::Chamber,
     drive::drive,
     link::{Link, Surroundings},
     target::{Target, blot},

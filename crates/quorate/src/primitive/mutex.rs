@@ -14,7 +14,7 @@ use crate::{
     acquire::{Got, Want, contend, take},
     client::Inner,
     engine::{Engine, Mode, Sleep, survey},
-    error::{LockError, NodeAnswer, NodeReport, WithError},
+    error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
     guard::{Guard, Hold},
     keeper::Renewal,
     observe::Event,
@@ -279,7 +279,8 @@ impl Mutex {
                 Tried::Silence(nodes) => {
                     let since = *silent_since.get_or_insert(asked_at);
                     let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
-                    if is_over || now.saturating_since(since) >= patience {
+                    let is_in_vain = now.saturating_since(since) >= patience;
+                    if is_over || is_in_vain && !is_guarded(&engine.reports()) {
                         return Err(LockError::NoQuorum { nodes });
                     }
                 }
@@ -310,6 +311,7 @@ impl Mutex {
                 Tried::Contended => return Err(self.timeout(started, now).await),
                 // The lock was won, but its caller was kept from running until it was over.
                 Tried::Silence(nodes) if is_won(&nodes) && deadline.is_none_or(|at| now < at) => {}
+                Tried::Silence(_) if deadline.is_none() && is_guarded(&engine.reports()) => {}
                 Tried::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
             }
         }
@@ -392,6 +394,16 @@ fn tried(got: Got) -> Result<Tried, LockError> {
 fn is_won(nodes: &[NodeReport]) -> bool {
     let granted = nodes.iter().filter(|report| report.answer == NodeAnswer::Granted);
     granted.count() >= quorate_core::quorum::majority(nodes.len())
+}
+
+/// True if there will be a majority when the restart guard is over: whoever waits waits for that.
+fn is_guarded(nodes: &[NodeReport]) -> bool {
+    let is_guarded = |report: &&NodeReport| {
+        matches!(&report.answer, NodeAnswer::Trouble(Trouble::Guarded { .. }))
+    };
+    let guarded = nodes.iter().filter(is_guarded).count();
+    let attached = nodes.iter().filter(|report| report.answer == NodeAnswer::Attached).count();
+    guarded > 0 && guarded + attached >= quorate_core::quorum::majority(nodes.len())
 }
 
 fn is_denied(nodes: &[NodeReport]) -> bool {

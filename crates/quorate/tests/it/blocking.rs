@@ -128,7 +128,8 @@ fn work_whose_lock_was_lost_does_not_count() {
 
 /// A client that is patient with a busy machine.
 fn connect(servers: &[Server]) -> Client {
-    let settings = quorate::Client::builder().nodes(servers.iter().map(Server::url));
+    let settings =
+        quorate::Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url));
     let client = settings.vote_timeout(PATIENCE).build().expect("the settings are valid");
     wait_until_attached(&client);
     Client::try_from(client).expect("it has a thread of its own")

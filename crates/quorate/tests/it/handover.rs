@@ -28,7 +28,8 @@ fn a_lease_goes_from_one_client_to_another_on_a_server() {
     assert!(block_on(first.shutdown(PATIENCE)).is_clean);
 
     let journal = Journal::default();
-    let settings = Client::builder().nodes([server.url()]).vote_timeout(SHORT / 2);
+    let settings =
+        Client::builder().restart_guard(false).nodes([server.url()]).vote_timeout(SHORT / 2);
     let second = block_on(settings.observer(journal.clone()).connect()).unwrap();
     let guard = block_on(second.adopt(&text.parse().unwrap())).unwrap();
     assert_eq!(guard.name(), NAME);

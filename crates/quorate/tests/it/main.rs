@@ -12,6 +12,7 @@ mod conformance;
 mod differential;
 mod faults;
 mod fence;
+mod guard;
 mod handover;
 mod keeper;
 mod known_defects;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{ClientId, Command},
+    command::{ClientId, Command, Stay},
     line::{Session, Speaker},
     moment::Moment,
     store::Store,
@@ -72,7 +72,8 @@ impl Member {
             store.listen(*client);
             let (client, who, life_ms) = (*client, who.clone(), FOR_EVER_MS);
             store.apply(node_time(now), &Command::Introduce { client, who, life_ms });
-            store.apply(node_time(now), &Command::Attach { speaker, life_ms });
+            let stay = Stay::unguarded(life_ms);
+            store.apply(node_time(now), &Command::Attach { speaker, stay });
         }
     }
 
@@ -86,7 +87,7 @@ impl Member {
         if now.saturating_since(state.heard_at) >= PING_EVERY {
             state.heard_at = now;
             let speaker = Speaker { client: self.view.client, session };
-            let ping = Command::Ping { speaker, life_ms: FOR_EVER_MS };
+            let ping = Command::Ping { speaker, stay: Stay::unguarded(FOR_EVER_MS) };
             store.apply(node_time(now), &ping);
         }
         command.set_session(session);

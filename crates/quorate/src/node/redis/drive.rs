@@ -13,6 +13,7 @@ use std::{
 use quorate_core::{
     backoff::{Backoff, Jitter},
     command::Reply,
+    guard::SESSION_LIFE_MS,
     line::{Push, Session},
     moment::Moment,
 };
@@ -22,7 +23,8 @@ use tokio::{
 };
 
 use super::{
-    attach::{SESSION_LIFE_MS, attach},
+    attach::attach,
+    chamber::Judged,
     link::{INTRODUCED_EVERY_MS, Link},
     outbox::{Outbox, Phase, Waiting, Writer},
     script::Script,
@@ -40,11 +42,11 @@ pub(crate) async fn drive(link: Arc<Link>) {
     loop {
         // A number that nobody has had: what was sent on an older connection, or to a server whose
         // data is here now, is not of this session.
-        let session = (u128::from(jitter.next()) << 64) | u128::from(jitter.next());
-        let trouble = match connect(&link, Session::from_random(session)).await {
-            Ok((incoming, socket)) => {
+        let session = Session::from_random(link.draw());
+        let trouble = match connect(&link, session).await {
+            Ok((incoming, judged, socket)) => {
                 let attached_at = link.surroundings.clock.now();
-                let trouble = serve(&link, incoming).await;
+                let trouble = serve(&link, incoming, judged).await;
                 if let Some(socket) = socket.filter(|_| trouble == Trouble::TimedOut) {
                     transport::give_up(&socket);
                 }
@@ -58,7 +60,13 @@ pub(crate) async fn drive(link: Arc<Link>) {
             Err(trouble) => trouble,
         };
         link.fail(Phase::Down(trouble.clone()), &trouble);
-        sleep(backoff.next(&mut jitter)).await;
+        let delay = backoff.next(&mut jitter);
+        sleep(match trouble {
+            // Its time is known: no need to be late.
+            Trouble::Guarded { left, .. } => delay.min(left.max(RECONNECT_DELAY_MIN)),
+            _ => delay,
+        })
+        .await;
     }
 }
 
@@ -66,11 +74,10 @@ pub(crate) async fn drive(link: Arc<Link>) {
 async fn connect(
     link: &Arc<Link>,
     session: Session,
-) -> Result<(Incoming, Option<OwnedFd>), Trouble> {
+) -> Result<(Incoming, Option<Judged>, Option<OwnedFd>), Trouble> {
     let attempt = async {
         let mut stream = transport::open(&link.target, &link.surroundings).await?;
-        let who = (link.number, session);
-        let attached = attach(&mut stream, &link.target, &link.surroundings, who).await?;
+        let attached = attach(&mut stream, link, session).await?;
         let now = link.surroundings.clock.now();
         link.note_round_trip(now.saturating_since(attached.asked_at));
         if let Some(time_us) = attached.time_us {
@@ -83,19 +90,22 @@ async fn connect(
     let Stream { reader, writer, socket } = stream;
     let now = link.surroundings.clock.now();
     let mut outbox = link.outbox();
-    outbox.open(Writer(writer), attached.scripts, session, now);
+    let stay = link.surroundings.stay(attached.judged.as_ref());
+    outbox.open(Writer(writer), attached.scripts, (session, stay), now);
     link.pay_debts(&mut outbox, now);
     drop(outbox);
     link.tell(&Event::NodeUp { node: &link.target.label });
     link.surroundings.ears.handle_up(link.number, now);
     link.surroundings.status.notify_waiters();
-    Ok((Incoming::new(reader, attached.rest), socket))
+    Ok((Incoming::new(reader, attached.rest), attached.judged, socket))
 }
 
 /// Serves one connection until it breaks or is in doubt, and says why.
-async fn serve(link: &Arc<Link>, mut incoming: Incoming) -> Trouble {
+async fn serve(link: &Arc<Link>, mut incoming: Incoming, judged: Option<Judged>) -> Trouble {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
-    let mut pulse = (link.surroundings.mode == Mode::Line).then(Pulse::new);
+    let has_session = link.surroundings.mode == Mode::Line || judged.is_some();
+    let mut pulse = has_session.then(Pulse::new);
+    let mut voided = pin!(voided(judged));
     link.outbox().is_watched = true;
     if let Err(trouble) = incoming.take_apart(link) {
         return trouble;
@@ -111,6 +121,9 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming) -> Trouble {
                 _ => outbox.driver = Some(cx.waker().clone()),
             }
         }
+        if voided.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Trouble::SessionLost);
+        }
         if let Some(pulse) = &mut pulse {
             pulse.poll(link, cx);
         }
@@ -123,6 +136,14 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming) -> Trouble {
         poll_silence(link, timer.as_mut(), cx)
     })
     .await
+}
+
+/// Ends when another list of nodes is in force than the one by which the node was judged.
+async fn voided(judged: Option<Judged>) {
+    match judged {
+        Some(mut judged) => drop(judged.lists.changed().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// Lets a session live on.

@@ -11,14 +11,17 @@ use std::{
 };
 
 use quorate_core::{
-    command::{ClientId, Command, Reply},
+    backoff::Jitter,
+    command::{ClientId, Command, Reply, Stay},
+    guard::{Known, SESSION_LIFE_MS, STEP_TOLERANCE_MS, slack_us},
     line::Speaker,
     moment::Moment,
 };
 use tokio::sync::Notify;
 
 use super::{
-    attach::{Identities, SESSION_LIFE_MS},
+    attach::Identities,
+    chamber::{Chamber, Judged},
     outbox::{Outbox, Phase, Waiting},
     target::Target,
     transport::Security,
@@ -38,6 +41,9 @@ pub(crate) struct Link {
     pub(crate) surroundings: Surroundings,
     outbox: Mutex<Outbox>,
     round_trip_ns: AtomicU64,
+    /// What the server's clock showed last, and when it was asked.
+    known: Mutex<Option<(u64, Moment)>>,
+    dice: Mutex<Jitter>,
 }
 
 /// What the links of one client share.
@@ -56,6 +62,8 @@ pub(crate) struct Surroundings {
     /// Told what nodes say unasked.
     pub(crate) ears: Arc<Ears>,
     pub(crate) identities: Arc<Identities>,
+    /// What is known of the set of nodes, if they are guarded.
+    pub(crate) chamber: Option<Arc<Chamber>>,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
     pub(crate) quiet: Arc<Quiet>,
@@ -73,6 +81,16 @@ impl Surroundings {
         let life_ms = held_ms.saturating_add(INTRODUCED_EVERY_MS + SESSION_LIFE_MS);
         Command::Introduce { client: self.client, who: self.who.clone(), life_ms }
     }
+
+    /// The terms of a session with a node that was judged to be this.
+    pub(crate) fn stay(&self, judged: Option<&Judged>) -> Stay {
+        Stay {
+            life_ms: SESSION_LIFE_MS,
+            mark: judged.map(|judged| judged.mark),
+            slack_us: judged.map_or_else(|| slack_us(None), |judged| judged.slack_us),
+            wall_ms: self.clock.wall_ms(),
+        }
+    }
 }
 
 impl fmt::Debug for Link {
@@ -85,7 +103,15 @@ impl Link {
     pub(crate) fn new(number: usize, target: Target, surroundings: Surroundings) -> Self {
         let prefix = surroundings.prefix.clone();
         let outbox = Mutex::new(Outbox::new(prefix, surroundings.clock.now()));
-        Self { number, target, surroundings, outbox, round_trip_ns: AtomicU64::new(0) }
+        let dice = Mutex::new(Jitter::new(surroundings.jitter_seed ^ number as u64));
+        let (round_trip_ns, known) = (AtomicU64::new(0), Mutex::new(None));
+        Self { number, target, surroundings, outbox, round_trip_ns, known, dice }
+    }
+
+    /// A number that nobody has had.
+    pub(crate) fn draw(&self) -> u128 {
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        (u128::from(dice.next()) << 64) | u128::from(dice.next())
     }
 
     /// Tells the observer, if there is one.
@@ -102,7 +128,12 @@ impl Link {
         for Waiting { request, .. } in abandoned {
             request.answer(Err(trouble.clone()), now);
         }
-        self.surroundings.ears.handle_down(self.number, now);
+        if let Some(chamber) = &self.surroundings.chamber {
+            chamber.leave(self.number);
+        }
+        // Whoever has no session there any more has nothing there.
+        let is_forgotten = *trouble == Trouble::SessionLost;
+        self.surroundings.ears.handle_down(self.number, is_forgotten, now);
         self.surroundings.status.notify_waiters();
         self.surroundings.quiet.tell();
     }
@@ -122,7 +153,8 @@ impl Link {
             return;
         }
         let speaker = Speaker { client: self.surroundings.client, session: outbox.session };
-        let ping = Command::Ping { speaker, life_ms: SESSION_LIFE_MS };
+        let stay = Stay { wall_ms: self.surroundings.clock.wall_ms(), ..outbox.stay };
+        let ping = Command::Ping { speaker, stay };
         let introduction = is_introduced.then(|| self.surroundings.introduction());
         for command in std::iter::once(ping).chain(introduction) {
             let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
@@ -132,8 +164,32 @@ impl Link {
 
     /// The server's clock showed `time_us` at some time between `sent_at` and now.
     pub(crate) fn note_time(&self, time_us: u64, sent_at: Moment, now: Moment) {
+        let time_ms = time_us / 1_000;
+        let latest_ms = self.known_time(now).map(|it| it.expected_ms + STEP_TOLERANCE_MS);
+        if self.surroundings.chamber.is_some() && latest_ms.is_some_and(|it| time_ms > it) {
+            // It may have let go of keys too early. What is known is kept for the next meeting,
+            // where the server is told so.
+            let error = std::io::Error::other("the server's clock was set forward");
+            let mut outbox = self.outbox();
+            outbox.broken.get_or_insert(error);
+            outbox.wake_driver();
+            return;
+        }
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((time_ms, sent_at));
         let half = now.saturating_since(sent_at) / 2;
         self.surroundings.ears.handle_time(self.number, time_us, sent_at.saturating_add(half));
+    }
+
+    /// What is known of the server's clock at `now`.
+    pub(crate) fn known_time(&self, now: Moment) -> Option<Known> {
+        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.map(|(seen_ms, asked_at)| {
+            let passed = now.saturating_since(asked_at);
+            // Clocks differ in their rates by a hundredth at the most.
+            let passed_ms = u64::try_from((passed + passed / 100).as_millis()).unwrap_or(u64::MAX);
+            let expected_ms = seen_ms.saturating_add(passed_ms).saturating_add(1);
+            Known { seen_ms, expected_ms }
+        })
     }
 
     /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.

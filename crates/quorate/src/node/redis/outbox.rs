@@ -13,7 +13,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{Command, Owner},
+    command::{Command, Owner, Stay},
     debts::Debts,
     line::Session,
     moment::Moment,
@@ -36,6 +36,8 @@ pub(crate) struct Outbox {
     pub(crate) scripts: Scripts,
     /// With which every command is said that needs one.
     pub(crate) session: Session,
+    /// On which terms.
+    pub(crate) stay: Stay,
     /// When the server last sent anything.
     pub(crate) heard_at: Moment,
     /// The driver has its timer set and will look after silence.
@@ -77,6 +79,7 @@ impl Outbox {
             debts: Debts::default(),
             scripts: Scripts::new(prefix),
             session: Session::from_random(0),
+            stay: Stay::unguarded(0),
             heard_at: now,
             is_watched: false,
             generation: 0,
@@ -89,10 +92,17 @@ impl Outbox {
     }
 
     /// A new connection is attached.
-    pub(crate) fn open(&mut self, writer: Writer, scripts: Scripts, session: Session, now: Moment) {
+    pub(crate) fn open(
+        &mut self,
+        writer: Writer,
+        scripts: Scripts,
+        (session, stay): (Session, Stay),
+        now: Moment,
+    ) {
         self.phase = Phase::Up;
         self.scripts = scripts;
         self.session = session;
+        self.stay = stay;
         self.heard_at = now;
         self.broken = None;
         self.bytes.clear();

@@ -149,6 +149,23 @@ impl Frame {
         text(&self.0, bytes)
     }
 
+    /// A whole number.
+    pub(crate) const fn number(&self) -> Option<i64> {
+        match &self.0 {
+            RangeFrame::Number { data, .. } => Some(*data),
+            _ => None,
+        }
+    }
+
+    /// The texts of a list, or the first value of a table.
+    pub(crate) fn texts<'a>(&self, bytes: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+        match &self.0 {
+            RangeFrame::Array { data, .. } => data.iter().map(|item| text(item, bytes)).collect(),
+            RangeFrame::Map { data, .. } => data.values().map(|item| text(item, bytes)).collect(),
+            _ => None,
+        }
+    }
+
     /// What the frame answers to `command`.
     pub(crate) fn reply(&self, bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
         if let Some(error) = self.error(bytes) {

@@ -170,12 +170,12 @@ impl Trial<'_> {
     }
 
     fn handle_attached(&mut self, command: &Command, time_us: u64) {
-        if let Command::Attach { speaker, life_ms } | Command::Ping { speaker, life_ms } = command {
+        if let Command::Attach { speaker, stay } | Command::Ping { speaker, stay } = command {
             let callers = self.draw.callers.iter_mut();
             let its = callers.filter(|it| it.client == speaker.client);
             its.for_each(|it| {
                 it.heard_us = time_us;
-                it.session_ends_at_ms = time_us / 1_000 + life_ms;
+                it.session_ends_at_ms = time_us / 1_000 + stay.life_ms;
             });
         }
     }

@@ -21,7 +21,9 @@ in_both_modes! {
 
 fn a_server_without_memory_says_so_and_still_releases(mode: Mode) {
     let server = Server::start();
-    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
+    let client =
+        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+            .unwrap();
     let guard = block_on(client.mutex("held").lock()).unwrap();
     tell(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     tell(&server, &["CONFIG", "SET", "maxmemory", "1"]);
@@ -85,7 +87,7 @@ fn a_user_without_the_right_to_set_is_denied(mode: Mode) {
         tell(server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
     }
     let urls = cluster.servers.iter().map(|server| server.url_with("app", "secret", 0));
-    let client = connect_to_all(mode.of(Client::builder()).nodes(urls));
+    let client = connect_to_all(mode.of(Client::builder().restart_guard(false)).nodes(urls));
     tell(&cluster.servers[0], &["ACL", "SETUSER", "app", "-set"]);
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 
@@ -117,7 +119,8 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
         tell(&server, &["ACL", "SETUSER", "app", "~quorate:*", "&quorate:*"]);
     }
     let url = server.url_with("app", "secret", 0);
-    let client = block_on(mode.of(Client::builder()).nodes([url]).connect()).unwrap();
+    let client =
+        block_on(mode.of(Client::builder().restart_guard(false)).nodes([url]).connect()).unwrap();
     let error = block_on(client.mutex("other:1").lock()).unwrap_err();
     assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
     assert!(error.to_string().contains("NOPERM"), "{error}");
@@ -133,7 +136,8 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
 fn a_user_who_may_not_listen_is_told_so_at_once() {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all"]);
-    let settings = || Client::builder().nodes([server.url_with("app", "secret", 0)]);
+    let settings =
+        || Client::builder().restart_guard(false).nodes([server.url_with("app", "secret", 0)]);
     let called_at = Instant::now();
     let error = block_on(settings().connect_timeout(PATIENCE).connect()).unwrap_err();
     assert!(called_at.elapsed() < PATIENCE, "waiting would not have helped");

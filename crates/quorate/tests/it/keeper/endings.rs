@@ -37,7 +37,7 @@ async fn a_lock_that_was_let_go_is_renewed_no_more() {
 fn a_server_hears_no_more_of_a_lock_that_was_let_go(mode: Mode) {
     let server = Server::start();
     let journal = Journal::default();
-    let settings = mode.of(Client::builder()).nodes([server.url()]).ttl(SHORT);
+    let settings = mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).ttl(SHORT);
     let client = block_on(settings.observer(journal.clone()).connect()).unwrap();
     let witness = Witness::start();
     // In line a session is heard of all the time; only the script that renews has this command.

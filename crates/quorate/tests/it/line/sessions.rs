@@ -137,7 +137,11 @@ fn a_minority_that_is_restarted_finds_those_who_wait_again() {
 }
 
 fn through(proxies: &[Proxy]) -> ClientBuilder {
-    Client::builder().nodes(proxies.iter().map(Proxy::url)).ttl(LONG).vote_timeout(PATIENCE)
+    Client::builder()
+        .restart_guard(false)
+        .nodes(proxies.iter().map(Proxy::url))
+        .ttl(LONG)
+        .vote_timeout(PATIENCE)
 }
 
 fn flush_scripts(rig: &Rig) {

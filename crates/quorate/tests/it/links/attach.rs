@@ -132,7 +132,7 @@ fn a_replica_is_refused() {
     refused(&server.url(), SHORT);
 
     // But not for ever.
-    let client = Client::builder().nodes([server.url()]).build().unwrap();
+    let client = Client::builder().restart_guard(false).nodes([server.url()]).build().unwrap();
     redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut server.connection()).unwrap();
     drop(block_on(client.mutex(NAME).lock_timeout(LONG)).unwrap());
 }
@@ -161,13 +161,15 @@ fn a_port_on_which_nobody_listens_is_told_at_the_deadline() {
 
 #[test]
 fn a_majority_is_enough_to_connect() {
+    let settings = |servers: &[Server]| {
+        Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url))
+    };
     let servers = Server::start_many(3);
     servers[1].kill();
-    let client = block_on(Client::connect(servers.iter().map(Server::url))).unwrap();
+    let client = block_on(settings(&servers).connect()).unwrap();
     drop(block_on(client.mutex(NAME).lock()).unwrap());
     servers[2].kill();
-    let settings = Client::builder().nodes(servers.iter().map(Server::url));
-    let error = block_on(settings.connect_timeout(ENOUGH).connect()).unwrap_err();
+    let error = block_on(settings(&servers).connect_timeout(ENOUGH).connect()).unwrap_err();
     let ConnectError::NoQuorum { nodes } = &error else {
         panic!("two of three are down, and yet: {error:?}");
     };
@@ -179,7 +181,8 @@ fn a_majority_is_enough_to_connect() {
 }
 
 fn connect(mode: Mode, url: &str) -> Client {
-    block_on(mode.of(Client::builder()).nodes([url]).connect()).expect("the server lets us in")
+    block_on(mode.of(Client::builder().restart_guard(false)).nodes([url]).connect())
+        .expect("the server lets us in")
 }
 
 /// Ends the connections of all clients but of the one that says so. Those who wait in line listen,
@@ -194,7 +197,7 @@ pub(super) fn kill_connections(connection: &mut redis::Connection) -> u64 {
 
 /// Connects to one server in vain, and tells what is wrong with it.
 fn refused(url: &str, patience: Duration) -> Trouble {
-    let settings = Client::builder().nodes([url]).connect_timeout(patience);
+    let settings = Client::builder().restart_guard(false).nodes([url]).connect_timeout(patience);
     match block_on(settings.connect()) {
         Err(ConnectError::NoQuorum { nodes }) => match &nodes[..] {
             [report] => match &report.answer {
@@ -209,7 +212,11 @@ fn refused(url: &str, patience: Duration) -> Trouble {
 
 /// What is wrong with one server, as soon as it is known.
 fn trouble_of(url: &str) -> Trouble {
-    let client = Client::builder().nodes([url]).build().expect("the address is well formed");
+    let client = Client::builder()
+        .restart_guard(false)
+        .nodes([url])
+        .build()
+        .expect("the address is well formed");
     let mut trouble = Trouble::Connecting;
     eventually("it is known what is wrong", LONG, || {
         if let NodeAnswer::Trouble(known) = answer(&client) {

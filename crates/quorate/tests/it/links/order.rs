@@ -23,7 +23,9 @@ in_both_modes! {
 
 fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost(mode: Mode) {
     let server = Server::start();
-    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
+    let client =
+        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+            .unwrap();
     let monitor = Monitor::start(&server);
     for number in 0..CALLS {
         drop_after_first_poll(&client, &format!("lock:{number}"));
@@ -37,7 +39,9 @@ fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost(mode: Mode) {
 
 fn releases_follow_their_attempts_from_many_threads_at_a_time(mode: Mode) {
     let server = Server::start();
-    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
+    let client =
+        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+            .unwrap();
     let monitor = Monitor::start(&server);
     thread::scope(|scope| {
         for thread in 0..THREADS {

@@ -30,7 +30,7 @@ fn a_web_server_is_no_redis() {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     });
-    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
     let trouble = wait_for_trouble(&client);
     assert!(matches!(&trouble, Trouble::Protocol(_)), "{trouble:?}");
     is_refused_at_its_deadline(&peer);
@@ -67,7 +67,7 @@ fn garbage_of_every_kind_is_survived() {
             let _ = stream.write_all(&sent);
             peer::read_to_end(&stream);
         });
-        let client = Client::builder().nodes([peer.url()]).build().unwrap();
+        let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
         let trouble = wait_for_trouble(&client);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(20)]);
         assert!(!matches!(trouble, Trouble::ShutDown), "{shown:?}: the link has died");
@@ -90,7 +90,7 @@ fn lengths_that_nobody_can_keep_are_survived() {
             let _ = stream.read(&mut [0; 64]);
             let _ = stream.write_all(bytes);
         });
-        let client = Client::builder().nodes([peer.url()]).build().unwrap();
+        let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
         let trouble = wait_for_trouble(&client);
         assert!(!matches!(trouble, Trouble::ShutDown), "the link has died");
         eventually("it is tried again", PATIENCE, || peer.accepted() > 1);
@@ -100,7 +100,7 @@ fn lengths_that_nobody_can_keep_are_survived() {
 #[test]
 fn a_peer_that_hangs_up_at_once_is_told() {
     let peer = Peer::start(drop);
-    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
     let trouble = wait_for_trouble(&client);
     assert!(matches!(&trouble, Trouble::ConnectionLost(_)), "{trouble:?}");
     is_refused_at_its_deadline(&peer);
@@ -110,7 +110,7 @@ fn a_peer_that_hangs_up_at_once_is_told() {
 fn a_peer_that_says_nothing_is_told() {
     let peer = Peer::start(|stream| peer::read_to_end(&stream));
     is_refused_at_its_deadline(&peer);
-    let client = Client::builder().nodes([peer.url()]).build().unwrap();
+    let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
     assert_eq!(wait_for_trouble(&client), Trouble::TimedOut);
 }
 
@@ -129,7 +129,8 @@ fn a_server_that_loads_its_data_is_waited_for(mode: Mode) {
         let is_loading = words[0] == "SCRIPT" && connection < 2;
         is_loading.then(|| "-LOADING Redis is loading the dataset in memory\r\n".into())
     }));
-    let client = mode.of(Client::builder()).nodes([peer.url()]).build().unwrap();
+    let client =
+        mode.of(Client::builder().restart_guard(false)).nodes([peer.url()]).build().unwrap();
     assert_eq!(wait_for_trouble(&client), Trouble::Loading);
     drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
 }
@@ -201,7 +202,12 @@ fn is_refused_at_its_deadline(peer: &Peer) {
 }
 
 fn connect(mode: Mode, peer: &Peer, patience: Duration) -> Result<Client, ConnectError> {
-    block_on(mode.of(Client::builder()).nodes([peer.url()]).connect_timeout(patience).connect())
+    block_on(
+        mode.of(Client::builder().restart_guard(false))
+            .nodes([peer.url()])
+            .connect_timeout(patience)
+            .connect(),
+    )
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

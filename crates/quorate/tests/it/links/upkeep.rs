@@ -23,7 +23,10 @@ in_both_modes! {
 
 fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
     let server = Server::start();
-    let client = mode.of(Client::builder()).nodes([server.url()]).vote_timeout(PATIENCE);
+    let client = mode
+        .of(Client::builder().restart_guard(false))
+        .nodes([server.url()])
+        .vote_timeout(PATIENCE);
     let client = block_on(client.ttl(5 * PATIENCE).max_ttl(5 * PATIENCE).connect()).unwrap();
     server.kill();
     eventually("the link has noticed", PATIENCE, || {
@@ -46,7 +49,9 @@ fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
 fn a_link_that_stays_silent_is_made_anew(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let client = block_on(mode.of(Client::builder()).nodes([proxy.url()]).connect()).unwrap();
+    let client =
+        block_on(mode.of(Client::builder().restart_guard(false)).nodes([proxy.url()]).connect())
+            .unwrap();
     let connections = proxy.connections();
     proxy.set(Fault::DropReplies);
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());
@@ -114,7 +119,9 @@ fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
 
 fn a_connection_that_somebody_kills_on_the_server_is_made_anew(mode: Mode) {
     let server = Server::start();
-    let client = block_on(mode.of(Client::builder()).nodes([server.url()]).connect()).unwrap();
+    let client =
+        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+            .unwrap();
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     for _ in 0..3 {
         let killed = kill_connections(&mut server.connection());
@@ -128,7 +135,9 @@ fn a_connection_that_somebody_kills_on_the_server_is_made_anew(mode: Mode) {
 fn a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let client = block_on(mode.of(Client::builder()).nodes([proxy.url()]).connect()).unwrap();
+    let client =
+        block_on(mode.of(Client::builder().restart_guard(false)).nodes([proxy.url()]).connect())
+            .unwrap();
     let mutex = client.mutex(NAME);
     let guard = block_on(mutex.lock()).unwrap();
     proxy.set(Fault::Refuse);

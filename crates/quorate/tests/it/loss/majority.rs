@@ -74,7 +74,8 @@ impl Stage {
     fn start(more: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let servers = Server::start_many(3);
         let log = Log::default();
-        let settings = Client::builder().nodes(servers.iter().map(Server::url)).ttl(TTL);
+        let settings =
+            Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url)).ttl(TTL);
         let client = connect_to_all(more(settings).observer(log.clone()));
         Self { servers, client, log }
     }

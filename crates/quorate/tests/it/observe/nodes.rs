@@ -13,7 +13,7 @@ use crate::{
 fn a_server_that_goes_and_comes_back_is_told_as_down_and_up() {
     let servers = Server::start_many(2);
     let journal = Journal::default();
-    let settings = Client::builder().nodes(servers.iter().map(Server::url));
+    let settings = Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url));
     let client = block_on(settings.observer(journal.clone()).connect()).unwrap();
     wait_until_attached(&client);
     let labels: Vec<String> = client.nodes().iter().map(|report| report.node.clone()).collect();
@@ -41,7 +41,8 @@ fn a_server_that_goes_and_comes_back_is_told_as_down_and_up() {
 fn an_observer_sees_no_password() {
     let server = Server::builder().password("hunter2").start();
     let journal = Journal::default();
-    let settings = Client::builder().nodes([server.url()]).observer(journal.clone());
+    let settings =
+        Client::builder().restart_guard(false).nodes([server.url()]).observer(journal.clone());
     let client = block_on(settings.connect()).unwrap();
     drop(block_on(client.mutex("orders:42").lock()).unwrap());
     block_on(client.shutdown(PATIENCE));

@@ -43,7 +43,8 @@ fn a_reply_of_the_wrong_kind_ends_the_connection_and_the_link_heals(mode: Mode) 
     let peer = Peer::start(fake_redis(|words, connection| {
         (is_attempt(words) && connection == 0).then(|| ":1\r\n".into())
     }));
-    let settings = mode.of(Client::builder()).nodes([peer.url()]).vote_timeout(PATIENCE);
+    let settings =
+        mode.of(Client::builder().restart_guard(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     let called = block_on(client.mutex(NAME).try_lock());
     assert!(matches!(called, Err(LockError::NoQuorum { .. })), "{called:?}");

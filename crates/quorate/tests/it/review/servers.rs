@@ -21,7 +21,7 @@ fn a_late_renewal_of_who_left_a_lease_does_not_shorten_it() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let journal = Journal::default();
-    let settings = Client::builder().nodes([proxy.url()]).vote_timeout(SHORT);
+    let settings = Client::builder().restart_guard(false).nodes([proxy.url()]).vote_timeout(SHORT);
     let leaver = block_on(settings.observer(journal.clone()).connect()).unwrap();
     let adopter = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(leaver.mutex(NAME).ttl(30 * SHORT).lock()).unwrap();
@@ -92,7 +92,7 @@ fn shown(value: &[u8]) -> Holder {
 
 fn connect(url: &str, vote_timeout: Duration) -> (Client, Journal) {
     let journal = Journal::default();
-    let settings = Client::builder().nodes([url]).vote_timeout(vote_timeout);
+    let settings = Client::builder().restart_guard(false).nodes([url]).vote_timeout(vote_timeout);
     let client = block_on(settings.observer(journal.clone()).connect()).expect("a server");
     (client, journal)
 }

@@ -42,7 +42,8 @@ fn a_server_that_forgets_every_script_is_not_asked_for_ever(mode: Mode) {
         })
     }));
     let ttl = Duration::from_millis(300);
-    let settings = mode.of(Client::builder()).nodes([peer.url()]).vote_timeout(PATIENCE);
+    let settings =
+        mode.of(Client::builder().restart_guard(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.ttl(ttl).max_ttl(ttl).connect()).unwrap();
     let mutex = client.mutex(NAME).no_renew();
     let released = block_on(block_on(mutex.lock()).unwrap().release());
@@ -70,7 +71,8 @@ fn two_servers_that_change_places_are_attached_again(mode: Mode) {
         }))
     });
     let urls = peers.each_ref().map(Peer::url);
-    let settings = mode.of(Client::builder()).nodes(urls).vote_timeout(PATIENCE);
+    let settings =
+        mode.of(Client::builder().restart_guard(false)).nodes(urls).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     is_swapped.store(true, Ordering::SeqCst);
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());
@@ -107,7 +109,7 @@ fn a_password_that_a_peer_echoes_is_not_shown() {
         let observer = move |event: &Event<'_>| {
             *told.lock().unwrap_or_else(PoisonError::into_inner) += &format!("{event:?}\n");
         };
-        let settings = Client::builder().nodes([url]).observer(observer);
+        let settings = Client::builder().restart_guard(false).nodes([url]).observer(observer);
         let client = settings.clone().build().unwrap();
         let said = || match client.nodes()[0].answer.clone() {
             NodeAnswer::Trouble(Trouble::Connecting) => None,

@@ -16,7 +16,12 @@ async fn a_user_with_the_commands_of_the_readme_can_do_everything() {
     user.arg("SETUSER").arg(&["app", "reset", "on", ">secret", "resetchannels"]);
     user.arg(&["~app:*", "~quorate:*", "&quorate:c:*"]).arg(commands());
     user.exec(&mut server.connection()).expect("it is a user");
-    let settings = || Client::builder().nodes([server.url_with("app", "secret", 1)]).ttl(LONG);
+    let settings = || {
+        Client::builder()
+            .restart_guard(false)
+            .nodes([server.url_with("app", "secret", 1)])
+            .ttl(LONG)
+    };
     let client = settings().connect().await.expect("it is let in");
 
     let guard = take(client.mutex("app:1")).await;

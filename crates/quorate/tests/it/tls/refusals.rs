@@ -74,7 +74,8 @@ fn a_server_that_answers_plainly_is_told_apart() {
             let _ = stream.write_all(b"-ERR Protocol error: unbalanced quotes in request\r\n");
         }
     });
-    let settings = Client::builder().nodes([url]).tls(Authority::new("ours").trusted());
+    let settings =
+        Client::builder().restart_guard(false).nodes([url]).tls(Authority::new("ours").trusted());
     assert_eq!(
         trouble(settings).to_string(),
         "TLS failed: the server does not speak TLS there; for a plain connection write redis://"
@@ -85,7 +86,8 @@ fn a_server_that_answers_plainly_is_told_apart() {
 fn a_plain_server_is_not_taken_for_one_that_speaks_tls() {
     let server = Server::start();
     let url = server.url().replace("redis://", "rediss://");
-    let settings = Client::builder().nodes([url]).tls(Authority::new("ours").trusted());
+    let settings =
+        Client::builder().restart_guard(false).nodes([url]).tls(Authority::new("ours").trusted());
     let text = trouble(settings).to_string();
     assert!(text.contains("TLS"), "{text}");
 }

@@ -105,7 +105,9 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
 }
 
 fn met(data: &[RangeFrame], bytes: &[u8]) -> Option<Met> {
-    let [time, mark, id, doubt, left, enrolled, durable, pact @ ..] = data else { return None };
+    let [time, mark, id, doubt, left, enrolled, durable, keys, pact @ ..] = data else {
+        return None;
+    };
     let words = |frame: &RangeFrame| str::from_utf8(text(frame, bytes)?).ok().map(str::to_owned);
     let number = |frame: &RangeFrame| match frame {
         RangeFrame::Number { data, .. } => u64::try_from(*data).ok(),
@@ -127,6 +129,7 @@ fn met(data: &[RangeFrame], bytes: &[u8]) -> Option<Met> {
         is_enrolled: number(enrolled)? == 1,
         doubt,
         is_durable: number(durable)? == 1,
+        keys: number(keys)?,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Commands of the line as calls of its scripts, by what their headers say.
 
 use quorate_core::{
-    command::{Command, Owner, Reply},
+    command::{Command, Owner, Reply, Stay},
     fence::Fence,
     line::{Extended, Place, Speaker},
     name::Name,
@@ -38,10 +38,8 @@ impl Digests {
             eval
         };
         let eval = match command {
-            Command::Attach { speaker, life_ms } => {
-                session(eval(&self.attach, 1), *speaker, *life_ms)
-            }
-            Command::Ping { speaker, life_ms } => session(eval(&self.ping, 1), *speaker, *life_ms),
+            Command::Attach { speaker, stay } => session(eval(&self.attach, 2), *speaker, stay),
+            Command::Ping { speaker, stay } => session(eval(&self.ping, 2), *speaker, stay),
             Command::Acquire { speaker, ask } => {
                 let place = Place::of(ask.owner.as_bytes()).expect("waiters have a place");
                 let mut eval = lock(eval(&self.acquire, 4), &ask.name);
@@ -94,9 +92,11 @@ impl Digests {
     }
 }
 
-fn session(mut eval: Cmd, speaker: Speaker, life_ms: u64) -> Cmd {
-    eval.arg(format!("quorate:s:{}", speaker.client));
-    eval.arg(speaker.session.to_string()).arg(life_ms);
+fn session(mut eval: Cmd, speaker: Speaker, stay: &Stay) -> Cmd {
+    eval.arg(format!("quorate:s:{}", speaker.client)).arg("quorate:node");
+    eval.arg(speaker.session.to_string()).arg(stay.life_ms);
+    eval.arg(stay.mark.map(|mark| mark.to_string()).unwrap_or_default());
+    eval.arg(stay.slack_us).arg(stay.wall_ms);
     eval
 }
 

@@ -2,7 +2,7 @@
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Reply, Value},
+    command::{ClientId, Command, Owner, Reply, Stay, Value},
     fence::{Fence, SLACK_US},
     line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX},
     moment::NodeTime,
@@ -80,7 +80,7 @@ impl Draw {
         }
         let mut steps = Vec::new();
         for at in 0..self.callers.len() {
-            let ping = Command::Ping { speaker: self.speaker(at), life_ms: 1 };
+            let ping = Command::Ping { speaker: self.speaker(at), stay: Stay::unguarded(1) };
             let is_stale = store.clone().apply(now, &ping) == Reply::Stale;
             if is_stale && self.up_to(9) > 0 {
                 steps.push(self.attach(at));
@@ -105,7 +105,7 @@ impl Draw {
         let at = self.index(self.callers.len());
         Step::Ask(match self.up_to(99) {
             0..=3 => return self.attach(at),
-            4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), life_ms: self.life_ms() },
+            4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), stay: self.stay() },
             9..=15 => {
                 let standing = (0..=self.up_to(3)).map(|_| {
                     let (name, owner) = (self.name(), self.owner());
@@ -157,7 +157,13 @@ impl Draw {
             self.next += 1;
             self.callers[at].session = Session::from_random(u128::from(self.next) << 64);
         }
-        Step::Ask(Command::Attach { speaker: self.speaker(at), life_ms: self.life_ms() })
+        Step::Ask(Command::Attach { speaker: self.speaker(at), stay: self.stay() })
+    }
+
+    /// Tickets may lie as far from the node's time as it says, or not at all.
+    fn stay(&mut self) -> Stay {
+        let slack_us = [0, 1, 1_000_000, SLACK_US][self.index(4)];
+        Stay { slack_us, ..Stay::unguarded(self.life_ms()) }
     }
 
     fn speaker(&self, at: usize) -> Speaker {

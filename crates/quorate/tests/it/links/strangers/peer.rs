@@ -95,14 +95,17 @@ pub(crate) fn plain_reply(words: &[String]) -> String {
         ["HELLO", ..] => "%1\r\n+proto\r\n:3\r\n".into(),
         ["INFO", "server"] => text("# Server\r\nrun_id:0123456789abcdef\r\n"),
         ["INFO", "replication"] => text("# Replication\r\nrole:master\r\n"),
+        ["INFO", "memory"] => text("# Memory\r\nmaxmemory:0\r\n"),
+        // Before the session, whose time is later.
+        ["TIME"] => format!("*2\r\n{}{}", text("1600000000"), text("0")),
         ["SCRIPT", "LOAD", _] => text("0123456789012345678901234567890123456789"),
         ["SUBSCRIBE", channel] => {
             format!(">3\r\n{}{}:1\r\n", text("subscribe"), text(channel))
         }
         ["SET", ..] => "+OK\r\n".into(),
         // By the number of keys: an attempt in line, and a session that begins or goes on.
-        ["EVALSHA", _, "4", ..] | ["EVAL" | "EVALSHA", _, "1", _, _, _] => text(DIGITS),
-        ["EVALSHA", ..] => ":1\r\n".into(),
+        ["EVALSHA", _, "4", ..] | ["EVAL" | "EVALSHA", _, "2", ..] => text(DIGITS),
+        ["PUBLISH" | "EVALSHA", ..] => ":1\r\n".into(),
         ref other => panic!("nobody told this server about {other:?}"),
     }
 }

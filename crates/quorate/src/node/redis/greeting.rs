@@ -1,0 +1,199 @@
+//! The first words on a connection: what kind of server is there, and may it be a node?
+
+use super::{
+    link::Surroundings,
+    replies::{Replies, blotted},
+    script::{Script, Scripts},
+    target::{Place, Target},
+    wire::write_words,
+};
+use crate::{engine::Mode, error::Trouble};
+
+/// What a server told about itself.
+#[derive(Debug)]
+pub(super) struct Greeted {
+    pub(super) run_id: String,
+    pub(super) scripts: Scripts,
+    /// Its clock.
+    pub(super) time_us: u64,
+}
+
+/// Logs in, looks at the server and leaves the scripts there.
+pub(super) async fn greet(
+    replies: &mut Replies<'_>,
+    around: &Surroundings,
+) -> Result<Greeted, Trouble> {
+    let target = replies.target;
+    replies.ask(&greeting(target, around)).await?;
+    if let Err(trouble) = replies.fill().await {
+        return Err(unheard_greeting(trouble, replies.first(), target));
+    }
+    let (frame, bytes) = replies.next().await?;
+    if let Some(error) = frame.error(bytes) {
+        return Err(refused_greeting(&blotted(&error, target)));
+    }
+    if target.database != 0 {
+        replies.expect_text().await?;
+    }
+    let server = replies.expect_text().await?;
+    let replication = replies.expect_text().await?;
+    let memory = replies.expect_text().await?;
+    check(&server, &replication, &memory, around.mode)?;
+    let run_id = field(&server, "run_id")
+        .filter(|run_id| !run_id.is_empty())
+        .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
+        .to_owned();
+    let time_us = replies.expect_time().await?;
+    let mut scripts = Scripts::new(around.prefix.clone());
+    for script in Script::of_mode(around.mode) {
+        scripts.set(*script, replies.expect_text().await?);
+    }
+    Ok(Greeted { run_id, scripts, time_us })
+}
+
+/// The whole greeting in one piece.
+fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
+    if let Some(password) = &target.password {
+        let user = target.user.as_deref().unwrap_or("default");
+        hello.extend([b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
+    }
+    hello.extend([&b"SETNAME"[..], around.client_name.as_bytes()]);
+    write_words(&mut out, &hello);
+    if target.database != 0 {
+        write_words(&mut out, &[b"SELECT", target.database.to_string().as_bytes()]);
+    }
+    write_words(&mut out, &[b"INFO", b"server"]);
+    write_words(&mut out, &[b"INFO", b"replication"]);
+    write_words(&mut out, &[b"INFO", b"memory"]);
+    write_words(&mut out, &[b"TIME"]);
+    for script in Script::of_mode(around.mode) {
+        write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+    }
+    out
+}
+
+/// Whether the server may be a node at all.
+fn check(server: &str, replication: &str, memory: &str, mode: Mode) -> Result<(), Trouble> {
+    // Valkey calls it `server_mode`, and both call a server by itself `standalone`.
+    let kind = field(server, "redis_mode").or_else(|| field(server, "server_mode"));
+    match kind {
+        Some("sentinel") => return Err(Trouble::Unsupported("it is a sentinel".into())),
+        Some("cluster") if mode == Mode::Line => {
+            let reason = "it is in cluster mode, which can carry classic mode only";
+            return Err(Trouble::Unsupported(reason.into()));
+        }
+        Some(_) | None => {}
+    }
+    if field(replication, "role") != Some("master") {
+        return Err(Trouble::ReadOnly);
+    }
+    if mode == Mode::Line {
+        check_version(server)?;
+    }
+    check_memory(memory)
+}
+
+/// A server that throws keys away when its memory is full throws locks away.
+fn check_memory(memory: &str) -> Result<(), Trouble> {
+    let (limit, policy) = (field(memory, "maxmemory"), field(memory, "maxmemory_policy"));
+    match (limit, policy) {
+        (Some("0"), _) | (Some(_), Some("noeviction")) => Ok(()),
+        (Some(_), Some(policy)) => Err(Trouble::Evicts(policy.to_owned())),
+        _ => Err(Trouble::Unsupported("the server does not tell its memory policy".into())),
+    }
+}
+
+fn check_version(server: &str) -> Result<(), Trouble> {
+    let version = field(server, "redis_version").unwrap_or_default();
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    match (parts.next(), parts.next()) {
+        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(Trouble::Unsupported(
+            format!("Redis {version} cannot carry the line: 6.2 is needed, or classic mode"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn refused_greeting(error: &str) -> Trouble {
+    if error.contains("unknown command") {
+        return Trouble::Unsupported("the server does not know HELLO: Redis 6.0 is needed".into());
+    }
+    Trouble::from_reply(error)
+}
+
+/// A server that expects TLS answers a plain greeting with an alert, or not at all.
+fn unheard_greeting(trouble: Trouble, first: Option<u8>, target: &Target) -> Trouble {
+    match trouble {
+        _ if target.is_tls || matches!(target.place, Place::Unix(_)) => trouble,
+        Trouble::Protocol(_) if first == Some(TLS_ALERT) => {
+            Trouble::Tls("the server speaks TLS there; write rediss://".into())
+        }
+        Trouble::ConnectionLost(reason) => Trouble::ConnectionLost(format!(
+            "{reason}, before its first reply; if it speaks TLS there, write rediss://"
+        )),
+        other => other,
+    }
+}
+
+/// The value of a line `name:value` of an INFO text.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// The first byte of what a server with TLS says to a greeting that is none.
+const TLS_ALERT: u8 = 0x15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_carry_the_line_is_refused_with_what_to_do() {
+        let check = |version: &str| check_version(&format!("redis_version:{version}\r\n"));
+        for fit in ["6.2.0", "6.2.14", "7.0.15", "7.2.4", "8.6.3", "255.255.255", "unknown"] {
+            assert_eq!(check(fit), Ok(()), "{fit}");
+        }
+        assert_eq!(check_version(""), Ok(()), "a server that does not say is tried");
+        for old in ["5.0.14", "6.0.16"] {
+            let refused = check(old).unwrap_err().to_string();
+            assert!(refused.contains(old) && refused.contains("classic mode"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn fields_of_info_are_found_by_their_whole_name() {
+        let info = "# Server\r\nxrun_id:no\r\nrun_id:abc\r\nrole:master\r\n";
+        assert_eq!(field(info, "run_id"), Some("abc"));
+        assert_eq!(field(info, "role"), Some("master"));
+        assert_eq!(field(info, "run"), None);
+    }
+
+    #[test]
+    fn a_server_that_must_not_be_a_node_is_refused_with_the_reason() {
+        let memory = "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
+        let refused = |server: &str, role: &str, memory: &str, mode| {
+            check(server, role, memory, mode).map_err(|trouble| trouble.to_string())
+        };
+        let (alone, master) = ("redis_version:7.0.0\r\nredis_mode:standalone\r\n", "role:master");
+        assert_eq!(refused(alone, master, memory, Mode::Line), Ok(()));
+        for (server, role, memory, expected) in [
+            ("redis_mode:cluster", master, memory, "classic mode only"),
+            ("server_mode:cluster", master, memory, "classic mode only"),
+            ("redis_mode:sentinel", master, memory, "sentinel"),
+            (alone, "role:slave", memory, "replica"),
+            (alone, "", memory, "replica"),
+            (alone, master, "maxmemory:9\r\nmaxmemory_policy:allkeys-lru", "allkeys-lru"),
+            (alone, master, "maxmemory:9\r\nmaxmemory_policy:volatile-ttl", "volatile-ttl"),
+            (alone, master, "maxmemory:9", "memory policy"),
+            (alone, master, "", "memory policy"),
+        ] {
+            let error = refused(server, role, memory, Mode::Line).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        let full = "maxmemory:9\r\nmaxmemory_policy:noeviction";
+        assert_eq!(refused(alone, master, full, Mode::Line), Ok(()));
+        assert_eq!(refused("redis_mode:cluster", master, full, Mode::Classic), Ok(()));
+    }
+}

@@ -1,0 +1,4 @@
+//! The restart guard on real servers: a node that may have forgotten does not vote.
+
+mod founding;
+mod stage;

@@ -1,0 +1,59 @@
+//! New servers become a set of nodes.
+
+use std::time::{Duration, Instant};
+
+use quorate::error::{AdmitError, ConnectError, LockError};
+use quorate_testkit::{Server, redis::cmd};
+
+use super::stage::{GUARD, Stage, guarded, is_attached, settings, wait_until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_servers_vote_when_the_guard_is_over() {
+    let servers = Server::start_many(3);
+    let settings = || settings(servers.iter().map(Server::url));
+    let started = Instant::now();
+    let client = settings().build().expect("the settings are valid");
+    wait_until(&client, "all are guarded", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    let refused = settings().connect_timeout(Duration::from_millis(300)).connect().await;
+    let Err(error @ ConnectError::NoQuorum { .. }) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("under the restart guard for "), "{error}");
+    let tried = client.mutex("a").try_lock().await;
+    let Err(LockError::NoQuorum { nodes }) = tried else { panic!("{tried:?}") };
+    for node in &nodes {
+        let (left, why) = guarded(node).expect("it says how long");
+        assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
+        assert_eq!(why, "it knows nothing of earlier locks");
+    }
+    // Whoever waits waits for it.
+    let guard = client.mutex("a").lock().await.expect("the guard has an end");
+    assert!(started.elapsed() >= GUARD, "{:?}", started.elapsed());
+    guard.release().await.expect("it is held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_servers_vote_at_once_when_somebody_says_so() {
+    let stage = Stage::new(3).await;
+    let client = stage.client("alice").await;
+    let guard = client.mutex("a").lock().await.expect("the nodes vote");
+    assert!(guard.fence().is_some());
+    guard.release().await.expect("it is held");
+    client.admit().await.expect("they vote anyway");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_empty_servers_are_admitted_and_all_or_none() {
+    let servers = Server::start_many(3);
+    cmd("SET").arg("a").arg("b").exec(&mut servers[2].connection()).expect("it is stored");
+    let client =
+        settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
+    let error = client.admit().await.expect_err("one is not empty");
+    assert_eq!(error, AdmitError::NotEmpty { node: servers[2].url(), keys: 1 });
+    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    cmd("DEL").arg("a").exec(&mut servers[2].connection()).expect("it is deleted");
+    client.admit().await.expect("all are empty");
+    wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
+    servers[1].flush_all();
+    wait_until(&client, "it is noticed", |nodes| guarded(&nodes[1]).is_some());
+    let error = client.admit().await.expect_err("the others may have given locks");
+    assert!(matches!(error, AdmitError::InUse { .. }), "{error}");
+}

@@ -1,0 +1,70 @@
+//! Guarded servers, and clients that know how long the guard lasts.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    Client, ClientBuilder,
+    error::{NodeAnswer, NodeReport, Trouble},
+};
+use quorate_testkit::{Server, eventually};
+
+use crate::conformance::rig::PATIENCE;
+
+/// Some servers that have become a set, and vote.
+pub(crate) struct Stage {
+    pub(crate) servers: Vec<Server>,
+}
+
+impl Stage {
+    pub(crate) async fn new(nodes: usize) -> Self {
+        let stage = Self { servers: Server::start_many(nodes) };
+        let client = stage.settings().build().expect("the settings are valid");
+        client.admit().await.expect("they are new and empty");
+        stage
+    }
+
+    pub(crate) fn settings(&self) -> ClientBuilder {
+        settings(self.servers.iter().map(Server::url))
+    }
+
+    /// A client that is attached to every node.
+    pub(crate) async fn client(&self, who: &str) -> Client {
+        let client = self.settings().who(who).connect().await.expect("the nodes vote");
+        wait_until(&client, "every node is attached", |nodes| nodes.iter().all(is_attached));
+        client
+    }
+}
+
+/// With a guard that is short enough to be waited for.
+pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
+    Client::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL)
+}
+
+pub(crate) fn wait_until(client: &Client, what: &str, is: impl Fn(&[NodeReport]) -> bool) {
+    eventually(what, PATIENCE, || is(&client.nodes()));
+}
+
+pub(crate) fn is_attached(report: &NodeReport) -> bool {
+    report.answer == NodeAnswer::Attached
+}
+
+/// How long a node is still guarded, and why, if it is.
+pub(crate) fn guarded(report: &NodeReport) -> Option<(Duration, &str)> {
+    match &report.answer {
+        NodeAnswer::Trouble(Trouble::Guarded { left, why }) => Some((*left, why)),
+        _ => None,
+    }
+}
+
+/// How long it takes until `node` votes.
+pub(crate) fn wait_for_vote(client: &Client, node: usize) -> Duration {
+    let started = Instant::now();
+    wait_until(client, "it votes", |nodes| is_attached(&nodes[node]));
+    started.elapsed()
+}
+
+pub(crate) const TTL: Duration = Duration::from_millis(500);
+pub(crate) const MAX_TTL: Duration = Duration::from_millis(1_000);
+
+/// What the documents say about it: 2 % and 2 s more than the longest ttl, and a session's life.
+pub(crate) const GUARD: Duration = Duration::from_millis(1_000 + 20 + 2_000 + 5_000);
