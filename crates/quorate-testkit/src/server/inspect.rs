@@ -35,15 +35,32 @@ impl Server {
         keys
     }
 
-    /// The keys of locks and of their lines: all but what clients keep of themselves, and the
-    /// fences, which stay.
+    /// The keys of locks and of their lines: all but what clients and nodes keep of themselves, and
+    /// the fences, which stay.
     #[must_use]
     pub fn lock_keys(&self) -> Vec<Vec<u8>> {
         let is_aside = |key: &Vec<u8>| {
-            let kinds = ["quorate:s:", "quorate:w:", "quorate:f:"];
+            let kinds = ["quorate:s:", "quorate:w:", "quorate:f:", "quorate:node"];
             kinds.iter().any(|kind| key.starts_with(kind.as_bytes()))
         };
         self.keys().into_iter().filter(|key| !is_aside(key)).collect()
+    }
+
+    /// Deletes everything but the record that a node keeps of itself: locks are forgotten, and
+    /// nobody can see it.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    pub fn flush_locks(&self) {
+        let keys = self.keys().into_iter().filter(|key| key != b"quorate:node");
+        let mut delete = cmd("DEL");
+        // One that is never there, so that the command has something to delete.
+        delete.arg("quorate:nothing");
+        for key in keys {
+            delete.arg(key);
+        }
+        delete.exec(&mut self.connection()).expect("the server answers");
     }
 
     /// The string stored at `key`, if any.

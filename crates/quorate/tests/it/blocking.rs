@@ -136,7 +136,7 @@ fn connect(servers: &[Server]) -> Client {
 }
 
 fn use_everything(servers: &[Server]) {
-    let client = Client::connect(servers.iter().map(Server::url)).expect("the nodes are there");
+    let client = connect(servers);
     assert_eq!(client.nodes().len(), servers.len());
     assert!(client.shutdown(PATIENCE).is_clean);
 

@@ -13,6 +13,7 @@ on_every_engine! {
 }
 
 async fn a_minority_that_forgets_lets_nobody_in(rig: &Rig) {
+    let rig = &rig.unguarded();
     let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     rig.wait_until_only("a", rig.all());
@@ -56,6 +57,7 @@ async fn a_minority_that_forgets_is_given_the_lock_again_in_line(rig: &Rig) {
 }
 
 async fn a_minority_that_comes_back_empty_takes_part_again(rig: &Rig) {
+    let rig = &rig.unguarded();
     let client = rig.client("alice").await;
     (0..rig.tolerated()).for_each(|node| rig.restart_empty(node));
     let is_back = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);

@@ -20,8 +20,10 @@ pub(crate) struct Rig {
     nodes: Nodes,
     count: usize,
     mode: Mode,
+    is_guarded: bool,
 }
 
+#[derive(Clone)]
 enum Nodes {
     Memory(MemoryNodes),
     Servers(Arc<[Server]>),
@@ -55,7 +57,8 @@ pub(crate) fn on_servers_in_both_modes(numbers: &[usize], body: impl AsyncFn(&Ri
 
 fn run_on_memory(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Rig)) {
     for &count in numbers {
-        run(&Rig { nodes: Nodes::Memory(MemoryNodes::new(count)), count, mode }, &body);
+        let nodes = Nodes::Memory(MemoryNodes::new(count));
+        run(&Rig { nodes, count, mode, is_guarded: false }, &body);
     }
 }
 
@@ -63,7 +66,8 @@ fn run_on_servers(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Rig)) {
     let most = numbers.iter().copied().max().expect("a number of nodes");
     let servers: Arc<[Server]> = Server::start_many(most).into();
     for &count in numbers {
-        let rig = Rig { nodes: Nodes::Servers(servers.clone()), count, mode };
+        let nodes = Nodes::Servers(servers.clone());
+        let rig = Rig { nodes, count, mode, is_guarded: count >= 3 };
         run(&rig, &async |rig: &Rig| {
             rig.admit().await;
             body(rig).await;
@@ -107,10 +111,16 @@ impl Rig {
 
     /// Lets the servers vote at once, where they would have to wait.
     async fn admit(&self) {
-        if self.count >= 3 {
+        if self.is_guarded {
             let client = self.builder().build().expect("the settings are valid");
             client.admit().await.expect("they are new and empty");
         }
+    }
+
+    /// The same nodes, empty and without the restart guard: for what happens when it is off.
+    pub(crate) fn unguarded(&self) -> Self {
+        self.servers().iter().for_each(Server::flush_all);
+        Self { nodes: self.nodes.clone(), is_guarded: false, ..*self }
     }
 
     /// Settings with which a stall of this machine is never taken for a silent node.
@@ -119,7 +129,10 @@ impl Rig {
         let builder = self.mode.of(builder);
         match &self.nodes {
             Nodes::Memory(nodes) => builder.memory(nodes),
-            Nodes::Servers(_) => builder.nodes(self.servers().iter().map(Server::url)),
+            Nodes::Servers(_) => {
+                let builder = builder.nodes(self.servers().iter().map(Server::url));
+                builder.restart_guard(self.is_guarded)
+            }
         }
     }
 
@@ -167,11 +180,11 @@ impl Rig {
         }
     }
 
-    /// Deletes every key of one node behind everybody's back.
+    /// Deletes every key of one node behind everybody's back, and behind the restart guard's.
     pub(crate) fn forget(&self, node: usize) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.forget(node),
-            Nodes::Servers(servers) => servers[node].flush_all(),
+            Nodes::Servers(servers) => servers[node].flush_locks(),
         }
     }
 

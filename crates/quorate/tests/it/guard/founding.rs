@@ -44,8 +44,7 @@ async fn new_servers_vote_at_once_when_somebody_says_so() {
 async fn only_empty_servers_are_admitted_and_all_or_none() {
     let servers = Server::start_many(3);
     cmd("SET").arg("a").arg("b").exec(&mut servers[2].connection()).expect("it is stored");
-    let client =
-        settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
+    let client = settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
     let error = client.admit().await.expect_err("one is not empty");
     assert_eq!(error, AdmitError::NotEmpty { node: servers[2].url(), keys: 1 });
     wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));

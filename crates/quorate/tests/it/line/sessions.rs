@@ -120,6 +120,7 @@ fn servers_that_forget_their_scripts_hand_the_lock_over_all_the_same() {
 #[test]
 fn a_minority_that_is_restarted_finds_those_who_wait_again() {
     on_servers(&[3], async |rig| {
+        let rig = &rig.unguarded();
         let queue = Queue::new(rig);
         let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
         let guard = take(alice.mutex(NAME)).await;

@@ -109,7 +109,8 @@ fn a_server_under_two_names_keeps_its_one_session() {
 #[test]
 fn a_server_that_was_restarted_may_be_attached_again() {
     let servers = Server::start_many(3);
-    let client = block_on(Client::connect(servers.iter().map(Server::url))).unwrap();
+    let settings = Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url));
+    let client = block_on(settings.connect()).unwrap();
     for server in &servers {
         server.restart();
     }
