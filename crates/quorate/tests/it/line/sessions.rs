@@ -14,6 +14,7 @@ use crate::conformance::rig::{LONG, PATIENCE, Rig, on_servers, take};
 #[test]
 fn a_waiter_whose_connections_are_gone_is_skipped_at_once() {
     on_servers(&[1, 3], async |rig| {
+        let rig = &rig.unguarded();
         let queue = Queue::new(rig);
         let proxies: Vec<_> = rig.servers().iter().map(|it| Proxy::start(&it.address())).collect();
         let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
