@@ -42,6 +42,7 @@ impl Client {
     /// ```
     pub async fn admit(&self) -> Result<(), AdmitError> {
         let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
+        chamber.forget();
         let answered = self.watch_nodes(PATIENCE, |reports| {
             let met = met(chamber, reports);
             let is_ready = |it: &Known| it.votes || it.is_enrolled() || it.is_lasting;

@@ -69,6 +69,11 @@ impl Council {
         self.pact.as_ref()
     }
 
+    /// What the nodes told before does not count: each that does not vote must be met again.
+    pub fn forget(&mut self) {
+        self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.met = None);
+    }
+
     /// From now on this is what the nodes are to go by: an operator has said so.
     pub fn propose(&mut self, pact: Pact) {
         self.seats.iter_mut().for_each(|seat| seat.is_here = false);

@@ -112,13 +112,14 @@ pub(crate) fn encode(reply: &Reply) -> Option<String> {
 
 /// What a server tells somebody who listens.
 pub(crate) fn message(push: &Push) -> String {
-    let Push { client, name, owner, fence, news } = push;
+    let Push { client, name, owner, fence, news, session } = push;
     let news = match news {
         News::Granted => "G",
         News::Inquired => "I",
     };
     let owner = String::from_utf8_lossy(owner.as_bytes());
-    let told = format!("{news} {:016} {owner}\n{name}", fence.get());
+    let session = session.map(|session| format!("{session} ")).unwrap_or_default();
+    let told = format!("{news} {:016} {session}{owner}\n{name}", fence.get());
     let channel = format!("{PREFIX}c:{client}");
     format!(">3\r\n{}{}{}", text("message"), text(&channel), text(&told))
 }

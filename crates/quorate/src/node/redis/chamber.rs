@@ -73,6 +73,11 @@ impl Chamber {
         self.lock().council.leave(node);
     }
 
+    /// Waits for news of every node that does not vote.
+    pub(crate) fn forget(&self) {
+        self.lock().council.forget();
+    }
+
     pub(crate) fn set_admitting(&self, is_admitting: bool) {
         self.lock().is_admitting = is_admitting;
     }

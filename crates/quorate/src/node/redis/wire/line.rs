@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Stay},
     fence::Fence,
-    line::{Ask, Extend, Extended, News, Place, Push, Speaker, Standing},
+    line::{Ask, Extend, Extended, News, Place, Push, Session, Speaker, Standing},
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
@@ -248,7 +248,8 @@ impl Frame {
     }
 }
 
-/// `G` or `I`, the fence, the owner; the name, which has no line breaks, stands in the last line.
+/// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks, stands
+/// in the last line.
 fn push(client: ClientId, news: &[u8]) -> Option<Push> {
     let at = news.iter().rposition(|byte| *byte == b'\n')?;
     let name = Name::parse(str::from_utf8(&news[at + 1..]).ok()?, "").ok()?;
@@ -259,8 +260,19 @@ fn push(client: ClientId, news: &[u8]) -> Option<Push> {
         _ => return None,
     };
     let fence = Fence::new(digits(words.next()?)?);
-    Some(Push { client, name, owner: Owner::from_bytes(words.next()?), fence, news })
+    let (session, owner) = match news {
+        News::Granted => {
+            let rest = words.next()?;
+            let (session, owner) = rest.split_at_checked(SESSION_LEN)?;
+            let session = Session::parse(str::from_utf8(session).ok()?)?;
+            (Some(session), owner.strip_prefix(b" ")?)
+        }
+        News::Inquired => (None, words.next()?),
+    };
+    Some(Push { client, name, owner: Owner::from_bytes(owner), fence, news, session })
 }
+
+const SESSION_LEN: usize = 32;
 
 #[cfg(test)]
 mod tests;
