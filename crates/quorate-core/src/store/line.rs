@@ -153,7 +153,7 @@ impl Line {
         is_heard
     }
 
-    fn is_spoken(&self, speaker: Speaker) -> bool {
+    pub(super) fn is_spoken(&self, speaker: Speaker) -> bool {
         let known = self.sessions.get(&speaker.client);
         mutant::is_on(Mutant::NoSession) || known.is_some_and(|it| it.session == speaker.session)
     }

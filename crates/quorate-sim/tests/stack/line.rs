@@ -159,7 +159,7 @@ fn number_or_none(number: Option<u64>) -> String {
     number.map_or_else(|| ":-1\r\n".into(), |number| format!(":{number}\r\n"))
 }
 
-fn speaker(key: &[u8], session: &[u8]) -> Option<Speaker> {
+pub(crate) fn speaker(key: &[u8], session: &[u8]) -> Option<Speaker> {
     let session = u128::from_str_radix(str::from_utf8(session).ok()?, 16).ok()?;
     Some(Speaker { client: client(key, "s:")?, session: Session::from_random(session) })
 }
