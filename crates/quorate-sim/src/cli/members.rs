@@ -1,0 +1,74 @@
+//! Changes of the set of nodes, one seed after the other.
+
+use std::{collections::BTreeMap, io, process::ExitCode, time::Instant};
+
+use clap::Args;
+
+use super::say;
+use crate::{
+    catalogue::{self, Entry},
+    members,
+};
+
+#[derive(Args, Debug)]
+pub(super) struct Changes {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 2_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Run this seed alone and show what happened.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Go on after a violation, and count them.
+    #[arg(long)]
+    count: bool,
+    /// Switch on a deliberate bug.
+    #[arg(long, value_parser = catalogue::find)]
+    mutant: Option<&'static Entry>,
+}
+
+impl Changes {
+    pub(super) fn run(&self) -> io::Result<ExitCode> {
+        let _on = self.mutant.map(Entry::switch_on);
+        if let Some(seed) = self.seed {
+            return show(seed);
+        }
+        let started = Instant::now();
+        let (mut holds, mut changes, mut bad) = (0, 0, 0_u64);
+        let mut needs: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for seed in self.from..self.from + self.seeds {
+            let report = members::run(seed, false);
+            holds += report.holds;
+            changes += report.changes.saturating_sub(1);
+            if let Some(why) = report.needs {
+                needs.entry(why.chars().take(60).collect()).or_insert((0, seed)).0 += 1;
+            }
+            if let Some(violation) = report.violation {
+                bad += 1;
+                say(&format!("seed {seed}: {violation}"))?;
+                if !self.count {
+                    return Ok(ExitCode::FAILURE);
+                }
+            }
+        }
+        let spent = started.elapsed();
+        say(&format!(
+            "{} seeds in {spent:.1?}: {holds} holds, {changes} changes, {bad} violations",
+            self.seeds
+        ))?;
+        for (why, (count, seed)) in needs {
+            say(&format!("{count} needed an operator, first seed {seed}: {why}"))?;
+        }
+        Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn show(seed: u64) -> io::Result<ExitCode> {
+    let report = members::run(seed, true);
+    for line in &report.trace {
+        say(line)?;
+    }
+    Ok(if report.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
