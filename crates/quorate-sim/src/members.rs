@@ -9,11 +9,14 @@
 mod client;
 mod faults;
 mod lock;
+mod mutants;
 mod net;
 mod operator;
 mod world;
 
 use std::sync::Arc;
+
+pub use self::mutants::MUTANTS;
 
 /// Milliseconds of true time, which all clocks show here.
 type Ms = u64;

@@ -82,9 +82,9 @@ impl<'a> Wanted<'a> {
     /// Its place in the set: by its address, or by its name if it is known to have that by right.
     fn slot<'b>(&self, pact: &'b Pact) -> Option<&'b Member> {
         let by_name = || {
-            let is_sure = |met: &&Met| met.doubt.is_none() || met.is_enrolled;
             let is_ours = |told: &Pact| told.origin == pact.origin;
-            let met = self.met.filter(is_sure).filter(|_| self.told().is_some_and(is_ours))?;
+            let is_known = self.is_sure() && self.told().is_some_and(is_ours);
+            let met = self.met.filter(|_| is_known)?;
             pact.members.iter().find(|member| member.id == met.id)
         };
         pact.members.at(self.label).or_else(by_name)
@@ -102,9 +102,16 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// It has not forgotten of which set it is: it has its place, or only its clock is doubted.
+    fn is_sure(&self) -> bool {
+        let is_mindful = |met: &Met| matches!(met.doubt, None | Some((Doubt::ClockStepped, _)));
+        self.met.is_some_and(|met| is_mindful(met) || met.is_enrolled)
+    }
+
     fn has_joined(&self, id: NodeId, pact: &Pact) -> bool {
-        let is_it = |met: &Met| met.id == id && (met.doubt.is_none() || met.is_enrolled);
-        self.met.is_some_and(is_it) && self.told().is_some_and(|told| goes_by(told, pact))
+        self.is_sure()
+            && self.met.is_some_and(|met| met.id == id)
+            && self.told().is_some_and(|told| goes_by(told, pact))
     }
 }
 
@@ -141,23 +148,30 @@ fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a Pact, bool), Unplanned> {
 /// goes over to another one of the same number.
 fn is_lost(wanted: &[Wanted<'_>], pact: &Pact) -> bool {
     let has_other = |member: &&Member| {
-        let at = |it: &&Wanted<'_>| it.slot(pact).is_some_and(|slot| slot.id == member.id);
-        let told = wanted.iter().find(at).and_then(Wanted::told);
+        let slot = |it: &Wanted<'_>| {
+            let before = pact.before.as_ref().and_then(|before| before.at(it.label));
+            it.slot(pact).or(before).map(|slot| slot.id)
+        };
+        let told = wanted.iter().find(|it| slot(it) == Some(member.id)).and_then(Wanted::told);
         told.is_some_and(|told| told.change >= pact.change && !goes_by(told, pact))
     };
-    // The newcomer needs others before it can go by anything.
-    let old = || pact.members.iter().filter(|member| pact.newcomer != Some(member.id));
-    let left = old().filter(|member| !has_other(member)).count();
-    left < majority(pact.members.len()).min(old().count())
+    let is_lost = |members: &Members| {
+        // The newcomer needs others before it can go by anything.
+        let old = || members.iter().filter(|member| pact.newcomer != Some(member.id));
+        let left = old().filter(|member| !has_other(member)).count();
+        left < majority(members.len()).min(old().count())
+    };
+    is_lost(&pact.members) || pact.before.as_ref().is_some_and(is_lost)
 }
 
-/// A majority of the agreed list, and of the one before if that is still in use, goes by it.
+/// A majority of the agreed list, and of the one before if that is still in use, goes by it. Those
+/// do not count that may have forgotten a later one.
 fn is_agreed(wanted: &[Wanted<'_>], pact: &Pact) -> Result<(), Unplanned> {
     let going = |members: &Members| {
         let has = |member: &Member| {
             let at = |it: &&Wanted<'_>| it.slot(pact).is_some_and(|slot| slot.id == member.id);
-            let told = wanted.iter().find(at).and_then(Wanted::told);
-            told.is_some_and(|told| goes_by(told, pact))
+            let known = wanted.iter().filter(|it| it.is_sure()).find(at);
+            known.and_then(Wanted::told).is_some_and(|told| goes_by(told, pact))
         };
         members.iter().filter(|member| has(member)).count()
     };

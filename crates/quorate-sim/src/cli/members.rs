@@ -3,12 +3,10 @@
 use std::{collections::BTreeMap, io, process::ExitCode, time::Instant};
 
 use clap::Args;
+use quorate_core::mutant::{self, Mutant};
 
 use super::say;
-use crate::{
-    catalogue::{self, Entry},
-    members,
-};
+use crate::members::{self, MUTANTS};
 
 #[derive(Args, Debug)]
 pub(super) struct Changes {
@@ -25,13 +23,13 @@ pub(super) struct Changes {
     #[arg(long)]
     count: bool,
     /// Switch on a deliberate bug.
-    #[arg(long, value_parser = catalogue::find)]
-    mutant: Option<&'static Entry>,
+    #[arg(long, value_parser = find)]
+    mutant: Option<Mutant>,
 }
 
 impl Changes {
     pub(super) fn run(&self) -> io::Result<ExitCode> {
-        let _on = self.mutant.map(Entry::switch_on);
+        mutant::switch(self.mutant);
         if let Some(seed) = self.seed {
             return show(seed);
         }
@@ -63,6 +61,14 @@ impl Changes {
         }
         Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+fn find(name: &str) -> Result<Mutant, String> {
+    let found = MUTANTS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, mutant)| *mutant).ok_or_else(|| {
+        let names: Vec<&str> = MUTANTS.iter().map(|(name, _)| *name).collect();
+        format!("there is no mutant `{name}` here; there are {}", names.join(", "))
+    })
 }
 
 fn show(seed: u64) -> io::Result<ExitCode> {

@@ -111,6 +111,7 @@ impl Client {
             return;
         }
         link.asked_at = Some(net.now);
+        self.council.ask(seat);
         match link.up {
             Some((session, _, mark)) => {
                 let stay = Self::stay(net, mark);
@@ -161,6 +162,9 @@ impl Client {
             (Kind::Attach | Kind::Ping, Reply::Attached { .. }) => {
                 link.asked_at = None;
                 link.next_at = net.now + net.dice.between(LIFE / 6, LIFE / 2);
+                if tag.kind == Kind::Ping {
+                    self.council.hear_again(seat);
+                }
                 let known = link.up.map(|(session, _, mark)| (session, mark));
                 let going = link.pending.take().or(known);
                 link.up = going.map(|(session, mark)| (session, tag.sent_at, mark));

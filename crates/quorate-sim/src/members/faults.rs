@@ -1,6 +1,10 @@
 //! What goes wrong in a world, drawn at random.
 
-use super::{GUARD, Ms, net::Net, world::World};
+use super::{
+    GUARD, Ms,
+    net::Net,
+    world::{Later, World},
+};
 
 /// What a server still knows when it comes back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,10 +65,17 @@ const ALL: &[Fault] = &[
     Fault::Close,
 ];
 
+const FEW: &[Fault] = &[Fault::Attack, Fault::Rivals, Fault::Remove, Fault::Close, Fault::Anew];
+
 pub(super) fn draw(net: &mut Net) -> Vec<(Ms, Fault)> {
     let count = net.dice.between(3, 16);
     let end = net.dice.between(8, 24) * GUARD;
-    let mut fault = |_| (net.dice.between(3 * GUARD, end), net.dice.pick(ALL));
+    // Some worlds are about few things, so that much else does not get in their way.
+    let (count, all) = match net.dice.below(4) {
+        0 => (count / 4 + 1, FEW),
+        _ => (count, ALL),
+    };
+    let mut fault = |_| (net.dice.between(3 * GUARD, end), net.dice.pick(all));
     (0..count).map(&mut fault).collect()
 }
 
@@ -228,24 +239,49 @@ impl World {
             let it = &mut self.net.servers[*server];
             it.snapshot = it.store.clone();
         }
+        let soon = self.net.now + self.net.dice.between(20, 3 * GUARD);
+        let end = soon + 2 * long;
         for client in 0..self.clients.len() {
             if self.net.dice.below(2) == 0 {
-                for server in old.iter().filter(|it| **it != old[at] && !forgetful.contains(it)) {
-                    if old.len() < 5 || self.net.dice.below(2) == 0 {
-                        self.net.cut[client][*server] = self.net.now + long * 2;
-                    }
-                }
+                self.keep_in_the_dark(
+                    client,
+                    &old,
+                    &[&forgetful[..], &[old[at]]].concat(),
+                    soon,
+                    end,
+                );
             } else {
-                self.net.cut[client][old[at]] = self.net.now + long * 2;
-                self.later.push((self.net.now + GUARD, super::world::Later::Anew(client)));
+                self.net.cut[client][old[at]] = end;
+                self.later.push((self.net.now + GUARD / 2, Later::Anew(client)));
+                for server in &forgetful {
+                    self.later.push((soon, Later::Cut(client, *server, end)));
+                }
             }
         }
         let memory = self.net.dice.pick(&[Memory::Lost, Memory::Old, Memory::Kept]);
-        let soon = self.net.dice.between(20, 2 * GUARD);
         for server in forgetful {
-            self.later.push((self.net.now + soon, super::world::Later::Crash(server, memory)));
+            self.later.push((soon, Later::Crash(server, memory)));
         }
         let tells = self.tells(&list);
         self.operate(list, tells);
+    }
+
+    /// A client hears nothing until some have forgotten, and then those and the old one alone.
+    fn keep_in_the_dark(
+        &mut self,
+        client: usize,
+        old: &[usize],
+        seen: &[usize],
+        soon: Ms,
+        end: Ms,
+    ) {
+        let is_anew = self.net.dice.below(2) == 0;
+        for server in 0..self.net.servers.len() {
+            let is_seen = seen.contains(&server) || self.net.dice.below(8) == 0;
+            self.net.cut[client][server] = if is_seen { soon } else { end };
+        }
+        if is_anew {
+            self.begin_anew(client, old.to_vec());
+        }
     }
 }

@@ -73,7 +73,11 @@ impl Operator {
         }
         let told = self.told();
         let is_agreed = self.pact.as_ref().is_some_and(|it| told >= majority(it.members.len()));
-        let is_over = net.now >= self.ends_at || told >= self.tells.min(self.wanted.len());
+        // The newcomer is given its place by clients.
+        let is_new = self.pact.as_ref().is_some_and(|pact| pact.newcomer.is_some());
+        let all = self.wanted.len() - usize::from(is_new);
+        let is_over = net.now >= self.ends_at || told >= self.tells.min(all);
+        let is_over = is_over && (self.pact.is_some() || net.now >= self.ends_at);
         if is_over {
             self.is_done = true;
             net.note(|| format!("operator {} goes, {told} were told", self.party));

@@ -28,6 +28,8 @@ pub(super) struct World {
 pub(super) enum Later {
     Crash(usize, Memory),
     Anew(usize),
+    /// A client and a server do not hear each other until then.
+    Cut(usize, usize, Ms),
 }
 
 impl World {
@@ -87,7 +89,7 @@ impl World {
         match event {
             Event::Arrive(call) => self.net.arrive(&call),
             Event::Answer { to, tag, epoch, reply } => match self.clients.get_mut(to) {
-                Some(client) if !self.net.cut.is_empty() => {
+                Some(client) => {
                     client.answer(&mut self.net, tag, epoch, reply);
                 }
                 _ => self.operators[to - self.clients.len()].answer(tag, epoch, reply),
@@ -118,6 +120,7 @@ impl World {
                 match later {
                     Later::Crash(server, memory) => self.crash(server, memory, 10),
                     Later::Anew(client) => self.begin_anew(client, self.latest()),
+                    Later::Cut(client, server, until) => self.net.cut[client][server] = until,
                 }
             }
             let Some(event) = self.net.pop(end) else { break };
@@ -132,7 +135,9 @@ impl World {
         let last = self.faults.iter().map(|(when, _)| *when).max().unwrap_or(0);
         self.play(last + 4 * GUARD);
         self.calm_down();
-        let needs = if self.settles() { None } else { self.repairs() };
+        let lists: Vec<_> = self.agreed().iter().map(Self::list_of).collect();
+        let is_settled = lists.iter().any(|list| self.settles(list));
+        let needs = if is_settled { None } else { self.repairs() };
         let changes = self.agreed().first().map_or(0, |pact| pact.change);
         let (holds, violation) = (self.net.judge.count, self.net.judge.violation);
         Report { holds, changes, needs, violation, trace: self.net.trace.unwrap_or_default() }
@@ -166,11 +171,10 @@ impl World {
         pact.members.iter().map(|member| number(&member.label)).collect()
     }
 
-    /// Whether every client gets the lock, with the agreed list and without an operator.
-    fn settles(&mut self) -> bool {
-        let Some(list) = self.agreed().first().map(Self::list_of) else { return false };
+    /// Whether every client gets the lock with this list.
+    fn settles(&mut self, list: &[usize]) -> bool {
         for client in 0..self.clients.len() {
-            self.begin_anew(client, list.clone());
+            self.begin_anew(client, list.to_vec());
             self.clients[client].stopped_until = 0;
         }
         for _ in 0..12 {
@@ -189,14 +193,25 @@ impl World {
     fn repairs(&mut self) -> Option<String> {
         let seen = self.clients.iter().find(|it| it.wins == 0).map(|it| format!("{:?}", it.last));
         let agreed = self.agreed();
-        let said = format!("{} lists, {}", agreed.len(), seen.unwrap_or_default());
+        let seen = seen.unwrap_or_default();
+        let seen = seen.split([' ', ';']).take(3).collect::<Vec<_>>().join(" ");
+        let said = format!("{} lists, {seen}", agreed.len());
+        for server in 0..self.net.servers.len() {
+            let met = self.net.probe(server);
+            let pact = met.pact.map(|it| {
+                format!("{} {} after {}", it.change, it.members, it.before.unwrap_or_default())
+            });
+            let (doubt, is_enrolled) = (met.doubt, met.is_enrolled);
+            self.net.note(|| format!("server {server}: {pact:?} {doubt:?} {is_enrolled}"));
+        }
         self.net.note(|| format!("it does not settle: {said}"));
         let mut why = Vec::new();
         for pact in &agreed {
-            self.operate(Self::list_of(pact), usize::MAX);
+            let list = Self::list_of(pact);
+            self.operate(list.clone(), usize::MAX);
             self.play(self.net.now + 5 * GUARD);
             why.extend(self.operators.last().and_then(|it| it.why_not.clone()));
-            if self.settles() {
+            if self.settles(&list) {
                 return Some(said);
             }
         }
