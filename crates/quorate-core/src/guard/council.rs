@@ -101,6 +101,13 @@ impl Council {
         self.is_sure = true;
     }
 
+    /// What was proposed is not: what the nodes told last counts again.
+    pub fn retract(&mut self) {
+        let told = self.seats.iter().filter_map(|seat| seat.met.as_ref()?.pact.as_ref());
+        self.pact = told.max_by_key(|pact| pact.change).cloned();
+        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+    }
+
     /// What each node told last.
     pub fn met(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Met>)> {
         self.seats.iter().map(|seat| (&seat.label, seat.met.as_ref()))
