@@ -26,10 +26,10 @@ use std::{
 };
 
 use crate::{
-    CancellationToken, LeaseHandover, Shutdown, Warning,
+    CancellationToken, LeaseHandover, NodesChanged, Shutdown, Warning,
     error::{
-        AdmitError, AdoptError, ConnectError, ExtendError, LockError, Lost, NodeReport,
-        ReleaseError, VerifyError, WithError, WouldDeadlock,
+        AdmitError, AdoptError, ChangeError, ConnectError, ExtendError, LockError, Lost,
+        NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
     },
     fence::Fence,
 };
@@ -114,6 +114,43 @@ impl Client {
     /// ```
     pub fn admit(&self) -> Result<(), AdmitError> {
         wait(self.0.admit())
+    }
+
+    /// Makes the nodes of this client the set that all clients go by. See
+    /// [`crate::Client::change_nodes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::change_nodes`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::error::ChangeError;
+    ///
+    /// let refused = quorate::blocking::Client::memory().change_nodes();
+    /// assert_eq!(refused, Err(ChangeError::GuardIsOff));
+    /// ```
+    pub fn change_nodes(&self) -> Result<NodesChanged, ChangeError> {
+        wait(self.0.change_nodes())
+    }
+
+    /// Vouches for the list of nodes. See [`crate::Client::vouch_for_nodes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::vouch_for_nodes`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::error::AdmitError;
+    ///
+    /// let refused = quorate::blocking::Client::memory().vouch_for_nodes();
+    /// assert_eq!(refused, Err(AdmitError::GuardIsOff));
+    /// ```
+    pub fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
+        wait(self.0.vouch_for_nodes())
     }
 
     /// Takes over a lease that another process left.

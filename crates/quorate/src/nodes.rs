@@ -3,7 +3,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use quorate_core::guard::{Met, Pact, Unplanned};
+use quorate_core::{
+    guard::{Met, Pact, Unplanned},
+    quorum::majority,
+};
 use thiserror::Error;
 
 use crate::{
@@ -79,6 +82,47 @@ impl Client {
             Some(true) => Ok(()),
             Some(false) | None => Err(AdmitError::Unheard { nodes: self.nodes() }),
         }
+    }
+
+    /// Vouches for the list of nodes, so that one which has forgotten it has its place again although
+    /// too few others are there to confirm it.
+    ///
+    /// A node that lost its record is given its place by the others: as many of them must be there
+    /// as could have changed the set without the rest. With three nodes those are both others, so
+    /// that a node that comes back empty while another one is dead stays out. If you know that no
+    /// change of the set was made which the nodes that answer have not heard of, say so by this
+    /// call; the restart guard goes on as always. The better way out, where there is time, is to
+    /// bring the dead node back.
+    ///
+    /// # Errors
+    ///
+    /// [`AdmitError`], if less than a majority answers, or a node must not be one.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::Client;
+    /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data: both are known to be the last ones.
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = Client::builder().nodes(nodes).build()?;
+    /// client.vouch_for_nodes().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
+        let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
+        chamber.forget();
+        let _vouching = Vouching::start(chamber);
+        let placed = self.watch_nodes(PATIENCE, |reports| {
+            let known = met(chamber, reports);
+            let has_place = |it: &&Known| it.votes || it.is_enrolled();
+            let placed = known.iter().filter(has_place).count();
+            let is_waited_for = |it: &Known| it.met.is_some() && !it.votes && !it.is_enrolled();
+            let is_done = placed >= majority(known.len()) && !known.iter().any(is_waited_for);
+            is_done.then_some(())
+        });
+        placed.await.ok_or_else(|| AdmitError::Unheard { nodes: self.nodes() })
     }
 
     /// Makes the nodes of this client the set that all clients go by: one more, one less, or one
@@ -214,6 +258,22 @@ impl<'a> Admitting<'a> {
 impl Drop for Admitting<'_> {
     fn drop(&mut self) {
         self.0.set_admitting(false);
+    }
+}
+
+/// The list is vouched for while this lives, however the caller goes.
+struct Vouching<'a>(&'a Chamber);
+
+impl<'a> Vouching<'a> {
+    fn start(chamber: &'a Chamber) -> Self {
+        chamber.set_vouched(true);
+        Self(chamber)
+    }
+}
+
+impl Drop for Vouching<'_> {
+    fn drop(&mut self) {
+        self.0.set_vouched(false);
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Council {
     pact: Option<Pact>,
     /// A node that may be believed told it.
     is_sure: bool,
+    /// An operator says that the set was not changed by nodes that are not there.
+    is_vouched: bool,
     /// Counts what happens.
     moment: u64,
 }
@@ -80,7 +82,8 @@ impl Council {
         let (since, asked_last, asked) = (0, 0, 0);
         let seat = |label| Seat { label, met: None, is_here: false, since, asked_last, asked };
         let seats = labels.into_iter().map(seat).collect();
-        Self { seats, max_ttl_ms, guard_ms, pact: None, is_sure: false, moment: 0 }
+        let (pact, is_sure, is_vouched, moment) = (None, false, false, 0);
+        Self { seats, max_ttl_ms, guard_ms, pact, is_sure, is_vouched, moment }
     }
 
     /// What the nodes have agreed upon, if any of them has told.
@@ -92,6 +95,13 @@ impl Council {
     /// What the nodes told before does not count: each that does not vote must be met again.
     pub fn forget(&mut self) {
         self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.met = None);
+    }
+
+    /// Whether an operator vouches for the list: that nodes which are not there have not agreed on
+    /// a later one with those that have forgotten it. Then a majority together with the node itself
+    /// is enough to give it its place again.
+    pub const fn set_vouched(&mut self, is_vouched: bool) {
+        self.is_vouched = is_vouched;
     }
 
     /// From now on this is what the nodes are to go by: an operator has said so.
@@ -256,7 +266,10 @@ impl Council {
         // A clock that was set forward has made it forget locks, and nothing else.
         let is_mindful = matches!(met.doubt, Some((Doubt::ClockStepped, _)));
         let knows = usize::from(is_mindful && goes(&self.seats[node]));
-        let needed = nodes.div_ceil(2).min(nodes.saturating_sub(1));
+        let needed = match self.is_vouched {
+            true => majority(nodes).saturating_sub(1),
+            false => nodes.div_ceil(2).min(nodes.saturating_sub(1)),
+        };
         self.at_once(node, goes).saturating_add(knows) >= needed
             || self.at_once(node, is_open) >= self.seats.len().saturating_sub(1)
     }

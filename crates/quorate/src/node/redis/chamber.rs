@@ -91,6 +91,10 @@ impl Chamber {
         self.lock().council.forget();
     }
 
+    pub(crate) fn set_vouched(&self, is_vouched: bool) {
+        self.lock().council.set_vouched(is_vouched);
+    }
+
     pub(crate) fn set_admitting(&self, is_admitting: bool) {
         self.lock().is_admitting = is_admitting;
     }

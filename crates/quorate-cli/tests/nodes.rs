@@ -1,0 +1,98 @@
+//! `quorate nodes` on real servers.
+
+use std::process::{Command, Output};
+
+use quorate_testkit::{Server, eventually, redis::cmd};
+
+#[test]
+fn new_nodes_are_shown_admitted_and_shown_again() {
+    let servers = Server::start_many(3);
+    let shown = quorate("show", &servers);
+    assert_eq!(shown.status.code(), Some(69), "{shown:?}");
+    assert!(text(&shown.stderr).contains("under the restart guard for "), "{shown:?}");
+    let admitted = quorate("admit", &servers);
+    assert_eq!(text(&admitted.stdout), "3 nodes vote\n", "{admitted:?}");
+    let shown = quorate("show", &servers);
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert_eq!(text(&shown.stdout).matches(": attached\n").count(), 3, "{shown:?}");
+}
+
+#[test]
+fn nodes_that_hold_something_are_not_admitted() {
+    let servers = Server::start_many(3);
+    cmd("SET").arg("a").arg("b").exec(&mut servers[1].connection()).expect("it is stored");
+    let refused = quorate("admit", &servers);
+    assert_eq!(refused.status.code(), Some(65), "{refused:?}");
+    let expected = format!("quorate: {} holds 1 keys", servers[1].url());
+    assert!(text(&refused.stderr).starts_with(&expected), "{refused:?}");
+}
+
+#[test]
+fn a_dead_node_is_replaced() {
+    let mut servers = Server::start_many(4);
+    let new = servers.pop().expect("there are four");
+    assert!(quorate("admit", &servers).status.success());
+    let dead = servers.pop().expect("there are three");
+    dead.kill();
+    servers.push(new);
+    let changed = quorate("change", &servers);
+    assert!(text(&changed.stdout).starts_with("change 2: the nodes are "), "{changed:?}");
+    assert!(text(&changed.stdout).contains("; the new one votes in "), "{changed:?}");
+    let again = quorate("change", &servers);
+    assert_eq!(again.status.code(), Some(65), "{again:?}");
+    assert!(text(&again.stderr).contains("agreed on this list already"), "{again:?}");
+}
+
+#[test]
+fn a_node_that_forgot_has_its_place_again_if_somebody_vouches_for_the_list() {
+    let servers = Server::start_many(3);
+    assert!(quorate("admit", &servers).status.success());
+    servers[0].kill();
+    servers[2].flush_all();
+    let place = || -> Option<String> {
+        let read = cmd("HGET").arg("quorate:node").arg("enrolled").clone();
+        read.query(&mut servers[2].connection()).expect("it answers")
+    };
+    eventually("it is noticed", std::time::Duration::from_secs(20), || {
+        quorate("show", &servers);
+        place().as_deref() == Some("0")
+    });
+    // The other one alone cannot know whether the set was changed without it.
+    let vouched = quorate("vouch", &servers);
+    assert!(text(&vouched.stderr).contains("under the restart guard for "), "{vouched:?}");
+    assert_eq!(place().as_deref(), Some("1"));
+}
+
+#[test]
+fn bad_arguments_are_told_what_to_do() {
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        let output = command.env_remove("QUORATE_NODES").args(args).output();
+        output.expect("the command runs")
+    };
+    for (args, code, expected) in [
+        (&["nodes", "show"][..], 64, "no nodes are given"),
+        (&["nodes", "show", "--node", "redis://h", "--max-ttl", "soon"], 64, "write 500ms"),
+        (&["nodes", "show", "--node", "ftp://user:secret@h"], 78, "node 1"),
+        (&["nodes", "fly"], 64, "fly"),
+        (&[], 64, "Usage"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+    }
+    assert!(run(&["--help"]).status.success());
+}
+
+/// Runs a verb on these servers, with a guard that is short.
+fn quorate(verb: &str, servers: &[Server]) -> Output {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(["nodes", verb, "--max-ttl", "1s"]).env("QUORATE_NODES", urls.join(","));
+    command.output().expect("the command runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).expect("text")
+}
