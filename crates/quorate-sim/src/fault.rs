@@ -278,7 +278,27 @@ pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
         })
         .collect();
     faults.sort_by_key(|fault| fault.at);
+    aim_nudges(settings, &mut dice, &mut faults);
+    faults.sort_by_key(|fault| fault.at);
     faults
+}
+
+/// A clock that is set in the guard: soon after its node has forgotten something.
+fn aim_nudges(settings: &Settings, dice: &mut Dice, faults: &mut [Fault]) {
+    for index in 0..faults.len() {
+        let (before, rest) = faults.split_at_mut(index);
+        let Some(Fault { at, what: What::Nudge { node, .. } }) = rest.first_mut() else { continue };
+        let forgets = |fault: &Fault| match fault.what {
+            What::Flush { node } | What::Replace { node } | What::Copy { node, .. } => {
+                Some((fault.at, node))
+            }
+            _ => None,
+        };
+        if let Some((forgot_at, forgetful)) = before.iter().rev().find_map(forgets) {
+            *at = forgot_at + dice.below(settings.longest_ttl() / 2);
+            *node = forgetful;
+        }
+    }
 }
 
 fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
@@ -299,7 +319,7 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
     {
         return draw_beyond(bound, settings, dice, lasts);
     }
-    if settings.is_forgetful && dice.below(3) == 0 {
+    if settings.is_forgetful && dice.below(2) == 0 {
         return draw_forgetting(settings, dice, lasts);
     }
     match dice.below(21) {
@@ -360,6 +380,8 @@ fn draw_forgetting(settings: &Settings, dice: &mut Dice, lasts: Nanos) -> What {
     match dice.below(16) {
         0..=2 => What::NodeCrash { node, back_after, keeps },
         3..=4 => What::Flush { node },
+        // A server that is taken for durable, and is another one, is not doubted at all.
+        5 | 8..=9 if is_durable => What::Flush { node },
         5 => What::Promote { node, lag },
         6..=7 => What::RollBack { node, lag },
         8..=9 if settings.nodes > 1 => What::Copy { node, of },

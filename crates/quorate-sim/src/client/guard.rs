@@ -167,7 +167,9 @@ impl Client {
             }
             Opinion::Waits { left_ms, .. } => {
                 env.count.waits += 1;
-                meetings.seats[node].away = Some(left_ms.min(AWAY_MAX_MS) * MS);
+                // Some ask again before it is time.
+                let away_ms = meetings.dice.between(left_ms / 8, left_ms).min(AWAY_MAX_MS);
+                meetings.seats[node].away = Some(away_ms * MS);
                 self.close(env, node);
             }
             Opinion::Enrol(enrolment) => {
