@@ -238,6 +238,18 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("no-rollback-check", Mutant::NoRollbackCheck, "a node may be older than it was"),
     seeds("no-step-check", Mutant::NoStepCheck, "a node's clock may go forward by itself"),
     seeds("guard-by-node-clock", Mutant::GuardByNodeClock, "the node's clock alone ends the guard"),
+    directed(
+        "heal-in-guard",
+        Mutant::HealInGuard,
+        "a doubted node takes a lost key again",
+        crate::directed::a_node_in_its_guard_takes_no_lost_key_again,
+    ),
+    directed(
+        "any-mark",
+        Mutant::AnyMark,
+        "a session goes on though the node is not what it was judged to be",
+        crate::directed::a_session_does_not_outlive_what_was_judged,
+    ),
     redundant(
         "old-extension-counts",
         Mutant::OldExtensionCounts,
