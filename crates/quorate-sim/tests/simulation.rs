@@ -198,7 +198,8 @@ fn a_part_that_cannot_be_left_out_is_a_clear_error() {
 fn the_page_about_simulation_shows_what_the_command_shows() {
     let mutant = catalogue::find("stopped-clock").unwrap();
     let campaign = Campaign { mutant: Some(mutant), ..campaign(1) };
-    let fixed = Fixed { nodes: Some(3), clients: Some(2), is_in_line: Some(false) };
+    let is_in_line = Some(false);
+    let fixed = Fixed { nodes: Some(3), clients: Some(2), is_in_line, ..Fixed::default() };
     let report = campaign.run_one(SHOWN, fixed, &Without::default(), true);
     let violation = report.violation.expect("the page says so");
     let story = Story::of(Settings::draw(SHOWN, &fixed), violation, &report.trace);

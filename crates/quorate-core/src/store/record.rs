@@ -222,6 +222,13 @@ impl Store {
         self.record.as_ref().is_some_and(|record| record.doubted.is_some())
     }
 
+    /// Whether it is what its record says. One that took over another's data has the other's line and
+    /// sessions as well, and its clients listen: it must not hand on what it was never asked for.
+    pub(super) fn is_itself(&self) -> bool {
+        let is_own = |record: &Record| record.run == self.run || mutant::is_on(Mutant::AnyRun);
+        self.record.as_ref().is_none_or(|record| is_own(record) && record.doubted.is_none())
+    }
+
     /// Whether a session may begin or go on: the client has judged what the node is now.
     pub(super) fn is_judged(&self, mark: Option<Mark>) -> bool {
         match (&self.record, mark) {
