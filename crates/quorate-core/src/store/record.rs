@@ -91,8 +91,11 @@ impl Record {
         }
     }
 
+    /// A clock that was set back is believed as well: keys that are stored by it are over at once
+    /// when it is set right again, and that must be seen.
     fn see(&mut self, now: Instant) {
-        if now.node_ms >= self.seen.node_ms {
+        let is_back = now.node_ms.saturating_add(STEP_TOLERANCE_MS) < self.seen.node_ms;
+        if now.node_ms >= self.seen.node_ms || is_back {
             self.seen = now;
         }
     }
