@@ -91,8 +91,8 @@ pub fn a_session_does_not_outlive_what_was_judged() -> Result<(), String> {
     }
 }
 
-/// A holds two nodes of three, B has the third, and C waits there. One of A's nodes is made a replica
-/// of the third, and a master again. Then B goes.
+/// A holds two nodes of three, B has the third, and C waits there. One of A's nodes is made a
+/// replica of the third, and a master again. Then B goes.
 ///
 /// # Errors
 ///

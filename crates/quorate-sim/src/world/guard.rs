@@ -136,8 +136,8 @@ impl World {
         }
     }
 
-    /// Sets a node's clock. Forward, that is forgetting: what it granted is over. Of clocks that are
-    /// set back there may be only one, for its keys stay for longer than there are worlds.
+    /// Sets a node's clock. Forward, that is forgetting: what it granted is over. Only one clock may
+    /// be set back, for the node's keys stay for longer than there are worlds.
     pub(super) fn step(&mut self, node: usize, micros: i64) {
         let env = &mut self.env;
         if !env.settings.is_forgetful {
