@@ -154,6 +154,9 @@ impl Settings {
         let mut dice = Dice::new(self.seed, GUARD_STREAM);
         let (is_guarded, is_forgetful) = (dice.below(3) != 0, dice.below(3) != 0);
         let is_guarded = fixed.is_guarded.unwrap_or(is_guarded);
+        // One who is cut off is in the way for a ttl: that must be long where it is looked for.
+        let is_cut = self.does_end_cut && self.longest_ttl() >= SECOND;
+        let is_guarded = is_guarded && (!is_cut || fixed.is_guarded.is_some());
         if !self.is_in_line || self.nodes < 3 || !is_guarded {
             return self;
         }
