@@ -6,8 +6,8 @@ mod line;
 use std::time::Duration;
 
 pub use self::guard::{
-    a_node_in_its_guard_takes_no_lost_key_again, a_node_that_was_a_replica_hands_nothing_on,
-    a_session_does_not_outlive_what_was_judged,
+    a_clock_that_is_set_right_again_is_doubted, a_node_in_its_guard_takes_no_lost_key_again,
+    a_node_that_was_a_replica_hands_nothing_on, a_session_does_not_outlive_what_was_judged,
 };
 pub use self::line::{
     a_confirmation_takes_no_lost_key_again, a_grant_that_has_run_out_says_nothing_about_the_fence,
@@ -232,5 +232,6 @@ mod tests {
         a_node_in_its_guard_takes_no_lost_key_again().unwrap();
         a_session_does_not_outlive_what_was_judged().unwrap();
         a_node_that_was_a_replica_hands_nothing_on().unwrap();
+        a_clock_that_is_set_right_again_is_doubted().unwrap();
     }
 }

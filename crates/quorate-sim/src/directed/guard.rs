@@ -6,7 +6,7 @@ use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Stay},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
     fence::Fence,
-    guard::{Enrolment, Greeting, Mark, Member, Members, NodeId, Pact},
+    guard::{Doubt, Enrolment, Greeting, Mark, Member, Members, Met, NodeId, Pact},
     line::{Ask, Extend, Place, Session, Speaker},
     moment::NodeTime,
     quorum::{NodeSet, Vote},
@@ -123,6 +123,23 @@ pub fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
     }
 }
 
+/// A node's clock is set back by ten seconds, and right again while nobody looks. What was granted
+/// in between is over. Then one comes who has never met it.
+///
+/// # Errors
+///
+/// If the node votes at once.
+pub fn a_clock_that_is_set_right_again_is_doubted() -> Result<(), String> {
+    let mut hall = Hall::founded(3);
+    let a = Guest::start(&mut hall, 1, 20_000);
+    let (speaker, stay) = (a.speaker(0), a.stay(0, 20_050));
+    hall.apply(0, 10_050, &Command::Ping { speaker, stay });
+    match hall.met(0, 20_100).and_then(|met| met.doubt) {
+        Some((Doubt::ClockStepped, _)) => Ok(()),
+        other => Err(format!("a node whose keys are over by its clock is doubted for {other:?}")),
+    }
+}
+
 /// Guarded nodes whose clocks agree.
 struct Hall {
     stores: Vec<Store>,
@@ -171,6 +188,11 @@ impl Hall {
     }
 
     fn mark(&mut self, node: usize, ms: u64) -> Mark {
+        self.met(node, ms).map_or_else(|| fresh(node, 0), |met| met.mark)
+    }
+
+    /// Somebody meets the node who has not met it before.
+    fn met(&mut self, node: usize, ms: u64) -> Option<Box<Met>> {
         let greeting = Greeting {
             wall_ms: wall(ms),
             known: None,
@@ -181,8 +203,8 @@ impl Hall {
             is_durable: false,
         };
         match self.apply(node, ms, &Command::Meet { greeting }) {
-            Reply::Met(met) => met.mark,
-            _ => fresh(node, 0),
+            Reply::Met(met) => Some(met),
+            _ => None,
         }
     }
 
