@@ -233,6 +233,23 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("no-withdraw", Mutant::NoWithdraw, "a waiter that is cut off keeps what it was granted"),
     seeds("same-owner-again", Mutant::SameOwnerAgain, "it comes back as the same owner"),
     seeds("no-heartbeat", Mutant::NoHeartbeat, "a waiter asks once and then only listens"),
+    seeds("no-guard", Mutant::NoGuard, "a node that may have forgotten votes at once"),
+    seeds("any-run", Mutant::AnyRun, "a node is not asked which run of which server it is"),
+    seeds("no-rollback-check", Mutant::NoRollbackCheck, "a node may be older than it was"),
+    seeds("no-step-check", Mutant::NoStepCheck, "a node's clock may go forward by itself"),
+    seeds("guard-by-node-clock", Mutant::GuardByNodeClock, "the node's clock alone ends the guard"),
+    directed(
+        "heal-in-guard",
+        Mutant::HealInGuard,
+        "a doubted node takes a lost key again",
+        crate::directed::a_node_in_its_guard_takes_no_lost_key_again,
+    ),
+    directed(
+        "any-mark",
+        Mutant::AnyMark,
+        "a session goes on though the node is not what it was judged to be",
+        crate::directed::a_session_does_not_outlive_what_was_judged,
+    ),
     redundant(
         "old-extension-counts",
         Mutant::OldExtensionCounts,

@@ -26,6 +26,11 @@ pub(crate) struct Checker {
     progress_within: Nanos,
     is_healed: bool,
     broken: Vec<Bound>,
+    /// A guarded node has forgotten: its keys, and its fences.
+    has_lost_keys: bool,
+    has_forgotten: bool,
+    /// A clock of a forgetful world was set.
+    is_clock_wrong: bool,
     pub(crate) violation: Option<Violation>,
     pub(crate) beyond: Vec<Bound>,
 }
@@ -125,6 +130,9 @@ impl Checker {
             progress_within,
             is_healed: false,
             broken: Vec::new(),
+            has_lost_keys: false,
+            has_forgotten: false,
+            is_clock_wrong: false,
             violation: None,
             beyond: Vec::new(),
         }
@@ -139,6 +147,26 @@ impl Checker {
 
     pub(crate) const fn is_within_bounds(&self) -> bool {
         self.broken.is_empty()
+    }
+
+    /// A guarded node has lost its keys, but not its fences.
+    pub(crate) const fn note_lost(&mut self) {
+        self.has_lost_keys = true;
+    }
+
+    /// A guarded node has forgotten everything, or what it did last.
+    pub(crate) const fn note_forgotten(&mut self) {
+        self.has_lost_keys = true;
+        self.has_forgotten = true;
+    }
+
+    pub(crate) const fn note_wrong_clock(&mut self) {
+        self.is_clock_wrong = true;
+    }
+
+    /// No node has lost anything so far.
+    pub(crate) const fn is_remembered(&self) -> bool {
+        self.is_within_bounds() && !self.has_lost_keys
     }
 
     pub(crate) const fn is_healed(&self) -> bool {
@@ -195,8 +223,10 @@ impl Checker {
         let (Some(fence), lock, asked_at) = (claim.fence, claim.lock, claim.asked_at) else {
             return;
         };
-        // A node that has forgotten its fences can be told from others only by a guard.
-        if self.broken.contains(&Bound::Memory) {
+        // A node that has forgotten its fences can be told from others only by a guard, and goes on
+        // from its clock then.
+        let is_lost = [Bound::Memory, Bound::Witness].iter().any(|it| self.broken.contains(it));
+        if is_lost || (self.has_forgotten && self.is_clock_wrong) {
             return;
         }
         // Where two may hold at once, the order of those who asked at the same time is open.

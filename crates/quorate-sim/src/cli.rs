@@ -68,6 +68,9 @@ struct Run {
     /// Which mode the clients use, whatever the seed says.
     #[arg(long)]
     mode: Option<Mode>,
+    /// Whether nodes are guarded, whatever the seed says; only in line, and with three or more.
+    #[arg(long)]
+    guard: Option<Switch>,
     /// On how many threads to run; all cores if not said.
     #[arg(long)]
     threads: Option<usize>,
@@ -92,6 +95,15 @@ enum Mode {
     Classic,
     /// They wait in line, and have fences.
     Line,
+}
+
+/// Whether something is there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Switch {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
 }
 
 /// Runs the command that the arguments say. The exit code is 1 if a promise was broken.
@@ -126,6 +138,7 @@ impl Run {
             nodes: self.nodes.map(usize::from),
             clients: self.clients.map(usize::from),
             is_in_line: self.mode.map(|mode| mode == Mode::Line),
+            is_guarded: self.guard.map(|guard| guard == Switch::On),
         };
         Campaign {
             from: self.from,

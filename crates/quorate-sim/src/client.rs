@@ -1,14 +1,15 @@
 //! A simulated client: the core's machines, driven by virtual time instead of sockets and threads.
 
+mod guard;
 mod keeper;
+mod link;
 mod round;
 mod waiter;
 mod work;
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Reply, Stay},
-    line::Speaker,
+    command::{ClientId, Command, Owner, Reply},
     moment::Moment,
     quorum::majority,
     schedule::Schedule,
@@ -17,18 +18,19 @@ use quorate_core::{
 use std::time::Duration;
 
 use self::{
+    guard::Meetings,
     keeper::{Batch, Held},
     round::Round,
     waiter::Waiter,
     work::Task,
 };
 use crate::{
-    clock::{ClientClock, MS, Nanos},
+    clock::{ClientClock, Nanos},
     dice::Dice,
     event::{Due, Event},
     net::{Waiting, Whose},
-    settings::{DRIFT, WAKE_LAG_MAX},
-    trace::{self, Place, Scene},
+    settings::{DRIFT, Settings, WAKE_LAG_MAX},
+    trace::{self, Scene},
     world::Env,
 };
 
@@ -52,6 +54,8 @@ pub(crate) struct Client {
     tasks: Vec<Task>,
     /// What a node's clock showed, and when that was known.
     node_time: Option<(u64, Moment)>,
+    /// What it makes of its nodes, where they are guarded.
+    meetings: Option<Meetings>,
     last_ticket: u64,
     /// Names rounds, batches and leases.
     next: u32,
@@ -66,10 +70,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(number: usize, clock: ClientClock, tasks: usize, seed: u64) -> Self {
+    pub(crate) fn new(number: usize, clock: ClientClock, settings: &Settings) -> Self {
+        let seed = settings.seed;
         let stream = STREAM + number as u64;
         let mut dice = Dice::new(seed, stream);
-        let tasks = (0..tasks).map(|task| Task::new(Dice::new(seed, task_stream(number, task))));
+        let tasks =
+            (0..settings.tasks).map(|task| Task::new(Dice::new(seed, task_stream(number, task))));
         Self {
             number,
             life: 0,
@@ -86,6 +92,7 @@ impl Client {
             armed_at: None,
             tasks: tasks.collect(),
             node_time: None,
+            meetings: Meetings::new(settings, Dice::new(seed, MEETING_STREAM + number as u64)),
             last_ticket: 0,
             next: 0,
             deferred: Vec::new(),
@@ -210,6 +217,9 @@ impl Client {
     pub(crate) fn reborn(&mut self, env: &mut Env) {
         self.is_dead = false;
         self.id = draw_id(self.number, &mut self.dice);
+        if let Some(meetings) = &mut self.meetings {
+            meetings.forget(&env.settings);
+        }
         if self.stopped_at.is_none() {
             env.running |= 1 << self.number;
         }
@@ -252,112 +262,14 @@ impl Client {
                 self.handle_waiter_reply(env, asked, node, command, answer.as_ref());
             }
             Whose::Link(sent_at) => self.handle_link_answer(env, node, sent_at, answer.as_ref()),
+            Whose::Meeting(sent_at) => self.handle_meeting(env, node, sent_at, answer.as_ref()),
         }
         // Without a session that the node knows, a connection is of no use.
-        let is_refused = matches!((whose, &answer), (Whose::Link(_), None));
+        let is_refused = matches!((whose, &answer), (Whose::Link(_) | Whose::Meeting(_), None));
         let is_useless = is_refused || answer == Some(Reply::Stale);
-        if is_useless && env.net.link(self.number, node).is_up {
-            env.break_link(self.number, node, 0);
-            let generation = env.net.link(self.number, node).generation;
-            self.handle_break(env, node, generation);
+        if is_useless {
+            self.close(env, node);
         }
-    }
-
-    /// The node knows our session, and tells its time.
-    fn handle_link_answer(
-        &mut self,
-        env: &mut Env,
-        node: usize,
-        sent_at: Moment,
-        answer: Option<&Reply>,
-    ) {
-        let Some(Reply::Attached { time_us }) = answer else { return };
-        self.node_time = Some((*time_us, sent_at));
-        let generation = env.net.link(self.number, node).generation;
-        let next = env.now + env.settings.session_ms * MS / 4;
-        self.plan(env, next, Due::Ping { node: node as u8, generation });
-        let link = env.net.link(self.number, node);
-        if !std::mem::replace(&mut link.is_attached, true) {
-            self.pay_debts(env, node);
-            self.tell_waiters(env, node, true);
-        }
-    }
-
-    fn ping(&self, env: &mut Env, node: usize, generation: u32) {
-        let link = env.net.link(self.number, node);
-        if link.generation == generation && link.is_attached {
-            let speaker = Speaker { client: self.id, session: link.session };
-            let life_ms = env.settings.session_ms;
-            let command = Command::Ping { speaker, stay: Stay::unguarded(life_ms) };
-            let whose = Whose::Link(self.now(env));
-            self.send(env, node, Waiting { whose, command });
-        }
-    }
-
-    /// The connection to a node is gone: what was asked on it will never be answered.
-    fn handle_break(&mut self, env: &mut Env, node: usize, generation: u32) {
-        let link = env.net.link(self.number, node);
-        if self.is_dead || generation != link.generation {
-            return;
-        }
-        let (waiting, delay) = (std::mem::take(&mut link.waiting), link.reconnect_delay());
-        let what = Due::Reconnect { node: node as u8, generation };
-        self.plan(env, env.now + delay, what);
-        if self.dice.below(4) == 0 {
-            self.grow_impatient(env);
-        }
-        for waiting in waiting {
-            self.handle_answer(env, node, waiting, None);
-        }
-        self.tell_waiters(env, node, false);
-    }
-
-    fn look(&mut self, env: &mut Env, node: usize, generation: u32) {
-        let link = env.net.link(self.number, node);
-        if generation != link.generation {
-            return;
-        }
-        match link.look() {
-            None => self.pay_debts(env, node),
-            Some(then) if env.now < then => {
-                self.pay_debts(env, node);
-                self.plan(env, then, Due::Silence { node: node as u8, generation });
-            }
-            Some(_) => {
-                env.trace.add(env.now, None, || Scene::Note {
-                    place: Place::Link(self.number, node),
-                    text: "is silent for too long and made anew".into(),
-                });
-                env.break_link(self.number, node, 0);
-                let generation = env.net.link(self.number, node).generation;
-                self.handle_break(env, node, generation);
-            }
-        }
-    }
-
-    fn reconnect(&self, env: &mut Env, node: usize, generation: u32) {
-        let is_reachable = env.nodes[node].is_up() && env.net.is_open(self.number, node);
-        let link = env.net.link(self.number, node);
-        if generation != link.generation || link.is_up {
-            return;
-        }
-        if !is_reachable {
-            let delay = link.reconnect_delay();
-            self.plan(env, env.now + delay, Due::Reconnect { node: node as u8, generation });
-            return;
-        }
-        link.open(env.now, env.settings.is_in_line);
-        if !env.settings.is_in_line {
-            self.pay_debts(env, node);
-            return;
-        }
-        let speaker = Speaker { client: self.id, session: link.session };
-        let life_ms = env.settings.session_ms;
-        let waiting = Waiting {
-            whose: Whose::Link(self.now(env)),
-            command: Command::Attach { speaker, stay: Stay::unguarded(life_ms) },
-        };
-        self.send(env, node, waiting);
     }
 
     /// Sends the releases that are owed.
@@ -430,6 +342,7 @@ fn draw_id(number: usize, dice: &mut Dice) -> ClientId {
 
 /// The streams of the clients begin here.
 const STREAM: u64 = 100;
+const MEETING_STREAM: u64 = 50;
 
 const fn task_stream(client: usize, task: usize) -> u64 {
     STREAM + 100 + (client * 8 + task) as u64

@@ -1,9 +1,14 @@
 //! Schedules that random seeds do not reach, written down step by step over the core's machines.
 
+mod guard;
 mod line;
 
 use std::time::Duration;
 
+pub use self::guard::{
+    a_clock_that_is_set_right_again_is_doubted, a_node_in_its_guard_takes_no_lost_key_again,
+    a_node_that_was_a_replica_hands_nothing_on, a_session_does_not_outlive_what_was_judged,
+};
 pub use self::line::{
     a_confirmation_takes_no_lost_key_again, a_grant_that_has_run_out_says_nothing_about_the_fence,
     a_lease_that_is_not_the_newest_does_not_live_on, fences_neither_go_back_nor_run_away,
@@ -224,5 +229,9 @@ mod tests {
         fences_neither_go_back_nor_run_away().unwrap();
         a_grant_that_has_run_out_says_nothing_about_the_fence().unwrap();
         what_an_older_connection_has_sent_takes_nothing().unwrap();
+        a_node_in_its_guard_takes_no_lost_key_again().unwrap();
+        a_session_does_not_outlive_what_was_judged().unwrap();
+        a_node_that_was_a_replica_hands_nothing_on().unwrap();
+        a_clock_that_is_set_right_again_is_doubted().unwrap();
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use quorate_core::guard::WALL_TOLERANCE_MS;
+
 use crate::{
     clock::{MS, Nanos, SECOND},
     dice::Dice,
@@ -43,10 +45,20 @@ pub enum What {
     Flush { node: usize },
     /// A replica takes a node's place, without the last writes.
     Promote { node: usize, lag: Nanos },
+    /// A node goes back to what it was, and its server does not know: a machine that is set back.
+    RollBack { node: usize, lag: Nanos },
+    /// A node is made the replica of another one, and a master again. Connections are kept.
+    Copy { node: usize, of: usize },
+    /// Another server, an empty one, answers at a node's address.
+    Replace { node: usize },
+    /// Several nodes restart at once, and keep all or nothing.
+    Blackout { nodes: u32, is_kept: bool },
     /// A node throws away the key of one lock.
     Evict { node: usize, lock: usize },
     /// A node's clock is set.
     Step { node: usize, micros: i64 },
+    /// A node's clock is set forward a little while it does not vote; otherwise nothing happens.
+    Nudge { node: usize, micros: i64 },
     /// Another library takes a lock on some nodes, by the rules.
     ForeignTake { lock: usize, nodes: u32, ttl_ms: u64 },
     /// A key that never goes stands in a lock's place on one node for a while.
@@ -99,11 +111,17 @@ pub enum Bound {
     Clocks,
     /// Nobody overwrites keys.
     Manners,
+    /// A guarded node that was set back is met by somebody who knew it before it gives a session.
+    Witness,
 }
 
 impl Bound {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Memory, Self::Keys, Self::Clocks, Self::Manners];
+    pub const ALL: [Self; 5] =
+        [Self::Memory, Self::Keys, Self::Clocks, Self::Manners, Self::Witness];
+
+    /// Those that a world may break from the beginning.
+    pub(crate) const DRAWN: [Self; 4] = [Self::Memory, Self::Keys, Self::Clocks, Self::Manners];
 }
 
 impl fmt::Display for Bound {
@@ -113,15 +131,29 @@ impl fmt::Display for Bound {
             Self::Keys => "a key vanished",
             Self::Clocks => "a clock was wrong",
             Self::Manners => "a key was overwritten",
+            Self::Witness => "a node was set back, and nobody who came knew",
         })
     }
 }
 
 impl What {
-    /// Which bound it breaks, if it does.
+    /// Which bound it breaks, if it does. In a forgetful world the guard makes up for much.
     #[must_use]
-    pub const fn breaks(&self) -> Option<Bound> {
+    pub const fn breaks(&self, is_forgetful: bool) -> Option<Bound> {
         match self {
+            Self::NodeCrash { .. }
+            | Self::Flush { .. }
+            | Self::Promote { .. }
+            | Self::RollBack { .. }
+            | Self::Copy { .. }
+            | Self::Replace { .. }
+            | Self::Blackout { .. }
+            | Self::Step { .. }
+            | Self::Nudge { .. }
+                if is_forgetful =>
+            {
+                None
+            }
             Self::NodeCrash { keeps: Keeps::Everything, .. }
             | Self::Break { .. }
             | Self::Slow { .. }
@@ -132,12 +164,17 @@ impl What {
             | Self::Suspend { .. }
             | Self::ClientCrash { .. }
             | Self::ForeignTake { .. }
-            | Self::ForeignForever { .. } => None,
-            Self::NodeCrash { .. } | Self::Flush { .. } | Self::Promote { .. } => {
-                Some(Bound::Memory)
-            }
+            | Self::ForeignForever { .. }
+            | Self::Blackout { is_kept: true, .. } => None,
+            Self::NodeCrash { .. }
+            | Self::Flush { .. }
+            | Self::Promote { .. }
+            | Self::RollBack { .. }
+            | Self::Copy { .. }
+            | Self::Replace { .. }
+            | Self::Blackout { .. } => Some(Bound::Memory),
             Self::Evict { .. } => Some(Bound::Keys),
-            Self::Step { .. } => Some(Bound::Clocks),
+            Self::Step { .. } | Self::Nudge { .. } => Some(Bound::Clocks),
             Self::ForeignOverwrite { .. } => Some(Bound::Manners),
         }
     }
@@ -164,6 +201,11 @@ impl What {
             Self::ForeignForever { .. } => 15,
             Self::ForeignOverwrite { .. } => 16,
             Self::Fail { .. } => 17,
+            Self::RollBack { .. } => 18,
+            Self::Copy { .. } => 19,
+            Self::Replace { .. } => 20,
+            Self::Blackout { .. } => 21,
+            Self::Nudge { .. } => 22,
         }
     }
 
@@ -182,8 +224,13 @@ impl What {
             Self::Break { .. }
             | Self::Flush { .. }
             | Self::Promote { .. }
+            | Self::RollBack { .. }
+            | Self::Copy { .. }
+            | Self::Replace { .. }
+            | Self::Blackout { .. }
             | Self::Evict { .. }
             | Self::Step { .. }
+            | Self::Nudge { .. }
             | Self::ForeignTake { .. }
             | Self::ForeignOverwrite { .. } => 0,
         }
@@ -191,7 +238,7 @@ impl What {
 }
 
 /// The names of the kinds; the last one is not planned but drawn by the callers themselves.
-pub const KINDS: [&str; 19] = [
+pub const KINDS: [&str; 24] = [
     "connection broken",
     "messages delayed",
     "messages held up",
@@ -210,11 +257,16 @@ pub const KINDS: [&str; 19] = [
     "foreign key for ever",
     "key overwritten",
     "node answers with errors",
+    "node set back",
+    "node copied from another",
+    "server replaced by an empty one",
+    "nodes restarted together",
+    "node clock set in its guard",
     "call cancelled",
 ];
 
 /// The kind of a cancelled call.
-pub(crate) const CANCELLED: usize = 18;
+pub(crate) const CANCELLED: usize = 23;
 
 /// Draws the faults of a world, in the order of their times.
 pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
@@ -226,7 +278,27 @@ pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
         })
         .collect();
     faults.sort_by_key(|fault| fault.at);
+    aim_nudges(settings, &mut dice, &mut faults);
+    faults.sort_by_key(|fault| fault.at);
     faults
+}
+
+/// A clock that is set in the guard: soon after its node has forgotten something.
+fn aim_nudges(settings: &Settings, dice: &mut Dice, faults: &mut [Fault]) {
+    for index in 0..faults.len() {
+        let (before, rest) = faults.split_at_mut(index);
+        let Some(Fault { at, what: What::Nudge { node, .. } }) = rest.first_mut() else { continue };
+        let forgets = |fault: &Fault| match fault.what {
+            What::Flush { node } | What::Replace { node } | What::Copy { node, .. } => {
+                Some((fault.at, node))
+            }
+            _ => None,
+        };
+        if let Some((forgot_at, forgetful)) = before.iter().rev().find_map(forgets) {
+            *at = forgot_at + dice.below(settings.longest_ttl() / 2);
+            *node = forgetful;
+        }
+    }
 }
 
 fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
@@ -247,6 +319,9 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
     {
         return draw_beyond(bound, settings, dice, lasts);
     }
+    if settings.is_forgetful && dice.below(2) == 0 {
+        return draw_forgetting(settings, dice, lasts);
+    }
     match dice.below(21) {
         0..=3 => {
             let when = dice.pick(&[When::Now, When::OnRequest, When::OnReply]);
@@ -263,6 +338,8 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
         15..=16 => What::ClientCrash { client, back_after: lasts / 4 },
         17..=18 => What::NodeCrash { node, back_after: lasts / 4, keeps: Keeps::Everything },
         19 => What::Fail { node, lasts: lasts / 4 },
+        // Other libraries know of no guard, and a key for ever might be copied.
+        _ if settings.is_forgetful => What::Fail { node, lasts: lasts / 4 },
         _ => match dice.below(3) {
             0 => What::ForeignForever { lock, node, lasts: lasts / 2 },
             _ => What::ForeignTake {
@@ -281,7 +358,11 @@ fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, lasts: Nanos)
     let back_after = lasts / 8;
     match bound {
         Bound::Keys => What::Evict { node, lock },
-        Bound::Memory => match dice.below(6) {
+        // In line, what a guard would make up for. In classic mode there never is one.
+        Bound::Memory | Bound::Witness if settings.is_in_line => {
+            draw_forgetting(settings, dice, lasts)
+        }
+        Bound::Memory | Bound::Witness => match dice.below(6) {
             0 | 1 => What::NodeCrash { node, back_after, keeps: Keeps::Nothing },
             2 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(SECOND) },
             3 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(lasts) },
@@ -296,6 +377,48 @@ fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, lasts: Nanos)
         Bound::Manners => What::ForeignOverwrite { lock, node },
     }
 }
+
+/// A fault that makes a node forget, or doubt itself.
+fn draw_forgetting(settings: &Settings, dice: &mut Dice, lasts: Nanos) -> What {
+    let node = dice.index(settings.nodes);
+    let of = (node + 1 + dice.index(settings.nodes.max(2) - 1)) % settings.nodes;
+    let back_after = lasts / 8;
+    let lag = dice.pick(&[SECOND, lasts, lasts / 4]);
+    let is_durable = settings.guard.is_some_and(|guard| guard.is_durable);
+    let keeps = dice.pick(&[Keeps::Nothing, Keeps::Ago(lag)]);
+    let keeps = if is_durable { Keeps::Everything } else { keeps };
+    match dice.below(16) {
+        0..=2 => What::NodeCrash { node, back_after, keeps },
+        3..=4 => What::Flush { node },
+        // A server that is taken for durable, and is another one, is not doubted at all.
+        5 | 8..=9 if is_durable => What::Flush { node },
+        5 => What::Promote { node, lag },
+        6..=7 => What::RollBack { node, lag },
+        8..=9 if settings.nodes > 1 => What::Copy { node, of },
+        8..=10 => What::Replace { node },
+        11 => {
+            let nodes = dice.next() as u32 & ((1 << settings.nodes) - 1);
+            What::Blackout { nodes, is_kept: is_durable || dice.below(2) == 0 }
+        }
+        _ if settings.guard.is_none() => What::Flush { node },
+        12..=13 => {
+            let guard_us = settings.guard.map_or(0, |guard| guard.guard_ms * 1_000);
+            What::Nudge { node, micros: dice.pick(&[guard_us, guard_us / 2, guard_us * 2]) as i64 }
+        }
+        _ => What::Step { node, micros: draw_step(settings, dice) },
+    }
+}
+
+/// A step that is large enough to be noticed by anybody. One back keeps keys for longer than there
+/// are worlds: not where a majority could be kept by that and by nodes that are away for good.
+fn draw_step(settings: &Settings, dice: &mut Dice) -> i64 {
+    let ms = settings.session_ms + dice.pick(&[STEP_MS, 3 * STEP_MS, 3_600_000]);
+    let micros = (ms * 1_000) as i64;
+    if !settings.does_end_cut && dice.below(4) == 0 { -micros } else { micros }
+}
+
+/// No client takes so much for an error of its own clock, or of another's.
+const STEP_MS: u64 = WALL_TOLERANCE_MS + 3_000;
 
 const STREAM: u64 = 2;
 
@@ -314,7 +437,7 @@ mod tests {
             let settings = Settings::draw(seed, &Fixed::default());
             for fault in draw(&settings) {
                 seen[fault.what.kind()] += 1;
-                let broken = fault.what.breaks();
+                let broken = fault.what.breaks(settings.is_forgetful);
                 assert!(broken.is_none() || broken == settings.beyond, "{fault:?}");
                 assert!(fault.at < settings.faults_until);
             }

@@ -78,6 +78,8 @@ pub(crate) enum Whose {
     Waiter(u32, Said, Moment),
     /// The link itself: its attach and its pings, sent then.
     Link(Moment),
+    /// The link, before it is of use: what the node is, asked then.
+    Meeting(Moment),
     Nobody,
 }
 
@@ -342,7 +344,7 @@ impl Net {
     /// True if all connections of a client are up, and a message that is sent now is not late.
     pub(crate) fn is_calm(&self, now: Nanos, client: usize) -> bool {
         let links = self.links.iter().skip(client * self.nodes).take(self.nodes);
-        links.into_iter().all(|link| link.is_up && link.is_calm(now))
+        links.into_iter().all(|link| link.is_attached && link.is_calm(now))
     }
 
     /// Connections that were to break do not any more.

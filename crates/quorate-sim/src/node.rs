@@ -1,5 +1,7 @@
 //! A simulated node: the core's own store, with a clock and a life that faults can touch.
 
+mod memory;
+
 use quorate_core::{
     command::{ClientId, Command, Fate, Owner, Prolongation, Reply},
     line::Extended,
@@ -9,6 +11,7 @@ use quorate_core::{
     store::Store,
 };
 
+pub(crate) use self::memory::{Memory, Noted};
 use crate::{
     clock::{Nanos, NodeClock},
     dice::Dice,
@@ -26,19 +29,41 @@ pub(crate) struct Node {
     pub(crate) failing: u32,
     /// An extension has made a key that was not there.
     pub(crate) has_revived: bool,
+    pub(crate) memory: Memory,
+    /// Its clock was set, and shows something else than those of the others since.
+    pub(crate) is_stepped: bool,
+    /// The runs of its servers.
+    runs: u64,
     dice: Dice,
     /// Who listens: a client, and the link and generation that it listens on.
     listeners: Vec<(ClientId, u16, u32)>,
     /// What it knew when a planned fault asked it to remember, by the fault's index.
-    remembered: Vec<(u16, Store)>,
+    remembered: Vec<(u16, Store, Memory)>,
 }
 
 impl Node {
-    pub(crate) fn new(clock: NodeClock, dice: Dice) -> Self {
-        let (listeners, remembered) = (Vec::new(), Vec::new());
-        let store = Store::new();
-        let (crashes, failing, has_revived) = (0, 0, false);
-        Self { store, clock, crashes, failing, has_revived, dice, listeners, remembered }
+    pub(crate) fn new(number: usize, clock: NodeClock, dice: Dice) -> Self {
+        let mut node = Self {
+            store: Store::new(),
+            clock,
+            crashes: 0,
+            failing: 0,
+            has_revived: false,
+            memory: Memory::default(),
+            is_stepped: false,
+            runs: number as u64 * RUNS_MAX,
+            dice,
+            listeners: Vec::new(),
+            remembered: Vec::new(),
+        };
+        node.run_anew();
+        node
+    }
+
+    /// Another process serves what the node knows.
+    pub(crate) const fn run_anew(&mut self) {
+        self.runs += 1;
+        self.store.set_run(self.runs);
     }
 
     pub(crate) const fn is_up(&self) -> bool {
@@ -116,19 +141,44 @@ impl Node {
     }
 
     pub(crate) fn remember(&mut self, fault: u16) {
-        self.remembered.push((fault, self.store.clone()));
+        self.remembered.push((fault, self.store.clone(), self.memory));
     }
 
     /// Goes back to what it kept.
-    pub(crate) fn recall(&mut self, fault: u16, keeps: Keeps) {
+    pub(crate) fn recall(&mut self, now: Nanos, fault: u16, keeps: Keeps) {
         match keeps {
             Keeps::Everything => {}
-            Keeps::Nothing => self.store.clear(),
+            Keeps::Nothing => self.forget_all(now),
             Keeps::Ago(_) => {
-                let known = self.remembered.iter().find(|(of, _)| *of == fault);
-                // A fault that came before anything could be remembered lost everything.
-                self.store = known.map_or_else(Store::new, |(_, store)| store.clone());
+                self.set_back(now, fault);
+                // Another process serves it, which everybody can see.
+                self.memory.forget(now);
             }
         }
     }
+
+    pub(crate) fn forget_all(&mut self, now: Nanos) {
+        self.store.clear();
+        self.memory.forget(now);
+    }
+
+    /// Is what it was. A fault that came before anything could be remembered lost everything.
+    pub(crate) fn set_back(&mut self, now: Nanos, fault: u16) {
+        match self.remembered.iter().find(|(of, ..)| *of == fault) {
+            Some((_, store, memory)) => {
+                self.store = store.clone();
+                self.memory.set_back(now, memory);
+            }
+            None => self.forget_all(now),
+        }
+    }
+
+    /// Becomes a replica of another node, and a master again.
+    pub(crate) fn copy(&mut self, now: Nanos, other: &Store) {
+        self.store.copy(other);
+        self.memory.forget(now);
+    }
 }
+
+/// No node is restarted so often.
+const RUNS_MAX: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::terms::Drift;
+use quorate_core::{guard::slack_us, terms::Drift};
 
 use crate::{
     clock::{MS, Nanos, Ppm, SECOND, US},
@@ -56,6 +56,45 @@ pub struct Settings {
     pub work_until: Nanos,
     /// How many faults there are.
     pub faults: usize,
+    /// The restart guard, if nodes are guarded.
+    pub guard: Option<Guard>,
+    /// Whether nodes forget although exclusion is promised: the guard makes up for it.
+    pub is_forgetful: bool,
+}
+
+/// How nodes are guarded.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard {
+    /// For how long a doubted node does not vote, in milliseconds.
+    pub guard_ms: u64,
+    /// By how much a client's wall clock may be wrong at the most, in milliseconds.
+    pub wall_ms: u64,
+    /// Whether servers write everything to disk at once, and clients count on that.
+    pub is_durable: bool,
+}
+
+impl Guard {
+    fn draw(dice: &mut Dice, ttl_ms: u64, session_ms: u64) -> Self {
+        // Some wall clocks are worse than the guard is long: the nodes' clocks must do then.
+        let wall_ms = dice.pick(&[WALL_FINE_MS, WALL_FINE_MS, WALL_LOOSE_MS]);
+        let guard_ms = ttl_ms + ttl_ms / 50 + 2 * WALL_FINE_MS + session_ms;
+        Self { guard_ms, wall_ms, is_durable: dice.below(4) == 0 }
+    }
+
+    /// Whether wall clocks are good enough to end the guard without the node's.
+    pub(crate) const fn is_wall_fine(&self) -> bool {
+        self.wall_ms <= WALL_FINE_MS
+    }
+
+    /// How far a ticket may lie from a node's time.
+    pub(crate) fn slack_us(&self) -> u64 {
+        slack_us(Some(self.guard_ms))
+    }
+
+    /// The least that it lasts in true time, by clocks that run as promised.
+    pub(crate) const fn least(&self) -> Nanos {
+        (self.guard_ms / 100 * 98).saturating_sub(2 * WALL_FINE_MS) * MS
+    }
 }
 
 impl Settings {
@@ -67,7 +106,7 @@ impl Settings {
         let nodes = fixed.nodes.unwrap_or(nodes);
         let clients = dice.between(2, 5) as usize;
         let clients = fixed.clients.unwrap_or(clients);
-        let beyond = (dice.below(4) == 0).then(|| dice.pick(&Bound::ALL));
+        let beyond = (dice.below(4) == 0).then(|| dice.pick(&Bound::DRAWN));
         let is_coarse = dice.below(3) == 0;
         let is_hoarding = dice.below(4) == 0;
         let pace = Pace::draw(&mut dice);
@@ -80,7 +119,7 @@ impl Settings {
         let faults_until = dice.between(800, 1_600) * MS;
         let is_calm = beyond.is_none() && dice.below(8) == 0;
         let is_in_line = fixed.is_in_line.unwrap_or_else(|| dice.below(2) == 0);
-        Self {
+        let drawn = Self {
             seed,
             nodes,
             clients,
@@ -103,7 +142,39 @@ impl Settings {
             do_pushes_overtake: dice.below(2) == 0,
             // In classic mode whoever is cut off can keep the others from a majority for ever.
             does_end_cut: is_in_line && nodes >= 3 && !is_calm && dice.below(4) == 0,
+            guard: None,
+            is_forgetful: false,
+        };
+        drawn.guarded(fixed)
+    }
+
+    /// Most worlds in line are guarded, and most of those forget. They have a stream of their own,
+    /// so that all others are what they were.
+    fn guarded(mut self, fixed: &Fixed) -> Self {
+        let mut dice = Dice::new(self.seed, GUARD_STREAM);
+        let (is_guarded, is_forgetful) = (dice.below(3) != 0, dice.below(3) != 0);
+        let is_guarded = fixed.is_guarded.unwrap_or(is_guarded);
+        // One who is cut off is in the way for a ttl: that must be long where it is looked for.
+        let is_cut = self.does_end_cut && self.longest_ttl() >= SECOND;
+        let is_guarded = is_guarded && (!is_cut || fixed.is_guarded.is_some());
+        if !self.is_in_line || self.nodes < 3 || !is_guarded {
+            return self;
         }
+        // Short ones, so that a guard comes to its end while there is work.
+        self.ttls_ms = dice.pick::<&[u64]>(&[&[40, 60], &[100, 150], &[200, 300], &[400]]).to_vec();
+        self.session_ms = dice.pick(&[100, 200, 400]);
+        let longest_ms = self.longest_ttl() / MS;
+        let guard = Guard::draw(&mut dice, longest_ms, self.session_ms);
+        let is_memory = self.beyond == Some(Bound::Memory);
+        if is_memory {
+            self.beyond = None;
+        }
+        self.is_forgetful = is_memory || (self.beyond.is_none() && !self.is_calm && is_forgetful);
+        self.guard = Some(guard);
+        let more = if self.is_calm { 0 } else { guard.guard_ms * MS };
+        self.faults_until += more;
+        self.work_until += 2 * more;
+        self
     }
 
     /// The longest that a question and its answer take when nothing is wrong.
@@ -127,6 +198,8 @@ pub struct Fixed {
     pub clients: Option<usize>,
     /// Whether clients wait in line.
     pub is_in_line: Option<bool>,
+    /// Whether nodes are guarded, where clients wait in line and there are three or more.
+    pub is_guarded: Option<bool>,
 }
 
 /// Short and long leases have different troubles, and so have near and far nodes.
@@ -184,6 +257,24 @@ pub(crate) const WAKE_LAG_MAX: Nanos = MS / 2;
 pub(crate) const SETTLED_WITHIN: Nanos = 2 * SECOND;
 
 const STREAM: u64 = 1;
+const GUARD_STREAM: u64 = 3;
+
+/// The address of a node.
+pub(crate) fn label(node: usize) -> String {
+    format!("n{node}")
+}
+
+/// The time that wall clocks should show.
+pub(crate) const fn wall_ms(now: Nanos) -> u64 {
+    1_800_000_000_000 + now / MS
+}
+
+/// By how much wall clocks may be wrong where the guard allows for it: less than a real one does,
+/// as everything else here is.
+const WALL_FINE_MS: u64 = 20;
+
+/// And where only the nodes' clocks are good.
+const WALL_LOOSE_MS: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -36,6 +36,9 @@ impl Small {
         if let Some(is_in_line) = self.fixed.is_in_line {
             add(format!(" --mode {}", if is_in_line { "line" } else { "classic" }));
         }
+        if let Some(is_guarded) = self.fixed.is_guarded {
+            add(format!(" --guard {}", if is_guarded { "on" } else { "off" }));
+        }
         if let Some(mutant) = campaign.mutant {
             add(format!(" --mutant {mutant}"));
         }
@@ -58,8 +61,8 @@ pub fn shrink(campaign: &Campaign, seed: u64, promise: Promise) -> Option<Small>
         for nodes in [3, nodes] {
             let nodes = campaign.fixed.nodes.unwrap_or(nodes);
             let clients = campaign.fixed.clients.unwrap_or(clients);
-            let is_in_line = campaign.fixed.is_in_line;
-            let fixed = Fixed { nodes: Some(nodes), clients: Some(clients), is_in_line };
+            let (nodes, clients) = (Some(nodes), Some(clients));
+            let fixed = Fixed { nodes, clients, ..campaign.fixed };
             for seed in seed..seed + NEIGHBOURS {
                 let report = campaign.run_one(seed, fixed, &Without::default(), false);
                 if left == 0 || report.violation.is_none_or(|found| found.promise != promise) {

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     check::Violation,
     clock::{MS, Nanos},
-    settings::Settings,
+    settings::{Guard, Settings},
     trace::{Key, LEGEND, Line, Place, Scene, Trace, millis},
 };
 
@@ -74,8 +74,15 @@ impl fmt::Display for Story {
 /// What stands above a trace: the world, and how to read the lines.
 #[must_use]
 pub fn head(settings: &Settings) -> String {
-    let Settings { nodes, clients, ttls_ms, .. } = settings;
-    format!("{nodes} nodes, {clients} clients, ttls {ttls_ms:?} ms\n{LEGEND}")
+    let Settings { nodes, clients, ttls_ms, guard, .. } = settings;
+    let guard = match guard {
+        None => String::new(),
+        Some(Guard { guard_ms, wall_ms, is_durable }) => format!(
+            ", guard {guard_ms} ms, wall clocks within {wall_ms} ms{}",
+            if *is_durable { ", durable" } else { "" }
+        ),
+    };
+    format!("{nodes} nodes, {clients} clients, ttls {ttls_ms:?} ms{guard}\n{LEGEND}")
 }
 
 fn mentions(text: &str, owners: &[String]) -> bool {

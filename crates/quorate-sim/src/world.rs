@@ -21,6 +21,7 @@ use crate::{
 
 mod env;
 mod faults;
+mod guard;
 mod without;
 
 pub use self::without::Without;
@@ -71,6 +72,18 @@ pub struct Counts {
     pub renewals: u64,
     /// Losses that were told.
     pub losses: u64,
+    /// Nodes that forgot what they had granted, where they are guarded.
+    pub forgettings: u64,
+    /// Nodes that began to doubt themselves.
+    pub doubts: u64,
+    /// Those which had no reason to.
+    pub false_doubts: u64,
+    /// Clients that met a node which does not vote yet.
+    pub waits: u64,
+    /// Clients that met a node which does not vote for them.
+    pub differs: u64,
+    /// Worlds in which nodes are guarded.
+    pub guarded: u64,
     /// Faults by kind: see [`KINDS`].
     pub faults: [u64; KINDS.len()],
 }
@@ -82,6 +95,12 @@ impl Counts {
         self.acquisitions += other.acquisitions;
         self.renewals += other.renewals;
         self.losses += other.losses;
+        self.forgettings += other.forgettings;
+        self.doubts += other.doubts;
+        self.false_doubts += other.false_doubts;
+        self.waits += other.waits;
+        self.differs += other.differs;
+        self.guarded += other.guarded;
         for (sum, more) in self.faults.iter_mut().zip(other.faults) {
             *sum += more;
         }
@@ -144,13 +163,14 @@ impl World {
         let seed = settings.seed;
         let mut dice = Dice::new(seed, STREAM);
         let node = |(number, ppm): (usize, &i32)| {
-            let origin = 1_700_000_000_000_000 + dice.below(1_000_000_000);
-            Node::new(NodeClock::new(origin, *ppm), Dice::new(seed, STREAM + 1 + number as u64))
+            let apart_us = dice.below(guard::apart_us(&settings));
+            let clock = NodeClock::new(1_700_000_000_000_000 + apart_us, *ppm);
+            Node::new(number, clock, Dice::new(seed, STREAM + 1 + number as u64))
         };
         let nodes = settings.node_rates.iter().enumerate().map(node).collect();
         let clients = settings.client_rates.iter().enumerate().map(|(number, ppm)| {
             let clock = ClientClock::new(dice.below(1_000 * SECOND), *ppm);
-            Client::new(number, clock, settings.tasks, seed)
+            Client::new(number, clock, &settings)
         });
         let clients = clients.collect::<Vec<_>>();
         let name = |lock| Name::parse(&format!("lock-{lock}"), "").expect("a fair name");
@@ -161,7 +181,10 @@ impl World {
         };
         let progress_within = match settings.is_calm && settings.is_in_line {
             true => PROGRESS_CALM,
-            false => settings.longest_ttl() / 50 * 51 + unnoticed + PROGRESS_SLACK,
+            false => {
+                let guarded = guard::progress_within(&settings);
+                settings.longest_ttl() / 50 * 51 + unnoticed + PROGRESS_SLACK + guarded
+            }
         };
         let mut check = Checker::new(settings.nodes, settings.locks, progress_within);
         if settings.beyond == Some(Bound::Clocks) {
@@ -190,6 +213,7 @@ impl World {
     }
 
     fn begin(&mut self, without: &Without) {
+        self.env.found();
         for (number, client) in self.clients.iter_mut().enumerate() {
             match without.clients.contains(&number) {
                 true => client.leave_out(),

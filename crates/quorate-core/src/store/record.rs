@@ -91,8 +91,11 @@ impl Record {
         }
     }
 
+    /// A clock that was set back is believed as well: keys that are stored by it are over at once
+    /// when it is set right again, and that must be seen.
     fn see(&mut self, now: Instant) {
-        if now.node_ms >= self.seen.node_ms {
+        let is_back = now.node_ms.saturating_add(STEP_TOLERANCE_MS) < self.seen.node_ms;
+        if now.node_ms >= self.seen.node_ms || is_back {
             self.seen = now;
         }
     }
@@ -221,6 +224,13 @@ impl Store {
     /// Whether it may have forgotten locks.
     pub(super) fn is_doubted(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.doubted.is_some())
+    }
+
+    /// Whether it is what its record says. One that took over another's data has the other's line and
+    /// sessions as well, and its clients listen: it must not hand on what it was never asked for.
+    pub(super) fn is_itself(&self) -> bool {
+        let is_own = |record: &Record| record.run == self.run || mutant::is_on(Mutant::AnyRun);
+        self.record.as_ref().is_none_or(|record| is_own(record) && record.doubted.is_none())
     }
 
     /// Whether a session may begin or go on: the client has judged what the node is now.

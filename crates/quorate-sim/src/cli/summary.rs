@@ -38,6 +38,7 @@ pub(super) fn text(totals: &Totals, took: Duration) -> String {
     for (kind, count) in kinds(&totals.count) {
         let _ = writeln!(text, "{count:>12}  {kind}");
     }
+    text.push_str(&guards(&totals.count));
     text.push_str("overlaps where exclusion is not promised, by the bound that was broken:\n");
     for (bound, count) in Bound::ALL.iter().zip(totals.beyond) {
         let _ = writeln!(text, "{count:>12}  {bound}");
@@ -57,6 +58,15 @@ pub(super) fn counts(count: &Counts) -> String {
     let Counts { attempts, acquisitions, renewals, losses, .. } = count;
     format!(
         "{acquisitions} acquisitions in {attempts} attempts, {renewals} renewals, {losses} losses"
+    )
+}
+
+/// What became of guarded nodes.
+fn guards(count: &Counts) -> String {
+    let Counts { guarded, forgettings, doubts, false_doubts, waits, differs, .. } = count;
+    format!(
+        "guarded: {guarded} worlds, {forgettings} times a node forgot, {doubts} doubts \
+         ({false_doubts} without reason), {waits} waits, {differs} refusals\n"
     )
 }
 

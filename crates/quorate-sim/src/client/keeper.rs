@@ -90,7 +90,7 @@ impl Held {
     /// What is told to be lost was so, and is.
     fn check_loss(&self, env: &mut Env, reason: LostReason, is_early: bool, now: Moment) {
         let Env { check, settings, now: at, .. } = env;
-        let is_remembered = check.is_within_bounds();
+        let is_remembered = check.is_remembered();
         let needed = Duration::from_nanos(TRIPS_PER_TTL * settings.longest_trip());
         let is_lasting = self.is_safe && self.terms.ttl() >= needed && now < self.hold_until;
         let mut report = |promise, text: &str| {

@@ -345,7 +345,7 @@ impl Client {
         let quorum = majority(nodes);
         let is_refused = nodes - refusals < quorum;
         let is_held = round.claim.held_until.is_some_and(|until| self.now(env) < until);
-        let is_gone = is_refused && !(is_held && env.check.is_within_bounds());
+        let is_gone = is_refused && !(is_held && env.check.is_remembered());
         // Who may still answer in time.
         let is_over = self.now(env) >= round.give_up_at();
         let open = if is_over { 0 } else { nodes - grants - refusals - lost };

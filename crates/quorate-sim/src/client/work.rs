@@ -22,7 +22,7 @@ use super::{
     round::{Asked, Ended, Machine, Told},
 };
 use crate::{
-    clock::{MS, Nanos},
+    clock::{MS, Nanos, SECOND},
     dice::Dice,
     event::Due,
     settings::Settings,
@@ -148,6 +148,8 @@ impl Operation {
             patience: match dice.below(4) {
                 0 => None,
                 1 => Some(dice.between(MS, 100 * MS)),
+                // Otherwise nobody would wait for as long as a lock may take.
+                2 if settings.guard.is_some() => Some(PATIENT_FOR),
                 _ => Some(dice.between(200, 2_000) * MS),
             },
             give_up_at: Moment::ZERO,
@@ -515,6 +517,9 @@ const THINK_MAX: Nanos = 60 * MS;
 
 /// Who does not let go of a lost lock does so after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;
+
+/// Longer than it may take until a waiter has a lock, where nodes are guarded.
+const PATIENT_FOR: Nanos = 10 * SECOND;
 
 /// And hold a lock for so long, at the most.
 const HOLD_MAX: Nanos = 600 * MS;

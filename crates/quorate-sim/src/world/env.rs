@@ -25,6 +25,7 @@ impl Env {
         command: &Command,
     ) -> Reply {
         let reply = self.nodes[node].run(self.now, command);
+        self.note_memory(node, command, &reply);
         for push in self.nodes[node].store.take_pushes() {
             for (link, generation) in self.nodes[node].links_of(push.client) {
                 let (client, node) = self.net.ends(link);
@@ -169,16 +170,19 @@ impl Env {
             return;
         }
         let name = &self.locks[claim.lock];
+        let carried_for = self.carried_for();
         let mut holders = 0;
         for node in &mut self.nodes {
-            holders += usize::from(node.holds(self.now, name, &claim.owner));
+            // One that forgot it carries it as well, for it may not vote for another.
+            let is_carried = node.memory.is_forgetful(self.now, carried_for);
+            holders += usize::from(is_carried || node.holds(self.now, name, &claim.owner));
         }
         self.check.back(self.now, number, holders);
     }
 
     /// True if all is well for this client from now on: no more faults, and no message is late.
     pub(crate) fn is_calm(&self, client: usize) -> bool {
-        let is_well = self.check.is_healed() && self.check.is_within_bounds();
+        let is_well = self.check.is_healed() && self.check.is_remembered();
         is_well && self.net.is_calm(self.now, client)
     }
 
@@ -194,7 +198,8 @@ impl Env {
         }
         for node in 0..self.nodes.len() {
             // What is away for good frees nothing.
-            if !self.nodes[node].is_up() {
+            // Nor does a clock that was set back, in time.
+            if !self.nodes[node].is_up() || self.nodes[node].is_stepped {
                 continue;
             }
             let time = self.nodes[node].clock.at(self.now);

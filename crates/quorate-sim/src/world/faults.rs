@@ -18,7 +18,9 @@ impl World {
         let end = self.end_of(index);
         let queue = &mut self.env.queue;
         let lag = match what {
-            What::NodeCrash { keeps: Keeps::Ago(lag), .. } | What::Promote { lag, .. } => Some(lag),
+            What::NodeCrash { keeps: Keeps::Ago(lag), .. }
+            | What::Promote { lag, .. }
+            | What::RollBack { lag, .. } => Some(lag),
             _ => None,
         };
         if let Some(before) = lag.and_then(|lag| at.checked_sub(lag)) {
@@ -40,13 +42,16 @@ impl World {
         let what = self.faults[index].what;
         match part {
             Part::Remember => {
-                if let What::NodeCrash { node, .. } | What::Promote { node, .. } = what {
+                if let What::NodeCrash { node, .. }
+                | What::Promote { node, .. }
+                | What::RollBack { node, .. } = what
+                {
                     self.env.nodes[node].remember(index as u16);
                 }
             }
             Part::Begin => {
                 self.env.count.faults[what.kind()] += 1;
-                if let Some(bound) = what.breaks() {
+                if let Some(bound) = what.breaks(self.env.settings.is_forgetful) {
                     self.env.check.break_bound(bound);
                 }
                 let until = self.end_of(index);
@@ -94,20 +99,19 @@ impl World {
             }
             What::NodeCrash { node, keeps, .. } => {
                 env.nodes[node].crashes += 1;
-                env.nodes[node].recall(index as u16, keeps);
-                env.nodes[node].hang_up_all();
-                self.break_node(node);
+                self.restart(index, node, keeps);
             }
-            What::Flush { node } => env.nodes[node].store.clear(),
-            What::Promote { node, lag } => {
-                env.nodes[node].recall(index as u16, Keeps::Ago(lag));
-                env.nodes[node].hang_up_all();
-                self.break_node(node);
-            }
+            What::Flush { node } => self.flush(node),
+            What::Promote { node, lag } => self.restart(index, node, Keeps::Ago(lag)),
+            What::RollBack { node, .. } => self.roll_back(index, node),
+            What::Copy { node, of } => self.copy(node, of),
+            What::Replace { node } => self.restart(index, node, Keeps::Nothing),
+            What::Blackout { nodes, is_kept } => self.black_out(index, nodes, is_kept),
+            What::Nudge { node, micros } => self.nudge(node, micros),
             What::Evict { node, lock } => {
                 env.nodes[node].store.forget(&env.locks[lock]);
             }
-            What::Step { node, micros } => env.nodes[node].clock.step(micros),
+            What::Step { node, micros } => self.step(node, micros),
             What::ForeignTake { lock, nodes, ttl_ms } => self.foreign_take(lock, nodes, ttl_ms),
             What::ForeignForever { lock, node, .. } => {
                 let name = env.locks[lock].clone();
@@ -148,6 +152,11 @@ impl World {
             | What::Break { .. }
             | What::Flush { .. }
             | What::Promote { .. }
+            | What::RollBack { .. }
+            | What::Copy { .. }
+            | What::Replace { .. }
+            | What::Blackout { .. }
+            | What::Nudge { .. }
             | What::Evict { .. }
             | What::Step { .. }
             | What::ForeignTake { .. }
@@ -186,7 +195,7 @@ impl World {
         }
     }
 
-    fn break_node(&mut self, node: usize) {
+    pub(super) fn break_node(&mut self, node: usize) {
         for client in 0..self.clients.len() {
             self.break_link(client, node, 0);
         }
@@ -250,6 +259,10 @@ const fn place(what: What) -> Place {
         | What::NodeCrash { node, .. }
         | What::Flush { node }
         | What::Promote { node, .. }
+        | What::RollBack { node, .. }
+        | What::Copy { node, .. }
+        | What::Replace { node }
+        | What::Nudge { node, .. }
         | What::Evict { node, .. }
         | What::Step { node, .. }
         | What::ForeignForever { node, .. }
@@ -257,6 +270,6 @@ const fn place(what: What) -> Place {
         What::Pause { client, .. }
         | What::Suspend { client, .. }
         | What::ClientCrash { client, .. } => Place::Client(client),
-        What::ForeignTake { .. } => Place::World,
+        What::ForeignTake { .. } | What::Blackout { .. } => Place::World,
     }
 }

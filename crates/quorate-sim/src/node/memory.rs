@@ -1,0 +1,86 @@
+//! What the judge knows of a node's memory, whatever the node itself makes of it.
+
+use quorate_core::command::{Command, Reply};
+
+use crate::clock::Nanos;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    /// When it last forgot something that it had granted.
+    pub(crate) forgot_at: Option<Nanos>,
+    /// It has reason to doubt itself, and has not yet.
+    is_suspect: bool,
+    /// The latest time that it told anybody, by its own clock.
+    seen_ms: u64,
+    /// It was set back to this latest time, and nobody who knew a later one has come since.
+    unwitnessed: Option<u64>,
+}
+
+/// What the judge makes of a command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Noted {
+    Nothing,
+    /// The node doubts itself from now on, and has reason to if `is_right`.
+    Doubts {
+        is_right: bool,
+    },
+    /// The node was set back, and lets somebody in who cannot know.
+    Unwitnessed,
+}
+
+impl Memory {
+    /// It may have forgotten, for all that anybody can see.
+    pub(crate) const fn suspect(&mut self) {
+        self.is_suspect = true;
+    }
+
+    pub(crate) const fn forget(&mut self, now: Nanos) {
+        self.forgot_at = Some(now);
+        self.is_suspect = true;
+        self.unwitnessed = None;
+    }
+
+    /// The machine is what it was when it had `before`.
+    pub(crate) const fn set_back(&mut self, now: Nanos, before: &Self) {
+        self.forget(now);
+        self.unwitnessed = Some(before.seen_ms);
+        self.seen_ms = before.seen_ms;
+    }
+
+    /// Whether it is unknown to all that it was set back.
+    pub(crate) const fn is_unwitnessed(&self) -> bool {
+        self.unwitnessed.is_some()
+    }
+
+    /// Whether it forgot less than `within` ago.
+    pub(crate) fn is_forgetful(&self, now: Nanos, within: Nanos) -> bool {
+        self.forgot_at.is_some_and(|at| now < at + within)
+    }
+
+    /// Something was run at `time_ms` by its clock.
+    pub(crate) fn note(&mut self, time_ms: u64, command: &Command, reply: &Reply) -> Noted {
+        let noted = match (command, reply) {
+            (Command::Meet { greeting }, Reply::Met(met)) => {
+                let is_new = met.doubt.is_some() && met.mark == greeting.mark;
+                let seen_ms = greeting.known.map_or(0, |known| known.seen_ms);
+                let is_blind = self.unwitnessed.take().is_some_and(|before| seen_ms <= before);
+                match (is_new, is_blind) {
+                    (true, _) => {
+                        Noted::Doubts { is_right: std::mem::replace(&mut self.is_suspect, false) }
+                    }
+                    (false, true) => Noted::Unwitnessed,
+                    (false, false) => Noted::Nothing,
+                }
+            }
+            (Command::Attach { .. } | Command::Ping { .. }, Reply::Attached { .. }) => {
+                match self.unwitnessed.take() {
+                    Some(_) => Noted::Unwitnessed,
+                    None => Noted::Nothing,
+                }
+            }
+            _ => return Noted::Nothing,
+        };
+        self.seen_ms = self.seen_ms.max(time_ms);
+        noted
+    }
+}

@@ -1,0 +1,177 @@
+//! Guarded worlds: how the set is founded, how nodes forget, and what the judge makes of it.
+
+use quorate_core::{
+    command::{Command, Reply},
+    guard::{Enrolment, Greeting, Mark, Member, Members, NodeId, Pact},
+};
+
+use super::{Env, World};
+use crate::{
+    clock::{MS, Nanos},
+    fault::{Bound, Keeps},
+    node::Noted,
+    settings::{Guard, Settings, label, wall_ms},
+};
+
+/// How far nodes' clocks may be apart, in microseconds. What they show does not matter, but for the
+/// fences of a node that has forgotten them: those go on from its clock.
+pub(super) fn apart_us(settings: &Settings) -> u64 {
+    let guard = settings.guard.filter(|_| settings.is_forgetful);
+    guard.map_or(1_000_000_000, |guard| guard.guard_ms * 1_000 / 4)
+}
+
+/// How much longer than elsewhere it may take until a waiter has a lock: nodes may have to wait for
+/// their guard, and be doubted again by one who comes late.
+pub(super) fn progress_within(settings: &Settings) -> Nanos {
+    settings.guard.map_or(0, |Guard { guard_ms, wall_ms, .. }| (3 * guard_ms + 2 * wall_ms) * MS)
+}
+
+impl Env {
+    /// The nodes are a set from the beginning, and vote.
+    pub(super) fn found(&mut self) {
+        let Some(Guard { guard_ms, is_durable, .. }) = self.settings.guard else { return };
+        self.count.guarded = 1;
+        let id = |node: usize| NodeId::from_random(node as u128 + 1);
+        let nodes = 0..self.nodes.len();
+        let member = |node: usize| Member { id: id(node), label: label(node).into() };
+        let members = Members::new(nodes.map(member));
+        let max_ttl_ms = self.settings.longest_ttl() / MS;
+        let pact = Pact::founded_by(members, max_ttl_ms, guard_ms).expect("there are nodes");
+        let (wall_ms, life_ms) = (wall_ms(0), self.settings.session_ms);
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let [mark, fresh] = [1, 2].map(|bits| Mark::from_random(number as u128 * 2 + bits));
+            let (id, known) = (id(number), None);
+            let greeting = Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_durable };
+            let enrolment = Enrolment { mark, id, pact: pact.clone(), wall_ms };
+            let time = node.clock.at(0);
+            for command in [
+                Command::Meet { greeting },
+                Command::Enrol { enrolment },
+                Command::Admit { mark, fresh },
+            ] {
+                let reply = node.store.apply(time, &command);
+                debug_assert!(reply != Reply::Stale, "{command:?}");
+            }
+        }
+    }
+
+    /// A node has run a command: what does that say of its memory?
+    pub(super) fn note_memory(&mut self, node: usize, command: &Command, reply: &Reply) {
+        if self.settings.guard.is_none() {
+            return;
+        }
+        let known = &mut self.nodes[node];
+        let time_ms = known.clock.at(self.now).as_millis();
+        match known.memory.note(time_ms, command, reply) {
+            Noted::Nothing => {}
+            Noted::Doubts { is_right } => {
+                self.count.doubts += 1;
+                self.count.false_doubts += u64::from(!is_right);
+            }
+            Noted::Unwitnessed => self.check.break_bound(Bound::Witness),
+        }
+    }
+
+    /// For how long a node that forgot a claim must not vote for another: no claim that it was
+    /// asked for before lasts longer.
+    pub(super) fn carried_for(&self) -> Nanos {
+        match self.settings.is_forgetful {
+            true => self.settings.longest_ttl() / 50 * 51,
+            false => 0,
+        }
+    }
+
+    /// A node has forgotten what it had granted.
+    fn note_forgotten(&mut self) {
+        if self.settings.is_forgetful {
+            self.count.forgettings += 1;
+            self.check.note_forgotten();
+        }
+    }
+}
+
+impl World {
+    /// A process dies, and another serves what was kept.
+    pub(super) fn restart(&mut self, index: usize, node: usize, keeps: Keeps) {
+        let env = &mut self.env;
+        let is_durable = env.settings.guard.is_some_and(|guard| guard.is_durable);
+        let known = &mut env.nodes[node];
+        known.recall(env.now, index as u16, keeps);
+        known.run_anew();
+        if keeps != Keeps::Everything {
+            env.note_forgotten();
+        } else if !is_durable {
+            known.memory.suspect();
+        }
+        self.hang_up_all(node);
+    }
+
+    pub(super) fn flush(&mut self, node: usize) {
+        self.env.nodes[node].forget_all(self.env.now);
+        self.env.note_forgotten();
+    }
+
+    /// A machine is set back, with all that runs on it.
+    pub(super) fn roll_back(&mut self, index: usize, node: usize) {
+        self.env.nodes[node].set_back(self.env.now, index as u16);
+        self.env.note_forgotten();
+        self.hang_up_all(node);
+    }
+
+    /// A node takes over what another knows. By clocks that differ its keys would stay for ever.
+    pub(super) fn copy(&mut self, node: usize, of: usize) {
+        let env = &mut self.env;
+        if node == of || env.nodes[node].is_stepped || env.nodes[of].is_stepped {
+            return;
+        }
+        let other = env.nodes[of].store.clone();
+        env.nodes[node].copy(env.now, &other);
+        env.note_forgotten();
+    }
+
+    pub(super) fn black_out(&mut self, index: usize, nodes: u32, is_kept: bool) {
+        let keeps = if is_kept { Keeps::Everything } else { Keeps::Nothing };
+        for node in (0..self.env.nodes.len()).filter(|node| nodes & (1 << node) != 0) {
+            self.restart(index, node, keeps);
+        }
+    }
+
+    /// Sets a node's clock. Forward, that is forgetting: what it granted is over. Only one clock may
+    /// be set back, for the node's keys stay for longer than there are worlds.
+    pub(super) fn step(&mut self, node: usize, micros: i64) {
+        let env = &mut self.env;
+        if !env.settings.is_forgetful {
+            env.nodes[node].clock.step(micros);
+            return;
+        }
+        if micros < 0 && env.nodes.iter().any(|known| known.is_stepped) {
+            return;
+        }
+        env.nodes[node].clock.step(micros);
+        env.nodes[node].is_stepped = true;
+        env.check.note_wrong_clock();
+        if micros > 0 {
+            env.nodes[node].memory.forget(env.now);
+            env.count.forgettings += 1;
+            env.check.note_lost();
+        }
+    }
+
+    /// Sets the clock of a node that does not vote, where wall clocks are good enough to notice.
+    pub(super) fn nudge(&mut self, node: usize, micros: i64) {
+        let env = &mut self.env;
+        let Some(guard) = env.settings.guard.filter(Guard::is_wall_fine) else { return };
+        let known = &mut env.nodes[node];
+        let is_out = known.memory.is_forgetful(env.now, guard.least());
+        if is_out && !known.memory.is_unwitnessed() {
+            known.clock.step(micros);
+            known.is_stepped = true;
+            env.check.note_wrong_clock();
+        }
+    }
+
+    fn hang_up_all(&mut self, node: usize) {
+        self.env.nodes[node].hang_up_all();
+        self.break_node(node);
+    }
+}
