@@ -321,8 +321,12 @@ pub struct Enrolment {
     pub wall_ms: u64,
 }
 
-/// A node's clock may be ahead by so much of what a client expects.
-pub const STEP_TOLERANCE_MS: u64 = 1_000;
+/// A node's clock may be ahead by so much of what a client expects. A longer step ends all sessions,
+/// so that nobody votes before it was looked at.
+pub const STEP_TOLERANCE_MS: u64 = 5_000;
+
+/// A clock that shows so much less than before was set back.
+pub const BACK_TOLERANCE_MS: u64 = 1_000;
 
 /// The wall clocks of clients may differ by so much.
 pub const WALL_TOLERANCE_MS: u64 = 5_000;

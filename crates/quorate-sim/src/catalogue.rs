@@ -250,6 +250,12 @@ pub const CATALOGUE: &[Entry] = &[
         "a session goes on though the node is not what it was judged to be",
         crate::directed::a_session_does_not_outlive_what_was_judged,
     ),
+    directed(
+        "any-push",
+        Mutant::AnyPush,
+        "a grant counts though it is by another's session",
+        crate::directed::a_node_that_was_a_replica_hands_nothing_on,
+    ),
     redundant(
         "old-extension-counts",
         Mutant::OldExtensionCounts,

@@ -342,6 +342,7 @@ impl World {
                 env.net.heal();
                 if env.settings.does_end_cut {
                     self.cut_for_good();
+                    self.clients.iter_mut().for_each(Client::vouch);
                 }
                 self.env.check.heal(self.env.now);
             }

@@ -157,6 +157,10 @@ impl Council {
         }
         seat.asked_last = seat.asked;
         let met = seat.met.insert(met).clone();
+        if self.seats.iter().all(Seat::is_new) {
+            // All have forgotten what we remember: everybody founds the same set anew.
+            (self.pact, self.is_sure) = (None, false);
+        }
         self.found();
         let opinion = self.judge(node, &met).unwrap_or_else(Opinion::Differs);
         self.seats[node].is_here = matches!(opinion, Opinion::Votes(_));
@@ -316,6 +320,11 @@ impl Council {
                 return Err(Disagreement::Unsettled { heard, needed });
             }
         }
+        // A server that votes without a guard after a restart must not do so with another's record.
+        let slot = view.at(&self.seats[node].label);
+        if met.is_durable && slot.is_some_and(|slot| slot.id != met.id) {
+            return Err(Disagreement::OtherPlace);
+        }
         let is_same = |seat: &&Seat| {
             seat.is_here && seat.met.as_ref().is_some_and(|other| other.id == met.id)
         };
@@ -367,6 +376,8 @@ pub enum Disagreement {
     },
     /// Which set this is: this node is of another one.
     OtherSet,
+    /// Which of the nodes this is: it has the record of another.
+    OtherPlace,
     /// Whether it is one node or two: another address leads to the same one.
     SameNode {
         /// The other address.
@@ -406,6 +417,7 @@ impl fmt::Display for Disagreement {
                 "the set of nodes is being changed: {heard} of the {needed} nodes that are needed \
                  have heard of it"
             ),
+            Self::OtherPlace => f.write_str("this node has the record of another one"),
             Self::OtherSet => f.write_str("this node belongs to another set of nodes"),
             Self::SameNode { label } => write!(f, "is the same node as {label}"),
             Self::Wire { agreed } => write!(

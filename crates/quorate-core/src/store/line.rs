@@ -313,7 +313,7 @@ impl Store {
         if is_deleted {
             self.keys.remove(name);
         }
-        if (is_deleted || is_free) && self.is_itself() {
+        if is_deleted || is_free {
             self.hand_on(now, name);
         }
         Reply::Released { is_ours }

@@ -4,8 +4,8 @@ use super::Store;
 use crate::{
     command::Reply,
     guard::{
-        Doubt, Enrolment, Greeting, Known, Mark, Met, NodeId, Pact, STEP_TOLERANCE_MS,
-        WALL_TOLERANCE_MS,
+        BACK_TOLERANCE_MS, Doubt, Enrolment, Greeting, Known, Mark, Met, NodeId, Pact,
+        STEP_TOLERANCE_MS, WALL_TOLERANCE_MS,
     },
     moment::NodeTime,
     mutant::{self, Mutant},
@@ -26,6 +26,8 @@ pub(super) struct Record {
     seen: Instant,
     /// When the set last changed.
     changed_ms: u64,
+    /// When the node was last doubted, by its own clock.
+    doubted_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -61,12 +63,16 @@ impl Record {
         if self.run != run && !is_on(Mutant::AnyRun) {
             return Some(Doubt::OtherRun);
         }
-        if let Some(Known { seen_ms, expected_ms }) = greeting.known {
+        // What a client knew before the last guard says nothing about the time since.
+        let known = greeting.known.filter(|known| known.seen_ms >= self.doubted_ms);
+        if let Some(Known { seen_ms, expected_ms }) = known {
             if self.seen.node_ms < seen_ms && !is_on(Mutant::NoRollbackCheck) {
                 return Some(Doubt::RolledBack);
             }
             let latest_ms = expected_ms.saturating_add(STEP_TOLERANCE_MS);
-            if now.node_ms > latest_ms && !is_on(Mutant::NoStepCheck) {
+            // If others were here later than that, it is the client's own clock that stood still.
+            let is_alone = self.seen.node_ms <= latest_ms;
+            if now.node_ms > latest_ms && is_alone && !is_on(Mutant::NoStepCheck) {
                 return Some(Doubt::ClockStepped);
             }
         }
@@ -94,7 +100,7 @@ impl Record {
     /// A clock that was set back is believed as well: keys that are stored by it are over at once
     /// when it is set right again, and that must be seen.
     fn see(&mut self, now: Instant) {
-        let is_back = now.node_ms.saturating_add(STEP_TOLERANCE_MS) < self.seen.node_ms;
+        let is_back = now.node_ms.saturating_add(BACK_TOLERANCE_MS) < self.seen.node_ms;
         if now.node_ms >= self.seen.node_ms || is_back {
             self.seen = now;
         }
@@ -144,6 +150,7 @@ impl Store {
             doubted: doubted(Doubt::Unknown),
             seen: at,
             changed_ms: 0,
+            doubted_ms: at.node_ms,
         });
         match record.doubt(at, run, greeting) {
             Some(Doubt::OtherRun)
@@ -153,11 +160,14 @@ impl Store {
                 let is_lasting = Record { run, ..record.clone() }.doubt(at, run, greeting);
                 record.mark = greeting.mark;
                 record.doubted = is_lasting.and_then(doubted);
+                record.doubted_ms =
+                    if is_lasting.is_some() { at.node_ms } else { record.doubted_ms };
                 record.is_enrolled = record.doubted.is_none();
             }
             Some(why) => {
                 record.mark = greeting.mark;
                 record.doubted = doubted(why);
+                record.doubted_ms = at.node_ms;
                 record.is_enrolled = false;
             }
             None => record.end_guard(at, greeting.mark),
@@ -224,13 +234,6 @@ impl Store {
     /// Whether it may have forgotten locks.
     pub(super) fn is_doubted(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.doubted.is_some())
-    }
-
-    /// Whether it is what its record says. One that took over another's data has the other's line and
-    /// sessions as well, and its clients listen: it must not hand on what it was never asked for.
-    pub(super) fn is_itself(&self) -> bool {
-        let is_own = |record: &Record| record.run == self.run || mutant::is_on(Mutant::AnyRun);
-        self.record.as_ref().is_none_or(|record| is_own(record) && record.doubted.is_none())
     }
 
     /// Whether a session may begin or go on: the client has judged what the node is now.

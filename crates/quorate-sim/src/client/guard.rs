@@ -62,6 +62,11 @@ impl Meetings {
         }
     }
 
+    /// An operator vouches for the list: no change of it was made here, ever.
+    pub(super) const fn vouch(&mut self) {
+        self.council.set_vouched(true);
+    }
+
     fn set_wall(&mut self) {
         let width = self.guard.wall_ms;
         self.wall_off_ms = self.dice.between(0, 2 * width) as i64 - width as i64;
@@ -77,6 +82,16 @@ impl Meetings {
 
     pub(super) fn mark(&self, node: usize) -> Option<Mark> {
         self.seats[node].mark
+    }
+
+    /// A node is about to be asked whether its session goes on.
+    pub(super) fn ask(&mut self, node: usize) {
+        self.council.ask(node);
+    }
+
+    /// A session begins or goes on.
+    pub(super) fn hear_again(&mut self, node: usize) {
+        self.council.hear_again(node);
     }
 
     /// A node has told its time, which it was asked for at `sent_at`.
@@ -118,10 +133,18 @@ impl Meetings {
 }
 
 impl Client {
+    /// Some nodes will never be back, so that somebody must speak for those that have forgotten.
+    pub(crate) const fn vouch(&mut self) {
+        if let Some(meetings) = &mut self.meetings {
+            meetings.vouch();
+        }
+    }
+
     /// A new connection begins with a question.
     pub(super) fn meet(&mut self, env: &mut Env, node: usize) {
         let moment = self.now(env);
         let Some(meetings) = &mut self.meetings else { return };
+        meetings.council.ask(node);
         let greeting = meetings.greeting(node, env.now, moment);
         self.send_meeting(env, node, Command::Meet { greeting });
     }

@@ -28,6 +28,7 @@ impl Client {
         self.node_time = Some((*time_us, sent_at));
         if let Some(meetings) = &mut self.meetings {
             meetings.know(node, *time_us, sent_at);
+            meetings.hear_again(node);
         }
         let generation = env.net.link(self.number, node).generation;
         let next = env.now + env.settings.session_ms * MS / 4;
@@ -127,6 +128,9 @@ impl Client {
     /// The terms of a session with this node.
     fn stay(&mut self, env: &Env, node: usize) -> Stay {
         let life_ms = env.settings.session_ms;
+        if let Some(meetings) = &mut self.meetings {
+            meetings.ask(node);
+        }
         match (&mut self.meetings, &env.settings.guard) {
             (Some(meetings), Some(guard)) => Stay {
                 life_ms,

@@ -158,6 +158,10 @@ impl Client {
             node,
             text: format!("{:?} {} {}", push.news, trace::owner_name(&push.owner), push.fence),
         });
+        if !push.counts_in(env.net.link(self.number, node).session) {
+            self.close(env, node);
+            return;
+        }
         let is_of = |waiter: &Waiter| {
             waiter.owners.get(waiter.machine.life() as usize) == Some(&push.owner)
         };

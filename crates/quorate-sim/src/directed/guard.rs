@@ -113,6 +113,9 @@ pub fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
         let release = Command::Release { name: name(), owner: b.owner(), yields: None };
         hall.apply(node, 5, &release);
         for push in hall.stores[node].take_pushes() {
+            if !push.counts_in(c.speaker(node).session) {
+                continue;
+            }
             let life = c.machine.life();
             c.machine.handle_push(node, life, push.news, push.fence, at(6));
         }

@@ -13,7 +13,7 @@
 --   milliseconds};
 --   the version of the record, if the client does not read it
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
-  'enrolled', 'durable', 'guard', 'id'}
+  'enrolled', 'durable', 'guard', 'id', 'doubted'}
 local record = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
@@ -29,11 +29,13 @@ local time = now[1] * 1000000 + now[2]
 local ms, wall = math.floor(time / 1000), tonumber(ARGV[2])
 
 local function clock_doubt()
-  if ARGV[3] ~= '' then
+  -- What a client knew before the last guard says nothing about the time since.
+  if ARGV[3] ~= '' and tonumber(ARGV[3]) >= tonumber(record.doubted) then
     if tonumber(record.seen) < tonumber(ARGV[3]) then
       return 'rolled-back'
     end
-    if ms > ARGV[4] + 1000 then
+    -- If others were here later than that, it is the client's own clock that stood still.
+    if ms > ARGV[4] + 5000 and tonumber(record.seen) <= ARGV[4] + 5000 then
       return 'clock-stepped'
     end
   end
@@ -57,7 +59,7 @@ else
 end
 if why then
   record.doubt, record.mark, record.enrolled = why, ARGV[5], '0'
-  record.since, record.since_wall = ms, wall
+  record.since, record.since_wall, record.doubted = ms, wall, ms
 end
 local left = 0
 if record.doubt ~= '' then
@@ -83,7 +85,7 @@ redis.call('HSET', KEYS[1], 'wire', ARGV[1], 'run', run, 'id', record.id, 'mark'
   'doubt', record.doubt, 'since', record.doubt == '' and '' or digits(record.since),
   'since_wall', record.doubt == '' and '' or digits(record.since_wall),
   'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall),
-  'enrolled', record.enrolled, 'durable', record.durable)
+  'enrolled', record.enrolled, 'durable', record.durable, 'doubted', digits(record.doubted))
 local told = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
   tonumber(record.enrolled), tonumber(record.durable), redis.call('DBSIZE') - 1}
 local pact = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',

@@ -27,6 +27,7 @@ fn told(node: u8, pact: Option<&Pact>) -> Met {
         is_enrolled: pact.is_some(),
         doubt: pact.is_none().then_some((Doubt::Unknown, 1_000)),
         is_durable: false,
+        keys: 0,
     }
 }
 

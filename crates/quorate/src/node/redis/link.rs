@@ -13,7 +13,7 @@ use std::{
 use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Reply, Stay},
-    guard::{Known, SESSION_LIFE_MS, STEP_TOLERANCE_MS, slack_us},
+    guard::{Known, SESSION_LIFE_MS, slack_us},
     line::Speaker,
     moment::Moment,
 };
@@ -173,20 +173,15 @@ impl Link {
 
     /// The server's clock showed `time_us` at some time between `sent_at` and now.
     pub(crate) fn note_time(&self, time_us: u64, sent_at: Moment, now: Moment) {
-        let time_ms = time_us / 1_000;
-        let latest_ms = self.known_time(now).map(|it| it.expected_ms + STEP_TOLERANCE_MS);
-        if self.surroundings.chamber.is_some() && latest_ms.is_some_and(|it| time_ms > it) {
-            // It may have let go of keys too early. What is known is kept for the next meeting,
-            // where the server is told so.
-            let error = std::io::Error::other("the server's clock was set forward");
-            let mut outbox = self.outbox();
-            outbox.broken.get_or_insert(error);
-            outbox.wake_driver();
-            return;
-        }
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((time_ms, sent_at));
+        self.know_time(time_us, sent_at);
         let half = now.saturating_since(sent_at) / 2;
         self.surroundings.ears.handle_time(self.number, time_us, sent_at.saturating_add(half));
+    }
+
+    /// The server's clock showed `time_us` after `sent_at`.
+    pub(crate) fn know_time(&self, time_us: u64, sent_at: Moment) {
+        let known = Some((time_us / 1_000, sent_at));
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
     /// What is known of the server's clock at `now`.

@@ -73,10 +73,11 @@ impl Meeting<'_, '_> {
 
     async fn greet(&mut self, is_durable: bool) -> Result<Met, Trouble> {
         let clock = self.link.surroundings.clock;
+        let asked_at = clock.now();
         self.chamber.ask(self.link.number);
         let greeting = Greeting {
             wall_ms: clock.wall_ms(),
-            known: self.link.known_time(clock.now()),
+            known: self.link.known_time(asked_at),
             mark: self.fresh_mark(),
             id: NodeId::from_random(self.link.draw()),
             life_ms: SESSION_LIFE_MS,
@@ -84,7 +85,10 @@ impl Meeting<'_, '_> {
             is_durable,
         };
         match self.say(&Command::Meet { greeting }).await? {
-            Reply::Met(met) => Ok(*met),
+            Reply::Met(met) => {
+                self.link.know_time(met.time_us, asked_at);
+                Ok(*met)
+            }
             Reply::OtherWire(agreed) => {
                 Err(Trouble::Disagreement(Disagreement::Wire { agreed }.to_string()))
             }
