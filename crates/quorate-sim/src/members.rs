@@ -7,6 +7,7 @@
 //! data is not written at once can bear.
 
 mod client;
+pub mod directed;
 mod faults;
 mod lock;
 mod mutants;

@@ -233,6 +233,13 @@ impl Net {
         self.servers.iter().any(|server| server.has_forgotten)
     }
 
+    /// Whether some server that was a node has no place, whatever it knows.
+    pub(super) fn is_forgetful_or_doubted(&mut self) -> bool {
+        let is_lost = |met: &Met| met.doubt.is_some() && !met.is_enrolled && met.pact.is_some();
+        let servers = self.servers.len();
+        self.is_forgetful() || (0..servers).any(|it| is_lost(&self.probe(it)))
+    }
+
     /// Somebody holds the lock until then, as far as it knows.
     pub(super) fn holds(&mut self, attempt: u64, by: usize, until: Ms, fence: Fence) {
         let now = self.now;

@@ -215,6 +215,10 @@ impl World {
                 return Some(said);
             }
         }
+        // Operators were at odds, and a node forgot whose side it was on: only people can know.
+        if agreed.len() > 1 && self.net.is_forgetful_or_doubted() {
+            return Some(format!("for good: {said}"));
+        }
         let stuck = format!("stuck for ever: {said} {why:?}");
         self.net.note(|| stuck.clone());
         self.net.judge.violation.get_or_insert(stuck);
