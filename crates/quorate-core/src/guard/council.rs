@@ -223,8 +223,8 @@ impl Council {
 
     /// Enough others go by this list that no later one can have been agreed upon without them, by
     /// as many as are a majority with the node itself: it may have been one of those, and has
-    /// forgotten. Or all are there, and nobody goes by another list. For one that was no node
-    /// before they must be a majority of the nodes before it: none can be had any more by whoever
+    /// forgotten. Or all are there, and nobody has ever gone by another list. For one that was no
+    /// node before they must be a majority of the nodes before it: none can be had any more by whoever
     /// goes by the list before, nor by another one that was made at the same time.
     fn may_enrol(&self, node: usize, met: &Met, id: NodeId, pact: &Pact) -> bool {
         let goes = |seat: &Seat| seat.goes_by(pact);
@@ -238,9 +238,10 @@ impl Council {
         // A clock that was set forward has made it forget locks, and nothing else.
         let is_mindful = matches!(met.doubt, Some((Doubt::ClockStepped, _)));
         let knows = usize::from(is_mindful && goes(&self.seats[node]));
+        let nodes = pact.before.as_ref().map_or(nodes, |before| nodes.max(before.len()));
         let needed = nodes.div_ceil(2).min(nodes.saturating_sub(1));
-        self.at_once(node, goes).saturating_add(knows) >= needed
-            || self.at_once(node, is_open) >= self.seats.len().saturating_sub(1)
+        let is_founded = || self.at_once(node, is_open) >= self.seats.len().saturating_sub(1);
+        self.at_once(node, goes).saturating_add(knows) >= needed || pact.change == 1 && is_founded()
     }
 
     /// How many others are known to have been such at one moment since the node is what it is: what

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quorate_core::{
     command::{Command, Reply},
     fence::Fence,
-    guard::{Greeting, Mark, Met, NodeId},
+    guard::{Enrolment, Greeting, Mark, Met, NodeId},
     moment::NodeTime,
     store::Store,
 };
@@ -233,11 +233,16 @@ impl Net {
         self.servers.iter().any(|server| server.has_forgotten)
     }
 
-    /// Whether some server that was a node has no place, whatever it knows.
-    pub(super) fn is_forgetful_or_doubted(&mut self) -> bool {
-        let is_lost = |met: &Met| met.doubt.is_some() && !met.is_enrolled && met.pact.is_some();
-        let servers = self.servers.len();
-        self.is_forgetful() || (0..servers).any(|it| is_lost(&self.probe(it)))
+    /// Somebody meets a server, at once.
+    pub(super) fn meet(&mut self, server: usize) {
+        let greeting = self.greeting();
+        self.apply(server, &Command::Meet { greeting });
+    }
+
+    /// Somebody gives a server its place, at once.
+    pub(super) fn enrol(&mut self, server: usize, enrolment: Enrolment) {
+        let enrolment = Enrolment { wall_ms: self.wall_ms(), ..enrolment };
+        self.apply(server, &Command::Enrol { enrolment });
     }
 
     /// Somebody holds the lock until then, as far as it knows.
