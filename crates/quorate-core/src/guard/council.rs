@@ -224,8 +224,8 @@ impl Council {
     /// Enough others go by this list that no later one can have been agreed upon without them, by
     /// as many as are a majority with the node itself: it may have been one of those, and has
     /// forgotten. Or all are there, and nobody has ever gone by another list. For one that was no
-    /// node before they must be a majority of the nodes before it: none can be had any more by whoever
-    /// goes by the list before, nor by another one that was made at the same time.
+    /// node before they must be a majority of the nodes before it: none can be had any more by
+    /// whoever goes by the list before, nor by another one that was made at the same time.
     fn may_enrol(&self, node: usize, met: &Met, id: NodeId, pact: &Pact) -> bool {
         let goes = |seat: &Seat| seat.goes_by(pact);
         let is_open = |seat: &Seat| seat.is_new() || seat.goes_by(pact);

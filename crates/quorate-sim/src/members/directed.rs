@@ -20,6 +20,7 @@ pub const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::HastyChange, the_set_does_not_change_away_from_a_holder),
     (Mutant::HastyNewcomer, a_newcomer_waits_until_a_majority_has_heard_of_it),
     (Mutant::AdmitAnything, a_node_with_old_data_is_not_admitted),
+    (Mutant::NoGuard, a_node_with_old_data_is_not_admitted),
 ];
 
 /// Servers whose clients have clocks that agree, and where nothing takes time.
@@ -75,7 +76,7 @@ impl Bench {
         }
     }
 
-    /// Meets these nodes, each at its seat, until nothing is to be done about them. Says which vote.
+    /// Meets these nodes, each at its seat, until nothing is to be done about them. Says who votes.
     fn settle(&mut self, council: &mut Council, list: &[usize]) -> Vec<Option<Mark>> {
         let mut votes = vec![None; list.len()];
         for (seat, node) in list.iter().enumerate().cycle().take(8 * list.len()) {

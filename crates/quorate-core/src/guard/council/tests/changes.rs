@@ -71,8 +71,8 @@ fn a_node_that_forgot_is_counted_by_the_larger_of_two_lists() {
     for nodes in [&[1, 2][..], &[0, 1, 2]] {
         let mut council = Hall::client(nodes);
         for _ in 0..6 {
-            for seat in nodes.len() - 2..nodes.len() {
-                hall.call(&mut council, seat, nodes[seat]);
+            for (seat, node) in nodes.iter().enumerate().skip(nodes.len() - 2) {
+                hall.call(&mut council, seat, *node);
             }
         }
         assert!(!hall.met(2).is_enrolled, "{nodes:?}");
