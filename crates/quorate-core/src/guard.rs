@@ -11,7 +11,7 @@ mod council;
 use std::{fmt, fmt::Write as _, sync::Arc};
 
 pub use self::{
-    change::{Unplanned, plan},
+    change::{Unplanned, plan, restore},
     council::{Council, Disagreement, Opinion},
 };
 

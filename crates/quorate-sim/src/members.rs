@@ -7,6 +7,7 @@
 //! data is not written at once can bear.
 
 mod client;
+pub mod directed;
 mod faults;
 mod lock;
 mod mutants;
@@ -48,4 +49,46 @@ pub struct Report {
 #[must_use]
 pub fn run(seed: u64, is_traced: bool) -> Report {
     world::World::new(seed, is_traced).run()
+}
+
+/// Plays the worlds of the first seeds, for the catalogue of deliberate bugs.
+///
+/// # Errors
+///
+/// The first seed that went wrong, and how.
+pub fn hunt() -> Result<(), String> {
+    let seen = |seed| run(seed, false).violation.map(|seen| format!("seed {seed}: {seen}"));
+    (0..HUNTED).find_map(seen).map_or(Ok(()), Err)
+}
+
+/// Every mutant that seeds can notice is noticed by one of so many.
+const HUNTED: u64 = 3_000;
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::mutant::{self, Mutant};
+
+    use super::*;
+
+    #[test]
+    fn a_seed_decides_everything() {
+        let (one, two) = (run(7, true), run(7, true));
+        assert_eq!(one.trace, two.trace);
+        assert!(one.holds > 0 && !one.trace.is_empty());
+    }
+
+    #[test]
+    fn nothing_goes_wrong_in_many_worlds() {
+        assert_eq!(hunt(), Ok(()));
+    }
+
+    #[test]
+    fn mutants_are_noticed_by_seeds() {
+        for bug in [Mutant::AnyMark, Mutant::AnyPact, Mutant::AnyLabel] {
+            mutant::switch(Some(bug));
+            let seen = hunt();
+            mutant::switch(None);
+            assert!(seen.is_err(), "{bug:?}");
+        }
+    }
 }

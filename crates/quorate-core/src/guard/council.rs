@@ -97,9 +97,9 @@ impl Council {
         self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.met = None);
     }
 
-    /// Whether an operator vouches for the list: that nodes which are not there have not agreed on
-    /// a later one with those that have forgotten it. Then a majority together with the node itself
-    /// is enough to give it its place again.
+    /// Whether an operator vouches for the list: that all servers which are not in it, and were nodes
+    /// once, are off for good, and that nodes which do not answer have not agreed on a later one.
+    /// Then each has its place again on that word alone.
     pub const fn set_vouched(&mut self, is_vouched: bool) {
         self.is_vouched = is_vouched;
     }
@@ -256,26 +256,27 @@ impl Council {
 
     /// Enough others go by this list that no later one can have been agreed upon without them, by
     /// as many as are a majority with the node itself: it may have been one of those, and has
-    /// forgotten. Or all are there, and nobody goes by another list. For one that was no node
-    /// before they must be a majority of the nodes before it: none can be had any more by whoever
-    /// goes by the list before, nor by another one that was made at the same time.
+    /// forgotten. Or all are there, and nobody has ever gone by another list. For one that was no
+    /// node before they must be a majority of the nodes before it: none can be had any more by
+    /// whoever goes by the list before, nor by another one that was made at the same time.
     fn may_enrol(&self, node: usize, met: &Met, id: NodeId, pact: &Pact) -> bool {
         let goes = |seat: &Seat| seat.goes_by(pact);
         let is_open = |seat: &Seat| seat.is_new() || seat.goes_by(pact);
         let nodes = pact.members.len();
-        if pact.newcomer == Some(id) && !mutant::is_on(Mutant::HastyNewcomer) {
+        if pact.newcomer == Some(id) {
             let needed = majority(pact.before.as_ref().map_or(nodes, Members::len));
-            return self.at_once(node, goes) >= needed;
+            let counted = usize::from(mutant::is_on(Mutant::HastyNewcomer));
+            return self.at_once(node, goes).saturating_add(counted) >= needed;
         }
         // A clock that was set forward has made it forget locks, and nothing else.
         let is_mindful = matches!(met.doubt, Some((Doubt::ClockStepped, _)));
         let knows = usize::from(is_mindful && goes(&self.seats[node]));
-        let needed = match self.is_vouched {
-            true => majority(nodes).saturating_sub(1),
-            false => nodes.div_ceil(2).min(nodes.saturating_sub(1)),
-        };
-        self.at_once(node, goes).saturating_add(knows) >= needed
-            || self.at_once(node, is_open) >= self.seats.len().saturating_sub(1)
+        let nodes = pact.before.as_ref().map_or(nodes, |before| nodes.max(before.len()));
+        let needed = nodes.div_ceil(2).min(nodes.saturating_sub(1));
+        let is_founded = || self.at_once(node, is_open) >= self.seats.len().saturating_sub(1);
+        self.is_vouched
+            || self.at_once(node, goes).saturating_add(knows) >= needed
+            || pact.change == 1 && is_founded()
     }
 
     /// How many others are known to have been such at one moment since the node is what it is: what

@@ -6,7 +6,7 @@ use clap::Args;
 use quorate_core::mutant::{self, Mutant};
 
 use super::say;
-use crate::members::{self, MUTANTS};
+use crate::members::{self, MUTANTS, directed};
 
 #[derive(Args, Debug)]
 pub(super) struct Changes {
@@ -32,6 +32,12 @@ impl Changes {
         mutant::switch(self.mutant);
         if let Some(seed) = self.seed {
             return show(seed);
+        }
+        for (_, schedule) in directed::SCHEDULES {
+            if let Err(seen) = schedule() {
+                say(&format!("a directed schedule: {seen}"))?;
+                return Ok(ExitCode::FAILURE);
+            }
         }
         let started = Instant::now();
         let (mut holds, mut changes, mut bad) = (0, 0, 0_u64);

@@ -161,7 +161,8 @@ impl World {
         let list = match self.net.dice.below(8) {
             0..5 => self.latest(),
             5..7 => self.lists[self.net.dice.index(self.lists.len())].clone(),
-            _ => match self.operators.last() {
+            // Some get the list of a change that is only under way.
+            _ => match self.operators.last().filter(|operator| operator.pact.is_some()) {
                 Some(operator) => operator.wanted.clone(),
                 None => self.latest(),
             },

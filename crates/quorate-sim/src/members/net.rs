@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quorate_core::{
     command::{Command, Reply},
     fence::Fence,
-    guard::{Greeting, Mark, Met, NodeId},
+    guard::{Enrolment, Greeting, Mark, Met, NodeId},
     moment::NodeTime,
     store::Store,
 };
@@ -231,6 +231,18 @@ impl Net {
             }
         }
         self.servers.iter().any(|server| server.has_forgotten)
+    }
+
+    /// Somebody meets a server, at once.
+    pub(super) fn meet(&mut self, server: usize) {
+        let greeting = self.greeting();
+        self.apply(server, &Command::Meet { greeting });
+    }
+
+    /// Somebody gives a server its place, at once.
+    pub(super) fn enrol(&mut self, server: usize, enrolment: Enrolment) {
+        let enrolment = Enrolment { wall_ms: self.wall_ms(), ..enrolment };
+        self.apply(server, &Command::Enrol { enrolment });
     }
 
     /// Somebody holds the lock until then, as far as it knows.

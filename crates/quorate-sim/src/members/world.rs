@@ -1,6 +1,6 @@
 //! One world: founded, changed again and again, and at last left alone.
 
-use quorate_core::guard::Pact;
+use quorate_core::guard::{Pact, restore};
 
 use super::{
     GUARD, Ms, Report,
@@ -196,14 +196,7 @@ impl World {
         let seen = seen.unwrap_or_default();
         let seen = seen.split([' ', ';']).take(3).collect::<Vec<_>>().join(" ");
         let said = format!("{} lists, {seen}", agreed.len());
-        for server in 0..self.net.servers.len() {
-            let met = self.net.probe(server);
-            let pact = met.pact.map(|it| {
-                format!("{} {} after {}", it.change, it.members, it.before.unwrap_or_default())
-            });
-            let (doubt, is_enrolled) = (met.doubt, met.is_enrolled);
-            self.net.note(|| format!("server {server}: {pact:?} {doubt:?} {is_enrolled}"));
-        }
+        self.show_all();
         self.net.note(|| format!("it does not settle: {said}"));
         let mut why = Vec::new();
         for pact in &agreed {
@@ -215,9 +208,45 @@ impl World {
                 return Some(said);
             }
         }
+        if agreed.first().is_some_and(|pact| self.rescues(pact)) {
+            return Some(format!("on its word: {said}"));
+        }
         let stuck = format!("stuck for ever: {said} {why:?}");
         self.net.note(|| stuck.clone());
         self.net.judge.violation.get_or_insert(stuck);
         Some(said)
+    }
+
+    /// An operator gives its word: all other servers are off, and who goes by another list has
+    /// nothing to remember.
+    fn rescues(&mut self, pact: &Pact) -> bool {
+        let list = Self::list_of(pact);
+        for server in 0..self.net.servers.len() {
+            self.net.servers[server].is_up = list.contains(&server);
+            if self.net.probe(server).pact.is_some_and(|told| told != *pact) {
+                self.net.servers[server].store.clear();
+            }
+        }
+        let labels: Vec<_> = list.iter().map(|server| super::label(*server)).collect();
+        for server in &list {
+            self.net.meet(*server);
+        }
+        let met: Vec<_> = list.iter().map(|server| self.net.probe(*server)).collect();
+        let places = restore(labels.iter().zip(met.iter().map(Some))).unwrap_or_default();
+        for (seat, enrolment) in places {
+            self.net.enrol(list[seat], enrolment);
+        }
+        self.settles(&list)
+    }
+
+    fn show_all(&mut self) {
+        for server in 0..self.net.servers.len() {
+            let met = self.net.probe(server);
+            let pact = met.pact.map(|it| {
+                format!("{} {} after {}", it.change, it.members, it.before.unwrap_or_default())
+            });
+            let (doubt, is_enrolled) = (met.doubt, met.is_enrolled);
+            self.net.note(|| format!("server {server}: {pact:?} {doubt:?} {is_enrolled}"));
+        }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::guard::restore;
 
 /// Nodes 0, 1 and 2, of which 2 is replaced by 3, and 4, which is new as well.
 fn swapped(told: &[usize]) -> (Hall, Pact) {
@@ -42,13 +43,40 @@ fn a_node_that_forgot_a_change_does_not_go_back_with_the_replaced_one() {
 }
 
 #[test]
-fn a_node_that_forgot_in_the_middle_of_a_change_is_needed_for_it() {
+fn a_node_that_forgot_in_the_middle_of_a_change_needs_an_operator_s_word() {
     let (mut hall, pact) = swapped(&[0, 1]);
     hall.stores[0].clear();
     let mut new = Hall::client(&[0, 1, 3]);
     hall.call_all(&mut new, &[0, 1, 3]);
+    assert!(!hall.met(0).is_enrolled, "it may have gone by yet another list, with node 2");
+    let enrolments = restore(new.met()).unwrap();
+    assert_eq!(enrolments.len(), 1, "the newcomer comes by itself");
+    for (seat, enrolment) in enrolments {
+        let enrolment = Enrolment { wall_ms: hall.now_ms, ..enrolment };
+        assert_eq!(hall.apply([0, 1, 3][seat], &Command::Enrol { enrolment }), Reply::Enrolled);
+    }
+    hall.call_all(&mut new, &[0, 1, 3]);
     assert_eq!(hall.met(0).pact.as_ref(), Some(&pact));
-    assert!(hall.met(0).is_enrolled && hall.met(3).is_enrolled);
+    assert!(hall.met(3).is_enrolled);
+}
+
+#[test]
+fn a_node_that_forgot_is_counted_by_the_larger_of_two_lists() {
+    let (mut hall, _) = Hall::founded(3);
+    let before = hall.met(0).pact.expect("founded").members;
+    let smaller = Pact { before: Some(before), ..hall.pact(2, &[1, 2]) };
+    assert_eq!(hall.change(1, &smaller), Reply::Changed);
+    // It may have gone by another list of number 2, with node 0.
+    hall.stores[2].clear();
+    for nodes in [&[1, 2][..], &[0, 1, 2]] {
+        let mut council = Hall::client(nodes);
+        for _ in 0..6 {
+            for (seat, node) in nodes.iter().enumerate().skip(nodes.len() - 2) {
+                hall.call(&mut council, seat, *node);
+            }
+        }
+        assert!(!hall.met(2).is_enrolled, "{nodes:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,240 @@
+//! Schedules for the deliberate bugs that random worlds hardly reach.
+
+use quorate_core::{
+    command::{ClientId, Command, Reply, Stay},
+    guard::{Council, Enrolment, Greeting, Mark, Met, NodeId, Opinion, plan},
+    line::{Ask, Place, Session, Speaker},
+    moment::NodeTime,
+    mutant::Mutant,
+    name::Name,
+    store::Store,
+};
+
+use super::{GUARD, LIFE, TTL, label};
+
+/// One that says what it has seen, if the lock has two holders.
+pub type Schedule = fn() -> Result<(), String>;
+
+/// All of them, with what they notice.
+pub const SCHEDULES: &[(Mutant, Schedule)] = &[
+    (Mutant::HastyChange, the_set_does_not_change_away_from_a_holder),
+    (Mutant::HastyNewcomer, a_newcomer_waits_until_a_majority_has_heard_of_it),
+    (Mutant::AdmitAnything, a_node_with_old_data_is_not_admitted),
+    (Mutant::NoGuard, a_node_with_old_data_is_not_admitted),
+];
+
+/// Servers whose clients have clocks that agree, and where nothing takes time.
+struct Bench {
+    stores: Vec<Store>,
+    now_ms: u64,
+    next: u64,
+    /// Nobody hears these just now.
+    cut: Vec<usize>,
+}
+
+impl Bench {
+    fn founded(nodes: usize) -> (Self, Council) {
+        let stores = vec![Store::new(); nodes];
+        let mut bench = Self { stores, now_ms: 1_800_000_000_000, next: 0, cut: Vec::new() };
+        let list: Vec<usize> = (0..nodes).collect();
+        let mut council = Self::council(&list);
+        bench.settle(&mut council, &list);
+        bench.now_ms += GUARD;
+        bench.settle(&mut council, &list);
+        (bench, council)
+    }
+
+    fn council(list: &[usize]) -> Council {
+        Council::new(list.iter().map(|node| label(*node)), TTL, GUARD)
+    }
+
+    fn fresh(&mut self) -> u128 {
+        self.next += 1;
+        self.next.into()
+    }
+
+    fn apply(&mut self, node: usize, command: &Command) -> Reply {
+        self.stores[node].apply(NodeTime::from_micros(self.now_ms * 1_000), command)
+    }
+
+    fn met(&mut self, node: usize) -> Option<Met> {
+        if self.cut.contains(&node) {
+            return None;
+        }
+        let greeting = Greeting {
+            wall_ms: self.now_ms,
+            known: None,
+            mark: Mark::from_random(self.fresh()),
+            id: NodeId::from_random(self.fresh()),
+            life_ms: LIFE,
+            guard_ms: GUARD,
+            is_durable: false,
+        };
+        match self.apply(node, &Command::Meet { greeting }) {
+            Reply::Met(met) => Some(*met),
+            _ => None,
+        }
+    }
+
+    /// Meets these nodes, each at its seat, until nothing is to be done about them. Says who votes.
+    fn settle(&mut self, council: &mut Council, list: &[usize]) -> Vec<Option<Mark>> {
+        let mut votes = vec![None; list.len()];
+        for (seat, node) in list.iter().enumerate().cycle().take(8 * list.len()) {
+            council.ask(seat);
+            let Some(met) = self.met(*node) else { continue };
+            let fresh = Mark::from_random(self.fresh());
+            votes[seat] = None;
+            match council.hear(seat, met).0 {
+                Opinion::Enrol(it) => {
+                    let enrolment = Enrolment { wall_ms: self.now_ms, ..it };
+                    self.apply(*node, &Command::Enrol { enrolment });
+                }
+                Opinion::Tell { mark, pact } => {
+                    self.apply(*node, &Command::Change { mark, pact, fresh });
+                }
+                Opinion::Votes(mark) => votes[seat] = Some(mark),
+                Opinion::Waits { .. } | Opinion::Differs(_) => {}
+            }
+        }
+        votes
+    }
+
+    /// A client takes the lock on each of these nodes that votes. Says how many granted it.
+    fn take(&mut self, client: u8, council: &mut Council, list: &[usize], on: &[usize]) -> usize {
+        let votes = self.settle(council, list);
+        let client = ClientId::from_random([client; 20]);
+        let owner = Place { ticket: self.now_ms * 1_000, ttl_ms: TTL, client }.owner(1);
+        let name = Name::parse("lock", "").expect("valid");
+        let mut granted = 0;
+        for (node, mark) in list.iter().zip(votes).filter(|(node, _)| on.contains(node)) {
+            let speaker = Speaker { client, session: Session::from_random(self.fresh()) };
+            let stay = Stay { life_ms: LIFE, mark, slack_us: 1_000, wall_ms: self.now_ms };
+            if mark.is_none()
+                || self.apply(*node, &Command::Attach { speaker, stay }) == Reply::Stale
+            {
+                continue;
+            }
+            let (name, owner) = (name.clone(), owner.clone());
+            let ask = Ask { name, owner, is_waiting: false, is_known: false };
+            let reply = self.apply(*node, &Command::Acquire { speaker, ask });
+            granted += usize::from(matches!(reply, Reply::Granted { .. }));
+        }
+        granted
+    }
+
+    /// One step to another list, told to all its nodes. Says whether all take it.
+    fn change(&mut self, wanted: &[usize]) -> bool {
+        let met: Vec<_> = wanted.iter().map(|node| (label(*node), self.met(*node))).collect();
+        let Ok(pact) = plan(met.iter().map(|(label, met)| (label, met.as_ref()))) else {
+            return false;
+        };
+        wanted.iter().zip(&met).all(|(node, (_, met))| {
+            let fresh = Mark::from_random(self.fresh());
+            met.as_ref().is_some_and(|Met { mark, .. }| {
+                let command = Command::Change { mark: *mark, pact: pact.clone(), fresh };
+                self.apply(*node, &command) == Reply::Changed
+            })
+        })
+    }
+}
+
+/// The set changes twice while the lock is held by nodes that are not in it at last.
+///
+/// # Errors
+///
+/// What was seen, if the lock has two holders.
+pub fn the_set_does_not_change_away_from_a_holder() -> Result<(), String> {
+    let (mut bench, mut old) = Bench::founded(5);
+    if bench.take(1, &mut old, &[0, 1, 2, 3, 4], &[2, 3, 4]) < 3 {
+        return Err("the lock is not to be had".into());
+    }
+    // One is removed, that is ended, and the next one is removed.
+    for wanted in [&[0, 1, 2, 3][..], &[0, 1, 2, 3], &[0, 1, 2]] {
+        if !bench.change(wanted) {
+            return Ok(());
+        }
+    }
+    let mut new = Bench::council(&[0, 1, 2]);
+    match bench.take(2, &mut new, &[0, 1, 2], &[0, 1]) {
+        2 => Err("two majorities of two lists hold one lock".into()),
+        _ => Ok(()),
+    }
+}
+
+/// A node is replaced, only one of the others hears of it, and the old one is there for some.
+///
+/// # Errors
+///
+/// What was seen, if the lock has two holders.
+pub fn a_newcomer_waits_until_a_majority_has_heard_of_it() -> Result<(), String> {
+    let (mut bench, mut old) = Bench::founded(3);
+    bench.stores.push(Store::new());
+    let list = [0, 1, 3];
+    let met: Vec<_> = list.iter().map(|node| (label(*node), bench.met(*node))).collect();
+    let pact = plan(met.iter().map(|(label, met)| (label, met.as_ref())));
+    let pact = pact.map_err(|error| error.to_string())?;
+    let fresh = Mark::from_random(bench.fresh());
+    let mark = met[0].1.as_ref().map_or(fresh, |met| met.mark);
+    bench.apply(0, &Command::Change { mark, pact, fresh });
+    let mut new = Bench::council(&list);
+    bench.cut = vec![1];
+    bench.settle(&mut new, &list);
+    bench.now_ms += GUARD;
+    let news = bench.take(1, &mut new, &list, &[0, 3]);
+    bench.cut = vec![0];
+    match (news, bench.take(2, &mut old, &[0, 1, 2], &[1, 2])) {
+        (2, 2) => Err("the new node and the old one gave the lock away".into()),
+        (_, 2) => Ok(()),
+        (_, few) => Err(format!("only {few} of the old nodes go on")),
+    }
+}
+
+/// A node that was set back, and holds something, is not let in before its time.
+///
+/// # Errors
+///
+/// What was seen, if the lock has two holders.
+pub fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
+    let (mut bench, mut first) = Bench::founded(3);
+    let list = [0, 1, 2];
+    bench.take(9, &mut first, &list, &[1]);
+    bench.now_ms += TTL + LIFE;
+    bench.take(9, &mut first, &list, &[1]);
+    let snapshot = bench.stores[1].clone();
+    bench.now_ms += TTL + 1;
+    if bench.take(1, &mut first, &list, &[0, 1]) < 2 {
+        return Err("the lock is not to be had".into());
+    }
+    bench.stores[1] = snapshot;
+    bench.stores[1].set_run(7);
+    let mut second = Bench::council(&list);
+    bench.settle(&mut second, &list);
+    let fresh = Mark::from_random(bench.fresh());
+    let mark = bench.met(1).map(|met| met.mark).unwrap_or(fresh);
+    bench.apply(1, &Command::Admit { mark, fresh });
+    match bench.take(2, &mut second, &list, &[1, 2]) {
+        2 => Err("a node that was set back gave the lock away again".into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::mutant;
+
+    use super::*;
+
+    #[test]
+    fn each_schedule_notices_its_mutant_and_nothing_else() {
+        let hasty = (Mutant::HastyChange, the_set_does_not_change_away_from_a_holder as fn() -> _);
+        for (bug, schedule) in
+            [hasty, (Mutant::AdmitAnything, a_node_with_old_data_is_not_admitted)]
+        {
+            assert_eq!(schedule(), Ok(()));
+            mutant::switch(Some(bug));
+            let seen: Result<(), String> = schedule();
+            mutant::switch(None);
+            assert!(seen.is_err(), "{bug:?}");
+        }
+    }
+}
