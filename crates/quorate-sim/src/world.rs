@@ -80,6 +80,8 @@ pub struct Counts {
     pub false_doubts: u64,
     /// Clients that met a node which does not vote yet.
     pub waits: u64,
+    /// How often an operator had to empty a node that was founded apart from the others.
+    pub emptied: u64,
     /// Clients that met a node which does not vote for them.
     pub differs: u64,
     /// Worlds in which nodes are guarded.
@@ -99,6 +101,7 @@ impl Counts {
         self.doubts += other.doubts;
         self.false_doubts += other.false_doubts;
         self.waits += other.waits;
+        self.emptied += other.emptied;
         self.differs += other.differs;
         self.guarded += other.guarded;
         for (sum, more) in self.faults.iter_mut().zip(other.faults) {
@@ -340,7 +343,11 @@ impl World {
         match phase {
             Phase::Healed => {
                 env.net.heal();
-                if env.settings.does_end_cut {
+                env.end_split();
+                // Where nodes are guarded, the last one that knows of the set must not be cut off:
+                // nobody could give the others their places again.
+                let is_known = env.nodes.iter().all(|node| node.store.origin().is_some());
+                if env.settings.does_end_cut && (is_known || env.settings.guard.is_none()) {
                     self.cut_for_good();
                     self.clients.iter_mut().for_each(Client::vouch);
                 }
@@ -350,6 +357,7 @@ impl World {
                 (0..env.locks.len()).for_each(|lock| env.check.check_stall(env.now, lock));
                 if env.check.is_stalled() {
                     // Nobody rests while somebody still waits for a lock that nobody has.
+                    env.end_split();
                     env.queue.add(env.now + STALL_LOOK, Event::Phase(Phase::Resting));
                     return;
                 }

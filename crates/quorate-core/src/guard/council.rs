@@ -144,7 +144,7 @@ impl Council {
     /// A node has told what it is. Says what to do about it, and whether what the others were
     /// judged by has changed: then they must be met again.
     pub fn hear(&mut self, node: usize, met: Met) -> (Opinion, bool) {
-        let is_changed = self.weigh(&met);
+        let is_changed = self.weigh(node, &met);
         if is_changed {
             self.seats.iter_mut().for_each(|seat| seat.is_here = false);
         }
@@ -157,11 +157,9 @@ impl Council {
         }
         seat.asked_last = seat.asked;
         let met = seat.met.insert(met).clone();
-        if self.seats.iter().all(Seat::is_new) {
-            // All have forgotten what we remember: everybody founds the same set anew.
-            (self.pact, self.is_sure) = (None, false);
+        if self.are_all_new() {
+            self.found();
         }
-        self.found();
         let opinion = self.judge(node, &met).unwrap_or_else(Opinion::Differs);
         self.seats[node].is_here = matches!(opinion, Opinion::Votes(_));
         (opinion, is_changed)
@@ -169,23 +167,36 @@ impl Council {
 
     /// Takes over what a node knows of the set, if that is news. Returns true if another list was
     /// in force.
-    fn weigh(&mut self, met: &Met) -> bool {
+    fn weigh(&mut self, node: usize, met: &Met) -> bool {
         let Some(told) = &met.pact else { return false };
         let is_sure = met.doubt.is_none() || met.is_enrolled;
         let is_news = match &self.pact {
             None => true,
             Some(known) if known.origin == told.origin => known.change < told.change,
-            Some(_) => is_sure && !self.is_sure,
+            // A set that only we remember is none.
+            Some(known) => is_sure && !(self.is_sure && self.is_backed(node, known)),
         };
         self.is_sure |= is_sure;
         is_news && self.pact.replace(told.clone()).is_some()
     }
 
-    /// Nobody knows of a set: if all nodes are new, they become one.
+    /// Whether another node belongs to this set, for all we know.
+    fn is_backed(&self, node: usize, pact: &Pact) -> bool {
+        let told = |seat: &Seat| seat.met.as_ref()?.pact.as_ref().map(|it| it.origin);
+        self.others(node).any(|seat| told(seat) == Some(pact.origin))
+    }
+
+    /// Whether no node knows of any set, at one moment: what one was before another forgot does not
+    /// count, or two clients found different sets.
+    fn are_all_new(&self) -> bool {
+        let moment = self.seats.iter().map(|seat| seat.since).max().unwrap_or(0);
+        self.seats.iter().all(|seat| seat.is_new() && seat.asked_last >= moment)
+    }
+
+    /// All nodes are new, or have forgotten what we remember: they become a set, the same for
+    /// everybody.
     fn found(&mut self) {
-        if self.pact.is_some() {
-            return;
-        }
+        self.is_sure = false;
         let member = |seat: &Seat| {
             let met = seat.met.as_ref()?;
             Some(Member { id: met.id, label: seat.label.clone() })
@@ -274,7 +285,7 @@ impl Council {
         let nodes = pact.before.as_ref().map_or(nodes, |before| nodes.max(before.len()));
         let needed = nodes.div_ceil(2).min(nodes.saturating_sub(1));
         let is_founded = || self.at_once(node, is_open) >= self.seats.len().saturating_sub(1);
-        self.is_vouched
+        self.is_vouched && self.is_backed(node, pact)
             || self.at_once(node, goes).saturating_add(knows) >= needed
             || pact.change == 1 && is_founded()
     }

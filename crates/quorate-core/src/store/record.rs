@@ -128,6 +128,12 @@ impl Store {
         self.run = run;
     }
 
+    /// Which set of nodes it belongs to, for simulations.
+    #[must_use]
+    pub fn origin(&self) -> Option<NodeId> {
+        self.record.as_ref()?.pact.as_ref().map(|pact| pact.origin)
+    }
+
     /// Takes over all data of another node, as a replica does. Who listens stays.
     pub fn copy(&mut self, other: &Self) {
         let listeners = std::mem::take(&mut self.line.listeners);

@@ -27,6 +27,20 @@ pub(super) fn progress_within(settings: &Settings) -> Nanos {
 }
 
 impl Env {
+    /// If all nodes forget at about the same time, some may be founded as one set and some as
+    /// another. That takes an operator, who empties those of one of them.
+    pub(super) fn end_split(&mut self) {
+        let origins: Vec<_> = self.nodes.iter().map(|node| node.store.origin()).collect();
+        let times = |origin: &&NodeId| origins.iter().flatten().filter(|it| it == origin).count();
+        let Some(most) = origins.iter().flatten().max_by_key(times).copied() else { return };
+        for (node, origin) in self.nodes.iter_mut().zip(&origins) {
+            if origin.is_some_and(|origin| origin != most) {
+                node.store.clear();
+                self.count.emptied += 1;
+            }
+        }
+    }
+
     /// The nodes are a set from the beginning, and vote.
     pub(super) fn found(&mut self) {
         let Some(Guard { guard_ms, is_durable, .. }) = self.settings.guard else { return };
