@@ -13,26 +13,49 @@ use crate::conformance::rig::PATIENCE;
 /// Some servers that have become a set, and vote.
 pub(crate) struct Stage {
     pub(crate) servers: Vec<Server>,
+    urls: Vec<String>,
+    max_ttl: Duration,
 }
 
 impl Stage {
     pub(crate) async fn new(nodes: usize) -> Self {
-        let stage = Self { servers: Server::start_many(nodes) };
+        Self::of(Server::start_many(nodes), MAX_TTL).await
+    }
+
+    /// Of new and empty servers.
+    pub(crate) async fn of(servers: Vec<Server>, max_ttl: Duration) -> Self {
+        let urls = servers.iter().map(Server::url).collect();
+        Self::at(urls, servers, max_ttl).await
+    }
+
+    /// Of new and empty servers at these addresses.
+    pub(crate) async fn at(urls: Vec<String>, servers: Vec<Server>, max_ttl: Duration) -> Self {
+        let stage = Self { servers, urls, max_ttl };
         let client = stage.settings().build().expect("the settings are valid");
         client.admit().await.expect("they are new and empty");
         stage
     }
 
     pub(crate) fn settings(&self) -> ClientBuilder {
-        settings(self.servers.iter().map(Server::url))
+        self.settings_of(self.urls.clone())
+    }
+
+    /// For clients that have other addresses.
+    pub(crate) fn settings_of(&self, urls: impl IntoIterator<Item = String>) -> ClientBuilder {
+        settings(urls).ttl(self.max_ttl / 2).max_ttl(self.max_ttl)
     }
 
     /// A client that is attached to every node.
     pub(crate) async fn client(&self, who: &str) -> Client {
-        let client = self.settings().who(who).connect().await.expect("the nodes vote");
-        wait_until(&client, "every node is attached", |nodes| nodes.iter().all(is_attached));
-        client
+        attached(self.settings().who(who)).await
     }
+}
+
+/// A client that is attached to every node.
+pub(crate) async fn attached(settings: ClientBuilder) -> Client {
+    let client = settings.connect().await.expect("the nodes vote");
+    wait_until(&client, "every node is attached", |nodes| nodes.iter().all(is_attached));
+    client
 }
 
 /// With a guard that is short enough to be waited for.
