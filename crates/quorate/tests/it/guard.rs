@@ -1,7 +1,14 @@
 //! The restart guard on real servers: a node that may have forgotten does not vote.
 
+#[macro_use]
+mod stage;
+
+mod clocks;
+mod durable;
 mod forgetting;
 mod founding;
 mod handing_on;
 mod load;
-mod stage;
+mod refusals;
+mod seed_example;
+mod views;

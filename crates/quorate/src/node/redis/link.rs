@@ -175,9 +175,15 @@ impl Link {
             outbox.wake_driver();
             return;
         }
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((time_ms, sent_at));
+        self.learn_time(time_us, sent_at);
         let half = now.saturating_since(sent_at) / 2;
         self.surroundings.ears.handle_time(self.number, time_us, sent_at.saturating_add(half));
+    }
+
+    /// From now on this is what is known of the server's clock.
+    pub(crate) fn learn_time(&self, time_us: u64, sent_at: Moment) {
+        let known = Some((time_us / 1_000, sent_at));
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
     /// What is known of the server's clock at `now`.

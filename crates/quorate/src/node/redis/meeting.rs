@@ -76,9 +76,10 @@ impl Meeting<'_, '_> {
 
     async fn greet(&mut self, is_durable: bool) -> Result<Met, Trouble> {
         let clock = self.link.surroundings.clock;
+        let asked_at = clock.now();
         let greeting = Greeting {
             wall_ms: clock.wall_ms(),
-            known: self.link.known_time(clock.now()),
+            known: self.link.known_time(asked_at),
             mark: self.fresh_mark(),
             id: NodeId::from_random(self.link.draw()),
             life_ms: SESSION_LIFE_MS,
@@ -86,7 +87,11 @@ impl Meeting<'_, '_> {
             is_durable,
         };
         match self.say(&Command::Meet { greeting }).await? {
-            Reply::Met(met) => Ok(*met),
+            Reply::Met(met) => {
+                // It has heard what was known before, and doubts itself if that does not fit.
+                self.link.learn_time(met.time_us, asked_at);
+                Ok(*met)
+            }
             Reply::OtherWire(agreed) => {
                 Err(Trouble::Disagreement(Disagreement::Wire { agreed }.to_string()))
             }

@@ -5,33 +5,37 @@ use std::time::{Duration, Instant};
 
 use quorate_testkit::{Proxy, Server, ServerBuilder, eventually, history::Moment, redis::cmd};
 
-use super::{
-    load::Load,
-    stage::{GUARD, MAX_TTL, Stage, guarded, is_attached, wait_for_vote, wait_until},
-};
+use super::stage::{GUARD, MAX_TTL, Stage, guarded, is_attached, wait_for_vote, wait_until};
 use crate::conformance::rig::PATIENCE;
 
-#[tokio::test(flavor = "multi_thread")]
+at_once! {
+    whatever_a_node_forgets_it_does_not_vote_until_that_is_over {
+        a_node_that_was_killed_and_has_no_data,
+        a_node_that_was_flushed,
+        a_node_that_was_a_replica_of_another_for_a_while,
+        another_server_at_the_address_of_a_node,
+        a_node_with_the_data_of_another_in_its_folder,
+        a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it,
+    }
+}
+
 async fn a_node_that_was_killed_and_has_no_data() {
     let stage = Stage::new(3).await;
     let kill = || stage.servers[NODE].restart_empty();
     forget(&stage, NEW, &stage.servers[NODE], kill).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_flushed() {
     let stage = Stage::new(3).await;
     forget(&stage, NEW, &stage.servers[NODE], || stage.servers[NODE].flush_all()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_a_replica_of_another_for_a_while() {
     let stage = Stage::of(copied_at_once().start_many(3), MAX_TTL).await;
     let flip = || copy_by_replication(&stage.servers[NODE], &stage.servers[0]);
     forget(&stage, OTHER, &stage.servers[NODE], flip).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn another_server_at_the_address_of_a_node() {
     let (servers, stranger) = (Server::start_many(3), Server::start());
     let proxy = Proxy::start(&servers[NODE].address());
@@ -41,7 +45,6 @@ async fn another_server_at_the_address_of_a_node() {
     forget_as(&stage, NEW, (&stranger, id), || proxy.lead_to(&stranger.address())).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_the_data_of_another_in_its_folder() {
     let stage = Stage::new(3).await;
     let copy = || {
@@ -52,7 +55,6 @@ async fn a_node_with_the_data_of_another_in_its_folder() {
     forget(&stage, OTHER, &stage.servers[NODE], copy).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it() {
     let servers = Server::builder().append_only().config("appendfsync", "everysec").start_many(3);
     let stage = Stage::of(servers, MAX_TTL).await;
@@ -60,14 +62,14 @@ async fn a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it()
 }
 
 /// What is true of each of them, where the same server is the node afterwards.
-async fn forget(stage: &Stage, why: &str, server: &Server, how: impl FnOnce()) {
+pub(super) async fn forget(stage: &Stage, why: &str, server: &Server, how: impl FnOnce()) {
     forget_as(stage, why, (server, server.node_id()), how).await;
 }
 
 /// And where another one has to take the name.
 async fn forget_as(stage: &Stage, why: &str, (server, id): (&Server, String), how: impl FnOnce()) {
     let watcher = stage.client("watcher").await;
-    let load = Load::start(stage).await;
+    let load = stage.load().await;
     let is_at_work = |count: usize, then| {
         eventually("locks are taken", PATIENCE, || load.claims_since(then) >= count);
     };
@@ -82,11 +84,12 @@ async fn forget_as(stage: &Stage, why: &str, (server, id): (&Server, String), ho
         })
     });
     let seen = started.elapsed();
-    is_at_work(50, Moment::now());
+    is_at_work(100, Moment::now());
     let nodes = watcher.nodes();
     assert!(guarded(&nodes[NODE]).is_some(), "the others went on meanwhile: {nodes:?}");
     assert!([0, 2].iter().all(|other| is_attached(&nodes[*other])), "{nodes:?}");
-    assert_eq!(server.sessions(), 0, "no session, no vote");
+    eventually("no session is left, or begun", PATIENCE, || server.sessions() == 0);
+    assert!(guarded(&watcher.nodes()[NODE]).is_some(), "no session, no vote");
     wait_for_vote(&watcher, NODE);
     let voted = started.elapsed();
     assert!(voted >= GUARD && voted < GUARD + LATE, "{voted:?}");

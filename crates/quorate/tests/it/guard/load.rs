@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -12,47 +12,41 @@ use quorate::{Client, Guard};
 use quorate_testkit::history::{History, Holding, Moment, Recorder, Until};
 use tokio::{task::JoinHandle, time::interval};
 
-use super::stage::{Stage, TTL};
-use crate::conformance::rig::PATIENCE;
-
-/// Clients that take locks until they are told to stop: half of their tasks let go at once, the
-/// other half holds on for longer than a ttl.
+/// Clients that take locks until they are told to stop.
 pub(crate) struct Load {
     recorder: Recorder,
     is_over: Arc<AtomicBool>,
+    lost: Arc<AtomicUsize>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    /// On nodes to which every client is attached.
-    pub(crate) async fn start(stage: &Stage) -> Self {
-        let mut clients = Vec::new();
-        for number in 0..CLIENTS {
-            clients.push(stage.client(&format!("client-{number}")).await);
-        }
-        Self::of(clients)
-    }
-
-    pub(crate) fn of(clients: impl IntoIterator<Item = Client>) -> Self {
-        let load = Self {
-            recorder: Recorder::in_memory(),
-            is_over: Arc::default(),
-            tasks: Vec::new(),
-        };
-        let works = |client: Client| WORKS.map(|work| (client.clone(), work));
-        let tasks = clients.into_iter().flat_map(works).enumerate().map(|(number, (client, work))| {
-            let (recorder, is_over) = (load.recorder.clone(), load.is_over.clone());
+    /// Each client has each of the jobs.
+    pub(crate) fn start<const N: usize>(clients: Vec<Client>, jobs: [Job; N]) -> Self {
+        let (recorder, lost) = (Recorder::in_memory(), Arc::default());
+        let load = Self { recorder, is_over: Arc::default(), lost, tasks: Vec::new() };
+        let of_one = |client: Client| jobs.map(|job| (client.clone(), job));
+        let all = clients.into_iter().flat_map(of_one).enumerate();
+        let tasks = all.map(|(number, (client, Job { work, locks }))| {
+            let (is_over, lost) = (load.is_over.clone(), load.lost.clone());
+            let worker = Worker { name: format!("task-{number}"), client, work, lost };
+            let recorder = load.recorder.clone();
             tokio::spawn(async move {
-                let name = format!("task-{number}");
-                let mut locks = LOCKS.iter().cycle().skip(number);
-                while !is_over.load(Ordering::SeqCst) {
-                    let lock = locks.next().expect("they go round");
-                    take_turn(&client, &recorder, &name, lock, work).await;
+                for lock in locks.iter().cycle().skip(number) {
+                    worker.take_turn(&recorder, lock).await;
+                    if is_over.load(Ordering::SeqCst) {
+                        return;
+                    }
                 }
             })
         });
         let tasks = tasks.collect();
         Self { tasks, ..load }
+    }
+
+    /// How often a lock was lost while it was held.
+    pub(crate) fn lost(&self) -> usize {
+        self.lost.load(Ordering::SeqCst)
     }
 
     /// How often a lock was taken since then.
@@ -73,19 +67,40 @@ impl Load {
     }
 }
 
-async fn take_turn(client: &Client, recorder: &Recorder, who: &str, lock: &str, work: Duration) {
-    let request = recorder.ask(who, lock);
-    let guard = client.mutex(lock).lock_timeout(PATIENCE).await;
-    let guard = guard.unwrap_or_else(|error| panic!("{who} waits for {lock}: {error}"));
-    let fence = guard.fence().expect("there is a fence in this mode").get();
-    let holding = request.acquired(Some(fence), Some(end_of(&guard)));
-    do_work(&guard, &holding, work).await;
-    match guard.check() {
-        Ok(()) => holding.released(),
-        Err(_) => holding.lost(),
+/// What a task does all the time.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    /// For how long it holds a lock.
+    pub(crate) work: Duration,
+    /// Which ones it takes in turn.
+    pub(crate) locks: &'static [&'static str],
+}
+
+struct Worker {
+    name: String,
+    client: Client,
+    work: Duration,
+    lost: Arc<AtomicUsize>,
+}
+
+impl Worker {
+    async fn take_turn(&self, recorder: &Recorder, lock: &str) {
+        let request = recorder.ask(&self.name, lock);
+        let guard = self.client.mutex(lock).lock_timeout(PATIENCE).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{} waits: {error}", self.name));
+        let fence = guard.fence().expect("there is a fence in this mode").get();
+        let holding = request.acquired(Some(fence), Some(end_of(&guard)));
+        do_work(&guard, &holding, self.work).await;
+        match guard.check() {
+            Ok(()) => holding.released(),
+            Err(_) => {
+                holding.lost();
+                self.lost.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        // Whether it was lost is in the history.
+        let _ = guard.release().await;
     }
-    // Whether it was lost is in the history.
-    let _ = guard.release().await;
 }
 
 /// Takes a while, or until the lock is lost.
@@ -105,11 +120,8 @@ fn end_of(guard: &Guard) -> Moment {
     now.after(guard.remaining())
 }
 
-const CLIENTS: usize = 3;
+/// How often a holder looks at its lock.
+const STEP: Duration = Duration::from_millis(10);
 
-/// What a task of each kind holds a lock for.
-const WORKS: [Duration; 2] = [Duration::from_millis(5), TTL.saturating_add(STEP.saturating_mul(5))];
-
-const LOCKS: [&str; 3] = ["first", "second", "third"];
-
-const STEP: Duration = Duration::from_millis(20);
+/// Longer than anybody waits on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);

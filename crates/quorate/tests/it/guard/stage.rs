@@ -1,13 +1,19 @@
 //! Guarded servers, and clients that know how long the guard lasts.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::Pin,
+    thread,
+    time::{Duration, Instant},
+};
 
 use quorate::{
     Client, ClientBuilder,
     error::{NodeAnswer, NodeReport, Trouble},
 };
 use quorate_testkit::{Server, eventually};
+use tokio::runtime;
 
+use super::load::{Job, Load};
 use crate::conformance::rig::PATIENCE;
 
 /// Some servers that have become a set, and vote.
@@ -49,6 +55,17 @@ impl Stage {
     pub(crate) async fn client(&self, who: &str) -> Client {
         attached(self.settings().who(who)).await
     }
+
+    /// Clients at work: two jobs let go at once, the last one has to renew.
+    pub(crate) async fn load(&self) -> Load {
+        let mut clients = Vec::new();
+        for number in 0..3 {
+            clients.push(self.client(&format!("client-{number}")).await);
+        }
+        let short = |locks| Job { work: Duration::from_millis(10), locks };
+        let long = Job { work: TTL + TTL / 10, locks: &["second", "third"] };
+        Load::start(clients, [short(&["first"]), short(&["second"]), long])
+    }
 }
 
 /// A client that is attached to every node.
@@ -58,12 +75,42 @@ pub(crate) async fn attached(settings: ClientBuilder) -> Client {
     client
 }
 
+/// What happens on a stage, and its name.
+pub(crate) type Scene = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
+
+/// Plays all scenes at once, since each of them waits for a guard most of the time.
+pub(crate) fn play(scenes: &[Scene]) {
+    let start = |(name, scene): &Scene| {
+        let (runtime, scene) = (runtime::Builder::new_multi_thread(), *scene);
+        let playing = move || {
+            let mut runtime = runtime;
+            let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
+            runtime.block_on(scene());
+        };
+        thread::Builder::new().name((*name).into()).spawn(playing).expect("a thread")
+    };
+    let playing: Vec<_> = scenes.iter().map(start).collect();
+    let ended = playing.into_iter().zip(scenes).map(|(it, (name, _))| (*name, it.join()));
+    let failed: Vec<_> = ended.filter_map(|(name, ended)| ended.err().map(|_| name)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// One test of several scenes.
+macro_rules! at_once {
+    ($test:ident { $($scene:ident),* $(,)? }) => {
+        #[test]
+        fn $test() {
+            $crate::guard::stage::play(&[$((stringify!($scene), || Box::pin($scene()))),*]);
+        }
+    };
+}
+
 /// With a guard that is short enough to be waited for.
 pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
     Client::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL)
 }
 
-pub(crate) fn wait_until(client: &Client, what: &str, is: impl Fn(&[NodeReport]) -> bool) {
+pub(crate) fn wait_until(client: &Client, what: &str, mut is: impl FnMut(&[NodeReport]) -> bool) {
     eventually(what, PATIENCE, || is(&client.nodes()));
 }
 
