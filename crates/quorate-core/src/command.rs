@@ -34,6 +34,8 @@ pub enum Command {
         owner: Owner,
         /// How long the node keeps it.
         ttl_ms: u64,
+        /// Who speaks; `None` in classic mode, where there are no sessions.
+        speaker: Option<Speaker>,
     },
     /// Delete the key, if it is the owner's.
     Free {
@@ -211,7 +213,8 @@ impl Command {
             | Self::Ping { speaker, .. }
             | Self::Acquire { speaker, .. }
             | Self::Heartbeat { speaker, .. }
-            | Self::Extend { speaker, .. } => speaker.session = today,
+            | Self::Extend { speaker, .. }
+            | Self::Adopt { speaker: Some(speaker), .. } => speaker.session = today,
             Self::Take { .. }
             | Self::Adopt { .. }
             | Self::Free { .. }
@@ -538,7 +541,7 @@ mod tests {
         let (n, o) = (name, || owner.clone());
         let commands = [
             Command::Take { name: n(), owner: o(), ttl_ms: 1 },
-            Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1 },
+            Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1, speaker: None },
             Command::Free { name: n(), owner: o() },
             Command::Prolong {
                 entries: [Prolongation { name: n(), owner: o(), ttl_ms: 1 }].into(),

@@ -5,11 +5,15 @@
 //! fits, it gives no session, and so no vote. What a client makes of the records of all nodes is
 //! the work of the [`Council`].
 
+mod change;
 mod council;
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
-pub use self::council::{Council, Disagreement, Opinion};
+pub use self::{
+    change::{Unplanned, plan},
+    council::{Council, Disagreement, Opinion},
+};
 
 /// The version of what nodes keep and clients say.
 pub const WIRE: u32 = 1;

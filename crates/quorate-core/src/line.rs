@@ -22,6 +22,14 @@ impl Session {
     pub const fn from_random(bits: u128) -> Self {
         Self(bits)
     }
+
+    /// Reads what `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_hex = text.len() == 32 && text.bytes().all(is_digit);
+        is_hex.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
+    }
 }
 
 impl fmt::Display for Session {
@@ -147,6 +155,9 @@ pub struct Push {
     pub fence: Fence,
     /// What.
     pub news: News,
+    /// The client's session by which it was granted. A node that has another's data knows another
+    /// session: what it grants by that does not count.
+    pub session: Option<Session>,
 }
 
 /// What a push says.

@@ -52,9 +52,14 @@ impl Store {
                 self.keys.put(name, text(owner), ends_at_ms);
                 Reply::Taken
             }
-            Command::Adopt { name, from, owner, ttl_ms } => {
+            Command::Adopt { speaker: Some(speaker), .. } if !self.line.is_spoken(*speaker) => {
+                Reply::Stale
+            }
+            Command::Adopt { name, from, owner, ttl_ms, speaker } => {
                 // Where it is not the holder it may stand in line, and will never come for that.
-                self.line.forget_place(name, from);
+                if speaker.is_some() {
+                    self.line.forget_place(name, from);
+                }
                 match self.whose(name, from) {
                     Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
                     Whose::Nobodys => Reply::Absent,

@@ -1,5 +1,6 @@
 //! The command for people: many seeds, one seed, all mutants, the model.
 
+mod members;
 mod model;
 mod mutants;
 mod summary;
@@ -43,6 +44,8 @@ enum Verb {
     Mutants(mutants::Mutants),
     /// Searches every order of events in small worlds.
     Model(model::Search),
+    /// Changes the set of nodes while everything goes wrong.
+    Members(members::Changes),
 }
 
 #[derive(Args, Debug)]
@@ -98,6 +101,7 @@ pub fn run() -> ExitCode {
     let done = match cli.verb {
         Some(Verb::Mutants(mutants)) => mutants.run(),
         Some(Verb::Model(search)) => search.run(),
+        Some(Verb::Members(changes)) => changes.run(),
         None => cli.run.run(),
     };
     match done {

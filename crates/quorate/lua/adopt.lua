@@ -1,8 +1,13 @@
 -- Puts a new owner in the place of the one who left the lock: of several who try, one succeeds.
--- KEYS: 1 the lock, 2 its line; absent in classic mode
--- ARGV: 1 the owner who left it, 2 the new owner, 3 ttl in milliseconds
--- Replies: 1 taken over; 0 there is no such key; -1 it is another's, whatever its type
+-- KEYS: 1 the lock; not in classic mode: 2 its line, 3 the client's session
+-- ARGV: 1 the owner who left it, 2 the new owner, 3 ttl in milliseconds, 4 the session, 32 digits
+-- Replies: 1 taken over; 0 there is no such key; -1 it is another's, whatever its type; -2 the
+--   session is not of today
 if KEYS[2] then
+  local spoken = redis.call('GET', KEYS[3])
+  if not spoken or string.sub(spoken, 1, 32) ~= ARGV[4] then
+    return -2
+  end
   -- Where it was not the holder it may stand in line, and will never come for that.
   redis.call('ZREM', KEYS[2], ARGV[1])
 end

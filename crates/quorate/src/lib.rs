@@ -67,6 +67,7 @@ pub use self::{
     guard::Guard,
     handover::{HandoverError, LeaseHandover},
     node::memory,
+    nodes::NodesChanged,
     primitive::mutex::Mutex,
     signal::CancellationToken,
 };

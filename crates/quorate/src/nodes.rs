@@ -1,15 +1,15 @@
 //! What an operator says about the nodes themselves: that new ones may vote at once, and which
 //! ones there are.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use quorate_core::guard::Met;
+use quorate_core::guard::{Met, Pact, Unplanned};
 use thiserror::Error;
 
 use crate::{
     Client,
     error::{NodeAnswer, NodeReport, Reports, Trouble},
-    node::redis::Chamber,
+    node::redis::{CHANGED_LATELY, Chamber},
 };
 
 impl Client {
@@ -42,6 +42,7 @@ impl Client {
     /// ```
     pub async fn admit(&self) -> Result<(), AdmitError> {
         let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
+        chamber.forget();
         let answered = self.watch_nodes(PATIENCE, |reports| {
             let met = met(chamber, reports);
             let is_ready = |it: &Known| it.votes || it.is_enrolled() || it.is_lasting;
@@ -78,6 +79,101 @@ impl Client {
             Some(true) => Ok(()),
             Some(false) | None => Err(AdmitError::Unheard { nodes: self.nodes() }),
         }
+    }
+
+    /// Makes the nodes of this client the set that all clients go by: one more, one less, or one
+    /// exchanged for a new one, compared with what the nodes have agreed upon.
+    ///
+    /// Build a client with the addresses that there shall be, call this, and give the new addresses
+    /// to all clients. It is safe at every moment in between, also if it is broken off and called
+    /// again:
+    ///
+    /// - *One exchanged*, as when a node has died: clients with the old addresses go on with the
+    ///   nodes that stay. The new one votes when the restart guard is over.
+    /// - *One more or one less*: clients with either list are let in until this is called once more
+    ///   with the same list, which is to be done when all clients have it.
+    ///
+    /// Between two changes the time of one restart guard must pass. The new node must be empty and
+    /// of no set, and a majority of the old ones must answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError`]; what was begun goes on when this is called again with the same list.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorate::Client;
+    ///
+    /// // 10.0.0.3 has died, 10.0.0.4 takes its place.
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
+    /// let client = Client::builder().nodes(nodes).build()?;
+    /// println!("{}", client.change_nodes().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn change_nodes(&self) -> Result<NodesChanged, ChangeError> {
+        let chamber = self.inner.chamber.as_deref().ok_or(ChangeError::GuardIsOff)?;
+        chamber.forget();
+        let heard = self.watch_nodes(PATIENCE, |_| {
+            let met = chamber.met();
+            met.iter().all(|(_, met)| met.is_some()).then_some(())
+        });
+        // Whoever is silent by then may be one of those that are not needed.
+        let _ = heard.await;
+        let mut proposal = Proposal { chamber, is_agreed: false };
+        let mut last = None;
+        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan() {
+            Err(Unplanned::Minority { going, needed, pact }) => {
+                // Some have heard of a change, and the others shall hear of it, too.
+                chamber.propose(&pact);
+                last = Some(Unplanned::Minority { going, needed, pact });
+                None
+            }
+            planned => Some(planned),
+        });
+        let impossible = |why: Unplanned| ChangeError::Impossible(why.to_string());
+        let pact = match (planned.await, last) {
+            (Some(planned), _) => planned.map_err(impossible)?,
+            (None, Some(why)) => return Err(impossible(why)),
+            (None, None) => return Err(ChangeError::Unheard { nodes: self.nodes() }),
+        };
+        chamber.propose(&pact);
+        let agreed = self.watch_nodes(PATIENCE, |reports| {
+            let too_soon = reports.iter().find_map(too_soon).map(Err);
+            chamber.agreed(&pact).map(Ok).or(too_soon)
+        });
+        match agreed.await {
+            Some(Ok(left)) => {
+                proposal.is_agreed = true;
+                Ok(NodesChanged::new(&pact, left))
+            }
+            Some(Err(left)) => Err(ChangeError::TooSoon { left }),
+            None => Err(ChangeError::Unheard { nodes: self.nodes() }),
+        }
+    }
+}
+
+/// A change that is told to the nodes until it is agreed upon, or its caller goes.
+struct Proposal<'a> {
+    chamber: &'a Chamber,
+    is_agreed: bool,
+}
+
+impl Drop for Proposal<'_> {
+    fn drop(&mut self) {
+        if !self.is_agreed {
+            self.chamber.retract();
+        }
+    }
+}
+
+/// For how long the node does not go by another list, if that is what it says.
+fn too_soon(report: &NodeReport) -> Option<Duration> {
+    match &report.answer {
+        NodeAnswer::Trouble(Trouble::Guarded { left, why }) if why == CHANGED_LATELY => Some(*left),
+        _ => None,
     }
 }
 
@@ -159,6 +255,90 @@ pub enum AdmitError {
         node: String,
         /// How many keys.
         keys: u64,
+    },
+}
+
+/// A change of the set of nodes that was agreed upon.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
+/// # let client = quorate::Client::builder().nodes(nodes).build()?;
+/// let changed = client.change_nodes().await?;
+/// if changed.is_open {
+///     println!("call it once more when all clients have the new list");
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct NodesChanged {
+    /// Counts the changes of this set, from 1 when it was founded.
+    pub change: u64,
+    /// The addresses of the nodes.
+    pub nodes: Vec<String>,
+    /// For how long the new node does not vote yet, if there is one.
+    pub joins_in: Option<Duration>,
+    /// Clients with the list before are still let in.
+    pub is_open: bool,
+}
+
+impl NodesChanged {
+    fn new(pact: &Pact, joins_in: Option<Duration>) -> Self {
+        let nodes = pact.members.iter().map(|member| member.label.to_string()).collect();
+        Self { change: pact.change, nodes, joins_in, is_open: pact.before.is_some() }
+    }
+}
+
+impl fmt::Display for NodesChanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "change {}: the nodes are {}", self.change, self.nodes.join(", "))?;
+        if let Some(left) = self.joins_in {
+            write!(f, "; the new one votes in {left:.1?}")?;
+        }
+        if self.is_open {
+            f.write_str("; clients with the list before are let in until this is called again")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why the set of nodes was not changed.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use quorate::{Client, error::ChangeError};
+///
+/// let refused = Client::memory().change_nodes().await;
+/// assert_eq!(refused, Err(ChangeError::GuardIsOff));
+/// # }
+/// ```
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The nodes are not guarded, and have agreed upon nothing.
+    #[error("the restart guard is off for this client: its nodes have not agreed upon any set")]
+    GuardIsOff,
+    /// The list is not one step away from what was agreed upon, or the step must not be made now.
+    #[error("this change is not possible: {0}")]
+    Impossible(String),
+    /// The last change was too short a while ago.
+    #[error("the set of nodes was changed a short while ago: wait for {left:.1?}")]
+    TooSoon {
+        /// For how long the nodes do not go by another list.
+        left: Duration,
+    },
+    /// Too few nodes have heard of it. Those that have will tell the others.
+    #[error("too few nodes have heard of the change, call it again: {}", Reports(.nodes))]
+    Unheard {
+        /// What each node said.
+        nodes: Box<[NodeReport]>,
     },
 }
 

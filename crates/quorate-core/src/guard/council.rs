@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Doubt, Enrolment, Mark, Member, Members, Met, NodeId, Pact};
+use super::{Doubt, Enrolment, Mark, Member, Members, Met, NodeId, Pact, change::goes_by};
 use crate::{
     mutant::{self, Mutant},
     quorum::majority,
@@ -19,6 +19,8 @@ pub struct Council {
     pact: Option<Pact>,
     /// A node that may be believed told it.
     is_sure: bool,
+    /// Counts what happens.
+    moment: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -27,6 +29,23 @@ struct Seat {
     met: Option<Met>,
     /// It votes, for all we know.
     is_here: bool,
+    /// When it was first heard with the mark that it has.
+    since: u64,
+    /// When it was asked what it has answered last: it had that mark until then, at least.
+    asked_last: u64,
+    /// When it was last asked.
+    asked: u64,
+}
+
+impl Seat {
+    fn goes_by(&self, pact: &Pact) -> bool {
+        let told = self.met.as_ref().and_then(|met| met.pact.as_ref());
+        told.is_some_and(|told| goes_by(told, pact))
+    }
+
+    fn is_new(&self) -> bool {
+        self.met.as_ref().is_some_and(|met| met.pact.is_none())
+    }
 }
 
 /// What is to be done about a node that was met.
@@ -58,9 +77,10 @@ impl Council {
     /// A client with nodes at these addresses, none of which it has met.
     #[must_use]
     pub fn new(labels: impl IntoIterator<Item = Arc<str>>, max_ttl_ms: u64, guard_ms: u64) -> Self {
-        let seat = |label| Seat { label, met: None, is_here: false };
+        let (since, asked_last, asked) = (0, 0, 0);
+        let seat = |label| Seat { label, met: None, is_here: false, since, asked_last, asked };
         let seats = labels.into_iter().map(seat).collect();
-        Self { seats, max_ttl_ms, guard_ms, pact: None, is_sure: false }
+        Self { seats, max_ttl_ms, guard_ms, pact: None, is_sure: false, moment: 0 }
     }
 
     /// What the nodes have agreed upon, if any of them has told.
@@ -69,11 +89,23 @@ impl Council {
         self.pact.as_ref()
     }
 
+    /// What the nodes told before does not count: each that does not vote must be met again.
+    pub fn forget(&mut self) {
+        self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.met = None);
+    }
+
     /// From now on this is what the nodes are to go by: an operator has said so.
     pub fn propose(&mut self, pact: Pact) {
         self.seats.iter_mut().for_each(|seat| seat.is_here = false);
         self.pact = Some(pact);
         self.is_sure = true;
+    }
+
+    /// What was proposed is not: what the nodes told last counts again.
+    pub fn retract(&mut self) {
+        let told = self.seats.iter().filter_map(|seat| seat.met.as_ref()?.pact.as_ref());
+        self.pact = told.max_by_key(|pact| pact.change).cloned();
+        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
     }
 
     /// What each node told last.
@@ -86,6 +118,19 @@ impl Council {
         self.seats[node].is_here = false;
     }
 
+    /// A node is about to be asked what it is, or whether a session goes on. There is one such
+    /// question to a node at a time. What it answers is as old as that.
+    pub fn ask(&mut self, node: usize) {
+        self.moment = self.moment.saturating_add(1);
+        self.seats[node].asked = self.moment;
+    }
+
+    /// A session goes on: the node is what it was.
+    pub fn hear_again(&mut self, node: usize) {
+        let seat = &mut self.seats[node];
+        seat.asked_last = seat.asked;
+    }
+
     /// A node has told what it is. Says what to do about it, and whether what the others were
     /// judged by has changed: then they must be met again.
     pub fn hear(&mut self, node: usize, met: Met) -> (Opinion, bool) {
@@ -93,7 +138,15 @@ impl Council {
         if is_changed {
             self.seats.iter_mut().for_each(|seat| seat.is_here = false);
         }
-        let met = self.seats[node].met.insert(met).clone();
+        self.moment = self.moment.saturating_add(1);
+        let seat = &mut self.seats[node];
+        // A pact can come without a mark: by a place among the others.
+        let is_same = |known: &Met| (known.mark, &known.pact) == (met.mark, &met.pact);
+        if !seat.met.as_ref().is_some_and(is_same) {
+            seat.since = self.moment;
+        }
+        seat.asked_last = seat.asked;
+        let met = seat.met.insert(met).clone();
         self.found();
         let opinion = self.judge(node, &met).unwrap_or_else(Opinion::Differs);
         self.seats[node].is_here = matches!(opinion, Opinion::Votes(_));
@@ -163,8 +216,16 @@ impl Council {
             return Err(Disagreement::NotMember { agreed: pact.members.clone() });
         };
         let is_told = met.pact.as_ref().is_some_and(|told| told.change >= pact.change);
-        if met.is_enrolled && is_told || !self.may_enrol(node, slot.id, pact) {
+        if met.is_enrolled && is_told {
             return Ok(waits);
+        }
+        if !self.may_enrol(node, met, slot.id, pact) {
+            // It can be counted by others when it has heard of the change, if not by itself.
+            let is_behind = |told: &Pact| told.origin == pact.origin && told.change < pact.change;
+            return Ok(match met.pact.as_ref().is_some_and(is_behind) {
+                true => Opinion::Tell { mark: met.mark, pact: pact.clone() },
+                false => waits,
+            });
         }
         let (mark, id, pact) = (met.mark, slot.id, pact.clone());
         Ok(Opinion::Enrol(Enrolment { mark, id, pact, wall_ms: 0 }))
@@ -179,18 +240,37 @@ impl Council {
         mutant::is_on(Mutant::AnyLabel).then(|| pact.members.iter().find(is_free)).flatten()
     }
 
-    /// Enough others go by this list that together with the node they are a majority; or nobody
-    /// goes by any, and all are there. For one that was no node before they must be a majority
-    /// without it: none can be had any more by whoever goes by the list before.
-    fn may_enrol(&self, node: usize, id: NodeId, pact: &Pact) -> bool {
-        let goes_by_it = |told: &Pact| (told.origin, told.change) == (pact.origin, pact.change);
-        let told = |seat: &Seat| seat.met.as_ref().map(|met| met.pact.as_ref().map(goes_by_it));
-        let others = self.others(node).filter(|seat| told(seat) == Some(Some(true))).count();
-        let is_new = |seat: &Seat| matches!(told(seat), Some(None | Some(true)));
-        let is_founded = pact.change == 1 && self.seats.iter().all(is_new);
-        let is_newcomer = pact.newcomer == Some(id) && !mutant::is_on(Mutant::HastyNewcomer);
-        let heard = others.saturating_add(usize::from(!is_newcomer));
-        heard >= majority(pact.members.len()) || is_founded
+    /// Enough others go by this list that no later one can have been agreed upon without them, by
+    /// as many as are a majority with the node itself: it may have been one of those, and has
+    /// forgotten. Or all are there, and nobody goes by another list. For one that was no node
+    /// before they must be a majority of the nodes before it: none can be had any more by whoever
+    /// goes by the list before, nor by another one that was made at the same time.
+    fn may_enrol(&self, node: usize, met: &Met, id: NodeId, pact: &Pact) -> bool {
+        let goes = |seat: &Seat| seat.goes_by(pact);
+        let is_open = |seat: &Seat| seat.is_new() || seat.goes_by(pact);
+        let nodes = pact.members.len();
+        if pact.newcomer == Some(id) && !mutant::is_on(Mutant::HastyNewcomer) {
+            let needed = majority(pact.before.as_ref().map_or(nodes, Members::len));
+            return self.at_once(node, goes) >= needed;
+        }
+        // A clock that was set forward has made it forget locks, and nothing else.
+        let is_mindful = matches!(met.doubt, Some((Doubt::ClockStepped, _)));
+        let knows = usize::from(is_mindful && goes(&self.seats[node]));
+        let needed = nodes.div_ceil(2).min(nodes.saturating_sub(1));
+        self.at_once(node, goes).saturating_add(knows) >= needed
+            || self.at_once(node, is_open) >= self.seats.len().saturating_sub(1)
+    }
+
+    /// How many others are known to have been such at one moment since the node is what it is: what
+    /// they were before it forgot, or one after the other, need not fit together.
+    fn at_once(&self, node: usize, is_such: impl Fn(&Seat) -> bool) -> usize {
+        let least = self.seats[node].since;
+        let was = |seat: &&Seat, moment: u64| seat.since <= moment && moment <= seat.asked_last;
+        let count = |moment: u64| {
+            self.others(node).filter(|seat| is_such(seat) && was(seat, moment)).count()
+        };
+        let moments = self.seats.iter().map(|seat| seat.since.max(least));
+        moments.map(count).max().unwrap_or(0)
     }
 
     fn judge_trusted(
@@ -213,6 +293,15 @@ impl Council {
         }
         if told.change == pact.change && !told.members.are(&pact.members) {
             return Err(Disagreement::OtherList { agreed: told.members.clone() });
+        }
+        // While two lists are in use, majorities of the new one need not meet those of yet another
+        // one that was made at the same time, unless most of the nodes before go by it.
+        if let Some(before) = &pact.before {
+            let goes = |seat: &&Seat| seat.goes_by(pact);
+            let (heard, needed) = (self.seats.iter().filter(goes).count(), majority(before.len()));
+            if heard < needed && !is_any {
+                return Err(Disagreement::Unsettled { heard, needed });
+            }
         }
         let is_same = |seat: &&Seat| {
             seat.is_here && seat.met.as_ref().is_some_and(|other| other.id == met.id)
@@ -256,6 +345,13 @@ pub enum Disagreement {
         /// The nodes that it was told of.
         agreed: Members,
     },
+    /// Whether a change of the set was agreed upon: too few nodes have heard of it yet.
+    Unsettled {
+        /// How many have.
+        heard: usize,
+        /// How many must.
+        needed: usize,
+    },
     /// Which set this is: this node is of another one.
     OtherSet,
     /// Whether it is one node or two: another address leads to the same one.
@@ -291,6 +387,11 @@ impl fmt::Display for Disagreement {
             Self::OtherList { agreed } => write!(
                 f,
                 "this node was told of {agreed} by a change that the others have not heard of"
+            ),
+            Self::Unsettled { heard, needed } => write!(
+                f,
+                "the set of nodes is being changed: {heard} of the {needed} nodes that are needed \
+                 have heard of it"
             ),
             Self::OtherSet => f.write_str("this node belongs to another set of nodes"),
             Self::SameNode { label } => write!(f, "is the same node as {label}"),

@@ -153,7 +153,7 @@ impl Line {
         is_heard
     }
 
-    fn is_spoken(&self, speaker: Speaker) -> bool {
+    pub(super) fn is_spoken(&self, speaker: Speaker) -> bool {
         let known = self.sessions.get(&speaker.client);
         mutant::is_on(Mutant::NoSession) || known.is_some_and(|it| it.session == speaker.session)
     }
@@ -276,7 +276,8 @@ impl Store {
         {
             let name = name.clone();
             let news = News::Inquired;
-            self.line.push(Push { client: at.client, name, owner: holder, fence, news });
+            let (client, session) = (at.client, None);
+            self.line.push(Push { client, name, owner: holder, fence, news, session });
         }
         let ends_at_ms = self.keys.end_of(name);
         Reply::Queued {
@@ -328,7 +329,8 @@ impl Store {
             let Some(spoken) = spoken.or_else(|| is_kept.then_some(lapsed)) else { continue };
             let fence = self.line.bump(now, name, place.ticket, spoken);
             let (client, news) = (place.client, News::Granted);
-            let push = Push { client, name: name.clone(), owner: owner.clone(), fence, news };
+            let (session, told) = (Some(spoken.session), (name.clone(), owner.clone()));
+            let push = Push { client, name: told.0, owner: told.1, fence, news, session };
             if self.line.push(push) || mutant::is_on(Mutant::HandOnUnheard) {
                 self.keys.put(name, text(&owner), end(now, place.ttl_ms));
                 return;

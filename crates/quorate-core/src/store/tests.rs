@@ -97,6 +97,7 @@ fn one_adopter_takes_the_place_of_the_owner_who_left() {
         from: owner(from),
         owner: owner(to),
         ttl_ms: 50,
+        speaker: None,
     };
     assert_eq!(store.apply(ms(0), &adopt(1, 2)), Reply::Absent);
     store.apply(ms(0), &take(1, 10));

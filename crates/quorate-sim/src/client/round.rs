@@ -408,7 +408,9 @@ fn command(env: &Env, claim: &Asked, verb: Verb, speaker: Speaker) -> Command {
     }
     match (verb, from) {
         (Verb::Take, None) => Command::Take { name, owner, ttl_ms },
-        (Verb::Take, Some(from)) => Command::Adopt { name, from: from.clone(), owner, ttl_ms },
+        (Verb::Take, Some(from)) => {
+            Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker: None }
+        }
         (Verb::Free, _) => Command::Free { name, owner },
         (Verb::Prolong, _) => {
             Command::Prolong { entries: [Prolongation { name, owner, ttl_ms }].into() }

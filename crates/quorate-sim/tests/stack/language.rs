@@ -90,12 +90,16 @@ impl Script {
         let (count, rest) = rest.split_first()?;
         let (keys, args) = rest.split_at_checked(number(count)?.try_into().ok()?)?;
         match (self, keys, args) {
-            (Self::Adopt, [key], [from, to, ttl]) => Some(Command::Adopt {
-                name: name(key)?,
-                from: Owner::from_bytes(from),
-                owner: Owner::from_bytes(to),
-                ttl_ms: number(ttl)?,
-            }),
+            (Self::Adopt, [key, more @ ..], [from, to, ttl, session @ ..]) => {
+                let speaker = match (more, session) {
+                    ([], []) => None,
+                    ([_, key], [session]) => Some(line::speaker(key, session)?),
+                    _ => return None,
+                };
+                let (from, owner) = (Owner::from_bytes(from), Owner::from_bytes(to));
+                let (name, ttl_ms) = (name(key)?, number(ttl)?);
+                Some(Command::Adopt { name, from, owner, ttl_ms, speaker })
+            }
             (Self::Free, [key], [owner]) => {
                 Some(Command::Free { name: name(key)?, owner: Owner::from_bytes(owner) })
             }

@@ -112,13 +112,14 @@ pub(crate) fn encode(reply: &Reply) -> Option<String> {
 
 /// What a server tells somebody who listens.
 pub(crate) fn message(push: &Push) -> String {
-    let Push { client, name, owner, fence, news } = push;
+    let Push { client, name, owner, fence, news, session } = push;
     let news = match news {
         News::Granted => "G",
         News::Inquired => "I",
     };
     let owner = String::from_utf8_lossy(owner.as_bytes());
-    let told = format!("{news} {:016} {owner}\n{name}", fence.get());
+    let session = session.map(|session| format!("{session} ")).unwrap_or_default();
+    let told = format!("{news} {:016} {session}{owner}\n{name}", fence.get());
     let channel = format!("{PREFIX}c:{client}");
     format!(">3\r\n{}{}{}", text("message"), text(&channel), text(&told))
 }
@@ -158,7 +159,7 @@ fn number_or_none(number: Option<u64>) -> String {
     number.map_or_else(|| ":-1\r\n".into(), |number| format!(":{number}\r\n"))
 }
 
-fn speaker(key: &[u8], session: &[u8]) -> Option<Speaker> {
+pub(crate) fn speaker(key: &[u8], session: &[u8]) -> Option<Speaker> {
     let session = u128::from_str_radix(str::from_utf8(session).ok()?, 16).ok()?;
     Some(Speaker { client: client(key, "s:")?, session: Session::from_random(session) })
 }

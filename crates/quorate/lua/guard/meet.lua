@@ -70,7 +70,9 @@ if record.doubt ~= '' then
     record.doubt, record.mark = '', ARGV[5]
   end
 end
-if ms >= tonumber(record.seen) then
+-- A clock that was set back is believed as well: keys that are stored by it are over at once when it
+-- is set right again, and that must be seen.
+if ms >= tonumber(record.seen) or ms + 1000 < tonumber(record.seen) then
   record.seen, record.seen_wall = ms, wall
 end
 record.durable = ARGV[9] == '1' and record.doubt == '' and '1' or '0'

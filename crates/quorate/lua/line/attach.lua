@@ -15,7 +15,7 @@ local low, high = math.max(time - ARGV[4], 0), time + ARGV[4]
 local spoken = ARGV[1] .. string.format('%016.0f%016.0f', low, high)
 redis.call('SET', KEYS[1], spoken, 'PX', ARGV[2])
 local ms = math.floor(time / 1000)
-if mark and ms >= tonumber(seen) then
+if mark and (ms >= tonumber(seen) or ms + 1000 < tonumber(seen)) then
   redis.call('HSET', KEYS[2], 'seen', string.format('%.0f', ms), 'seen_wall', ARGV[5])
 end
 return string.format('%016.0f', time)

@@ -4,7 +4,8 @@
 -- ARGV: 1 the owner; if it gives one grant back and stays in line: 2 the fence of that grant, 16
 --   digits, 3 the owner's ticket, 16 digits, 4 ttl in milliseconds
 -- Replies: 1 the key was the owner's; 0 it was not
--- Tells the next in line: G, the fence, its owner, and in a last line the lock.
+-- Tells the next in line: G, the fence, the session by which it is granted, its owner, and in a
+--   last line the lock.
 -- Idempotent: a second run finds nothing of this owner, or another grant.
 local found = redis.pcall('GET', KEYS[1])
 local is_ours = found == ARGV[1]
@@ -46,7 +47,8 @@ while first do
       fence = string.format('%016.0f', math.max(math.min(fence, high), least))
       redis.call('SET', KEYS[2], fence, 'PX', '86400000')
     end
-    local news = 'G ' .. fence .. ' ' .. first .. '\n' .. KEYS[1]
+    local session = string.sub(spoken, 1, 32)
+    local news = 'G ' .. fence .. ' ' .. session .. ' ' .. first .. '\n' .. KEYS[1]
     if redis.call('PUBLISH', prefix .. 'c:' .. client, news) > 0 then
       redis.call('SET', KEYS[1], first, 'PX', ttl)
       break

@@ -23,7 +23,7 @@ use quorate_core::{
 };
 
 use super::{
-    Engine,
+    Engine, Mode,
     timers::{FOREVER, Timed},
 };
 use crate::{
@@ -248,7 +248,9 @@ impl Attempt {
         match (verb, from, fenced) {
             (Verb::Take, None, _) => Command::Take { name, owner, ttl_ms },
             (Verb::Take, Some(from), _) => {
-                Command::Adopt { name, from: from.clone(), owner, ttl_ms }
+                let is_in_line = self.engine.mode == Mode::Line;
+                let speaker = is_in_line.then(|| self.engine.speaker());
+                Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker }
             }
             (Verb::Free, _, None) => Command::Free { name, owner },
             (Verb::Free, _, Some(_)) => Command::Release { name, owner, yields: None },

@@ -22,6 +22,7 @@ pub(crate) use self::{
     chamber::Chamber,
     drive::drive,
     link::{Link, Surroundings},
+    meeting::CHANGED_LATELY,
     target::{Target, blot},
     transport::Security,
 };

@@ -3,11 +3,13 @@
 #[macro_use]
 mod stage;
 
+mod changes;
 mod clocks;
 mod durable;
 mod forgetting;
 mod founding;
 mod handing_on;
+mod holes;
 mod load;
 mod refusals;
 mod seed_example;

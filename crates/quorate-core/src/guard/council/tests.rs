@@ -54,6 +54,7 @@ impl Hall {
     /// Meets a node and does what the council says, until it votes or has to wait.
     fn call(&mut self, council: &mut Council, seat: usize, node: usize) -> Opinion {
         loop {
+            council.ask(seat);
             let met = self.met(node);
             let fresh = Mark::from_random(self.fresh());
             let (command, then) = match council.hear(seat, met).0 {
@@ -71,8 +72,9 @@ impl Hall {
     }
 
     fn call_all(&mut self, council: &mut Council, nodes: &[usize]) -> Vec<Opinion> {
-        // Twice: what was to be heard from the last is known in the second round.
-        for (seat, node) in nodes.iter().enumerate() {
+        // What was to be heard from the last is known in the second round; then others must have
+        // been seen to stay as they are.
+        for (seat, node) in nodes.iter().enumerate().cycle().take(6 * nodes.len()) {
             self.call(council, seat, *node);
         }
         nodes.iter().enumerate().map(|(seat, node)| self.call(council, seat, *node)).collect()
@@ -127,6 +129,7 @@ fn new_nodes_become_a_set_when_all_were_met_and_vote_after_the_guard() {
         assert!(waits(&hall.call(&mut council, node, node), Doubt::Unknown));
     }
     assert_eq!(council.pact().map(|pact| pact.members.len()), Some(3));
+    hall.call_all(&mut council, &[0, 1, 2]);
     hall.now_ms += GUARD - 1;
     let opinion = hall.call(&mut council, 0, 0);
     assert_eq!(opinion, Opinion::Waits { why: Doubt::Unknown, left_ms: 1 });
@@ -156,6 +159,8 @@ fn a_node_that_forgot_has_its_place_again_after_the_guard() {
     let id = hall.met(1).id;
     hall.stores[1].clear();
     assert!(waits(&hall.call(&mut council, 1, 1), Doubt::Unknown));
+    assert!(!hall.met(1).is_enrolled, "the others may be what they are since it forgot, or not");
+    assert!(waits(&hall.call_all(&mut council, &[0, 1, 2])[1], Doubt::Unknown));
     hall.now_ms += GUARD;
     assert!(votes(&hall.call(&mut council, 1, 1)));
     assert_eq!(hall.met(1).id, id);
@@ -169,7 +174,7 @@ fn a_node_with_the_data_of_another_has_its_own_place_again() {
     hall.stores[0].set_run(7);
     hall.stores[1].copy(&other);
     hall.stores[1].set_run(8);
-    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::OtherRun));
+    assert!(waits(&hall.call_all(&mut council, &[0, 1, 2])[1], Doubt::OtherRun));
     hall.now_ms += GUARD;
     assert!(votes(&hall.call(&mut council, 1, 1)));
     assert_eq!(hall.met(1).id, id);
@@ -202,9 +207,13 @@ fn one_node_alone_does_not_give_a_forgotten_one_its_place() {
     hall.now_ms += 1;
     hall.call(&mut council, 1, 1);
     hall.now_ms += GUARD;
-    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::Unknown), "two more are needed");
-    hall.call(&mut council, 2, 2);
-    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::Unknown), "it has its place now");
+    assert!(waits(&hall.call(&mut council, 1, 1), Doubt::Unknown), "three are needed");
+    for (node, is_enrolled) in [(2, false), (3, true)] {
+        for seat in [node, 0, 2, node, 1] {
+            hall.call(&mut council, seat, seat);
+        }
+        assert_eq!(hall.met(1).is_enrolled, is_enrolled, "{node}");
+    }
     hall.now_ms += GUARD;
     assert!(votes(&hall.call(&mut council, 1, 1)));
 }
@@ -296,3 +305,5 @@ fn both_lists_are_let_in_while_a_change_is_under_way() {
     let opinion = hall.call(&mut old, 0, 0);
     assert!(matches!(&opinion, Opinion::Differs(Disagreement::Count { .. })), "{opinion:?}");
 }
+
+mod changes;

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use quorate_core::guard::{Council, Mark, Met, Opinion, Pact, guard_ms, slack_us};
+use quorate_core::{
+    guard::{Council, Mark, Members, Met, Opinion, Pact, Unplanned, guard_ms, plan, slack_us},
+    quorum::majority,
+};
 use tokio::sync::watch;
 
 /// One council for all links of a client.
@@ -48,6 +51,16 @@ impl Chamber {
         Self { state, lists: watch::Sender::new(0), guard_ms, is_durable }
     }
 
+    /// A node is about to be asked what it is, or whether its session goes on.
+    pub(crate) fn ask(&self, node: usize) {
+        self.lock().council.ask(node);
+    }
+
+    /// Its session goes on.
+    pub(crate) fn hear_again(&self, node: usize) {
+        self.lock().council.hear_again(node);
+    }
+
     /// Takes in what a node told, and says what to do about it.
     pub(crate) fn hear(&self, node: usize, met: Met) -> Opinion {
         let (opinion, is_changed) = self.lock().council.hear(node, met);
@@ -73,6 +86,11 @@ impl Chamber {
         self.lock().council.leave(node);
     }
 
+    /// Waits for news of every node that does not vote.
+    pub(crate) fn forget(&self) {
+        self.lock().council.forget();
+    }
+
     pub(crate) fn set_admitting(&self, is_admitting: bool) {
         self.lock().is_admitting = is_admitting;
     }
@@ -88,9 +106,39 @@ impl Chamber {
     }
 
     /// From now on this is the set: every node is told as soon as it is met again.
-    pub(crate) fn propose(&self, pact: Pact) {
-        self.lock().council.propose(pact);
+    pub(crate) fn propose(&self, pact: &Pact) {
+        let mut state = self.lock();
+        if state.council.pact() != Some(pact) {
+            state.council.propose(pact.clone());
+            drop(state);
+            self.lists.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// What was proposed and not agreed upon is not told to anybody any more.
+    pub(crate) fn retract(&self) {
+        self.lock().council.retract();
         self.lists.send_modify(|count| *count += 1);
+    }
+
+    /// The change that makes the nodes of this client the set.
+    pub(crate) fn plan(&self) -> Result<Pact, Unplanned> {
+        plan(self.lock().council.met())
+    }
+
+    /// Whether enough nodes go by the pact, and if so, for how long a new one does not vote yet.
+    #[expect(clippy::option_option, reason = "none yet, or none that is new")]
+    pub(crate) fn agreed(&self, pact: &Pact) -> Option<Option<Duration>> {
+        let state = self.lock();
+        let goes = |met: &&Met| met.pact.as_ref() == Some(pact);
+        let going = || state.council.met().filter_map(|(_, met)| met).filter(goes);
+        let sure = going().filter(|met| met.doubt.is_none() || met.is_enrolled);
+        let needed = |members: &Members| majority(members.len());
+        let most = needed(&pact.members).max(pact.before.as_ref().map_or(0, needed));
+        let newcomer = going().find(|met| pact.newcomer == Some(met.id) && met.is_enrolled);
+        let left = |met: &Met| met.doubt.map(|(_, left_ms)| Duration::from_millis(left_ms));
+        let is_joined = pact.newcomer.is_none() || newcomer.is_some();
+        (sure.count() >= most && is_joined).then(|| newcomer.and_then(left))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -302,6 +302,11 @@ impl Incoming {
             self.start += len;
             if frame.is_push() {
                 let push = frame.news(bytes, outbox.scripts.prefix());
+                let is_foreign = |it: &Push| it.session.is_some_and(|it| it != outbox.session);
+                if push.as_ref().is_some_and(is_foreign) {
+                    // It has another's data, and with that another's session of ours.
+                    return Err(Trouble::SessionLost);
+                }
                 self.arrived.extend(push.map(Arrived::Push));
                 continue;
             }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -43,6 +43,8 @@ pub(crate) struct Link {
     round_trip_ns: AtomicU64,
     /// What the server's clock showed last, and when it was asked.
     known: Mutex<Option<(u64, Moment)>>,
+    /// A ping is unanswered.
+    is_asked: AtomicBool,
     dice: Mutex<Jitter>,
 }
 
@@ -105,7 +107,8 @@ impl Link {
         let outbox = Mutex::new(Outbox::new(prefix, surroundings.clock.now()));
         let dice = Mutex::new(Jitter::new(surroundings.jitter_seed ^ number as u64));
         let (round_trip_ns, known) = (AtomicU64::new(0), Mutex::new(None));
-        Self { number, target, surroundings, outbox, round_trip_ns, known, dice }
+        let is_asked = AtomicBool::new(false);
+        Self { number, target, surroundings, outbox, round_trip_ns, known, is_asked, dice }
     }
 
     /// A number that nobody has had.
@@ -130,6 +133,7 @@ impl Link {
         }
         if let Some(chamber) = &self.surroundings.chamber {
             chamber.leave(self.number);
+            self.is_asked.store(false, Ordering::SeqCst);
         }
         // Whoever has no session there any more has nothing there.
         let is_forgotten = *trouble == Trouble::SessionLost;
@@ -155,6 +159,11 @@ impl Link {
         let speaker = Speaker { client: self.surroundings.client, session: outbox.session };
         let stay = Stay { wall_ms: self.surroundings.clock.wall_ms(), ..outbox.stay };
         let ping = Command::Ping { speaker, stay };
+        if let Some(chamber) = &self.surroundings.chamber
+            && !self.is_asked.swap(true, Ordering::SeqCst)
+        {
+            chamber.ask(self.number);
+        }
         let introduction = is_introduced.then(|| self.surroundings.introduction());
         for command in std::iter::once(ping).chain(introduction) {
             let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
@@ -324,6 +333,10 @@ impl Inbox for Pulse {
             && let Some(link) = self.link.upgrade()
         {
             link.note_time(time_us, self.sent_at, now);
+            if let Some(chamber) = &link.surroundings.chamber {
+                chamber.hear_again(link.number);
+                link.is_asked.store(false, Ordering::SeqCst);
+            }
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{
-        Disagreement, Doubt, Enrolment, Greeting, Mark, Met, NodeId, Opinion, SESSION_LIFE_MS,
-    },
+    guard::{Disagreement, Enrolment, Greeting, Mark, Met, NodeId, Opinion, SESSION_LIFE_MS},
 };
 use std::time::Duration;
 
@@ -29,12 +27,12 @@ pub(super) async fn meet(
     let lists = chamber.watch();
     for _ in 0..MEETINGS_MAX {
         let met = meeting.greet(is_durable).await?;
-        let (mark, doubt) = (met.mark, met.doubt);
+        let mark = met.mark;
         match chamber.hear(link.number, met) {
             Opinion::Votes(mark) => return Ok(chamber.judged(mark, lists)),
             Opinion::Waits { why, left_ms } => {
                 if !chamber.is_admitting() || !meeting.admit(mark).await? {
-                    return Err(guarded(why, left_ms));
+                    return Err(guarded(&why.to_string(), left_ms));
                 }
             }
             Opinion::Enrol(enrolment) => meeting.enrol(enrolment).await?,
@@ -42,8 +40,7 @@ pub(super) async fn meet(
                 let fresh = meeting.fresh_mark();
                 let command = Command::Change { mark, pact, fresh };
                 if let Reply::TooSoon { left_ms } = meeting.say(&command).await? {
-                    let why = doubt.map_or(Doubt::Unknown, |it| it.0);
-                    return Err(guarded(why, left_ms));
+                    return Err(guarded(CHANGED_LATELY, left_ms));
                 }
             }
             Opinion::Differs(Disagreement::SameNode { label }) => {
@@ -55,8 +52,8 @@ pub(super) async fn meet(
     Err(Trouble::SessionLost)
 }
 
-fn guarded(why: Doubt, left_ms: u64) -> Trouble {
-    Trouble::Guarded { left: Duration::from_millis(left_ms), why: why.to_string() }
+fn guarded(why: &str, left_ms: u64) -> Trouble {
+    Trouble::Guarded { left: Duration::from_millis(left_ms), why: why.to_owned() }
 }
 
 struct Meeting<'a, 'b> {
@@ -76,6 +73,7 @@ impl Meeting<'_, '_> {
 
     async fn greet(&mut self, is_durable: bool) -> Result<Met, Trouble> {
         let clock = self.link.surroundings.clock;
+        self.chamber.ask(self.link.number);
         let asked_at = clock.now();
         let greeting = Greeting {
             wall_ms: clock.wall_ms(),
@@ -144,6 +142,9 @@ impl Meeting<'_, '_> {
         Mark::from_random(self.link.draw())
     }
 }
+
+/// A node does not go by another list before those who go by the one before the last are gone.
+pub(crate) const CHANGED_LATELY: &str = "the set of nodes was changed a short while ago";
 
 /// A node that is told something is met again; more than this is a node that does not keep it.
 const MEETINGS_MAX: usize = 6;

@@ -5,10 +5,7 @@ mod line;
 
 use std::io::Write as _;
 
-use quorate_core::{
-    command::{Command, Fate, Reply, Sighting, Value},
-    line::Place,
-};
+use quorate_core::command::{Command, Fate, Reply, Sighting, Value};
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
 pub(crate) use self::line::channel;
@@ -29,17 +26,21 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             let (name, owner) = (name.as_bytes(), owner.as_bytes());
             write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
         }
-        Command::Adopt { name, from, owner, ttl_ms } => {
-            // In classic mode there is no line.
-            let has_line = Place::of(from.as_bytes()).is_some();
-            write_script(out, Script::Adopt, scripts, 1 + usize::from(has_line), 3);
+        Command::Adopt { name, from, owner, ttl_ms, speaker } => {
+            // In classic mode there is neither line nor session.
+            let more = usize::from(speaker.is_some());
+            write_script(out, Script::Adopt, scripts, 1 + 2 * more, 3 + more);
             write_word(out, name.as_bytes());
-            if has_line {
+            if let Some(speaker) = speaker {
                 line::write_line(out, scripts, name);
+                line::write_session_key(out, scripts, *speaker);
             }
             write_word(out, from.as_bytes());
             write_word(out, owner.as_bytes());
             write_word(out, Decimal::new(*ttl_ms).as_bytes());
+            if let Some(speaker) = speaker {
+                write_word(out, speaker.session.to_string().as_bytes());
+            }
         }
         Command::Free { name, owner } => {
             write_script(out, Script::Free, scripts, 1, 1);
@@ -177,6 +178,7 @@ impl Frame {
             }
             (Command::Take { .. }, RangeFrame::Null) => Some(Reply::Another),
             (Command::Free { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Freed),
+            (Command::Adopt { .. }, RangeFrame::Number { data: -2, .. }) => Some(Reply::Stale),
             (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Taken),
             (Command::Prolong { .. }, RangeFrame::Array { data, .. }) => fates(data),
             (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use quorate_core::{
     command::{Command, Fate, Reply, Sighting, Value},
-    line::Place,
     moment::NodeTime,
     name::Name,
     store::Aside,
@@ -162,16 +161,18 @@ impl<'a> Wire<'a> {
                 let set = pipeline.cmd("SET").arg(name.as_bytes()).arg(owner.as_bytes());
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
-            Command::Adopt { name, from, owner, ttl_ms } => {
-                // In classic mode there is no line.
-                let line = Place::of(from.as_bytes()).map(|_| calls::line_key(name));
-                let keys = 1 + usize::from(line.is_some());
+            Command::Adopt { name, from, owner, ttl_ms, speaker } => {
+                // In classic mode there is neither line nor session.
+                let keys = 1 + 2 * usize::from(speaker.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
                 eval.arg(name.as_bytes());
-                if let Some(line) = line {
-                    eval.arg(line);
+                if let Some(speaker) = speaker {
+                    eval.arg(calls::line_key(name)).arg(calls::session_key(*speaker));
                 }
                 eval.arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
+                if let Some(speaker) = speaker {
+                    eval.arg(speaker.session.to_string());
+                }
             }
             Command::Free { name, owner } => {
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.free).arg(1);
@@ -215,6 +216,7 @@ fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, 
     let known = match (command, &answer) {
         (Command::Take { .. }, Okay) | (Command::Adopt { .. }, Int(1)) => Some(Reply::Taken),
         (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
+        (Command::Adopt { .. }, Int(-2)) => Some(Reply::Stale),
         (Command::Adopt { .. } | Command::Free { .. }, Int(0)) => Some(Reply::Absent),
         (Command::Take { .. }, Nil) | (Command::Adopt { .. } | Command::Free { .. }, Int(-1)) => {
             Some(Reply::Another)

@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Stay},
     fence::Fence,
-    line::{Ask, Extend, Extended, News, Place, Push, Speaker, Standing},
+    line::{Ask, Extend, Extended, News, Place, Push, Session, Speaker, Standing},
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
@@ -59,7 +59,7 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
 }
 
 fn write_session(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, stay: &Stay) {
-    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
+    write_session_key(out, scripts, speaker);
     write_record(out, scripts);
     write_word(out, speaker.session.to_string().as_bytes());
     write_word(out, Decimal::new(stay.life_ms).as_bytes());
@@ -72,7 +72,7 @@ fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scrip
     let place = Place::of(ask.owner.as_bytes());
     write_script(out, Script::Acquire, scripts, 4, 6);
     write_lock(out, scripts, &ask.name);
-    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
+    write_session_key(out, scripts, speaker);
     write_word(out, ask.owner.as_bytes());
     // Without a place nothing can be had; no session is the one without a name.
     let session = place.map(|_| speaker.session.to_string()).unwrap_or_default();
@@ -85,7 +85,7 @@ fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scrip
 
 fn write_extend(out: &mut Vec<u8>, speaker: Speaker, entries: &[Extend], scripts: &Scripts) {
     write_script(out, Script::Extend, scripts, 1 + 3 * entries.len(), 1 + 4 * entries.len());
-    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
+    write_session_key(out, scripts, speaker);
     entries.iter().for_each(|entry| write_lock(out, scripts, &entry.name));
     write_word(out, speaker.session.to_string().as_bytes());
     for entry in entries {
@@ -98,7 +98,7 @@ fn write_extend(out: &mut Vec<u8>, speaker: Speaker, entries: &[Extend], scripts
 
 fn write_heartbeat(out: &mut Vec<u8>, speaker: Speaker, standing: &[Standing], scripts: &Scripts) {
     write_script(out, Script::Heartbeat, scripts, 1 + 3 * standing.len(), 1 + 3 * standing.len());
-    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
+    write_session_key(out, scripts, speaker);
     standing.iter().for_each(|one| write_lock(out, scripts, &one.name));
     write_word(out, speaker.session.to_string().as_bytes());
     for one in standing {
@@ -119,6 +119,11 @@ fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_word(out, name.as_bytes());
     write_key(out, scripts, &["f:{", name.as_str(), "}"]);
     write_line(out, scripts, name);
+}
+
+/// The key of a client's session.
+pub(super) fn write_session_key(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker) {
+    write_key(out, scripts, &["s:", &speaker.client.to_string()]);
 }
 
 /// The key of a lock's line.
@@ -248,7 +253,8 @@ impl Frame {
     }
 }
 
-/// `G` or `I`, the fence, the owner; the name, which has no line breaks, stands in the last line.
+/// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks, stands
+/// in the last line.
 fn push(client: ClientId, news: &[u8]) -> Option<Push> {
     let at = news.iter().rposition(|byte| *byte == b'\n')?;
     let name = Name::parse(str::from_utf8(&news[at + 1..]).ok()?, "").ok()?;
@@ -259,8 +265,19 @@ fn push(client: ClientId, news: &[u8]) -> Option<Push> {
         _ => return None,
     };
     let fence = Fence::new(digits(words.next()?)?);
-    Some(Push { client, name, owner: Owner::from_bytes(words.next()?), fence, news })
+    let (session, owner) = match news {
+        News::Granted => {
+            let rest = words.next()?;
+            let (session, owner) = rest.split_at_checked(SESSION_LEN)?;
+            let session = Session::parse(str::from_utf8(session).ok()?)?;
+            (Some(session), owner.strip_prefix(b" ")?)
+        }
+        News::Inquired => (None, words.next()?),
+    };
+    Some(Push { client, name, owner: Owner::from_bytes(owner), fence, news, session })
 }
+
+const SESSION_LEN: usize = 32;
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,11 @@ use quorate_core::{
 };
 use quorate_testkit::redis::{self, Cmd, Pipeline, Value};
 
+/// The key of a client's session.
+pub(in super::super) fn session_key(speaker: Speaker) -> String {
+    format!("quorate:s:{}", speaker.client)
+}
+
 /// The names under which the server keeps the scripts.
 pub(in super::super) struct Digests {
     attach: String,
@@ -43,7 +48,7 @@ impl Digests {
             Command::Acquire { speaker, ask } => {
                 let place = Place::of(ask.owner.as_bytes()).expect("waiters have a place");
                 let mut eval = lock(eval(&self.acquire, 4), &ask.name);
-                eval.arg(format!("quorate:s:{}", speaker.client)).arg(ask.owner.as_bytes());
+                eval.arg(session_key(*speaker)).arg(ask.owner.as_bytes());
                 eval.arg(speaker.session.to_string()).arg(format!("{:016}", place.ticket));
                 eval.arg(place.ttl_ms).arg(u8::from(ask.is_waiting)).arg(u8::from(ask.is_known));
                 eval
@@ -61,7 +66,7 @@ impl Digests {
             }
             Command::Extend { speaker, entries } => {
                 let mut eval = eval(&self.extend, 1 + 3 * entries.len());
-                eval.arg(format!("quorate:s:{}", speaker.client));
+                eval.arg(session_key(*speaker));
                 for entry in entries.iter() {
                     eval = lock(eval, &entry.name);
                 }
@@ -74,7 +79,7 @@ impl Digests {
             }
             Command::Heartbeat { speaker, standing } => {
                 let mut eval = eval(&self.heartbeat, 1 + 3 * standing.len());
-                eval.arg(format!("quorate:s:{}", speaker.client));
+                eval.arg(session_key(*speaker));
                 for one in standing.iter() {
                     eval = lock(eval, &one.name);
                 }
@@ -93,7 +98,7 @@ impl Digests {
 }
 
 fn session(mut eval: Cmd, speaker: Speaker, stay: &Stay) -> Cmd {
-    eval.arg(format!("quorate:s:{}", speaker.client)).arg("quorate:node");
+    eval.arg(session_key(speaker)).arg("quorate:node");
     eval.arg(speaker.session.to_string()).arg(stay.life_ms);
     eval.arg(stay.mark.map(|mark| mark.to_string()).unwrap_or_default());
     eval.arg(stay.slack_us).arg(stay.wall_ms);

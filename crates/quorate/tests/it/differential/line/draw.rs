@@ -135,7 +135,8 @@ impl Draw {
             83..=85 => Command::Look { name },
             86..=88 | 97..=98 => {
                 let (from, owner) = (self.holder(store, now, &name), self.new_owner(now));
-                Command::Adopt { name, from, owner, ttl_ms: self.ttl_ms() }
+                let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
+                Command::Adopt { name, from, owner, ttl_ms, speaker }
             }
             89..=94 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());

@@ -10,7 +10,7 @@ use std::{
 use quorate_core::{
     command::{ClientId, Owner},
     fence::Fence,
-    line::{News, Push},
+    line::{News, Push, Session},
     name::Name,
 };
 
@@ -103,17 +103,21 @@ impl Ear {
     }
 }
 
-/// `G` or `I`, the fence, the owner; the name, which has no line breaks, stands in the last line.
+/// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks, stands
+/// in the last line.
 fn push(client: ClientId, words: &[Vec<u8>]) -> Push {
     let [message, channel, news] = words else { panic!("{words:?} is no push") };
     assert_eq!(message, b"message");
     assert_eq!(*channel, format!("quorate:c:{client}").into_bytes());
     let at = news.iter().rposition(|byte| *byte == b'\n').expect("a line break");
     let (told, name) = (&news[..at], str::from_utf8(&news[at + 1..]).expect("text"));
+    let is_granted = told[0] == b'G';
+    let session = is_granted.then(|| str::from_utf8(&told[19..51]).expect("text"));
     Push {
         client,
         name: Name::parse(name, "").expect("a name"),
-        owner: Owner::from_bytes(&told[19..]),
+        owner: Owner::from_bytes(&told[if is_granted { 52 } else { 19 }..]),
+        session: session.map(|session| Session::parse(session).expect("a session")),
         fence: Fence::new(digits(&told[2..18]).expect("16 digits")),
         news: match told[0] {
             b'G' => News::Granted,

@@ -71,8 +71,11 @@ fn reply(bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
 fn commands_are_written_as_the_scripts_want_them() {
     let lock = "a b|quorate:f:{a b}|quorate:q:{a b}";
     let who = "q1:0000000000000042:300:CLIENT:9";
-    assert_eq!(words(&attach()), "EVALSHA|Attach|1|quorate:s:CLIENT|7|500");
-    assert_eq!(words(&ping()), "EVALSHA|Ping|1|quorate:s:CLIENT|7|500");
+    assert_eq!(
+        words(&attach()),
+        "EVALSHA|Attach|2|quorate:s:CLIENT|quorate:node|7|500||10000000|0"
+    );
+    assert_eq!(words(&ping()), "EVALSHA|Ping|2|quorate:s:CLIENT|quorate:node|7|500||10000000|0");
     assert_eq!(
         words(&acquire(owner())),
         format!("EVALSHA|Acquire|4|{lock}|quorate:s:CLIENT|{who}|7|0000000000000042|300|1|0")
@@ -130,7 +133,6 @@ fn what_makes_no_sense_is_no_reply() {
             assert!(reply(bytes.as_bytes(), command).is_err(), "{bytes:?} {command:?}");
         }
     }
-    assert!(reply(b":0\r\n", &attach()).is_err());
     assert!(reply(b":2\r\n", &release(None)).is_err());
     assert!(reply(b"*1\r\n:7\r\n", &extend()).is_err());
     assert!(reply(b"*1\r\n*2\r\n:0\r\n:0\r\n", &extend()).is_err());
@@ -148,13 +150,27 @@ fn a_push_is_read_also_if_owner_and_name_are_odd() {
         frame.news(bytes.as_bytes(), "quorate:")
     };
     let channel = format!("quorate:c:{}", client());
-    for (letter, kind) in [("G", News::Granted), ("I", News::Inquired)] {
-        let push = news(&channel, &format!("{letter} {NOW} q1: \n x\na b")).expect("a push");
+    let session = speaker().session;
+    let granted = format!("G {NOW} {session}");
+    let inquired = format!("I {NOW}");
+    for (head, kind, session) in
+        [(granted, News::Granted, Some(session)), (inquired, News::Inquired, None)]
+    {
+        let push = news(&channel, &format!("{head} q1: \n x\na b")).expect("a push");
         let owner = Owner::from_bytes(b"q1: \n x");
-        let fence = Fence::new(NOW);
-        assert_eq!(push, Push { client: client(), name: name(), owner, fence, news: kind });
+        let (client, name, fence) = (client(), name(), Fence::new(NOW));
+        assert_eq!(push, Push { client, name, owner, fence, news: kind, session });
     }
-    for odd in ["", "G 7 owner", "G owner\na", "X 7 owner\na", "G 7 owner\n", "G +7 owner\na"] {
+    for odd in [
+        "G 7 owner\na",
+        "I 7\na",
+        "",
+        "G 7 owner",
+        "G owner\na",
+        "X 7 owner\na",
+        "G 7 owner\n",
+        "G +7 owner\na",
+    ] {
         assert_eq!(news(&channel, odd), None, "{odd:?}");
     }
     assert_eq!(news("quorate:c:x", "G 7 owner\na"), None);

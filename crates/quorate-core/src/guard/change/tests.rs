@@ -1,0 +1,135 @@
+use super::*;
+use crate::guard::Mark;
+
+fn label(node: u8) -> Arc<str> {
+    format!("node{node}").into()
+}
+
+fn id(node: u8) -> NodeId {
+    NodeId::from_random(node.into())
+}
+
+fn members(nodes: &[u8]) -> Members {
+    Members::new(nodes.iter().map(|node| Member { id: id(*node), label: label(*node) }))
+}
+
+fn pact(change: u64, nodes: &[u8]) -> Pact {
+    let founded = Pact::founded_by(members(&[0, 1, 2]), 500, 1_000).unwrap();
+    Pact { change, members: members(nodes), ..founded }
+}
+
+fn told(node: u8, pact: Option<&Pact>) -> Met {
+    Met {
+        time_us: 1,
+        mark: Mark::from_random(node.into()),
+        id: id(node),
+        pact: pact.cloned(),
+        is_enrolled: pact.is_some(),
+        doubt: pact.is_none().then_some((Doubt::Unknown, 1_000)),
+        is_durable: false,
+    }
+}
+
+/// The wanted nodes, each with what it told: nothing at all, no pact, or one.
+fn planned(wanted: &[(u8, Option<Option<&Pact>>)]) -> Result<Pact, Unplanned> {
+    let nodes: Vec<(Arc<str>, Option<Met>)> = wanted
+        .iter()
+        .map(|(node, met)| (label(*node), met.map(|pact| told(*node, pact))))
+        .collect();
+    plan(nodes.iter().map(|(label, met)| (label, met.as_ref())))
+}
+
+#[test]
+fn one_step_at_a_time() {
+    let one = pact(1, &[0, 1, 2]);
+    let by = Some(Some(&one));
+    let fresh = Some(None);
+    let swapped = planned(&[(0, by), (1, by), (3, fresh)]).unwrap();
+    assert_eq!(swapped, Pact { newcomer: Some(id(3)), ..pact(2, &[0, 1, 3]) });
+    let grown = planned(&[(0, by), (1, by), (2, None), (3, fresh)]).unwrap();
+    let before = Some(members(&[0, 1, 2]));
+    let expected = pact(2, &[0, 1, 2, 3]);
+    assert_eq!(grown, Pact { before: before.clone(), newcomer: Some(id(3)), ..expected });
+    let shrunk = planned(&[(0, by), (1, by)]).unwrap();
+    assert_eq!(shrunk, Pact { before, ..pact(2, &[0, 1]) });
+    let two = planned(&[(0, by), (3, fresh), (4, fresh)]);
+    assert!(matches!(two, Err(Unplanned::Minority { .. })), "{two:?}");
+    let two = planned(&[(0, by), (1, by), (2, by), (3, fresh), (4, fresh)]);
+    assert_eq!(two, Err(Unplanned::TooMany { added: 2, removed: 0 }));
+    assert_eq!(planned(&[(0, by), (1, by), (2, None)]), Err(Unplanned::Settled));
+    assert_eq!(planned(&[(0, fresh), (1, None)]), Err(Unplanned::Unfounded));
+}
+
+#[test]
+fn a_change_is_ended_before_the_next() {
+    let before = Some(members(&[0, 1, 2]));
+    let open = Pact { before, newcomer: Some(id(3)), ..pact(2, &[0, 1, 2, 3]) };
+    let by = Some(Some(&open));
+    let next = planned(&[(0, by), (1, by), (2, by)]);
+    assert!(matches!(next, Err(Unplanned::Open { .. })), "{next:?}");
+    let next = planned(&[(0, by), (1, by), (2, by), (4, Some(None))]);
+    assert!(matches!(next, Err(Unplanned::Open { .. })), "{next:?}");
+    let joining = Pact { newcomer: Some(id(3)), ..pact(3, &[0, 1, 3]) };
+    let with = Some(Some(&joining));
+    let next = planned(&[(0, with), (1, with), (3, Some(None)), (4, Some(None))]);
+    assert_eq!(next, Err(Unplanned::Joining));
+    let another = planned(&[(0, with), (1, with), (4, Some(None))]).unwrap();
+    assert_eq!(another.newcomer, Some(id(4)), "it will never join");
+    let next = planned(&[(0, by), (1, by), (2, by), (3, by), (4, Some(None))]);
+    assert!(matches!(next, Err(Unplanned::Open { .. })), "{next:?}");
+    let ended = planned(&[(0, by), (1, by), (2, by), (3, Some(None))]).unwrap();
+    assert_eq!(ended, Pact { before: None, change: 3, ..open.clone() });
+    let ended = planned(&[(0, by), (1, by), (2, None), (3, None)]);
+    assert!(matches!(ended, Err(Unplanned::Minority { going: 2, needed: 3, .. })), "{ended:?}");
+}
+
+#[test]
+fn a_majority_must_have_heard_of_the_last_change() {
+    let (one, two) = (pact(1, &[0, 1, 2]), pact(2, &[0, 1, 3]));
+    let (old, new) = (Some(Some(&one)), Some(Some(&two)));
+    let next = planned(&[(0, new), (4, Some(None)), (3, None)]);
+    assert!(matches!(next, Err(Unplanned::Minority { going: 1, needed: 2, .. })), "{next:?}");
+    let next = planned(&[(0, new), (1, old), (4, Some(None))]);
+    let Err(Unplanned::Minority { pact, .. }) = next else { panic!("{next:?}") };
+    assert_eq!(*pact, two, "node 1 is to be told it");
+}
+
+#[test]
+fn a_new_node_must_be_new() {
+    let one = pact(1, &[0, 1, 2]);
+    let by = Some(Some(&one));
+    let silent = Unplanned::Silent { label: label(3) };
+    assert_eq!(planned(&[(0, by), (1, by), (3, None)]), Err(silent));
+    let used = planned(&[(0, by), (1, by), (3, by)]);
+    assert_eq!(used, Err(Unplanned::NotFresh { label: label(3) }));
+    let mut single = pact(1, &[0]);
+    single.members = members(&[0]);
+    let by = Some(Some(&single));
+    let none_stays = planned(&[(3, Some(None))]);
+    assert_eq!(none_stays, Err(Unplanned::Unfounded));
+    assert!(planned(&[(0, by), (3, Some(None))]).is_ok());
+    let twice = [(label(0), told(0, Some(&one))), (label(9), told(0, Some(&one)))];
+    let twice = plan(twice.iter().map(|(label, met)| (label, Some(met))));
+    assert_eq!(twice, Err(Unplanned::SameNode { label: label(0) }));
+}
+
+#[test]
+fn of_two_changes_at_once_one_is_chosen_if_the_other_is_lost() {
+    let one = Pact { newcomer: Some(id(3)), ..pact(2, &[0, 1, 3]) };
+    let other = Pact { newcomer: Some(id(4)), ..pact(2, &[0, 1, 4]) };
+    let (left, right) = (Some(Some(&one)), Some(Some(&other)));
+    let chosen = planned(&[(0, left), (1, right), (3, Some(None))]).unwrap();
+    assert_eq!(chosen, Pact { change: 3, ..one.clone() });
+    let chosen = planned(&[(0, left), (1, right), (4, Some(None))]).unwrap();
+    assert_eq!(chosen, Pact { change: 3, ..other.clone() });
+    let neither = planned(&[(0, left), (1, right), (2, None)]);
+    assert!(matches!(neither, Err(Unplanned::Split { .. })), "{neither:?}");
+    // Of five, the other may have been agreed upon by nodes that do not answer.
+    let one = Pact { newcomer: Some(id(5)), ..pact(2, &[0, 1, 2, 3, 5]) };
+    let other = Pact { newcomer: Some(id(6)), ..pact(2, &[0, 1, 2, 3, 6]) };
+    let (left, right) = (Some(Some(&one)), Some(Some(&other)));
+    let unsure = planned(&[(0, left), (1, right), (2, None), (3, None), (5, None)]);
+    assert!(matches!(unsure, Err(Unplanned::Split { .. })), "{unsure:?}");
+    let sure = planned(&[(0, left), (1, right), (2, left), (3, None), (5, None)]).unwrap();
+    assert_eq!(sure, Pact { change: 3, ..one });
+}

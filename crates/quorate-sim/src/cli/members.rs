@@ -1,0 +1,80 @@
+//! Changes of the set of nodes, one seed after the other.
+
+use std::{collections::BTreeMap, io, process::ExitCode, time::Instant};
+
+use clap::Args;
+use quorate_core::mutant::{self, Mutant};
+
+use super::say;
+use crate::members::{self, MUTANTS};
+
+#[derive(Args, Debug)]
+pub(super) struct Changes {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 2_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Run this seed alone and show what happened.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Go on after a violation, and count them.
+    #[arg(long)]
+    count: bool,
+    /// Switch on a deliberate bug.
+    #[arg(long, value_parser = find)]
+    mutant: Option<Mutant>,
+}
+
+impl Changes {
+    pub(super) fn run(&self) -> io::Result<ExitCode> {
+        mutant::switch(self.mutant);
+        if let Some(seed) = self.seed {
+            return show(seed);
+        }
+        let started = Instant::now();
+        let (mut holds, mut changes, mut bad) = (0, 0, 0_u64);
+        let mut needs: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for seed in self.from..self.from + self.seeds {
+            let report = members::run(seed, false);
+            holds += report.holds;
+            changes += report.changes.saturating_sub(1);
+            if let Some(why) = report.needs {
+                needs.entry(why.chars().take(60).collect()).or_insert((0, seed)).0 += 1;
+            }
+            if let Some(violation) = report.violation {
+                bad += 1;
+                say(&format!("seed {seed}: {violation}"))?;
+                if !self.count {
+                    return Ok(ExitCode::FAILURE);
+                }
+            }
+        }
+        let spent = started.elapsed();
+        say(&format!(
+            "{} seeds in {spent:.1?}: {holds} holds, {changes} changes, {bad} violations",
+            self.seeds
+        ))?;
+        for (why, (count, seed)) in needs {
+            say(&format!("{count} needed an operator, first seed {seed}: {why}"))?;
+        }
+        Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn find(name: &str) -> Result<Mutant, String> {
+    let found = MUTANTS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, mutant)| *mutant).ok_or_else(|| {
+        let names: Vec<&str> = MUTANTS.iter().map(|(name, _)| *name).collect();
+        format!("there is no mutant `{name}` here; there are {}", names.join(", "))
+    })
+}
+
+fn show(seed: u64) -> io::Result<ExitCode> {
+    let report = members::run(seed, true);
+    for line in &report.trace {
+        say(line)?;
+    }
+    Ok(if report.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,182 @@
+//! The set of nodes changes, one node at a time, while locks are taken.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use quorate::{Client, error::ChangeError};
+use quorate_testkit::{
+    Server,
+    history::{Moment, Recorder, Until},
+};
+use tokio::task::JoinHandle;
+
+use super::stage::{GUARD, guarded, is_attached, settings, wait_for_vote, wait_until};
+use crate::conformance::rig::PATIENCE;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_node_is_replaced_under_load() {
+    let servers = Server::start_many(4);
+    let old = found(&servers[..3]).await;
+    let load = Load::start(&old, "old");
+    servers[2].kill();
+    let operator = client(&servers, &[0, 1, 3]);
+    let changed = operator.change_nodes().await.expect("two of three answer");
+    assert_eq!((changed.change, changed.is_open), (2, false), "{changed}");
+    let left = changed.joins_in.expect("it is new");
+    assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
+    // Whoever has the new addresses takes part at once, and whoever has the old ones still does.
+    let new = client(&servers, &[0, 1, 3]);
+    wait_until(&new, "it is told how long", |nodes| guarded(&nodes[2]).is_some());
+    let more = Load::start(&new, "new");
+    wait_for_vote(&new, 2);
+    // The new node and one old one are a majority, for those who know the new one.
+    servers[0].kill();
+    let guard = new.mutex("another").lock_timeout(PATIENCE).await.expect("two of three vote");
+    drop(guard);
+    let (old, new) = (load.stop().await, more.stop().await);
+    assert!(old > 0 && new > 0, "{old} and {new} times");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_node_that_is_alive_has_no_vote() {
+    let servers = Server::start_many(4);
+    let old = found(&servers[..3]).await;
+    let load = Load::start(&old, "old");
+    let operator = client(&servers, &[0, 1, 3]);
+    operator.change_nodes().await.expect("all answer");
+    // It was told nothing, and its clients hear from the others that it is out.
+    wait_until(&old, "it is out", |nodes| {
+        let text = nodes[2].to_string();
+        text.contains("the nodes have agreed on") && text.contains(&servers[3].url())
+    });
+    wait_until(&old, "the others vote", |nodes| nodes[..2].iter().all(is_attached));
+    assert!(load.stop().await > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_more_and_clients_with_either_list_are_let_in_until_it_is_closed() {
+    let servers = Server::start_many(4);
+    let old = found(&servers[..3]).await;
+    let load = Load::start(&old, "old");
+    let new = client(&servers, &[0, 1, 2, 3]);
+    let changed = new.change_nodes().await.expect("all answer");
+    assert!(changed.is_open && changed.joins_in.is_some(), "{changed}");
+    let more = Load::start(&new, "new");
+    let error = new.change_nodes().await.expect_err("too soon");
+    assert!(matches!(error, ChangeError::TooSoon { left } if left <= GUARD), "{error}");
+    wait_for_vote(&new, 3);
+    wait_until(&old, "the old list is let in", |nodes| nodes.iter().all(is_attached));
+    assert!(load.stop().await > 0, "both lists are in use");
+    let closed = close(&new).await;
+    assert!(!closed, "nothing is open any more");
+    wait_until(&old, "the old list is out", |nodes| {
+        nodes.iter().all(|node| node.to_string().contains("the nodes have agreed to be 4"))
+    });
+    assert!(more.stop().await > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_are_no_single_step_are_refused() {
+    let servers = Server::start_many(6);
+    let client = |nodes: &[usize]| client(&servers, nodes);
+    let refused = async |nodes: &[usize]| client(nodes).change_nodes().await.expect_err("refused");
+    let error = refused(&[0, 1, 2]).await;
+    assert!(error.to_string().contains("belongs to a set"), "{error}");
+    let _set = found(&servers[..3]).await;
+    for (nodes, expected) in [
+        (&[0, 1, 2][..], "agreed on this list already"),
+        (&[0, 1, 2, 3, 4], "2 new and 0 gone"),
+        (&[0, 3, 4], "only 1 of the 2 nodes"),
+    ] {
+        let error = refused(nodes).await;
+        assert!(matches!(error, ChangeError::Impossible(_)), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let _other = found(&servers[3..]).await;
+    let error = refused(&[0, 1, 3]).await;
+    assert!(error.to_string().contains("different sets"), "{error}");
+}
+
+/// These become a set, and a client of it.
+async fn found(servers: &[Server]) -> Client {
+    let client = settings(servers.iter().map(Server::url)).build().expect("valid settings");
+    client.admit().await.expect("they are new and empty");
+    client
+}
+
+fn client(servers: &[Server], nodes: &[usize]) -> Client {
+    let urls = nodes.iter().map(|node| servers[*node].url());
+    settings(urls).build().expect("valid settings")
+}
+
+/// Ends the time of two lists as soon as that is allowed, and says whether it goes on.
+async fn close(client: &Client) -> bool {
+    let started = std::time::Instant::now();
+    loop {
+        match client.change_nodes().await {
+            Ok(changed) => return changed.is_open,
+            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+        }
+    }
+}
+
+/// Takes a lock again and again, and takes down what happens.
+struct Load {
+    recorder: Recorder,
+    is_over: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<usize>>,
+}
+
+impl Load {
+    fn start(client: &Client, who: &str) -> Self {
+        let (recorder, is_over) = (Recorder::in_memory(), Arc::new(AtomicBool::new(false)));
+        let task = |number: usize| {
+            let (client, recorder, is_over) = (client.clone(), recorder.clone(), is_over.clone());
+            let who = format!("{who}{number}");
+            tokio::spawn(async move {
+                let mut times = 0;
+                while !is_over.load(Ordering::SeqCst) {
+                    times += usize::from(turn(&client, &recorder, &who).await);
+                }
+                times
+            })
+        };
+        let tasks = (0..3).map(task).collect();
+        Self { recorder, is_over, tasks }
+    }
+
+    /// How often the lock was had.
+    async fn stop(self) -> usize {
+        self.is_over.store(true, Ordering::SeqCst);
+        let mut times = 0;
+        for task in self.tasks {
+            times +=
+                tokio::time::timeout(PATIENCE, task).await.expect("it ends").expect("no panic");
+        }
+        self.recorder.history().assert_kept(Until::Believed);
+        times
+    }
+}
+
+async fn turn(client: &Client, recorder: &Recorder, who: &str) -> bool {
+    let request = recorder.ask(who, NAME);
+    let Ok(guard) = client.mutex(NAME).lock_timeout(Duration::from_secs(1)).await else {
+        return false;
+    };
+    let valid_until = Moment::now().after(guard.remaining());
+    let holding = request.acquired(guard.fence().map(|it| it.get()), Some(valid_until));
+    let _ = guard.verify().await;
+    match guard.check() {
+        Ok(()) => holding.released(),
+        Err(_) => holding.lost(),
+    }
+    let _ = guard.release().await;
+    true
+}
+
+const NAME: &str = "orders:42";
