@@ -58,7 +58,8 @@ async fn restart_all() {
         wait_until(&holder, "it is guarded", |nodes| is_guarded(&nodes[number]));
         is_at_work(Moment::now());
         wait_until(&holder, "all vote", |nodes| nodes.iter().all(is_attached));
-        assert_eq!(held.check(), Ok(()), "it was renewed all the time");
+        let lost = load.lost();
+        assert_eq!((held.check(), lost), (Ok(()), 0), "they were renewed all the time");
         say(&format!("node {number} votes again after {:?}", started.elapsed()));
     }
     is_at_work(Moment::now());
@@ -105,15 +106,15 @@ fn say(line: &str) {
 /// One that goes round as fast as it can, and one that is renewed.
 const JOBS: [Job; 2] = [
     Job { work: Duration::from_millis(10), locks: &[QUICK] },
-    Job { work: Duration::from_millis(1_500), locks: &["second", "third", "fourth"] },
+    Job { work: Duration::from_millis(2_000), locks: &["second", "third", "fourth"] },
 ];
 const QUICK: &str = "first";
 
 /// The guard lasts for 7 s longer, and there are five of them.
-const TTL: Duration = Duration::from_millis(1_000);
+const TTL: Duration = Duration::from_millis(1_500);
 
-/// Whoever died with a lock in hand, or with a vote, costs no more than this.
-const WAIT_MAX: Duration = Duration::from_millis(2_000);
+/// A ttl and a second: what a node that goes in the middle of a vote may cost.
+const WAIT_MAX: Duration = Duration::from_millis(2_500);
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
