@@ -9,7 +9,6 @@ mod durable;
 mod forgetting;
 mod founding;
 mod handing_on;
-mod holes;
 mod load;
 mod refusals;
 mod seed_example;
