@@ -9,7 +9,7 @@ mod pipe;
 mod relay;
 
 use std::io::{PipeWriter, Write, pipe};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -75,11 +75,7 @@ impl Proxy {
     /// If `upstream` is not an address.
     #[must_use]
     pub fn start(upstream: &str) -> Self {
-        let upstream = upstream
-            .to_socket_addrs()
-            .ok()
-            .and_then(|mut addresses| addresses.next())
-            .unwrap_or_else(|| panic!("{upstream:?} is no address to forward to"));
+        let upstream = resolved(upstream);
         let (port, listener) = PortLease::listening();
         let (woken, wake) = pipe().expect("a pipe to wake the proxy's thread");
         let (commands, to_do) = mpsc::channel();
@@ -129,6 +125,16 @@ impl Proxy {
         self.call(Relay::close_all);
     }
 
+    /// From now on it stands before another server, a `HOST:PORT`. Live connections are closed.
+    ///
+    /// # Panics
+    ///
+    /// If `upstream` is not an address.
+    pub fn lead_to(&self, upstream: &str) {
+        let upstream = resolved(upstream);
+        self.call(move |relay| relay.lead_to(upstream));
+    }
+
     /// Has the proxy's thread do something and waits for the result.
     fn call<T, F>(&self, action: F) -> T
     where
@@ -148,6 +154,12 @@ impl Proxy {
         let _ = self.commands.send(command);
         let _ = (&self.wake).write_all(&[0]);
     }
+}
+
+fn resolved(upstream: &str) -> SocketAddr {
+    let addresses = upstream.to_socket_addrs().ok();
+    let first = addresses.and_then(|mut addresses| addresses.next());
+    first.unwrap_or_else(|| panic!("{upstream:?} is no address to forward to"))
 }
 
 impl Drop for Proxy {

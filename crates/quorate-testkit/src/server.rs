@@ -179,6 +179,18 @@ impl Server {
         self.start_again();
     }
 
+    /// As [`restart`](Self::restart), but with a copy of what another server has persisted, in
+    /// place of what this one has.
+    ///
+    /// # Panics
+    ///
+    /// As [`restart`](Self::restart), or if the files cannot be copied.
+    pub fn restart_as_copy_of(&self, other: &Self) {
+        self.kill();
+        self.folder.copy_data(&other.folder);
+        self.start_again();
+    }
+
     fn start_with(settings: ServerBuilder) -> Self {
         Self::start_on(settings, PortLease::any_free)
     }

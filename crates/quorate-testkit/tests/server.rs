@@ -145,6 +145,16 @@ fn a_server_with_an_append_only_file_keeps_its_data_unless_told_otherwise() {
 }
 
 #[test]
+fn a_server_can_be_started_from_the_files_of_another() {
+    let servers = Server::builder().append_only().start_many(2);
+    set(&servers[0], "key", "first");
+    set(&servers[1], "key", "second");
+    servers[1].restart_as_copy_of(&servers[0]);
+    assert_eq!(servers[1].get("key"), Some(b"first".to_vec()));
+    assert_eq!(servers[0].get("key"), Some(b"first".to_vec()));
+}
+
+#[test]
 fn a_server_can_be_asked_to_end_even_while_paused() {
     let server = Server::builder().append_only().start();
     set(&server, "key", "value");

@@ -78,6 +78,11 @@ impl Relay {
         self.links.drain(..).for_each(Link::close);
     }
 
+    pub(super) fn lead_to(&mut self, server: SocketAddr) {
+        self.close_all();
+        self.server = server;
+    }
+
     /// Fails if the port was closed and cannot be opened again.
     pub(super) fn set(&mut self, fault: Fault) -> io::Result<()> {
         match fault {

@@ -52,6 +52,12 @@ impl Folder {
         fs::create_dir(self.data()).expect("a data folder for the server");
     }
 
+    /// Puts what another server has persisted in the place of what this one has.
+    pub(super) fn copy_data(&self, other: &Self) {
+        self.empty_data();
+        copy_all(&other.data(), &self.data()).expect("copying a server's data files");
+    }
+
     /// The log, opened to add to what earlier runs have written.
     pub(super) fn open_log(&self) -> io::Result<File> {
         File::options().create(true).append(true).open(self.log())
@@ -77,4 +83,18 @@ impl Folder {
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.root.path().join(name)
     }
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            fs::create_dir(&to)?;
+            copy_all(&from, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
 }

@@ -63,6 +63,22 @@ impl Server {
         delete.exec(&mut self.connection()).expect("the server answers");
     }
 
+    /// The name that a node has among the others, or nothing if it has no record.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn node_id(&self) -> String {
+        self.ask::<Option<String>>(cmd("HGET").arg("quorate:node").arg("id")).unwrap_or_default()
+    }
+
+    /// How many clients have a session there.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.keys().iter().filter(|key| key.starts_with(b"quorate:s:")).count()
+    }
+
     /// The string stored at `key`, if any.
     ///
     /// # Panics

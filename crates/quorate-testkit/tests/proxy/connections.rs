@@ -41,6 +41,18 @@ fn the_end_of_either_side_reaches_the_other() {
 }
 
 #[test]
+fn it_can_be_led_to_another_server() {
+    let servers = Server::start_many(2);
+    let proxy = Proxy::start(&servers[0].address());
+    let mut client = connect(&proxy);
+    assert_eq!(ping(&mut client).unwrap(), PONG);
+    servers[0].kill();
+    proxy.lead_to(&servers[1].address());
+    assert_eq!(read_all(&mut client).unwrap(), b"");
+    assert_eq!(ping(&mut connect(&proxy)).unwrap(), PONG);
+}
+
+#[test]
 fn without_a_server_clients_are_reset() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());

@@ -1,5 +1,15 @@
 //! The restart guard on real servers: a node that may have forgotten does not vote.
 
-mod changes;
-mod founding;
+#[macro_use]
 mod stage;
+
+mod changes;
+mod clocks;
+mod durable;
+mod forgetting;
+mod founding;
+mod handing_on;
+mod load;
+mod refusals;
+mod seed_example;
+mod views;

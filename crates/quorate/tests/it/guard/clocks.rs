@@ -1,0 +1,96 @@
+//! Nodes whose clocks are set while clients are at work.
+
+use std::time::{Duration, Instant};
+
+use quorate::error::{NodeAnswer, Trouble};
+use quorate_testkit::{Server, eventually, history::Moment};
+
+use super::{
+    forgetting::forget,
+    stage::{GUARD, MAX_TTL, Stage, guarded, is_attached, wait_for_vote, wait_until},
+};
+use crate::conformance::rig::PATIENCE;
+
+at_once! {
+    clocks_that_are_set_cost_a_vote_and_no_promise {
+        a_clock_that_is_set_forward,
+        a_clock_that_is_set_back_and_forward_again,
+        a_clock_that_stands_still,
+        a_clock_that_is_set_forward_during_the_guard,
+    }
+}
+
+async fn a_clock_that_is_set_forward() {
+    let stage = new_stage().await;
+    let server = &stage.servers[NODE];
+    forget(&stage, STEPPED, server, || server.clock().forward(MINUTE)).await;
+}
+
+/// The keys of that node live for longer, which delays nobody: the others are a majority. To set it
+/// right is to set it forward.
+async fn a_clock_that_is_set_back_and_forward_again() {
+    let stage = new_stage().await;
+    let (server, watcher) = (&stage.servers[NODE], stage.client("watcher").await);
+    let load = stage.load().await;
+    eventually("locks are taken", PATIENCE, || load.claims_since(Moment::from_nanos(0)) >= 50);
+    server.clock().back(MINUTE);
+    let then = Moment::now();
+    eventually("it goes on", PATIENCE, || {
+        let nodes = watcher.nodes();
+        assert!(nodes.iter().all(is_attached), "nothing is forgotten: {nodes:?}");
+        load.claims_since(then) >= 300
+    });
+    assert_eq!(load.lost(), 0);
+    server.clock().forward(MINUTE);
+    wait_until(&watcher, "it is guarded", |nodes| {
+        guarded(&nodes[NODE]).is_some_and(|(_, why)| why == STEPPED)
+    });
+    let started = Instant::now();
+    wait_for_vote(&watcher, NODE);
+    println!("set back, and right again: votes after {:?}", started.elapsed());
+    println!("set back: {} lost, {}", load.lost(), load.end().await.report());
+}
+
+/// No lock would ever end there.
+async fn a_clock_that_stands_still() {
+    let stage = new_stage().await;
+    let clock = stage.servers[NODE].clock();
+    clock.stop();
+    let client = stage.settings().connect().await.expect("two of them vote");
+    wait_until(&client, "it is refused", |nodes| {
+        nodes[NODE].answer == NodeAnswer::Trouble(Trouble::ClockStandsStill)
+    });
+    let guard = client.mutex("a").lock().await.expect("two of them vote");
+    guard.release().await.expect("it is held");
+    assert!(stage.servers[NODE].lock_keys().is_empty(), "it was not asked");
+    clock.run();
+    wait_until(&client, "it votes", |nodes| nodes.iter().all(is_attached));
+}
+
+/// An hour by the node's clock is not the time that the locks need.
+async fn a_clock_that_is_set_forward_during_the_guard() {
+    let stage = new_stage().await;
+    let (server, client) = (&stage.servers[NODE], stage.client("client").await);
+    server.flush_all();
+    wait_until(&client, "it is guarded", |nodes| guarded(&nodes[NODE]).is_some());
+    let stepped = Instant::now();
+    server.clock().forward(60 * MINUTE);
+    // One who was here before, and one who was not.
+    let newcomer = stage.settings().connect().await.expect("two of them vote");
+    wait_until(&newcomer, "it is guarded", |nodes| {
+        guarded(&nodes[NODE]).is_some_and(|(left, why)| why == STEPPED && left > GUARD / 2)
+    });
+    wait_for_vote(&newcomer, NODE);
+    let voted = stepped.elapsed();
+    println!("an hour forward during the guard: votes after {voted:?}");
+    assert!(voted >= GUARD, "{voted:?}");
+    wait_for_vote(&client, NODE);
+}
+
+async fn new_stage() -> Stage {
+    Stage::of(Server::builder().own_clock().start_many(3), MAX_TTL).await
+}
+
+const NODE: usize = 1;
+const STEPPED: &str = "its clock was set forward";
+const MINUTE: Duration = Duration::from_secs(60);

@@ -1,0 +1,133 @@
+//! Every way in which a node forgets, while clients are at work: it does not vote until what it has
+//! forgotten would be over, the others go on, and no two hold a lock at a time.
+
+use std::time::{Duration, Instant};
+
+use quorate_testkit::{Proxy, Server, ServerBuilder, eventually, history::Moment, redis::cmd};
+
+use super::stage::{GUARD, MAX_TTL, Stage, guarded, is_attached, wait_for_vote, wait_until};
+use crate::conformance::rig::PATIENCE;
+
+at_once! {
+    whatever_a_node_forgets_it_does_not_vote_until_that_is_over {
+        a_node_that_was_killed_and_has_no_data,
+        a_node_that_was_flushed,
+        a_node_that_was_a_replica_of_another_for_a_while,
+        another_server_at_the_address_of_a_node,
+        a_node_with_the_data_of_another_in_its_folder,
+        a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it,
+    }
+}
+
+async fn a_node_that_was_killed_and_has_no_data() {
+    let stage = Stage::new(3).await;
+    let kill = || stage.servers[NODE].restart_empty();
+    forget(&stage, NEW, &stage.servers[NODE], kill).await;
+}
+
+async fn a_node_that_was_flushed() {
+    let stage = Stage::new(3).await;
+    forget(&stage, NEW, &stage.servers[NODE], || stage.servers[NODE].flush_all()).await;
+}
+
+async fn a_node_that_was_a_replica_of_another_for_a_while() {
+    let stage = Stage::of(copied_at_once().start_many(3), MAX_TTL).await;
+    let flip = || copy_by_replication(&stage.servers[NODE], &stage.servers[0]);
+    forget(&stage, OTHER, &stage.servers[NODE], flip).await;
+}
+
+async fn another_server_at_the_address_of_a_node() {
+    let (servers, stranger) = (Server::start_many(3), Server::start());
+    let proxy = Proxy::start(&servers[NODE].address());
+    let urls = vec![servers[0].url(), proxy.url(), servers[2].url()];
+    let stage = Stage::at(urls, servers, MAX_TTL).await;
+    let id = stage.servers[NODE].node_id();
+    forget_as(&stage, NEW, (&stranger, id), || proxy.lead_to(&stranger.address())).await;
+}
+
+async fn a_node_with_the_data_of_another_in_its_folder() {
+    let stage = Stage::new(3).await;
+    let copy = || {
+        let [source, node, ..] = &stage.servers[..] else { panic!("three of them") };
+        cmd("SAVE").exec(&mut source.connection()).expect("it is saved");
+        node.restart_as_copy_of(source);
+    };
+    forget(&stage, OTHER, &stage.servers[NODE], copy).await;
+}
+
+async fn a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it() {
+    let servers = Server::builder().append_only().config("appendfsync", "everysec").start_many(3);
+    let stage = Stage::of(servers, MAX_TTL).await;
+    forget(&stage, OTHER, &stage.servers[NODE], || stage.servers[NODE].restart()).await;
+}
+
+/// What is true of each of them, where the same server is the node afterwards.
+pub(super) async fn forget(stage: &Stage, why: &str, server: &Server, how: impl FnOnce()) {
+    forget_as(stage, why, (server, server.node_id()), how).await;
+}
+
+/// And where another one has to take the name.
+async fn forget_as(stage: &Stage, why: &str, (server, id): (&Server, String), how: impl FnOnce()) {
+    let watcher = stage.client("watcher").await;
+    let load = stage.load().await;
+    let is_at_work = |count: usize, then| {
+        eventually("locks are taken", PATIENCE, || load.claims_since(then) >= count);
+    };
+    is_at_work(20, Moment::now());
+    let started = Instant::now();
+    how();
+    wait_until(&watcher, "it is guarded", |nodes| {
+        // It may have been a replica before, or nothing.
+        guarded(&nodes[NODE]).is_some_and(|(left, told)| {
+            assert_eq!(told, why);
+            left > GUARD / 2 && left <= GUARD
+        })
+    });
+    let seen = started.elapsed();
+    is_at_work(100, Moment::now());
+    let nodes = watcher.nodes();
+    assert!(guarded(&nodes[NODE]).is_some(), "the others went on meanwhile: {nodes:?}");
+    assert!([0, 2].iter().all(|other| is_attached(&nodes[*other])), "{nodes:?}");
+    eventually("no session is left, or begun", PATIENCE, || server.sessions() == 0);
+    assert!(guarded(&watcher.nodes()[NODE]).is_some(), "no session, no vote");
+    wait_for_vote(&watcher, NODE);
+    let voted = started.elapsed();
+    assert!(voted >= GUARD && voted < GUARD + LATE, "{voted:?}");
+    assert_eq!(server.node_id(), id, "it has its place again");
+    is_at_work(20, Moment::now());
+    let report = load.end().await.report();
+    println!("guarded after {seen:?}, votes after {voted:?}; {report}");
+    assert!(report.longest_wait() < WAIT_MAX, "{report}");
+}
+
+/// Servers that become copies without a delay.
+pub(super) fn copied_at_once() -> ServerBuilder {
+    Server::builder().config("repl-diskless-sync-delay", "0")
+}
+
+/// Makes a server a replica, and a server by itself again as soon as it has the data. Whoever is
+/// connected stays so.
+pub(super) fn copy_by_replication(server: &Server, source: &Server) {
+    let mut connection = server.connection();
+    let mut say = |host: &str, port: &str| {
+        cmd("REPLICAOF").arg(host).arg(port).exec(&mut connection).expect("it does so");
+    };
+    say("127.0.0.1", &source.port().to_string());
+    eventually("it has the data", PATIENCE, || {
+        let info = cmd("INFO").arg("replication").query::<String>(&mut server.connection());
+        info.is_ok_and(|info| info.contains("master_link_status:up"))
+    });
+    say("NO", "ONE");
+}
+
+/// The node that forgets.
+const NODE: usize = 1;
+
+const NEW: &str = "it knows nothing of earlier locks";
+const OTHER: &str = "it was restarted, or has another server's data";
+
+/// A guard ends with the next look at it, which may be late on a busy machine.
+const LATE: Duration = Duration::from_secs(4);
+
+/// With two of three nodes, nobody waits for long.
+const WAIT_MAX: Duration = Duration::from_secs(6);

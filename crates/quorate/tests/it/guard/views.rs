@@ -1,0 +1,132 @@
+//! Clients that mean another set of nodes are refused, and told in what they differ.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    ClientBuilder,
+    error::{ConnectError, NodeAnswer, NodeReport},
+};
+use quorate_testkit::{Proxy, Server, redis::cmd};
+
+use super::stage::{MAX_TTL, Stage, is_attached, wait_until};
+use crate::conformance::rig::PATIENCE;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fewer_or_more_nodes() {
+    let (stage, more) = (Stage::new(5).await, Server::start_many(2));
+    let urls = || stage.servers.iter().map(Server::url);
+    let all = urls().collect::<Vec<_>>();
+    let told = refused(stage.settings_of(urls().take(3))).await;
+    told.iter().for_each(|it| {
+        assert!(it.contains("the nodes have agreed to be 5 ("), "{it}");
+        assert!(it.ends_with("this client has 3"), "{it}");
+        all.iter().for_each(|url| assert!(it.contains(url), "{it}"));
+    });
+    let told = refused(stage.settings_of(urls().chain(more.iter().map(Server::url)))).await;
+    assert!(told.iter().all(|it| it.ends_with("this client has 7")), "{told:?}");
+    assert!(more.iter().all(|server| server.sessions() == 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_node_in_the_place_of_one() {
+    let (stage, other) = (Stage::new(3).await, Server::start());
+    let urls = [stage.servers[0].url(), stage.servers[1].url(), other.url()];
+    let client = stage.settings_of(urls).connect().await.expect("two of them are the nodes");
+    let told = lasting(&client.nodes(), 2, || client.nodes());
+    assert!(told.contains("the nodes have agreed on "), "{told}");
+    assert!(told.contains("this client has another address for one of them"), "{told}");
+    assert!(told.contains(&stage.servers[2].url()) && !told.contains(&other.url()), "{told}");
+    let guard = client.mutex("a").lock().await.expect("two of them vote");
+    guard.release().await.expect("it is held");
+    assert!(other.lock_keys().is_empty(), "it has no vote");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_longest_ttl() {
+    let stage = Stage::new(3).await;
+    for ttl in [MAX_TTL * 2, MAX_TTL / 2] {
+        let told = refused(stage.settings().ttl(MAX_TTL / 4).max_ttl(ttl)).await;
+        let ours = format!("of 1000 ms, this client has {} ms", ttl.as_millis());
+        assert!(told.iter().all(|it| it.ends_with(&ours)), "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_the_guard() {
+    let stage = Stage::new(3).await;
+    let told = refused(stage.settings().restart_guard(false)).await;
+    let why = "under the restart guard, which this client has off";
+    assert!(told.iter().all(|it| it.ends_with(why)), "{told:?}");
+    assert!(stage.servers.iter().all(|server| server.lock_keys().is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_two_sets() {
+    let (stage, others) = (Stage::new(3).await, Stage::new(3).await);
+    let urls = [&stage.servers[0], &stage.servers[1], &others.servers[2]].map(Server::url);
+    let client = stage.settings_of(urls).build().expect("the settings are valid");
+    // Which of the two is right is not known to anybody: the first that was heard of is taken.
+    let is_other = |it: &NodeReport| {
+        trouble(it)
+            .is_some_and(|it| it == "disagreement: this node belongs to another set of nodes")
+    };
+    wait_until(&client, "some are refused, and the others are not", |nodes| {
+        let is_one_set = |it: &[NodeReport]| it.iter().all(is_attached) || it.iter().all(is_other);
+        let (ours, theirs) = nodes.split_at(2);
+        is_one_set(ours) && is_one_set(theirs) && is_other(&ours[0]) != is_other(&theirs[0])
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_node_by_two_addresses() {
+    let stage = Stage::new(3).await;
+    let proxy = Proxy::start(&stage.servers[0].address());
+    let urls = [stage.servers[0].url(), stage.servers[1].url(), proxy.url()];
+    let client = stage.settings_of(urls).build().expect("the settings are valid");
+    wait_until(&client, "one of the two has no vote", |nodes| {
+        let is_twin = |it: &usize| {
+            trouble(&nodes[*it]).is_some_and(|it| it.starts_with("is the same server as "))
+        };
+        is_attached(&nodes[1]) && [0, 2].iter().filter(|it| is_twin(it)).count() == 1
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_a_version_to_come() {
+    let stage = Stage::new(3).await;
+    let mut connection = stage.servers[1].connection();
+    cmd("HSET").arg("quorate:node").arg("wire").arg(99).exec(&mut connection).expect("it is set");
+    let client = stage.settings().connect().await.expect("two of them vote");
+    let told = lasting(&client.nodes(), 1, || client.nodes());
+    assert_eq!(told, "disagreement: the node's record has version 99, this client reads version 1");
+    assert_eq!(cmd("HGET").arg("quorate:node").arg("wire").query::<u32>(&mut connection), Ok(99));
+}
+
+/// What the nodes say, which is told as soon as a majority cannot be had.
+async fn refused(settings: ClientBuilder) -> Vec<String> {
+    let called = Instant::now();
+    let refused = settings.connect_timeout(PATIENCE).connect().await;
+    let Err(ConnectError::NoQuorum { nodes }) = refused else { panic!("{refused:?}") };
+    assert!(called.elapsed() < Duration::from_secs(5), "{:?}: {nodes:?}", called.elapsed());
+    let told: Vec<_> =
+        nodes.iter().filter_map(trouble).filter(|it| it != "not connected yet").collect();
+    assert!(!told.is_empty(), "{nodes:?}");
+    told
+}
+
+/// What is wrong with one node, which stays so.
+fn lasting(now: &[NodeReport], node: usize, nodes: impl Fn() -> Box<[NodeReport]>) -> String {
+    let mut told = trouble(&now[node]);
+    quorate_testkit::eventually("it is refused", PATIENCE, || {
+        told = trouble(&nodes()[node]).filter(|it| it.starts_with("disagreement: "));
+        told.is_some()
+    });
+    told.expect("waited for")
+}
+
+fn trouble(report: &NodeReport) -> Option<String> {
+    match &report.answer {
+        NodeAnswer::Trouble(trouble) => Some(trouble.to_string()),
+        _ => None,
+    }
+}
