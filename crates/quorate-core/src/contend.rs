@@ -4,6 +4,7 @@
 //! lock over when its turn comes. The lock is held when a majority of grants is alive and one fence
 //! is stored at a majority of them. Those who split the vote give way to the earlier ticket.
 
+mod bounds;
 mod parts;
 mod seat;
 
@@ -16,7 +17,7 @@ use crate::{
     line::{Extended, News},
     moment::Moment,
     mutant::{self, Mutant},
-    quorum::{NodeSet, majority},
+    quorum::NodeSet,
     schedule::heartbeat_due,
     terms::Terms,
 };
@@ -550,20 +551,6 @@ impl Contend {
             nodes.insert(node);
         });
         nodes
-    }
-
-    fn has_quorum_up(&self) -> bool {
-        self.up.len() >= self.quorum()
-    }
-
-    fn quorum(&self) -> usize {
-        let quorum = majority(self.seats.len());
-        if mutant::is_on(Mutant::SmallQuorum) { quorum.saturating_sub(1).max(1) } else { quorum }
-    }
-
-    /// What must be left of a lease that was waited for.
-    fn least_left(&self) -> Duration {
-        self.terms.ttl().checked_div(4).unwrap_or_default()
     }
 }
 

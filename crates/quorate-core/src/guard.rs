@@ -1,9 +1,9 @@
 //! The restart guard: a node that may have forgotten locks does not vote until they would be over.
 //!
 //! Each node keeps a record of itself: which run of which server it is, what the clients have
-//! agreed upon about the set of nodes, and since when it is doubted, if it is. Without a record that
-//! fits, it gives no session, and so no vote. What a client makes of the records of all nodes is
-//! the work of the [`Council`].
+//! agreed upon about the set of nodes, and since when it is doubted, if it is. Without a record
+//! that fits, it gives no session, and so no vote. What a client makes of the records of all nodes
+//! is the work of the [`Council`].
 
 mod change;
 mod council;
@@ -321,8 +321,8 @@ pub struct Enrolment {
     pub wall_ms: u64,
 }
 
-/// A node's clock may be ahead by so much of what a client expects. A longer step ends all sessions,
-/// so that nobody votes before it was looked at.
+/// A node's clock may be ahead by so much of what a client expects. A longer step ends all
+/// sessions, so that nobody votes before it was looked at.
 pub const STEP_TOLERANCE_MS: u64 = 5_000;
 
 /// A clock that shows so much less than before was set back.

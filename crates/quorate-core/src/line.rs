@@ -162,8 +162,8 @@ pub struct Push {
 }
 
 impl Push {
-    /// Whether it counts for a client that has this session with the node: a grant is by the session
-    /// that the node knows, and one that has another's data knows another one.
+    /// Whether it counts for a client that has this session with the node: a grant is by the
+    /// session that the node knows, and one that has another's data knows another one.
     #[must_use]
     pub fn counts_in(&self, session: Session) -> bool {
         let is_ours = self.session.is_none_or(|by| by == session);

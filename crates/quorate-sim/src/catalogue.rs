@@ -4,6 +4,8 @@ use std::fmt;
 
 use quorate_core::mutant::{self, Mutant};
 
+use crate::members;
+
 /// One deliberate bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -256,6 +258,26 @@ pub const CATALOGUE: &[Entry] = &[
         "a grant counts though it is by another's session",
         crate::directed::a_node_that_was_a_replica_hands_nothing_on,
     ),
+    directed(
+        "admit-anything",
+        Mutant::AdmitAnything,
+        "a node that holds something is admitted",
+        members::directed::a_node_with_old_data_is_not_admitted,
+    ),
+    directed(
+        "hasty-change",
+        Mutant::HastyChange,
+        "the set changes again at once",
+        members::directed::the_set_does_not_change_away_from_a_holder,
+    ),
+    directed(
+        "hasty-newcomer",
+        Mutant::HastyNewcomer,
+        "a new node has its place before a majority has heard of it",
+        members::directed::a_newcomer_waits_until_a_majority_has_heard_of_it,
+    ),
+    directed("any-pact", Mutant::AnyPact, "nodes count that go by other lists", members::hunt),
+    directed("any-label", Mutant::AnyLabel, "any server has a place", members::hunt),
     redundant(
         "old-extension-counts",
         Mutant::OldExtensionCounts,

@@ -62,7 +62,7 @@ pub fn hunt() -> Result<(), String> {
 }
 
 /// Every mutant that seeds can notice is noticed by one of so many.
-const HUNTED: u64 = 3_000;
+const HUNTED: u64 = 1_500;
 
 #[cfg(test)]
 mod tests {

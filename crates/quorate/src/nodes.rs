@@ -84,8 +84,8 @@ impl Client {
         }
     }
 
-    /// Vouches for the list of nodes, so that one which has forgotten it has its place again although
-    /// too few others are there to confirm it.
+    /// Vouches for the list of nodes, so that one which has forgotten it has its place again
+    /// although too few others are there to confirm it.
     ///
     /// A node that lost its record is given its place by the others: as many of them must be there
     /// as could have changed the set without the rest. With three nodes those are both others, so
@@ -104,10 +104,9 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorate::Client;
-    /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data: both are known to be the last ones.
-    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// let client = Client::builder().nodes(nodes).build()?;
-    /// client.vouch_for_nodes().await?;
+    /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data: both are known to be the last
+    /// ones. let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]; let client =
+    /// Client::builder().nodes(nodes).build()?; client.vouch_for_nodes().await?;
     /// # Ok(()) }
     /// ```
     pub async fn vouch_for_nodes(&self) -> Result<(), AdmitError> {

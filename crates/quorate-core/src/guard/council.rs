@@ -97,9 +97,9 @@ impl Council {
         self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.met = None);
     }
 
-    /// Whether an operator vouches for the list: that all servers which are not in it, and were nodes
-    /// once, are off for good, and that nodes which do not answer have not agreed on a later one.
-    /// Then each has its place again on that word alone.
+    /// Whether an operator vouches for the list: that all servers which are not in it, and were
+    /// nodes once, are off for good, and that nodes which do not answer have not agreed on a later
+    /// one. Then each has its place again on that word alone.
     pub const fn set_vouched(&mut self, is_vouched: bool) {
         self.is_vouched = is_vouched;
     }

@@ -76,8 +76,8 @@ impl Record {
                 return Some(Doubt::ClockStepped);
             }
         }
-        // All sessions have lapsed: nobody was here, or the clock went on without them. The clients'
-        // clocks tell which.
+        // All sessions have lapsed: nobody was here, or the clock went on without them. The
+        // clients' clocks tell which.
         let gap_ms = now.node_ms.saturating_sub(self.seen.node_ms);
         let wall_gap_ms = now.wall_ms.saturating_sub(self.seen.wall_ms);
         let is_stepped = gap_ms > wall_gap_ms.saturating_add(WALL_TOLERANCE_MS);
@@ -128,10 +128,11 @@ impl Store {
         self.run = run;
     }
 
-    /// Which set of nodes it belongs to, for simulations.
+    /// Which set of nodes it belongs to, and whether it votes there, for simulations.
     #[must_use]
-    pub fn origin(&self) -> Option<NodeId> {
-        self.record.as_ref()?.pact.as_ref().map(|pact| pact.origin)
+    pub fn origin(&self) -> Option<(NodeId, bool)> {
+        let record = self.record.as_ref()?;
+        record.pact.as_ref().map(|pact| (pact.origin, record.doubted.is_none()))
     }
 
     /// Takes over all data of another node, as a replica does. Who listens stays.

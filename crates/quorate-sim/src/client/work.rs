@@ -482,16 +482,6 @@ impl Client {
         }
     }
 
-    fn release(&mut self, env: &mut Env, id: u32, task: Option<usize>) {
-        let Some(held) = self.let_go(env, id, "lets go of") else { return };
-        self.start_release(env, held.asked(held.longest), task);
-    }
-
-    fn start_release(&mut self, env: &mut Env, asked: Asked, task: Option<usize>) {
-        let machine = Release::start(asked.terms, env.nodes.len(), self.now(env));
-        self.ask(env, Machine::Release(machine), asked, task, None);
-    }
-
     pub(super) fn stop_waiting(&mut self, env: &mut Env, task: usize) {
         let flow = &mut self.tasks[task];
         if std::mem::replace(&mut flow.is_waiting, false) {

@@ -31,10 +31,14 @@ impl Env {
     /// another. That takes an operator, who empties those of one of them.
     pub(super) fn end_split(&mut self) {
         let origins: Vec<_> = self.nodes.iter().map(|node| node.store.origin()).collect();
-        let times = |origin: &&NodeId| origins.iter().flatten().filter(|it| it == origin).count();
-        let Some(most) = origins.iter().flatten().max_by_key(times).copied() else { return };
+        // The set in which most vote, or else the one to which most belong.
+        let weight = |(origin, _): &&(NodeId, bool)| {
+            let of = || origins.iter().flatten().filter(|it| it.0 == *origin);
+            (of().filter(|it| it.1).count(), of().count())
+        };
+        let Some((most, _)) = origins.iter().flatten().max_by_key(weight).copied() else { return };
         for (node, origin) in self.nodes.iter_mut().zip(&origins) {
-            if origin.is_some_and(|origin| origin != most) {
+            if origin.is_some_and(|(origin, _)| origin != most) {
                 node.store.clear();
                 self.count.emptied += 1;
             }
@@ -150,8 +154,8 @@ impl World {
         }
     }
 
-    /// Sets a node's clock. Forward, that is forgetting: what it granted is over. Only one clock may
-    /// be set back, for the node's keys stay for longer than there are worlds.
+    /// Sets a node's clock. Forward, that is forgetting: what it granted is over. Only one clock
+    /// may be set back, for the node's keys stay for longer than there are worlds.
     pub(super) fn step(&mut self, node: usize, micros: i64) {
         let env = &mut self.env;
         if !env.settings.is_forgetful {

@@ -2,16 +2,15 @@
 -- session until the guard is over.
 -- KEYS: 1 the node's record
 -- ARGV: 1 the version of the record that the client reads, 2 the client's wall clock in
---   milliseconds, 3 what the node's clock showed the client last, or nothing, 4 the most that it can
---   show now, 5 the node's mark if it is to have a new one, 6 its name if it has none, 7 how long a
---   session lasts in milliseconds, 8 how long the guard lasts where the node does not know better,
---   9 whether the client has seen that everything is written to disk at once: 1 or 0
+--   milliseconds, 3 what the node's clock showed the client last, or nothing, 4 the most that it
+--   can show now, 5 the node's mark if it is to have a new one, 6 its name if it has none, 7 how
+--   long a session lasts in milliseconds, 8 how long the guard lasts where the node does not know
+--   better, 9 whether the client has seen that everything is written to disk at once: 1 or 0
 -- Replies: {time in microseconds, 16 digits, mark, name, why it is doubted or nothing, how many
 --   milliseconds the guard still lasts, 1 if it has its place among the others else 0, 1 if it
 --   writes everything to disk at once else 0, how many keys it has besides the record, and if it
---   knows of a set: its change, origin, nodes, nodes before, newcomer, the longest ttl, the guard in
---   milliseconds};
---   the version of the record, if the client does not read it
+--   knows of a set: its change, origin, nodes, nodes before, newcomer, the longest ttl, the guard
+--   in milliseconds}; the version of the record, if the client does not read it
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
   'enrolled', 'durable', 'guard', 'id', 'doubted'}
 local record = {}
@@ -72,8 +71,8 @@ if record.doubt ~= '' then
     record.doubt, record.mark = '', ARGV[5]
   end
 end
--- A clock that was set back is believed as well: keys that are stored by it are over at once when it
--- is set right again, and that must be seen.
+-- A clock that was set back is believed as well: keys that are stored by it are over at once when
+-- it is set right again, and that must be seen.
 if ms >= tonumber(record.seen) or ms + 1000 < tonumber(record.seen) then
   record.seen, record.seen_wall = ms, wall
 end

@@ -10,9 +10,9 @@
 //! | your future is dropped, your task panics | the lock is released, or never was: what was stored is removed in the background |
 //! | your process is killed | the lock goes after its ttl |
 //! | your process is stopped and goes on later | `check` is an error at its first look if the lease has ended |
-//! | a node restarts without its data | a minority does not matter; a majority that forgets can let a second holder in |
+//! | a node restarts without its data | with three nodes or more it does not vote until what it forgot is over; with fewer, or without the restart guard, nodes that forget can let a second holder in |
 //! | the wall clock of a client is set | nothing: deadlines are measured by another clock; held locks are renewed at once to be sure |
-//! | the wall clock of a node jumps forward | its keys may expire early: the same as a node that forgets |
+//! | the wall clock of a node jumps forward | its keys may expire early: from 5 s on the same as a node that forgets; less is not noticed |
 //!
 //! An error is never reported as "held by another", and silence never as "not locked".
 //!

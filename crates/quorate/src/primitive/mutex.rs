@@ -32,10 +32,11 @@ use crate::{
 /// # What it promises
 ///
 /// Until a guard's [`remaining`](Guard::remaining) time is over nobody else holds the lock, as long
-/// as clocks run at rates within one per cent of each other and nodes do not forget their keys: a
-/// minority may, but only where all nodes have the lock. A holder that is paused for longer than
-/// that does not notice until it looks again; send the guard's [`fence`](Guard::fence) along, so
-/// that the resource can refuse what it does then.
+/// as clocks run at rates within one per cent of each other and nodes do not forget their keys.
+/// With three nodes or more they may: the [restart guard](crate::ClientBuilder::restart_guard)
+/// keeps a node that may have forgotten from voting until the locks that it knew are over. A holder
+/// that is paused for longer than that does not notice until it looks again; send the guard's
+/// [`fence`](Guard::fence) along, so that the resource can refuse what it does then.
 ///
 /// Those who wait stand in line on the nodes and get the lock in the order in which they came, up
 /// to a round trip. A release hands it to the next one at once. Where something fails the order may

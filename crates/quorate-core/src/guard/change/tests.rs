@@ -1,3 +1,5 @@
+//! Which changes of a set are planned, and which are refused.
+
 use super::*;
 use crate::guard::Mark;
 

@@ -1,3 +1,5 @@
+//! Nodes that are met by clients, with the stores that they have.
+
 use super::*;
 use crate::{
     command::{Command, Reply},

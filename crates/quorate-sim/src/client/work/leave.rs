@@ -78,4 +78,14 @@ impl Client {
             self.plan(env, env.now + after, what);
         }
     }
+
+    pub(super) fn release(&mut self, env: &mut Env, id: u32, task: Option<usize>) {
+        let Some(held) = self.let_go(env, id, "lets go of") else { return };
+        self.start_release(env, held.asked(held.longest), task);
+    }
+
+    pub(super) fn start_release(&mut self, env: &mut Env, asked: Asked, task: Option<usize>) {
+        let machine = Release::start(asked.terms, env.nodes.len(), self.now(env));
+        self.ask(env, Machine::Release(machine), asked, task, None);
+    }
 }

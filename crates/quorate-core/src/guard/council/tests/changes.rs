@@ -1,3 +1,5 @@
+//! Clients and nodes while the set changes.
+
 use super::*;
 use crate::guard::restore;
 

@@ -253,8 +253,8 @@ impl Frame {
     }
 }
 
-/// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks, stands
-/// in the last line.
+/// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks,
+/// stands in the last line.
 fn push(client: ClientId, news: &[u8]) -> Option<Push> {
     let at = news.iter().rposition(|byte| *byte == b'\n')?;
     let name = Name::parse(str::from_utf8(&news[at + 1..]).ok()?, "").ok()?;

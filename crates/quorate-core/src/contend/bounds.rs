@@ -1,0 +1,25 @@
+//! How many nodes, and how much time, an attempt must have.
+
+use std::time::Duration;
+
+use super::Contend;
+use crate::{
+    mutant::{self, Mutant},
+    quorum::majority,
+};
+
+impl Contend {
+    pub(super) fn has_quorum_up(&self) -> bool {
+        self.up.len() >= self.quorum()
+    }
+
+    pub(super) fn quorum(&self) -> usize {
+        let quorum = majority(self.seats.len());
+        if mutant::is_on(Mutant::SmallQuorum) { quorum.saturating_sub(1).max(1) } else { quorum }
+    }
+
+    /// What must be left of a lease that was waited for.
+    pub(super) fn least_left(&self) -> Duration {
+        self.terms.ttl().checked_div(4).unwrap_or_default()
+    }
+}
