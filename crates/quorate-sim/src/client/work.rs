@@ -11,7 +11,6 @@ use quorate_core::{
     lease::{Lease, LostReason},
     moment::Moment,
     quorum::NodeSet,
-    release::Release,
     renew::{self, Renew},
     verify::{self, Verify},
 };

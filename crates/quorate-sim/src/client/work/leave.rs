@@ -1,7 +1,18 @@
 //! Callers that go away before they have what they asked for.
 
+use quorate_core::release::Release;
+
 use super::Stage;
-use crate::{client::Client, clock::MS, event::Due, fault::CANCELLED, world::Env};
+use crate::{
+    client::{
+        Client,
+        round::{Asked, Machine},
+    },
+    clock::MS,
+    event::Due,
+    fault::CANCELLED,
+    world::Env,
+};
 
 impl Client {
     /// Nothing more is begun; what is held is given back.
