@@ -174,7 +174,7 @@ impl Council {
             None => true,
             Some(known) if known.origin == told.origin => known.change < told.change,
             // A set that only we remember is none.
-            Some(known) => is_sure && !(self.is_sure && self.is_backed(node, known)),
+            Some(known) => !self.is_backed(node, known) || is_sure && !self.is_sure,
         };
         self.is_sure |= is_sure;
         is_news && self.pact.replace(told.clone()).is_some()
