@@ -48,8 +48,9 @@ impl Client {
         chamber.forget();
         let answered = self.watch_nodes(PATIENCE, |reports| {
             let met = met(chamber, reports);
-            let is_ready = |it: &Known| it.votes || it.is_enrolled() || it.is_lasting;
-            met.iter().all(is_ready).then_some(met)
+            let is_ready = |it: &Known| it.votes || it.is_enrolled();
+            let is_in_vain = met.iter().any(|it| it.is_lasting);
+            (is_in_vain || met.iter().all(is_ready)).then_some(met)
         });
         let known = answered.await.ok_or_else(|| AdmitError::Unheard { nodes: self.nodes() })?;
         if known.iter().all(|it| it.votes) {

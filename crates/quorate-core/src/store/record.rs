@@ -108,7 +108,12 @@ impl Record {
 
     fn told(&self, now: Instant, time_us: u64, guard_ms: u64, keys: u64) -> Met {
         let guard_ms = self.pact.as_ref().map_or(guard_ms, |pact| pact.guard_ms);
-        let doubt = |it: Doubted| (it.why, it.since.left_ms(now, guard_ms));
+        // Without its place the guard has not begun.
+        let left_ms = |it: Doubted| match self.is_enrolled {
+            true => it.since.left_ms(now, guard_ms),
+            false => guard_ms,
+        };
+        let doubt = |it: Doubted| (it.why, left_ms(it));
         Met {
             time_us,
             mark: self.mark,

@@ -66,7 +66,8 @@ if record.doubt ~= '' then
   record.since = math.min(tonumber(record.since), ms)
   local passed = math.min(ms - record.since, math.max(wall - record.since_wall, 0))
   local guard = record.guard == '' and ARGV[8] or record.guard
-  left = math.max(guard - passed, 0)
+  -- Without its place the guard has not begun.
+  left = record.enrolled == '1' and math.max(guard - passed, 0) or tonumber(guard)
   if not why and left == 0 and record.enrolled == '1' then
     record.doubt, record.mark = '', ARGV[5]
   end

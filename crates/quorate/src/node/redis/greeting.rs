@@ -5,7 +5,7 @@ use super::{
     replies::{Replies, blotted},
     script::{Script, Scripts},
     target::{Place, Target},
-    wire::write_words,
+    wire::{channel, write_words},
 };
 use crate::{engine::Mode, error::Trouble};
 
@@ -44,6 +44,9 @@ pub(super) async fn greet(
         .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
         .to_owned();
     let time_us = replies.expect_time().await?;
+    if around.mode == Mode::Line {
+        replies.expect_number().await?;
+    }
     let mut scripts = Scripts::new(around.prefix.clone());
     for script in Script::of_mode(around.mode) {
         scripts.set(*script, replies.expect_text().await?);
@@ -68,6 +71,11 @@ fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
     write_words(&mut out, &[b"INFO", b"replication"]);
     write_words(&mut out, &[b"INFO", b"memory"]);
     write_words(&mut out, &[b"TIME"]);
+    if around.mode == Mode::Line {
+        // A missing right is told at once, and not when a session begins.
+        let channel = channel(&around.prefix, &around.client);
+        write_words(&mut out, &[b"PUBLISH", channel.as_bytes(), b""]);
+    }
     for script in Script::of_mode(around.mode) {
         write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }

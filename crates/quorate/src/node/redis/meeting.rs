@@ -2,7 +2,9 @@
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{Disagreement, Enrolment, Greeting, Mark, Met, NodeId, Opinion, SESSION_LIFE_MS},
+    guard::{
+        Disagreement, Doubt, Enrolment, Greeting, Mark, Met, NodeId, Opinion, SESSION_LIFE_MS,
+    },
 };
 use std::time::Duration;
 
@@ -27,12 +29,12 @@ pub(super) async fn meet(
     let lists = chamber.watch();
     for _ in 0..MEETINGS_MAX {
         let met = meeting.greet(is_durable).await?;
-        let mark = met.mark;
+        let (mark, is_enrolled) = (met.mark, met.is_enrolled);
         match chamber.hear(link.number, met) {
             Opinion::Votes(mark) => return Ok(chamber.judged(mark, lists)),
             Opinion::Waits { why, left_ms } => {
                 if !chamber.is_admitting() || !meeting.admit(mark).await? {
-                    return Err(guarded(&why.to_string(), left_ms));
+                    return Err(guarded(&told(why, is_enrolled), left_ms));
                 }
             }
             Opinion::Enrol(enrolment) => meeting.enrol(enrolment).await?,
@@ -43,6 +45,10 @@ pub(super) async fn meet(
                     return Err(guarded(CHANGED_LATELY, left_ms));
                 }
             }
+            // The next one that is heard settles it.
+            Opinion::Differs(unsettled @ Disagreement::Unsettled { .. }) => {
+                return Err(guarded(&unsettled.to_string(), 0));
+            }
             Opinion::Differs(Disagreement::SameNode { label }) => {
                 return Err(Trouble::SameServer(label.to_string()));
             }
@@ -50,6 +56,13 @@ pub(super) async fn meet(
         }
     }
     Err(Trouble::SessionLost)
+}
+
+fn told(why: Doubt, is_enrolled: bool) -> String {
+    match is_enrolled {
+        true => why.to_string(),
+        false => format!("{why}, and too few other nodes have confirmed its place yet"),
+    }
 }
 
 fn guarded(why: &str, left_ms: u64) -> Trouble {
