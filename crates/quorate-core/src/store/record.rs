@@ -151,6 +151,7 @@ impl Store {
     pub(super) fn meet(&mut self, now: NodeTime, greeting: &Greeting) -> Reply {
         let at = Instant { node_ms: now.as_millis(), wall_ms: greeting.wall_ms };
         let (run, keys) = (self.run, self.held());
+        let is_new = self.record.is_none();
         let doubted = |why| Some(Doubted { why, since: at });
         let record = self.record.get_or_insert_with(|| Record {
             run,
@@ -164,7 +165,8 @@ impl Store {
             changed_ms: 0,
             doubted_ms: at.node_ms,
         });
-        match record.doubt(at, run, greeting) {
+        // Of a node that knows nothing there is no more to say.
+        match record.doubt(at, run, greeting).filter(|_| !is_new) {
             Some(Doubt::OtherRun)
                 if record.is_durable && greeting.is_durable && record.doubted.is_none() =>
             {

@@ -9,6 +9,7 @@
 //! pass, too: often to the very millisecond in which something ends, or one beside it.
 
 mod batch;
+mod guard;
 mod line;
 mod replies;
 mod tracker;

@@ -1,0 +1,102 @@
+//! The same for the restart guard: what a node makes of its record, of clocks that were set, and of
+//! what clients know of both.
+//!
+//! All of that hangs on milliseconds, so the server's clock stands still while a batch of commands
+//! runs, and is set forward and back in between. What ended meanwhile is deleted before the first
+//! command: the server would bring it back to life with an earlier time, and count it until then.
+
+mod calls;
+mod draw;
+mod tracker;
+
+use quorate_core::{backoff::Jitter, command::Reply, moment::NodeTime, store::Store};
+
+use self::{
+    calls::{Answered, Node},
+    draw::{Draw, Step},
+    tracker::Tracker,
+};
+use super::{Pace, on_every_flavour, seed};
+
+#[test]
+fn twenty_thousand_random_commands_of_the_guard_do_what_the_store_does() {
+    let seed = seed();
+    on_every_flavour(Pace::Set, |server| {
+        let node = Node::connect(server);
+        let mut trial = Trial {
+            draw: Draw::new(Jitter::new(seed), node.now_us() / 1_000),
+            node,
+            store: Store::new(),
+            run: 0,
+            tracker: Tracker::default(),
+            last: Vec::new(),
+        };
+        while trial.tracker.compared < 20_000 {
+            trial.run_batch();
+        }
+        trial.tracker.check_coverage(seed);
+    });
+}
+
+struct Trial<'a> {
+    draw: Draw,
+    node: Node<'a>,
+    store: Store,
+    /// Which run the store is.
+    run: u64,
+    tracker: Tracker,
+    /// What was compared last, for the report of a difference.
+    last: Vec<String>,
+}
+
+impl Trial<'_> {
+    fn run_batch(&mut self) {
+        let (to_ms, micros) = self.draw.set_clocks(self.node.now_us() / 1_000);
+        self.node.set_clock(to_ms, micros);
+        let now = NodeTime::from_micros(to_ms * 1_000);
+        // It forgets what is over, as the server is about to.
+        self.store.names(now);
+        self.store.lines(now);
+        let steps = self.draw.batch(self.store.clone(), self.run, now);
+        let Answered { from, to, replies } = self.node.ask(&steps, &self.draw.keys());
+        let is_in_time = from.as_millis() == to_ms && to.as_millis() == to_ms;
+        self.tracker.handle_batch(is_in_time);
+        if !is_in_time {
+            self.node.clear();
+            self.store.clear();
+            return;
+        }
+        for (step, reply) in steps.iter().zip(replies) {
+            self.compare(step, reply, from);
+        }
+    }
+
+    fn compare(&mut self, step: &Step, from_server: Option<Result<Reply, String>>, from: NodeTime) {
+        // The microseconds of some servers go on, and are told.
+        let now = match &from_server {
+            Some(Ok(Reply::Attached { time_us })) => NodeTime::from_micros(*time_us),
+            Some(Ok(Reply::Met(met))) => NodeTime::from_micros(met.time_us),
+            _ => from,
+        };
+        let from_store = step.apply(&mut self.store, &mut self.run, now).map(Ok);
+        self.last.push(format!("at {} ms: {step:?} -> {from_server:?}", now.as_millis()));
+        if self.last.len() > SHOWN_MAX {
+            self.last.remove(0);
+        }
+        let is_in_time = now.as_millis() == from.as_millis();
+        assert!(is_in_time, "another time than the server's{}", self.told());
+        assert!(from_server == from_store, "the store says: {from_store:?}{}", self.told());
+        if let (Some(Ok(reply)), Step::Ask(command)) = (from_store, step) {
+            self.tracker.handle_compared(command, &reply);
+        }
+    }
+
+    /// What was compared last.
+    fn told(&self) -> String {
+        let Self { tracker, last, .. } = self;
+        let (count, last, seed) = (tracker.compared, last.join("\n  "), seed());
+        format!("\nafter {count} commands:\n  {last}\nrepeat with QUORATE_SEED={seed}")
+    }
+}
+
+const SHOWN_MAX: usize = 30;

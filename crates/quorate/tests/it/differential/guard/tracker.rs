@@ -1,0 +1,141 @@
+//! Counts what was seen, so that a test that compares nothing cannot pass.
+
+use std::collections::BTreeMap;
+
+use quorate_core::{
+    command::{Command, Reply},
+    guard::{Doubt, Greeting, Met},
+};
+
+/// What was compared so far.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    /// Replies that were equal.
+    pub(super) compared: u64,
+    batches: u64,
+    dropped_batches: u64,
+    seen: BTreeMap<&'static str, u64>,
+    /// Whether the node was doubted when it was last met.
+    is_doubted: bool,
+}
+
+impl Tracker {
+    pub(super) fn handle_batch(&mut self, is_in_time: bool) {
+        self.batches += 1;
+        self.dropped_batches += u64::from(!is_in_time);
+        let is_hopeless = self.batches > 1_000 && self.compared == 0;
+        assert!(!is_hopeless, "the server's clock does not stand still: {self:?}");
+    }
+
+    pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply) {
+        self.compared += 1;
+        let kind = match (command, reply) {
+            (Command::Meet { greeting }, Reply::Met(met)) => self.met(greeting, met),
+            (Command::Enrol { .. }, Reply::Enrolled) => "enrolled",
+            (Command::Enrol { .. }, _) => "not enrolled",
+            (Command::Change { .. }, Reply::Changed) => "changed",
+            (Command::Change { .. }, Reply::TooSoon { .. }) => "changed too soon",
+            (Command::Change { .. }, _) => "not changed",
+            (Command::Admit { .. }, Reply::Admitted) => {
+                self.is_doubted = false;
+                "admitted"
+            }
+            (Command::Admit { .. }, Reply::Holds { .. }) => "not admitted: not empty",
+            (Command::Admit { .. }, _) => "not admitted",
+            (_, Reply::Guarded) => "guarded",
+            (Command::Attach { stay, .. }, Reply::Attached { .. }) => match stay.mark {
+                Some(_) => "attached under a mark",
+                None => "attached without a mark",
+            },
+            (Command::Attach { .. }, _) => "not attached",
+            (Command::Ping { stay, .. }, Reply::Attached { .. }) => match stay.mark {
+                Some(_) => "goes on under a mark",
+                None => "goes on without a mark",
+            },
+            (Command::Ping { .. }, _) => "does not go on",
+            _ => "unknown",
+        };
+        self.count(kind);
+    }
+
+    /// Fresh marks do not repeat: who gets it was judged anew.
+    fn met(&mut self, greeting: &Greeting, met: &Met) -> &'static str {
+        let was_doubted = std::mem::replace(&mut self.is_doubted, met.doubt.is_some());
+        if let Some(pact) = &met.pact {
+            self.count("met with a set");
+            self.count(if pact.before.is_some() { "with one before" } else { "with none before" });
+            self.count(if pact.newcomer.is_some() {
+                "with a newcomer"
+            } else {
+                "with no newcomer"
+            });
+        }
+        if met.is_durable {
+            self.count("durable");
+        }
+        if met.keys > 0 {
+            self.count("holds something");
+        }
+        match (met.doubt, met.mark == greeting.mark) {
+            (Some((Doubt::Unknown, _)), true) => "doubted: unknown",
+            (Some((Doubt::OtherRun, _)), true) => "doubted: another run",
+            (Some((Doubt::RolledBack, _)), true) => "doubted: rolled back",
+            (Some((Doubt::ClockStepped, _)), true) => "doubted: clock stepped",
+            (Some((_, 0)), false) => "doubted still, though the guard is over",
+            (Some((_, 1)), false) => "the last millisecond of the guard",
+            (Some(_), false) => "doubted still",
+            (None, true) if was_doubted => "the guard is over",
+            (None, true) => "another run that has lost nothing",
+            (None, false) => "votes",
+        }
+    }
+
+    fn count(&mut self, kind: &'static str) {
+        *self.seen.entry(kind).or_default() += 1;
+    }
+
+    /// Everything that can happen was there often.
+    pub(super) fn check_coverage(&self, seed: u64) {
+        for kind in KINDS {
+            let count = self.seen.get(kind).copied().unwrap_or_default();
+            assert!(count >= self.compared / 2_000, "{kind}: {count}; seed {seed}: {self:#?}");
+        }
+        let share = self.dropped_batches * 100 / self.batches.max(1);
+        assert!(share < 60, "{share} % of the batches were dropped: {self:?}");
+    }
+}
+
+const KINDS: [&str; 32] = [
+    "doubted: unknown",
+    "doubted: another run",
+    "doubted: rolled back",
+    "doubted: clock stepped",
+    "doubted still",
+    "doubted still, though the guard is over",
+    "the last millisecond of the guard",
+    "the guard is over",
+    "another run that has lost nothing",
+    "votes",
+    "met with a set",
+    "with one before",
+    "with none before",
+    "with a newcomer",
+    "with no newcomer",
+    "durable",
+    "holds something",
+    "enrolled",
+    "not enrolled",
+    "changed",
+    "changed too soon",
+    "not changed",
+    "admitted",
+    "not admitted: not empty",
+    "not admitted",
+    "guarded",
+    "attached under a mark",
+    "attached without a mark",
+    "not attached",
+    "goes on under a mark",
+    "goes on without a mark",
+    "does not go on",
+];
