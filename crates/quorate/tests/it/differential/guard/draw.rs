@@ -150,15 +150,18 @@ impl Draw {
     /// After so long something may be over.
     fn span_ms(&mut self) -> u64 {
         let guard_ms = self.pact.as_ref().map_or(100, |pact| pact.guard_ms);
-        [guard_ms, guard_ms, guard_ms, SESSION_LIFE_MS, BACK_TOLERANCE_MS, STEP_TOLERANCE_MS]
-            [self.index(6)]
+        let index = self.index(7);
+        let others = [SESSION_LIFE_MS, LONG_LIFE_MS, BACK_TOLERANCE_MS, STEP_TOLERANCE_MS];
+        others.get(index).copied().unwrap_or(guard_ms)
     }
 
     /// The steps of one batch. `store` is a copy, to see what would come.
     pub(super) fn batch(&mut self, mut store: Store, mut run: u64, now: NodeTime) -> Vec<Step> {
         let mut steps = Vec::new();
         for _ in 0..3 + self.up_to(9) {
-            let step = self.step(&store, now);
+            // Now and then a session is the first to see that a clock was set.
+            let is_ping = steps.is_empty() && self.up_to(1) == 0;
+            let step = self.step(&store, now, is_ping);
             let reply = step.apply(&mut store, &mut run, now);
             if let (Step::Ask(command), Some(reply)) = (&step, &reply) {
                 self.handle(command, reply, now.as_millis());
@@ -168,11 +171,12 @@ impl Draw {
         steps
     }
 
-    fn step(&mut self, store: &Store, now: NodeTime) -> Step {
+    fn step(&mut self, store: &Store, now: NodeTime, is_ping: bool) -> Step {
         let at = self.index(self.callers.len());
         self.at = at;
         let is_recorded = is_recorded(store, now);
         let kind = match is_recorded || self.up_to(2) == 0 {
+            _ if is_ping => 80,
             true => self.up_to(99),
             // Where nodes are not guarded there are but sessions.
             false => 70 + self.up_to(20),
@@ -256,7 +260,7 @@ impl Draw {
             known: self.known(at, now_ms),
             mark: self.fresh(),
             id: self.id(),
-            life_ms: [SESSION_LIFE_MS, SESSION_LIFE_MS, 1_000, 50][self.index(4)],
+            life_ms: [SESSION_LIFE_MS, LONG_LIFE_MS, LONG_LIFE_MS, 50][self.index(4)],
             guard_ms: self.guard_ms(),
             is_durable: self.up_to(3) > 0,
         }
@@ -303,7 +307,7 @@ impl Draw {
     }
 
     fn stay(&mut self, at: usize, now_ms: u64, is_recorded: bool) -> Stay {
-        let life_ms = match self.up_to(3) {
+        let life_ms = match self.up_to(1) {
             0 => SESSION_LIFE_MS,
             _ => 1 + self.up_to(20),
         };
@@ -412,3 +416,5 @@ fn is_recorded(store: &Store, now: NodeTime) -> bool {
 }
 
 const MARKS_MAX: usize = 4;
+/// A session that lasts longer than clocks may differ: only then its end counts by itself.
+const LONG_LIFE_MS: u64 = 8_000;
