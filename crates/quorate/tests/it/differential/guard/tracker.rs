@@ -104,7 +104,7 @@ impl Tracker {
     }
 }
 
-const KINDS: [&str; 32] = [
+const KINDS: [&str; 31] = [
     "doubted: unknown",
     "doubted: another run",
     "doubted: rolled back",
