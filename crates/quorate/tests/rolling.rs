@@ -111,10 +111,10 @@ const JOBS: [Job; 2] = [
 const QUICK: &str = "first";
 
 /// The guard lasts for 7 s longer, and there are five of them.
-const TTL: Duration = Duration::from_millis(1_500);
+const TTL: Duration = Duration::from_millis(3_000);
 
 /// A ttl and a second: what a node that goes in the middle of a vote may cost.
-const WAIT_MAX: Duration = Duration::from_millis(2_500);
+const WAIT_MAX: Duration = Duration::from_millis(4_000);
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(30);
