@@ -26,7 +26,9 @@ impl From<ConfigError> for Failure {
 impl From<AdmitError> for Failure {
     fn from(error: AdmitError) -> Self {
         let code = match error {
-            AdmitError::NotEmpty { .. } | AdmitError::InUse { .. } => REFUSED,
+            AdmitError::NotEmpty { .. } | AdmitError::InUse { .. } | AdmitError::NotNew { .. } => {
+                REFUSED
+            }
             AdmitError::GuardIsOff => CONFIG,
             _ => UNAVAILABLE,
         };
@@ -37,7 +39,7 @@ impl From<AdmitError> for Failure {
 impl From<ChangeError> for Failure {
     fn from(error: ChangeError) -> Self {
         let code = match error {
-            ChangeError::TooSoon { .. } => TRY_AGAIN,
+            ChangeError::TooSoon { .. } | ChangeError::NotYet(_) => TRY_AGAIN,
             ChangeError::Impossible(_) => REFUSED,
             ChangeError::GuardIsOff => CONFIG,
             _ => UNAVAILABLE,

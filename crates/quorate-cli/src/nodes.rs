@@ -35,7 +35,12 @@ impl Verb {
     /// Returns what is to be said about it.
     pub(crate) fn run(&self) -> Result<String, Failure> {
         let (Self::Show(set) | Self::Admit(set) | Self::Change(set) | Self::Vouch(set)) = self;
-        let client = Client::try_from(set.settings()?.build()?)
+        let settings = set.settings()?;
+        let settings = match self {
+            Self::Show(_) => settings.look_only(),
+            Self::Admit(_) | Self::Change(_) | Self::Vouch(_) => settings,
+        };
+        let client = Client::try_from(settings.build()?)
             .map_err(|error| Failure { code: SOFTWARE, text: error.to_string() })?;
         match self {
             Self::Show(_) => show(&client),

@@ -225,6 +225,8 @@ pub struct Greeting {
     pub life_ms: u64,
     /// How long the guard is, where the node does not know better.
     pub guard_ms: u64,
+    /// Whether it only looks: the node is to stay as it is.
+    pub is_looking: bool,
     /// Whether the client has seen just now that the server writes everything to disk at once, and
     /// wants that to count.
     pub is_durable: bool,

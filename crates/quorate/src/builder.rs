@@ -68,6 +68,7 @@ pub struct ClientBuilder {
     mode: Mode,
     restart_guard: Option<bool>,
     is_durable: bool,
+    is_looking: bool,
     #[cfg(feature = "simulation")]
     simulation: simulation::Settings,
 }
@@ -107,6 +108,7 @@ impl Default for ClientBuilder {
             mode: Mode::Line,
             restart_guard: None,
             is_durable: false,
+            is_looking: false,
             #[cfg(feature = "simulation")]
             simulation: simulation::Settings::default(),
         }
@@ -441,6 +443,24 @@ impl ClientBuilder {
         self
     }
 
+    /// Only looks at guarded nodes: no record is written, no set is founded, and no node is told
+    /// anything. For tools that show [`nodes`](Client::nodes); without the restart guard it does
+    /// nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::Client;
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = Client::builder().nodes(nodes).look_only().build()?;
+    /// # Ok(()) }
+    /// ```
+    pub const fn look_only(mut self) -> Self {
+        self.is_looking = true;
+        self
+    }
+
     /// Runs the client's engine on the tokio runtime on which [`build`](Self::build) is called, and
     /// takes the time from it.
     ///
@@ -624,7 +644,7 @@ impl ClientBuilder {
         let is_on = self.restart_guard.unwrap_or(targets.len() >= GUARDED_FROM);
         is_on.then(|| {
             let labels = targets.iter().map(|target| target.label.as_str().into());
-            Arc::new(Chamber::new(labels, self.max_ttl, self.is_durable))
+            Arc::new(Chamber::new(labels, self.max_ttl, (self.is_durable, self.is_looking)))
         })
     }
 

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
-    guard::{Met, Pact, Unplanned},
+    guard::{Doubt, Met, Pact, Unplanned},
     quorum::majority,
 };
 use thiserror::Error;
@@ -62,6 +62,13 @@ impl Client {
         }
         if is_in_use {
             return Err(AdmitError::InUse { nodes: self.nodes() });
+        }
+        let doubted = known.iter().find_map(|it| {
+            let (why, _) = it.met.as_ref()?.doubt.filter(|(why, _)| *why != Doubt::Unknown)?;
+            Some(AdmitError::NotNew { node: it.label.to_string(), why: why.to_string() })
+        });
+        if let Some(error) = doubted {
+            return Err(error);
         }
         let holding = known.iter().find_map(|it| {
             let keys = it.met.as_ref().map_or(0, |met| met.keys);
@@ -177,7 +184,10 @@ impl Client {
             }
             planned => Some(planned),
         });
-        let impossible = |why: Unplanned| ChangeError::Impossible(why.to_string());
+        let impossible = |why: Unplanned| match why {
+            Unplanned::Minority { .. } | Unplanned::Joining => ChangeError::NotYet(why.to_string()),
+            _ => ChangeError::Impossible(why.to_string()),
+        };
         let pact = match (planned.await, last) {
             (Some(planned), _) => planned.map_err(impossible)?,
             (None, Some(why)) => return Err(impossible(why)),
@@ -308,6 +318,14 @@ pub enum AdmitError {
         /// What each node said.
         nodes: Box<[NodeReport]>,
     },
+    /// A node was in use before: only new ones are admitted.
+    #[error("{node} is not new, and must wait: {why}")]
+    NotNew {
+        /// Its address.
+        node: String,
+        /// Why it is doubted.
+        why: String,
+    },
     /// A node holds something, which may be locks.
     #[error("{node} holds {keys} keys: only empty nodes are admitted; flush it if it is new")]
     NotEmpty {
@@ -388,6 +406,10 @@ pub enum ChangeError {
     /// The list is not one step away from what was agreed upon, or the step must not be made now.
     #[error("this change is not possible: {0}")]
     Impossible(String),
+    /// The last change is not over yet: too few nodes have heard of it, or its new node has not
+    /// joined.
+    #[error("not yet: {0}")]
+    NotYet(String),
     /// The last change was too short a while ago.
     #[error("the set of nodes was changed a short while ago: wait for {left:.1?}")]
     TooSoon {

@@ -128,7 +128,7 @@ impl<'a> Wanted<'a> {
         let label = self.label.clone();
         match self.met {
             None => Err(Unplanned::Silent { label }),
-            Some(Met { pact: None, doubt: Some((Doubt::Unknown, _)), id, .. }) => {
+            Some(Met { pact: None, doubt: Some((Doubt::Unknown, _)), id, keys: 0, .. }) => {
                 Ok(Member { id: *id, label })
             }
             Some(_) => Err(Unplanned::NotFresh { label }),
@@ -150,7 +150,8 @@ impl<'a> Wanted<'a> {
 
 /// Whether it is the same change to the same nodes: two operators may give one number to two.
 pub(super) fn goes_by(told: &Pact, pact: &Pact) -> bool {
-    (told.origin, told.change) == (pact.origin, pact.change) && told.members.are(&pact.members)
+    let terms = |pact: &Pact| (pact.origin, pact.change, pact.max_ttl_ms, pact.guard_ms);
+    terms(told) == terms(pact) && told.members.are(&pact.members)
 }
 
 /// The latest pact that any node knows of, and whether another one has the same number. Then it is
@@ -309,7 +310,10 @@ impl fmt::Display for Unplanned {
             }
             Self::Silent { label } => write!(f, "the new node {label} does not answer"),
             Self::NotFresh { label } => {
-                write!(f, "the new node {label} was a node before: empty it first")
+                write!(
+                    f,
+                    "the new node {label} holds something, or was a node before: empty it first"
+                )
             }
             Self::SameNode { label } => write!(f, "another address is the same node as {label}"),
         }

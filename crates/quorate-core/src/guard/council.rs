@@ -221,6 +221,12 @@ impl Council {
             let (agreed_ms, ours_ms) = (pact.max_ttl_ms, self.max_ttl_ms);
             return Err(Disagreement::MaxTtl { agreed_ms, ours_ms });
         }
+        // Two clients may have founded the set at the same time, and with different terms.
+        let told = met.pact.as_ref().filter(|told| told.change == pact.change);
+        if let Some(told) = told.filter(|told| told.max_ttl_ms != self.max_ttl_ms) {
+            let (agreed_ms, ours_ms) = (told.max_ttl_ms, self.max_ttl_ms);
+            return Err(Disagreement::MaxTtl { agreed_ms, ours_ms });
+        }
         match met.doubt {
             Some(doubt) => self.judge_doubted(node, met, pact, doubt),
             None => self.judge_trusted(node, met, pact, view),

@@ -90,6 +90,8 @@ impl Record {
         let Some(doubted) = &mut self.doubted else { return };
         // A clock that was set back must not keep the node out for as long as that.
         doubted.since.node_ms = doubted.since.node_ms.min(now.node_ms);
+        // Nor must a client's that was ahead when the node was doubted.
+        doubted.since.wall_ms = doubted.since.wall_ms.min(now.wall_ms);
         let Some(pact) = self.pact.as_ref().filter(|_| self.is_enrolled) else { return };
         if doubted.since.left_ms(now, pact.guard_ms) == 0 || mutant::is_on(Mutant::NoGuard) {
             self.doubted = None;
@@ -151,6 +153,7 @@ impl Store {
     pub(super) fn meet(&mut self, now: NodeTime, greeting: &Greeting) -> Reply {
         let at = Instant { node_ms: now.as_millis(), wall_ms: greeting.wall_ms };
         let (run, keys) = (self.run, self.held());
+        let before = greeting.is_looking.then(|| self.record.clone());
         let is_new = self.record.is_none();
         let doubted = |why| Some(Doubted { why, since: at });
         let record = self.record.get_or_insert_with(|| Record {
@@ -189,7 +192,11 @@ impl Store {
         record.run = run;
         record.is_durable = greeting.is_durable && record.doubted.is_none();
         record.see(at);
-        Reply::Met(Box::new(record.told(at, now.as_micros(), greeting.guard_ms, keys)))
+        let told = record.told(at, now.as_micros(), greeting.guard_ms, keys);
+        if let Some(before) = before {
+            self.record = before;
+        }
+        Reply::Met(Box::new(told))
     }
 
     pub(super) fn enrol(&mut self, now: NodeTime, enrolment: &Enrolment) -> Reply {
@@ -206,6 +213,10 @@ impl Store {
         record.pact = Some(pact.clone());
         record.is_enrolled = true;
         doubted.since = Instant { node_ms: now.as_millis(), wall_ms: *wall_ms };
+        // It has heard of the change now. Before the first there is nobody who goes by another.
+        if pact.change > 1 {
+            record.changed_ms = now.as_millis();
+        }
         Reply::Enrolled
     }
 
@@ -218,7 +229,8 @@ impl Store {
             return Reply::Stale;
         }
         // Those who go by the list before the last one must be gone.
-        let due_ms = record.changed_ms.saturating_add(known.guard_ms);
+        let changed_ms = record.changed_ms.min(now.as_millis());
+        let due_ms = changed_ms.saturating_add(known.guard_ms);
         let left_ms = due_ms.saturating_sub(now.as_millis());
         if record.changed_ms > 0 && left_ms > 0 && !mutant::is_on(Mutant::HastyChange) {
             return Reply::TooSoon { left_ms };
@@ -234,7 +246,9 @@ impl Store {
         let Some(record) = self.record.as_mut().filter(|record| record.mark == mark) else {
             return Reply::Stale;
         };
-        if record.doubted.is_none() || !record.is_enrolled {
+        let is_new = record.doubted.is_some_and(|it| it.why == Doubt::Unknown);
+        let is_new = is_new || mutant::is_on(Mutant::AdmitAnything);
+        if !is_new || !record.is_enrolled {
             return Reply::Stale;
         }
         if held > 0 && !mutant::is_on(Mutant::AdmitAnything) {
@@ -254,11 +268,13 @@ impl Store {
     pub(super) fn is_judged(&self, mark: Option<Mark>) -> bool {
         match (&self.record, mark) {
             (None, None) => true,
+            // Somebody has looked at it as a node of a set, which it is not yet.
+            (Some(record), None) => record.pact.is_none(),
             (Some(record), Some(mark)) => {
                 let is_same = record.mark == mark || mutant::is_on(Mutant::AnyMark);
                 is_same && record.doubted.is_none()
             }
-            (Some(_), None) | (None, Some(_)) => false,
+            (None, Some(_)) => false,
         }
     }
 

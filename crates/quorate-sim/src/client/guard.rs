@@ -119,6 +119,7 @@ impl Meetings {
             id: NodeId::from_random(self.bits()),
             life_ms: self.session_ms,
             guard_ms: self.guard.guard_ms,
+            is_looking: false,
             is_durable: self.guard.is_durable,
         }
     }

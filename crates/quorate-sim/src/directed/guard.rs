@@ -203,6 +203,7 @@ impl Hall {
             id: member(node).id,
             life_ms: LIFE_MS,
             guard_ms: GUARD_MS,
+            is_looking: false,
             is_durable: false,
         };
         match self.apply(node, ms, &Command::Meet { greeting }) {

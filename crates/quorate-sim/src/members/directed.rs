@@ -68,6 +68,7 @@ impl Bench {
             id: NodeId::from_random(self.fresh()),
             life_ms: LIFE,
             guard_ms: GUARD,
+            is_looking: false,
             is_durable: false,
         };
         match self.apply(node, &Command::Meet { greeting }) {

@@ -207,6 +207,7 @@ impl Net {
             id: NodeId::from_random(self.random()),
             life_ms: LIFE,
             guard_ms: GUARD,
+            is_looking: false,
             is_durable: false,
         }
     }

@@ -59,7 +59,9 @@ impl Env {
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let [mark, fresh] = [1, 2].map(|bits| Mark::from_random(number as u128 * 2 + bits));
             let (id, known) = (id(number), None);
-            let greeting = Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_durable };
+            let is_looking = false;
+            let greeting =
+                Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_looking, is_durable };
             let enrolment = Enrolment { mark, id, pact: pact.clone(), wall_ms };
             let time = node.clock.at(0);
             for command in [

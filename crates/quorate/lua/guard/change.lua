@@ -13,6 +13,7 @@ end
 local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 -- Those who go by the list before the last one must be gone.
+changed = changed and math.min(changed, ms)
 if changed and changed + guard > ms then
   return {changed + guard - ms}
 end

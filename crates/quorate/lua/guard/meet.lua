@@ -5,7 +5,8 @@
 --   milliseconds, 3 what the node's clock showed the client last, or nothing, 4 the most that it
 --   can show now, 5 the node's mark if it is to have a new one, 6 its name if it has none, 7 how
 --   long a session lasts in milliseconds, 8 how long the guard lasts where the node does not know
---   better, 9 whether the client has seen that everything is written to disk at once: 1 or 0
+--   better, 9 whether the client has seen that everything is written to disk at once: 1 or 0, 10
+--   whether it only looks, and the node is to stay as it is: 1 or 0
 -- Replies: {time in microseconds, 16 digits, mark, name, why it is doubted or nothing, how many
 --   milliseconds the guard still lasts, 1 if it has its place among the others else 0, 1 if it
 --   writes everything to disk at once else 0, how many keys it has besides the record, and if it
@@ -64,6 +65,8 @@ local left = 0
 if record.doubt ~= '' then
   -- A clock that was set back must not keep the node out for as long as that.
   record.since = math.min(tonumber(record.since), ms)
+  -- Nor must a client's that was ahead when the node was doubted.
+  record.since_wall = math.min(tonumber(record.since_wall), wall)
   local passed = math.min(ms - record.since, math.max(wall - record.since_wall, 0))
   local guard = record.guard == '' and ARGV[8] or record.guard
   -- Without its place the guard has not begun.
@@ -78,16 +81,20 @@ if ms >= tonumber(record.seen) or ms + 1000 < tonumber(record.seen) then
   record.seen, record.seen_wall = ms, wall
 end
 record.durable = ARGV[9] == '1' and record.doubt == '' and '1' or '0'
+-- The record itself is no key of anybody's.
+local keys = redis.call('DBSIZE') - redis.call('EXISTS', KEYS[1])
 local function digits(number)
   return string.format('%.0f', tonumber(number))
 end
-redis.call('HSET', KEYS[1], 'wire', ARGV[1], 'run', run, 'id', record.id, 'mark', record.mark,
+if ARGV[10] ~= '1' then
+  redis.call('HSET', KEYS[1], 'wire', ARGV[1], 'run', run, 'id', record.id, 'mark', record.mark,
   'doubt', record.doubt, 'since', record.doubt == '' and '' or digits(record.since),
   'since_wall', record.doubt == '' and '' or digits(record.since_wall),
   'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall),
   'enrolled', record.enrolled, 'durable', record.durable, 'doubted', digits(record.doubted))
+end
 local told = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
-  tonumber(record.enrolled), tonumber(record.durable), redis.call('DBSIZE') - 1}
+  tonumber(record.enrolled), tonumber(record.durable), keys}
 local pact = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',
   'max_ttl', 'guard')
 if pact[1] then

@@ -5,9 +5,14 @@
 --   time, in microseconds, 5 the client's wall clock in milliseconds
 -- Replies: the node's time in microseconds, 16 digits; 0 the mark is another one, or the node is
 --   doubted; -1 nodes are guarded here
-local mark, doubt, seen = unpack(redis.call('HMGET', KEYS[2], 'mark', 'doubt', 'seen'))
-if (mark or '') ~= ARGV[3] or doubt and doubt ~= '' then
-  return ARGV[3] == '' and -1 or 0
+local fields = redis.call('HMGET', KEYS[2], 'mark', 'doubt', 'seen', 'change')
+local mark, doubt, seen, change = unpack(fields)
+if ARGV[3] == '' then
+  if change then
+    return -1
+  end
+elseif mark ~= ARGV[3] or doubt ~= '' then
+  return 0
 end
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]

@@ -9,9 +9,14 @@ local spoken = redis.call('GET', KEYS[1])
 if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
   return 0
 end
-local mark, doubt, seen = unpack(redis.call('HMGET', KEYS[2], 'mark', 'doubt', 'seen'))
-if (mark or '') ~= ARGV[3] or doubt and doubt ~= '' then
-  return ARGV[3] == '' and -1 or 0
+local fields = redis.call('HMGET', KEYS[2], 'mark', 'doubt', 'seen', 'change')
+local mark, doubt, seen, change = unpack(fields)
+if ARGV[3] == '' then
+  if change then
+    return -1
+  end
+elseif mark ~= ARGV[3] or doubt ~= '' then
+  return 0
 end
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]

@@ -45,6 +45,7 @@ impl Hall {
             id: NodeId::from_random(self.fresh()),
             life_ms: 100,
             guard_ms: GUARD,
+            is_looking: false,
             is_durable: false,
         };
         match self.apply(node, &Command::Meet { greeting }) {

@@ -20,6 +20,8 @@ pub(crate) struct Chamber {
     pub(crate) guard_ms: u64,
     /// Whether a server that writes everything to disk at once may vote again at once.
     pub(crate) is_durable: bool,
+    /// Nodes are only looked at.
+    pub(crate) is_looking: bool,
 }
 
 #[derive(Debug)]
@@ -42,13 +44,13 @@ impl Chamber {
     pub(crate) fn new(
         labels: impl IntoIterator<Item = Arc<str>>,
         max_ttl: Duration,
-        is_durable: bool,
+        (is_durable, is_looking): (bool, bool),
     ) -> Self {
         let max_ttl_ms = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
         let guard_ms = guard_ms(max_ttl_ms);
         let council = Council::new(labels, max_ttl_ms, guard_ms);
         let state = Mutex::new(State { council, is_admitting: false });
-        Self { state, lists: watch::Sender::new(0), guard_ms, is_durable }
+        Self { state, lists: watch::Sender::new(0), guard_ms, is_durable, is_looking }
     }
 
     /// A node is about to be asked what it is, or whether its session goes on.

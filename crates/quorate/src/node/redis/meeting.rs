@@ -29,13 +29,17 @@ pub(super) async fn meet(
     let lists = chamber.watch();
     for _ in 0..MEETINGS_MAX {
         let met = meeting.greet(is_durable).await?;
-        let (mark, is_enrolled) = (met.mark, met.is_enrolled);
+        let (mark, is_enrolled, doubt) = (met.mark, met.is_enrolled, met.doubt);
         match chamber.hear(link.number, met) {
             Opinion::Votes(mark) => return Ok(chamber.judged(mark, lists)),
             Opinion::Waits { why, left_ms } => {
                 if !chamber.is_admitting() || !meeting.admit(mark).await? {
                     return Err(guarded(&told(why, is_enrolled), left_ms));
                 }
+            }
+            Opinion::Enrol(_) | Opinion::Tell { .. } if chamber.is_looking => {
+                let (why, left_ms) = doubt.unwrap_or((Doubt::Unknown, 0));
+                return Err(guarded(&told(why, is_enrolled), left_ms));
             }
             Opinion::Enrol(enrolment) => meeting.enrol(enrolment).await?,
             Opinion::Tell { mark, pact } => {
@@ -95,6 +99,7 @@ impl Meeting<'_, '_> {
             id: NodeId::from_random(self.link.draw()),
             life_ms: SESSION_LIFE_MS,
             guard_ms: self.chamber.guard_ms,
+            is_looking: self.chamber.is_looking,
             is_durable,
         };
         match self.say(&Command::Meet { greeting }).await? {

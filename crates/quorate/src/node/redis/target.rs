@@ -99,7 +99,10 @@ impl Target {
                 _ => return Err("unknown option; known are db, user and pass".into()),
             }
         }
-        let label = format!("unix://{path}");
+        let label = match number {
+            0 => format!("unix://{path}"),
+            number => format!("unix://{path}?db={number}"),
+        };
         Self::new(Place::Unix(path.into()), user, password, number, label)
     }
 

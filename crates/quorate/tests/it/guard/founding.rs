@@ -22,7 +22,7 @@ async fn new_servers_vote_when_the_guard_is_over() {
     for node in &nodes {
         let (left, why) = guarded(node).expect("it says how long");
         assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
-        assert_eq!(why, "it knows nothing of earlier locks");
+        assert!(why.starts_with("it knows nothing of earlier locks"), "{why}");
     }
     // Whoever waits waits for it.
     let guard = client.mutex("a").lock().await.expect("the guard has an end");

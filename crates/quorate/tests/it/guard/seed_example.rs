@@ -24,7 +24,10 @@ async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
     let tried = second.mutex("a").try_lock().await;
     let Err(LockError::NoQuorum { nodes }) = &tried else { panic!("{tried:?}") };
     let (left, why) = guarded(&nodes[C]).unwrap_or_else(|| panic!("{nodes:?}"));
-    assert!(left <= GUARD && why == "it knows nothing of earlier locks", "{left:?}, {why}");
+    assert!(
+        left <= GUARD && why.starts_with("it knows nothing of earlier locks"),
+        "{left:?}, {why}"
+    );
     let waited = second.mutex("a").lock_timeout(Duration::from_millis(500)).await;
     assert!(waited.is_err(), "{waited:?}");
     drop(held);

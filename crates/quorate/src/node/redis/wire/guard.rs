@@ -13,7 +13,7 @@ use crate::node::redis::script::{Script, Scripts};
 pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) -> bool {
     match command {
         Command::Meet { greeting } => {
-            write_script(out, Script::Meet, scripts, 1, 9);
+            write_script(out, Script::Meet, scripts, 1, 10);
             write_record(out, scripts);
             write_greeting(out, greeting);
         }
@@ -45,7 +45,7 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) -> 
 }
 
 fn write_greeting(out: &mut Vec<u8>, greeting: &Greeting) {
-    let Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_durable } = greeting;
+    let Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_looking, is_durable } = greeting;
     let number = |number: u64| number.to_string();
     let known = known.map(|Known { seen_ms, expected_ms }| (number(seen_ms), number(expected_ms)));
     let (seen, expected) = known.unwrap_or_default();
@@ -59,6 +59,7 @@ fn write_greeting(out: &mut Vec<u8>, greeting: &Greeting) {
         number(*life_ms),
         number(*guard_ms),
         number((*is_durable).into()),
+        number((*is_looking).into()),
     ];
     words.iter().for_each(|word| write_word(out, word.as_bytes()));
 }

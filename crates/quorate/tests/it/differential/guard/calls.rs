@@ -159,14 +159,14 @@ impl<'a> Node<'a> {
 }
 
 fn greet(mut eval: Cmd, greeting: &Greeting) -> Cmd {
-    let Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_durable } = greeting;
+    let Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_looking, is_durable } = greeting;
     eval.arg(WIRE).arg(wall_ms);
     match known {
         Some(known) => eval.arg(known.seen_ms).arg(known.expected_ms),
         None => eval.arg("").arg(""),
     };
     eval.arg(mark.to_string()).arg(id.to_string()).arg(life_ms).arg(guard_ms);
-    eval.arg(u8::from(*is_durable));
+    eval.arg(u8::from(*is_durable)).arg(u8::from(*is_looking));
     eval
 }
 

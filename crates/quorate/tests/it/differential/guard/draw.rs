@@ -262,6 +262,7 @@ impl Draw {
             id: self.id(),
             life_ms: [SESSION_LIFE_MS, LONG_LIFE_MS, LONG_LIFE_MS, 50][self.index(4)],
             guard_ms: self.guard_ms(),
+            is_looking: self.up_to(15) == 0,
             is_durable: self.up_to(3) > 0,
         }
     }
