@@ -91,7 +91,9 @@ impl Record {
         // A clock that was set back must not keep the node out for as long as that.
         doubted.since.node_ms = doubted.since.node_ms.min(now.node_ms);
         // Nor must a client's that was ahead when the node was doubted.
-        doubted.since.wall_ms = doubted.since.wall_ms.min(now.wall_ms);
+        if now.wall_ms.saturating_add(WALL_TOLERANCE_MS) < doubted.since.wall_ms {
+            doubted.since.wall_ms = now.wall_ms;
+        }
         let Some(pact) = self.pact.as_ref().filter(|_| self.is_enrolled) else { return };
         if doubted.since.left_ms(now, pact.guard_ms) == 0 || mutant::is_on(Mutant::NoGuard) {
             self.doubted = None;

@@ -66,7 +66,9 @@ if record.doubt ~= '' then
   -- A clock that was set back must not keep the node out for as long as that.
   record.since = math.min(tonumber(record.since), ms)
   -- Nor must a client's that was ahead when the node was doubted.
-  record.since_wall = math.min(tonumber(record.since_wall), wall)
+  if wall + 5000 < tonumber(record.since_wall) then
+    record.since_wall = wall
+  end
   local passed = math.min(ms - record.since, math.max(wall - record.since_wall, 0))
   local guard = record.guard == '' and ARGV[8] or record.guard
   -- Without its place the guard has not begun.
