@@ -239,7 +239,12 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("any-run", Mutant::AnyRun, "a node is not asked which run of which server it is"),
     seeds("no-rollback-check", Mutant::NoRollbackCheck, "a node may be older than it was"),
     seeds("no-step-check", Mutant::NoStepCheck, "a node's clock may go forward by itself"),
-    seeds("guard-by-node-clock", Mutant::GuardByNodeClock, "the node's clock alone ends the guard"),
+    directed(
+        "guard-by-node-clock",
+        Mutant::GuardByNodeClock,
+        "the node's clock alone ends the guard",
+        crate::directed::the_guard_is_not_ended_by_the_nodes_clock_alone,
+    ),
     directed(
         "heal-in-guard",
         Mutant::HealInGuard,

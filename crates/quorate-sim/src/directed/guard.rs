@@ -143,6 +143,22 @@ pub fn a_clock_that_is_set_right_again_is_doubted() -> Result<(), String> {
     }
 }
 
+/// A node's clock is set forward in its guard, by less than what would be noticed as a step.
+///
+/// # Errors
+///
+/// If that ends the guard.
+pub fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
+    let mut hall = Hall::founded(3);
+    hall.stores[0] = Store::new();
+    hall.enrol(0, 10);
+    let met = hall.met_at(0, 20 + GUARD_MS, 20);
+    match met.and_then(|met| met.doubt) {
+        Some(_) => Ok(()),
+        None => Err("a node whose clock was set votes before its guard is over".to_owned()),
+    }
+}
+
 /// Guarded nodes whose clocks agree.
 struct Hall {
     stores: Vec<Store>,
@@ -196,8 +212,13 @@ impl Hall {
 
     /// Somebody meets the node who has not met it before.
     fn met(&mut self, node: usize, ms: u64) -> Option<Box<Met>> {
+        self.met_at(node, ms, ms)
+    }
+
+    /// By one whose wall clock shows something else.
+    fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<Met>> {
         let greeting = Greeting {
-            wall_ms: wall(ms),
+            wall_ms: wall(wall_ms),
             known: None,
             mark: fresh(node, 100 + ms),
             id: member(node).id,
