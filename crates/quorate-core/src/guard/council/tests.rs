@@ -310,3 +310,57 @@ fn both_lists_are_let_in_while_a_change_is_under_way() {
 }
 
 mod changes;
+
+/// Two clients with different terms may found a set at the same time.
+#[test]
+fn a_node_with_other_terms_is_refused() {
+    let (mut hall, mut council) = Hall::founded(3);
+    let met = hall.met(2);
+    let other = Pact { max_ttl_ms: 2 * TTL, ..met.pact.clone().expect("founded") };
+    council.ask(2);
+    let (opinion, _) = council.hear(2, Met { pact: Some(other), ..met });
+    let expected = Disagreement::MaxTtl { agreed_ms: 2 * TTL, ours_ms: TTL };
+    assert_eq!(opinion, Opinion::Differs(expected));
+}
+
+#[test]
+fn a_look_leaves_a_node_as_it_was() {
+    let mut hall = Hall::new(1);
+    let greeting = Greeting {
+        wall_ms: hall.now_ms,
+        known: None,
+        mark: Mark::from_random(1),
+        id: NodeId::from_random(2),
+        life_ms: 100,
+        guard_ms: GUARD,
+        is_looking: true,
+        is_durable: false,
+    };
+    let before = hall.stores[0].clone();
+    let Reply::Met(met) = hall.apply(0, &Command::Meet { greeting }) else { panic!("it is met") };
+    assert_eq!(met.doubt, Some((Doubt::Unknown, GUARD)));
+    assert_eq!(hall.stores[0], before);
+}
+
+/// The clock of the client that found it so was an hour ahead.
+#[test]
+fn a_guard_is_not_as_long_as_a_clock_was_ahead() {
+    let (mut hall, mut council) = Hall::founded(3);
+    hall.stores[1].clear();
+    let now_ms = hall.now_ms;
+    let hour_ms = 3_600_000;
+    let greeting = Greeting {
+        wall_ms: now_ms + hour_ms,
+        known: None,
+        mark: Mark::from_random(hall.fresh()),
+        id: NodeId::from_random(hall.fresh()),
+        life_ms: 100,
+        guard_ms: GUARD,
+        is_looking: false,
+        is_durable: false,
+    };
+    hall.apply(1, &Command::Meet { greeting });
+    hall.call_all(&mut council, &[0, 1, 2]);
+    hall.now_ms += GUARD;
+    assert!(votes(&hall.call(&mut council, 1, 1)));
+}
