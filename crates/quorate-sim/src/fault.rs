@@ -418,8 +418,8 @@ fn draw_step(settings: &Settings, dice: &mut Dice) -> i64 {
     if is_back(settings) { -micros } else { micros }
 }
 
-/// Whether clocks are set back in this world, or forward. Both within the time of a ping would not be
-/// noticed: a session from before outlives what was granted in between.
+/// Whether clocks are set back in this world, or forward. Both within the time of a ping would not
+/// be noticed: a session from before outlives what was granted in between.
 const fn is_back(settings: &Settings) -> bool {
     !settings.does_end_cut && settings.seed.is_multiple_of(4)
 }
