@@ -112,9 +112,10 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorate::Client;
-    /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data: both are known to be the last
-    /// ones. let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]; let client =
-    /// Client::builder().nodes(nodes).build()?; client.vouch_for_nodes().await?;
+    /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data, and no change is missing.
+    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
+    /// let client = Client::builder().nodes(nodes).build()?;
+    /// client.vouch_for_nodes().await?;
     /// # Ok(()) }
     /// ```
     pub async fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
