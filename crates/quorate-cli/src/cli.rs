@@ -1,69 +1,95 @@
 //! What the command is told, and how it says what it did.
 
-use std::{env, io, io::Write as _, process::ExitCode, time::Duration};
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
-use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use quorate::{Client, ClientBuilder};
+use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap_complete::Shell;
+use serde_json::json;
 
 use crate::{
     exit::{Failure, USAGE},
-    nodes, time,
+    lease, nodes, paper,
+    run::{self, guardian},
+    settings::{Place, Shown},
+    table,
+    voice::Voice,
 };
 
-/// Looks after the nodes of a distributed lock.
+/// Runs jobs under a lock, on this machine or on any number of Redis or Valkey servers.
 #[derive(Debug, Parser)]
-#[command(name = "quorate", version)]
-struct Cli {
+#[command(name = "quorate", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Runs a command while the lock is held.
+    #[command(after_help = EXIT_CODES)]
+    Run(Box<run::Run>),
+    /// Takes a lock for a script, and leaves it to expire.
+    Acquire(Box<lease::Acquire>),
+    /// Lets a lease of `acquire` live on.
+    Renew(Box<lease::Lease>),
+    /// Gives a lease of `acquire` back.
+    Release(Box<lease::Lease>),
+    /// Shows what is in force, and from where.
+    Config(Box<Config>),
     /// Shows the nodes, lets new ones in, and changes which ones there are.
     #[command(subcommand)]
-    Nodes(nodes::Verb),
+    Nodes(Box<nodes::Verb>),
+    /// Writes what a shell needs to complete arguments.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Writes a page of the manual.
+    Man {
+        /// The verb that it is about; without it, the whole command.
+        verb: Option<String>,
+    },
 }
 
-/// Which nodes, and what all their clients have agreed upon.
 #[derive(Args, Debug)]
-pub(crate) struct Set {
-    /// The address of a node, such as redis://10.0.0.1; once for each. Without any, QUORATE_NODES
-    /// is read, which has them with commas between.
-    #[arg(long = "node", value_name = "URL")]
-    nodes: Vec<String>,
-    /// The longest ttl of any lock, as all clients have it.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time::parse)]
-    max_ttl: Duration,
-    /// Where Quorate keeps keys of its own, as all clients have it.
-    #[arg(long, default_value = "quorate:")]
-    prefix: String,
+struct Config {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    output: Output,
 }
 
-impl Set {
-    /// The settings of a client of these nodes, guarded however few they are.
-    pub(crate) fn settings(&self) -> Result<ClientBuilder, Failure> {
-        let nodes = match self.nodes.is_empty() {
-            false => self.nodes.clone(),
-            true => env::var("QUORATE_NODES")
-                .unwrap_or_default()
-                .split(',')
-                .map(str::trim)
-                .filter(|url| !url.is_empty())
-                .map(str::to_owned)
-                .collect(),
-        };
-        if nodes.is_empty() {
-            let text = "no nodes are given: write --node URL once for each, or set QUORATE_NODES";
-            return Err(Failure::usage(text));
-        }
-        let settings = Client::builder().nodes(nodes).prefix(&self.prefix).restart_guard(true);
-        Ok(settings.max_ttl(self.max_ttl).ttl(self.max_ttl.min(Duration::from_secs(10))))
+/// How something is shown.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Output {
+    /// How it is shown.
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", default_value_t)]
+    form: Form,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+enum Form {
+    /// Columns for people.
+    #[default]
+    Table,
+    /// One JSON object, errors too.
+    Json,
+}
+
+impl Output {
+    pub(crate) fn is_json(self) -> bool {
+        self.form == Form::Json
     }
 }
 
 /// Does what the arguments say.
 pub(crate) fn run() -> ExitCode {
+    if let Some(code) = guardian::play_part() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -74,15 +100,87 @@ pub(crate) fn run() -> ExitCode {
             return if is_help { ExitCode::SUCCESS } else { USAGE.into() };
         }
     };
-    let Verb::Nodes(verb) = cli.verb;
-    match verb.run() {
-        Ok(text) => {
-            let _ = writeln!(io::stdout(), "{text}");
-            ExitCode::SUCCESS
-        }
+    match cli.verb.run() {
+        Ok(code) => code.into(),
         Err(failure) => {
-            let _ = writeln!(io::stderr(), "quorate: {}", failure.text);
+            cli.verb.tell(&failure);
             failure.into()
         }
     }
 }
+
+impl Verb {
+    /// Returns the exit code.
+    fn run(&self) -> Result<u8, Failure> {
+        match self {
+            Self::Run(run) => run.run(),
+            Self::Acquire(acquire) => acquire.run(),
+            Self::Renew(lease) => lease.renew(),
+            Self::Release(lease) => lease.release(),
+            Self::Config(config) => config.run(),
+            Self::Nodes(verb) => verb.run().map(|text| print(&text)),
+            Self::Completions { shell } => paper::completions(*shell).map(|()| 0),
+            Self::Man { verb } => paper::man(verb.as_deref()).map(|()| 0),
+        }
+    }
+
+    /// Says why it failed, in the form that was asked for.
+    fn tell(&self, failure: &Failure) {
+        match self {
+            Self::Run(run) => run.voice.error(&failure.text),
+            Self::Acquire(acquire) => acquire.voice.error(&failure.text),
+            Self::Renew(lease) | Self::Release(lease) => lease.voice.error(&failure.text),
+            Self::Config(config) if config.output.is_json() => {
+                let (kind, code) = (failure.kind(), failure.code);
+                let error = json!({ "kind": kind, "code": code, "message": failure.text });
+                let error = json!({ "schema_version": SCHEMA_VERSION, "error": error });
+                // Standard error that is closed is no reason to fail in another way.
+                let _ = writeln!(io::stderr(), "{error}");
+            }
+            Self::Config(_) | Self::Nodes(_) | Self::Completions { .. } | Self::Man { .. } => {
+                Voice::default().error(&failure.text);
+            }
+        }
+    }
+}
+
+impl Config {
+    fn run(&self) -> Result<u8, Failure> {
+        let settings = self.place.settings()?;
+        let shown = Shown::new(&settings);
+        Ok(match self.output.is_json() {
+            true => {
+                let mut json = shown.json();
+                json["schema_version"] = SCHEMA_VERSION.into();
+                print(&json.to_string())
+            }
+            false => {
+                settings.warn(&Voice::default());
+                print(&table::render(["SETTING", "VALUE", "FROM"], &shown.rows()))
+            }
+        })
+    }
+}
+
+/// Writes to standard output.
+pub(crate) fn print(text: &str) -> u8 {
+    // A reader that has gone is no reason to fail.
+    let _ = writeln!(io::stdout(), "{text}");
+    0
+}
+
+/// The version of all JSON that is written.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  the command's   it ran; 128 + N if signal N ended it
+  64              the arguments make no sense
+  65              it would not be safe, or is done already (nodes)
+  69              too few nodes answered
+  70              a bug, or a system that refuses a process
+  75              another has the lock, or not yet
+  77              the nodes refused user, password or rights
+  78              the settings are wrong
+  79              the lock was lost while the command ran
+  126, 127        the command cannot be executed, is not there";

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use quorate::error::{AdmitError, ChangeError, ConfigError};
+use quorate::error::{
+    AdmitError, AdoptError, ChangeError, ConfigError, ConnectError, LockError, NodeAnswer,
+    NodeReport, Trouble,
+};
 
 /// Why it did not do what it was told.
 #[derive(Debug)]
@@ -12,14 +15,68 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    pub(crate) fn new(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
     pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self { code: USAGE, text: text.into() }
+        Self::new(USAGE, text)
+    }
+
+    /// One word for what the code means.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self.code {
+            USAGE => "usage",
+            REFUSED => "refused",
+            UNAVAILABLE => "unavailable",
+            SOFTWARE => "software",
+            BUSY => "busy",
+            DENIED => "denied",
+            CONFIG => "config",
+            LOST => "lost",
+            _ => "other",
+        }
     }
 }
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self { code: CONFIG, text: error.to_string() }
+        Self::new(CONFIG, error.to_string())
+    }
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        let code = match &error {
+            ConnectError::NoQuorum { nodes } => silence(nodes),
+            _ => CONFIG,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let code = match &error {
+            LockError::Timeout { .. } => BUSY,
+            LockError::NoQuorum { nodes } => silence(nodes),
+            LockError::Denied { .. } => DENIED,
+            LockError::InvalidName(_) | LockError::InvalidTtl(_) => USAGE,
+            _ => SOFTWARE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<AdoptError> for Failure {
+    fn from(error: AdoptError) -> Self {
+        let code = match &error {
+            AdoptError::Lost(_) => LOST,
+            AdoptError::NoQuorum { nodes } => silence(nodes),
+            AdoptError::InvalidTtl(_) | AdoptError::OtherMode => USAGE,
+            _ => SOFTWARE,
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -32,19 +89,19 @@ impl From<AdmitError> for Failure {
             AdmitError::GuardIsOff => CONFIG,
             _ => UNAVAILABLE,
         };
-        Self { code, text: error.to_string() }
+        Self::new(code, error.to_string())
     }
 }
 
 impl From<ChangeError> for Failure {
     fn from(error: ChangeError) -> Self {
         let code = match error {
-            ChangeError::TooSoon { .. } | ChangeError::NotYet(_) => TRY_AGAIN,
+            ChangeError::TooSoon { .. } | ChangeError::NotYet(_) => BUSY,
             ChangeError::Impossible(_) => REFUSED,
             ChangeError::GuardIsOff => CONFIG,
             _ => UNAVAILABLE,
         };
-        Self { code, text: error.to_string() }
+        Self::new(code, error.to_string())
     }
 }
 
@@ -52,6 +109,15 @@ impl From<Failure> for ExitCode {
     fn from(failure: Failure) -> Self {
         failure.code.into()
     }
+}
+
+/// Too few nodes answered; if that is because they turned us away, it is no use to try again.
+fn silence(nodes: &[NodeReport]) -> u8 {
+    let is_denied = |report: &&NodeReport| {
+        matches!(report.answer, NodeAnswer::Trouble(Trouble::Auth(_) | Trouble::NoPermission(_)))
+    };
+    let denied = nodes.iter().filter(is_denied).count();
+    if denied > 0 && nodes.len() - denied < nodes.len() / 2 + 1 { DENIED } else { UNAVAILABLE }
 }
 
 /// The arguments make no sense.
@@ -63,11 +129,26 @@ pub(crate) const REFUSED: u8 = 65;
 /// Too few nodes answered.
 pub(crate) const UNAVAILABLE: u8 = 69;
 
-/// A bug.
+/// A bug, or a system that refuses what every system gives.
 pub(crate) const SOFTWARE: u8 = 70;
 
-/// Not yet: the same later.
-pub(crate) const TRY_AGAIN: u8 = 75;
+/// Another has the lock; or not yet: the same later.
+pub(crate) const BUSY: u8 = 75;
+
+/// The nodes refused user, password or rights.
+pub(crate) const DENIED: u8 = 77;
 
 /// The settings are wrong.
 pub(crate) const CONFIG: u8 = 78;
+
+/// The lock was lost while the command ran.
+pub(crate) const LOST: u8 = 79;
+
+/// The command could not be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+
+/// There is no such command.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// Added to the number of the signal that ended the command.
+pub(crate) const BY_SIGNAL: u8 = 128;

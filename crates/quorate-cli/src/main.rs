@@ -2,11 +2,15 @@
 
 mod cli;
 mod exit;
+mod lease;
 mod nodes;
+mod paper;
+mod run;
+mod settings;
+mod table;
 mod time;
+mod voice;
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
+fn main() -> std::process::ExitCode {
     cli::run()
 }

@@ -12,23 +12,23 @@ use quorate::{
 };
 
 use crate::{
-    cli::Set,
     exit::{Failure, SOFTWARE, UNAVAILABLE},
+    settings::Place,
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Shows whether each node votes, and if not, why and for how much longer.
-    Show(Set),
+    Show(Place),
     /// Lets new, empty nodes vote at once. Say this once for new servers, and never by habit:
     /// servers that have all lost their data look just like new ones.
-    Admit(Set),
+    Admit(Place),
     /// Makes these nodes the set that all clients go by: one more, one less, or one exchanged. Say
     /// it once more with the same nodes when all clients have the new list.
-    Change(Set),
+    Change(Place),
     /// Says that no change of the set is missing, so that a node which has forgotten its place has
     /// it again although others are dead.
-    Vouch(Set),
+    Vouch(Place),
 }
 
 impl Verb {
@@ -36,6 +36,12 @@ impl Verb {
     pub(crate) fn run(&self) -> Result<String, Failure> {
         let (Self::Show(set) | Self::Admit(set) | Self::Change(set) | Self::Vouch(set)) = self;
         let settings = set.settings()?;
+        if settings.nodes.value.is_empty() {
+            let text = "no nodes are given: write --node URL once for each, or set QUORATE_NODES";
+            return Err(Failure::usage(text));
+        }
+        // Guarded however few they are.
+        let settings = settings.builder()?.restart_guard(true);
         let settings = match self {
             Self::Show(_) => settings.look_only(),
             Self::Admit(_) | Self::Change(_) | Self::Vouch(_) => settings,

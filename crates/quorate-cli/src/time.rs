@@ -2,20 +2,40 @@
 
 use std::time::Duration;
 
-/// Reads `500ms`, `60s`, `2m`, `1h`; a number alone is seconds.
+/// Reads `500ms`, `1.5s`, `2m`, `1h`; a number alone is seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let wrong = || format!("`{text}` is no length of time: write 500ms, 60s, 2m or 1h");
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let millis = match unit {
-        "ms" => Some(number),
-        "" | "s" => number.checked_mul(1_000),
-        "m" => number.checked_mul(60_000),
-        "h" => number.checked_mul(3_600_000),
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit_ms = match unit {
+        "ms" => Some(1),
+        "" | "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
         _ => None,
     };
+    let millis = unit_ms.and_then(|unit_ms| millis(number, unit_ms));
+    let wrong = || format!("`{text}` is no length of time: write 500ms, 1.5s, 2m or 1h");
     millis.map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// A decimal number of units, in whole milliseconds.
+fn millis(number: &str, unit_ms: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let (whole, digits) = (whole.parse::<u64>().ok()?, u32::try_from(part.len()).ok()?);
+    let scale = 10_u64.checked_pow(digits)?;
+    let part = part.parse::<u64>().ok()?.checked_mul(unit_ms)?.checked_div(scale)?;
+    whole.checked_mul(unit_ms)?.checked_add(part)
+}
+
+/// Writes it as short as it is exact to three digits or so.
+pub(crate) fn shown(time: Duration) -> String {
+    let millis = time.as_millis();
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{:.1} s", time.as_secs_f64()),
+        60_000..3_600_000 => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
+        _ => format!("{} h {} min", millis / 3_600_000, millis % 3_600_000 / 60_000),
+    }
 }
 
 #[cfg(test)]
@@ -24,15 +44,47 @@ mod tests {
 
     #[test]
     fn lengths_of_time_are_read_as_people_write_them() {
-        for (text, millis) in
-            [("500ms", 500), ("60s", 60_000), ("60", 60_000), ("2m", 120_000), ("1h", 3_600_000)]
-        {
+        for (text, millis) in [
+            ("0", 0),
+            ("500ms", 500),
+            ("60s", 60_000),
+            ("60", 60_000),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("0.25", 250),
+            ("1.5s", 1_500),
+            ("0.0015", 1),
+            ("1.5h", 5_400_000),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for wrong in
-            ["", "s", "1.5s", "-1s", "1 s", "1d", "99999999999999999999s", "9999999999999999h"]
-        {
+        for wrong in [
+            "",
+            "s",
+            ".5",
+            "1.",
+            "1.2.3",
+            "-1s",
+            "1 s",
+            "1d",
+            "99999999999999999999s",
+            "9999999999999999h",
+            "0.99999999999999999999",
+        ] {
             assert!(parse(wrong).is_err_and(|error| error.contains("write 500ms")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_time_are_shown_with_few_digits() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_249, "1.2 s"),
+            (62_500, "1 min 2 s"),
+            (3_661_000, "1 h 1 min"),
+        ] {
+            assert_eq!(shown(Duration::from_millis(millis)), text);
         }
     }
 }

@@ -172,6 +172,42 @@ impl Client {
         wait(self.0.adopt(lease)).map(Guard)
     }
 
+    /// As [`crate::Client::renew_lease`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// client.renew_lease(&lease)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn renew_lease(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
+        wait(self.0.renew_lease(lease))
+    }
+
+    /// As [`crate::Client::release_lease`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// client.release_lease(&lease)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release_lease(&self, lease: &LeaseHandover) -> Result<(), AdoptError> {
+        wait(self.0.release_lease(lease))
+    }
+
     /// What each node is up to right now.
     ///
     /// # Examples
@@ -418,6 +454,21 @@ impl Guard {
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         self.0.fence()
+    }
+
+    /// As [`crate::Guard::owner_id`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let guard = client.mutex("orders:42").lock()?;
+    /// assert!(!guard.owner_id().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn owner_id(&self) -> std::borrow::Cow<'_, str> {
+        self.0.owner_id()
     }
 
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.

@@ -110,6 +110,24 @@ impl Guard {
         self.held.fenced.map(|fenced| fenced.fence)
     }
 
+    /// The value that marks the lock as this holder's on the nodes. Whoever has it can release the
+    /// lock: it is a secret.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let (one, other) = (client.mutex("one").lock().await?, client.mutex("other").lock().await?);
+    /// assert_ne!(one.owner_id(), other.owner_id());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn owner_id(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(self.held.owner.as_bytes())
+    }
+
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.
     ///
     /// # Examples

@@ -46,6 +46,7 @@ mod guard;
 mod handover;
 mod held;
 mod keeper;
+mod leases;
 #[cfg(doc)]
 pub mod manual;
 mod node;

@@ -1,0 +1,233 @@
+//! `quorate run`: a command that runs only while this machine, or this process among all that use
+//! the same nodes, has the lock.
+
+mod danger;
+pub(crate) mod guardian;
+mod leash;
+mod locks;
+mod nested;
+mod signals;
+mod spawn;
+mod supervise;
+mod terminal;
+mod tree;
+mod waiting;
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::Args;
+use rustix::process::Signal;
+
+use self::{
+    danger::{Danger, OnLost},
+    locks::Locks,
+    spawn::Child,
+    supervise::{End, Supervisor},
+};
+pub(crate) use self::{
+    locks::{Patience, lock, named},
+    signals::Signals,
+};
+use crate::{
+    exit::{BUSY, BY_SIGNAL, Failure, LOST, SOFTWARE},
+    settings::{Place, Settings},
+    time,
+    voice::Voice,
+};
+
+/// Runs a command under a lock.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The name of the lock.
+    name: String,
+    /// The command, and its arguments.
+    #[arg(trailing_var_arg = true, required_unless_present = "command", value_name = "COMMAND")]
+    argv: Vec<OsString>,
+    /// A text for the shell in place of a command: $SHELL, or /bin/sh, runs it.
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "argv")]
+    command: Option<OsString>,
+    /// One more lock that is needed; can be given several times. The command runs when all of them
+    /// are held.
+    #[arg(short, long = "lock", value_name = "NAME")]
+    locks: Vec<String>,
+    #[command(flatten)]
+    patience: Patience,
+    /// An exclusive lock. There is no other kind yet, so this changes nothing.
+    #[arg(short = 'x', long, visible_short_alias = 'e')]
+    exclusive: bool,
+    /// The exit code if another has the lock.
+    #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = BUSY)]
+    conflict_exit_code: u8,
+    /// The exit code if the lock was lost while the command ran.
+    #[arg(long, value_name = "NUMBER", default_value_t = LOST)]
+    lost_exit_code: u8,
+    /// How long the lock outlives this process if it is killed, 10s by default. It is renewed at a
+    /// third of it.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    ttl: Option<Duration>,
+    /// Holds the lock for at least so long, also if the command is done earlier: for hosts whose
+    /// clocks start the same job a little apart.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    min_hold: Option<Duration>,
+    /// Ends the command when it has run for so long.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    max_hold: Option<Duration>,
+    /// What happens to the command when the lock is about to be lost.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    on_lost: OnLost,
+    /// How long before the end of the lock the command is asked to end; it is killed at the end. At
+    /// most half of the ttl, which is the default.
+    #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
+    kill_after: Option<Duration>,
+    /// The signal that asks the command to end.
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
+    signal: Signal,
+    /// Runs the command in the process group of this one, in place of one of its own.
+    #[arg(long)]
+    foreground: bool,
+    /// Who holds the lock, for people who wait for it. Program, host and process by default.
+    #[arg(long, value_name = "TEXT")]
+    who: Option<String>,
+    /// Why the lock is held, for people who wait for it.
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    pub(crate) voice: Voice,
+}
+
+impl Run {
+    /// Returns the exit code.
+    pub(crate) fn run(&self) -> Result<u8, Failure> {
+        // Before there is any other thread.
+        signals::block_terminal_stops();
+        let settings = self.place.settings()?;
+        let ttl = self.ttl.unwrap_or_else(|| settings.ttl());
+        let kill_after = self.kill_after.unwrap_or_else(|| (ttl / 2).min(KILL_AFTER_MAX));
+        if Danger::is_hasty(kill_after, ttl) {
+            let (kill_after, ttl) = (time::shown(kill_after), time::shown(ttl));
+            return Err(Failure::usage(format!(
+                "--kill-after {kill_after} is more than half of the ttl of {ttl}: the command \
+                 would be asked to end while all is well"
+            )));
+        }
+        if self.max_hold.is_some_and(|max| max <= kill_after) {
+            return Err(Failure::usage("--max-hold must be longer than --kill-after"));
+        }
+        let danger = Danger::new(self.on_lost, kill_after, ttl);
+        settings.warn(&self.voice);
+        if settings.is_local_by_default() {
+            self.voice.warn("no nodes are configured: the lock is local to this machine");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
+        runtime.block_on(self.under_lock(&settings, ttl, danger))
+    }
+
+    async fn under_lock(
+        &self,
+        settings: &Settings,
+        ttl: Duration,
+        danger: Danger,
+    ) -> Result<u8, Failure> {
+        let refused = |error: std::io::Error| Failure::new(SOFTWARE, error.to_string());
+        let mut signals = Signals::listen().map_err(refused)?;
+        let builder = settings.builder()?;
+        let builder = match self.introduction() {
+            Some(who) => builder.who(who),
+            None => builder,
+        };
+        let names = [&self.name].into_iter().chain(&self.locks);
+        let acquired = Locks::acquire(builder, names, ttl, &self.patience, &self.voice);
+        let acquired = tokio::select! {
+            biased;
+            signal = signals.end() => Err(signal),
+            acquired = acquired => Ok(acquired),
+        };
+        let locks = match acquired {
+            Ok(Ok(locks)) => locks,
+            Ok(Err(failure)) if failure.code == BUSY => {
+                return Err(Failure { code: self.conflict_exit_code, ..failure });
+            }
+            Ok(Err(failure)) => return Err(failure),
+            // The lock was given up when its future was dropped.
+            Err(signal) => return Ok(by_signal(signal)),
+        };
+        let command = self.argv();
+        let left = danger.allowed(self.left(&locks));
+        let started = Child::start(&command, &locks.variables(), self.foreground, left);
+        let child = match started {
+            Ok(child) => child,
+            Err(error) => {
+                locks.release(&self.voice).await;
+                return Err(refused(error));
+            }
+        };
+        let supervisor = Supervisor {
+            child: &child,
+            locks: &locks,
+            danger,
+            signal: self.signal,
+            left: &|| self.left(&locks),
+            tell_every: ttl / 10,
+            voice: &self.voice,
+        };
+        let end = supervisor.run(&mut signals).await;
+        child.take_terminal_back();
+        self.finish(end, locks, &mut signals).await
+    }
+
+    async fn finish(&self, end: End, locks: Locks, signals: &mut Signals) -> Result<u8, Failure> {
+        let held = locks.held_for();
+        if let (End::Finished(_), Some(rest)) =
+            (end, self.min_hold.and_then(|least| least.checked_sub(held)))
+        {
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                _ = signals.end() => {}
+            }
+        }
+        let was_held = locks.release(&self.voice).await;
+        Ok(match end {
+            End::Finished(code) if was_held || self.on_lost == OnLost::Warn => code,
+            End::Finished(_) | End::Lost => self.lost_exit_code,
+        })
+    }
+
+    /// How long the command may still run.
+    fn left(&self, locks: &Locks) -> Duration {
+        let left = locks.left();
+        let allowed = self.max_hold.map(|max| max.saturating_sub(locks.held_for()));
+        allowed.map_or(left, |allowed| allowed.min(left))
+    }
+
+    fn argv(&self) -> Vec<OsString> {
+        match &self.command {
+            Some(text) => {
+                let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+                vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), text.clone()]
+            }
+            None => self.argv.clone(),
+        }
+    }
+
+    /// What people who wait for the lock are told.
+    fn introduction(&self) -> Option<String> {
+        match (&self.who, &self.why) {
+            (None, None) => None,
+            (Some(who), None) => Some(who.clone()),
+            (who, Some(why)) => {
+                let own = || format!("quorate/{}", std::process::id());
+                Some(format!("{} ({why})", who.clone().unwrap_or_else(own)))
+            }
+        }
+    }
+}
+
+pub(crate) fn by_signal(signal: Signal) -> u8 {
+    BY_SIGNAL.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(0))
+}
+
+/// As long before the end of the lock as this the command is asked to end, if nothing else is said.
+const KILL_AFTER_MAX: Duration = Duration::from_secs(5);

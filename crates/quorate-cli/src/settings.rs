@@ -1,0 +1,261 @@
+//! What is in force, and from where: a flag counts before the environment, that before a file, and
+//! that before the default.
+
+mod file;
+mod shown;
+
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Args;
+use quorate::{Client, ClientBuilder, Tls};
+
+use self::file::File;
+pub(crate) use self::shown::Shown;
+use crate::{
+    exit::{CONFIG, Failure},
+    time,
+    voice::Voice,
+};
+
+/// Where the locks are.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// The address of a node, such as redis://10.0.0.1; once for each. Without any, QUORATE_NODES
+    /// is read, which has them with commas between, then VALKEY_URL, REDIS_URL, and the file of
+    /// settings. If none of them names a node, the locks are local to this machine.
+    #[arg(long = "node", value_name = "URL", help_heading = "Where the locks are")]
+    nodes: Vec<String>,
+    /// Keeps the locks on this machine, whatever nodes are configured.
+    #[arg(long, conflicts_with = "nodes", help_heading = "Where the locks are")]
+    local: bool,
+    /// The folder of the locks of this machine.
+    #[arg(long, value_name = "FOLDER", help_heading = "Where the locks are")]
+    dir: Option<PathBuf>,
+    /// The file of settings. Without it QUORATE_CONFIG names it, or it is
+    /// ~/.config/quorate/config.toml or /etc/quorate/config.toml, if there is one.
+    #[arg(long, value_name = "FILE", help_heading = "Where the locks are")]
+    config: Option<PathBuf>,
+    /// The longest ttl of any lock, as all clients have it.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(help_heading = "Where the locks are")]
+    max_ttl: Option<Duration>,
+    /// Where Quorate keeps keys of its own on the nodes, as all clients have it.
+    #[arg(long, help_heading = "Where the locks are")]
+    prefix: Option<String>,
+}
+
+/// A value, and who said it.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting<T> {
+    pub(crate) value: T,
+    pub(crate) from: Source,
+}
+
+impl<T> Setting<T> {
+    const fn new(value: T, from: Source) -> Self {
+        Self { value, from }
+    }
+}
+
+/// Who said a value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Source {
+    Flag(&'static str),
+    Environment(&'static str),
+    File(PathBuf),
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => f.write_str(flag),
+            Self::Environment(variable) => write!(f, "${variable}"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// Everything that is in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The addresses; none means this machine.
+    pub(crate) nodes: Setting<Vec<String>>,
+    dir: Setting<Option<PathBuf>>,
+    ttl: Setting<Duration>,
+    max_ttl: Setting<Duration>,
+    prefix: Setting<String>,
+    who: Setting<Option<String>>,
+    restart_guard: Setting<Option<bool>>,
+    durable_nodes: Setting<bool>,
+    tls_ca: Setting<Option<PathBuf>>,
+    tls_cert: Setting<Option<PathBuf>>,
+    tls_key: Setting<Option<PathBuf>>,
+    /// What is probably not meant.
+    warnings: Vec<String>,
+}
+
+impl Place {
+    /// Puts together what flags, environment and file say.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        let (file, path) = match self.file()? {
+            Some(path) => (File::read(&path)?, path),
+            None => (File::default(), PathBuf::new()),
+        };
+        let mut warnings = Vec::new();
+        let from_file = || Source::File(path.clone());
+        let nodes = self.nodes(file.nodes.as_ref().map(file::Nodes::list), from_file());
+        if file.nodes.iter().any(file::Nodes::has_password) && is_readable_by_others(&path) {
+            let path = path.display();
+            warnings.push(format!("{path} holds a password and others can read it: chmod 600"));
+        }
+        let dir = match (&self.dir, env::var_os("QUORATE_DIR").filter(|dir| !dir.is_empty())) {
+            (Some(dir), _) => Setting::new(Some(dir.clone()), Source::Flag("--dir")),
+            (None, Some(dir)) => Setting::new(Some(dir.into()), Source::Environment("QUORATE_DIR")),
+            (None, None) => optional(file.dir, from_file()),
+        };
+        let max_ttl = self.max_ttl.map(|max| Setting::new(max, Source::Flag("--max-ttl")));
+        let prefix = self.prefix.clone().map(|it| Setting::new(it, Source::Flag("--prefix")));
+        Ok(Settings {
+            nodes,
+            dir,
+            ttl: or_default(file.ttl, TTL_DEFAULT, from_file()),
+            max_ttl: max_ttl
+                .unwrap_or_else(|| or_default(file.max_ttl, MAX_TTL_DEFAULT, from_file())),
+            prefix: prefix
+                .unwrap_or_else(|| or_default(file.prefix, PREFIX_DEFAULT.into(), from_file())),
+            who: optional(file.who, from_file()),
+            restart_guard: optional(file.restart_guard, from_file()),
+            durable_nodes: or_default(file.durable_nodes, false, from_file()),
+            tls_ca: optional(file.tls_ca, from_file()),
+            tls_cert: optional(file.tls_cert, from_file()),
+            tls_key: optional(file.tls_key, from_file()),
+            warnings,
+        })
+    }
+
+    fn nodes(&self, in_file: Option<Vec<String>>, file: Source) -> Setting<Vec<String>> {
+        if self.local {
+            return Setting::new(Vec::new(), Source::Flag("--local"));
+        }
+        if !self.nodes.is_empty() {
+            return Setting::new(self.nodes.clone(), Source::Flag("--node"));
+        }
+        for variable in ["QUORATE_NODES", "VALKEY_URL", "REDIS_URL"] {
+            let nodes = separate(&env::var(variable).unwrap_or_default());
+            if !nodes.is_empty() {
+                return Setting::new(nodes, Source::Environment(variable));
+            }
+        }
+        match in_file.filter(|nodes| !nodes.is_empty()) {
+            Some(nodes) => Setting::new(nodes, file),
+            None => Setting::new(Vec::new(), Source::Default),
+        }
+    }
+
+    /// The file of settings, if there is one.
+    fn file(&self) -> Result<Option<PathBuf>, Failure> {
+        let variable = || env::var_os("QUORATE_CONFIG").filter(|path| !path.is_empty());
+        if let Some(path) = self.config.clone().or_else(|| variable().map(PathBuf::from)) {
+            return match path.is_file() {
+                true => Ok(Some(path)),
+                false => {
+                    let path = path.display();
+                    Err(Failure::new(CONFIG, format!("there is no file of settings at {path}")))
+                }
+            };
+        }
+        let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
+        let folder = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
+        let own = folder.map(PathBuf::from).or_else(home);
+        let found = own.into_iter().chain([PathBuf::from("/etc")]);
+        Ok(found.map(|folder| folder.join("quorate/config.toml")).find(|path| path.is_file()))
+    }
+}
+
+impl Settings {
+    /// The settings of a client of these nodes, or of this machine.
+    pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
+        let settings = match self.nodes.value.is_empty() {
+            true => self.local()?,
+            false => Client::builder().nodes(&self.nodes.value).tls(self.tls()?),
+        };
+        let (ttl, max_ttl) = (self.ttl.value, self.max_ttl.value);
+        let settings = settings.prefix(&self.prefix.value).max_ttl(max_ttl).ttl(ttl.min(max_ttl));
+        let settings = settings.durable_nodes(self.durable_nodes.value).max_hold(None);
+        let settings = match &self.who.value {
+            Some(who) => settings.who(who),
+            None => settings,
+        };
+        Ok(match self.restart_guard.value {
+            Some(is_on) => settings.restart_guard(is_on),
+            None => settings,
+        })
+    }
+
+    fn local(&self) -> Result<ClientBuilder, Failure> {
+        Err(Failure::new(CONFIG, "no nodes are configured"))
+    }
+
+    fn tls(&self) -> Result<Tls, Failure> {
+        let read = |path: &Path| {
+            let wrong = |error| format!("{} cannot be read: {error}", path.display());
+            fs::read(path).map_err(|error| Failure::new(CONFIG, wrong(error)))
+        };
+        let mut tls = Tls::new();
+        if let Some(ca) = &self.tls_ca.value {
+            tls = tls.ca_pem(read(ca)?);
+        }
+        match (&self.tls_cert.value, &self.tls_key.value) {
+            (Some(cert), Some(key)) => Ok(tls.identity_pem(read(cert)?, read(key)?)),
+            (None, None) => Ok(tls),
+            _ => Err(Failure::new(CONFIG, "tls_cert and tls_key go together")),
+        }
+    }
+
+    /// The ttl of a lock that does not say otherwise.
+    pub(crate) const fn ttl(&self) -> Duration {
+        self.ttl.value
+    }
+
+    /// Says what is probably not meant.
+    pub(crate) fn warn(&self, voice: &Voice) {
+        self.warnings.iter().for_each(|warning| voice.warn(warning));
+    }
+
+    /// Whether the locks are of this machine only because nobody said otherwise.
+    pub(crate) fn is_local_by_default(&self) -> bool {
+        self.nodes.value.is_empty() && self.nodes.from == Source::Default
+    }
+}
+
+fn or_default<T>(value: Option<T>, default: T, file: Source) -> Setting<T> {
+    match value {
+        Some(value) => Setting::new(value, file),
+        None => Setting::new(default, Source::Default),
+    }
+}
+
+fn optional<T>(value: Option<T>, file: Source) -> Setting<Option<T>> {
+    let from = if value.is_some() { file } else { Source::Default };
+    Setting::new(value, from)
+}
+
+/// The addresses of a list with commas between.
+fn separate(list: &str) -> Vec<String> {
+    list.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+}
+
+fn is_readable_by_others(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o044 != 0)
+}
+
+const TTL_DEFAULT: Duration = Duration::from_secs(10);
+const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
+const PREFIX_DEFAULT: &str = "quorate:";

@@ -1,0 +1,106 @@
+//! `quorate config`: what is in force and from where, without secrets.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use url::Url;
+
+use super::{Setting, Settings};
+use crate::time;
+
+/// One row for each setting: its name, its value, who said it.
+pub(crate) struct Shown(Vec<Row>);
+
+struct Row {
+    name: &'static str,
+    value: String,
+    json: Value,
+    from: String,
+}
+
+impl Shown {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let mut rows = Vec::new();
+        let mut add = |name, value: String, json: Value, from: String| {
+            rows.push(Row { name, value, json, from });
+        };
+        let nodes: Vec<String> = settings.nodes.value.iter().map(|url| redacted(url)).collect();
+        let shown = if nodes.is_empty() { "this machine".into() } else { nodes.join(",") };
+        add("nodes", shown, json!(nodes), settings.nodes.from.to_string());
+        for (name, setting) in [("ttl", &settings.ttl), ("max_ttl", &settings.max_ttl)] {
+            let millis = u64::try_from(setting.value.as_millis()).unwrap_or(u64::MAX);
+            add(name, time::shown(setting.value), json!(millis), setting.from.to_string());
+        }
+        let prefix = &settings.prefix;
+        add("prefix", prefix.value.clone(), json!(prefix.value), prefix.from.to_string());
+        let durable = &settings.durable_nodes;
+        let is_durable = durable.value;
+        add("durable_nodes", is_durable.to_string(), json!(is_durable), durable.from.to_string());
+        let guard = &settings.restart_guard;
+        let by_number = || "with three nodes or more".into();
+        let shown = guard.value.map_or_else(by_number, |is_on| is_on.to_string());
+        add("restart_guard", shown, json!(guard.value), guard.from.to_string());
+        let who = &settings.who;
+        let shown = who.value.clone().unwrap_or_else(|| "program, host and process".into());
+        add("who", shown, json!(who.value), who.from.to_string());
+        let mut add_path = |name, setting: &Setting<Option<PathBuf>>, without: &str| {
+            let path = setting.value.as_ref().map(|path| path.display().to_string());
+            let value = path.clone().unwrap_or_else(|| without.into());
+            rows.push(Row { name, value, json: json!(path), from: setting.from.to_string() });
+        };
+        add_path("dir", &settings.dir, "as the user has it");
+        add_path("tls_ca", &settings.tls_ca, "the system's");
+        add_path("tls_cert", &settings.tls_cert, "none");
+        add_path("tls_key", &settings.tls_key, "none");
+        Self(rows)
+    }
+
+    pub(crate) fn rows(&self) -> Vec<[String; 3]> {
+        self.0.iter().map(|row| [row.name.into(), row.value.clone(), row.from.clone()]).collect()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let name = |row: &Row| match row.name {
+            name @ ("ttl" | "max_ttl") => format!("{name}_ms"),
+            name => name.to_owned(),
+        };
+        let entry = |row: &Row| (name(row), json!({ "value": row.json, "from": row.from }));
+        let settings: serde_json::Map<String, Value> = self.0.iter().map(entry).collect();
+        json!({ "settings": settings })
+    }
+}
+
+/// An address with its password blotted out.
+pub(super) fn redacted(address: &str) -> String {
+    let Ok(mut url) = Url::parse(address) else { return "(not an address)".into() };
+    if url.password().is_some() {
+        // Fails where there cannot be a password.
+        let _ = url.set_password(Some("***"));
+    }
+    if url.query_pairs().any(|(key, _)| key == "pass") {
+        let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+        let blot = |(key, value): (String, String)| match &*key {
+            "pass" => (key, "***".to_owned()),
+            _ => (key, value),
+        };
+        url.query_pairs_mut().clear().extend_pairs(pairs.into_iter().map(blot));
+    }
+    url.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_passwords() {
+        for (address, shown) in [
+            ("redis://10.0.0.1", "redis://10.0.0.1"),
+            ("redis://user:secret@h:1/2", "redis://user:***@h:1/2"),
+            ("unix:///a/b?db=1&pass=secret", "unix:///a/b?db=1&pass=***"),
+            ("secret", "(not an address)"),
+        ] {
+            assert_eq!(redacted(address), shown);
+        }
+    }
+}

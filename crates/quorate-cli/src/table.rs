@@ -1,0 +1,37 @@
+//! Columns for people.
+
+use std::{
+    env,
+    io::{self, IsTerminal as _},
+};
+
+/// Lines with columns as wide as they need to be. The head is bold on a terminal.
+pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |cells: &[&str]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let is_bold = io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none();
+    let head = match is_bold {
+        true => format!("\x1b[1m{}\x1b[0m", line(&head)),
+        false => line(&head),
+    };
+    let rows = rows.iter().map(|row| line(&row.each_ref().map(String::as_str)));
+    [head].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_need_to_be() {
+        let rows = [["a".into(), "long".into()], ["ü".into(), String::new()]];
+        assert_eq!(render(["A", "B"], &rows), "A  B\na  long\nü");
+    }
+}

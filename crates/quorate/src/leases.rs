@@ -1,0 +1,123 @@
+//! What a process can do for a lease that it does not hold itself: renew it, or give it back.
+
+use std::time::Duration;
+
+use quorate_core::{
+    moment::Moment,
+    quorum::NodeSet,
+    release::{self, Release},
+    renew::{self, Renew},
+    terms::Terms,
+};
+
+use crate::{
+    Client, LeaseHandover,
+    engine::{Attempt, Claim, Ended, Fenced, Machine, Mode},
+    error::{AdoptError, Lost, LostReason},
+};
+
+impl Client {
+    /// Lets a lease that was [left](crate::Guard::leave_to_expire) live for its ttl from now, and
+    /// returns the safe time that is left. It stays left: nobody renews it by itself.
+    ///
+    /// It is for scripts, where every step is a process of its own. A process that goes on working
+    /// should [adopt](Self::adopt) the lease.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease with its old or with its new end.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more.
+    /// [`AdoptError::NoQuorum`] if too few nodes answered; the lease is as it was, or lives on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// let left = client.renew_lease(&lease).await?; // in a later step, as a rule
+    /// assert!(left <= lease.ttl());
+    /// client.release_lease(&lease).await?;
+    /// assert!(client.renew_lease(&lease).await.is_err(), "it is over");
+    /// # Ok(()) }
+    /// ```
+    pub async fn renew_lease(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
+        let engine = &self.inner.engine;
+        let (claim, terms, now) = self.claim(lease)?;
+        // Its end is not known here. A key that is the owner's was there all the time, since it is
+        // never made again; and where a majority was, nobody else had one.
+        let held_until = Moment::from_nanos(u64::MAX);
+        let machine = Machine::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
+        let attempt = Attempt::start(engine, claim, now, machine);
+        let Ended::Renew(outcome) = attempt.clone().outcome().await else {
+            unreachable!("a renewal ends as one")
+        };
+        match outcome {
+            renew::Outcome::Extended { valid_until } => {
+                let left = valid_until.saturating_since(engine.now());
+                if left.is_zero() { Err(Lost::new(LostReason::Expired).into()) } else { Ok(left) }
+            }
+            renew::Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
+            renew::Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
+            renew::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
+        }
+    }
+
+    /// Gives back a lease that was [left](crate::Guard::leave_to_expire).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not stop the release: it goes on in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptError::Lost`] if the lease had ended before: someone else may have worked inside your
+    /// critical section. [`AdoptError::NoQuorum`] if too few nodes answered; the release goes on in
+    /// the background, and the keys expire by themselves.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// client.release_lease(&lease).await?; // in a later step, as a rule
+    /// assert!(client.mutex("video:9").try_lock().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn release_lease(&self, lease: &LeaseHandover) -> Result<(), AdoptError> {
+        let engine = &self.inner.engine;
+        let (claim, terms, now) = self.claim(lease)?;
+        let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
+        let attempt = Attempt::start(engine, claim, now, machine);
+        let Ended::Release(outcome) = attempt.clone().outcome().await else {
+            unreachable!("a release ends as one")
+        };
+        match outcome {
+            release::Outcome::Released => Ok(()),
+            release::Outcome::WasGone => Err(Lost::new(LostReason::Gone).into()),
+            release::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
+        }
+    }
+
+    fn claim(&self, lease: &LeaseHandover) -> Result<(Claim, Terms, Moment), AdoptError> {
+        let client = &self.inner;
+        if client.is_closed() {
+            return Err(AdoptError::ShutDown);
+        }
+        let terms = client.terms(lease.ttl())?;
+        if lease.fence().is_some() != (client.engine.mode == Mode::Line) {
+            return Err(AdoptError::OtherMode);
+        }
+        let fenced = lease.fence().map(|fence| Fenced { fence, may_heal: false });
+        let (name, owner) = lease.parts();
+        let (name, owner, untaken) = (name.clone(), owner.clone(), NodeSet::EMPTY);
+        let claim = Claim { name, owner, terms, from: None, untaken, fenced };
+        Ok((claim, terms, client.engine.now()))
+    }
+}
