@@ -116,6 +116,8 @@ fn become_command(mut args: impl Iterator<Item = OsString>) -> u8 {
     if process::getppid() != Some(guardian) {
         return SOFTWARE;
     }
+    // What the guardian has blocked would stay so in the command.
+    let _ = SigSet::all().thread_unblock();
     let error = Command::new(&program).args(args).exec();
     say(&format!("cannot run {}: {error}", program.to_string_lossy()));
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }

@@ -43,7 +43,12 @@ impl Supervisor<'_> {
         let mut is_asked = false;
         let mut lost = Box::pin(self.locks.lost());
         let mut is_lost = false;
+        let mut has_ended = false;
         loop {
+            // What the command has started was asked as well, and has as much time.
+            if has_ended && !is_anything_left() {
+                return End::Lost;
+            }
             let left = (self.left)();
             self.child.set_left(self.danger.allowed(left));
             let step = match self.danger.step(left, is_asked) {
@@ -62,11 +67,11 @@ impl Supervisor<'_> {
             };
             tokio::select! {
                 biased;
-                signal = signals.next() => {
-                    if let Some(code) = self.handle_signal(signal) {
-                        return if is_asked { End::Lost } else { self.finished(code) };
-                    }
-                }
+                signal = signals.next() => match self.handle_signal(signal) {
+                    Some(code) if !is_asked => return self.finished(code),
+                    Some(_) => has_ended = true,
+                    None => {}
+                },
                 why = &mut lost, if !is_lost => {
                     is_lost = true;
                     self.voice.error(&format!("the lock is lost: {why}"));

@@ -1,0 +1,110 @@
+//! Which settings are in force, and from where.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use crate::rig::{Ended, Rig};
+
+fn config(rig: &Rig, variables: &[(&str, &str)], args: &[&str]) -> Ended {
+    let mut command = rig.quorate(["config"].into_iter().chain(args.iter().copied()));
+    command.envs(variables.iter().copied());
+    Ended(command.output().expect("it runs"))
+}
+
+/// The row of a setting, with one blank between its columns.
+fn row(ended: &Ended, name: &str) -> String {
+    let row = ended.out().lines().find(|line| line.starts_with(name)).expect("a row");
+    row.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_flag_counts_before_the_environment_and_that_before_the_file() {
+    let rig = Rig::without_servers();
+    rig.write("file.toml", "nodes = [\"redis://file\"]\nprefix = \"f:\"\nmax_ttl = \"2m\"\n");
+    let shown = config(&rig, &[], &[]);
+    assert_eq!(row(&shown, "nodes"), "nodes this machine default");
+    let file = &["--config", "file.toml"][..];
+    let shown = config(&rig, &[], file);
+    assert_eq!(row(&shown, "nodes"), "nodes redis://file file.toml");
+    assert_eq!(row(&shown, "prefix"), "prefix f: file.toml");
+    assert_eq!(row(&shown, "max_ttl"), "max_ttl 2 min 0 s file.toml");
+    let mut variables = vec![("REDIS_URL", "redis://r")];
+    assert_eq!(row(&config(&rig, &variables, file), "nodes"), "nodes redis://r $REDIS_URL");
+    variables.push(("VALKEY_URL", "redis://v"));
+    assert_eq!(row(&config(&rig, &variables, file), "nodes"), "nodes redis://v $VALKEY_URL");
+    variables.push(("QUORATE_NODES", "redis://a, redis://b"));
+    let shown = config(&rig, &variables, file);
+    assert_eq!(row(&shown, "nodes"), "nodes redis://a,redis://b $QUORATE_NODES");
+    let flags = ["--config", "file.toml", "--node", "redis://flag", "--prefix", "p:"];
+    let shown = config(&rig, &variables, &flags);
+    assert_eq!(row(&shown, "nodes"), "nodes redis://flag --node");
+    assert_eq!(row(&shown, "prefix"), "prefix p: --prefix");
+    let shown = config(&rig, &variables, &["--local"]);
+    assert_eq!(row(&shown, "nodes"), "nodes this machine --local");
+}
+
+#[test]
+fn the_file_is_found_where_files_of_settings_are() {
+    let rig = Rig::without_servers();
+    fs::create_dir_all(rig.path(".config/quorate")).expect("a folder");
+    rig.write(".config/quorate/config.toml", "who = \"home\"\n");
+    assert!(row(&config(&rig, &[], &[]), "who").starts_with("who home "));
+    fs::create_dir_all(rig.path("xdg/quorate")).expect("a folder");
+    rig.write("xdg/quorate/config.toml", "who = \"xdg\"\n");
+    let xdg = rig.path("xdg").display().to_string();
+    assert!(row(&config(&rig, &[("XDG_CONFIG_HOME", &xdg)], &[]), "who").starts_with("who xdg "));
+    rig.write("named.toml", "who = \"named\"\n");
+    let variables = [("XDG_CONFIG_HOME", &*xdg), ("QUORATE_CONFIG", "named.toml")];
+    assert_eq!(row(&config(&rig, &variables, &[]), "who"), "who named named.toml");
+}
+
+#[test]
+fn wrong_files_are_told_with_their_lines() {
+    let rig = Rig::without_servers();
+    for (text, line, expected) in [
+        ("ttl = \"10s\"\nnode = \"redis://h\"\n", 2, "unknown field `node`"),
+        ("nodes = [", 1, ""),
+        ("\n\nttl = \"soon\"\n", 3, "write 500ms"),
+        ("ttl = 10\n", 1, "expected a string"),
+        ("nodes = { a = \"redis://:secret@h\" }\n", 1, ""),
+        ("restart_guard = \"redis://:secret@h\"\n", 1, ""),
+        ("tls_ca = 1\n", 1, ""),
+    ] {
+        rig.write("file.toml", text);
+        let ended = config(&rig, &[], &["--config", "file.toml"]).assert_code(78);
+        let ended = ended.assert_says(&format!("file.toml, line {line}: ")).assert_says(expected);
+        assert!(!ended.err().contains("secret"), "{ended:?}");
+    }
+    config(&rig, &[], &["--config", "none.toml"]).assert_code(78).assert_says("none.toml");
+    rig.write("file.toml", "tls_cert = \"a\"\n");
+    let ended = rig.run(["--config", "file.toml", "--node", "rediss://h", "x", "true"]);
+    ended.assert_code(78).assert_says("tls_cert and tls_key go together");
+    rig.write("file.toml", "tls_ca = \"/nowhere\"\n");
+    let ended = rig.run(["--config", "file.toml", "--node", "rediss://h", "x", "true"]);
+    ended.assert_code(78).assert_says("/nowhere cannot be read");
+}
+
+#[test]
+fn a_password_that_others_can_read_is_warned_of_and_never_shown() {
+    let rig = Rig::without_servers();
+    rig.write("file.toml", "nodes = [\"redis://user:secret@h\", \"unix:///s?pass=secret\"]\n");
+    for (mode, is_warned) in [(0o644, true), (0o640, true), (0o600, false)] {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(rig.path("file.toml"), permissions).expect("it is ours");
+        for form in ["table", "json"] {
+            let ended = config(&rig, &[], &["--config", "file.toml", "-o", form]).assert_code(0);
+            assert!(ended.out().contains("redis://user:***@h"), "{ended:?}");
+            assert!(!format!("{ended:?}").contains("secret"), "{ended:?}");
+            assert_eq!(ended.err().contains("chmod 600"), is_warned && form == "table");
+        }
+        let ended = rig.run(["--config", "file.toml", "--node", "redis://h:0", "-n", "x", "true"]);
+        assert_eq!(ended.err().contains("chmod 600"), is_warned, "{ended:?}");
+    }
+}
+
+#[test]
+fn errors_are_json_where_that_is_asked_for() {
+    let rig = Rig::without_servers();
+    let ended = config(&rig, &[], &["--config", "none.toml", "-o", "json"]).assert_code(78);
+    let expected = r#"{"error":{"code":78,"kind":"config","message":"#;
+    assert!(ended.err().starts_with(expected), "{ended:?}");
+}

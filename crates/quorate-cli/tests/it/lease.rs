@@ -1,0 +1,75 @@
+//! `quorate acquire`, `renew` and `release`.
+
+use std::process::Command;
+
+use crate::rig::{Ended, Rig};
+
+fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    Ended(rig.quorate(args).output().expect("it runs"))
+}
+
+#[test]
+fn a_script_takes_renews_and_releases_a_lock() {
+    let rig = Rig::nodes(3);
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let script = format!(
+        "set -e; eval \"$({quorate} acquire \"it's\" --ttl 5s --format sh)\"; \
+         echo $QUORATE_LOCK/$QUORATE_FENCE; {quorate} renew -v; \
+         {quorate} run -n \"it's\" true || echo $?; {quorate} release; \
+         {quorate} run -n \"it's\" echo free"
+    );
+    let mut command = Command::new("sh");
+    rig.prepare(&mut command);
+    let ended = Ended(command.args(["-c", &script]).output().expect("it runs")).assert_code(0);
+    let lines: Vec<&str> = ended.out().lines().collect();
+    let (name, fence) = lines[0].split_once('/').expect("a name and a fence");
+    assert!(name == "it's" && fence.parse::<u64>().is_ok(), "{ended:?}");
+    assert_eq!(lines[1..], ["75", "free"]);
+    ended.assert_says("\"it's\" lasts for 4.").assert_says("held by");
+}
+
+#[test]
+fn a_lease_is_text_or_json() {
+    let rig = Rig::one();
+    let text = say(&rig, ["acquire", "x"]).assert_code(0);
+    let lease = text.out().trim();
+    assert!(lease.starts_with("quorate-lease-1:10000:"), "{lease}");
+    say(&rig, ["renew", lease]).assert_code(0);
+    say(&rig, ["release", lease]).assert_code(0);
+    let json = say(&rig, ["acquire", "x", "--ttl", "2s", "--format", "json"]).assert_code(0);
+    assert!(json.out().starts_with(r#"{"fence":"#), "{json:?}");
+    for part in [r#""name":"x""#, r#""ttl_ms":2000"#, r#""schema_version":1"#, "valid_for_ms"] {
+        assert!(json.out().contains(part), "{part} in {json:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_over_is_79() {
+    let rig = Rig::one();
+    let text = say(&rig, ["acquire", "x"]);
+    let lease = text.out().trim();
+    say(&rig, ["release", lease]).assert_code(0);
+    for verb in ["renew", "release"] {
+        say(&rig, [verb, lease]).assert_code(79).assert_says("no longer has it");
+    }
+}
+
+#[test]
+fn a_lock_that_another_has_is_not_acquired() {
+    let rig = Rig::one();
+    let holder = rig.hold("x");
+    say(&rig, ["acquire", "-n", "x"]).assert_code(75).assert_says("held by");
+    say(&rig, ["acquire", "-w", "50ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
+    holder.close();
+}
+
+#[test]
+fn wrong_leases_are_told() {
+    let rig = Rig::one();
+    for verb in ["renew", "release"] {
+        say(&rig, [verb]).assert_code(64).assert_says("QUORATE_LEASE");
+        say(&rig, [verb, "x"]).assert_code(64).assert_says("not a lease");
+    }
+    rig.servers[0].kill();
+    say(&rig, ["acquire", "-n", "x"]).assert_code(69).assert_says("connection refused");
+}

@@ -1,0 +1,10 @@
+//! The command from the outside: the real binary, real servers, real signals, a real terminal.
+
+#![cfg(test)]
+
+mod config;
+mod lease;
+mod nodes;
+mod rig;
+mod run;
+mod texts;

@@ -1,0 +1,8 @@
+//! `quorate run`.
+
+mod codes;
+mod crowd;
+mod danger;
+mod flags;
+mod signals;
+mod terminal;

@@ -1,0 +1,147 @@
+//! Every exit code.
+
+use quorate_testkit::{Server, redis::cmd};
+
+use crate::rig::Rig;
+
+#[test]
+fn the_commands_code_is_passed_on_and_its_output_untouched() {
+    let rig = Rig::one();
+    let ended = rig.run(["x", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]).assert_code(3);
+    assert_eq!((ended.out(), ended.err()), ("out\n", "err\n"));
+    rig.run(["x", "true"]).assert_code(0);
+    rig.run(["x", "--", "sh", "-c", "exit 255"]).assert_code(255);
+}
+
+#[test]
+fn a_command_that_a_signal_ended_is_128_and_the_signal() {
+    let rig = Rig::one();
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130)] {
+        rig.run(["x", "--", "sh", "-c", &format!("kill -{signal} $$")]).assert_code(code);
+    }
+}
+
+#[test]
+fn a_lock_that_another_has_is_75_or_what_is_asked_for() {
+    let rig = Rig::one();
+    let holder = rig.hold("x");
+    let who = format!("held by quorate/{}", host());
+    rig.run(["-n", "x", "true"]).assert_code(75).assert_says(&who);
+    rig.run(["-w", "0.05", "x", "true"]).assert_code(75).assert_says(&who);
+    rig.run(["-w", "0", "x", "true"]).assert_code(75);
+    rig.run(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_says(&who);
+    rig.run(["-n", "y", "true"]).assert_code(0);
+    holder.close().assert_code(0);
+    rig.run(["-n", "x", "true"]).assert_code(0);
+}
+
+#[test]
+fn silent_nodes_are_69() {
+    let rig = Rig::one();
+    rig.servers[0].kill();
+    for patience in [&["-n"][..], &["-w", "1"], &["--ttl", "1s"]] {
+        let args = patience.iter().copied().chain(["x", "true"]);
+        rig.run(args).assert_code(69).assert_says("connection refused");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_64() {
+    let rig = Rig::one();
+    for (args, expected) in [
+        (&["x"][..], "COMMAND"),
+        (&[], "NAME"),
+        (&["--fly", "x", "true"], "--fly"),
+        (&["-w", "soon", "x", "true"], "write 500ms"),
+        (&["--signal", "STOP", "x", "true"], "write HUP"),
+        (&["-n", "-w", "1", "x", "true"], "cannot be used with"),
+        (&["-v", "-q", "x", "true"], "cannot be used with"),
+        (&["-c", "true", "x", "true"], "cannot be used with"),
+        (&["", "true"], "empty"),
+        (&["a\nb", "true"], "control character"),
+        (&["quorate:x", "true"], "reserved"),
+        (&["--ttl", "2h", "x", "true"], "max_ttl"),
+        (&["--ttl", "0", "x", "true"], "no time"),
+        (&["--ttl", "2s", "-k", "1.5s", "x", "true"], "more than half of the ttl"),
+        (&["--max-hold", "1s", "x", "true"], "longer than --kill-after"),
+        (&["-E", "256", "x", "true"], "256"),
+    ] {
+        rig.run(args.iter().copied()).assert_code(64).assert_says(expected);
+    }
+}
+
+#[test]
+fn rights_and_passwords_that_are_refused_are_77() {
+    let server = Server::builder().password("secret").start();
+    let rig = Rig::without_servers();
+    for (password, expected) in [("", "NOAUTH"), (":wrong@", "WRONGPASS")] {
+        let url = format!("redis://{password}{}", server.address());
+        let ended = rig.run(["--node", &url, "-n", "x", "true"]).assert_code(77);
+        let ended = ended.assert_says(expected);
+        assert!(!ended.err().contains("wrong@"), "{ended:?}");
+        rig.run(["--node", &url, "x", "true"]).assert_code(77).assert_says(expected);
+    }
+    let url = server.url_with("guest", "pass", 0);
+    let rules = ["on", ">pass", "~*", "&*", "+@connection", "+info"];
+    let mut user = cmd("ACL");
+    user.arg("SETUSER").arg("guest").arg(&rules);
+    user.exec(&mut server.connection()).expect("the user is made");
+    rig.run(["--node", &url, "-n", "x", "true"]).assert_code(77).assert_says("no permission");
+}
+
+#[test]
+fn wrong_settings_are_78() {
+    let rig = Rig::without_servers();
+    let ended = rig.run(["--node", "ftp://user:secret@h", "x", "true"]).assert_code(78);
+    assert!(!ended.err().contains("secret"), "{ended:?}");
+    rig.run(["--config", "/nowhere", "x", "true"]).assert_code(78).assert_says("/nowhere");
+}
+
+#[test]
+fn a_lock_that_is_lost_is_79_or_what_is_asked_for() {
+    let rig = Rig::one();
+    for (args, code) in [(&[][..], 79), (&["--lost-exit-code", "5"], 5)] {
+        let args = args.iter().copied();
+        let script = "echo > started; exec sleep 60";
+        let lost = rig.start(args.chain(["--ttl", "1s", "x", "--", "sh", "-c", script]));
+        rig.await_file("started");
+        let mut steal = cmd("SET");
+        steal.arg("x").arg("another's").exec(&mut rig.servers[0].connection()).expect("it is set");
+        lost.end().assert_code(code).assert_says("the lock is lost");
+        std::fs::remove_file(rig.path("started")).expect("it is there");
+        rig.servers[0].flush_all();
+    }
+}
+
+#[test]
+fn a_lock_that_was_lost_unnoticed_is_79() {
+    let rig = Rig::one();
+    let script = "echo > started; cat > /dev/null";
+    let lost = rig.start(["--ttl", "60s", "x", "--", "sh", "-c", script]);
+    rig.await_file("started");
+    rig.servers[0].flush_all();
+    lost.close().assert_code(79).assert_says("was lost while the command ran");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_126_or_127_and_gives_the_lock_back() {
+    let rig = Rig::one();
+    rig.run(["x", "no-such-command"]).assert_code(127).assert_says("no-such-command");
+    rig.write("text", "");
+    rig.run(["x", "./text"]).assert_code(126).assert_says("./text");
+    rig.run(["x", "/"]).assert_code(126).assert_says("cannot run /");
+    rig.run(["-n", "x", "true"]).assert_code(0);
+}
+
+#[test]
+fn the_lock_is_free_as_soon_as_the_command_ends() {
+    let rig = Rig::one();
+    for _ in 0..20 {
+        rig.run(["-n", "x", "false"]).assert_code(1);
+    }
+    assert!(rig.servers[0].get("x").is_none());
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,163 @@
+//! Every flag.
+
+use std::time::{Duration, Instant};
+
+use quorate_testkit::eventually;
+
+use crate::rig::{PATIENCE, Rig, is_alive};
+
+#[test]
+fn the_command_finds_the_lock_in_its_environment() {
+    let rig = Rig::one();
+    let show = "echo $QUORATE_HELD/$QUORATE_LOCK/$QUORATE_FENCE/$QUORATE_OWNER";
+    let ended = rig.run(["x", "--", "sh", "-c", show]).assert_code(0);
+    let parts: Vec<&str> = ended.out().trim().split('/').collect();
+    assert_eq!(parts[..2], ["1", "x"], "{ended:?}");
+    assert!(parts[2].parse::<u64>().is_ok_and(|fence| fence > 0), "{ended:?}");
+    assert!(parts[3].starts_with("q1:"), "{ended:?}");
+    let later = rig.run(["x", "--", "sh", "-c", "echo $QUORATE_FENCE"]);
+    let fence = |text: &str| text.trim().parse::<u64>().expect("a number");
+    assert!(fence(later.out()) > fence(parts[2]));
+}
+
+#[test]
+fn a_text_is_run_by_the_shell() {
+    let rig = Rig::one();
+    assert_eq!(rig.run(["x", "-c", "echo a | tr a b"]).assert_code(0).out(), "b\n");
+    let mut command = rig.quorate(["run", "x", "--command", "echo $0"]);
+    let output = command.env("SHELL", "/bin/bash").output().expect("it runs");
+    assert_eq!(output.stdout, b"/bin/bash\n");
+}
+
+#[test]
+fn arguments_of_the_command_are_its_own() {
+    let rig = Rig::one();
+    let ended = rig.run(["x", "echo", "-n", "--help", "--", "-v"]).assert_code(0);
+    assert_eq!(ended.out(), "--help -- -v");
+    assert_eq!(rig.run(["x", "--", "echo", "a  b"]).out(), "a  b\n");
+    rig.run(["-x", "x", "true"]).assert_code(0);
+    rig.run(["-e", "x", "true"]).assert_code(0);
+}
+
+#[test]
+fn standard_input_is_the_commands() {
+    let rig = Rig::one();
+    let mut command = rig.quorate(["run", "x", "cat"]);
+    rig.write("in", "hello");
+    let file = std::fs::File::open(rig.path("in")).expect("it is there");
+    let output = command.stdin(file).output().expect("it runs");
+    assert_eq!(output.stdout, b"hello");
+}
+
+#[test]
+fn several_locks_are_had_all_or_none() {
+    let rig = Rig::one();
+    let show = "echo $QUORATE_LOCK";
+    let ended = rig.run(["-l", "a", "-l", "c", "b", "--", "sh", "-c", show]).assert_code(0);
+    assert_eq!(ended.out(), "a b c\n");
+    let holder = rig.hold("c");
+    rig.run(["-n", "-l", "a", "-l", "c", "b", "true"]).assert_code(75).assert_says("\"c\"");
+    for free in ["a", "b"] {
+        assert!(rig.servers[0].get(free).is_none(), "{free} was given back");
+    }
+    holder.close().assert_code(0);
+}
+
+#[test]
+fn a_nested_run_of_the_same_name_is_told_so() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let inner = [quorate, "run", "x", "true"];
+    rig.run(["x"].into_iter().chain(inner)).assert_code(64).assert_says("wait for itself");
+    let other = ["y", quorate, "run", "z"].into_iter().chain(inner);
+    rig.run(other).assert_code(0);
+    let deep = ["x", quorate, "run", "y"].into_iter().chain(inner);
+    rig.run(deep).assert_code(64).assert_says("wait for itself");
+}
+
+#[test]
+fn a_verbose_run_tells_what_happened_and_a_quiet_one_nothing() {
+    let rig = Rig::one();
+    let ended = rig.run(["-v", "x", "true"]).assert_code(0);
+    let (line, rest) = ended.err().split_once('\n').expect("a line");
+    assert!(line.starts_with("quorate: acquired \"x\" with fence "), "{line}");
+    assert!(line.contains(" after "), "{line}");
+    assert_eq!(rest, "");
+    let ended = rig.run(["--log-format", "json", "-v", "x", "true"]).assert_code(0);
+    assert!(ended.err().starts_with(r#"{"level":"info","message":"acquired "#), "{ended:?}");
+    let holder = rig.hold("x");
+    let ended = rig.run(["--log-format", "json", "-n", "x", "true"]).assert_code(75);
+    assert!(ended.err().starts_with(r#"{"level":"error","message":""#), "{ended:?}");
+    rig.run(["-q", "-n", "x", "true"]).assert_code(75).assert_says("held by");
+    holder.close();
+}
+
+#[test]
+fn who_and_why_are_told_to_those_who_wait() {
+    let rig = Rig::one();
+    let script = "echo > started; cat > /dev/null";
+    let args = ["--who", "me", "--why", "moving house", "x", "--", "sh", "-c", script];
+    let holder = rig.start(args);
+    rig.await_file("started");
+    rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by me (moving house)");
+    holder.close();
+}
+
+#[test]
+fn a_lock_is_held_for_at_least_as_long_as_asked() {
+    let rig = Rig::one();
+    let started = Instant::now();
+    rig.run(["--min-hold", "700ms", "x", "true"]).assert_code(0);
+    assert!(started.elapsed() >= Duration::from_millis(700));
+    let mut holder = rig.start(["--min-hold", "1h", "x", "--", "sh", "-c", "echo > done; exit 4"]);
+    rig.await_file("done");
+    rig.run(["-n", "x", "true"]).assert_code(75);
+    assert!(!holder.has_ended());
+    holder.signal(rustix::process::Signal::TERM);
+    holder.end().assert_code(4);
+    rig.run(["-n", "x", "true"]).assert_code(0);
+}
+
+#[test]
+fn a_command_that_runs_for_too_long_is_ended() {
+    let rig = Rig::one();
+    let script = "trap 'echo asked > asked; exit' TERM; echo $$ > pid; sleep 60 & wait";
+    let args = ["--max-hold", "1.5s", "-k", "1s", "x", "--", "sh", "-c", script];
+    rig.run(args).assert_code(79).assert_says("as long as allowed");
+    assert_eq!(rig.read("asked"), "asked\n");
+    assert!(!is_alive(&rig.read("pid")));
+}
+
+#[test]
+fn the_lock_outlives_a_killed_holder_for_its_ttl_at_most() {
+    let rig = Rig::one();
+    let holder = rig.start(["--ttl", "1s", "x", "--", "sh", "-c", "echo > started; sleep 60"]);
+    rig.await_file("started");
+    assert!(rig.servers[0].pttl("x") <= 1_000);
+    drop(holder);
+    rig.run(["-w", "5", "x", "true"]).assert_code(0);
+}
+
+#[test]
+fn what_goes_on_without_the_lock_is_told() {
+    let rig = Rig::one();
+    let script = "sleep 60 > /dev/null 2>&1 & echo $! > pid";
+    let ended = rig.run(["x", "--", "sh", "-c", script]).assert_code(0);
+    let ended = ended.assert_says("1 processes that the command has started go on without");
+    drop(ended);
+    let pid = rig.read("pid");
+    assert!(is_alive(&pid));
+    crate::run::signals::kill(&pid);
+    eventually("it is gone", PATIENCE, || !is_alive(&pid));
+}
+
+#[test]
+fn without_nodes_the_user_is_told_that_the_lock_is_local() {
+    let rig = Rig::without_servers();
+    let told = "the lock is local to this machine";
+    rig.run(["x", "true"]).assert_code(0).assert_says(told);
+    for args in [&["-q", "x", "true"][..], &["--local", "x", "true"]] {
+        let ended = rig.run(args.iter().copied()).assert_code(0);
+        assert_eq!(ended.err(), "");
+    }
+}

@@ -1,0 +1,132 @@
+//! At a real terminal: `script` makes one, and what we write to it is typed there.
+
+use std::{
+    io::Write as _,
+    process::{Child, Command, Stdio},
+};
+
+use quorate_testkit::eventually;
+
+use crate::rig::{Ended, PATIENCE, Rig};
+
+#[test]
+fn ctrl_c_ends_the_wait() {
+    let rig = Rig::one();
+    let holder = rig.hold("x");
+    let mut terminal = Terminal::start(&rig, "run x -- echo ran");
+    rig.await_screen("waiting for \"x\"");
+    terminal.type_in("\x03");
+    let ended = terminal.end();
+    assert_eq!(ended.code(), 130, "{ended:?}");
+    assert!(!rig.read("screen").contains("ran\r\n"), "{:?}", rig.read("screen"));
+    holder.close().assert_code(0);
+}
+
+#[test]
+fn ctrl_c_ends_the_command_and_not_quorate() {
+    let rig = Rig::one();
+    let script = "trap \"echo interrupted; exit 4\" INT; echo ready; sleep 60";
+    let mut terminal = Terminal::start(&rig, &format!("run -v x -- sh -c '{script}'"));
+    rig.await_screen("ready");
+    terminal.type_in("\x03");
+    let ended = terminal.end();
+    assert_eq!(ended.code(), 4, "{ended:?}");
+    assert!(rig.read("screen").contains("interrupted"));
+    rig.run(["-n", "x", "true"]).assert_code(0);
+}
+
+#[test]
+fn the_command_can_read_what_is_typed() {
+    let rig = Rig::one();
+    let script = "echo ready; read line; echo got $line";
+    let mut terminal = Terminal::start(&rig, &format!("run x -- sh -c '{script}'"));
+    rig.await_screen("ready");
+    terminal.type_in("hello\n");
+    assert_eq!(terminal.end().code(), 0);
+    assert!(rig.read("screen").contains("got hello"));
+}
+
+#[test]
+fn ctrl_z_stops_both_and_the_shell_has_the_terminal() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+    terminal.type_in("PS1='$ '\n");
+    terminal.type_in(&format!("{quorate} run x -- sh -c 'echo be''gun; read l; echo got $l'\n"));
+    rig.await_screen("begun");
+    terminal.type_in("\x1a");
+    rig.await_screen("Stopped");
+    terminal.type_in("echo at the sh''ell; fg\n");
+    rig.await_screen("at the shell");
+    terminal.type_in("hello\n");
+    rig.await_screen("got hello");
+    terminal.type_in("exit 0\n");
+    assert_eq!(terminal.end().code(), 0);
+}
+
+#[test]
+fn others_of_a_pipeline_keep_the_terminal() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let script = "trap \"echo interrupted; exit 4\" INT; echo ready; sleep 60";
+    let line = format!("sh -c '{quorate} run x -- sh -c \"$SCRIPT\" | (trap : INT; cat; cat)'");
+    let mut terminal = Terminal::start_with(&rig, &line, script);
+    rig.await_screen("ready");
+    terminal.type_in("\x03");
+    rig.await_screen("interrupted");
+    drop(terminal);
+}
+
+impl Rig {
+    fn await_screen(&self, text: &str) {
+        eventually(&format!("{text:?} is shown"), PATIENCE, || self.read("screen").contains(text));
+    }
+}
+
+/// A terminal with a program in it.
+struct Terminal(Option<Child>);
+
+impl Terminal {
+    /// Starts `quorate` with these arguments.
+    fn start(rig: &Rig, args: &str) -> Self {
+        Self::start_program(rig, &format!("{} {args}", env!("CARGO_BIN_EXE_quorate")))
+    }
+
+    fn start_program(rig: &Rig, line: &str) -> Self {
+        Self::start_with(rig, line, "")
+    }
+
+    fn start_with(rig: &Rig, line: &str, script: &str) -> Self {
+        let mut command = Command::new("script");
+        rig.prepare(&mut command);
+        command.env("SHELL", "/bin/sh").env("SCRIPT", script);
+        command.args(["--quiet", "--return", "--flush", "--command", line, "screen"]);
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        Self(Some(started.expect("`script` of util-linux is there")))
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        let input = self.0.as_mut().and_then(|child| child.stdin.as_mut()).expect("it is open");
+        input.write_all(keys.as_bytes()).expect("it is read");
+        input.flush().expect("it is read");
+    }
+
+    /// Waits for the end of the program.
+    fn end(mut self) -> Ended {
+        let mut child = self.0.take().expect("it runs");
+        let input = child.stdin.take();
+        let output = child.wait_with_output().expect("it ends");
+        drop(input);
+        Ended(output)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // It may be gone.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
