@@ -5,6 +5,7 @@ use std::{fmt, fmt::Write as _, sync::Arc};
 use crate::{
     fence::{Fence, SLACK_US},
     guard::{Enrolment, Greeting, Mark, Met, Pact},
+    inspect::{Cursor, Inspected, Listed},
     line::{Ask, Extend, Extended, Session, Speaker, Standing},
     mutant::{self, Mutant},
     name::Name,
@@ -62,6 +63,23 @@ pub enum Command {
     Look {
         /// The lock.
         name: Name,
+    },
+    /// Say all that is known about a lock.
+    Inspect {
+        /// The lock.
+        name: Name,
+        /// How many of those in line are told, at most
+        /// [`WAITING_SHOWN_MAX`](crate::inspect::WAITING_SHOWN_MAX).
+        shown: u32,
+    },
+    /// Say which locks are held or waited for: a page of them.
+    List {
+        /// How their names begin.
+        prefix: Arc<str>,
+        /// Where to go on; `None` at first.
+        cursor: Option<Cursor>,
+        /// How many keys are looked at, more or less.
+        count: u32,
     },
     /// Say what the node is, and doubt it if it may have forgotten locks.
     Meet {
@@ -189,6 +207,8 @@ impl Command {
                 | Self::Prolong { .. }
                 | Self::Check { .. }
                 | Self::Look { .. }
+                | Self::Inspect { .. }
+                | Self::List { .. }
                 | Self::Meet { .. }
                 | Self::Enrol { .. }
                 | Self::Change { .. }
@@ -221,6 +241,8 @@ impl Command {
             | Self::Prolong { .. }
             | Self::Check { .. }
             | Self::Look { .. }
+            | Self::Inspect { .. }
+            | Self::List { .. }
             | Self::Meet { .. }
             | Self::Enrol { .. }
             | Self::Change { .. }
@@ -313,6 +335,10 @@ pub enum Reply {
     Each(Box<[Fate]>),
     /// What is stored there, if anything.
     Seen(Option<Sighting>),
+    /// What is known about a lock.
+    Inspected(Box<Inspected>),
+    /// Which locks there are.
+    Listed(Listed),
     /// What the node is.
     Met(Box<Met>),
     /// The node's record is of another version, which we cannot read.

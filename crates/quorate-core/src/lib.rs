@@ -13,6 +13,7 @@
 //! - [`name`] and [`command`]: the whole language that is spoken to a node.
 //! - [`line`](mod@line) and [`fence`]: waiting in line, and the numbers of holders.
 //! - [`guard`]: which node may vote, and what the nodes have agreed upon.
+//! - [`inspect`]: what a node tells people about its locks.
 //! - [`store`]: what a node does with a command, the reference for every engine.
 //! - [`acquire`], [`renew`], [`verify`], [`release`]: machines, each one round of asking all nodes.
 //! - [`contend`]: the machine that waits in line, or tries once.
@@ -40,6 +41,7 @@ pub mod contend;
 pub mod debts;
 pub mod fence;
 pub mod guard;
+pub mod inspect;
 pub mod lease;
 pub mod line;
 pub mod moment;

@@ -1,6 +1,6 @@
 //! Names of locks: parsed once at the edge, so that inner code has nothing to check.
 
-use std::{error, fmt, sync::Arc};
+use std::{borrow::Borrow, error, fmt, sync::Arc};
 
 /// The name of a lock. It is the key on the nodes, exactly as given.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -39,6 +39,13 @@ impl Name {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
+    }
+}
+
+/// Names have the order of their texts.
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -81,12 +81,10 @@ impl Store {
                 Reply::Each(entries.iter().map(|entry| self.prolong(now, entry)).collect())
             }
             Command::Check { name, .. } | Command::Look { name } => {
-                let ends_at_ms = self.keys.end_of(name);
-                Reply::Seen(self.keys.get(name).map(|value| Sighting {
-                    value: shown(value),
-                    expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
-                }))
+                Reply::Seen(self.sighting(now, name))
             }
+            Command::Inspect { name, shown } => self.inspect(now, name, *shown),
+            Command::List { prefix, cursor, count } => self.list(prefix, cursor.as_ref(), *count),
             Command::Meet { greeting } => self.meet(now, greeting),
             Command::Enrol { enrolment } => self.enrol(now, enrolment),
             Command::Change { mark, pact, fresh } => self.change(now, *mark, pact, *fresh),
@@ -171,6 +169,14 @@ impl Store {
                 Fate::LivesOn
             }
         }
+    }
+
+    fn sighting(&self, now: NodeTime, name: &Name) -> Option<Sighting> {
+        let ends_at_ms = self.keys.end_of(name);
+        self.keys.get(name).map(|value| Sighting {
+            value: shown(value),
+            expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
+        })
     }
 
     fn whose(&self, name: &Name, owner: &Owner) -> Whose {

@@ -28,10 +28,11 @@ use std::{
 use crate::{
     CancellationToken, LeaseHandover, NodesChanged, Shutdown, Warning,
     error::{
-        AdmitError, AdoptError, ChangeError, ConnectError, ExtendError, LockError, Lost,
-        NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
+        AdmitError, AdoptError, ChangeError, ConnectError, ExtendError, InspectError, LockError,
+        Lost, NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
     },
     fence::Fence,
+    inspect::{LockReport, Locks},
 };
 
 /// A connection to a set of nodes. Clones share it. See [`crate::Client`].
@@ -170,6 +171,44 @@ impl Client {
     /// ```
     pub fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         wait(self.0.adopt(lease)).map(Guard)
+    }
+
+    /// Asks all nodes what they know about a lock. See [`crate::Client::inspect`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::inspect`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let _guard = client.mutex("orders:42").lock()?;
+    /// let holder = client.inspect("orders:42")?.holder.expect("we hold it");
+    /// assert!(holder.is_this_client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inspect(&self, name: impl AsRef<str>) -> Result<LockReport, InspectError> {
+        wait(self.0.inspect(name))
+    }
+
+    /// All locks whose names begin with `prefix`. See [`crate::Client::locks`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::locks`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let _guard = client.mutex("orders:42").lock()?;
+    /// let locks = client.locks("orders:")?.locks;
+    /// assert_eq!(locks[0].name, "orders:42");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
+        wait(self.0.locks(prefix))
     }
 
     /// As [`crate::Client::renew_lease`].

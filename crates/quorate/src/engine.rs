@@ -6,6 +6,7 @@
 mod attempt;
 mod contender;
 mod heartbeats;
+mod inspect;
 mod line;
 mod run;
 mod survey;
@@ -35,6 +36,7 @@ use tokio::sync::Notify;
 pub(crate) use self::{
     attempt::{Attempt, Claim, Ended, Fenced, Machine},
     contender::{Contender, Ended as Contended},
+    inspect::{inspect, list},
     line::{Ears, Line, News},
     run::{Driver, Quiet, Running, Where},
     survey::survey,

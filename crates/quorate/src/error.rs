@@ -414,6 +414,58 @@ pub enum ConfigError {
     },
 }
 
+/// Why nothing can be said about a lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// # use quorate::memory::Behaviour;
+/// nodes.set(0, Behaviour::Fail);
+/// let error = client.inspect("orders:42").await.unwrap_err();
+/// assert_eq!(error.to_string(), "no node answered: memory:0: connection refused");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The name cannot be a lock's.
+    #[error(transparent)]
+    InvalidName(#[from] NameError),
+    /// No node answered.
+    #[error("no node answered: {}", Reports(.nodes))]
+    NoAnswer {
+        /// What each node said, in the order in which they were configured.
+        nodes: Box<[NodeReport]>,
+    },
+    /// No node answered, and some because they denied the right to look.
+    #[error("denied: {}", Reports(.nodes))]
+    Denied {
+        /// What each node said, in the order in which they were configured.
+        nodes: Box<[NodeReport]>,
+    },
+    /// The client was shut down.
+    #[error("the client was shut down")]
+    ShutDown,
+}
+
+impl InspectError {
+    /// All nodes are in trouble.
+    pub(crate) fn of(nodes: Box<[NodeReport]>) -> Self {
+        let is_denied = nodes.iter().any(|report| match &report.answer {
+            NodeAnswer::Trouble(trouble) => trouble.is_denial(),
+            NodeAnswer::Attached
+            | NodeAnswer::Granted
+            | NodeAnswer::Refused
+            | NodeAnswer::NotAwaited => false,
+        });
+        if is_denied { Self::Denied { nodes } } else { Self::NoAnswer { nodes } }
+    }
+}
+
 /// A blocking client would wait for an engine that runs on the runtime which it blocks.
 ///
 /// # Examples

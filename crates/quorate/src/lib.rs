@@ -26,6 +26,7 @@
 //! - [`Guard`] is a held lock.
 //! - [`fence`] has what a resource needs to refuse a holder of yesterday.
 //! - [`error`] has one error for each operation, with what each node said.
+//! - [`inspect`] shows who holds a lock, since when, and who waits.
 //! - [`observe`] tells what happens inside; [`blocking`] is the same without async.
 //! - [`memory`] has nodes that can be told to misbehave, for tests.
 //!
@@ -45,6 +46,7 @@ pub mod fence;
 mod guard;
 mod handover;
 mod held;
+pub mod inspect;
 mod keeper;
 mod leases;
 #[cfg(doc)]

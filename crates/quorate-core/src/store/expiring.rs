@@ -1,6 +1,10 @@
 //! A table whose entries go by themselves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 /// Entries by key, and the same keys by the time at which they go, so that forgotten ones do not
 /// pile up.
@@ -52,6 +56,15 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
         self.entries.keys()
+    }
+
+    /// The keys from there on, in their order.
+    pub(super) fn keys_from<Q>(&self, from: Bound<&Q>) -> impl Iterator<Item = &K>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        self.entries.range::<Q, _>((from, Bound::Unbounded)).map(|(key, _)| key)
     }
 
     pub(super) fn put(&mut self, key: &K, value: V, ends_at_ms: Option<u64>) {

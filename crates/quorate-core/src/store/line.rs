@@ -3,12 +3,14 @@
 //! A key that is freed while somebody waits is never seen free by others: the release itself hands
 //! it to the next in line. Every grant bumps the fence, so owner and fence together name one grant.
 
+mod inspect;
+
 use std::collections::BTreeSet;
 
 use super::{Expiring, Store, Whose, end, text};
 use crate::{
     command::{ClientId, Owner, Reply, Stay, Value},
-    fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump},
+    fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump, prolonged_ms},
     line::{Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Standing},
     moment::NodeTime,
     mutant::{self, Mutant},
@@ -83,6 +85,14 @@ impl Line {
 
     fn set_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
         self.fences.put(name, fence, end(now, FENCE_LIFE_MS));
+    }
+
+    /// Keeps the fence of a lock that is held, in a way that tells when it was granted.
+    fn keep_fence(&mut self, now: NodeTime, name: &Name) {
+        let left_ms = self.fences.end_of(name).map(|end| end.saturating_sub(now.as_millis()));
+        if let Some(ends_at_ms) = left_ms.and_then(prolonged_ms).and_then(|left| end(now, left)) {
+            self.fences.set_end(name, ends_at_ms);
+        }
     }
 
     /// A new grant gets a new fence.
@@ -363,9 +373,12 @@ impl Store {
             }
             Whose::Ours => self.live_on(now, name, *ttl_ms),
         }
-        let raised = stored.max(*fence);
-        self.line.set_fence(now, name, raised);
-        Extended::LivesOn(raised)
+        if self.line.fences.contains(name) && stored >= *fence {
+            self.line.keep_fence(now, name);
+            return Extended::LivesOn(stored);
+        }
+        self.line.set_fence(now, name, *fence);
+        Extended::LivesOn(*fence)
     }
 
     /// Lets a key that is the owner's live on; none is made to go earlier.

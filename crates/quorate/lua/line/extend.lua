@@ -34,7 +34,14 @@ for i = 1, (#KEYS - 1) / 3 do
   if not fates[i] and (type(done) ~= 'table' or not done.err) then
     -- What is stored already is not stored anew: that works also if there is no memory left.
     if found[2] and stored >= fence then
-      done = redis.pcall('PEXPIRE', fence_key, '86400000')
+      -- What is left of its life tells when it was granted. So it is prolonged only when half of
+      -- that is over, and then by a life and a half; by a half when it has two hundred before it.
+      local left = redis.call('PTTL', fence_key)
+      local lives = math.max(math.ceil(left / 86400000), 1)
+      if left <= lives * 86400000 - 43200000 then
+        local more = lives < 200 and 129600000 or 43200000
+        done = redis.pcall('PEXPIRE', fence_key, left + more)
+      end
     else
       stored = fence
       done = redis.pcall('SET', fence_key, stored, 'PX', '86400000')

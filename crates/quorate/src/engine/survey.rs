@@ -1,14 +1,15 @@
-//! Asks all nodes what is stored under a name, to tell people who holds a lock.
+//! Asks nodes about locks, to tell people who holds them. Nothing is decided by it.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Poll, Waker},
     time::Duration,
 };
 
 use quorate_core::{
-    command::{Command, Reply, Sighting, Value},
+    command::{ClientId, Command, Reply, Sighting, Value},
     line::Place,
     moment::Moment,
     name::Name,
@@ -22,76 +23,175 @@ use crate::{
 
 /// The holder that most nodes know, if any of them answers within `patience`.
 pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> Option<Holder> {
-    let replies = ask_all(engine, &Command::Look { name: name.clone() }, patience).await;
-    let sightings = replies.into_iter().filter_map(|reply| match reply {
-        Reply::Seen(sighting) => sighting,
-        _ => None,
+    let look = Command::Look { name: name.clone() };
+    let answers = ask(engine, of_all(engine, &look).collect(), patience).await;
+    let sightings = answers.into_iter().filter_map(|answer| match answer {
+        Ok(Reply::Seen(sighting)) => sighting,
+        Ok(_) | Err(_) => None,
     });
-    let sighting = most_seen(sightings.collect())?;
-    let Value::Text(text) = &sighting.value else { return Some(holder(sighting)) };
-    let Some(Place { client, .. }) = Place::of(text) else { return Some(holder(sighting)) };
-    let replies = ask_all(engine, &Command::Who { client }, patience).await;
-    let known = replies.into_iter().find_map(|reply| match reply {
-        Reply::Known(who) => who,
-        _ => None,
-    });
-    let who = match known {
-        Some(who) => shown(who.as_bytes()),
-        None => format!("the client {:.8}", client.to_string()),
-    };
-    Some(Holder { who, ..holder(sighting) })
+    let sightings: Vec<Sighting> = sightings.collect();
+    let sighting = most_seen(sightings.iter(), |seen| &seen.value)?;
+    let identity = Identity::of(&sighting.value);
+    let mut whos = Whos::default();
+    whos.learn(engine, identity.asked(), patience).await;
+    let expires_in = sighting.expires_in_ms.map(Duration::from_millis);
+    Some(Holder { who: whos.words(&identity), expires_in })
 }
 
-/// Asks all nodes, and returns what they answer within `patience`.
-async fn ask_all(engine: &Engine, command: &Command, patience: Duration) -> Vec<Reply> {
+/// One question to every node.
+pub(super) fn of_all(engine: &Engine, command: &Command) -> impl Iterator<Item = Question> {
+    (0..engine.nodes.len()).map(|node| Question { node, command: command.clone() })
+}
+
+/// What is asked of which node.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) node: usize,
+    pub(super) command: Command,
+}
+
+/// Asks all of it at once, and returns what is answered within `patience`, in the same order.
+pub(super) async fn ask(
+    engine: &Engine,
+    questions: Vec<Question>,
+    patience: Duration,
+) -> Vec<Result<Reply, Trouble>> {
     let now = engine.now();
-    let survey = Arc::new(Survey::default());
-    survey.lock().pending = engine.nodes.len();
-    for (number, node) in engine.nodes.iter().enumerate() {
-        let command = command.clone();
-        match node.send(Request { command, node: number, inbox: survey.clone() }, now) {
-            Sent::Queued => node.flush(),
-            Sent::Answered(answer) => survey.take_in(answer),
+    let survey = Arc::new(Survey::new(questions.len()));
+    let nodes: BTreeSet<usize> = questions.iter().map(|question| question.node).collect();
+    for (number, Question { node, command }) in questions.into_iter().enumerate() {
+        // The inbox wants to know which question it was: there may be several to one node.
+        let request = Request { command, node: number, inbox: survey.clone() };
+        if let Sent::Answered(answer) = engine.nodes[node].send(request, now) {
+            survey.take_in(number, answer);
         }
     }
-    let weak: std::sync::Weak<Survey> = Arc::downgrade(&survey);
-    if engine.timers.add(now.saturating_add(patience), weak).is_err() {
-        return Vec::new();
-    }
+    nodes.into_iter().for_each(|node| engine.nodes[node].flush());
+    let weak: Weak<Survey> = Arc::downgrade(&survey);
+    let is_ended = engine.timers.add(now.saturating_add(patience), weak).is_err();
     poll_fn(|cx| {
         let mut state = survey.lock();
-        if state.pending == 0 {
+        if state.pending == 0 || is_ended {
             return Poll::Ready(());
         }
         state.waker = Some(cx.waker().clone());
         Poll::Pending
     })
     .await;
-    std::mem::take(&mut survey.lock().replies)
+    let silence = || if is_ended { Trouble::ShutDown } else { Trouble::TimedOut };
+    let answers = std::mem::take(&mut survey.lock().answers);
+    answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(silence()))).collect()
 }
 
 /// Different nodes may show different holders for a moment: the one on most nodes has it.
-fn most_seen(sightings: Vec<Sighting>) -> Option<Sighting> {
-    let count = |wanted: &Value| sightings.iter().filter(|seen| seen.value == *wanted).count();
-    sightings.iter().rev().max_by_key(|seen| count(&seen.value)).cloned()
+pub(super) fn most_seen<'a, T>(
+    seen: impl DoubleEndedIterator<Item = &'a T> + Clone,
+    value: impl Fn(&T) -> &Value,
+) -> Option<&'a T> {
+    let count = |wanted: &T| seen.clone().filter(|it| value(it) == value(wanted)).count();
+    seen.clone().rev().max_by_key(|it| count(it))
 }
 
-fn holder(sighting: Sighting) -> Holder {
-    let who = match sighting.value {
-        Value::Text(text) => who(&text),
-        Value::OtherType(kind) => format!("a key of type {kind}, not of a lock known here"),
-    };
-    Holder { who, expires_in: sighting.expires_in_ms.map(Duration::from_millis) }
+/// Whom a stored value speaks of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Identity {
+    /// A client of ours, which the nodes may know.
+    Line(ClientId),
+    /// A client of ours in classic mode, and who it is.
+    Classic(ClientId, String),
+    /// Another library's or program's: how it is shown.
+    Foreign(String),
 }
 
-/// The readable part of an owner of ours; for another library's, the value as it is, escaped.
-fn who(text: &[u8]) -> String {
-    let ours = text.iter().position(|byte| *byte == b'@').filter(|at| {
-        let (id, number) = text[..*at].split_at_checked(41).unwrap_or_default();
-        let is_hex = id.iter().take(40).all(u8::is_ascii_hexdigit);
-        id.ends_with(b":") && is_hex && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
-    });
-    ours.map_or_else(|| escaped(text), |at| shown(&text[at + 1..]))
+impl Identity {
+    pub(super) fn of(value: &Value) -> Self {
+        match value {
+            Value::Text(text) => Self::of_text(text),
+            Value::OtherType(kind) => {
+                Self::Foreign(format!("a key of type {kind}, not of a lock known here"))
+            }
+        }
+    }
+
+    /// The readable part of an owner of ours; for another library's, the value as it is, escaped.
+    fn of_text(text: &[u8]) -> Self {
+        if let Some(Place { client, .. }) = Place::of(text) {
+            return Self::Line(client);
+        }
+        let classic = text.iter().position(|byte| *byte == b'@').and_then(|at| {
+            let (id, number) = text[..at].split_at_checked(41)?;
+            let client = ClientId::parse(str::from_utf8(id).ok()?.strip_suffix(':')?)?;
+            let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+            is_number.then(|| Self::Classic(client, shown(&text[at + 1..])))
+        });
+        classic.unwrap_or_else(|| Self::Foreign(escaped(text)))
+    }
+
+    pub(super) const fn client(&self) -> Option<ClientId> {
+        match self {
+            Self::Line(client) | Self::Classic(client, _) => Some(*client),
+            Self::Foreign(_) => None,
+        }
+    }
+
+    /// The client that the nodes must be asked about.
+    pub(super) const fn asked(&self) -> Option<ClientId> {
+        match self {
+            Self::Line(client) => Some(*client),
+            Self::Classic(..) | Self::Foreign(_) => None,
+        }
+    }
+}
+
+/// Who clients are, as far as the nodes have told.
+#[derive(Debug, Default)]
+pub(super) struct Whos(BTreeMap<ClientId, Option<String>>);
+
+impl Whos {
+    /// Asks all nodes about those of the clients that were not asked about yet.
+    pub(super) async fn learn(
+        &mut self,
+        engine: &Engine,
+        clients: impl IntoIterator<Item = ClientId>,
+        patience: Duration,
+    ) {
+        let mut unknown: Vec<ClientId> = clients.into_iter().collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown.retain(|client| !self.0.contains_key(client));
+        if unknown.is_empty() {
+            return;
+        }
+        let commands = unknown.iter().map(|client| Command::Who { client: *client });
+        let questions = commands.flat_map(|who| of_all(engine, &who).collect::<Vec<_>>());
+        let answers = ask(engine, questions.collect(), patience).await;
+        for (client, answers) in unknown.into_iter().zip(answers.chunks(engine.nodes.len())) {
+            let who = answers.iter().find_map(|answer| match answer {
+                Ok(Reply::Known(who)) => who.as_deref(),
+                Ok(_) | Err(_) => None,
+            });
+            self.0.insert(client, who.map(|who| shown(who.as_bytes())));
+        }
+    }
+
+    /// Whom a stored value speaks of, in words.
+    pub(super) fn words(&self, identity: &Identity) -> String {
+        match identity {
+            Identity::Line(client) => self.of(*client),
+            Identity::Classic(_, who) | Identity::Foreign(who) => who.clone(),
+        }
+    }
+
+    /// Who a client is; if nobody knows, by its first digits.
+    pub(super) fn of(&self, client: ClientId) -> String {
+        let known = self.0.get(&client).cloned().flatten();
+        known.unwrap_or_else(|| format!("the client {}", digits(client)))
+    }
+}
+
+/// So much of a client's identity that people can tell clients apart, and too little to act for it.
+pub(super) fn digits(client: ClientId) -> String {
+    format!("{:.8}", client.to_string())
 }
 
 /// What a client of ours says of itself, if it is fit to be shown.
@@ -111,25 +211,33 @@ fn escaped(text: &[u8]) -> String {
 
 const SHOWN_LEN_MAX: usize = 128;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Survey(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     pending: usize,
-    replies: Vec<Reply>,
+    answers: Vec<Option<Result<Reply, Trouble>>>,
     waker: Option<Waker>,
 }
 
 impl Survey {
+    fn new(questions: usize) -> Self {
+        let answers = (0..questions).map(|_| None).collect();
+        Self(Mutex::new(State { pending: questions, answers, waker: None }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_in(&self, answer: Result<Reply, Trouble>) {
+    fn take_in(&self, question: usize, answer: Result<Reply, Trouble>) {
         let mut state = self.lock();
         state.pending = state.pending.saturating_sub(1);
-        state.replies.extend(answer);
+        // One that comes too late finds no place.
+        if let Some(place) = state.answers.get_mut(question) {
+            *place = Some(answer);
+        }
         Self::wake_if_over(state);
     }
 
@@ -145,12 +253,12 @@ impl Survey {
 impl Inbox for Survey {
     fn handle_answer(
         self: Arc<Self>,
-        _node: usize,
+        question: usize,
         _command: Command,
         answer: Result<Reply, Trouble>,
         _now: Moment,
     ) {
-        self.take_in(answer);
+        self.take_in(question, answer);
     }
 }
 
@@ -164,16 +272,23 @@ impl Timed for Survey {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::command::{ClientId, Owner};
+    use quorate_core::command::Owner;
 
     use super::*;
 
+    fn who(text: &[u8]) -> String {
+        Whos::default().words(&Identity::of(&Value::Text(text.into())))
+    }
+
     #[test]
     fn our_owner_is_shown_by_its_readable_part() {
+        let client = ClientId::from_random([0xab; 20]);
         for name in ["cron/db1/77", "O'Brien \\ \"sons\""] {
-            let owner = Owner::new(&ClientId::from_random([0xab; 20]), 12, name);
+            let owner = Owner::new(&client, 12, name);
             assert_eq!(who(owner.as_bytes()), name);
         }
+        let place = Place { ticket: 7, ttl_ms: 1, client };
+        assert_eq!(who(place.owner(3).as_bytes()), "the client abababab");
     }
 
     #[test]
@@ -186,10 +301,8 @@ mod tests {
 
     #[test]
     fn the_holder_on_most_nodes_is_the_one() {
-        let seen =
-            |text: &[u8]| Sighting { value: Value::Text(text.into()), expires_in_ms: Some(5) };
-        let found = most_seen(vec![seen(b"a"), seen(b"b"), seen(b"b")]).map(holder);
-        assert_eq!(found.map(|holder| holder.who).as_deref(), Some("b"));
-        assert_eq!(most_seen(Vec::new()), None);
+        let values: Vec<Value> = ["a", "b", "b"].map(|it| Value::Text(it.as_bytes().into())).into();
+        assert_eq!(most_seen(values.iter(), |it| it), Some(&values[1]));
+        assert_eq!(most_seen([].iter(), |it: &Value| it), None);
     }
 }

@@ -49,6 +49,7 @@ mod exclusion;
 mod expiry;
 mod foreign;
 mod forgetting;
+mod inspect;
 mod names;
 mod ownership;
 pub(crate) mod rig;

@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 mod endings;
+mod inspect;
 mod minority;
 mod no_majority;
 mod refusals;

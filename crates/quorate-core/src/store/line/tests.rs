@@ -322,4 +322,5 @@ fn a_foreign_holder_is_waited_for_and_asked_for_nothing() {
     assert_eq!(node.wait_at(52, &owner(1, 1)), granted(fence(1)), "it goes by itself");
 }
 
+mod inspect;
 mod leases;

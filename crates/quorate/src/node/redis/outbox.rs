@@ -145,7 +145,9 @@ impl Outbox {
             Command::Free { .. }
             | Command::Release { yields: None, .. }
             | Command::Check { .. }
-            | Command::Look { .. } => {
+            | Command::Look { .. }
+            | Command::Inspect { .. }
+            | Command::List { .. } => {
                 self.write_again(waiting);
                 None
             }

@@ -23,6 +23,8 @@ pub(crate) enum Script {
     Enrol,
     Change,
     Admit,
+    Inspect,
+    List,
 }
 
 impl Script {
@@ -41,7 +43,7 @@ impl Script {
         Self::Heartbeat,
     ];
 
-    const COUNT: usize = Self::Admit as usize + 1;
+    const COUNT: usize = Self::List as usize + 1;
 
     /// Those which a client in this mode uses again and again. The others go as text.
     pub(crate) const fn of_mode(mode: Mode) -> &'static [Self] {
@@ -68,6 +70,8 @@ impl Script {
             Command::Enrol { .. } => Some(Self::Enrol),
             Command::Change { .. } => Some(Self::Change),
             Command::Admit { .. } => Some(Self::Admit),
+            Command::Inspect { .. } => Some(Self::Inspect),
+            Command::List { .. } => Some(Self::List),
             _ => None,
         }
     }
@@ -89,6 +93,8 @@ impl Script {
             Self::Enrol => include_str!("../../../lua/guard/enrol.lua"),
             Self::Change => include_str!("../../../lua/guard/change.lua"),
             Self::Admit => include_str!("../../../lua/guard/admit.lua"),
+            Self::Inspect => include_str!("../../../lua/inspect.lua"),
+            Self::List => include_str!("../../../lua/list.lua"),
         }
     }
 }
@@ -120,7 +126,8 @@ impl Scripts {
     /// The digest by which the script can be called; `None` if it must go as text.
     pub(crate) fn digest(&self, script: Script) -> Option<&str> {
         let known = &self.known[script as usize];
-        (!known.is_forgotten).then_some(&known.digest)
+        // Some are never loaded: an answer to their text does not tell a digest.
+        (!known.is_forgotten && !known.digest.is_empty()).then_some(&known.digest)
     }
 
     pub(crate) const fn prefix(&self) -> &Arc<str> {

@@ -1,6 +1,7 @@
 //! Commands as bytes, and bytes as replies.
 
 mod guard;
+mod inspect;
 mod line;
 
 use std::io::Write as _;
@@ -58,6 +59,10 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
         Command::Check { name, .. } | Command::Look { name } => {
             write_script(out, Script::Look, scripts, 1, 0);
             write_word(out, name.as_bytes());
+        }
+        Command::Inspect { name, shown } => inspect::write(out, name, *shown, scripts),
+        Command::List { prefix, cursor, count } => {
+            inspect::write_list(out, prefix, cursor.as_ref(), *count, scripts);
         }
         other if guard::write(out, other, scripts) => {}
         other => line::write(out, other, scripts),
@@ -182,7 +187,13 @@ impl Frame {
             (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Taken),
             (Command::Prolong { .. }, RangeFrame::Array { data, .. }) => fates(data),
             (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {
-                sighting(data, bytes)
+                sighting(data, bytes).map(Reply::Seen)
+            }
+            (Command::Inspect { .. }, RangeFrame::Array { data, .. }) => {
+                inspect::inspected(data, bytes)
+            }
+            (Command::List { prefix, .. }, RangeFrame::Array { data, .. }) => {
+                inspect::listed(data, bytes, prefix)
             }
             (command, frame) => {
                 guard::reply(frame, bytes, command).or_else(|| line::reply(frame, bytes, command))
@@ -212,9 +223,10 @@ fn fates(items: &[RangeFrame]) -> Option<Reply> {
     items.iter().map(fate).collect::<Option<_>>().map(Reply::Each)
 }
 
-fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
+/// What was found; the outer `None` is for what makes no sense.
+fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Option<Sighting>> {
     let (left, value) = match items {
-        [] => return Some(Reply::Seen(None)),
+        [] => return Some(None),
         [left, value] => (left, Value::Text(text(value, bytes)?.into())),
         [left, _, kind] => {
             let kind = String::from_utf8_lossy(text(kind, bytes)?);
@@ -226,7 +238,7 @@ fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
         return None;
     };
     let expires_in_ms = u64::try_from(*left).ok();
-    Some(Reply::Seen(Some(Sighting { value, expires_in_ms })))
+    Some(Some(Sighting { value, expires_in_ms }))
 }
 
 fn text<'a>(frame: &RangeFrame, bytes: &'a [u8]) -> Option<&'a [u8]> {

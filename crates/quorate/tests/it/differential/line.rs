@@ -12,10 +12,12 @@ mod tracker;
 use quorate_core::{
     backoff::Jitter,
     command::{Command, Reply},
+    fence::FENCE_LIFE_MS,
     line::Push,
     moment::NodeTime,
     store::{Aside, Store},
 };
+use quorate_testkit::Server;
 
 use self::{draw::Draw, ears::Ears, tracker::Tracker};
 use super::{
@@ -37,18 +39,33 @@ fn so_do_fifteen_thousand_while_days_pass() {
     compare_on_every_server(Pace::Set, 15_000, &kinds);
 }
 
+/// A lock is held for longer than a fence remembers exactly, and extended about every half of a
+/// fence's life.
+#[test]
+fn a_fence_is_prolonged_as_in_the_store_for_a_hundred_and_ten_days() {
+    const HALVES: u64 = 220;
+    on_every_flavour(Pace::Set, |server| {
+        let mut trial = Trial::new(server, Pace::Set);
+        let mut fence = None;
+        for half in 0..HALVES {
+            // Around the half, and now and then much later.
+            let late = [0, 1, 2, 600_000, FENCE_LIFE_MS / 2 - 1][trial.draw.below(5)];
+            trial.wire.let_pass(if half > 0 { FENCE_LIFE_MS / 2 - 1 + late } else { 0 });
+            let steps = trial.draw.extension(fence, trial.wire.now());
+            trial.run(&steps);
+            let name = &trial.draw.names[0];
+            fence = trial.store.aside(trial.told_at, name).fence.map(|(fence, _)| fence);
+            assert!(fence.is_some(), "it is kept");
+        }
+        let prolonged = trial.tracker.count("a fence prolonged");
+        assert!(prolonged > HALVES / 2, "{prolonged}");
+    });
+}
+
 fn compare_on_every_server(pace: Pace, commands_min: u64, kinds: &[&str]) {
     let seed = seed();
     on_every_flavour(pace, |server| {
-        let mut trial = Trial {
-            draw: Draw::new(Jitter::new(seed)),
-            wire: Wire::connect(server, pace),
-            ears: Ears::new(server.address()),
-            store: Store::new(),
-            told_at: NodeTime::from_micros(0),
-            tracker: Tracker::default(),
-            last: Vec::new(),
-        };
+        let mut trial = Trial::new(server, pace);
         while trial.tracker.compared < commands_min {
             trial.run_batch();
         }
@@ -68,7 +85,19 @@ struct Trial<'a> {
     last: Vec<String>,
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
+    fn new(server: &'a Server, pace: Pace) -> Self {
+        Self {
+            draw: Draw::new(Jitter::new(seed())),
+            wire: Wire::connect(server, pace),
+            ears: Ears::new(server.address()),
+            store: Store::new(),
+            told_at: NodeTime::from_micros(0),
+            tracker: Tracker::default(),
+            last: Vec::new(),
+        }
+    }
+
     fn run_batch(&mut self) {
         let ends = self.ends_in_ms();
         self.wire.let_pass(self.draw.pause_ms(&ends));
@@ -76,7 +105,11 @@ impl Trial<'_> {
         let now = self.wire.now();
         self.track_ends(now);
         let steps = self.draw.batch(self.store.clone(), now);
-        let Answered { from, to, replies, asides } = self.wire.ask(&steps, &self.draw.names);
+        self.run(&steps);
+    }
+
+    fn run(&mut self, steps: &[Step]) {
+        let Answered { from, to, replies, asides } = self.wire.ask(steps, &self.draw.names);
         let is_in_time =
             from.as_millis() == to.as_millis() && from.as_millis() >= self.told_at.as_millis();
         self.tracker.handle_batch(is_in_time);
@@ -84,7 +117,7 @@ impl Trial<'_> {
             self.wire.clear();
             self.store.clear();
             self.told_at = NodeTime::from_micros(0);
-            self.hear(&steps, None);
+            self.hear(steps, None);
             return;
         }
         let mut pushes = Vec::new();
@@ -100,7 +133,7 @@ impl Trial<'_> {
                 self.told()
             );
         }
-        self.hear(&steps, Some(pushes));
+        self.hear(steps, Some(pushes));
         self.told_at = from;
     }
 
@@ -153,6 +186,7 @@ impl Trial<'_> {
                 self.handle_attached(command, *time_us);
                 NodeTime::from_micros(*time_us)
             }
+            (Some(Ok(Reply::Inspected(told))), _) => NodeTime::from_micros(told.time_us),
             _ => from,
         };
         let is_in_time = now.as_millis() == from.as_millis() && now.as_millis() == to.as_millis();

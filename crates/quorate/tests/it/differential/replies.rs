@@ -211,9 +211,14 @@ fn time(answer: redis::Value) -> NodeTime {
 
 /// What the scripts' headers say about their replies. An answer that they do not know is an error.
 fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, String> {
-    use redis::Value::{Array, BulkString, Int, Nil, Okay};
     let answer = answer.map_err(|error| error.to_string())?;
-    let known = match (command, &answer) {
+    known(command, &answer).ok_or_else(|| format!("{answer:?}"))
+}
+
+/// The same; `None` for an answer that they do not know.
+pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
+    use redis::Value::{Array, BulkString, Int, Nil, Okay};
+    match (command, answer) {
         (Command::Take { .. }, Okay) | (Command::Adopt { .. }, Int(1)) => Some(Reply::Taken),
         (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
         (Command::Adopt { .. }, Int(-2)) => Some(Reply::Stale),
@@ -239,9 +244,8 @@ fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, 
             }
             _ => None,
         },
-        _ => calls::reply(command, &answer),
-    };
-    known.ok_or_else(|| format!("{answer:?}"))
+        _ => calls::reply(command, answer),
+    }
 }
 
 fn seen(left: i64, value: Value) -> Reply {

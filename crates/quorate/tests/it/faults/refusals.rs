@@ -232,7 +232,7 @@ fn make_master(server: &Server) {
     tell(server, &["REPLICAOF", "NO", "ONE"]);
 }
 
-fn tell(server: &Server, words: &[&str]) {
+pub(super) fn tell(server: &Server, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
     words[1..].iter().for_each(|word| {
         command.arg(word);

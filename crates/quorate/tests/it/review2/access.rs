@@ -29,6 +29,8 @@ async fn a_user_with_the_commands_of_the_readme_can_do_everything() {
     guard.verify().await.expect("it is held");
     let error = client.mutex("app:1").lock_timeout(Duration::ZERO).await.expect_err("it is held");
     assert!(error.to_string().starts_with("held by another"), "{error}");
+    assert!(client.inspect("app:1").await.expect("it may look").is_held());
+    assert_eq!(client.locks("").await.expect("it may list").locks.len(), 1);
     let mutex = client.mutex("app:1");
     // Each lets go by itself, since nobody knows which of them is the first in line.
     let turn = |mutex: Mutex| async move {
@@ -43,6 +45,7 @@ async fn a_user_with_the_commands_of_the_readme_can_do_everything() {
     let classic = settings().classic().connect().await.expect("it is let in");
     let guard = take(classic.mutex("app:1")).await;
     guard.extend(LONG).await.expect("it is held");
+    assert!(classic.inspect("app:1").await.expect("it may look").is_held());
     guard.release().await.expect("it is held");
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn channel(prefix: &str, client: &ClientId) -> String {
 }
 
 /// The key of a lock, of its fence and of its line.
-fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
+pub(super) fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_word(out, name.as_bytes());
     write_key(out, scripts, &["f:{", name.as_str(), "}"]);
     write_line(out, scripts, name);
@@ -221,7 +221,7 @@ fn acquired(frame: &RangeFrame, bytes: &[u8]) -> Option<Reply> {
     })
 }
 
-fn fence(frame: &RangeFrame, bytes: &[u8]) -> Option<Fence> {
+pub(super) fn fence(frame: &RangeFrame, bytes: &[u8]) -> Option<Fence> {
     digits(text(frame, bytes)?).map(Fence::new)
 }
 
@@ -231,7 +231,7 @@ fn digits(text: &[u8]) -> Option<u64> {
 }
 
 /// A number; the servers' own -1 stands for none.
-fn number(frame: &RangeFrame) -> Option<Option<u64>> {
+pub(super) fn number(frame: &RangeFrame) -> Option<Option<u64>> {
     match frame {
         RangeFrame::Number { data: -1, .. } => Some(None),
         RangeFrame::Number { data, .. } => u64::try_from(*data).ok().map(Some),

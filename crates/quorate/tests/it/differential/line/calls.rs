@@ -1,8 +1,9 @@
 //! Commands of the line as calls of its scripts, by what their headers say.
 
 use quorate_core::{
-    command::{Command, Owner, Reply, Stay},
+    command::{Command, Owner, Reply, Sighting, Stay},
     fence::Fence,
+    inspect::{Cursor, Inspected, Listed, Remembered},
     line::{Extended, Place, Speaker},
     name::Name,
     store::Aside,
@@ -22,6 +23,8 @@ pub(in super::super) struct Digests {
     release: String,
     extend: String,
     heartbeat: String,
+    inspect: String,
+    list: String,
 }
 
 impl Digests {
@@ -33,6 +36,8 @@ impl Digests {
             release: load(include_str!("../../../../lua/line/release.lua")),
             extend: load(include_str!("../../../../lua/line/extend.lua")),
             heartbeat: load(include_str!("../../../../lua/line/heartbeat.lua")),
+            inspect: load(include_str!("../../../../lua/inspect.lua")),
+            list: load(include_str!("../../../../lua/list.lua")),
         }
     }
 
@@ -91,6 +96,19 @@ impl Digests {
                 }
                 eval
             }
+            Command::Inspect { name, shown } => {
+                let mut eval = lock(eval(&self.inspect, 3), name);
+                eval.arg(shown);
+                eval
+            }
+            Command::List { prefix, cursor, count } => {
+                let mut pattern = "quorate:[fq]:{".to_owned();
+                prefix.chars().for_each(|c| pattern.extend(['\\', c]));
+                let mut eval = eval(&self.list, 0);
+                eval.arg("quorate:").arg(pattern + "*}");
+                eval.arg(cursor.as_ref().map_or("0", Cursor::as_str)).arg(count);
+                eval
+            }
             other => panic!("how is {other:?} sent?"),
         };
         pipeline.add_command(eval);
@@ -137,6 +155,8 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
             let each = |item: &Value| acquired(item).map(Some);
             Reply::EachHeard(items.iter().map(each).collect::<Option<_>>()?)
         }
+        (Command::Inspect { .. }, Array(items)) => inspected(items)?,
+        (Command::List { .. }, Array(items)) => listed(items)?,
         (Command::Release { .. }, Int(ours @ 0..=1)) => Reply::Released { is_ours: *ours == 1 },
         (Command::Extend { .. }, Array(items)) => {
             let fate = |item: &Value| match item {
@@ -174,6 +194,53 @@ fn acquired(answer: &Value) -> Option<Reply> {
         },
         _ => return None,
     })
+}
+
+/// What is known about a lock.
+fn inspected(items: &[Value]) -> Option<Reply> {
+    use Value::{Array, BulkString, Int};
+    let [BulkString(time), Array(seen), BulkString(stored), Int(left), Int(total), Array(waiting)] =
+        items
+    else {
+        return None;
+    };
+    let look = Command::Look { name: Name::parse("any", "").expect("a name") };
+    let sighting: Option<Sighting> = match super::super::replies::known(&look, &Array(seen.clone()))
+    {
+        Some(Reply::Seen(sighting)) => sighting,
+        _ => return None,
+    };
+    let owner = |item: &Value| match item {
+        BulkString(owner) => Some(Owner::from_bytes(owner)),
+        _ => None,
+    };
+    let remembered = match &stored[..] {
+        [] => None,
+        digits16 => {
+            let left_ms = Some(u64::try_from(*left).expect("a fence ends"));
+            Some(Remembered { fence: Fence::new(digits(digits16)?), left_ms })
+        }
+    };
+    Some(Reply::Inspected(Box::new(Inspected {
+        sighting,
+        fence: remembered,
+        waiting: waiting.iter().map(owner).collect::<Option<_>>()?,
+        waiting_total: u64::try_from(*total).ok()?,
+        time_us: digits(time)?,
+    })))
+}
+
+/// All of the few names come with the first page, in any order.
+fn listed(items: &[Value]) -> Option<Reply> {
+    let [Value::BulkString(next), Value::Array(names)] = items else { return None };
+    let name = |item: &Value| match item {
+        Value::BulkString(name) => Name::parse(str::from_utf8(name).ok()?, "").ok(),
+        _ => None,
+    };
+    let mut names = names.iter().map(name).collect::<Option<Vec<_>>>()?;
+    names.sort_unstable();
+    let next = (&next[..] != b"0").then(|| Cursor::new(&String::from_utf8_lossy(next)));
+    Some(Reply::Listed(Listed { names: names.into(), next }))
 }
 
 /// Sixteen digits and nothing else.

@@ -55,7 +55,7 @@ impl Draw {
     /// How long to wait before the next batch. Where the clock can be set, `ends_in_ms` says when
     /// something goes by itself; now and then it is about one of these.
     pub(super) fn pause_ms(&mut self, ends_in_ms: &[u64]) -> u64 {
-        match ends_in_ms.is_empty() || self.up_to(3) > 0 {
+        match ends_in_ms.is_empty() || self.up_to(2) > 0 {
             true => self.up_to(8),
             false => (ends_in_ms[self.index(ends_in_ms.len())] + self.up_to(2)).saturating_sub(1),
         }
@@ -100,6 +100,34 @@ impl Draw {
         steps
     }
 
+    /// A client attaches, and takes or extends a lock for a year.
+    pub(super) fn extension(&mut self, fence: Option<Fence>, now: NodeTime) -> [Step; 3] {
+        let (name, client) = (self.names[0].clone(), self.callers[0].client);
+        if self.owners.is_empty() {
+            let owner = Place { ticket: now.as_micros(), ttl_ms: YEAR_MS, client }.owner(1);
+            self.owners.push(owner);
+        }
+        let (speaker, owner) = (self.speaker(0), self.owners[0].clone());
+        let said = match fence {
+            None => {
+                let ask = Ask { name, owner, is_waiting: false, is_known: false };
+                Command::Acquire { speaker, ask }
+            }
+            Some(fence) => {
+                let entry = Extend { name, owner, fence, ttl_ms: YEAR_MS, may_heal: false };
+                Command::Extend { speaker, entries: [entry].into() }
+            }
+        };
+        let inspect = Command::Inspect { name: self.names[0].clone(), shown: 1 };
+        let attach = Command::Attach { speaker, stay: Stay::unguarded(30_000) };
+        [attach, said, inspect].map(Step::Ask)
+    }
+
+    /// A number below this one.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        self.index(end)
+    }
+
     fn step(&mut self, store: &mut Store, now: NodeTime) -> Step {
         let name = self.name();
         let at = self.index(self.callers.len());
@@ -132,8 +160,13 @@ impl Draw {
                 let entries = (0..=self.up_to(2)).map(|_| self.extend(store, now)).collect();
                 Command::Extend { speaker: self.speaker_or_stale(at), entries }
             }
-            83..=85 => Command::Look { name },
-            86..=88 | 97..=98 => {
+            83 => Command::Look { name },
+            84 => Command::Inspect { name, shown: [0, 1, 100][self.index(3)] },
+            85 => {
+                let prefix = ["", "a", "{größe", "x}y: *", "x}y: **", "?"][self.index(6)].into();
+                Command::List { prefix, cursor: None, count: 500 }
+            }
+            86..=88 | 97 => {
                 let (from, owner) = (self.holder(store, now, &name), self.new_owner(now));
                 let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
                 Command::Adopt { name, from, owner, ttl_ms, speaker }
@@ -259,7 +292,7 @@ impl Draw {
     const fn ttl_ms(&mut self) -> u64 {
         match self.up_to(19) {
             0 | 1 => 60_000,
-            2 => 365 * 24 * 60 * 60 * 1_000,
+            2 => YEAR_MS,
             _ => 1 + self.up_to(14),
         }
     }
@@ -283,3 +316,4 @@ impl Draw {
 }
 
 const OWNERS: usize = 7;
+const YEAR_MS: u64 = 365 * 24 * 60 * 60 * 1_000;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::{
     command::{Command, Reply},
-    fence::Fence,
+    fence::{Fence, prolonged_ms},
     line::{Extended, News, Place, Push},
     moment::NodeTime,
     store::{Aside, Store},
@@ -22,6 +22,8 @@ pub(super) struct Tracker {
     seen: BTreeMap<&'static str, u64>,
     /// The fence that was stored before the command that runs.
     stored: Option<Fence>,
+    /// What was left of its life.
+    stored_left_ms: u64,
     is_free: bool,
     is_awaited: bool,
 }
@@ -44,6 +46,7 @@ impl Tracker {
         };
         let aside = store.aside(now, name);
         self.stored = aside.fence.map(|(fence, _)| fence);
+        self.stored_left_ms = aside.fence.map_or(u64::MAX, |(_, left_ms)| left_ms);
         self.is_awaited = !aside.waiting.is_empty();
         self.is_free = !store.names(now).contains(name);
     }
@@ -90,10 +93,20 @@ impl Tracker {
             (_, Reply::EachExtended(fates)) => match fates[0] {
                 Extended::LivesOn(_) if self.is_free => "healed",
                 Extended::LivesOn(fence) if Some(fence) > self.stored => "a fence raised",
+                Extended::LivesOn(_) if prolonged_ms(self.stored_left_ms).is_some() => {
+                    "a fence prolonged"
+                }
                 Extended::LivesOn(_) => "extended",
                 Extended::Refused(_) if self.is_free => "not healed",
                 Extended::Refused(_) | Extended::Failed => "not extended",
             },
+            (_, Reply::Inspected(told)) => match (&told.sighting, told.waiting_total) {
+                (None, 0) => "inspected, nobody's",
+                (Some(_), 0) => "inspected, held",
+                (_, 1..) => "inspected, awaited",
+            },
+            (_, Reply::Listed(listed)) if listed.names.is_empty() => "nothing listed",
+            (_, Reply::Listed(_)) => "listed",
             _ => return,
         };
         *self.seen.entry(kind).or_default() += 1;
@@ -124,10 +137,15 @@ impl Tracker {
         }
     }
 
+    /// How often it happened.
+    pub(super) fn count(&self, kind: &str) -> u64 {
+        self.seen.get(kind).copied().unwrap_or_default()
+    }
+
     /// Everything that can happen was there often.
     pub(super) fn check_coverage(&self, seed: u64, kinds: &[&str]) {
         for kind in kinds {
-            let count = self.seen.get(kind).copied().unwrap_or_default();
+            let count = self.count(kind);
             assert!(count >= self.compared / 1_000, "{kind}: {count}; seed {seed}: {self:?}");
         }
         let share = self.dropped_batches * 100 / self.batches.max(1);
@@ -136,7 +154,12 @@ impl Tracker {
 }
 
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 30] = [
+pub(super) const KINDS: [&str; 35] = [
+    "inspected, nobody's",
+    "inspected, held",
+    "inspected, awaited",
+    "nothing listed",
+    "listed",
     "adopted",
     "not adopted",
     "a heartbeat finds it free",

@@ -1,0 +1,66 @@
+//! What a node tells people about its locks. Nothing here decides anything.
+
+use std::sync::Arc;
+
+use crate::{
+    command::{Owner, Sighting},
+    fence::Fence,
+    name::Name,
+};
+
+/// All that a node knows about one lock.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Inspected {
+    /// What is stored under the name, if anything.
+    pub sighting: Option<Sighting>,
+    /// The fence of the last grant, if it is remembered.
+    pub fence: Option<Remembered>,
+    /// Who stands in line, the first one first: as many as were asked for.
+    pub waiting: Box<[Owner]>,
+    /// How many stand in line.
+    pub waiting_total: u64,
+    /// The node's time, in microseconds.
+    pub time_us: u64,
+}
+
+/// A fence, and for how long it is remembered.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Remembered {
+    /// The fence.
+    pub fence: Fence,
+    /// In how many milliseconds it is forgotten; `None` if never, as nobody of ours stores it.
+    pub left_ms: Option<u64>,
+}
+
+/// Some of the locks that a node knows.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Listed {
+    /// Their names, in their order; a name may come again with a later page.
+    pub names: Box<[Name]>,
+    /// Where to go on; `None` if these were the last.
+    pub next: Option<Cursor>,
+}
+
+/// Where a list goes on. Only the node that told it can read it.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Cursor(Arc<str>);
+
+impl Cursor {
+    /// The place that a node calls by this text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The most of those in line that are told.
+pub const WAITING_SHOWN_MAX: u32 = 100;
+
+/// The most keys that a node looks at for one page of a list: it does nothing else meanwhile.
+pub const LIST_LOOKED_MAX: u32 = 500;

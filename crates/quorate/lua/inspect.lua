@@ -1,0 +1,27 @@
+-- Says all that is known about a lock. It changes nothing.
+-- KEYS: 1 the lock, 2 its fence, 3 its line
+-- ARGV: 1 how many of those in line are told
+-- Replies: {the node's time in microseconds, 16 digits, what look.lua replies, the fence, 16 digits
+--   or nothing, ms until it is forgotten, how many stand in line, {the first of them}}
+local seen = {}
+local found = redis.pcall('GET', KEYS[1])
+if type(found) == 'table' then
+  if not string.find(found.err, 'WRONGTYPE', 1, true) then
+    return found -- an error is no answer
+  end
+  seen = {redis.call('PTTL', KEYS[1]), '', redis.call('TYPE', KEYS[1]).ok}
+elseif found then
+  seen = {redis.call('PTTL', KEYS[1]), string.sub(found, 1, 512)}
+end
+local fence = redis.call('GET', KEYS[2]) or ''
+local fence_left = redis.call('PTTL', KEYS[2])
+-- The rank of the last one needs no right that those who wait do not have anyway.
+local last = redis.call('ZRANGE', KEYS[3], -1, -1)[1]
+local total = last and redis.call('ZRANK', KEYS[3], last) + 1 or 0
+local waiting = {}
+if last and ARGV[1] ~= '0' then
+  waiting = redis.call('ZRANGE', KEYS[3], 0, ARGV[1] - 1)
+end
+local now = redis.call('TIME')
+local time = string.format('%016.0f', now[1] * 1000000 + now[2])
+return {time, seen, fence, fence_left, total, waiting}

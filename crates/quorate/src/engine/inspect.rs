@@ -1,0 +1,221 @@
+//! Asks all nodes what they know about locks, and makes one report of it for people.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use quorate_core::{
+    command::{ClientId, Command, Owner, Reply, Value},
+    fence::age_ms,
+    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed},
+    line::Place,
+    name::Name,
+};
+
+use super::{
+    Engine,
+    survey::{Identity, Question, Whos, ask, digits, most_seen, of_all},
+};
+use crate::{
+    error::Trouble,
+    inspect::{LockHolder, LockReport, NodeView, Sight, Waiter},
+};
+
+/// What is known about each of these locks. Of each line, `shown` are named at the most.
+pub(crate) async fn inspect(
+    engine: &Engine,
+    names: &[Name],
+    shown: u32,
+    patience: Duration,
+) -> Vec<LockReport> {
+    let mut whos = Whos::default();
+    let mut reports = Vec::with_capacity(names.len());
+    for names in names.chunks(ASKED_AT_ONCE_MAX) {
+        let commands = names.iter().map(|name| Command::Inspect { name: name.clone(), shown });
+        let questions = commands.flat_map(|command| of_all(engine, &command).collect::<Vec<_>>());
+        let answers = ask(engine, questions.collect(), patience).await;
+        let mut answers = answers.into_iter().map(inspected);
+        let views: Vec<View> = names
+            .iter()
+            .map(|name| View::new(name, answers.by_ref().take(engine.nodes.len()).collect()))
+            .collect();
+        whos.learn(engine, views.iter().flat_map(View::clients), patience).await;
+        reports.extend(views.into_iter().map(|view| view.report(engine, &whos)));
+    }
+    reports
+}
+
+/// The names that the nodes know, and for each node why it could not tell all of its, if so.
+pub(crate) async fn list(
+    engine: &Engine,
+    prefix: &str,
+    patience: Duration,
+) -> (BTreeSet<Name>, Vec<Option<Trouble>>) {
+    let end = engine.now().saturating_add(LIST_TIME_MAX);
+    let mut names = BTreeSet::new();
+    let mut troubles = vec![None; engine.nodes.len()];
+    let mut walks: Vec<(usize, Option<Cursor>)> =
+        (0..engine.nodes.len()).map(|node| (node, None)).collect();
+    while !walks.is_empty() {
+        let questions = walks.iter().map(|(node, cursor)| Question {
+            node: *node,
+            command: Command::List {
+                prefix: prefix.into(),
+                cursor: cursor.clone(),
+                count: LIST_LOOKED_MAX,
+            },
+        });
+        let answers = ask(engine, questions.collect(), patience).await;
+        let is_over = engine.now() >= end || names.len() >= NAMES_MAX;
+        let mut next = Vec::new();
+        for ((node, _), answer) in walks.into_iter().zip(answers) {
+            match listed(answer) {
+                Ok(Listed { names: found, next: cursor }) => {
+                    names.extend(found);
+                    match cursor {
+                        Some(_) if is_over => troubles[node] = Some(Trouble::TimedOut),
+                        Some(cursor) => next.push((node, Some(cursor))),
+                        None => {}
+                    }
+                }
+                Err(trouble) => troubles[node] = Some(trouble),
+            }
+        }
+        walks = next;
+    }
+    (names, troubles)
+}
+
+/// What the nodes know about one lock.
+struct View {
+    name: Name,
+    nodes: Vec<Result<Inspected, Trouble>>,
+    /// Who stands in line, as most nodes have it.
+    waiting: Vec<Owner>,
+    waiting_total: u64,
+    /// What is stored on most nodes.
+    value: Option<Value>,
+    /// The nodes' time.
+    time_us: u64,
+}
+
+impl View {
+    fn new(name: &Name, nodes: Vec<Result<Inspected, Trouble>>) -> Self {
+        let told: Vec<&Inspected> = nodes.iter().flatten().collect();
+        let sightings: Vec<_> = told.iter().filter_map(|it| it.sighting.as_ref()).collect();
+        let value = most_seen(sightings.iter(), |it| &it.value).map(|it| it.value.clone());
+        let waiting = waiting(&told, value.as_ref());
+        let is_all = told.iter().all(|it| it.waiting_total == it.waiting.len() as u64);
+        let waiting_total = match is_all {
+            true => waiting.len() as u64,
+            false => {
+                let total = middle(told.iter().map(|it| it.waiting_total));
+                total.max(waiting.len() as u64)
+            }
+        };
+        let time_us = middle(told.iter().map(|it| it.time_us));
+        Self { name: name.clone(), waiting, waiting_total, value, time_us, nodes }
+    }
+
+    /// Those whom the report speaks of.
+    fn clients(&self) -> impl Iterator<Item = ClientId> {
+        let stored = self.nodes.iter().flatten().filter_map(|it| it.sighting.as_ref());
+        let holders = stored.filter_map(|it| Identity::of(&it.value).asked());
+        let waiting = self.waiting.iter().filter_map(|owner| Place::of(owner.as_bytes()));
+        holders.chain(waiting.map(|place| place.client))
+    }
+
+    fn report(self, engine: &Engine, whos: &Whos) -> LockReport {
+        let held: Vec<(&Value, LockHolder)> = self
+            .nodes
+            .iter()
+            .flatten()
+            .filter_map(|it| Some((&it.sighting.as_ref()?.value, holder(it, engine, whos)?)))
+            .filter(|(value, _)| Some(*value) == self.value.as_ref())
+            .collect();
+        let votes = held.len();
+        let holder = held.into_iter().map(|(_, holder)| holder).reduce(LockHolder::and);
+        let waiter = |owner: &Owner| {
+            let place = Place::of(owner.as_bytes())?;
+            Some(Waiter {
+                who: whos.of(place.client),
+                is_this_client: place.client == engine.client,
+                waiting_for: Duration::from_micros(self.time_us.saturating_sub(place.ticket)),
+            })
+        };
+        let waiting = self.waiting.iter().filter_map(waiter).collect();
+        let view = |(node, said): (usize, &Result<Inspected, Trouble>)| NodeView {
+            node: engine.nodes[node].label().to_owned(),
+            sight: match said {
+                Ok(told) => self::holder(told, engine, whos).map_or(Sight::Free, Sight::Held),
+                Err(trouble) => Sight::Trouble(trouble.clone()),
+            },
+        };
+        LockReport {
+            name: self.name.to_string(),
+            holder,
+            votes,
+            waiting,
+            waiting_total: self.waiting_total,
+            nodes: self.nodes.iter().enumerate().map(view).collect(),
+        }
+    }
+}
+
+/// Who has the key on one node.
+fn holder(told: &Inspected, engine: &Engine, whos: &Whos) -> Option<LockHolder> {
+    let sighting = told.sighting.as_ref()?;
+    let identity = Identity::of(&sighting.value);
+    // A fence is not about a holder that knows no fences.
+    let fence = told.fence.filter(|_| matches!(identity, Identity::Line(_)));
+    Some(LockHolder {
+        who: whos.words(&identity),
+        owner_prefix: identity.client().map(digits),
+        fence: fence.map(|it| it.fence),
+        held_for: fence.and_then(|it| it.left_ms).map(age_ms).map(Duration::from_millis),
+        expires_in: sighting.expires_in_ms.map(Duration::from_millis),
+        is_foreign: matches!(identity, Identity::Foreign(_)),
+        is_this_client: identity.client() == Some(engine.client),
+    })
+}
+
+/// Those who stand in line on at least half of the nodes that told, in the order of their tickets.
+/// A holder may still stand in line where it is not the holder.
+fn waiting(told: &[&Inspected], value: Option<&Value>) -> Vec<Owner> {
+    let is_holder =
+        |owner: &Owner| matches!(value, Some(Value::Text(text)) if **text == *owner.as_bytes());
+    let mut owners: Vec<&Owner> = told.iter().flat_map(|it| &it.waiting).collect();
+    owners.sort_unstable();
+    let places = owners.chunk_by(|one, other| one == other);
+    let kept = places.filter(|same| same.len() * 2 >= told.len() && !is_holder(same[0]));
+    let longest = told.iter().map(|it| it.waiting.len()).max().unwrap_or_default();
+    kept.map(|same| same[0].clone()).take(longest).collect()
+}
+
+/// The middle one: what one node alone says does not count.
+fn middle(numbers: impl Iterator<Item = u64>) -> u64 {
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.get(numbers.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}
+
+fn inspected(answer: Result<Reply, Trouble>) -> Result<Inspected, Trouble> {
+    match answer? {
+        Reply::Inspected(inspected) => Ok(*inspected),
+        _ => Err(Trouble::Protocol("an unexpected reply".into())),
+    }
+}
+
+fn listed(answer: Result<Reply, Trouble>) -> Result<Listed, Trouble> {
+    match answer? {
+        Reply::Listed(listed) => Ok(listed),
+        _ => Err(Trouble::Protocol("an unexpected reply".into())),
+    }
+}
+
+/// So many locks are asked about at once.
+const ASKED_AT_ONCE_MAX: usize = 64;
+
+/// A walk through all keys of a node takes no longer.
+const LIST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// About so many locks are listed at the most.
+const NAMES_MAX: usize = 100_000;

@@ -1,0 +1,474 @@
+//! Looking at locks: who holds them, since when, and who waits. For people; nothing may be decided
+//! by it, since everything can have changed when it is read.
+//!
+//! # Examples
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let nodes = quorate::memory::MemoryNodes::new(3);
+//! # let client = quorate::Client::builder().memory(&nodes).who("cron/db1/77").build()?;
+//! let _guard = client.mutex("orders:42").lock().await?;
+//! let report = client.inspect("orders:42").await?;
+//! assert!(report.to_string().starts_with("orders:42: held by cron/db1/77 for 0."));
+//! for lock in client.locks("orders:").await?.locks {
+//!     println!("{lock}");
+//! }
+//! # Ok(()) }
+//! ```
+
+use std::{fmt, time::Duration};
+
+use quorate_core::{fence::Fence, inspect::WAITING_SHOWN_MAX, name::Name, quorum::majority};
+
+use crate::{
+    Client, engine,
+    error::{InspectError, NodeAnswer, NodeReport, Trouble},
+};
+
+impl Client {
+    /// Asks all nodes what they know about a lock. It takes no lock and changes nothing.
+    ///
+    /// Of a long line the first hundred are named. Nodes that do not answer within a second, or
+    /// within the vote timeout if that is longer, are left out; the report says which.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on any node.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if the name cannot be a lock's, or no node answers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// let holder = client.inspect("orders:42").await?.holder.expect("we hold it");
+    /// assert!(holder.is_this_client);
+    /// assert_eq!(holder.fence, guard.fence());
+    /// # Ok(()) }
+    /// ```
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<LockReport, InspectError> {
+        let name = Name::parse(name.as_ref(), &self.inner.defaults.prefix)?;
+        self.check_open()?;
+        let asked = [name];
+        let engine = &self.inner.engine;
+        let reports = engine::inspect(engine, &asked, WAITING_SHOWN_MAX, self.patience()).await;
+        let report = reports.into_iter().next().expect("one report for the one name");
+        let trouble = |view: &NodeView| match &view.sight {
+            Sight::Trouble(trouble) => Some(trouble.clone()),
+            Sight::Free | Sight::Held(_) => None,
+        };
+        let troubles: Vec<Option<Trouble>> = report.nodes.iter().map(trouble).collect();
+        if troubles.iter().all(Option::is_some) {
+            return Err(InspectError::of(self.reports(troubles)));
+        }
+        Ok(report)
+    }
+
+    /// All locks whose names begin with `prefix` and that are held or waited for on any node. An
+    /// empty prefix means all.
+    ///
+    /// Of lines only the length is told: [`inspect`](Self::inspect) has who waits. Locks of classic
+    /// mode and of other libraries leave nothing on the nodes by which they could be found: they
+    /// are listed only if a client in the default mode waits for them, or has had them within the
+    /// last day.
+    ///
+    /// On servers this walks through all keys, a few hundred at a time, and takes half a minute at
+    /// the most. The user needs the right to run `SCAN`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on any node.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if no node can tell.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let _one = client.mutex("orders:1").lock().await?;
+    /// let _two = client.mutex("orders:2").lock().await?;
+    /// let _other = client.mutex("videos:1").lock().await?;
+    /// let names: Vec<_> =
+    ///     client.locks("orders:").await?.locks.into_iter().map(|lock| lock.name).collect();
+    /// assert_eq!(names, ["orders:1", "orders:2"]);
+    /// # Ok(()) }
+    /// ```
+    pub async fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
+        self.check_open()?;
+        let (engine, patience) = (&self.inner.engine, self.patience());
+        let (names, troubles) = engine::list(engine, prefix.as_ref(), patience).await;
+        let told = troubles.iter().filter(|trouble| trouble.is_none()).count();
+        let is_complete = told >= majority(troubles.len());
+        let nodes = self.reports(troubles);
+        if told == 0 && names.is_empty() {
+            return Err(InspectError::of(nodes));
+        }
+        let names: Vec<Name> = names.into_iter().collect();
+        let mut locks = engine::inspect(engine, &names, 0, patience).await;
+        // Some may have gone since they were listed.
+        locks.retain(|lock| !lock.is_gone());
+        Ok(Locks { locks, nodes, is_complete })
+    }
+
+    fn check_open(&self) -> Result<(), InspectError> {
+        if self.inner.is_closed() { Err(InspectError::ShutDown) } else { Ok(()) }
+    }
+
+    /// People can wait longer than a lock can.
+    fn patience(&self) -> Duration {
+        self.inner.engine.vote_timeout(self.inner.defaults.ttl).max(PATIENCE)
+    }
+
+    fn reports(&self, troubles: Vec<Option<Trouble>>) -> Box<[NodeReport]> {
+        let report = |(node, trouble): (usize, Option<Trouble>)| {
+            let answer = trouble.map_or(NodeAnswer::Attached, NodeAnswer::Trouble);
+            NodeReport::new(self.inner.engine.nodes[node].label(), answer)
+        };
+        troubles.into_iter().enumerate().map(report).collect()
+    }
+}
+
+/// What the nodes know about one lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// let report = client.inspect("orders:42").await?;
+/// assert_eq!(report.to_string(), "orders:42: free");
+/// nodes.plant(0, "orders:42", b"a value of another program");
+/// let report = client.inspect("orders:42").await?;
+/// assert_eq!(
+///     report.to_string(),
+///     "orders:42: held by a value of another program (not of Quorate), never expires"
+/// );
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LockReport {
+    /// The name of the lock.
+    pub name: String,
+    /// Whose key most of the nodes have that answered. It holds the lock if that is a majority of
+    /// all nodes: see [`is_held`](Self::is_held).
+    pub holder: Option<LockHolder>,
+    /// How many nodes have the holder's key.
+    pub votes: usize,
+    /// Who stands in line, the first one first; a hundred at the most. Empty in a list of locks.
+    pub waiting: Vec<Waiter>,
+    /// How many stand in line.
+    pub waiting_total: u64,
+    /// What each node said, in the order in which they were configured.
+    pub nodes: Box<[NodeView]>,
+}
+
+impl LockReport {
+    /// True if a majority of all nodes has the holder's key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let nodes = quorate::memory::MemoryNodes::new(3);
+    /// # let client = quorate::Client::builder().memory(&nodes).build()?;
+    /// nodes.plant(0, "orders:42", b"what is left of something");
+    /// let report = client.inspect("orders:42").await?;
+    /// assert_eq!(report.votes, 1);
+    /// assert!(!report.is_held(), "two of three would be a majority");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.votes >= majority(self.nodes.len())
+    }
+
+    /// The first place in line of this client, counted from 0; `None` if it is not among those
+    /// named.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let report = client.inspect("orders:42").await?;
+    /// match report.place_of_this_client() {
+    ///     Some(place) => println!("{place} are before us"),
+    ///     None => println!("we do not wait"),
+    /// }
+    /// # assert_eq!(report.place_of_this_client(), None);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn place_of_this_client(&self) -> Option<usize> {
+        self.waiting.iter().position(|waiter| waiter.is_this_client)
+    }
+
+    /// True if enough nodes have answered to say that nobody has the lock or waits for it.
+    fn is_gone(&self) -> bool {
+        self.holder.is_none() && self.waiting_total == 0 && self.is_free()
+    }
+
+    /// True if so many nodes have nothing that nobody can hold the lock.
+    fn is_free(&self) -> bool {
+        let free = self.nodes.iter().filter(|view| view.sight == Sight::Free).count();
+        free > self.nodes.len() - majority(self.nodes.len())
+    }
+}
+
+impl fmt::Display for LockReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        match &self.holder {
+            Some(holder) => write!(f, "held by {holder}")?,
+            None if self.is_free() => f.write_str("free")?,
+            None => f.write_str("not known: too few nodes answered")?,
+        }
+        if self.holder.is_some() && !self.is_held() {
+            write!(f, ", on {} of {} nodes only", self.votes, self.nodes.len())?;
+        }
+        match self.waiting_total {
+            0 => Ok(()),
+            total => write!(f, ", {total} waiting"),
+        }
+    }
+}
+
+/// Who has a lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// # use std::time::Duration;
+/// let _guard = client.mutex("orders:42").ttl(Duration::from_secs(9)).lock().await?;
+/// let holder = client.inspect("orders:42").await?.holder.expect("it is held");
+/// assert!(!holder.is_foreign);
+/// assert!(holder.held_for < Some(Duration::from_secs(5)));
+/// assert!(holder.expires_in <= Some(Duration::from_secs(9)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct LockHolder {
+    /// Program, host and process for a lock of Quorate; the value as it is, escaped, for another
+    /// library's.
+    pub who: String,
+    /// The first digits of what marks the keys of this client: people can tell clients apart by it,
+    /// and nobody can act for one. `None` for another library's.
+    pub owner_prefix: Option<String>,
+    /// The holder's fence. `None` in classic mode and for another library's.
+    pub fence: Option<Fence>,
+    /// How long ago the lock was granted, as far as a node remembers: one that has forgotten
+    /// everything counts from when it was given the lock again. A lease that was handed over goes
+    /// on counting. Exact for a hundred days, at least so long after that. `None` in classic mode
+    /// and for another library's.
+    pub held_for: Option<Duration>,
+    /// For how long the nodes keep the key if nobody extends it; `None` if it never goes by itself.
+    pub expires_in: Option<Duration>,
+    /// It is another library's or program's.
+    pub is_foreign: bool,
+    /// It is the client that asked.
+    pub is_this_client: bool,
+}
+
+impl LockHolder {
+    /// The same holder as two nodes see it: some of them may know it for a short time only.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let expires_in = match (self.expires_in, other.expires_in) {
+            (Some(one), Some(two)) => Some(one.max(two)),
+            (None, _) | (_, None) => None,
+        };
+        Self {
+            fence: self.fence.max(other.fence),
+            held_for: self.held_for.max(other.held_for),
+            expires_in,
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.who)?;
+        if self.is_foreign {
+            f.write_str(" (not of Quorate)")?;
+        }
+        if let Some(held_for) = self.held_for {
+            write!(f, " for {}", Shown(held_for))?;
+        }
+        match self.expires_in {
+            Some(left) => write!(f, ", expires in {}", Shown(left)),
+            None => f.write_str(", never expires"),
+        }
+    }
+}
+
+/// One who stands in line.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// for waiter in client.inspect("orders:42").await?.waiting {
+///     println!("{} has waited for {:?}", waiter.who, waiter.waiting_for);
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// Program, host and process.
+    pub who: String,
+    /// It is the client that asked.
+    pub is_this_client: bool,
+    /// For how long it waits.
+    pub waiting_for: Duration,
+}
+
+impl fmt::Display for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} for {}", self.who, Shown(self.waiting_for))
+    }
+}
+
+/// What one node said about a lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(3);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// nodes.set(2, quorate::memory::Behaviour::Fail);
+/// let report = client.inspect("orders:42").await?;
+/// let lines: Vec<String> = report.nodes.iter().map(ToString::to_string).collect();
+/// assert_eq!(lines, ["memory:0: free", "memory:1: free", "memory:2: connection refused"]);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NodeView {
+    /// The node's address, without user and password.
+    pub node: String,
+    /// What it said.
+    pub sight: Sight,
+}
+
+impl fmt::Display for NodeView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.node)?;
+        match &self.sight {
+            Sight::Free => f.write_str("free"),
+            Sight::Held(holder) => write!(f, "held by {holder}"),
+            Sight::Trouble(trouble) => write!(f, "{trouble}"),
+        }
+    }
+}
+
+/// What one node has under the name of a lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// use quorate::inspect::Sight;
+///
+/// assert_eq!(client.inspect("orders:42").await?.nodes[0].sight, Sight::Free);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Sight {
+    /// Nothing.
+    Free,
+    /// Somebody's key.
+    Held(LockHolder),
+    /// It gave no usable answer.
+    Trouble(Trouble),
+}
+
+/// The locks that the nodes know.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// let _guard = client.mutex("orders:42").lock().await?;
+/// let list = client.locks("").await?;
+/// assert_eq!(list.locks.len(), 1);
+/// if !list.is_complete {
+///     list.nodes.iter().for_each(|node| eprintln!("{node}"));
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Locks {
+    /// They, in the order of their names.
+    pub locks: Vec<LockReport>,
+    /// Whether each node could tell, in the order in which they were configured.
+    pub nodes: Box<[NodeReport]>,
+    /// True if a majority of the nodes has told all: no lock that is held can be missing. There may
+    /// be more if not, or if there are more than a hundred thousand.
+    pub is_complete: bool,
+}
+
+/// A time as people say it.
+struct Shown(Duration);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+        match seconds {
+            0..10 => write!(f, "{seconds}.{} s", self.0.subsec_millis() / 100),
+            10..60 => write!(f, "{seconds} s"),
+            60..3_600 => write!(f, "{minutes} min {} s", seconds % 60),
+            3_600..86_400 => write!(f, "{hours} h {} min", minutes % 60),
+            _ => write!(f, "{days} d {} h", hours % 24),
+        }
+    }
+}
+
+/// How long silent nodes are waited for at the least.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_as_people_say_them() {
+        let shown = |millis| Shown(Duration::from_millis(millis)).to_string();
+        assert_eq!(shown(0), "0.0 s");
+        assert_eq!(shown(9_999), "9.9 s");
+        assert_eq!(shown(43_210), "43 s");
+        assert_eq!(shown(125_000), "2 min 5 s");
+        assert_eq!(shown(3 * 3_600_000 + 62_000), "3 h 1 min");
+        assert_eq!(shown(9 * 86_400_000 + 4 * 3_600_000), "9 d 4 h");
+    }
+}

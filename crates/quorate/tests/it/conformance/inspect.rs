@@ -1,0 +1,206 @@
+//! What people are told about locks: who holds them, since when, and who waits.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    Client, Guard, Mutex,
+    inspect::{LockReport, Sight},
+};
+use quorate_testkit::redis::pipe;
+
+use super::rig::{LONG, PATIENCE, Rig, SHORT, on_memory, on_servers, take};
+use crate::mode::Mode;
+
+on_every_engine! {
+    [1, 3, 5] => a_lock_that_nobody_has_is_free,
+        the_holder_is_told,
+        a_foreign_holder_is_told_from_ours,
+        what_has_expired_is_gone;
+}
+
+async fn a_lock_that_nobody_has_is_free(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let report = client.inspect("a").await.expect("every node answers");
+    assert_eq!((&*report.name, report.holder.as_ref(), report.votes), ("a", None, 0));
+    assert_eq!((report.waiting.len(), report.waiting_total), (0, 0));
+    assert!(!report.is_held());
+    assert_eq!(report.nodes.len(), rig.len());
+    assert!(report.nodes.iter().all(|view| view.sight == Sight::Free));
+    assert_eq!(report.to_string(), "a: free");
+    let list = client.locks("").await.expect("every node answers");
+    assert!(list.is_complete && list.locks.is_empty(), "{list:?}");
+    for bad in ["", "quorate:x", "a\nb"] {
+        assert!(client.inspect(bad).await.is_err(), "{bad:?}");
+    }
+}
+
+async fn the_holder_is_told(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice/1").await, rig.client("bob/2").await);
+    let before = Instant::now();
+    let guard = take(alice.mutex("a")).await;
+    // A lock is had before the last node has answered.
+    let report = inspect_until(&bob, "a", |report| report.votes == rig.len()).await;
+    let holder = report.holder.clone().expect("alice");
+    assert!(report.is_held());
+    assert_eq!((&*holder.who, holder.is_foreign, holder.is_this_client), ("alice/1", false, false));
+    let digits = holder.owner_prefix.as_deref().expect("it is one of ours");
+    assert!(digits.len() == 8 && digits.bytes().all(|it| it.is_ascii_hexdigit()), "{digits}");
+    assert!(holder.expires_in.is_some_and(|left| left <= LONG), "{holder:?}");
+    assert_eq!(holder.fence, guard.fence());
+    let is_line = rig.mode() == Mode::Line;
+    assert_eq!(holder.held_for.is_some(), is_line, "{holder:?}");
+    // Servers count in whole milliseconds.
+    let elapsed = before.elapsed() + Duration::from_millis(2);
+    assert!(holder.held_for.unwrap_or_default() <= elapsed, "{holder:?}");
+    for view in &report.nodes {
+        assert!(matches!(&view.sight, Sight::Held(it) if it.who == "alice/1"), "{view}");
+    }
+    let own = alice.inspect("a").await.expect("every node answers");
+    assert!(own.holder.expect("alice").is_this_client);
+
+    // In classic mode there is nothing by which a lock could be found.
+    let list = bob.locks("").await.expect("every node answers");
+    assert_eq!(names(&list.locks), if is_line { vec!["a"] } else { vec![] });
+    guard.release().await.expect("it is held");
+    rig.wait_until_empty(rig.all());
+    assert_eq!(bob.inspect("a").await.expect("every node answers").to_string(), "a: free");
+    assert_eq!(bob.locks("").await.expect("every node answers").locks, []);
+}
+
+/// Also if what Quorate knows of an earlier holder is still there.
+async fn a_foreign_holder_is_told_from_ours(rig: &Rig) {
+    let client = rig.client("alice").await;
+    take(client.mutex("a")).await.release().await.expect("it is held");
+    rig.wait_until_empty(rig.all());
+    rig.all().for_each(|node| rig.plant(node, "a", b"redlock\n"));
+    let report = client.inspect("a").await.expect("every node answers");
+    assert_eq!(report.votes, rig.len());
+    let holder = report.holder.as_ref().expect("another program");
+    assert_eq!((&*holder.who, holder.is_foreign), (r"redlock\n", true));
+    assert_eq!((holder.fence, holder.held_for, holder.expires_in), (None, None, None));
+    assert_eq!((holder.owner_prefix.as_deref(), holder.is_this_client), (None, false));
+    let shown = r"a: held by redlock\n (not of Quorate), never expires";
+    assert_eq!(report.to_string(), shown);
+    let listed = client.locks("").await.expect("every node answers").locks;
+    assert_eq!(listed, if rig.mode() == Mode::Line { vec![report] } else { vec![] });
+}
+
+async fn what_has_expired_is_gone(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let guard = take(client.mutex("a").ttl(SHORT).no_renew()).await;
+    let _lease = guard.leave_to_expire();
+    inspect_until(&client, "a", |report| report.holder.is_none()).await;
+    assert_eq!(client.locks("").await.expect("every node answers").locks, []);
+}
+
+#[test]
+fn those_who_wait_are_told_in_their_order() {
+    on_memory(&[1, 3, 5], those_who_wait);
+    on_servers(&[1, 3, 5], those_who_wait);
+}
+
+async fn those_who_wait(rig: &Rig) {
+    let alice = rig.client("alice").await;
+    let (bob, carol) = (rig.client("bob").await, rig.client("carol").await);
+    let guard = take(alice.mutex("a")).await;
+    let started = Instant::now();
+    let wait = |mutex: Mutex| tokio::spawn(async move { mutex.lock().await.expect("its turn") });
+    let mut waiters = Vec::new();
+    for (number, client) in [&bob, &carol, &bob].into_iter().enumerate() {
+        waiters.push(wait(client.mutex("a")));
+        inspect_until(&alice, "a", |report| report.waiting.len() == number + 1).await;
+    }
+    let report = carol.inspect("a").await.expect("every node answers");
+    let whos: Vec<_> = report.waiting.iter().map(|it| (&*it.who, it.is_this_client)).collect();
+    assert_eq!(whos, [("bob", false), ("carol", true), ("bob", false)]);
+    assert_eq!((report.waiting_total, report.place_of_this_client()), (3, Some(1)));
+    let times: Vec<Duration> = report.waiting.iter().map(|it| it.waiting_for).collect();
+    assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
+    // Clients know the nodes' time up to a round trip.
+    assert!(times[0] <= started.elapsed() + Duration::from_secs(1), "{times:?}");
+    assert!(report.to_string().ends_with(", 3 waiting"), "{report}");
+    let listed = carol.locks("").await.expect("every node answers").locks;
+    assert_eq!((listed[0].waiting_total, listed[0].waiting.len()), (3, 0), "{listed:?}");
+
+    guard.release().await.expect("it is held");
+    let next = inspect_until(&alice, "a", |report| report.waiting.len() == 2).await;
+    assert_eq!(next.holder.expect("the first in line").who, "bob");
+    for waiter in waiters {
+        let waited = tokio::time::timeout(PATIENCE, waiter).await.expect("it has an end");
+        drop(waited.expect("no panic"));
+    }
+}
+
+#[test]
+fn names_that_look_like_patterns_are_listed_as_they_are() {
+    on_memory(&[1, 3], strange_names);
+    on_servers(&[1, 3], strange_names);
+}
+
+async fn strange_names(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let all = ["a", "a*", "a?b", "a[x]", "a\\", "ab", "a{b}", "a}", "größe 鎖", "x", "x^-]"];
+    let mut guards = Vec::new();
+    for name in all {
+        guards.push(take(client.mutex(name)).await);
+    }
+    let list = async |prefix: &str| client.locks(prefix).await.expect("every node answers").locks;
+    assert_eq!(names(&list("").await), all);
+    for prefix in ["a*", "a?", "a[", "a\\", "a{", "a}", "größe", "x^", "a", "", "[", "*", "A", "\n"]
+    {
+        let meant: Vec<&str> = all.into_iter().filter(|it| it.starts_with(prefix)).collect();
+        assert_eq!(names(&list(prefix).await), meant, "{prefix:?}");
+    }
+}
+
+#[test]
+fn many_locks_are_listed_page_by_page() {
+    on_memory(&[1, 3], many_locks);
+    on_servers(&[1, 3], many_locks);
+}
+
+/// Many of them, and on servers among many keys of others.
+async fn many_locks(rig: &Rig) {
+    const LOCKS: usize = 1_100;
+    const OTHERS: usize = 3_000;
+    for server in rig.servers() {
+        let mut planting = pipe();
+        (0..OTHERS).for_each(|number| {
+            planting.cmd("SET").arg(format!("other:{number}")).arg(1);
+        });
+        planting.exec(&mut server.connection()).expect("the server stores them");
+    }
+    let client = rig.client("alice").await;
+    let wanted: Vec<String> = (0..LOCKS).map(|number| format!("lock:{number:04}")).collect();
+    let tasks: Vec<_> = wanted.iter().map(|name| tokio::spawn(take(client.mutex(name)))).collect();
+    let mut guards: Vec<Guard> = Vec::new();
+    for task in tasks {
+        guards.push(task.await.expect("no panic"));
+    }
+    let list = client.locks("lock:").await.expect("every node answers");
+    assert!(list.is_complete, "{:?}", list.nodes);
+    assert_eq!(names(&list.locks), wanted);
+    assert!(list.locks.iter().all(|lock| lock.is_held() && lock.holder.is_some()));
+    assert_eq!(client.locks("lock:10").await.expect("every node answers").locks.len(), 100);
+}
+
+/// Asks until the report is as it should be.
+async fn inspect_until(
+    client: &Client,
+    name: &str,
+    is_so: impl Fn(&LockReport) -> bool,
+) -> LockReport {
+    let started = Instant::now();
+    loop {
+        let report = client.inspect(name).await.expect("every node answers");
+        if is_so(&report) {
+            return report;
+        }
+        assert!(started.elapsed() < PATIENCE, "{report}\n{report:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn names(locks: &[LockReport]) -> Vec<&str> {
+    locks.iter().map(|lock| &*lock.name).collect()
+}

@@ -1,0 +1,162 @@
+//! What can be said about locks while nodes are away, full, or deny it.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    Client,
+    error::{InspectError, NodeAnswer, Trouble},
+    inspect::{LockReport, Sight},
+    memory::{Behaviour, MemoryNodes},
+};
+use quorate_testkit::{Server, eventually, redis::cmd};
+
+use super::{
+    cluster::{Cluster, connect_to_all, settings},
+    refusals::tell,
+};
+use crate::{
+    conformance::rig::{LONG, PATIENCE},
+    links::executor::block_on,
+};
+
+#[test]
+fn a_minority_that_is_gone_is_named_and_the_others_tell() {
+    for nodes in [3, 5] {
+        let cluster = Cluster::start(nodes);
+        let client = cluster.connect();
+        let guard = block_on(client.mutex("a").ttl(LONG).lock()).expect("it is free");
+        cluster.servers[0].kill();
+        let is_gone = || client.nodes()[0].answer != NodeAnswer::Attached;
+        eventually("the loss is seen", PATIENCE, is_gone);
+        let report = inspect_until(&client, |report| report.votes == nodes - 1);
+        assert!(report.is_held(), "{report:?}");
+        assert_eq!(report.holder.and_then(|it| it.fence), guard.fence());
+        assert!(matches!(report.nodes[0].sight, Sight::Trouble(_)), "{:?}", report.nodes);
+        let list = block_on(client.locks("")).expect("most nodes answer");
+        assert!(list.is_complete && list.locks.len() == 1, "{list:?}");
+        assert!(matches!(list.nodes[0].answer, NodeAnswer::Trouble(_)), "{:?}", list.nodes);
+        assert_eq!(list.nodes[1].answer, NodeAnswer::Attached);
+
+        for server in &cluster.servers[1..nodes - 1] {
+            server.kill();
+        }
+        let last = |report: &LockReport| report.votes == 1;
+        let report = inspect_until(&client, last);
+        assert!(!report.is_held(), "one node cannot know: {report:?}");
+        let only = format!(", on 1 of {nodes} nodes only");
+        assert!(report.to_string().ends_with(&only), "{report}");
+        let list = block_on(client.locks("")).expect("one node answers");
+        assert!(!list.is_complete && list.locks.len() == 1, "{list:?}");
+    }
+}
+
+#[test]
+fn if_no_node_answers_each_says_why() {
+    let cluster = Cluster::start(3);
+    let client = cluster.connect();
+    cluster.servers.iter().for_each(Server::kill);
+    let is_gone = || client.nodes().iter().all(|it| it.answer != NodeAnswer::Attached);
+    eventually("the loss is seen", PATIENCE, is_gone);
+    for error in [
+        block_on(client.inspect("a")).expect_err("no node answers"),
+        block_on(client.locks("")).expect_err("no node answers"),
+    ] {
+        let InspectError::NoAnswer { nodes } = &error else { panic!("{error}") };
+        assert_eq!(nodes.len(), 3);
+        let is_trouble = |answer: &NodeAnswer| matches!(answer, NodeAnswer::Trouble(_));
+        assert!(nodes.iter().all(|it| is_trouble(&it.answer)), "{error}");
+        assert!(error.to_string().starts_with("no node answered: "), "{error}");
+    }
+}
+
+/// Nobody waits for a silent node for ever.
+#[test]
+fn a_node_that_hangs_is_not_waited_for() {
+    let nodes = MemoryNodes::new(3);
+    let client = Client::builder().memory(&nodes).build().expect("the settings are valid");
+    let _guard = block_on(client.mutex("a").lock()).expect("it is free");
+    nodes.set(2, Behaviour::Hang);
+    let started = Instant::now();
+    let report = block_on(client.inspect("a")).expect("two nodes answer");
+    assert_eq!(report.nodes[2].sight, Sight::Trouble(Trouble::TimedOut));
+    assert!(report.is_held());
+    let list = block_on(client.locks("")).expect("two nodes answer");
+    assert!(list.is_complete && list.locks.len() == 1, "{list:?}");
+    assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
+    block_on(client.clone().shutdown(Duration::ZERO));
+    assert_eq!(block_on(client.inspect("a")), Err(InspectError::ShutDown));
+    assert_eq!(block_on(client.locks("")), Err(InspectError::ShutDown));
+}
+
+#[test]
+fn a_server_that_is_full_still_tells() {
+    let server = Server::start();
+    let client = connect_to_all(settings([server.url()]));
+    let _guard = block_on(client.mutex("a").ttl(LONG).lock()).expect("it is free");
+    tell(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+    let report = block_on(client.inspect("a")).expect("it answers");
+    assert!(report.is_held(), "{report}");
+    assert_eq!(block_on(client.locks("")).expect("it answers").locks.len(), 1);
+}
+
+/// Rights as they were before locks could be listed are enough for all but that.
+#[test]
+fn without_the_right_to_scan_a_lock_can_be_looked_at_but_not_found() {
+    let server = Server::start();
+    let rights = "~app:* ~quorate:* &quorate:c:* +@all -scan";
+    let mut user = cmd("ACL");
+    user.arg(&["SETUSER", "app", "reset", "on", ">secret", "resetchannels"]);
+    user.arg(rights.split(' ').collect::<Vec<_>>());
+    user.exec(&mut server.connection()).expect("it is a user");
+    let url = server.url_with("app", "secret", 0);
+    let client = connect_to_all(settings([url]));
+    let _guard = block_on(client.mutex("app:a").ttl(LONG).lock()).expect("it is free");
+    let report = block_on(client.inspect("app:a")).expect("it answers");
+    assert!(report.is_held(), "{report}");
+    let error = block_on(client.locks("")).expect_err("it is denied");
+    assert!(matches!(error, InspectError::Denied { .. }), "{error}");
+    assert!(error.to_string().contains("SCAN"), "{error}");
+    let error = block_on(client.inspect("other")).expect_err("it is denied");
+    assert!(matches!(error, InspectError::Denied { .. }), "{error}");
+
+    // What a user may not see is not listed either.
+    tell(&server, &["ACL", "SETUSER", "app", "+scan"]);
+    let other = connect_to_all(settings([server.url()]));
+    let _others = block_on(other.mutex("other").ttl(LONG).lock()).expect("it is free");
+    let locks = block_on(client.locks("")).expect("it may scan now").locks;
+    assert_eq!(locks.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["app:a"]);
+    assert_eq!(block_on(other.locks("")).expect("it may").locks.len(), 2);
+}
+
+/// Days pass on the server's clock, while the holder goes on to extend.
+#[test]
+fn how_long_a_lock_is_held_is_told_after_days() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let server = Server::builder().own_clock().start();
+    let settings = settings([server.url()]).max_ttl(48 * HOUR);
+    let client = connect_to_all(settings);
+    let guard = block_on(client.mutex("a").ttl(40 * HOUR).lock()).expect("it is free");
+    for step in 1..=7 {
+        server.clock().forward(9 * HOUR);
+        let fresh = || server.pttl("a") > i64::try_from(39 * HOUR.as_millis()).expect("small");
+        eventually("the lease is extended", PATIENCE, || {
+            // The first time may only show that the session went.
+            let _ = block_on(guard.extend(40 * HOUR));
+            fresh()
+        });
+        let report = inspect_until(&client, |report| report.holder.is_some());
+        let held_for = report.holder.and_then(|it| it.held_for).expect("it is ours");
+        let past = 9 * HOUR * step;
+        assert!((past..past + PATIENCE * 7).contains(&held_for), "{held_for:?} after {past:?}");
+    }
+}
+
+/// Asks until the report is as it should be.
+fn inspect_until(client: &Client, is_so: impl Fn(&LockReport) -> bool) -> LockReport {
+    let mut seen = None;
+    eventually("the nodes tell what they should", PATIENCE, || {
+        seen = block_on(client.inspect("a")).ok().filter(&is_so);
+        seen.is_some()
+    });
+    seen.expect("it was seen")
+}
