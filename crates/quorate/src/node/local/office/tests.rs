@@ -1,0 +1,1 @@
+//! One folder over boots, and against the core's store.
