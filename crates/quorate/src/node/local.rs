@@ -7,6 +7,8 @@
 
 mod db;
 mod desk;
+#[cfg(test)]
+mod differential;
 mod fault;
 mod folder;
 mod office;

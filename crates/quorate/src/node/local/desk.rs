@@ -1,7 +1,7 @@
 //! One batch of commands: loads what they touch, lets the core's store run them, and keeps what
 //! has changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Value},
@@ -61,11 +61,17 @@ impl<'a> Desk<'a> {
         }
         match command {
             Command::Release { name, owner, yields } => {
-                self.find_next(now, name, yields.map(|_| owner))?;
+                self.find_next(now, name, owner, yields.is_some())?;
             }
             Command::Acquire { ask, .. } => self.find_later(&ask.name, &ask.owner),
             Command::Heartbeat { standing, .. } => {
                 standing.iter().for_each(|one| self.find_later(&one.name, &one.owner));
+                if standing.len() > 1 {
+                    // One of them may get what the next one asks it to give back.
+                    let places = standing.iter().filter_map(|one| Place::of(one.owner.as_bytes()));
+                    let clients: BTreeSet<ClientId> = places.map(|place| place.client).collect();
+                    clients.into_iter().for_each(|client| _ = self.is_heard(client));
+                }
             }
             _ => {}
         }
@@ -105,7 +111,7 @@ impl<'a> Desk<'a> {
     }
 
     fn load_client(&mut self, client: ClientId) -> Result<(), Fault> {
-        if let std::collections::btree_map::Entry::Vacant(entry) = self.clients.entry(client) {
+        if let Entry::Vacant(entry) = self.clients.entry(client) {
             let state = self.tx.client(&client)?;
             self.store.set_client_state(&client, state.clone());
             entry.insert(state);
@@ -113,27 +119,27 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Finds the first in line who is there, so that the store hands the lock to nobody else. One
-    /// who `yields` stands in line again.
+    /// Finds the first in line who is there, so that the store hands the lock to nobody who is not.
+    /// An owner who yields stands in line again; one who goes may have stood in it.
     fn find_next(
         &mut self,
         now: NodeTime,
         name: &Name,
-        yields: Option<&Owner>,
+        gone: &Owner,
+        is_yield: bool,
     ) -> Result<(), Fault> {
-        let line = self.store.lock_state(name).line;
+        let is_there = |end: Option<u64>| end.is_none_or(|end| end >= now.as_millis());
+        let line = self.store.lock_state(name).line.filter(|line| is_there(line.ends_at_ms));
         let mut line = line.map(|line| line.value).unwrap_or_default();
-        if let Some(owner) = yields
-            && let Some(place) = Place::of(owner.as_bytes())
-        {
-            line.insert((place.ticket, owner.clone()));
+        if let Some(place) = Place::of(gone.as_bytes()).filter(|_| is_yield) {
+            line.insert((place.ticket, gone.clone()));
         }
         for (_, owner) in &line {
             let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
             let session = self.client(client)?.session;
-            let is_alive = |end: Option<u64>| end.is_none_or(|end| end >= now.as_millis());
-            if session.is_some_and(|it| is_alive(it.ends_at_ms)) && self.is_heard(client) {
-                return Ok(());
+            let is_there = session.is_some_and(|it| is_there(it.ends_at_ms));
+            if is_there && self.is_heard(client) && (is_yield || owner != gone) {
+                break;
             }
         }
         Ok(())

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn the_horizon_is_moved_long_before_a_fence_could_pass_it() {
         let mut era = Era::begin(&boot("a"), None, seconds(0), WALL_MS);
-        let at = |second| NodeTime::from_micros((WALL_MS + second * 1_000) * 1_000);
+        let at = |second: u64| NodeTime::from_micros((WALL_MS + second * 1_000) * 1_000);
         assert!(!era.is_horizon_near(at(29)) && era.is_horizon_near(at(31)));
         assert!(!era.is_horizon_reached(at(49)) && era.is_horizon_reached(at(51)));
         assert!(era.is_horizon_reached(at(1_000_000)));
