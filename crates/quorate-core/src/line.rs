@@ -24,6 +24,12 @@ impl Session {
         Self(bits)
     }
 
+    /// The bits that it was made from.
+    #[must_use]
+    pub const fn bits(self) -> u128 {
+        self.0
+    }
+
     /// Reads what `Display` writes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

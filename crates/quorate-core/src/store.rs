@@ -5,10 +5,15 @@
 
 mod expiring;
 mod line;
+mod parts;
 mod record;
 
-pub use self::line::Aside;
 use self::{expiring::Expiring, line::Line, record::Record};
+pub use self::{
+    expiring::Kept,
+    line::{Aside, Spoken},
+    parts::{ClientState, LockState},
+};
 use crate::{
     command::{
         ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,

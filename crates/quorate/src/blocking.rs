@@ -82,6 +82,25 @@ impl Client {
         Self(crate::Client::memory())
     }
 
+    /// A client with a folder of this machine as its node. See [`crate::Client::local`]; one with
+    /// another folder is made of a [`crate::Client`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Client::local`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// let client = quorate::blocking::Client::local()?;
+    /// let guard = client.mutex("nightly-backup").lock()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "local")]
+    pub fn local() -> Result<Self, crate::error::ConfigError> {
+        crate::Client::local().map(Self)
+    }
+
     /// A lock that at most one owner holds.
     ///
     /// # Examples

@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 
 #[cfg(feature = "tls")]
 use crate::Tls;
+#[cfg(feature = "local")]
+use crate::node::local;
 use crate::{
     Client,
     client::{Defaults, Inner},
@@ -77,6 +79,8 @@ pub struct ClientBuilder {
 enum Source {
     Urls(Vec<SecretUrl>),
     Memory(MemoryNodes),
+    #[cfg(feature = "local")]
+    Local(std::path::PathBuf),
 }
 
 /// An address that may hold a password.
@@ -156,6 +160,32 @@ impl ClientBuilder {
     /// ```
     pub fn memory(mut self, nodes: &MemoryNodes) -> Self {
         self.source = Source::Memory(nodes.clone());
+        self
+    }
+
+    /// Uses a folder of this machine instead of servers: all processes that name the same folder
+    /// exclude each other. The folder is made if it is not there.
+    ///
+    /// It must be on a local disk. It is for one user, unless it exists already and its group may
+    /// write there. Locks end with a reboot; fences go on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::Client;
+    /// # let temporary = tempfile::tempdir()?;
+    /// # let folder = temporary.path().join("locks");
+    /// let backup = Client::builder().local(&folder).who("backup").build()?;
+    /// let report = Client::builder().local(&folder).build()?; // in another process, as a rule
+    /// let _guard = backup.mutex("disk").lock().await?;
+    /// assert!(report.mutex("disk").try_lock().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "local")]
+    pub fn local(mut self, folder: impl AsRef<std::path::Path>) -> Self {
+        self.source = Source::Local(folder.as_ref().to_owned());
         self
     }
 
@@ -506,7 +536,7 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, ConfigError> {
         self.check()?;
         let parts = self.parts()?;
-        let (nodes, drivers, chamber) = self.open(&parts)?;
+        let Opened { nodes, drivers, chamber, time_guess_us } = self.open(&parts)?;
         let Parts { clock, client, who, ears, status, quiet, jitter_seed } = parts;
         let settings = Settings {
             clock,
@@ -516,7 +546,7 @@ impl ClientBuilder {
             who,
             mode: self.mode,
             max_ttl: self.max_ttl,
-            time_guess_us: self.time_guess_us(clock),
+            time_guess_us,
             jitter_seed,
             vote_timeout: self.vote_timeout,
             observer: self.observer.clone(),
@@ -594,7 +624,29 @@ impl ClientBuilder {
                              their own, have different clocks and cannot share nodes in memory",
                 };
                 let view = View { clock, client, who, mode, quiet, ears };
-                Ok((nodes.nodes(&view).ok_or_else(mixed)?, Vec::new(), None))
+                let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
+                // They have our clock.
+                Ok(Opened { nodes, drivers: Vec::new(), chamber: None, time_guess_us: 0 })
+            }
+            #[cfg(feature = "local")]
+            Source::Local(folder) => {
+                let (max_ttl, observer) = (self.max_ttl, self.observer.clone());
+                let around = local::Surroundings {
+                    clock,
+                    client,
+                    who,
+                    mode,
+                    max_ttl,
+                    ears,
+                    status,
+                    quiet,
+                    jitter_seed,
+                    observer,
+                };
+                let (node, driver, ahead_us) = local::open(folder, around)?;
+                let time_guess_us = ahead_us.unwrap_or_else(|| time_guess_us(clock));
+                let (nodes, drivers) = (vec![node], vec![driver]);
+                Ok(Opened { nodes, drivers, chamber: None, time_guess_us })
             }
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
@@ -619,22 +671,7 @@ impl ClientBuilder {
                     network: self.simulation.network.clone(),
                 };
                 let (nodes, drivers) = links(targets, &surroundings);
-                Ok((nodes, drivers, chamber))
-            }
-        }
-    }
-
-    /// How far the nodes' time is ahead of our clock, before they have told it.
-    fn time_guess_us(&self, clock: Clock) -> i64 {
-        match (&self.source, clock) {
-            // Nodes in memory have our clock. Where time is simulated, the others tell theirs
-            // before they can be asked anything.
-            (Source::Memory(_), _) | (Source::Urls(_), Clock::Runtime(_)) => 0,
-            (Source::Urls(_), Clock::Boot) => {
-                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let ours = clock.now().as_nanos() / 1_000;
-                let micros = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
-                micros(wall.as_micros()).saturating_sub(micros(ours.into()))
+                Ok(Opened { nodes, drivers, chamber, time_guess_us: time_guess_us(clock) })
             }
         }
     }
@@ -668,6 +705,8 @@ impl ClientBuilder {
         let nodes = match &self.source {
             Source::Urls(urls) => urls.len(),
             Source::Memory(nodes) => nodes.len(),
+            #[cfg(feature = "local")]
+            Source::Local(_) => 1,
         };
         match nodes {
             0 => return Err(ConfigError::NoNodes),
@@ -682,6 +721,18 @@ impl ClientBuilder {
         if self.restart_guard == Some(true) && matches!(self.source, Source::Memory(_)) {
             let reason = "nodes in memory end with their process, and are not guarded";
             return invalid("restart_guard", "true".into(), reason);
+        }
+        #[cfg(feature = "local")]
+        if matches!(self.source, Source::Local(_)) {
+            if self.restart_guard == Some(true) {
+                let reason =
+                    "one local node forgets nothing while its machine runs, and is not guarded";
+                return invalid("restart_guard", "true".into(), reason);
+            }
+            if self.place == Where::ThisRuntime {
+                let reason = "a local node has the machine's clock, which cannot be paused";
+                return invalid("danger_engine_on_this_runtime", "local".into(), reason);
+            }
         }
         if self.vote_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return invalid("vote_timeout", "0".into(), "no node could answer in time");
@@ -732,9 +783,28 @@ fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node
     targets.into_iter().enumerate().map(link).unzip()
 }
 
-/// What must come from the operating system's source of randomness.
+/// How far the nodes' time is ahead of our clock, before they have told it.
+fn time_guess_us(clock: Clock) -> i64 {
+    match clock {
+        // Where time is simulated, the nodes tell theirs before they can be asked anything.
+        Clock::Runtime(_) => 0,
+        Clock::Boot => {
+            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let ours = clock.now().as_nanos() / 1_000;
+            let micros = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
+            micros(wall.as_micros()).saturating_sub(micros(ours.into()))
+        }
+    }
+}
+
 /// The nodes, and what keeps their links alive.
-type Opened = (Vec<Box<dyn Node>>, Vec<Driver>, Option<Arc<Chamber>>);
+struct Opened {
+    nodes: Vec<Box<dyn Node>>,
+    drivers: Vec<Driver>,
+    chamber: Option<Arc<Chamber>>,
+    /// How far the nodes' time is ahead of our clock, as far as that is known.
+    time_guess_us: i64,
+}
 
 /// What nodes and engine share.
 #[derive(Clone)]
@@ -748,6 +818,7 @@ struct Parts {
     jitter_seed: u64,
 }
 
+/// What must come from the operating system's source of randomness.
 struct Random {
     client: [u8; 20],
     jitter: u64,

@@ -95,6 +95,28 @@ impl Client {
         built.expect("the defaults are valid, and the system has a thread to give")
     }
 
+    /// A client with a folder of this machine as its node: all processes of the same user exclude
+    /// each other, without any server. For root it is `/var/lib/quorate`, for others `quorate` in
+    /// `$XDG_STATE_HOME` or else `~/.local/state`; [`ClientBuilder::local`] takes another one.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Local`](crate::error::ConfigError::Local) if the folder cannot be used, with the reason and what to do.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = quorate::Client::local()?;
+    /// let guard = client.mutex("nightly-backup").lock().await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "local")]
+    pub fn local() -> Result<Self, crate::error::ConfigError> {
+        Self::builder().local(crate::node::local::default_folder()?).build()
+    }
+
     /// All settings.
     ///
     /// # Examples

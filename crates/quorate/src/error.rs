@@ -404,6 +404,14 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
+    /// The folder of a local node cannot be used.
+    #[error("{path}: {reason}")]
+    Local {
+        /// The folder, or what in it is wrong.
+        path: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
     /// The system refused a thread or randomness.
     #[error("the system refused {what}: {reason}")]
     System {

@@ -1,6 +1,9 @@
 //! The seam between the engine and what carries commands: one node, and the contract it keeps.
 
+#[cfg(feature = "local")]
+pub(crate) mod local;
 pub mod memory;
+mod push;
 pub(crate) mod redis;
 
 use std::{fmt, sync::Arc, time::Duration};

@@ -182,6 +182,9 @@ pub enum Trouble {
     /// A node that was to be admitted holds so many keys.
     #[error("is not empty: it holds {0} keys")]
     NotEmpty(u64),
+    /// The folder of a local node cannot be used right now: its path, and what is wrong.
+    #[error("{0}")]
+    Storage(String),
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,
@@ -257,6 +260,7 @@ impl Trouble {
             Self::Evicts(_) => "evicts",
             Self::ClockStandsStill => "clock_stands_still",
             Self::NotEmpty(_) => "not_empty",
+            Self::Storage(_) => "storage",
             Self::ShutDown => "shut_down",
         }
     }

@@ -10,14 +10,17 @@ use std::{
 /// pile up.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Expiring<K, V> {
-    entries: BTreeMap<K, Entry<V>>,
+    entries: BTreeMap<K, Kept<V>>,
     ends: BTreeSet<(u64, K)>,
 }
 
+/// Something that a node keeps, and until when.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Entry<V> {
-    value: V,
-    ends_at_ms: Option<u64>,
+pub struct Kept<V> {
+    /// What is kept.
+    pub value: V,
+    /// The last millisecond of the node's time in which it is there; `None` if it never goes.
+    pub ends_at_ms: Option<u64>,
 }
 
 impl<K, V> Default for Expiring<K, V> {
@@ -35,6 +38,11 @@ impl<K, V> Expiring<K, V> {
 impl<K: Clone + Ord, V> Expiring<K, V> {
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    /// The entry as it is, with its end.
+    pub(super) fn kept(&self, key: &K) -> Option<&Kept<V>> {
+        self.entries.get(key)
     }
 
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
@@ -68,11 +76,17 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
     }
 
     pub(super) fn put(&mut self, key: &K, value: V, ends_at_ms: Option<u64>) {
+        self.set(key, Some(Kept { value, ends_at_ms }));
+    }
+
+    /// Puts this in the place of what is there.
+    pub(super) fn set(&mut self, key: &K, kept: Option<Kept<V>>) {
         self.remove(key);
-        self.entries.insert(key.clone(), Entry { value, ends_at_ms });
-        if let Some(end) = ends_at_ms {
+        let Some(kept) = kept else { return };
+        if let Some(end) = kept.ends_at_ms {
             self.ends.insert((end, key.clone()));
         }
+        self.entries.insert(key.clone(), kept);
     }
 
     /// Lets an entry that is there go at another time.

@@ -20,12 +20,12 @@ use crate::{
 /// Everything besides the keys of the locks themselves.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Line {
-    sessions: Expiring<ClientId, Spoken>,
+    pub(super) sessions: Expiring<ClientId, Spoken>,
     /// Who the clients are, in words for people.
-    whos: Expiring<ClientId, Box<str>>,
-    fences: Expiring<Name, Fence>,
+    pub(super) whos: Expiring<ClientId, Box<str>>,
+    pub(super) fences: Expiring<Name, Fence>,
     /// By ticket, and those with the same ticket by owner.
-    waiting: Expiring<Name, BTreeSet<(u64, Owner)>>,
+    pub(super) waiting: Expiring<Name, BTreeSet<(u64, Owner)>>,
     /// Who would hear a push.
     pub(super) listeners: BTreeSet<ClientId>,
     pub(super) pushes: Vec<Push>,
@@ -34,10 +34,13 @@ pub(super) struct Line {
 /// A session, and what a ticket counts for in it: the node's time when it was last heard of, more
 /// or less.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-struct Spoken {
-    session: Session,
-    least_us: u64,
-    most_us: u64,
+pub struct Spoken {
+    /// How the client is known.
+    pub session: Session,
+    /// A ticket counts for no less where no fence is stored, in microseconds.
+    pub least_us: u64,
+    /// A ticket counts for no more.
+    pub most_us: u64,
 }
 
 impl Spoken {

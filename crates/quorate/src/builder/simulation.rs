@@ -56,6 +56,8 @@ impl ClientBuilder {
             (Clock::Runtime(_), Source::Urls(_)) => Clock::Runtime(Instant::now()),
             // Clients that share nodes in memory share their origin, too.
             (Clock::Runtime(_), Source::Memory(_)) | (Clock::Boot, _) => clock,
+            #[cfg(feature = "local")]
+            (Clock::Runtime(_), Source::Local(_)) => clock,
         };
         (clock, Random::from_seed(seed))
     }

@@ -131,7 +131,9 @@ impl Ears {
         // There is one engine to a set of ears, and it is told once.
         let _ = self.engine.set(Arc::downgrade(engine));
         let _ = self.timers.set(Arc::downgrade(&engine.timers));
-        engine.line.lock().up = engine.reachable();
+        // Under the lock: a node that comes up meanwhile says so before or after.
+        let mut desk = engine.line.lock();
+        desk.up = engine.reachable();
     }
 
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {

@@ -1,12 +1,13 @@
 //! The same promises on every engine.
 //!
-//! A body is one promise. The macro makes four tests of each: on nodes in memory and on real
-//! servers, in the default mode and in classic mode. Each test runs the body with several numbers
-//! of nodes; in classic mode with two of them, since most of the code is the same.
+//! A body is one promise. The macro makes tests of each: on nodes in memory, on real servers, and
+//! on a local node, each in the default mode and in classic mode. Each test runs the body with
+//! several numbers of nodes; in classic mode with two of them, since most of the code is the same.
+//! There is one local node, so bodies for more have no test there.
 
 /// Makes tests of bodies, for the numbers of nodes that stand before them.
 macro_rules! on_every_engine {
-    ($($numbers:expr => $($body:ident),+;)+) => {
+    ($($numbers:tt => $($body:ident),+;)+) => {
         mod memory {
             $($(
                 #[test]
@@ -42,7 +43,31 @@ macro_rules! on_every_engine {
                 }
             )+)+
         }
+
+        #[cfg(feature = "local")]
+        mod local {
+            $(on_a_lone_node! { $numbers, on_local: $($body),+ })+
+        }
+
+        #[cfg(feature = "local")]
+        mod classic_local {
+            $(on_a_lone_node! { $numbers, on_local_in_classic_mode: $($body),+ })+
+        }
     };
+}
+
+/// Makes tests of bodies that are also for one node.
+#[cfg(feature = "local")]
+macro_rules! on_a_lone_node {
+    ([1 $($more:tt)*], $run:ident: $($body:ident),+) => {
+        $(
+            #[test]
+            fn $body() {
+                crate::conformance::rig::$run(super::$body);
+            }
+        )+
+    };
+    ($numbers:tt, $run:ident: $($body:ident),+) => {};
 }
 
 mod exclusion;

@@ -18,6 +18,8 @@ mod keeper;
 mod known_defects;
 mod line;
 mod links;
+#[cfg(feature = "local")]
+mod local;
 mod loss;
 mod observe;
 mod regressions;

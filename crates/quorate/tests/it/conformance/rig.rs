@@ -13,6 +13,8 @@ use quorate::{
 use quorate_core::quorum::majority;
 use quorate_testkit::{Server, eventually, redis::cmd};
 
+#[cfg(feature = "local")]
+use crate::local::outside::Folder;
 use crate::mode::Mode;
 
 /// Some nodes, clients of them, and a look at them from the outside.
@@ -27,6 +29,8 @@ pub(crate) struct Rig {
 enum Nodes {
     Memory(MemoryNodes),
     Servers(Arc<[Server]>),
+    #[cfg(feature = "local")]
+    Local(Arc<Folder>),
 }
 
 /// Runs a body on so many nodes in memory.
@@ -53,6 +57,24 @@ pub(crate) fn on_servers_in_classic_mode(numbers: &[usize], body: impl AsyncFn(&
 pub(crate) fn on_servers_in_both_modes(numbers: &[usize], body: impl AsyncFn(&Rig)) {
     run_on_servers(numbers, Mode::Line, &body);
     run_on_servers(&ends(numbers), Mode::Classic, &body);
+}
+
+/// Runs a body on a local node.
+#[cfg(feature = "local")]
+pub(crate) fn on_local(body: impl AsyncFn(&Rig)) {
+    run_on_local(Mode::Line, body);
+}
+
+/// Runs a body on a local node, in classic mode.
+#[cfg(feature = "local")]
+pub(crate) fn on_local_in_classic_mode(body: impl AsyncFn(&Rig)) {
+    run_on_local(Mode::Classic, body);
+}
+
+#[cfg(feature = "local")]
+fn run_on_local(mode: Mode, body: impl AsyncFn(&Rig)) {
+    let nodes = Nodes::Local(Arc::new(Folder::new()));
+    run(&Rig { nodes, count: 1, mode, is_guarded: false }, &body);
 }
 
 fn run_on_memory(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Rig)) {
@@ -133,6 +155,8 @@ impl Rig {
                 let builder = builder.nodes(self.servers().iter().map(Server::url));
                 builder.restart_guard(self.is_guarded)
             }
+            #[cfg(feature = "local")]
+            Nodes::Local(folder) => builder.local(folder.path()),
         }
     }
 
@@ -155,6 +179,8 @@ impl Rig {
     pub(crate) fn servers(&self) -> &[Server] {
         match &self.nodes {
             Nodes::Memory(_) => &[],
+            #[cfg(feature = "local")]
+            Nodes::Local(_) => &[],
             Nodes::Servers(servers) => &servers[..self.count],
         }
     }
@@ -164,6 +190,8 @@ impl Rig {
         let text = |key| String::from_utf8(key).expect("every name in these tests is UTF-8");
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.names(node),
+            #[cfg(feature = "local")]
+            Nodes::Local(folder) => folder.names(),
             Nodes::Servers(servers) => servers[node].lock_keys().into_iter().map(text).collect(),
         }
     }
@@ -172,6 +200,8 @@ impl Rig {
     pub(crate) fn plant(&self, node: usize, name: &str, value: &[u8]) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.plant(node, name, value),
+            #[cfg(feature = "local")]
+            Nodes::Local(folder) => folder.plant(name, value),
             Nodes::Servers(servers) => {
                 let mut connection = servers[node].connection();
                 let set = cmd("SET").arg(name).arg(value).exec(&mut connection);
@@ -184,6 +214,8 @@ impl Rig {
     pub(crate) fn forget(&self, node: usize) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.forget(node),
+            #[cfg(feature = "local")]
+            Nodes::Local(folder) => folder.forget(),
             Nodes::Servers(servers) => servers[node].flush_locks(),
         }
     }
@@ -192,6 +224,8 @@ impl Rig {
     pub(crate) fn restart_empty(&self, node: usize) {
         match &self.nodes {
             Nodes::Memory(nodes) => nodes.forget(node),
+            #[cfg(feature = "local")]
+            Nodes::Local(folder) => folder.forget(),
             Nodes::Servers(servers) => servers[node].restart_empty(),
         }
     }

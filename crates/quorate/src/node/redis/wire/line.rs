@@ -1,15 +1,18 @@
 //! The commands of those who wait in line as bytes, and bytes as their replies and pushes.
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Stay},
+    command::{ClientId, Command, Reply, Stay},
     fence::Fence,
-    line::{Ask, Extend, Extended, News, Place, Push, Session, Speaker, Standing},
+    line::{Ask, Extend, Extended, Place, Push, Speaker, Standing},
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
 
 use super::{Decimal, Frame, text, write_header, write_script, write_word};
-use crate::node::redis::script::{Script, Scripts};
+use crate::node::{
+    push,
+    redis::script::{Script, Scripts},
+};
 
 /// Appends one command of the line.
 pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
@@ -222,12 +225,7 @@ fn acquired(frame: &RangeFrame, bytes: &[u8]) -> Option<Reply> {
 }
 
 pub(super) fn fence(frame: &RangeFrame, bytes: &[u8]) -> Option<Fence> {
-    digits(text(frame, bytes)?).map(Fence::new)
-}
-
-fn digits(text: &[u8]) -> Option<u64> {
-    let text = str::from_utf8(text).ok()?;
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    push::digits(text(frame, bytes)?).map(Fence::new)
 }
 
 /// A number; the servers' own -1 stands for none.
@@ -249,35 +247,9 @@ impl Frame {
         }
         let channel = str::from_utf8(text(channel, bytes)?).ok()?;
         let client = ClientId::parse(channel.strip_prefix(prefix)?.strip_prefix("c:")?)?;
-        push(client, text(news, bytes)?)
+        push::read(client, text(news, bytes)?)
     }
 }
-
-/// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks,
-/// stands in the last line.
-fn push(client: ClientId, news: &[u8]) -> Option<Push> {
-    let at = news.iter().rposition(|byte| *byte == b'\n')?;
-    let name = Name::parse(str::from_utf8(&news[at + 1..]).ok()?, "").ok()?;
-    let mut words = news[..at].splitn(3, |byte| *byte == b' ');
-    let news = match words.next()? {
-        b"G" => News::Granted,
-        b"I" => News::Inquired,
-        _ => return None,
-    };
-    let fence = Fence::new(digits(words.next()?)?);
-    let (session, owner) = match news {
-        News::Granted => {
-            let rest = words.next()?;
-            let (session, owner) = rest.split_at_checked(SESSION_LEN)?;
-            let session = Session::parse(str::from_utf8(session).ok()?)?;
-            (Some(session), owner.strip_prefix(b" ")?)
-        }
-        News::Inquired => (None, words.next()?),
-    };
-    Some(Push { client, name, owner: Owner::from_bytes(owner), fence, news, session })
-}
-
-const SESSION_LEN: usize = 32;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,9 @@
 //! Bytes out, bytes in, and bytes that make no sense.
 
-use quorate_core::line::Session;
+use quorate_core::{
+    command::Owner,
+    line::{News, Session},
+};
 
 use super::{super::write_command, *};
 use crate::{engine::Mode, error::Trouble};

@@ -1,0 +1,176 @@
+//! A store in parts, for engines that keep it elsewhere: they load what a command touches, let the
+//! store run it, and keep what has changed.
+//!
+//! What a node knows of itself is no part: such engines are not guarded.
+
+use std::collections::BTreeSet;
+
+use super::{Kept, Spoken, Store};
+use crate::{
+    command::{ClientId, Command, Owner, Value},
+    fence::Fence,
+    name::Name,
+};
+
+/// All that a node knows about one lock.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LockState {
+    /// Its key.
+    pub key: Option<Kept<Value>>,
+    /// The fence of its last grant.
+    pub fence: Option<Kept<Fence>>,
+    /// Who waits for it, by ticket.
+    pub line: Option<Kept<BTreeSet<(u64, Owner)>>>,
+}
+
+/// All that a node knows about one client.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClientState {
+    /// Its session.
+    pub session: Option<Kept<Spoken>>,
+    /// Who it is, in words for people.
+    pub who: Option<Kept<Box<str>>>,
+}
+
+impl Store {
+    /// What is known about a lock, also what has ended since the last command.
+    #[must_use]
+    pub fn lock_state(&self, name: &Name) -> LockState {
+        LockState {
+            key: self.keys.kept(name).cloned(),
+            fence: self.line.fences.kept(name).cloned(),
+            line: self.line.waiting.kept(name).cloned(),
+        }
+    }
+
+    /// Puts this in the place of what is known about a lock.
+    pub fn set_lock_state(&mut self, name: &Name, state: LockState) {
+        let LockState { key, fence, line } = state;
+        self.keys.set(name, key);
+        self.line.fences.set(name, fence);
+        self.line.waiting.set(name, line);
+    }
+
+    /// What is known about a client, also what has ended since the last command.
+    #[must_use]
+    pub fn client_state(&self, client: &ClientId) -> ClientState {
+        ClientState {
+            session: self.line.sessions.kept(client).cloned(),
+            who: self.line.whos.kept(client).cloned(),
+        }
+    }
+
+    /// Puts this in the place of what is known about a client.
+    pub fn set_client_state(&mut self, client: &ClientId, state: ClientState) {
+        let ClientState { session, who } = state;
+        self.line.sessions.set(client, session);
+        self.line.whos.set(client, who);
+    }
+}
+
+impl Command {
+    /// The locks that it touches. A list also touches those whose names are next.
+    #[must_use]
+    pub fn names(&self) -> Vec<&Name> {
+        match self {
+            Self::Take { name, .. }
+            | Self::Adopt { name, .. }
+            | Self::Free { name, .. }
+            | Self::Check { name, .. }
+            | Self::Look { name }
+            | Self::Inspect { name, .. }
+            | Self::Release { name, .. } => vec![name],
+            Self::Acquire { ask, .. } => vec![&ask.name],
+            Self::Prolong { entries } => entries.iter().map(|entry| &entry.name).collect(),
+            Self::Heartbeat { standing, .. } => standing.iter().map(|one| &one.name).collect(),
+            Self::Extend { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
+            Self::Meet { .. }
+            | Self::Enrol { .. }
+            | Self::Change { .. }
+            | Self::Admit { .. }
+            | Self::Attach { .. }
+            | Self::Ping { .. }
+            | Self::Introduce { .. }
+            | Self::List { .. }
+            | Self::Who { .. } => Vec::new(),
+        }
+    }
+
+    /// The client that it touches. A release also touches those who wait for the lock.
+    #[must_use]
+    pub const fn client(&self) -> Option<ClientId> {
+        match self {
+            Self::Attach { speaker, .. }
+            | Self::Ping { speaker, .. }
+            | Self::Acquire { speaker, .. }
+            | Self::Heartbeat { speaker, .. }
+            | Self::Extend { speaker, .. }
+            | Self::Adopt { speaker: Some(speaker), .. } => Some(speaker.client),
+            Self::Introduce { client, .. } | Self::Who { client } => Some(*client),
+            Self::Take { .. }
+            | Self::Adopt { speaker: None, .. }
+            | Self::Free { .. }
+            | Self::Prolong { .. }
+            | Self::Check { .. }
+            | Self::Look { .. }
+            | Self::Inspect { .. }
+            | Self::List { .. }
+            | Self::Meet { .. }
+            | Self::Enrol { .. }
+            | Self::Change { .. }
+            | Self::Admit { .. }
+            | Self::Release { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        command::Stay,
+        line::{Ask, Place, Session, Speaker},
+        moment::NodeTime,
+    };
+
+    /// One waits for what another has, and each is somebody: every part is there.
+    #[test]
+    fn a_store_that_is_taken_apart_and_put_together_is_the_same() {
+        let name = Name::parse("a", "").unwrap();
+        let now = NodeTime::from_micros(1_800_000_000_000_000);
+        let clients = [1, 2].map(|byte| ClientId::from_random([byte; 20]));
+        let mut whole = Store::new();
+        let mut commands = Vec::new();
+        for (number, client) in (1..).zip(clients) {
+            let speaker = Speaker { client, session: Session::from_random(number) };
+            let ticket = now.as_micros() + u64::try_from(number).unwrap();
+            let owner = Place { ticket, ttl_ms: 500, client }.owner(1);
+            let ask = Ask { name: name.clone(), owner, is_waiting: true, is_known: false };
+            commands.extend([
+                Command::Introduce { client, who: "me".into(), life_ms: 900 },
+                Command::Attach { speaker, stay: Stay::unguarded(700) },
+                Command::Acquire { speaker, ask },
+            ]);
+        }
+        for command in &commands {
+            assert!(command.client().is_some_and(|client| clients.contains(&client)));
+            assert!(command.names().iter().all(|known| **known == name));
+            whole.apply(now, command);
+        }
+
+        let mut copy = Store::new();
+        let lock = whole.lock_state(&name);
+        assert!(lock.key.is_some() && lock.fence.is_some() && lock.line.is_some());
+        copy.set_lock_state(&name, lock);
+        for client in &clients {
+            let state = whole.client_state(client);
+            assert!(state.session.is_some() && state.who.is_some());
+            copy.set_client_state(client, state);
+        }
+        assert_eq!(copy, whole);
+
+        copy.set_lock_state(&name, LockState::default());
+        clients.iter().for_each(|it| copy.set_client_state(it, ClientState::default()));
+        assert_eq!(copy, Store::new());
+    }
+}

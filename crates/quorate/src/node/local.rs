@@ -1,0 +1,225 @@
+//! A node without a server: many processes of one machine share a folder.
+//!
+//! The node is the core's store, kept in an SQLite file in parts. Each client has a thread that
+//! runs what is asked, in transactions of its own, and a socket in the folder on which it is told
+//! what it did not ask for. Nobody else is needed: there is no daemon, and a process that dies
+//! leaves nothing half done.
+
+mod db;
+mod desk;
+#[cfg(test)]
+mod differential;
+mod fault;
+mod folder;
+mod office;
+mod post;
+mod queue;
+mod time;
+mod worker;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{ClientId, Command},
+    moment::Moment,
+};
+use rustix::process::geteuid;
+use tokio::sync::Notify;
+
+use self::{
+    fault::Fault,
+    queue::{Phase, Queue},
+    time::Boot,
+    worker::Worker,
+};
+use super::{Node, Request, Sent};
+use crate::{
+    clock::Clock,
+    engine::{Driver, Ears, Mode, Quiet},
+    error::{ConfigError, Trouble},
+    observe::{self, Event, Observer},
+};
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the feature `local` is for Linux: it needs boot ids and a clock that counts sleep");
+
+/// What a client brings along.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) clock: Clock,
+    pub(crate) client: ClientId,
+    pub(crate) who: Arc<str>,
+    pub(crate) mode: Mode,
+    pub(crate) max_ttl: Duration,
+    pub(crate) ears: Arc<Ears>,
+    /// Told whenever the folder can be used again, or cannot any more.
+    pub(crate) status: Arc<Notify>,
+    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) jitter_seed: u64,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+/// Opens a folder as a node. Returns it, what keeps its worker alive, and how far the node's time
+/// is ahead of the client's, if that is known already.
+pub(crate) fn open(
+    path: &Path,
+    around: Surroundings,
+) -> Result<(Box<dyn Node>, Driver, Option<i64>), ConfigError> {
+    let refused =
+        |what, error: std::io::Error| ConfigError::System { what, reason: error.to_string() };
+    let boot = Boot::of_this_process()?;
+    // Whoever goes to another folder later means the same one.
+    let path =
+        std::path::absolute(path).map_err(|error| Fault::io(path, "it is no path", error))?;
+    let seed = around.jitter_seed;
+    let queue = Queue::new().map_err(|error| refused("an event", error))?;
+    let shared = Arc::new(Shared::new(path, around, queue));
+    let closer = Closer(shared.clone());
+    let (first, opened) = mpsc::sync_channel(1);
+    let worker = Worker::new(shared.clone(), boot, seed, first);
+    let thread = thread::Builder::new().name("quorate-local".into());
+    thread.spawn(move || worker.run()).map_err(|error| refused("a thread", error))?;
+    let ahead_us = match opened.recv_timeout(OPEN_MAX) {
+        Ok(opened) => Some(opened?),
+        // Somebody was stopped in the middle of its turn. It will be told as long as that lasts.
+        Err(_) => None,
+    };
+    let driver = Box::pin(async move {
+        let _closer = closer;
+        std::future::pending().await
+    });
+    Ok((Box::new(LocalNode(shared)), driver, ahead_us))
+}
+
+/// The folder for those who do not name one.
+pub(crate) fn default_folder() -> Result<PathBuf, ConfigError> {
+    let of = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = match geteuid().is_root() {
+        true => Some(PathBuf::from("/var/lib")),
+        false => of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state"))),
+    };
+    state.map(|state| state.join("quorate")).ok_or_else(|| ConfigError::Local {
+        path: "~/.local/state/quorate".into(),
+        reason: "this user has no home: set HOME or XDG_STATE_HOME to a path, or name a folder \
+                 (ClientBuilder::local)"
+            .into(),
+    })
+}
+
+/// What the node and its worker share.
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    label: String,
+    clock: Clock,
+    client: ClientId,
+    who: Arc<str>,
+    mode: Mode,
+    /// How long a session lasts if it is not heard of. Whether a client is there is seen by its
+    /// socket: this is for throwing out what the dead have left.
+    life_ms: u64,
+    ears: Arc<Ears>,
+    status: Arc<Notify>,
+    quiet: Arc<Quiet>,
+    observer: Option<Arc<dyn Observer>>,
+    queue: Queue,
+}
+
+impl Shared {
+    fn new(path: PathBuf, around: Surroundings, queue: Queue) -> Self {
+        let life = around.max_ttl.saturating_add(SILENCE_MAX);
+        Self {
+            label: format!("local:{}", path.display()),
+            path,
+            clock: around.clock,
+            client: around.client,
+            who: around.who,
+            mode: around.mode,
+            life_ms: u64::try_from(life.as_millis()).unwrap_or(u64::MAX),
+            ears: around.ears,
+            status: around.status,
+            quiet: around.quiet,
+            observer: around.observer,
+            queue,
+        }
+    }
+
+    /// Says who the client is, for as long as a lock of its may be there.
+    fn introduction(&self) -> Command {
+        let (client, who) = (self.client, self.who.clone());
+        Command::Introduce { client, who, life_ms: self.life_ms }
+    }
+
+    /// Tells the observer, if there is one.
+    fn tell(&self, event: &Event<'_>) {
+        observe::tell(self.observer.as_ref(), event);
+    }
+}
+
+/// A folder as a node.
+#[derive(Debug)]
+struct LocalNode(Arc<Shared>);
+
+impl Node for LocalNode {
+    fn send(&self, request: Request, _now: Moment) -> Sent {
+        self.0.queue.push(request)
+    }
+
+    fn flush(&self) {
+        self.0.queue.ring();
+    }
+
+    fn owe(&self, free: Command, until: Moment) {
+        self.0.queue.owe(free, until);
+    }
+
+    fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        match self.0.queue.phase() {
+            Phase::Up => None,
+            Phase::Down(trouble) => Some(trouble),
+            Phase::Closed => Some(Trouble::ShutDown),
+        }
+    }
+
+    fn round_trip(&self) -> Duration {
+        // No other node could go on without this one, so there is no use in giving it up early;
+        // and one turn in hundreds waits for the disk.
+        TURN_MAX
+    }
+
+    fn is_busy(&self) -> bool {
+        self.0.queue.is_busy(self.0.clock.now())
+    }
+}
+
+/// Ends the worker when the engine goes.
+struct Closer(Arc<Shared>);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.0.queue.close();
+        self.0.queue.wait_for_end(CLOSE_MAX);
+    }
+}
+
+/// How long the first turn is waited for.
+const OPEN_MAX: Duration = Duration::from_secs(5);
+
+/// How long the worker is waited for at the end.
+const CLOSE_MAX: Duration = Duration::from_millis(100);
+
+/// Longer than a turn takes as a rule.
+const TURN_MAX: Duration = Duration::from_millis(400);
+
+/// How long a client may be silent between two heartbeats or renewals, besides its longest ttl.
+const SILENCE_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,178 @@
+//! One batch of commands: loads what they touch, lets the core's store run them, and keeps what
+//! has changed.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use quorate_core::{
+    command::{ClientId, Command, Owner, Reply, Value},
+    line::{Place, Push},
+    moment::NodeTime,
+    name::Name,
+    store::{ClientState, LockState, Store},
+};
+
+use super::{db::Tx, fault::Fault, post::Post};
+
+/// What a batch works on.
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    tx: &'a Tx<'a>,
+    post: &'a Post,
+    store: Store,
+    /// As they were loaded.
+    locks: BTreeMap<Name, LockState>,
+    clients: BTreeMap<ClientId, ClientState>,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(tx: &'a Tx<'a>, post: &'a Post) -> Self {
+        let (locks, clients) = (BTreeMap::new(), BTreeMap::new());
+        Self { tx, post, store: Store::new(), locks, clients }
+    }
+
+    /// Whether a command can be run here: what a node knows of itself is not kept.
+    pub(super) const fn knows(command: &Command) -> bool {
+        matches!(
+            command,
+            Command::Take { .. }
+                | Command::Adopt { .. }
+                | Command::Free { .. }
+                | Command::Prolong { .. }
+                | Command::Check { .. }
+                | Command::Look { .. }
+                | Command::Inspect { .. }
+                | Command::List { .. }
+                | Command::Attach { .. }
+                | Command::Ping { .. }
+                | Command::Acquire { .. }
+                | Command::Heartbeat { .. }
+                | Command::Introduce { .. }
+                | Command::Who { .. }
+                | Command::Release { .. }
+                | Command::Extend { .. }
+        )
+    }
+
+    /// Runs one command.
+    pub(super) fn run(&mut self, now: NodeTime, command: &Command) -> Result<Reply, Fault> {
+        for name in command.names() {
+            self.load_lock(name)?;
+        }
+        if let Some(client) = command.client() {
+            self.load_client(client)?;
+        }
+        match command {
+            Command::Release { name, owner, yields } => {
+                self.find_next(now, name, owner, yields.is_some())?;
+            }
+            Command::List { prefix, cursor, count } => {
+                let (from, is_excluded) = match cursor {
+                    Some(cursor) => (cursor.as_str(), true),
+                    None => (&**prefix, false),
+                };
+                for name in self.tx.names_from(from, is_excluded, *count, now)? {
+                    self.load_lock(&name)?;
+                }
+            }
+            Command::Acquire { ask, .. } => self.find_later(&ask.name, &ask.owner),
+            Command::Heartbeat { standing, .. } => {
+                standing.iter().for_each(|one| self.find_later(&one.name, &one.owner));
+                if standing.len() > 1 {
+                    // One of them may get what the next one asks it to give back.
+                    let places = standing.iter().filter_map(|one| Place::of(one.owner.as_bytes()));
+                    let clients: BTreeSet<ClientId> = places.map(|place| place.client).collect();
+                    clients.into_iter().for_each(|client| _ = self.is_heard(client));
+                }
+            }
+            _ => {}
+        }
+        Ok(self.store.apply(now, command))
+    }
+
+    /// What is known about a client.
+    pub(super) fn client(&mut self, client: ClientId) -> Result<ClientState, Fault> {
+        self.load_client(client)?;
+        Ok(self.store.client_state(&client))
+    }
+
+    /// Stores what has changed, and returns whom to tell what once that is so for good.
+    pub(super) fn save(mut self) -> Result<Vec<Push>, Fault> {
+        for (name, before) in &self.locks {
+            let after = self.store.lock_state(name);
+            if after != *before {
+                self.tx.save_lock(name, before, &after)?;
+            }
+        }
+        for (client, before) in &self.clients {
+            let after = self.store.client_state(client);
+            if after != *before {
+                self.tx.save_client(client, &after)?;
+            }
+        }
+        Ok(self.store.take_pushes())
+    }
+
+    fn load_lock(&mut self, name: &Name) -> Result<(), Fault> {
+        if !self.locks.contains_key(name) {
+            let state = self.tx.lock(name)?;
+            self.store.set_lock_state(name, state.clone());
+            self.locks.insert(name.clone(), state);
+        }
+        Ok(())
+    }
+
+    fn load_client(&mut self, client: ClientId) -> Result<(), Fault> {
+        if let Entry::Vacant(entry) = self.clients.entry(client) {
+            let state = self.tx.client(&client)?;
+            self.store.set_client_state(&client, state.clone());
+            entry.insert(state);
+        }
+        Ok(())
+    }
+
+    /// Finds the first in line who is there, so that the store hands the lock to nobody who is not.
+    /// An owner who yields stands in line again; one who goes may have stood in it.
+    fn find_next(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        gone: &Owner,
+        is_yield: bool,
+    ) -> Result<(), Fault> {
+        let is_there = |end: Option<u64>| end.is_none_or(|end| end >= now.as_millis());
+        let line = self.store.lock_state(name).line.filter(|line| is_there(line.ends_at_ms));
+        let mut line = line.map(|line| line.value).unwrap_or_default();
+        if let Some(place) = Place::of(gone.as_bytes()).filter(|_| is_yield) {
+            line.insert((place.ticket, gone.clone()));
+        }
+        for (_, owner) in &line {
+            let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
+            let session = self.client(client)?.session;
+            let is_there = session.is_some_and(|it| is_there(it.ends_at_ms));
+            if is_there && self.is_heard(client) && (is_yield || owner != gone) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees whether the holder is there, if it came later than the owner: it would be asked to give
+    /// the lock back.
+    fn find_later(&mut self, name: &Name, owner: &Owner) {
+        if let Some(key) = self.store.lock_state(name).key
+            && let Value::Text(text) = key.value
+            && let Some(place) = Place::of(&text)
+            && *owner < Owner::from_bytes(&text)
+        {
+            self.is_heard(place.client);
+        }
+    }
+
+    fn is_heard(&mut self, client: ClientId) -> bool {
+        let is_heard = self.post.is_heard(client);
+        if is_heard {
+            self.store.listen(client);
+        }
+        is_heard
+    }
+}

@@ -1,0 +1,194 @@
+//! A folder against the core's store: the same random commands at the same times must give the same
+//! replies, tell the same clients the same, and leave the same behind.
+//!
+//! The commands are those by which the scripts on servers are tested. Time is told, so that days
+//! pass: often to the very millisecond in which something ends, or one beside it.
+
+#[expect(dead_code, reason = "those who compare servers need more of it")]
+#[path = "../../../tests/it/differential/batch.rs"]
+mod batch;
+mod line;
+
+use quorate_core::{
+    backoff::Jitter,
+    command::{ClientId, Reply, Value},
+    line::Push,
+    moment::NodeTime,
+    name::Name,
+    store::{ClientState, Kept, LockState, Store},
+};
+
+use self::batch::{Draw, Step, Thing};
+use super::{
+    db::{Db, Durability, Tx},
+    desk::Desk,
+    folder::Folder,
+    post::{Ear, PUSH_LEN_MAX, Post},
+};
+
+#[test]
+fn twenty_thousand_random_commands_get_the_replies_that_the_store_gives() {
+    let mut draw = Draw::new(Jitter::new(SEED));
+    let mut node = Local::new(draw.names.clone(), Vec::new());
+    let mut store = Store::new();
+    let (mut now, mut taken) = (START, 0);
+    for _ in 0..1_200 {
+        let ends = ends_in_ms(&store, now, &draw.names);
+        now = later(now, draw.pause_ms(&ends));
+        let steps: Vec<Step> = draw.batch().into_iter().map(storable).collect();
+        let replies = node.run(now, &steps);
+        for (step, reply) in steps.iter().zip(replies) {
+            assert_eq!(reply, step.apply(&mut store, now), "{step:?}, seed {SEED}");
+            taken += usize::from(reply == Some(Reply::Taken));
+        }
+        node.compare(now, &store);
+    }
+    assert!(taken > 1_000, "few locks were taken: {taken}");
+}
+
+/// A node of which everything is known: a folder, and the ears of some clients.
+struct Local {
+    db: Db,
+    post: Post,
+    names: Vec<Name>,
+    ears: Vec<(ClientId, Option<Ear>)>,
+    heard: Vec<Push>,
+    batches: u64,
+    // Goes last.
+    _folder: tempfile::TempDir,
+}
+
+impl Local {
+    fn new(names: Vec<Name>, clients: Vec<ClientId>) -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::open(temporary.path()).unwrap();
+        folder.make_db().unwrap();
+        Self {
+            db: Db::open(folder.db_path()).unwrap(),
+            post: Post::new(folder.ears().unwrap()).unwrap(),
+            names,
+            ears: clients.into_iter().map(|client| (client, None)).collect(),
+            heard: Vec::new(),
+            batches: 0,
+            _folder: temporary,
+        }
+    }
+
+    fn listen(&mut self, client: ClientId) {
+        let ear = self.post.listen(client).unwrap();
+        let (_, known) = self.ears.iter_mut().find(|(it, _)| *it == client).unwrap();
+        *known = Some(ear);
+    }
+
+    /// Runs steps in one transaction, then tells everybody what is to be told. Sometimes the table
+    /// is swept, which nobody must notice.
+    fn run(&mut self, now: NodeTime, steps: &[Step]) -> Vec<Option<Reply>> {
+        let mut replies = Vec::new();
+        // What is not a command is done to the file: it ends the transaction.
+        for steps in steps.chunk_by(|one, next| is_asked(one) && is_asked(next)) {
+            let tx = self.db.begin(Durability::Lazy).unwrap();
+            let mut desk = Desk::new(&tx, &self.post);
+            for step in steps {
+                replies.push(match step {
+                    Step::Ask(command) => Some(desk.run(now, command).unwrap()),
+                    Step::Plant { .. } | Step::Clear | Step::HangUp { .. } => None,
+                });
+            }
+            let pushes = desk.save().unwrap();
+            self.batches += 1;
+            if self.batches.is_multiple_of(7) {
+                tx.sweep(now).unwrap();
+            }
+            match steps {
+                [Step::Plant { name, thing: Thing::Text(text), ttl_ms }] => {
+                    plant(&tx, now, name, text, *ttl_ms);
+                }
+                [Step::Clear] => self.clear(&tx),
+                _ => {}
+            }
+            tx.commit().unwrap();
+            if let [Step::HangUp { client, .. }] = steps {
+                let (_, ear) = self.ears.iter_mut().find(|(it, _)| it == client).unwrap();
+                *ear = None;
+            }
+            pushes.iter().for_each(|push| self.tell(push));
+        }
+        replies
+    }
+
+    /// Heard at once: few pushes are kept for one who does not read.
+    fn tell(&mut self, push: &Push) {
+        self.post.tell(push);
+        let ears = self.ears.iter().filter(|(client, _)| *client == push.client);
+        for ear in ears.filter_map(|(_, ear)| ear.as_ref()) {
+            self.heard.extend(ear.hear(&mut [0; PUSH_LEN_MAX]));
+        }
+    }
+
+    fn clear(&self, tx: &Tx<'_>) {
+        for name in &self.names {
+            let before = tx.lock(name).unwrap();
+            tx.save_lock(name, &before, &LockState::default()).unwrap();
+        }
+        for (client, _) in &self.ears {
+            tx.save_client(client, &ClientState::default()).unwrap();
+        }
+    }
+
+    /// What is stored is what the store has, apart from what has ended.
+    fn compare(&self, now: NodeTime, store: &Store) {
+        let tx = self.db.begin(Durability::Lazy).unwrap();
+        let (mut known, mut found) = (Store::new(), Store::new());
+        for name in &self.names {
+            known.set_lock_state(name, store.lock_state(name));
+            found.set_lock_state(name, tx.lock(name).unwrap());
+        }
+        for (client, _) in &self.ears {
+            known.set_client_state(client, store.client_state(client));
+            found.set_client_state(client, tx.client(client).unwrap());
+        }
+        // Lets go what has ended.
+        (known.lines(now), found.lines(now));
+        (known.names(now), found.names(now));
+        assert_eq!(found, known, "seed {SEED}");
+    }
+}
+
+fn is_asked(step: &Step) -> bool {
+    matches!(step, Step::Ask(_))
+}
+
+/// Other kinds of keys cannot be stored in a folder, by nobody.
+fn storable(step: Step) -> Step {
+    match step {
+        Step::Plant { name, thing: Thing::Hash | Thing::List | Thing::Set, ttl_ms } => {
+            Step::Plant { name, thing: Thing::Text(b"another's".into()), ttl_ms }
+        }
+        other => other,
+    }
+}
+
+fn plant(tx: &Tx<'_>, now: NodeTime, name: &Name, text: &[u8], ttl_ms: Option<u64>) {
+    let before = tx.lock(name).unwrap();
+    let ends_at_ms = ttl_ms.map(|ttl_ms| now.as_millis() + ttl_ms);
+    let key = Some(Kept { value: Value::Text(text.into()), ends_at_ms });
+    tx.save_lock(name, &before, &LockState { key, ..before.clone() }).unwrap();
+}
+
+/// When something will go by itself, if that is within two days.
+fn ends_in_ms(store: &Store, now: NodeTime, names: &[Name]) -> Vec<u64> {
+    let ends = names.iter().flat_map(|name| {
+        let LockState { key, fence, line } = store.lock_state(name);
+        let line = line.and_then(|it| it.ends_at_ms);
+        [key.and_then(|it| it.ends_at_ms), fence.and_then(|it| it.ends_at_ms), line]
+    });
+    let left = ends.flatten().filter_map(|end| end.checked_sub(now.as_millis()));
+    left.filter(|left| *left <= 2 * 24 * 60 * 60 * 1_000).collect()
+}
+
+fn later(now: NodeTime, pause_ms: u64) -> NodeTime {
+    NodeTime::from_micros(now.as_micros() + pause_ms * 1_000 + 137)
+}
+
+const START: NodeTime = NodeTime::from_micros(1_800_000_000_000_000);
+const SEED: u64 = 0x5eed_2026;

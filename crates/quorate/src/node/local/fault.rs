@@ -1,0 +1,85 @@
+//! What is wrong with a folder: the path, the reason, and what to do about it.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::ErrorCode;
+
+use crate::error::{ConfigError, Trouble};
+
+/// Why the folder, or a file in it, cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Fault {
+    path: PathBuf,
+    reason: String,
+}
+
+impl Fault {
+    pub(super) fn new(path: &Path, reason: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), reason: reason.into() }
+    }
+
+    /// The system refused something: `what` could not be done.
+    pub(super) fn io(path: &Path, what: &str, error: impl Into<io::Error>) -> Self {
+        let error = error.into();
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "; give this user the right to write there, or use another folder"
+            }
+            io::ErrorKind::ReadOnlyFilesystem => "; use a folder that can be written to",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                "; a folder is needed there: use another path"
+            }
+            _ => "",
+        };
+        Self::new(path, format!("{what}: {error}{advice}"))
+    }
+
+    /// The database refused something.
+    pub(super) fn sql(path: &Path, error: &rusqlite::Error) -> Self {
+        let advice = match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => "make room on the disk",
+            Some(ErrorCode::SystemIoFailure) => {
+                "look after the disk: it may be full, over a quota or broken"
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                "it is damaged or no database of ours: if nobody uses it, remove it and what has \
+                 its name with -wal and -shm"
+            }
+            Some(ErrorCode::ReadOnly) => READ_ONLY,
+            Some(ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+                "give this user the right to read and write it and its folder"
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                "another program keeps it locked: it is for nobody else"
+            }
+            _ => return Self::new(path, error.to_string()),
+        };
+        Self::new(path, format!("{error}: {advice}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
+impl From<Fault> for ConfigError {
+    fn from(fault: Fault) -> Self {
+        Self::Local { path: fault.path.display().to_string(), reason: fault.reason }
+    }
+}
+
+impl From<&Fault> for Trouble {
+    fn from(fault: &Fault) -> Self {
+        Self::Storage(fault.to_string())
+    }
+}
+
+/// What to do about a file that cannot be written to.
+pub(super) const READ_ONLY: &str =
+    "it is read-only: give this user the right to write to it, or use another folder";

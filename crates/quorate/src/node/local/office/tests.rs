@@ -1,0 +1,170 @@
+//! One folder over boots, restarts and meddling.
+
+use quorate_core::{
+    command::{ClientId, Command, Owner, Reply, Stay},
+    line::{Ask, Place, Session, Speaker},
+    name::Name,
+};
+
+use super::*;
+
+#[test]
+fn a_reboot_ends_locks_and_lines_and_sessions_but_no_fence_goes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fences = Vec::new();
+    for boot in ["first", "second", "third"] {
+        let mut office = Office::open(folder.path(), &boot_of(boot)).unwrap();
+        let reply = acquire(&mut office, 1, false);
+        assert_eq!(reply, Reply::Stale, "no session outlives a boot: {boot}");
+        attach(&mut office, 1);
+        let Reply::Granted { fence, .. } = acquire(&mut office, 1, false) else {
+            panic!("the lock of an earlier boot is void");
+        };
+        fences.push(fence);
+        attach(&mut office, 2);
+        let waits = acquire(&mut office, 2, true);
+        assert!(matches!(waits, Reply::Queued { rank: Some(0), .. }), "{waits:?}");
+    }
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    attach(&mut office, 1);
+    let Reply::Granted { fence, .. } = acquire(&mut office, 1, false) else { panic!("free") };
+    // What a wall clock would have shown that is a year ahead.
+    let year_us = 365 * 24 * 60 * 60 * 1_000_000;
+    let far = Era { base_us: office.era.base_us + year_us, ..office.era.clone() };
+    let horizon_us = far.horizon_us + u64::try_from(year_us).unwrap();
+    let tx = office.db.begin(Durability::Disk).unwrap();
+    let now = far.time(Clock::Boot.now());
+    tx.save_era(&Era { horizon_us, ..far.clone() }, now).unwrap();
+    tx.commit().unwrap();
+    drop(office);
+
+    let mut office = Office::open(folder.path(), &boot_of("second")).unwrap();
+    attach(&mut office, 1);
+    let Reply::Granted { fence: next, .. } = acquire(&mut office, 1, false) else { panic!("free") };
+    assert!(next > fence && next.get() >= horizon_us - 10_000_000, "{next} {horizon_us}");
+}
+
+#[test]
+fn the_same_boot_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    attach(&mut office, 1);
+    assert!(matches!(acquire(&mut office, 1, false), Reply::Granted { .. }));
+    let era = office.era.clone();
+    drop(office);
+    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    assert!(office.era.is_same(&era));
+    attach(&mut office, 2);
+    assert!(matches!(acquire(&mut office, 2, false), Reply::Queued { .. }), "it is held");
+}
+
+#[test]
+fn another_clock_in_the_same_boot_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Office::open(folder.path(), &boot_of("first")).unwrap());
+    let other = Boot { clock: "time:[2]".into(), ..boot_of("first") };
+    let fault = Office::open(folder.path(), &other).unwrap_err();
+    assert!(fault.to_string().contains("another clock (a time namespace)"), "{fault}");
+}
+
+/// Two machines that share a folder have different boots, and each would void the other's locks.
+#[test]
+fn a_folder_that_another_machine_has_taken_over_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut here = Office::open(folder.path(), &boot_of("here")).unwrap();
+    attach(&mut here, 1);
+    drop(Office::open(folder.path(), &boot_of("there")).unwrap());
+    let fault = here.transact(|_, _| Ok(())).unwrap_err();
+    assert!(fault.to_string().contains("another machine uses it"), "{fault}");
+}
+
+#[test]
+fn the_horizon_is_on_the_disk_before_time_gets_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    office.transact(|_, _| Ok(())).unwrap();
+    // As if the process had been stopped for an hour: it is behind us.
+    let now = office.era.time(Clock::Boot.now());
+    office.era.horizon_us = now.as_micros() - 1;
+    let tx = office.db.begin(Durability::Disk).unwrap();
+    tx.save_era(&office.era, now).unwrap();
+    tx.commit().unwrap();
+    office.transact(|_, _| Ok(())).unwrap();
+    let tx = office.db.begin(Durability::Lazy).unwrap();
+    let (stored, _) = tx.era().unwrap().unwrap();
+    assert!(!stored.is_horizon_near(now) && stored == office.era, "{stored:?}");
+}
+
+#[test]
+fn what_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    attach(&mut office, 1);
+    let failed = office.transact(|desk, now| {
+        assert!(matches!(desk.run(now, &ask(1, false))?, Reply::Granted { .. }));
+        Err::<(), _>(Fault::new(Path::new("here"), "no"))
+    });
+    assert_eq!(failed.unwrap_err().to_string(), "here: no");
+    let look = Command::Look { name: name() };
+    let seen = office.transact(|desk, now| desk.run(now, &look)).unwrap().value;
+    assert_eq!(seen, Reply::Seen(None));
+}
+
+#[test]
+fn a_file_that_was_removed_or_replaced_is_noticed() {
+    for gone in ["locks.db", "lock", ""] {
+        let above = tempfile::tempdir().unwrap();
+        let path = above.path().join("locks");
+        let mut office = Office::open(&path, &boot_of("first")).unwrap();
+        office.transact(|_, _| Ok(())).unwrap();
+        // Moved and not deleted: its number must not be that of the new one.
+        std::fs::rename(path.join(gone), above.path().join("old")).unwrap();
+        let fault = office.transact(|_, _| Ok(())).unwrap_err();
+        assert!(fault.to_string().contains("it was removed or replaced"), "{fault}");
+        let mut next = Office::open(&path, &boot_of("first")).unwrap();
+        next.transact(|_, _| Ok(())).unwrap();
+        assert!(office.transact(|_, _| Ok(())).is_err(), "{gone:?}: others use another one");
+    }
+}
+
+fn boot_of(id: &str) -> Boot {
+    Boot { id: id.into(), clock: "time:[1]".into() }
+}
+
+fn client(byte: u8) -> ClientId {
+    ClientId::from_random([byte; 20])
+}
+
+fn speaker(byte: u8) -> Speaker {
+    Speaker { client: client(byte), session: Session::from_random(byte.into()) }
+}
+
+fn name() -> Name {
+    Name::parse("a", "").unwrap()
+}
+
+/// Each client has one owner, whose ticket is too old to count for anything.
+fn owner(byte: u8) -> Owner {
+    Place { ticket: byte.into(), ttl_ms: 60_000, client: client(byte) }.owner(1)
+}
+
+fn ask(byte: u8, is_waiting: bool) -> Command {
+    let ask = Ask { name: name(), owner: owner(byte), is_waiting, is_known: false };
+    Command::Acquire { speaker: speaker(byte), ask }
+}
+
+fn acquire(office: &mut Office, byte: u8, is_waiting: bool) -> Reply {
+    office.transact(|desk, now| desk.run(now, &ask(byte, is_waiting))).unwrap().value
+}
+
+fn attach(office: &mut Office, byte: u8) {
+    let (speaker, stay) = (speaker(byte), Stay::unguarded(60_000));
+    let attached = office.transact(|desk, now| desk.run(now, &Command::Attach { speaker, stay }));
+    assert!(matches!(attached.unwrap().value, Reply::Attached { .. }));
+}

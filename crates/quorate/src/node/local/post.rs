@@ -1,0 +1,176 @@
+//! How clients are told: each has a socket in the folder, on which it hears pushes.
+//!
+//! Whether a client is there is seen by connecting to its socket: the kernel refuses that for one
+//! whose process has gone. A push that is lost costs time only: whoever waits asks now and then.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::net::UnixDatagram,
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use quorate_core::{command::ClientId, line::Push};
+use rustix::fs::{AtFlags, Mode, chmodat, renameat, unlinkat};
+
+use super::fault::Fault;
+use crate::node::push;
+
+/// The folder with everybody's sockets.
+#[derive(Debug)]
+pub(super) struct Post {
+    ears: Arc<OwnedFd>,
+    mode: Mode,
+    /// Asks whether somebody hears, and tells.
+    mouth: UnixDatagram,
+}
+
+impl Post {
+    pub(super) fn new((ears, mode): (OwnedFd, Mode)) -> Result<Self, Fault> {
+        let mouth = mouth().map_err(|error| Fault::io(Path::new("a socket"), "refused", error))?;
+        Ok(Self { ears: Arc::new(ears), mode, mouth })
+    }
+
+    /// From now on this client hears.
+    pub(super) fn listen(&self, client: ClientId) -> Result<Ear, Fault> {
+        let name = client.to_string();
+        self.bind(&name).map_err(|error| {
+            let path = std::fs::read_link(self.address("")).unwrap_or_default();
+            Fault::io(&path.join(&name), "the socket cannot be made", error)
+        })
+    }
+
+    /// A socket that is there but not bound yet looks like that of the dead. So it gets its name
+    /// when it is bound.
+    fn bind(&self, name: &str) -> io::Result<Ear> {
+        let new = format!("{NEW}{name}");
+        // What is left of an earlier attempt of ours.
+        let _ = self.remove(&new);
+        let socket = UnixDatagram::bind(self.address(&new))?;
+        socket.set_nonblocking(true)?;
+        chmodat(&self.ears, &*new, self.mode, AtFlags::empty())?;
+        renameat(&self.ears, &*new, &self.ears, name)?;
+        Ok(Ear { socket, ears: self.ears.clone(), name: name.to_owned() })
+    }
+
+    /// Whether the client's process is there and would hear. The socket of one who has gone is
+    /// removed.
+    pub(super) fn is_heard(&self, client: ClientId) -> bool {
+        let name = client.to_string();
+        match self.mouth.connect(self.address(&name)) {
+            Ok(()) => true,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::ConnectionRefused {
+                    // It may be gone already, which is as good.
+                    let _ = self.remove(&name);
+                }
+                false
+            }
+        }
+    }
+
+    /// Tells a client. Whoever does not read what it is told loses what is told next.
+    pub(super) fn tell(&mut self, push: &Push) {
+        let (text, address) = (push::write(push), self.address(&push.client.to_string()));
+        let told = self.mouth.send_to(&text, &address);
+        if told.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            && let Ok(mouth) = mouth()
+        {
+            // It may also be that others have not read what we told them: a new socket has told
+            // nobody anything.
+            self.mouth = mouth;
+            let _ = self.mouth.send_to(&text, &address);
+        }
+    }
+
+    /// Removes the sockets of those who have gone.
+    pub(super) fn sweep(&self) {
+        let Ok(entries) = std::fs::read_dir(self.address("")) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let is_fresh = || {
+                let made = entry.metadata().and_then(|about| about.modified());
+                let age = made.map(|made| SystemTime::now().duration_since(made));
+                !age.is_ok_and(|age| age.is_ok_and(|age| age > FRESH_MAX))
+            };
+            match name.strip_prefix(NEW) {
+                Some(_) if is_fresh() => {}
+                Some(_) => drop(self.remove(name)),
+                None => {
+                    if let Some(client) = ClientId::parse(name) {
+                        self.is_heard(client);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.ears, name, AtFlags::empty())?)
+    }
+
+    /// By way of the open folder: the address of a socket must not be long.
+    fn address(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.ears.as_raw_fd()))
+    }
+}
+
+fn mouth() -> io::Result<UnixDatagram> {
+    let mouth = UnixDatagram::unbound()?;
+    mouth.set_nonblocking(true)?;
+    Ok(mouth)
+}
+
+/// Where one client hears. It is removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Ear {
+    socket: UnixDatagram,
+    ears: Arc<OwnedFd>,
+    name: String,
+}
+
+impl Ear {
+    /// What was told, if anything; nothing that makes no sense.
+    pub(super) fn hear(&self, buffer: &mut [u8]) -> Option<Push> {
+        let client = ClientId::parse(&self.name)?;
+        loop {
+            match self.socket.recv(buffer) {
+                Ok(len) => {
+                    let heard = push::read(client, &buffer[..len]);
+                    if heard.is_some() {
+                        return heard;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl AsFd for Ear {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        // It may be gone already, which is as good.
+        let _ = unlinkat(&self.ears, &*self.name, AtFlags::empty());
+    }
+}
+
+/// How sockets are called that are about to be bound.
+const NEW: &str = ".new-";
+
+/// Nobody needs longer to bind a socket.
+const FRESH_MAX: Duration = Duration::from_secs(60);
+
+/// More than the longest push has: a name of a lock has 1,024 bytes at the most.
+pub(super) const PUSH_LEN_MAX: usize = 4_096;

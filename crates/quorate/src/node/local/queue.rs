@@ -1,0 +1,201 @@
+//! What the worker has to do, and how it is woken.
+
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use quorate_core::{command::Command, debts::Debts, moment::Moment};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::{read, write},
+};
+
+use crate::{
+    error::Trouble,
+    node::{Request, Sent},
+};
+
+/// The queue of one client.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    bell: OwnedFd,
+    over: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    waiting: VecDeque<Request>,
+    /// How many the worker has taken and not answered.
+    taken: usize,
+    debts: Debts,
+    /// The worker will look before it sleeps.
+    is_awake: bool,
+    has_ended: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    Up,
+    Down(Trouble),
+    Closed,
+}
+
+/// What the worker is to do next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Work(Batch),
+    /// There is nothing: it may sleep until it hears the bell.
+    Sleep,
+    End,
+}
+
+/// What is run together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) requests: Vec<Request>,
+    pub(super) owed: Vec<(Command, Moment)>,
+}
+
+impl Queue {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let state = State {
+            phase: Phase::Down(Trouble::Connecting),
+            waiting: VecDeque::new(),
+            taken: 0,
+            debts: Debts::default(),
+            is_awake: true,
+            has_ended: false,
+        };
+        Ok(Self { state: Mutex::new(state), bell, over: Condvar::new() })
+    }
+
+    pub(super) fn push(&self, request: Request) -> Sent {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Down(trouble) => Sent::Answered(Err(trouble.clone())),
+            Phase::Closed => Sent::Answered(Err(Trouble::ShutDown)),
+            Phase::Up if state.waiting.len() >= WAITING_MAX => {
+                Sent::Answered(Err(Trouble::Overloaded))
+            }
+            Phase::Up => {
+                state.waiting.push_back(request);
+                Sent::Queued
+            }
+        }
+    }
+
+    /// Wakes the worker if there is something to do.
+    pub(super) fn ring(&self) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.is_awake, true) {
+            drop(state);
+            self.strike();
+        }
+    }
+
+    pub(super) fn owe(&self, free: Command, until: Moment) {
+        let mut state = self.lock();
+        if !matches!(state.phase, Phase::Closed) {
+            state.debts.add(free, until);
+            drop(state);
+            self.ring();
+        }
+    }
+
+    /// What is to be done now. What is owed waits until the node is up.
+    pub(super) fn take(&self, now: Moment) -> Next {
+        let mut state = self.lock();
+        let is_up = match state.phase {
+            Phase::Up => true,
+            Phase::Down(_) => false,
+            Phase::Closed => return Next::End,
+        };
+        let owed = if is_up { state.debts.collect(now) } else { Vec::new() };
+        if state.waiting.is_empty() && owed.is_empty() {
+            state.is_awake = false;
+            return Next::Sleep;
+        }
+        let len = state.waiting.len().min(BATCH_MAX);
+        let requests: Vec<Request> = state.waiting.drain(..len).collect();
+        state.taken = requests.len() + owed.len();
+        Next::Work(Batch { requests, owed })
+    }
+
+    /// What was taken is answered.
+    pub(super) fn settle(&self) {
+        self.lock().taken = 0;
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.lock().phase.clone()
+    }
+
+    /// Changes the phase, unless it is the last one, and returns what cannot be done in it.
+    pub(super) fn set_phase(&self, phase: Phase) -> Vec<Request> {
+        let mut state = self.lock();
+        if matches!(state.phase, Phase::Closed) {
+            return state.waiting.drain(..).collect();
+        }
+        state.phase = phase;
+        match &state.phase {
+            Phase::Up => Vec::new(),
+            Phase::Down(_) | Phase::Closed => state.waiting.drain(..).collect(),
+        }
+    }
+
+    /// The worker is to end.
+    pub(super) fn close(&self) {
+        self.lock().phase = Phase::Closed;
+        self.ring();
+    }
+
+    pub(super) fn note_end(&self) {
+        self.lock().has_ended = true;
+        self.over.notify_all();
+    }
+
+    /// Waits for the worker's end, but not for long: it may be waiting for its turn behind somebody
+    /// who was stopped.
+    pub(super) fn wait_for_end(&self, bound: Duration) {
+        let waited = self.over.wait_timeout_while(self.lock(), bound, |state| !state.has_ended);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn is_busy(&self, now: Moment) -> bool {
+        let mut state = self.lock();
+        state.debts.forget_expired(now);
+        state.taken > 0 || !state.waiting.is_empty() || !state.debts.is_empty()
+    }
+
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The bell was heard.
+    pub(super) fn quieten(&self) {
+        self.lock().is_awake = true;
+        // It has nothing to tell if somebody else woke us.
+        let _ = read(&self.bell, &mut [0_u8; 8]);
+    }
+
+    fn strike(&self) {
+        // It fails only if it was struck so often that it counts no further, and then it rings.
+        let _ = write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The most requests that can be unanswered.
+const WAITING_MAX: usize = 1 << 20;
+
+/// The most commands of one transaction: others wait meanwhile.
+const BATCH_MAX: usize = 256;

@@ -1,0 +1,327 @@
+//! The thread of one client: runs what is asked, hears pushes, and opens the folder anew when
+//! something is wrong with it.
+
+use std::{
+    os::fd::AsFd,
+    sync::{Arc, mpsc::SyncSender},
+    time::Duration,
+};
+
+use quorate_core::{
+    backoff::{Backoff, Jitter},
+    command::{Command, Reply, Stay},
+    fence::SLACK_US,
+    line::{Session, Speaker},
+    moment::Moment,
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    time::Timespec,
+};
+
+use super::{
+    Shared,
+    desk::Desk,
+    fault::Fault,
+    office::{Done, Office},
+    post::{Ear, PUSH_LEN_MAX},
+    queue::{Batch, Next, Phase},
+    time::Boot,
+};
+use crate::{engine::Mode, error::Trouble, node::Request, observe::Event};
+
+/// The worker of one client.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    boot: Boot,
+    open: Option<Open>,
+    /// When to open the folder again, if it is not.
+    retry_at: Moment,
+    backoff: Backoff,
+    jitter: Jitter,
+    buffer: Box<[u8]>,
+    /// Told how the first attempt to open the folder went.
+    first: Option<SyncSender<Result<i64, Fault>>>,
+}
+
+/// What there is while the folder is open.
+struct Open {
+    office: Office,
+    /// Absent in classic mode, where nobody is told anything.
+    ear: Option<Ear>,
+    session: Option<Session>,
+    /// When the node last heard of the session.
+    heard_at: Moment,
+}
+
+/// What a batch came to.
+struct Answers {
+    replies: Vec<Result<Reply, Trouble>>,
+    /// The node had forgotten the session, and with it all that was ours.
+    is_forgotten: bool,
+}
+
+impl Worker {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        boot: Boot,
+        seed: u64,
+        first: SyncSender<Result<i64, Fault>>,
+    ) -> Self {
+        Self {
+            shared,
+            boot,
+            open: None,
+            retry_at: Moment::ZERO,
+            backoff: Backoff::new(REOPEN_DELAY_MIN, REOPEN_DELAY_MAX),
+            jitter: Jitter::new(seed),
+            buffer: vec![0; PUSH_LEN_MAX].into(),
+            first: Some(first),
+        }
+    }
+
+    /// Works until the queue is closed.
+    pub(super) fn run(mut self) {
+        let _end = End(self.shared.clone());
+        loop {
+            let now = self.shared.clock.now();
+            if self.open.is_none() && self.retry_at <= now {
+                self.open(now);
+            }
+            self.hear();
+            match self.shared.queue.take(self.shared.clock.now()) {
+                Next::Work(batch) => self.handle(batch),
+                Next::Sleep => self.sleep(),
+                Next::End => break,
+            }
+        }
+        // Before the end is told: whoever waits for it finds nothing of ours left.
+        self.open = None;
+    }
+
+    /// Opens the folder and begins a session.
+    fn open(&mut self, now: Moment) {
+        match self.try_open() {
+            Ok(ahead_us) => {
+                self.shared.queue.set_phase(Phase::Up);
+                self.shared.tell(&Event::NodeUp { node: &self.shared.label });
+                self.shared.ears.handle_up(NODE, self.shared.clock.now());
+                self.report(Ok(ahead_us));
+            }
+            Err(fault) => {
+                self.report(Err(fault.clone()));
+                self.fail(&fault, now);
+            }
+        }
+        self.shared.status.notify_waiters();
+    }
+
+    fn report(&mut self, result: Result<i64, Fault>) {
+        if let Some(first) = self.first.take() {
+            // Whoever built the client may have stopped waiting.
+            let _ = first.send(result);
+        }
+    }
+
+    fn try_open(&mut self) -> Result<i64, Fault> {
+        let office = Office::open(&self.shared.path, &self.boot)?;
+        let ear = match self.shared.mode {
+            Mode::Line => Some(office.post.listen(self.shared.client)?),
+            Mode::Classic => None,
+        };
+        let mut open = Open { office, ear, session: None, heard_at: Moment::ZERO };
+        // Also in classic mode: whether the folder can be written to is known after this.
+        let done = open.run(&self.shared, &mut self.jitter, &mut [])?;
+        let ahead_us = open.office.ahead_us();
+        let (time, at) = done.at;
+        self.shared.ears.handle_time(NODE, time.as_micros(), at);
+        self.open = Some(open);
+        Ok(ahead_us)
+    }
+
+    /// Nothing can be asked until the folder is open again.
+    fn fail(&mut self, fault: &Fault, now: Moment) {
+        let trouble = Trouble::from(fault);
+        self.open = None;
+        self.retry_at = now.saturating_add(self.backoff.next(&mut self.jitter));
+        let abandoned = self.shared.queue.set_phase(Phase::Down(trouble.clone()));
+        self.shared.tell(&Event::NodeDown { node: &self.shared.label, trouble: &trouble });
+        for request in abandoned {
+            request.answer(Err(trouble.clone()), now);
+        }
+        self.shared.ears.handle_down(NODE, false, now);
+        self.shared.status.notify_waiters();
+    }
+
+    /// Takes in what we were told.
+    fn hear(&mut self) {
+        let Some(Open { ear: Some(ear), session: Some(session), .. }) = &self.open else { return };
+        for _ in 0..PUSHES_MAX {
+            let Some(push) = ear.hear(&mut self.buffer) else { return };
+            // What was granted to an older session is asked for again by those who want it.
+            if push.counts_in(*session) {
+                self.shared.ears.handle_push(NODE, push, self.shared.clock.now());
+            }
+        }
+    }
+
+    /// Runs a batch, tells others what it makes the node tell, and answers.
+    fn handle(&mut self, batch: Batch) {
+        let Batch { requests, owed } = batch;
+        let Some(open) = &mut self.open else {
+            return self.answer(requests, owed, None);
+        };
+        let owed_commands = owed.iter().map(|(command, _)| command);
+        let commands = owed_commands.chain(requests.iter().map(|request| &request.command));
+        let mut commands: Vec<Command> = commands.cloned().collect();
+        match open.run(&self.shared, &mut self.jitter, &mut commands) {
+            Ok(Done { value, pushes, .. }) => {
+                self.backoff.reset();
+                let (own, others): (Vec<_>, Vec<_>) =
+                    pushes.into_iter().partition(|push| push.client == self.shared.client);
+                others.iter().for_each(|push| open.office.post.tell(push));
+                let now = self.shared.clock.now();
+                if value.is_forgotten {
+                    self.shared.ears.handle_down(NODE, true, now);
+                    self.shared.ears.handle_up(NODE, now);
+                }
+                self.answer(requests, owed, Some(value.replies));
+                own.into_iter().for_each(|push| self.shared.ears.handle_push(NODE, push, now));
+            }
+            Err(fault) => {
+                let now = self.shared.clock.now();
+                // Down first: an answer may lead to another question.
+                self.fail(&fault, now);
+                let trouble = Trouble::from(&fault);
+                let replies = vec![Err(trouble); requests.len() + owed.len()];
+                self.answer(requests, owed, Some(replies));
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        requests: Vec<Request>,
+        owed: Vec<(Command, Moment)>,
+        replies: Option<Vec<Result<Reply, Trouble>>>,
+    ) {
+        let now = self.shared.clock.now();
+        let mut replies = replies.into_iter().flatten();
+        let mut next = || replies.next().unwrap_or(Err(Trouble::Connecting));
+        for (command, until) in owed {
+            if next().is_err() {
+                self.shared.queue.owe(command, until);
+            }
+        }
+        for request in requests {
+            let reply = next();
+            request.answer(reply, now);
+        }
+        self.shared.queue.settle();
+        self.shared.quiet.tell();
+    }
+
+    /// Waits for the bell, for a push, or until it is time to try again.
+    fn sleep(&self) {
+        let queue = &self.shared.queue;
+        let ear = self.open.as_ref().and_then(|open| open.ear.as_ref());
+        let bell = queue.bell();
+        let mut fds = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+        fds.extend(ear.map(|ear| PollFd::from_borrowed_fd(ear.as_fd(), PollFlags::IN)));
+        let wait = self.open.is_none().then(|| {
+            let left = self.retry_at.saturating_since(self.shared.clock.now());
+            Timespec::try_from(left).unwrap_or_default()
+        });
+        // A signal that interrupts it is as good as the bell: the next look shows what there is.
+        let _ = poll(&mut fds, wait.as_ref());
+        queue.quieten();
+    }
+}
+
+impl Open {
+    /// Runs commands in one transaction, with the session of today. If the node does not know it
+    /// any more, another one begins first.
+    fn run(
+        &mut self,
+        shared: &Shared,
+        jitter: &mut Jitter,
+        commands: &mut [Command],
+    ) -> Result<Done<Answers>, Fault> {
+        let (known, heard_at) = (self.session, self.heard_at);
+        let mut session = known;
+        let fresh =
+            Session::from_random((u128::from(jitter.next()) << 64) | u128::from(jitter.next()));
+        let mut is_spoken = false;
+        let done = self.office.transact(|desk, now| {
+            if shared.mode == Mode::Line {
+                let kept = desk.client(shared.client)?.session;
+                let is_alive = |end: Option<u64>| end.is_none_or(|end| end >= now.as_millis());
+                let stored = kept.filter(|kept| is_alive(kept.ends_at_ms));
+                let is_known = known.is_some()
+                    && stored.is_some_and(|stored| Some(stored.value.session) == known);
+                if !is_known {
+                    session = Some(fresh);
+                }
+                let silence = shared.clock.now().saturating_since(heard_at);
+                is_spoken = !is_known || silence >= PING_EVERY;
+                if let Some(session) = session.filter(|_| is_spoken) {
+                    let speaker = Speaker { client: shared.client, session };
+                    let stay = Stay { slack_us: SLACK_US, ..Stay::unguarded(shared.life_ms) };
+                    desk.run(now, &shared.introduction())?;
+                    desk.run(now, &Command::Attach { speaker, stay })?;
+                }
+            }
+            let mut replies = Vec::with_capacity(commands.len());
+            for command in commands {
+                if let Some(session) = session {
+                    command.set_session(session);
+                }
+                replies.push(match Desk::knows(command) {
+                    true => match desk.run(now, command)? {
+                        Reply::Stale => Err(Trouble::SessionLost),
+                        reply => Ok(reply),
+                    },
+                    false => Err(Trouble::Unsupported("a local node is not guarded".into())),
+                });
+            }
+            let is_forgotten = known.is_some() && session != known;
+            Ok(Answers { replies, is_forgotten })
+        })?;
+        self.session = session;
+        if is_spoken {
+            self.heard_at = done.at.1;
+        }
+        Ok(done)
+    }
+}
+
+/// Closes the queue when the worker goes, however that comes about.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let now = self.0.clock.now();
+        self.0.queue.close();
+        let abandoned = self.0.queue.set_phase(Phase::Closed);
+        self.0.tell(&Event::NodeDown { node: &self.0.label, trouble: &Trouble::ShutDown });
+        for request in abandoned {
+            request.answer(Err(Trouble::ShutDown), now);
+        }
+        self.0.ears.handle_down(NODE, false, now);
+        self.0.status.notify_waiters();
+        self.0.quiet.tell();
+        self.0.queue.note_end();
+    }
+}
+
+/// There is one node.
+const NODE: usize = 0;
+
+/// The node hears of a session so often at the most. It is idle if the client is.
+const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// The most pushes that are taken in before what is asked is run.
+const PUSHES_MAX: usize = 256;
+
+const REOPEN_DELAY_MIN: Duration = Duration::from_millis(10);
+const REOPEN_DELAY_MAX: Duration = Duration::from_secs(1);

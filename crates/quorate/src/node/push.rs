@@ -1,0 +1,82 @@
+//! What a node tells a client unasked, as text.
+//!
+//! `G` or `I`, the fence in 16 digits, for `G` the session, the owner; the name, which has no line
+//! breaks, stands in the last line. Nobody vouches for what comes in: what cannot be read is no
+//! push.
+
+use quorate_core::{
+    command::{ClientId, Owner},
+    fence::Fence,
+    line::{News, Push, Session},
+    name::Name,
+};
+
+/// Reads what a client was told.
+pub(super) fn read(client: ClientId, text: &[u8]) -> Option<Push> {
+    let at = text.iter().rposition(|byte| *byte == b'\n')?;
+    let name = Name::parse(str::from_utf8(&text[at + 1..]).ok()?, "").ok()?;
+    let mut words = text[..at].splitn(3, |byte| *byte == b' ');
+    let news = match words.next()? {
+        b"G" => News::Granted,
+        b"I" => News::Inquired,
+        _ => return None,
+    };
+    let fence = Fence::new(digits(words.next()?)?);
+    let (session, owner) = match news {
+        News::Granted => {
+            let rest = words.next()?;
+            let (session, owner) = rest.split_at_checked(SESSION_LEN)?;
+            let session = Session::parse(str::from_utf8(session).ok()?)?;
+            (Some(session), owner.strip_prefix(b" ")?)
+        }
+        News::Inquired => (None, words.next()?),
+    };
+    Some(Push { client, name, owner: Owner::from_bytes(owner), fence, news, session })
+}
+
+/// Writes what `read` reads. A grant without a session, which no node tells, cannot be read.
+#[cfg(feature = "local")]
+pub(super) fn write(push: &Push) -> Vec<u8> {
+    let mut text = Vec::with_capacity(256);
+    let news = match push.news {
+        News::Granted => "G",
+        News::Inquired => "I",
+    };
+    text.extend_from_slice(format!("{news} {:016} ", push.fence.get()).as_bytes());
+    if let Some(session) = push.session {
+        text.extend_from_slice(format!("{session} ").as_bytes());
+    }
+    text.extend_from_slice(push.owner.as_bytes());
+    text.push(b'\n');
+    text.extend_from_slice(push.name.as_bytes());
+    text
+}
+
+/// Digits and nothing else.
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(text).ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+const SESSION_LEN: usize = 32;
+
+#[cfg(all(test, feature = "local"))]
+mod tests {
+    use quorate_core::line::Place;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let client = ClientId::from_random([0xa5; 20]);
+        let owner = Place { ticket: 42, ttl_ms: 300, client }.owner(9);
+        let name = Name::parse("a b", "").unwrap();
+        let session = Some(Session::from_random(7));
+        let fence = Fence::new(1_800_000_000_000_000);
+        let granted = Push { client, name, owner, fence, news: News::Granted, session };
+        let inquired = Push { news: News::Inquired, session: None, ..granted.clone() };
+        for push in [granted, inquired] {
+            assert_eq!(read(client, &write(&push)), Some(push));
+        }
+    }
+}

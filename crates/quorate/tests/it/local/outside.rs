@@ -1,0 +1,80 @@
+//! A folder of a local node, and a look into it from the outside.
+
+use std::{path::PathBuf, time::Duration};
+
+use quorate::{Client, ClientBuilder};
+use rusqlite::{Connection, params};
+use rustix::time::{ClockId, clock_gettime};
+use tempfile::TempDir;
+
+/// A folder that goes with the test.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.path().join("locks")
+    }
+
+    /// Settings of a client of this folder.
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        Client::builder().local(self.path())
+    }
+
+    /// The file in it.
+    pub(crate) fn db(&self) -> PathBuf {
+        self.path().join("locks.db")
+    }
+
+    /// The sockets on which clients hear.
+    pub(crate) fn ears(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path().join("ears")).expect("there are ears");
+        entries.map(|entry| entry.expect("it can be read").path()).collect()
+    }
+
+    /// The locks that somebody holds; none as long as nobody has used the folder.
+    pub(crate) fn names(&self) -> Vec<String> {
+        if !self.db().exists() {
+            return Vec::new();
+        }
+        let connection = self.open();
+        let mut held = connection
+            .prepare(
+                "SELECT name FROM locks, era
+                 WHERE value IS NOT NULL AND coalesce(key_ends_ms, ?1) >= (base_us + ?2) / 1000",
+            )
+            .expect("the tables are there");
+        let names = held.query_map(params![i64::MAX, uptime_us()], |row| row.get(0));
+        names.expect("they can be read").collect::<Result<_, _>>().expect("each of them")
+    }
+
+    /// Stores a value without an end, as another program would.
+    pub(crate) fn plant(&self, name: &str, value: &[u8]) {
+        // A client that has come and gone leaves the tables.
+        drop(self.builder().build().expect("the folder can be used"));
+        let sql = "INSERT OR REPLACE INTO locks (name, value) VALUES (?1, ?2)";
+        self.open().execute(sql, params![name, value]).expect("it is stored");
+    }
+
+    /// Deletes everything behind everybody's back.
+    pub(crate) fn forget(&self) {
+        let sql = "BEGIN IMMEDIATE; DELETE FROM locks; DELETE FROM waiting; DELETE FROM clients;
+                   COMMIT";
+        self.open().execute_batch(sql).expect("it is deleted");
+    }
+
+    /// A connection of somebody who does not take turns.
+    pub(crate) fn open(&self) -> Connection {
+        let connection = Connection::open(self.db()).expect("the file is there");
+        connection.busy_timeout(Duration::from_secs(20)).expect("it waits");
+        connection
+    }
+}
+
+fn uptime_us() -> i64 {
+    let uptime = clock_gettime(ClockId::Boottime);
+    uptime.tv_sec * 1_000_000 + uptime.tv_nsec / 1_000
+}
