@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     exit::{Failure, USAGE},
-    lease, nodes, paper,
+    lease, look, nodes, paper,
     run::{self, guardian},
     settings::{Place, Shown},
     table,
@@ -37,6 +37,10 @@ enum Verb {
     Renew(Box<lease::Lease>),
     /// Gives a lease of `acquire` back.
     Release(Box<lease::Lease>),
+    /// Lists the locks that are held or waited for.
+    Ls(Box<look::Ls>),
+    /// Shows who has a lock and who waits for it.
+    Show(Box<look::Show>),
     /// Shows what is in force, and from where.
     Config(Box<Config>),
     /// Shows the nodes, lets new ones in, and changes which ones there are.
@@ -117,6 +121,8 @@ impl Verb {
             Self::Acquire(acquire) => acquire.run(),
             Self::Renew(lease) => lease.renew(),
             Self::Release(lease) => lease.release(),
+            Self::Ls(ls) => ls.run(),
+            Self::Show(show) => show.run(),
             Self::Config(config) => config.run(),
             Self::Nodes(verb) => verb.run().map(|text| print(&text)),
             Self::Completions { shell } => paper::completions(*shell).map(|()| 0),
@@ -130,18 +136,28 @@ impl Verb {
             Self::Run(run) => run.voice.error(&failure.text),
             Self::Acquire(acquire) => acquire.voice.error(&failure.text),
             Self::Renew(lease) | Self::Release(lease) => lease.voice.error(&failure.text),
-            Self::Config(config) if config.output.is_json() => {
-                let (kind, code) = (failure.kind(), failure.code);
-                let error = json!({ "kind": kind, "code": code, "message": failure.text });
-                let error = json!({ "schema_version": SCHEMA_VERSION, "error": error });
-                // Standard error that is closed is no reason to fail in another way.
-                let _ = writeln!(io::stderr(), "{error}");
-            }
-            Self::Config(_) | Self::Nodes(_) | Self::Completions { .. } | Self::Man { .. } => {
+            Self::Ls(ls) => tell_in(ls.output, failure),
+            Self::Show(show) => tell_in(show.output, failure),
+            Self::Config(config) => tell_in(config.output, failure),
+            Self::Nodes(_) | Self::Completions { .. } | Self::Man { .. } => {
                 Voice::default().error(&failure.text);
             }
         }
     }
+}
+
+fn tell_in(output: Output, failure: &Failure) {
+    if !output.is_json() {
+        return Voice::default().error(&failure.text);
+    }
+    let error = json!({
+        "kind": failure.kind(),
+        "code": failure.code,
+        "message": failure.text,
+    });
+    let error = json!({ "schema_version": SCHEMA_VERSION, "error": error });
+    // Standard error that is closed is no reason to fail in another way.
+    let _ = writeln!(io::stderr(), "{error}");
 }
 
 impl Config {

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use quorate::error::{
-    AdmitError, AdoptError, ChangeError, ConfigError, ConnectError, LockError, NodeAnswer,
-    NodeReport, Trouble,
+    AdmitError, AdoptError, ChangeError, ConfigError, ConnectError, InspectError, LockError,
+    NodeAnswer, NodeReport, Trouble,
 };
 
 /// Why it did not do what it was told.
@@ -62,6 +62,18 @@ impl From<LockError> for Failure {
             LockError::NoQuorum { nodes } => silence(nodes),
             LockError::Denied { .. } => DENIED,
             LockError::InvalidName(_) | LockError::InvalidTtl(_) => USAGE,
+            _ => SOFTWARE,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        let code = match &error {
+            InspectError::InvalidName(_) => USAGE,
+            InspectError::NoAnswer { .. } => UNAVAILABLE,
+            InspectError::Denied { .. } => DENIED,
             _ => SOFTWARE,
         };
         Self::new(code, error.to_string())

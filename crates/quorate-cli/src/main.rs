@@ -3,6 +3,7 @@
 mod cli;
 mod exit;
 mod lease;
+mod look;
 mod nodes;
 mod paper;
 mod run;

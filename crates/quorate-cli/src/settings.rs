@@ -199,7 +199,11 @@ impl Settings {
     }
 
     fn local(&self) -> Result<ClientBuilder, Failure> {
-        Err(Failure::new(CONFIG, "no nodes are configured"))
+        let folder = match &self.dir.value {
+            Some(folder) => folder.clone(),
+            None => Client::local_folder()?,
+        };
+        Ok(Client::builder().local(folder))
     }
 
     fn tls(&self) -> Result<Tls, Failure> {

@@ -51,6 +51,10 @@ impl Voice {
         self.write("error", text);
     }
 
+    pub(crate) const fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// Whether there is somebody who reads along.
     pub(crate) fn is_watched(&self) -> bool {
         !self.quiet && self.log_format == LogFormat::Text && io::stderr().is_terminal()

@@ -114,7 +114,26 @@ impl Client {
     /// ```
     #[cfg(feature = "local")]
     pub fn local() -> Result<Self, crate::error::ConfigError> {
-        Self::builder().local(crate::node::local::default_folder()?).build()
+        Self::builder().local(Self::local_folder()?).build()
+    }
+
+    /// The folder that [`local`](Self::local) uses.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Local`](crate::error::ConfigError::Local) if this user has no home.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate::Client;
+    /// let folder = Client::local_folder()?;
+    /// let settings = Client::builder().local(&folder).who("backup"); // more than `local` takes
+    /// # Ok::<(), quorate::error::ConfigError>(())
+    /// ```
+    #[cfg(feature = "local")]
+    pub fn local_folder() -> Result<std::path::PathBuf, crate::error::ConfigError> {
+        crate::node::local::default_folder()
     }
 
     /// All settings.

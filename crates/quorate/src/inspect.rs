@@ -55,6 +55,7 @@ impl Client {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<LockReport, InspectError> {
         let name = Name::parse(name.as_ref(), &self.inner.defaults.prefix)?;
         self.check_open()?;
+        self.settle().await;
         let asked = [name];
         let engine = &self.inner.engine;
         let reports = engine::inspect(engine, &asked, WAITING_SHOWN_MAX, self.patience()).await;
@@ -105,6 +106,7 @@ impl Client {
     /// ```
     pub async fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
         self.check_open()?;
+        self.settle().await;
         let (engine, patience) = (&self.inner.engine, self.patience());
         let (names, troubles) = engine::list(engine, prefix.as_ref(), patience).await;
         let told = troubles.iter().filter(|trouble| trouble.is_none()).count();
@@ -122,6 +124,16 @@ impl Client {
 
     fn check_open(&self) -> Result<(), InspectError> {
         if self.inner.is_closed() { Err(InspectError::ShutDown) } else { Ok(()) }
+    }
+
+    /// Waits until something is known about every node, but not for long.
+    async fn settle(&self) {
+        let is_known =
+            |report: &NodeReport| report.answer != NodeAnswer::Trouble(Trouble::Connecting);
+        let known =
+            self.watch_nodes(self.patience(), |nodes| nodes.iter().all(is_known).then_some(()));
+        // Who is not known by then is told to be connecting.
+        let _ = known.await;
     }
 
     /// People can wait longer than a lock can.

@@ -11,7 +11,7 @@ use quorate::{
     error::{LockError, ReleaseError},
 };
 
-use super::{nested, waiting};
+use super::{nested, waiting::Watch};
 use crate::{
     exit::{BUSY, Failure},
     time,
@@ -67,16 +67,19 @@ impl Locks {
         for name in names {
             nested::check(&client, name).await?;
             let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-            let told = waiting::tell(&client, name, voice);
+            let watch = Watch::default();
             let guard = tokio::select! {
+                biased;
                 guard = lock(&client, name, ttl, left) => guard,
-                never = told => match never {},
+                never = watch.tell(&client, name, voice) => match never {},
             };
             voice.status("");
             let guard = guard.map_err(|failure| named(name, failure))?;
             let (waited, fence) = (time::shown(started.elapsed()), guard.fence());
             let fence = fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
-            voice.detail(&format!("acquired {name:?}{fence} after {waited}"));
+            let was_held = watch.holder().map(|who| format!("; was held by {who}"));
+            let was_held = was_held.unwrap_or_default();
+            voice.detail(&format!("acquired {name:?}{fence} after {waited}{was_held}"));
             guards.push(guard);
         }
         Ok(Self { client, guards, acquired_at: Instant::now() })

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use quorate::Client;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -48,7 +49,8 @@ impl Shown {
             let value = path.clone().unwrap_or_else(|| without.into());
             rows.push(Row { name, value, json: json!(path), from: setting.from.to_string() });
         };
-        add_path("dir", &settings.dir, "as the user has it");
+        let own = Client::local_folder().map(|folder| folder.display().to_string());
+        add_path("dir", &settings.dir, &own.unwrap_or_else(|_| "none: set HOME or dir".into()));
         add_path("tls_ca", &settings.tls_ca, "the system's");
         add_path("tls_cert", &settings.tls_cert, "none");
         add_path("tls_key", &settings.tls_key, "none");

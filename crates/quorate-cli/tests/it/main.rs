@@ -4,6 +4,7 @@
 
 mod config;
 mod lease;
+mod look;
 mod nodes;
 mod rig;
 mod run;

@@ -75,6 +75,7 @@ impl Rig {
     pub(crate) fn prepare(&self, command: &mut Command) {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.folder()).env("TERM", "xterm").current_dir(self.folder());
+        command.env("QUORATE_DIR", self.path("locks"));
         if !self.servers.is_empty() {
             let urls: Vec<String> = self.servers.iter().map(Server::url).collect();
             command.env("QUORATE_NODES", urls.join(","));

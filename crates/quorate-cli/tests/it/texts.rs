@@ -13,6 +13,8 @@ fn help_is_as_approved() {
         ("help-acquire.txt", &["acquire", "--help"]),
         ("help-renew.txt", &["renew", "--help"]),
         ("help-release.txt", &["release", "--help"]),
+        ("help-ls.txt", &["ls", "--help"]),
+        ("help-show.txt", &["show", "--help"]),
         ("help-config.txt", &["config", "--help"]),
         ("help-nodes.txt", &["nodes", "--help"]),
     ] {

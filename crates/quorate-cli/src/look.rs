@@ -1,0 +1,151 @@
+//! `quorate ls` and `quorate show`: who has which lock, and who waits.
+
+use std::time::Duration;
+
+use clap::Args;
+use quorate::{
+    blocking::Client,
+    inspect::{LockHolder, LockReport, Sight},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{Output, SCHEMA_VERSION, print},
+    exit::{Failure, SOFTWARE},
+    settings::Place,
+    table, time,
+    voice::Voice,
+};
+
+/// Lists locks that are held or waited for.
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    /// How their names begin; all, if it is not given.
+    #[arg(default_value = "", value_name = "PREFIX", hide_default_value = true)]
+    names: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Shows one lock: its holder, its line, and what each node says.
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// The name of the lock.
+    name: String,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Ls {
+    pub(crate) fn run(&self) -> Result<u8, Failure> {
+        let found = client(&self.place)?.locks(&self.names)?;
+        if !found.is_complete {
+            let troubles: Vec<String> = found.nodes.iter().map(ToString::to_string).collect();
+            let text = format!("some locks may be missing: {}", troubles.join(", "));
+            Voice::default().warn(&text);
+        }
+        if self.output.is_json() {
+            let locks: Vec<Value> = found.locks.iter().map(lock).collect();
+            let (version, is_complete) = (SCHEMA_VERSION, found.is_complete);
+            let list =
+                json!({ "schema_version": version, "locks": locks, "is_complete": is_complete });
+            return Ok(print(&list.to_string()));
+        }
+        if found.locks.is_empty() {
+            Voice::default().warn("no locks: try `quorate run demo -- sleep 30`");
+            return Ok(0);
+        }
+        let row = |lock: &LockReport| {
+            let holder = lock.holder.as_ref();
+            let shown = |time: Option<Duration>| time.map_or_else(|| "-".into(), time::shown);
+            let fence = holder.and_then(|it| it.fence).map(|fence| fence.to_string());
+            [
+                lock.name.clone(),
+                holder.map_or_else(|| "-".into(), |it| it.who.clone()),
+                shown(holder.and_then(|it| it.held_for)),
+                shown(holder.and_then(|it| it.expires_in)),
+                fence.unwrap_or_else(|| "-".into()),
+                lock.waiting_total.to_string(),
+            ]
+        };
+        let rows: Vec<[String; 6]> = found.locks.iter().map(row).collect();
+        let head = ["NAME", "HOLDER", "HELD FOR", "EXPIRES IN", "FENCE", "WAITING"];
+        Ok(print(&table::render(head, &rows)))
+    }
+}
+
+impl Show {
+    pub(crate) fn run(&self) -> Result<u8, Failure> {
+        let report = client(&self.place)?.inspect(&self.name)?;
+        if self.output.is_json() {
+            let mut json = lock(&report);
+            json["schema_version"] = SCHEMA_VERSION.into();
+            let waiter = |it: &quorate::inspect::Waiter| json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) });
+            json["waiting"] = report.waiting.iter().map(waiter).collect();
+            json["nodes"] = report.nodes.iter().map(node).collect();
+            return Ok(print(&json.to_string()));
+        }
+        let mut lines = vec![report.to_string()];
+        if let Some(fence) = report.holder.as_ref().and_then(|holder| holder.fence) {
+            lines.push(format!("fence {fence}"));
+        }
+        let number =
+            |(number, it): (usize, &quorate::inspect::Waiter)| format!("{:>3}. {it}", number + 1);
+        lines.extend(report.waiting.iter().enumerate().map(number));
+        let shown = report.waiting.len() as u64;
+        if report.waiting_total > shown {
+            lines.push(format!("and {} more", report.waiting_total - shown));
+        }
+        lines.extend(report.nodes.iter().map(ToString::to_string));
+        Ok(print(&lines.join("\n")))
+    }
+}
+
+fn client(place: &Place) -> Result<Client, Failure> {
+    let settings = place.settings()?;
+    settings.warn(&Voice::default());
+    // Its nodes are looked at as they are, whether they vote or not.
+    let client = settings.builder()?.look_only().build()?;
+    Client::try_from(client).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
+}
+
+/// A lock as JSON.
+fn lock(report: &LockReport) -> Value {
+    json!({
+        "name": report.name,
+        "is_held": report.is_held(),
+        "votes": report.votes,
+        "holder": report.holder.as_ref().map(holder),
+        "waiting_total": report.waiting_total,
+    })
+}
+
+fn holder(holder: &LockHolder) -> Value {
+    json!({
+        "who": holder.who,
+        "owner_prefix": holder.owner_prefix,
+        "fence": holder.fence.map(quorate::fence::Fence::get),
+        "held_for_ms": holder.held_for.map(millis),
+        "expires_in_ms": holder.expires_in.map(millis),
+        "is_foreign": holder.is_foreign,
+    })
+}
+
+fn node(view: &quorate::inspect::NodeView) -> Value {
+    let (state, more) = match &view.sight {
+        Sight::Free => ("free", Value::Null),
+        Sight::Held(it) => ("held", holder(it)),
+        Sight::Trouble(trouble) => ("trouble", json!(trouble.to_string())),
+        _ => ("other", Value::Null),
+    };
+    let key = if state == "trouble" { "trouble" } else { "holder" };
+    json!({ "node": view.node, "state": state, key: more })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,105 @@
+//! `quorate ls` and `quorate show`.
+
+use quorate_testkit::eventually;
+
+use crate::rig::{Ended, PATIENCE, Rig};
+
+fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    Ended(rig.quorate(args).output().expect("it runs"))
+}
+
+fn on_each_kind_of_place(body: impl Fn(&Rig)) {
+    [Rig::without_servers(), Rig::one(), Rig::nodes(3)].iter().for_each(body);
+}
+
+#[test]
+fn locks_are_listed_with_holder_and_line() {
+    on_each_kind_of_place(|rig| {
+        let ended = say(rig, ["ls"]).assert_code(0);
+        assert!(ended.out().is_empty() && ended.err().contains("quorate run demo"), "{ended:?}");
+        let holder = rig.hold("job:1");
+        let other = rig.hold("other");
+        let waiting = rig.start(["job:1", "true"]);
+        let pid = holder.pid().as_raw_nonzero();
+        let is_listed = || {
+            let ended = say(rig, ["ls"]).assert_code(0);
+            let lines: Vec<&str> = ended.out().lines().collect();
+            let row: Vec<&str> = lines[1].split_whitespace().collect();
+            assert!(lines[0].starts_with("NAME "), "{ended:?}");
+            assert!(lines.len() == 3 && lines[2].starts_with("other "), "{ended:?}");
+            assert!(row[0] == "job:1" && row[1].ends_with(&format!("/{pid}")), "{ended:?}");
+            row.last() == Some(&"1")
+        };
+        eventually("one waits", PATIENCE, is_listed);
+        let ended = say(rig, ["ls", "job"]).assert_code(0);
+        assert_eq!(ended.out().lines().count(), 2, "{ended:?}");
+        let json = json(&say(rig, ["ls", "job", "-o", "json"]).assert_code(0));
+        assert_eq!(json["locks"][0]["name"], "job:1");
+        assert_eq!(json["locks"][0]["waiting_total"], 1);
+        assert_eq!(json["is_complete"], true);
+        holder.close();
+        other.close();
+        waiting.end().assert_code(0);
+    });
+}
+
+#[test]
+fn a_lock_is_shown_with_its_line_and_its_nodes() {
+    on_each_kind_of_place(|rig| {
+        let ended = say(rig, ["show", "x"]).assert_code(0);
+        assert!(ended.out().starts_with("x: free\n"), "{ended:?}");
+        let holder = rig.hold("x");
+        let waiting = rig.start(["x", "true"]);
+        let is_shown = || say(rig, ["show", "x"]).out().contains(", 1 waiting\n");
+        eventually("one waits", PATIENCE, is_shown);
+        let ended = say(rig, ["show", "x"]).assert_code(0);
+        let nodes = rig.servers.len().max(1);
+        let lines: Vec<&str> = ended.out().lines().collect();
+        assert!(lines[0].starts_with("x: held by quorate/"), "{ended:?}");
+        assert!(lines[1].starts_with("fence ") && lines[2].starts_with("  1. quorate/"));
+        assert_eq!(lines.len(), 3 + nodes, "{ended:?}");
+        let json = json(&say(rig, ["show", "x", "-o", "json"]).assert_code(0));
+        assert_eq!((&json["schema_version"], &json["is_held"]), (&1.into(), &true.into()));
+        let holder_json = json["holder"].as_object().expect("a holder");
+        let keys: Vec<&str> = holder_json.keys().map(String::as_str).collect();
+        let expected =
+            ["expires_in_ms", "fence", "held_for_ms", "is_foreign", "owner_prefix", "who"];
+        assert_eq!(keys, expected);
+        assert_eq!(json["nodes"].as_array().map(Vec::len), Some(nodes));
+        assert_eq!(json["nodes"][0]["state"], "held");
+        assert!(json["waiting"][0]["waiting_for_ms"].is_u64(), "{json}");
+        holder.close();
+        waiting.end().assert_code(0);
+    });
+}
+
+#[test]
+fn what_cannot_be_shown_is_told_as_text_and_as_json() {
+    let rig = Rig::one();
+    say(&rig, ["show", ""]).assert_code(64).assert_says("empty");
+    rig.servers[0].kill();
+    for verb in [&["ls"][..], &["show", "x"]] {
+        let args = || verb.iter().copied();
+        say(&rig, args()).assert_code(69).assert_says("connection refused");
+        let ended = say(&rig, args().chain(["-o", "json"])).assert_code(69);
+        let expected = r#"{"error":{"code":69,"kind":"unavailable","message":"#;
+        assert!(ended.err().starts_with(expected), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_down_is_shown_as_such() {
+    let rig = Rig::nodes(3);
+    let holder = rig.hold("x");
+    rig.servers[2].kill();
+    let ended = say(&rig, ["show", "x"]).assert_code(0);
+    assert!(ended.out().starts_with("x: held by "), "{ended:?}");
+    assert!(ended.out().contains("connection refused"), "{ended:?}");
+    let ended = say(&rig, ["ls"]).assert_code(0);
+    assert!(ended.out().contains("\nx "), "{ended:?}");
+    holder.close();
+}
+
+fn json(ended: &Ended) -> serde_json::Value {
+    serde_json::from_str(ended.out()).expect("JSON")
+}
