@@ -12,6 +12,7 @@ mod limit;
 mod multiplexed;
 mod scripts;
 mod stage;
+mod start;
 mod table;
 mod waiters;
 
@@ -29,10 +30,11 @@ fn main() -> std::process::ExitCode {
         Some("faults") => local.block_on(&runtime, faults::run(quick)),
         Some("handoff") => local.block_on(&runtime, handoff::run(quick, &nodes)),
         Some("scripts") => scripts::run(quick),
+        Some("start") => start::run(quick),
         Some("waiters") => local.block_on(&runtime, waiters::run(quick)),
         _ => {
             table::line("usage: quorate-bench NAME [NODES…] [--quick]");
-            table::line("NAME: limit, handoff, faults, keeper, scripts or waiters");
+            table::line("NAME: limit, handoff, faults, keeper, scripts, start or waiters");
             return std::process::ExitCode::from(64);
         }
     }

@@ -11,6 +11,9 @@ use crate::steps::Steps;
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::of("bench");
     steps.run("redis-server", redis::ensure)?;
+    // One of them is about the command.
+    let command = ["build", "--locked", "--release", "--quiet", "--package", "quorate-cli"];
+    steps.run("build", || run_command(&mut cargo(command)))?;
     let program = ["run", "--locked", "--release", "--quiet", "--package", "quorate-bench", "--"];
     steps.run("bench", || run_command(cargo(program).args(args)))?;
     steps.finish();

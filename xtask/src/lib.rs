@@ -69,7 +69,7 @@ const VERBS: &[Verb] = &[
     Verb::new(
         "bench",
         "NAME",
-        "limit, handoff, faults, keeper, scripts or waiters; --quick",
+        "limit, handoff, faults, keeper, scripts, start or waiters; --quick",
         bench::run,
     ),
     Verb::new(
