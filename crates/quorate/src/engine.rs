@@ -36,7 +36,7 @@ use tokio::sync::Notify;
 pub(crate) use self::{
     attempt::{Attempt, Claim, Ended, Fenced, Machine},
     contender::{Contender, Ended as Contended},
-    inspect::{inspect, list},
+    inspect::{inspect, inspect_all, list},
     line::{Ears, Line, News},
     run::{Driver, Quiet, Running, Where},
     survey::survey,

@@ -19,7 +19,7 @@
 
 use std::{fmt, time::Duration};
 
-use quorate_core::{fence::Fence, inspect::WAITING_SHOWN_MAX, name::Name, quorum::majority};
+use quorate_core::{fence::Fence, name::Name, quorum::majority};
 
 use crate::{
     Client, engine,
@@ -56,10 +56,7 @@ impl Client {
         let name = Name::parse(name.as_ref(), &self.inner.defaults.prefix)?;
         self.check_open()?;
         self.settle().await;
-        let asked = [name];
-        let engine = &self.inner.engine;
-        let reports = engine::inspect(engine, &asked, WAITING_SHOWN_MAX, self.patience()).await;
-        let report = reports.into_iter().next().expect("one report for the one name");
+        let report = engine::inspect(&self.inner.engine, name, self.patience()).await;
         let trouble = |view: &NodeView| match &view.sight {
             Sight::Trouble(trouble) => Some(trouble.clone()),
             Sight::Free | Sight::Held(_) => None,
@@ -116,7 +113,7 @@ impl Client {
             return Err(InspectError::of(nodes));
         }
         let names: Vec<Name> = names.into_iter().collect();
-        let mut locks = engine::inspect(engine, &names, 0, patience).await;
+        let mut locks = engine::inspect_all(engine, &names, patience).await;
         // Some may have gone since they were listed.
         locks.retain(|lock| !lock.is_gone());
         Ok(Locks { locks, nodes, is_complete })

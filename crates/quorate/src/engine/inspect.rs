@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Value},
     fence::age_ms,
-    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed},
+    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, WAITING_SHOWN_MAX},
     line::Place,
     name::Name,
 };
@@ -19,17 +19,26 @@ use crate::{
     inspect::{LockHolder, LockReport, NodeView, Sight, Waiter},
 };
 
-/// What is known about each of these locks. Of each line, `shown` are named at the most.
-pub(crate) async fn inspect(
+/// What is known about a lock.
+pub(crate) async fn inspect(engine: &Engine, name: Name, patience: Duration) -> LockReport {
+    let command = Command::Inspect { name: name.clone(), shown: WAITING_SHOWN_MAX };
+    let answers = ask(engine, of_all(engine, &command).collect(), patience).await;
+    let view = View::new(&name, answers.into_iter().map(inspected).collect());
+    let mut whos = Whos::default();
+    whos.learn(engine, view.clients(), patience).await;
+    view.report(engine, &whos)
+}
+
+/// What is known about each of these locks, but not who stands in line.
+pub(crate) async fn inspect_all(
     engine: &Engine,
     names: &[Name],
-    shown: u32,
     patience: Duration,
 ) -> Vec<LockReport> {
     let mut whos = Whos::default();
     let mut reports = Vec::with_capacity(names.len());
     for names in names.chunks(ASKED_AT_ONCE_MAX) {
-        let commands = names.iter().map(|name| Command::Inspect { name: name.clone(), shown });
+        let commands = names.iter().map(|name| Command::Inspect { name: name.clone(), shown: 0 });
         let questions = commands.flat_map(|command| of_all(engine, &command).collect::<Vec<_>>());
         let answers = ask(engine, questions.collect(), patience).await;
         let mut answers = answers.into_iter().map(inspected);
@@ -219,3 +228,55 @@ const LIST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// About so many locks are listed at the most.
 const NAMES_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::command::Sighting;
+
+    use super::*;
+
+    fn owner(ticket: u64) -> Owner {
+        Place { ticket, ttl_ms: 1, client: ClientId::from_random([1; 20]) }.owner(ticket)
+    }
+
+    /// What a node tells that has the key of `holder`, and of those in line all but `hidden`.
+    fn told(holder: Option<u64>, tickets: &[u64], hidden: u64) -> Result<Inspected, Trouble> {
+        let value = |ticket| Value::Text(owner(ticket).as_bytes().into());
+        Ok(Inspected {
+            sighting: holder.map(|it| Sighting { value: value(it), expires_in_ms: Some(1) }),
+            fence: None,
+            waiting: tickets.iter().map(|it| owner(*it)).collect(),
+            waiting_total: tickets.len() as u64 + hidden,
+            time_us: 0,
+        })
+    }
+
+    fn view(nodes: impl IntoIterator<Item = Result<Inspected, Trouble>>) -> (Vec<Owner>, u64) {
+        let name = Name::parse("a", "").unwrap();
+        let view = View::new(&name, nodes.into_iter().collect());
+        (view.waiting, view.waiting_total)
+    }
+
+    #[test]
+    fn in_line_is_who_stands_there_on_half_of_the_nodes() {
+        let nodes = [told(Some(1), &[2, 3], 0), told(Some(1), &[3, 4], 0), told(Some(1), &[2], 0)];
+        assert_eq!(view(nodes), (vec![owner(2), owner(3)], 2), "in the order of their tickets");
+        let silent = || Err(Trouble::TimedOut);
+        assert_eq!(view([told(None, &[5, 6], 0), silent(), silent()]).0.len(), 2, "one that tells");
+        assert_eq!(view([silent(), silent()]), (vec![], 0));
+    }
+
+    #[test]
+    fn the_holder_does_not_wait() {
+        let nodes = [told(Some(1), &[2], 0), told(Some(1), &[2], 0), told(Some(2), &[1], 0)];
+        assert_eq!(view(nodes), (vec![owner(2)], 1));
+        let nodes = [told(Some(1), &[2], 0), told(Some(2), &[1], 0)];
+        assert_eq!(view(nodes), (vec![owner(2)], 1), "of two the first is believed");
+    }
+
+    #[test]
+    fn of_a_long_line_most_nodes_know_the_length() {
+        let nodes = [told(None, &[1, 2], 7), told(None, &[1, 2], 9), told(None, &[3, 4], 900)];
+        assert_eq!(view(nodes), (vec![owner(1), owner(2)], 11));
+    }
+}

@@ -55,6 +55,10 @@ async fn the_holder_is_told(rig: &Rig) {
     for view in &report.nodes {
         assert!(matches!(&view.sight, Sight::Held(it) if it.who == "alice/1"), "{view}");
     }
+    for server in rig.servers() {
+        let owner = String::from_utf8(server.get("a").expect("alice's")).expect("it is text");
+        assert!(!format!("{report:?}{report}").contains(&owner), "whoever knows it can release");
+    }
     let own = alice.inspect("a").await.expect("every node answers");
     assert!(own.holder.expect("alice").is_this_client);
 
