@@ -117,7 +117,7 @@ impl Folder {
     }
 
     /// The folder with the sockets on which clients hear.
-    pub(super) fn ears(&self) -> Result<(OwnedFd, Mode), Fault> {
+    pub(super) fn ears(&self) -> Result<Ears, Fault> {
         let path = self.path.join(EARS);
         let refused = |error| Fault::io(&path, "the folder cannot be used", error);
         let mode = folder_mode(self.is_shared);
@@ -131,8 +131,16 @@ impl Folder {
         if is_new {
             fchmod(&ears, mode).map_err(refused)?;
         }
-        Ok((ears, file_mode(self.is_shared)))
+        Ok(Ears { path, dir: ears, mode: file_mode(self.is_shared) })
     }
+}
+
+/// The folder with the sockets on which clients hear, and what rights those have.
+#[derive(Debug)]
+pub(super) struct Ears {
+    pub(super) path: PathBuf,
+    pub(super) dir: OwnedFd,
+    pub(super) mode: Mode,
 }
 
 /// Our turn.
