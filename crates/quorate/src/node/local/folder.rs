@@ -32,8 +32,9 @@ pub(super) struct Folder {
     turnstile: OwnedFd,
     /// Its group may use it as well.
     is_shared: bool,
-    /// The file of the database, once it is open.
+    /// The file of the database and the folder with the sockets, once they are open.
     db: Option<FileId>,
+    ears: Option<FileId>,
 }
 
 impl Folder {
@@ -57,7 +58,7 @@ impl Folder {
             return Err(Fault::new(&path, reason));
         }
         let turnstile = open_turnstile(&dir, &path, is_shared)?;
-        Ok(Self { path, dir, turnstile, is_shared, db: None })
+        Ok(Self { path, dir, turnstile, is_shared, db: None, ears: None })
     }
 
     pub(super) fn db_path(&self) -> PathBuf {
@@ -96,16 +97,16 @@ impl Folder {
         Ok(FileId::of(&about))
     }
 
-    /// This file is what is open.
-    pub(super) const fn note_db(&mut self, db: FileId) {
+    /// These are open.
+    pub(super) fn note_open(&mut self, db: FileId, ears: &Ears) {
         self.db = Some(db);
+        self.ears = fstat(&ears.dir).ok().map(|about| FileId::of(&about));
     }
 
-    /// Others must find what we have open: a file that was removed or replaced is not where they
-    /// look.
+    /// Others must find what we have open: what was removed or replaced is not where they look.
     pub(super) fn check(&self) -> Result<(), Fault> {
         let turnstile = fstat(&self.turnstile).ok().map(|about| FileId::of(&about));
-        for (name, known) in [(TURNSTILE, turnstile), (DB, self.db)] {
+        for (name, known) in [(TURNSTILE, turnstile), (DB, self.db), (EARS, self.ears)] {
             // By the whole path: the folder itself may be another one.
             let path = self.path.join(name);
             let found = stat(&path).ok().map(|about| FileId::of(&about));

@@ -187,6 +187,9 @@ impl Worker {
                 }
                 self.answer(requests, owed, Some(value.replies));
                 own.into_iter().for_each(|push| self.shared.ears.handle_push(NODE, push, now));
+                if let Some(open) = &self.open {
+                    open.office.tidy_up();
+                }
             }
             Err(fault) => {
                 let now = self.shared.clock.now();
@@ -271,17 +274,24 @@ impl Open {
                     desk.run(now, &Command::Attach { speaker, stay })?;
                 }
             }
+            // We may have waited for our turn for long: nobody would give back what is taken now.
+            let is_over = matches!(shared.queue.phase(), Phase::Closed);
             let mut replies = Vec::with_capacity(commands.len());
             for command in commands {
                 if let Some(session) = session {
                     command.set_session(session);
                 }
-                replies.push(match Desk::knows(command) {
-                    true => match desk.run(now, command)? {
+                let is_given_back =
+                    matches!(command, Command::Release { .. } | Command::Free { .. });
+                replies.push(if is_over && !is_given_back {
+                    Err(Trouble::ShutDown)
+                } else if Desk::knows(command) {
+                    match desk.run(now, command)? {
                         Reply::Stale => Err(Trouble::SessionLost),
                         reply => Ok(reply),
-                    },
-                    false => Err(Trouble::Unsupported("a local node is not guarded".into())),
+                    }
+                } else {
+                    Err(Trouble::Unsupported("a local node does not keep that".into()))
                 });
             }
             let is_forgotten = known.is_some() && session != known;

@@ -16,7 +16,7 @@ use super::{PATIENCE, outside::Folder};
 
 #[tokio::test]
 async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
-    for gone in ["locks.db", "lock", ""] {
+    for gone in ["locks.db", "lock", "ears", ""] {
         let folder = Folder::new();
         let alice = folder.builder().ttl(TTL).build().unwrap();
         let guard = alice.mutex("a").lock().await.unwrap();
@@ -32,6 +32,43 @@ async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
         assert!(bob.mutex("a").try_lock().await.unwrap().is_none(), "it is held");
         drop(guard);
     }
+}
+
+/// A process that is stopped in the middle of its turn keeps it. Nothing can be had meanwhile, and
+/// what was asked for in vain is given back.
+#[tokio::test]
+async fn others_wait_behind_one_who_was_stopped_in_its_turn() {
+    let folder = Folder::new();
+    let client = folder.builder().ttl(Duration::from_millis(400)).build().unwrap();
+    client.mutex("a").lock().await.unwrap().release().await.unwrap();
+    let turnstile = fs::File::open(folder.path().join("lock")).unwrap();
+    turnstile.lock().unwrap();
+    let error = client.mutex("a").try_lock().await.unwrap_err();
+    assert!(error.to_string().contains("timed out"), "{error}");
+    let held_up = folder.builder();
+    let late = tokio::task::spawn_blocking(move || held_up.build().unwrap()).await.unwrap();
+    assert_eq!(late.nodes()[0].answer, NodeAnswer::Trouble(Trouble::Connecting));
+    turnstile.unlock().unwrap();
+    wait_until_attached(&late);
+    assert!(late.mutex("a").lock().await.is_ok(), "what was asked for in vain is given back");
+}
+
+/// What a client that ends has asked for is not taken any more, however late its turn comes.
+#[tokio::test]
+async fn one_who_goes_while_it_waits_for_its_turn_leaves_nothing() {
+    let folder = Folder::new();
+    let client = folder.builder().build().unwrap();
+    let turnstile = fs::File::open(folder.path().join("lock")).unwrap();
+    turnstile.lock().unwrap();
+    let mutex = client.mutex("a");
+    let trying = tokio::spawn(async move { mutex.try_lock().await.map(drop) });
+    tokio::task::yield_now().await;
+    let end = client.shutdown(Duration::from_millis(1)).await;
+    assert!(!end.is_clean, "it has not been answered");
+    turnstile.unlock().unwrap();
+    assert!(trying.await.unwrap().is_err());
+    eventually("its socket is removed", PATIENCE, || folder.ears().is_empty());
+    assert!(folder.names().is_empty(), "nobody would give it back");
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ fn what_fails_leaves_nothing() {
 
 #[test]
 fn a_file_that_was_removed_or_replaced_is_noticed() {
-    for gone in ["locks.db", "lock", ""] {
+    for gone in ["locks.db", "lock", "ears", ""] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
         let mut office = Office::open(&path, &boot_of("first")).unwrap();
