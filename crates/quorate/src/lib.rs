@@ -28,6 +28,8 @@
 //! - [`error`] has one error for each operation, with what each node said.
 //! - [`observe`] tells what happens inside; [`blocking`] is the same without async.
 //! - [`memory`] has nodes that can be told to misbehave, for tests.
+//! - With the feature `local`, `Client::local` locks among the processes of one machine, without
+//!   any server.
 //!
 //! # Runtimes
 //!

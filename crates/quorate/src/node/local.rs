@@ -66,12 +66,17 @@ pub(crate) struct Surroundings {
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-/// Opens a folder as a node. Returns it, what keeps its worker alive, and how far the node's time
-/// is ahead of the client's, if that is known already.
-pub(crate) fn open(
-    path: &Path,
-    around: Surroundings,
-) -> Result<(Box<dyn Node>, Driver, Option<i64>), ConfigError> {
+/// A folder as a node.
+pub(crate) struct Opened {
+    pub(crate) node: Box<dyn Node>,
+    /// What keeps its worker alive.
+    pub(crate) driver: Driver,
+    /// How far the node's time is ahead of the client's, if that is known already.
+    pub(crate) ahead_us: Option<i64>,
+}
+
+/// Opens a folder as a node.
+pub(crate) fn open(path: &Path, around: Surroundings) -> Result<Opened, ConfigError> {
     let refused =
         |what, error: std::io::Error| ConfigError::System { what, reason: error.to_string() };
     let boot = Boot::of_this_process()?;
@@ -93,9 +98,9 @@ pub(crate) fn open(
     };
     let driver = Box::pin(async move {
         let _closer = closer;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
-    Ok((Box::new(LocalNode(shared)), driver, ahead_us))
+    Ok(Opened { node: Box::new(LocalNode(shared)), driver, ahead_us })
 }
 
 /// The folder for those who do not name one.

@@ -50,7 +50,7 @@ impl Folder {
         let about = fstat(&dir).map_err(refused)?;
         let is_shared = judge(&about, &Who::this_process()).map_err(|it| Fault::new(&path, it))?;
         let kind = fstatfs(&dir).map_err(refused)?.f_type;
-        if let Some(network) = network(i64::from(kind)) {
+        if let Some(network) = network(kind) {
             let reason = format!(
                 "it is on {network}, where processes of one machine cannot share memory: use a \
                  folder on a local disk"
@@ -255,9 +255,9 @@ fn folder_mode(is_shared: bool) -> Mode {
 }
 
 /// The network file system that has this magic number, if it is one.
-const fn network(magic: i64) -> Option<&'static str> {
+fn network(magic: impl Into<i64>) -> Option<&'static str> {
     // Some systems have the number with its sign.
-    Some(match magic & 0xffff_ffff {
+    Some(match magic.into() & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
         0x0102_1997 => "9p",

@@ -135,8 +135,8 @@ fn settle(db: &Db, folder: &Folder, boot: &Boot) -> Result<Era, Fault> {
 const ANOTHER_BOOT: &str =
     "another machine uses it, too, or its content was replaced: use a folder on a local disk";
 
-const ANOTHER_CLOCK: &str = "it is in use with another clock (a time namespace), so that nobody could tell when a lock \
-     ends: let all who use it run in the same one";
+const ANOTHER_CLOCK: &str = "it is in use with another clock (a time namespace), so that nobody \
+     could tell when a lock ends: let all who use it have the same one";
 
 /// How often what has ended is thrown out.
 const SWEEP_EVERY_US: u64 = 60_000_000;
