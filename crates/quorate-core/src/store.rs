@@ -1,7 +1,7 @@
 //! What one node does with one command: the reference for every engine.
 //!
-//! The memory engine and the simulator run this very code, and the scripts on a real server are
-//! tested against it: the same random commands must give the same replies.
+//! The memory engine, the local engine and the simulator run this very code, and the scripts on a
+//! real server are tested against it: the same random commands must give the same replies.
 
 mod expiring;
 mod line;

@@ -643,7 +643,7 @@ impl ClientBuilder {
                     jitter_seed,
                     observer,
                 };
-                let (node, driver, ahead_us) = local::open(folder, around)?;
+                let local::Opened { node, driver, ahead_us } = local::open(folder, around)?;
                 let time_guess_us = ahead_us.unwrap_or_else(|| time_guess_us(clock));
                 let (nodes, drivers) = (vec![node], vec![driver]);
                 Ok(Opened { nodes, drivers, chamber: None, time_guess_us })

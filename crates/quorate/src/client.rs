@@ -10,6 +10,8 @@ use quorate_core::{
     terms::{Drift, Terms},
 };
 
+#[cfg(feature = "local")]
+use crate::error::ConfigError;
 use crate::{
     ClientBuilder, Mutex,
     acquire::{Got, Want, adopt},
@@ -101,7 +103,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Local`](crate::error::ConfigError::Local) if the folder cannot be used, with the reason and what to do.
+    /// [`ConfigError::Local`] if the folder cannot be used, with the reason and what to do.
     ///
     /// # Examples
     ///
@@ -113,7 +115,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "local")]
-    pub fn local() -> Result<Self, crate::error::ConfigError> {
+    pub fn local() -> Result<Self, ConfigError> {
         Self::builder().local(Self::local_folder()?).build()
     }
 
@@ -121,7 +123,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Local`](crate::error::ConfigError::Local) if this user has no home.
+    /// [`ConfigError::Local`] if this user has no home.
     ///
     /// # Examples
     ///
@@ -132,7 +134,7 @@ impl Client {
     /// # Ok::<(), quorate::error::ConfigError>(())
     /// ```
     #[cfg(feature = "local")]
-    pub fn local_folder() -> Result<std::path::PathBuf, crate::error::ConfigError> {
+    pub fn local_folder() -> Result<std::path::PathBuf, ConfigError> {
         crate::node::local::default_folder()
     }
 

@@ -29,6 +29,8 @@
 //! - [`inspect`] shows who holds a lock, since when, and who waits.
 //! - [`observe`] tells what happens inside; [`blocking`] is the same without async.
 //! - [`memory`] has nodes that can be told to misbehave, for tests.
+//! - With the feature `local`, `Client::local` locks among the processes of one machine, without
+//!   any server.
 //!
 //! # Runtimes
 //!

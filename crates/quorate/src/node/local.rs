@@ -19,6 +19,7 @@ mod worker;
 
 use std::{
     env,
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
@@ -65,12 +66,17 @@ pub(crate) struct Surroundings {
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-/// Opens a folder as a node. Returns it, what keeps its worker alive, and how far the node's time
-/// is ahead of the client's, if that is known already.
-pub(crate) fn open(
-    path: &Path,
-    around: Surroundings,
-) -> Result<(Box<dyn Node>, Driver, Option<i64>), ConfigError> {
+/// A folder as a node.
+pub(crate) struct Opened {
+    pub(crate) node: Box<dyn Node>,
+    /// What keeps its worker alive.
+    pub(crate) driver: Driver,
+    /// How far the node's time is ahead of the client's, if that is known already.
+    pub(crate) ahead_us: Option<i64>,
+}
+
+/// Opens a folder as a node.
+pub(crate) fn open(path: &Path, around: Surroundings) -> Result<Opened, ConfigError> {
     let refused =
         |what, error: std::io::Error| ConfigError::System { what, reason: error.to_string() };
     let boot = Boot::of_this_process()?;
@@ -92,15 +98,22 @@ pub(crate) fn open(
     };
     let driver = Box::pin(async move {
         let _closer = closer;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     });
-    Ok((Box::new(LocalNode(shared)), driver, ahead_us))
+    Ok(Opened { node: Box::new(LocalNode(shared)), driver, ahead_us })
 }
 
 /// The folder for those who do not name one.
 pub(crate) fn default_folder() -> Result<PathBuf, ConfigError> {
-    let of = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = match geteuid().is_root() {
+    folder_of(geteuid().is_root(), |name| env::var_os(name))
+}
+
+fn folder_of(
+    is_root: bool,
+    setting: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, ConfigError> {
+    let of = |name: &str| setting(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = match is_root {
         true => Some(PathBuf::from("/var/lib")),
         false => of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state"))),
     };
@@ -223,3 +236,26 @@ const TURN_MAX: Duration = Duration::from_millis(400);
 
 /// How long a client may be silent between two heartbeats or renewals, besides its longest ttl.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_folder_is_where_users_keep_state() {
+        let of = |settings: &'static [(&str, &str)]| {
+            folder_of(false, |name| {
+                let found = settings.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| value.into())
+            })
+        };
+        let is = |path: &str| Ok(PathBuf::from(path));
+        assert_eq!(folder_of(true, |_| None), is("/var/lib/quorate"));
+        assert_eq!(of(&[("HOME", "/home/a")]), is("/home/a/.local/state/quorate"));
+        assert_eq!(of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "/s")]), is("/s/quorate"));
+        let relative = of(&[("HOME", "/home/a"), ("XDG_STATE_HOME", "s")]);
+        assert_eq!(relative, is("/home/a/.local/state/quorate"), "as the standard has it");
+        let homeless = of(&[]).unwrap_err().to_string();
+        assert!(homeless.contains("set HOME or XDG_STATE_HOME"), "{homeless}");
+    }
+}

@@ -28,6 +28,8 @@ pub(super) struct Db {
     path: PathBuf,
     connection: Connection,
     durability: Cell<Option<Durability>>,
+    /// How long the log may become before it is copied into the file.
+    log_pages_max: Cell<i32>,
 }
 
 impl Db {
@@ -36,7 +38,8 @@ impl Db {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(&path, flags);
         let connection = opened.map_err(|error| Fault::sql(&path, &error))?;
-        let db = Self { path, connection, durability: Cell::new(None) };
+        let (durability, log_pages_max) = (Cell::new(None), Cell::new(LOG_PAGES));
+        let db = Self { path, connection, durability, log_pages_max };
         match db.is_read_only() {
             Ok(true) => return Err(Fault::new(&db.path, READ_ONLY)),
             Ok(false) => db.prepare()?,
@@ -79,6 +82,11 @@ impl Db {
         // The last to go would wait for the disk. Readers find all of it in the log as well.
         self.connection.set_db_config(no_checkpoint, true)?;
         self.connection.pragma_update(None, "journal_mode", "WAL")?;
+        // Copying the log waits for the disk. It is done when nobody waits for us.
+        self.connection.wal_hook(Some(|_, pages| {
+            LOGGED.set(pages);
+            Ok(())
+        }));
         self.connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         Ok(())
     }
@@ -111,9 +119,44 @@ impl Db {
         Ok(())
     }
 
+    /// How much there is to copy, after our last transaction.
+    pub(super) fn log(&self) -> Log {
+        let pages = LOGGED.get();
+        if pages < LOG_PAGES {
+            self.log_pages_max.set(LOG_PAGES);
+        }
+        match pages {
+            LOG_PAGES_FULL.. => Log::Full,
+            _ if pages >= self.log_pages_max.get() => Log::Long,
+            _ => Log::Short,
+        }
+    }
+
+    /// Copies the log into the file. While others write, some of it stays.
+    pub(super) fn copy_log(&self) {
+        // What fails is tried again, and if there is no room for a longer log, that is told then.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        self.log_pages_max.set(LOGGED.replace(0).saturating_add(LOG_PAGES));
+    }
+
     fn fault(&self, error: &rusqlite::Error) -> Fault {
         Fault::sql(&self.path, error)
     }
+}
+
+/// How long the log is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Log {
+    Short,
+    /// It should be copied.
+    Long,
+    /// It must be copied, even if others have to wait.
+    Full,
+}
+
+thread_local! {
+    /// The pages of the log after the last transaction of this thread, which has one database.
+    static LOGGED: Cell<i32> = const { Cell::new(0) };
 }
 
 /// When a transaction has to be on the disk.
@@ -383,3 +426,9 @@ const SCHEMA: &str = "
 const BUSY_MAX: Duration = Duration::from_secs(2);
 
 const STATEMENTS_MAX: usize = 32;
+
+/// So many pages are copied at a time: four megabytes.
+const LOG_PAGES: i32 = 1_000;
+
+/// The log becomes no longer than this.
+const LOG_PAGES_FULL: i32 = 8_000;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Value},
-    line::{Place, Push},
+    line::{Place, Push, Session},
     moment::NodeTime,
     name::Name,
     store::{ClientState, LockState, Store},
@@ -89,10 +89,16 @@ impl<'a> Desk<'a> {
         Ok(self.store.apply(now, command))
     }
 
-    /// What is known about a client.
-    pub(super) fn client(&mut self, client: ClientId) -> Result<ClientState, Fault> {
+    /// The session of a client, if it has one.
+    pub(super) fn session(
+        &mut self,
+        now: NodeTime,
+        client: ClientId,
+    ) -> Result<Option<Session>, Fault> {
         self.load_client(client)?;
-        Ok(self.store.client_state(&client))
+        let kept = self.store.client_state(&client).session;
+        let alive = kept.filter(|kept| is_there(kept.ends_at_ms, now));
+        Ok(alive.map(|kept| kept.value.session))
     }
 
     /// Stores what has changed, and returns whom to tell what once that is so for good.
@@ -139,17 +145,16 @@ impl<'a> Desk<'a> {
         gone: &Owner,
         is_yield: bool,
     ) -> Result<(), Fault> {
-        let is_there = |end: Option<u64>| end.is_none_or(|end| end >= now.as_millis());
-        let line = self.store.lock_state(name).line.filter(|line| is_there(line.ends_at_ms));
+        let line = self.store.lock_state(name).line;
+        let line = line.filter(|line| is_there(line.ends_at_ms, now));
         let mut line = line.map(|line| line.value).unwrap_or_default();
         if let Some(place) = Place::of(gone.as_bytes()).filter(|_| is_yield) {
             line.insert((place.ticket, gone.clone()));
         }
         for (_, owner) in &line {
             let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
-            let session = self.client(client)?.session;
-            let is_there = session.is_some_and(|it| is_there(it.ends_at_ms));
-            if is_there && self.is_heard(client) && (is_yield || owner != gone) {
+            let has_session = self.session(now, client)?.is_some();
+            if has_session && self.is_heard(client) && (is_yield || owner != gone) {
                 break;
             }
         }
@@ -175,4 +180,9 @@ impl<'a> Desk<'a> {
         }
         is_heard
     }
+}
+
+/// What has this end is there at `now`: the store lets go only when it runs a command.
+fn is_there(ends_at_ms: Option<u64>, now: NodeTime) -> bool {
+    ends_at_ms.is_none_or(|end| end >= now.as_millis())
 }

@@ -148,8 +148,10 @@ impl Local {
             found.set_client_state(client, tx.client(client).unwrap());
         }
         // Lets go what has ended.
-        (known.lines(now), found.lines(now));
-        (known.names(now), found.names(now));
+        for store in [&mut known, &mut found] {
+            store.lines(now);
+            store.names(now);
+        }
         assert_eq!(found, known, "seed {SEED}");
     }
 }

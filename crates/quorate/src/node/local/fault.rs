@@ -83,3 +83,20 @@ impl From<&Fault> for Trouble {
 /// What to do about a file that cannot be written to.
 pub(super) const READ_ONLY: &str =
     "it is read-only: give this user the right to write to it, or use another folder";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_as_such() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch("PRAGMA max_page_count = 2; CREATE TABLE a (b)").unwrap();
+        let full = connection.execute("INSERT INTO a VALUES (zeroblob(100000))", []).unwrap_err();
+        let text = Fault::sql(Path::new("/x/locks.db"), &full).to_string();
+        assert!(text.starts_with("/x/locks.db: database or disk is full: make room"), "{text}");
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let text = Fault::io(Path::new("/x/lock"), "it cannot be opened", full).to_string();
+        assert!(text.ends_with("; make room there"), "{text}");
+    }
+}

@@ -32,8 +32,9 @@ pub(super) struct Folder {
     turnstile: OwnedFd,
     /// Its group may use it as well.
     is_shared: bool,
-    /// The file of the database, once it is open.
+    /// The file of the database and the folder with the sockets, once they are open.
     db: Option<FileId>,
+    ears: Option<FileId>,
 }
 
 impl Folder {
@@ -49,7 +50,7 @@ impl Folder {
         let about = fstat(&dir).map_err(refused)?;
         let is_shared = judge(&about, &Who::this_process()).map_err(|it| Fault::new(&path, it))?;
         let kind = fstatfs(&dir).map_err(refused)?.f_type;
-        if let Some(network) = network(i64::from(kind)) {
+        if let Some(network) = network(kind) {
             let reason = format!(
                 "it is on {network}, where processes of one machine cannot share memory: use a \
                  folder on a local disk"
@@ -57,7 +58,7 @@ impl Folder {
             return Err(Fault::new(&path, reason));
         }
         let turnstile = open_turnstile(&dir, &path, is_shared)?;
-        Ok(Self { path, dir, turnstile, is_shared, db: None })
+        Ok(Self { path, dir, turnstile, is_shared, db: None, ears: None })
     }
 
     pub(super) fn db_path(&self) -> PathBuf {
@@ -96,16 +97,16 @@ impl Folder {
         Ok(FileId::of(&about))
     }
 
-    /// This file is what is open.
-    pub(super) const fn note_db(&mut self, db: FileId) {
+    /// These are open.
+    pub(super) fn note_open(&mut self, db: FileId, ears: &Ears) {
         self.db = Some(db);
+        self.ears = fstat(&ears.dir).ok().map(|about| FileId::of(&about));
     }
 
-    /// Others must find what we have open: a file that was removed or replaced is not where they
-    /// look.
+    /// Others must find what we have open: what was removed or replaced is not where they look.
     pub(super) fn check(&self) -> Result<(), Fault> {
         let turnstile = fstat(&self.turnstile).ok().map(|about| FileId::of(&about));
-        for (name, known) in [(TURNSTILE, turnstile), (DB, self.db)] {
+        for (name, known) in [(TURNSTILE, turnstile), (DB, self.db), (EARS, self.ears)] {
             // By the whole path: the folder itself may be another one.
             let path = self.path.join(name);
             let found = stat(&path).ok().map(|about| FileId::of(&about));
@@ -117,7 +118,7 @@ impl Folder {
     }
 
     /// The folder with the sockets on which clients hear.
-    pub(super) fn ears(&self) -> Result<(OwnedFd, Mode), Fault> {
+    pub(super) fn ears(&self) -> Result<Ears, Fault> {
         let path = self.path.join(EARS);
         let refused = |error| Fault::io(&path, "the folder cannot be used", error);
         let mode = folder_mode(self.is_shared);
@@ -131,8 +132,16 @@ impl Folder {
         if is_new {
             fchmod(&ears, mode).map_err(refused)?;
         }
-        Ok((ears, file_mode(self.is_shared)))
+        Ok(Ears { path, dir: ears, mode: file_mode(self.is_shared) })
     }
+}
+
+/// The folder with the sockets on which clients hear, and what rights those have.
+#[derive(Debug)]
+pub(super) struct Ears {
+    pub(super) path: PathBuf,
+    pub(super) dir: OwnedFd,
+    pub(super) mode: Mode,
 }
 
 /// Our turn.
@@ -246,9 +255,9 @@ fn folder_mode(is_shared: bool) -> Mode {
 }
 
 /// The network file system that has this magic number, if it is one.
-const fn network(magic: i64) -> Option<&'static str> {
+fn network(magic: impl Into<i64>) -> Option<&'static str> {
     // Some systems have the number with its sign.
-    Some(match magic & 0xffff_ffff {
+    Some(match magic.into() & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
         0x0102_1997 => "9p",

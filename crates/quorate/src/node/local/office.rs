@@ -8,7 +8,7 @@ use quorate_core::{
 };
 
 use super::{
-    db::{Db, Durability},
+    db::{Db, Durability, Log},
     desk::Desk,
     fault::Fault,
     folder::Folder,
@@ -44,15 +44,23 @@ impl Office {
         let before = folder.db_id()?;
         let db = Db::open(folder.db_path())?;
         let era = settle(&db, &folder, boot)?;
-        let post = Post::new(folder.ears()?)?;
+        let ears = folder.ears()?;
         drop(turn);
-        folder.note_db(before);
+        folder.note_open(before, &ears);
+        let post = Post::new(ears)?;
         Ok(Self { folder, db, era, post })
     }
 
     /// How far the node's time is ahead of ours, in microseconds.
     pub(super) const fn ahead_us(&self) -> i64 {
         self.era.base_us
+    }
+
+    /// Does what can be done while nobody waits for us.
+    pub(super) fn tidy_up(&self) {
+        if self.db.log() != Log::Short {
+            self.db.copy_log();
+        }
     }
 
     /// Runs `work` alone, and all of it or nothing.
@@ -95,6 +103,9 @@ impl Office {
             tx.save_era(&era, swept_at)?;
         }
         tx.commit()?;
+        if self.db.log() == Log::Full {
+            self.db.copy_log();
+        }
         drop(turn);
         self.era = era;
         if is_swept {
@@ -124,8 +135,8 @@ fn settle(db: &Db, folder: &Folder, boot: &Boot) -> Result<Era, Fault> {
 const ANOTHER_BOOT: &str =
     "another machine uses it, too, or its content was replaced: use a folder on a local disk";
 
-const ANOTHER_CLOCK: &str = "it is in use with another clock (a time namespace), so that nobody could tell when a lock \
-     ends: let all who use it run in the same one";
+const ANOTHER_CLOCK: &str = "it is in use with another clock (a time namespace), so that nobody \
+     could tell when a lock ends: let all who use it have the same one";
 
 /// How often what has ended is thrown out.
 const SWEEP_EVERY_US: u64 = 60_000_000;

@@ -6,41 +6,39 @@
 use std::{
     io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd},
         unix::net::UnixDatagram,
     },
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use quorate_core::{command::ClientId, line::Push};
-use rustix::fs::{AtFlags, Mode, chmodat, renameat, unlinkat};
+use rustix::fs::{AtFlags, chmodat, renameat, unlinkat};
 
-use super::fault::Fault;
+use super::{fault::Fault, folder::Ears};
 use crate::node::push;
 
 /// The folder with everybody's sockets.
 #[derive(Debug)]
 pub(super) struct Post {
-    ears: Arc<OwnedFd>,
-    mode: Mode,
+    ears: Arc<Ears>,
     /// Asks whether somebody hears, and tells.
     mouth: UnixDatagram,
 }
 
 impl Post {
-    pub(super) fn new((ears, mode): (OwnedFd, Mode)) -> Result<Self, Fault> {
-        let mouth = mouth().map_err(|error| Fault::io(Path::new("a socket"), "refused", error))?;
-        Ok(Self { ears: Arc::new(ears), mode, mouth })
+    pub(super) fn new(ears: Ears) -> Result<Self, Fault> {
+        let mouth = mouth().map_err(|error| Fault::io(&ears.path, "no socket to be had", error))?;
+        Ok(Self { ears: Arc::new(ears), mouth })
     }
 
     /// From now on this client hears.
     pub(super) fn listen(&self, client: ClientId) -> Result<Ear, Fault> {
         let name = client.to_string();
         self.bind(&name).map_err(|error| {
-            let path = std::fs::read_link(self.address("")).unwrap_or_default();
-            Fault::io(&path.join(&name), "the socket cannot be made", error)
+            Fault::io(&self.ears.path.join(&name), "the socket cannot be made", error)
         })
     }
 
@@ -52,8 +50,8 @@ impl Post {
         let _ = self.remove(&new);
         let socket = UnixDatagram::bind(self.address(&new))?;
         socket.set_nonblocking(true)?;
-        chmodat(&self.ears, &*new, self.mode, AtFlags::empty())?;
-        renameat(&self.ears, &*new, &self.ears, name)?;
+        chmodat(&self.ears.dir, &*new, self.ears.mode, AtFlags::empty())?;
+        renameat(&self.ears.dir, &*new, &self.ears.dir, name)?;
         Ok(Ear { socket, ears: self.ears.clone(), name: name.to_owned() })
     }
 
@@ -76,12 +74,11 @@ impl Post {
     /// Tells a client. Whoever does not read what it is told loses what is told next.
     pub(super) fn tell(&mut self, push: &Push) {
         let (text, address) = (push::write(push), self.address(&push.client.to_string()));
-        let told = self.mouth.send_to(&text, &address);
-        if told.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        if self.mouth.send_to(&text, &address).is_err()
             && let Ok(mouth) = mouth()
         {
-            // It may also be that others have not read what we told them: a new socket has told
-            // nobody anything.
+            // It may be that others have not read what we told them, and not this one: a new socket
+            // has told nobody anything.
             self.mouth = mouth;
             let _ = self.mouth.send_to(&text, &address);
         }
@@ -111,12 +108,12 @@ impl Post {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.ears, name, AtFlags::empty())?)
+        Ok(unlinkat(&self.ears.dir, name, AtFlags::empty())?)
     }
 
     /// By way of the open folder: the address of a socket must not be long.
     fn address(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.ears.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.ears.dir.as_raw_fd()))
     }
 }
 
@@ -130,7 +127,7 @@ fn mouth() -> io::Result<UnixDatagram> {
 #[derive(Debug)]
 pub(super) struct Ear {
     socket: UnixDatagram,
-    ears: Arc<OwnedFd>,
+    ears: Arc<Ears>,
     name: String,
 }
 
@@ -162,7 +159,7 @@ impl AsFd for Ear {
 impl Drop for Ear {
     fn drop(&mut self) {
         // It may be gone already, which is as good.
-        let _ = unlinkat(&self.ears, &*self.name, AtFlags::empty());
+        let _ = unlinkat(&self.ears.dir, &*self.name, AtFlags::empty());
     }
 }
 

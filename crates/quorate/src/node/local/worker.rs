@@ -10,9 +10,8 @@ use std::{
 use quorate_core::{
     backoff::{Backoff, Jitter},
     command::{Command, Reply, Stay},
-    fence::SLACK_US,
     line::{Session, Speaker},
-    moment::Moment,
+    moment::{Moment, NodeTime},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -187,6 +186,9 @@ impl Worker {
                 }
                 self.answer(requests, owed, Some(value.replies));
                 own.into_iter().for_each(|push| self.shared.ears.handle_push(NODE, push, now));
+                if let Some(open) = &self.open {
+                    open.office.tidy_up();
+                }
             }
             Err(fault) => {
                 let now = self.shared.clock.now();
@@ -248,51 +250,61 @@ impl Open {
         commands: &mut [Command],
     ) -> Result<Done<Answers>, Fault> {
         let (known, heard_at) = (self.session, self.heard_at);
-        let mut session = known;
         let fresh =
             Session::from_random((u128::from(jitter.next()) << 64) | u128::from(jitter.next()));
-        let mut is_spoken = false;
+        let (mut session, mut is_told) = (None, false);
         let done = self.office.transact(|desk, now| {
             if shared.mode == Mode::Line {
-                let kept = desk.client(shared.client)?.session;
-                let is_alive = |end: Option<u64>| end.is_none_or(|end| end >= now.as_millis());
-                let stored = kept.filter(|kept| is_alive(kept.ends_at_ms));
-                let is_known = known.is_some()
-                    && stored.is_some_and(|stored| Some(stored.value.session) == known);
-                if !is_known {
-                    session = Some(fresh);
-                }
+                let stored = desk.session(now, shared.client)?;
+                let known = known.filter(|known| stored == Some(*known));
                 let silence = shared.clock.now().saturating_since(heard_at);
-                is_spoken = !is_known || silence >= PING_EVERY;
-                if let Some(session) = session.filter(|_| is_spoken) {
-                    let speaker = Speaker { client: shared.client, session };
-                    let stay = Stay { slack_us: SLACK_US, ..Stay::unguarded(shared.life_ms) };
-                    desk.run(now, &shared.introduction())?;
-                    desk.run(now, &Command::Attach { speaker, stay })?;
-                }
+                is_told = known.is_none() || silence >= PING_EVERY;
+                session = Some(known.unwrap_or(fresh));
             }
+            if let Some(session) = session.filter(|_| is_told) {
+                let speaker = Speaker { client: shared.client, session };
+                desk.run(now, &shared.introduction())?;
+                let stay = Stay::unguarded(shared.life_ms);
+                desk.run(now, &Command::Attach { speaker, stay })?;
+            }
+            // We may have waited for our turn for long: nobody would give back what is taken now.
+            let is_over = matches!(shared.queue.phase(), Phase::Closed);
             let mut replies = Vec::with_capacity(commands.len());
             for command in commands {
                 if let Some(session) = session {
                     command.set_session(session);
                 }
-                replies.push(match Desk::knows(command) {
-                    true => match desk.run(now, command)? {
-                        Reply::Stale => Err(Trouble::SessionLost),
-                        reply => Ok(reply),
-                    },
-                    false => Err(Trouble::Unsupported("a local node is not guarded".into())),
-                });
+                replies.push(run_one(desk, now, command, is_over)?);
             }
             let is_forgotten = known.is_some() && session != known;
             Ok(Answers { replies, is_forgotten })
         })?;
         self.session = session;
-        if is_spoken {
+        if is_told {
             self.heard_at = done.at.1;
         }
         Ok(done)
     }
+}
+
+/// Runs one command; one who has gone only gives back.
+fn run_one(
+    desk: &mut Desk<'_>,
+    now: NodeTime,
+    command: &Command,
+    is_over: bool,
+) -> Result<Result<Reply, Trouble>, Fault> {
+    let is_given_back = matches!(command, Command::Release { .. } | Command::Free { .. });
+    if is_over && !is_given_back {
+        return Ok(Err(Trouble::ShutDown));
+    }
+    if !Desk::knows(command) {
+        return Ok(Err(Trouble::Unsupported("a local node does not keep that".into())));
+    }
+    Ok(match desk.run(now, command)? {
+        Reply::Stale => Err(Trouble::SessionLost),
+        reply => Ok(reply),
+    })
 }
 
 /// Closes the queue when the worker goes, however that comes about.

@@ -53,9 +53,9 @@ fn a_folder_of_another_user_or_of_everybody_is_refused() {
 #[test]
 fn a_network_file_system_is_refused_by_name() {
     assert_eq!(network(0x6969), Some("NFS"));
-    assert_eq!(network(0xff53_4d42), Some("SMB"));
-    assert_eq!(network(i64::from(0xff53_4d42_u32.cast_signed())), Some("SMB"), "with its sign");
-    assert_eq!(network(0xfe53_4d42), Some("SMB"));
+    assert_eq!(network(0xff53_4d42_i64), Some("SMB"));
+    assert_eq!(network(0xff53_4d42_u32.cast_signed()), Some("SMB"), "with its sign");
+    assert_eq!(network(0xfe53_4d42_i64), Some("SMB"));
     assert_eq!(network(0x0102_1997), Some("9p"));
     assert_eq!(network(0xef53), None, "ext4");
     assert_eq!(network(0x0102_1994), None, "tmpfs");

@@ -40,7 +40,7 @@ fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
     let horizon_us = far.horizon_us + u64::try_from(year_us).unwrap();
     let tx = office.db.begin(Durability::Disk).unwrap();
     let now = far.time(Clock::Boot.now());
-    tx.save_era(&Era { horizon_us, ..far.clone() }, now).unwrap();
+    tx.save_era(&Era { horizon_us, ..far }, now).unwrap();
     tx.commit().unwrap();
     drop(office);
 
@@ -118,7 +118,7 @@ fn what_fails_leaves_nothing() {
 
 #[test]
 fn a_file_that_was_removed_or_replaced_is_noticed() {
-    for gone in ["locks.db", "lock", ""] {
+    for gone in ["locks.db", "lock", "ears", ""] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
         let mut office = Office::open(&path, &boot_of("first")).unwrap();

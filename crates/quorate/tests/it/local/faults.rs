@@ -1,0 +1,116 @@
+//! What goes wrong while a folder is in use: it is told, nothing is half done, and it goes on when
+//! the reason is gone.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use quorate::{
+    Client,
+    error::{LockError, NodeAnswer, Trouble},
+};
+use quorate_testkit::eventually;
+
+use super::{PATIENCE, outside::Folder};
+
+#[tokio::test]
+async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
+    for gone in ["locks.db", "lock", "ears", ""] {
+        let folder = Folder::new();
+        let alice = folder.builder().ttl(TTL).build().unwrap();
+        let guard = alice.mutex("a").lock().await.unwrap();
+        let aside = folder.path().with_file_name("old");
+        fs::rename(folder.path().join(gone), aside).unwrap();
+        let started = Instant::now();
+        // Only who asks finds out, and the first who does is told of trouble.
+        while folder.names() != ["a"] {
+            assert!(started.elapsed() < PATIENCE, "without {gone:?} it is not made anew");
+            guard.extend(TTL).await.expect("the lease lives on");
+        }
+        let bob = folder.builder().build().unwrap();
+        assert!(bob.mutex("a").try_lock().await.unwrap().is_none(), "it is held");
+        drop(guard);
+    }
+}
+
+/// A process that is stopped in the middle of its turn keeps it. Nothing can be had meanwhile, and
+/// what was asked for in vain is given back.
+#[tokio::test]
+async fn others_wait_behind_one_who_was_stopped_in_its_turn() {
+    let folder = Folder::new();
+    let client = folder.builder().ttl(Duration::from_millis(400)).build().unwrap();
+    client.mutex("a").lock().await.unwrap().release().await.unwrap();
+    let turnstile = fs::File::open(folder.path().join("lock")).unwrap();
+    turnstile.lock().unwrap();
+    let error = client.mutex("a").try_lock().await.unwrap_err();
+    assert!(error.to_string().contains("timed out"), "{error}");
+    let held_up = folder.builder();
+    let late = tokio::task::spawn_blocking(move || held_up.build().unwrap()).await.unwrap();
+    assert_eq!(late.nodes()[0].answer, NodeAnswer::Trouble(Trouble::Connecting));
+    turnstile.unlock().unwrap();
+    wait_until_attached(&late);
+    assert!(late.mutex("a").lock().await.is_ok(), "what was asked for in vain is given back");
+}
+
+/// What a client that ends has asked for is not taken any more, however late its turn comes.
+#[tokio::test]
+async fn one_who_goes_while_it_waits_for_its_turn_leaves_nothing() {
+    let folder = Folder::new();
+    let client = folder.builder().build().unwrap();
+    let turnstile = fs::File::open(folder.path().join("lock")).unwrap();
+    turnstile.lock().unwrap();
+    let mutex = client.mutex("a");
+    let trying = tokio::spawn(async move { mutex.try_lock().await.map(drop) });
+    tokio::task::yield_now().await;
+    let end = client.shutdown(Duration::from_millis(1)).await;
+    assert!(!end.is_clean, "it has not been answered");
+    turnstile.unlock().unwrap();
+    assert!(trying.await.unwrap().is_err());
+    eventually("its socket is removed", PATIENCE, || folder.ears().is_empty());
+    assert!(folder.names().is_empty(), "nobody would give it back");
+}
+
+#[tokio::test]
+async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again() {
+    let folder = Folder::new();
+    let client = folder.builder().build().unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    let ours: String = folder.open().query_row("SELECT boot FROM era", [], |it| it.get(0)).unwrap();
+    folder.open().execute("UPDATE era SET boot = 'another'", []).unwrap();
+    let error = client.mutex("b").try_lock().await.unwrap_err();
+    let LockError::NoQuorum { nodes } = &error else { panic!("{error}") };
+    let NodeAnswer::Trouble(Trouble::Storage(text)) = &nodes[0].answer else { panic!("{error}") };
+    assert!(text.contains("another machine uses it"), "{text}");
+    assert!(text.contains(folder.db().to_str().unwrap()), "{text}");
+    assert_eq!(nodes[0].node, format!("local:{}", folder.path().display()));
+    // A new client cannot know that the other machine is none: it takes the folder over.
+    folder.open().execute("UPDATE era SET boot = ?1", [ours]).unwrap();
+    wait_until_attached(&client);
+    assert!(client.mutex("b").lock().await.is_ok());
+    guard.verify().await.expect("nobody had it meanwhile");
+}
+
+#[tokio::test]
+async fn a_table_that_is_missing_is_told_and_nothing_is_half_done() {
+    let folder = Folder::new();
+    let client = folder.builder().build().unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    folder.open().execute_batch("ALTER TABLE waiting RENAME TO elsewhere").unwrap();
+    // To leave the line of one's own lock touches that table.
+    let other = folder.builder().build().unwrap();
+    let tried = other.mutex("a").lock_timeout(Duration::from_millis(200)).await;
+    assert!(tried.unwrap_err().to_string().contains("no such table"), "nobody can wait");
+    folder.open().execute_batch("ALTER TABLE elsewhere RENAME TO waiting").unwrap();
+    wait_until_attached(&other);
+    guard.release().await.unwrap();
+    drop(other.mutex("a").lock().await.expect("it is free"));
+}
+
+fn wait_until_attached(client: &Client) {
+    eventually("it is attached again", PATIENCE, || {
+        client.nodes()[0].answer == NodeAnswer::Attached
+    });
+}
+
+const TTL: Duration = Duration::from_secs(20);

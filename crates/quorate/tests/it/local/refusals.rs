@@ -1,0 +1,104 @@
+//! Folders that cannot be used: the client is not built, and the error says where, why, and what to
+//! do.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::Path,
+};
+
+use quorate::{Client, error::ConfigError};
+use rusqlite::Connection;
+
+use super::outside::Folder;
+
+#[test]
+fn a_file_where_the_folder_should_be() {
+    let folder = Folder::new();
+    fs::write(folder.path(), "").unwrap();
+    refused(&folder, &folder.path(), "it is a file: a folder is needed there");
+    let below = folder.path().join("below");
+    let error = Client::builder().local(&below).build().unwrap_err();
+    assert!(error.to_string().contains("the folder cannot be made"), "{error}");
+}
+
+#[test]
+fn a_folder_that_anybody_can_write_to() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path()).unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    refused(&folder, &folder.path(), "anybody can write there");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
+}
+
+#[test]
+fn a_file_that_is_no_database() {
+    let folder = Folder::new();
+    DirBuilder::new().mode(0o700).create(folder.path()).unwrap();
+    fs::write(folder.db(), "my notes, which are longer than nothing\n".repeat(99)).unwrap();
+    refused(&folder, &folder.db(), "it is damaged or no database of ours");
+    assert!(fs::read_to_string(folder.db()).unwrap().starts_with("my notes"), "left as it was");
+}
+
+#[test]
+fn the_database_of_another_application() {
+    let folder = Folder::new();
+    DirBuilder::new().mode(0o700).create(folder.path()).unwrap();
+    let other = Connection::open(folder.db()).unwrap();
+    other.execute_batch("CREATE TABLE songs (title TEXT)").unwrap();
+    drop(other);
+    let before = fs::read(folder.db()).unwrap();
+    refused(&folder, &folder.db(), "it is the database of another application");
+    assert_eq!(fs::read(folder.db()).unwrap(), before, "left as it was");
+}
+
+#[test]
+fn a_newer_version() {
+    let folder = used();
+    folder.open().pragma_update(None, "user_version", 2).unwrap();
+    refused(&folder, &folder.db(), "it has version 2, and this is for version 1");
+}
+
+#[test]
+fn a_damaged_file() {
+    let folder = used();
+    let connection = folder.open();
+    connection.pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
+    drop(connection);
+    // All but the first page, which says what it is.
+    let mut bytes = fs::read(folder.db()).unwrap();
+    bytes[4_096..].fill(0xa5);
+    fs::write(folder.db(), bytes).unwrap();
+    refused(&folder, &folder.db(), "it is damaged or no database of ours");
+}
+
+#[test]
+fn tables_that_are_missing() {
+    let folder = used();
+    folder.open().execute_batch("DROP TABLE clients").unwrap();
+    refused(&folder, &folder.db(), "no such table: clients");
+}
+
+#[test]
+fn settings_that_make_no_sense_there() {
+    let folder = Folder::new();
+    let error = folder.builder().restart_guard(true).build().unwrap_err();
+    assert!(error.to_string().contains("is not guarded"), "{error}");
+    let error = folder.builder().danger_engine_on_this_runtime().build().unwrap_err();
+    assert!(error.to_string().contains("which cannot be paused"), "{error}");
+    assert!(!folder.path().exists(), "nothing was written");
+}
+
+/// A folder that was used, and is not any more.
+fn used() -> Folder {
+    let folder = Folder::new();
+    drop(folder.builder().build().expect("it can be used"));
+    folder
+}
+
+fn refused(folder: &Folder, at: &Path, expected: &str) {
+    let error = folder.builder().build().unwrap_err();
+    assert!(matches!(&error, ConfigError::Local { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains(expected) && text.contains(at.to_str().unwrap()), "{text}");
+}
