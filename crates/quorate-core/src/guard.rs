@@ -260,6 +260,8 @@ pub struct Met {
     pub is_durable: bool,
     /// How many keys it has besides the record.
     pub keys: u64,
+    /// For how many milliseconds it does not go by another change of the set; zero if it would.
+    pub changes_in_ms: u64,
 }
 
 /// Why a node may have forgotten locks.

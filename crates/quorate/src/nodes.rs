@@ -176,7 +176,7 @@ impl Client {
         let _ = heard.await;
         let mut proposal = Proposal { chamber, is_agreed: false };
         let mut last = None;
-        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan() {
+        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan(self.inner.engine.now()) {
             Err(Unplanned::Minority { going, needed, pact }) => {
                 // Some have heard of a change, and the others shall hear of it, too.
                 chamber.propose(&pact);
@@ -186,6 +186,9 @@ impl Client {
             planned => Some(planned),
         });
         let impossible = |why: Unplanned| match why {
+            Unplanned::TooSoon { left_ms } => {
+                ChangeError::TooSoon { left: Duration::from_millis(left_ms) }
+            }
             Unplanned::Minority { .. } | Unplanned::Joining => ChangeError::NotYet(why.to_string()),
             _ => ChangeError::Impossible(why.to_string()),
         };

@@ -46,7 +46,7 @@ pub fn plan<'a>(
     let before = Some(base.members.clone());
     let stay = |member: &Member| gone.iter().all(|other| other.id != member.id);
     let staying = base.members.iter().filter(|member| stay(member)).cloned();
-    match (added[..].first(), added.len(), gone.len()) {
+    let next = match (added[..].first(), added.len(), gone.len()) {
         // Whoever goes by the list that lost is told this one. Nobody can have gone by it.
         (None, 0, 0) if is_split => Ok(next),
         (None, 0, 0) if base.before.is_some() => Ok(Pact { before: None, ..next }),
@@ -66,6 +66,11 @@ pub fn plan<'a>(
             Ok(Pact { members, before: before.filter(|_| gone == 0), newcomer, ..next })
         }
         (_, added, removed) => Err(Unplanned::TooMany { added, removed }),
+    }?;
+    // If some took it at once and the others only later, nobody could go on until then.
+    match wanted.iter().zip(&kept).filter_map(|(it, slot)| slot.and(it.changes_in_ms())).max() {
+        Some(left_ms) if left_ms > 0 => Err(Unplanned::TooSoon { left_ms }),
+        Some(_) | None => Ok(next),
     }
 }
 
@@ -139,6 +144,11 @@ impl<'a> Wanted<'a> {
     fn is_sure(&self) -> bool {
         let is_mindful = |met: &Met| matches!(met.doubt, None | Some((Doubt::ClockStepped, _)));
         self.met.is_some_and(|met| is_mindful(met) || met.is_enrolled)
+    }
+
+    /// For how long it goes by no other list, if it counts.
+    fn changes_in_ms(&self) -> Option<u64> {
+        self.met.filter(|_| self.is_sure()).map(|met| met.changes_in_ms)
     }
 
     fn has_joined(&self, id: NodeId, pact: &Pact) -> bool {
@@ -284,6 +294,11 @@ pub enum Unplanned {
         /// One of them.
         label: Arc<str>,
     },
+    /// The last change was too short a while ago for one of the nodes that answer.
+    TooSoon {
+        /// For how many milliseconds it does not go by another list.
+        left_ms: u64,
+    },
 }
 
 impl fmt::Display for Unplanned {
@@ -316,6 +331,9 @@ impl fmt::Display for Unplanned {
                 )
             }
             Self::SameNode { label } => write!(f, "another address is the same node as {label}"),
+            Self::TooSoon { left_ms } => {
+                write!(f, "the last change was too short a while ago: wait for {left_ms} ms")
+            }
         }
     }
 }

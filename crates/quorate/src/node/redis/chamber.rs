@@ -7,6 +7,7 @@ use std::{
 
 use quorate_core::{
     guard::{Council, Mark, Members, Met, Opinion, Pact, Unplanned, guard_ms, plan, slack_us},
+    moment::Moment,
     quorum::majority,
 };
 use tokio::sync::watch;
@@ -27,6 +28,8 @@ pub(crate) struct Chamber {
 #[derive(Debug)]
 struct State {
     council: Council,
+    /// When each node told last what it is.
+    met_at: Vec<Moment>,
     /// New nodes are let in without a wait.
     is_admitting: bool,
 }
@@ -49,7 +52,8 @@ impl Chamber {
         let max_ttl_ms = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
         let guard_ms = guard_ms(max_ttl_ms);
         let council = Council::new(labels, max_ttl_ms, guard_ms);
-        let state = Mutex::new(State { council, is_admitting: false });
+        let met_at = vec![Moment::ZERO; council.met().count()];
+        let state = Mutex::new(State { council, met_at, is_admitting: false });
         Self { state, lists: watch::Sender::new(0), guard_ms, is_durable, is_looking }
     }
 
@@ -63,9 +67,12 @@ impl Chamber {
         self.lock().council.hear_again(node);
     }
 
-    /// Takes in what a node told, and says what to do about it.
-    pub(crate) fn hear(&self, node: usize, met: Met) -> Opinion {
-        let (opinion, is_changed) = self.lock().council.hear(node, met);
+    /// Takes in what a node told by now, and says what to do about it.
+    pub(crate) fn hear(&self, node: usize, met: Met, now: Moment) -> Opinion {
+        let mut state = self.lock();
+        state.met_at[node] = now;
+        let (opinion, is_changed) = state.council.hear(node, met);
+        drop(state);
         if is_changed {
             self.lists.send_modify(|count| *count += 1);
         }
@@ -128,8 +135,19 @@ impl Chamber {
     }
 
     /// The change that makes the nodes of this client the set.
-    pub(crate) fn plan(&self) -> Result<Pact, Unplanned> {
-        plan(self.lock().council.met())
+    pub(crate) fn plan(&self, now: Moment) -> Result<Pact, Unplanned> {
+        let state = self.lock();
+        // A node that votes is not met again, and waits for less and less meanwhile.
+        let since = |met: &Met, met_at: &Moment| {
+            let passed = now.saturating_since(*met_at).as_millis();
+            let passed_ms = u64::try_from(passed).unwrap_or(u64::MAX);
+            let changes_in_ms = met.changes_in_ms.saturating_sub(passed_ms);
+            Met { changes_in_ms, ..met.clone() }
+        };
+        let known = state.council.met().zip(&state.met_at);
+        let known: Vec<(&Arc<str>, Option<Met>)> =
+            known.map(|((label, met), at)| (label, met.map(|met| since(met, at)))).collect();
+        plan(known.iter().map(|(label, met)| (*label, met.as_ref())))
     }
 
     /// Whether enough nodes go by the pact, and if so, for how long a new one does not vote yet.

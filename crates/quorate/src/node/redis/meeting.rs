@@ -30,7 +30,7 @@ pub(super) async fn meet(
     for _ in 0..MEETINGS_MAX {
         let met = meeting.greet(is_durable).await?;
         let (mark, is_enrolled, doubt) = (met.mark, met.is_enrolled, met.doubt);
-        match chamber.hear(link.number, met) {
+        match chamber.hear(link.number, met, link.surroundings.clock.now()) {
             Opinion::Votes(mark) => return Ok(chamber.judged(mark, lists)),
             Opinion::Waits { why, left_ms } => {
                 if !chamber.is_admitting() || !meeting.admit(mark).await? {

@@ -5,13 +5,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use quorate::{Client, error::ChangeError};
 use quorate_testkit::{
     Server,
     history::{Moment, Recorder, Until},
+    redis::cmd,
 };
 use tokio::task::JoinHandle;
 
@@ -80,6 +81,41 @@ async fn one_more_and_clients_with_either_list_are_let_in_until_it_is_closed() {
     assert!(more.stop().await > 0);
 }
 
+/// Otherwise some would go by it at once, the others only when the guard is over, and too few of
+/// them would agree until then.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_change_within_the_guard_is_told_to_nobody() {
+    let servers = Server::start_many(5);
+    let _old = found(&servers[..3]).await;
+    let new = client(&servers, &[0, 1, 3]);
+    new.change_nodes().await.expect("all answer");
+    // As if it had heard of it long before the others.
+    let mut quick = servers[1].connection();
+    cmd("HDEL").arg("quorate:node").arg("changed").exec(&mut quick).expect("it is deleted");
+    let next = client(&servers, &[0, 1, 4]);
+    let error = next.change_nodes().await.expect_err("too soon");
+    let ChangeError::TooSoon { left } = error else { panic!("{error}") };
+    assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
+    for server in [0, 1, 3] {
+        let mut change = cmd("HGET");
+        change.arg("quorate:node").arg("change");
+        let change: u64 = change.query(&mut servers[server].connection()).expect("it has a place");
+        assert_eq!(change, 2, "node {server}");
+    }
+    wait_for_vote(&new, 2);
+    let load = Load::start(&new, "new");
+    // The same client, which has met the nodes once, when they still had to wait.
+    let started = Instant::now();
+    let changed = loop {
+        match next.change_nodes().await {
+            Ok(changed) => break changed,
+            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+        }
+    };
+    assert_eq!(changed.change, 3, "{changed}");
+    assert!(load.stop().await > 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_are_no_single_step_are_refused() {
     let servers = Server::start_many(6);
@@ -116,7 +152,7 @@ fn client(servers: &[Server], nodes: &[usize]) -> Client {
 
 /// Ends the time of two lists as soon as that is allowed, and says whether it goes on.
 async fn close(client: &Client) -> bool {
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     loop {
         match client.change_nodes().await {
             Ok(changed) => return changed.is_open,
