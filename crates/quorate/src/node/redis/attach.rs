@@ -9,7 +9,7 @@ use quorate_core::{
 };
 
 use super::{
-    greeting::{Greeted, greet},
+    greeting::{GUARD_IS_OFF, Greeted, greet},
     link::Link,
     meeting::meet,
     replies::Replies,
@@ -101,8 +101,6 @@ pub(crate) struct Attached {
     /// What it sent after its answers.
     pub(crate) rest: Vec<u8>,
 }
-
-const GUARD_IS_OFF: &str = "the node is under the restart guard, which this client has off";
 
 /// The servers behind the nodes of one client, to notice when two of them are the same.
 #[derive(Debug)]
