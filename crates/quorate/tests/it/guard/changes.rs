@@ -133,6 +133,12 @@ async fn changes_that_are_no_single_step_are_refused() {
         assert!(!matches!(error, ChangeError::Unheard { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
+    cmd("SET").arg("a").arg("b").exec(&mut servers[3].connection()).expect("it is stored");
+    let error = refused(&[0, 1, 3]).await;
+    let expected = format!("the new node {} holds something", servers[3].url());
+    assert!(matches!(error, ChangeError::Impossible(_)), "{error}");
+    assert!(error.to_string().contains(&expected), "{error}");
+    servers[3].flush_all();
     let _other = found(&servers[3..]).await;
     let error = refused(&[0, 1, 3]).await;
     assert!(error.to_string().contains("different sets"), "{error}");

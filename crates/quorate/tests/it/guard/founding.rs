@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorate::error::{AdmitError, ConnectError, LockError};
+use quorate::error::{AdmitError, ConnectError, LockError, NodeReport};
 use quorate_testkit::{Server, redis::cmd};
 
 use super::stage::{GUARD, Stage, guarded, is_attached, settings, wait_until};
@@ -38,6 +38,22 @@ async fn new_servers_vote_at_once_when_somebody_says_so() {
     assert!(guard.fence().is_some());
     guard.release().await.expect("it is held");
     client.admit().await.expect("they vote anyway");
+}
+
+/// It has been restarted since it became one of the set: it may have voted in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_new_servers_are_admitted() {
+    let servers = Server::builder().append_only().start_many(3);
+    let client = settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
+    let has_place = |it: &NodeReport| {
+        guarded(it).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
+    };
+    wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
+    servers[1].restart();
+    let error = client.admit().await.expect_err("one is not new");
+    let why = "it was restarted, or has another server's data".into();
+    assert_eq!(error, AdmitError::NotNew { node: servers[1].url(), why });
+    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,6 +164,24 @@ async fn the_same_node_by_two_addresses() {
     });
 }
 
+/// Each database of a server has its own locks, and is another node.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_database_of_a_server_by_its_socket() {
+    let servers = Server::builder().unix_socket().start_many(3);
+    let url = |node: usize, number: u32| format!("{}?db={number}", servers[node].unix_url());
+    let client = settings((0..3).map(|node| url(node, 1))).build().expect("valid settings");
+    client.admit().await.expect("they are new and empty");
+    let other = settings([url(0, 1), url(1, 1), url(2, 2)]);
+    let other = other.connect().await.expect("two of them are the nodes");
+    let told = lasting(&other.nodes(), 2, || other.nodes());
+    assert!(told.contains("this client has another address for one of them"), "{told}");
+    assert!(told.contains(&url(2, 1)) && !told.contains(&url(2, 2)), "{told}");
+    // It can be a node of another set.
+    let client = settings((0..3).map(|node| url(node, 2))).build().expect("valid settings");
+    client.admit().await.expect("they are new and empty");
+    client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_of_a_version_to_come() {
     let stage = Stage::new(3).await;
