@@ -6,7 +6,10 @@ use std::{
 };
 
 use quorate_core::{
-    guard::{Council, Mark, Members, Met, Opinion, Pact, Unplanned, guard_ms, plan, slack_us},
+    guard::{
+        Council, Disagreement, Mark, Members, Met, Opinion, Pact, Unplanned, guard_ms, plan,
+        slack_us,
+    },
     moment::Moment,
     quorum::majority,
 };
@@ -18,6 +21,8 @@ pub(crate) struct Chamber {
     state: Mutex<State>,
     /// Counts the lists of nodes that were in force: a link that was judged by another one ends.
     lists: watch::Sender<u64>,
+    /// Counts what a link that waits until a guard is over should know of before that.
+    calls: watch::Sender<u64>,
     pub(crate) guard_ms: u64,
     /// Whether a server that writes everything to disk at once may vote again at once.
     pub(crate) is_durable: bool,
@@ -54,7 +59,8 @@ impl Chamber {
         let council = Council::new(labels, max_ttl_ms, guard_ms);
         let met_at = vec![Moment::ZERO; council.met().count()];
         let state = Mutex::new(State { council, met_at, is_admitting: false });
-        Self { state, lists: watch::Sender::new(0), guard_ms, is_durable, is_looking }
+        let (lists, calls) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { state, lists, calls, guard_ms, is_durable, is_looking }
     }
 
     /// A node is about to be asked what it is, or whether its session goes on.
@@ -71,10 +77,20 @@ impl Chamber {
     pub(crate) fn hear(&self, node: usize, met: Met, now: Moment) -> Opinion {
         let mut state = self.lock();
         state.met_at[node] = now;
+        let is_enrolled = met.is_enrolled;
         let (opinion, is_changed) = state.council.hear(node, met);
         drop(state);
+        let is_in_need = match &opinion {
+            Opinion::Votes(_) => false,
+            Opinion::Waits { .. } => !is_enrolled,
+            Opinion::Enrol(_) | Opinion::Tell { .. } => true,
+            Opinion::Differs(differs) => matches!(differs, Disagreement::Unsettled { .. }),
+        };
         if is_changed {
-            self.lists.send_modify(|count| *count += 1);
+            self.void();
+        } else if is_in_need {
+            // What the others are counts only if they were asked since.
+            self.call();
         }
         opinion
     }
@@ -90,6 +106,23 @@ impl Chamber {
         self.lists.subscribe()
     }
 
+    /// Tells whenever nodes are to be met soon.
+    pub(crate) fn calls(&self) -> watch::Receiver<u64> {
+        self.calls.subscribe()
+    }
+
+    /// Whether the node has its place among the others, and but waits until its guard is over.
+    pub(crate) fn is_placed(&self, node: usize) -> bool {
+        let state = self.lock();
+        let (_, met) = state.council.met().nth(node).unzip();
+        let change = state.council.pact().map(|pact| pact.change);
+        met.flatten().is_some_and(|met| {
+            met.is_enrolled
+                && met.doubt.is_some()
+                && met.pact.as_ref().map(|it| it.change) == change
+        })
+    }
+
     /// The link to a node is down.
     pub(crate) fn leave(&self, node: usize) {
         self.lock().council.leave(node);
@@ -98,14 +131,17 @@ impl Chamber {
     /// Waits for news of every node that does not vote.
     pub(crate) fn forget(&self) {
         self.lock().council.forget();
+        self.call();
     }
 
     pub(crate) fn set_vouched(&self, is_vouched: bool) {
         self.lock().council.set_vouched(is_vouched);
+        self.call();
     }
 
     pub(crate) fn set_admitting(&self, is_admitting: bool) {
         self.lock().is_admitting = is_admitting;
+        self.call();
     }
 
     pub(crate) fn is_admitting(&self) -> bool {
@@ -124,14 +160,14 @@ impl Chamber {
         if state.council.pact() != Some(pact) {
             state.council.propose(pact.clone());
             drop(state);
-            self.lists.send_modify(|count| *count += 1);
+            self.void();
         }
     }
 
     /// What was proposed and not agreed upon is not told to anybody any more.
     pub(crate) fn retract(&self) {
         self.lock().council.retract();
-        self.lists.send_modify(|count| *count += 1);
+        self.void();
     }
 
     /// The change that makes the nodes of this client the set.
@@ -163,6 +199,16 @@ impl Chamber {
         let left = |met: &Met| met.doubt.map(|(_, left_ms)| Duration::from_millis(left_ms));
         let is_joined = pact.newcomer.is_none() || newcomer.is_some();
         (sure.count() >= most && is_joined).then(|| newcomer.and_then(left))
+    }
+
+    /// What nodes were judged by is another list from now on.
+    fn void(&self) {
+        self.lists.send_modify(|count| *count += 1);
+        self.call();
+    }
+
+    fn call(&self) {
+        self.calls.send_modify(|count| *count += 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

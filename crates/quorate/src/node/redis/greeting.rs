@@ -3,7 +3,7 @@
 use super::{
     link::Surroundings,
     replies::{Replies, blotted},
-    script::{Script, Scripts},
+    script::{Scripts, write_loads},
     target::{Place, Target},
     wire::{channel, write_words},
 };
@@ -18,7 +18,7 @@ pub(super) struct Greeted {
     pub(super) time_us: u64,
 }
 
-/// Logs in, looks at the server and leaves the scripts there.
+/// Logs in, looks at the server and leaves the scripts there, unless it is to be met first.
 pub(super) async fn greet(
     replies: &mut Replies<'_>,
     around: &Surroundings,
@@ -51,8 +51,8 @@ pub(super) async fn greet(
         return Err(Trouble::Disagreement(GUARD_IS_OFF.into()));
     }
     let mut scripts = Scripts::new(around.prefix.clone());
-    for script in Script::of_mode(around.mode) {
-        scripts.set(*script, replies.expect_text().await?);
+    if around.chamber.is_none() {
+        replies.expect_loads(around.mode, &mut scripts).await?;
     }
     Ok(Greeted { run_id, scripts, time_us })
 }
@@ -110,8 +110,9 @@ fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
         let record = format!("{}node", around.prefix);
         write_words(&mut out, &[b"HMGET", record.as_bytes(), b"change"]);
     }
-    for script in Script::of_mode(around.mode) {
-        write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+    // A guarded node gets them when it votes: until then it is met again and again.
+    if around.chamber.is_none() {
+        write_loads(&mut out, around.mode);
     }
     out
 }

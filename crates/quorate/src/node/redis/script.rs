@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quorate_core::command::Command;
 
+use super::wire::write_words;
 use crate::engine::Mode;
 
 /// One script.
@@ -90,6 +91,13 @@ impl Script {
             Self::Change => include_str!("../../../lua/guard/change.lua"),
             Self::Admit => include_str!("../../../lua/guard/admit.lua"),
         }
+    }
+}
+
+/// Leaves the scripts of a mode with a server, to be called by their digests.
+pub(super) fn write_loads(out: &mut Vec<u8>, mode: Mode) {
+    for script in Script::of_mode(mode) {
+        write_words(out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }
 }
 
