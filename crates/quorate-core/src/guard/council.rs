@@ -97,6 +97,12 @@ impl Council {
         self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.met = None);
     }
 
+    /// The same for those that vote: all of them must be met again.
+    pub fn forget_all(&mut self) {
+        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+        self.forget();
+    }
+
     /// Whether an operator vouches for the list: that all servers which are not in it, and were
     /// nodes once, are off for good, and that nodes which do not answer have not agreed on a later
     /// one. Then each has its place again on that word alone.

@@ -134,6 +134,12 @@ impl Chamber {
         self.call();
     }
 
+    /// Lets every node be met again, also those that vote.
+    pub(crate) fn forget_all(&self) {
+        self.lock().council.forget_all();
+        self.void();
+    }
+
     pub(crate) fn set_vouched(&self, is_vouched: bool) {
         self.lock().council.set_vouched(is_vouched);
         self.call();

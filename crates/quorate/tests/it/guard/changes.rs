@@ -10,7 +10,7 @@ use std::{
 
 use quorate::{Client, error::ChangeError};
 use quorate_testkit::{
-    Server,
+    Fault, Proxy, Server, eventually,
     history::{Moment, Recorder, Until},
     redis::cmd,
 };
@@ -114,6 +114,40 @@ async fn another_change_within_the_guard_is_told_to_nobody() {
     };
     assert_eq!(changed.change, 3, "{changed}");
     assert!(load.stop().await > 0);
+}
+
+/// Two of five have forgotten, one of which is slow to answer, and one is dead.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_vouches_waits_for_every_node_that_answers() {
+    let servers = Server::start_many(5);
+    let slow = Proxy::start(&servers[3].address());
+    let mut urls: Vec<String> = servers.iter().map(Server::url).collect();
+    urls[3] = slow.url();
+    let settings = || settings(urls.clone());
+    let founder = settings().build().expect("valid settings");
+    founder.admit().await.expect("they are new and empty");
+    drop(founder);
+    servers[2..4].iter().for_each(Server::flush_all);
+    servers[4].kill();
+    slow.set(Fault::BlackHole);
+    let client = settings().build().expect("valid settings");
+    let vouching = tokio::spawn({
+        let client = client.clone();
+        async move { client.vouch_for_nodes().await }
+    });
+    let has_place = |node: usize| {
+        let mut place = cmd("HGET");
+        place.arg("quorate:node").arg("enrolled");
+        let place: Option<u8> = place.query(&mut servers[node].connection()).expect("it answers");
+        place == Some(1)
+    };
+    // With it a majority has its places.
+    eventually("one has its place", PATIENCE, || has_place(2));
+    assert!(!has_place(3) && !vouching.is_finished());
+    slow.set(Fault::Pass);
+    let vouched = tokio::time::timeout(PATIENCE, vouching).await.expect("it ends");
+    vouched.expect("no panic").expect("enough have their places");
+    assert!(has_place(3), "it was waited for");
 }
 
 #[tokio::test(flavor = "multi_thread")]
