@@ -12,12 +12,20 @@
 --   writes everything to disk at once else 0, how many keys it has besides the record, for how
 --   many milliseconds it goes by no other change, and if it knows of a set: its change, origin,
 --   nodes, nodes before, newcomer, the longest ttl, the guard in milliseconds}; the version of the
---   record, if the client does not read it
+--   record, if the client does not read it; an error DAMAGED, if the record makes no sense
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
   'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed'}
 local record = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
+end
+-- Of a record that somebody has meddled with nothing is believed.
+local needed = {'wire', 'seen', 'seen_wall', 'doubted', 'enrolled', 'durable', 'since', 'since_wall'}
+for i, field in ipairs({'guard', 'changed', unpack(record.wire == '' and {} or needed)}) do
+  local may_lack = i <= 2 or i >= 9 and record.doubt == ''
+  if not string.match(record[field], may_lack and '^%d*$' or '^%d+$') then
+    return redis.error_reply('DAMAGED ' .. field .. ' is not a number')
+  end
 end
 if record.wire ~= '' and record.wire ~= ARGV[1] then
   return tonumber(record.wire)

@@ -84,7 +84,9 @@ async fn open_session(
         }
     }
     replies.expect_reply(&introduction).await?;
-    let time_us = match replies.expect_reply(&opening).await? {
+    // A session that is of another type is overwritten, and the record is not.
+    let opened = replies.expect_reply(&opening).await;
+    let time_us = match opened.map_err(|trouble| trouble.of_record(&around.prefix))? {
         Reply::Attached { time_us } => time_us,
         Reply::Stale => return Err(Trouble::SessionLost),
         Reply::Guarded => return Err(Trouble::Disagreement(GUARD_IS_OFF.into())),

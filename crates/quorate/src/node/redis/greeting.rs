@@ -80,7 +80,7 @@ async fn is_guarded(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Tro
         Trouble::NoPermission(text) => Trouble::NoPermission(format!(
             "{prefix}node cannot be read, which tells whether others guard this node: {text}"
         )),
-        trouble => trouble,
+        trouble => trouble.of_record(prefix),
     })
 }
 

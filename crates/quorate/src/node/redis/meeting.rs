@@ -85,7 +85,8 @@ impl Meeting<'_, '_> {
         let scripts = Scripts::new(self.link.surroundings.prefix.clone());
         write_command(&mut out, command, &scripts);
         self.replies.ask(&out).await?;
-        self.replies.expect_reply(command).await
+        let (frame, bytes) = self.replies.next().await?;
+        frame.reply(bytes, command).map_err(|trouble| trouble.of_record(scripts.prefix()))
     }
 
     async fn greet(&mut self, is_durable: bool) -> Result<Met, Trouble> {
