@@ -40,6 +40,7 @@ pub mod contend;
 pub mod debts;
 pub mod fence;
 pub mod guard;
+mod hex;
 pub mod lease;
 pub mod line;
 pub mod moment;

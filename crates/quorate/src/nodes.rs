@@ -182,6 +182,9 @@ impl Client {
         });
         // Whoever is silent by then may be one of those that are not needed.
         let _ = heard.await;
+        // With other terms no node would be told anything, whatever the list.
+        let differs = chamber.check_terms();
+        differs.map_err(|differs| ChangeError::Impossible(differs.to_string()))?;
         let mut proposal = Proposal { chamber, is_agreed: false };
         let mut last = None;
         let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan(self.inner.engine.now()) {

@@ -2,7 +2,7 @@
 
 use std::{error, fmt, sync::Arc};
 
-use super::{Doubt, Enrolment, Member, Members, Met, NodeId, Pact};
+use super::{Doubt, Member, Members, Met, NodeId, Pact};
 use crate::quorum::majority;
 
 /// The pact that brings the set one step nearer to the wanted list, from what each node of that
@@ -72,39 +72,6 @@ pub fn plan<'a>(
         Some(left_ms) if left_ms > 0 => Err(Unplanned::TooSoon { left_ms }),
         Some(_) | None => Ok(next),
     }
-}
-
-/// Places for the nodes of the agreed list that have forgotten theirs, on an operator's word alone,
-/// each with its number in the list; the wall clock is to be put in. The word is that all servers
-/// which are not in the list, and were nodes once, are off for good, and that nodes which do not
-/// answer will come back empty.
-///
-/// # Errors
-///
-/// [`Unplanned`], if the list is not the latest one that any node knows of.
-pub fn restore<'a>(
-    agreed: impl IntoIterator<Item = (&'a Arc<str>, Option<&'a Met>)>,
-) -> Result<Vec<(usize, Enrolment)>, Unplanned> {
-    let wanted: Vec<Wanted<'a>> =
-        agreed.into_iter().map(|(label, met)| Wanted { label, met }).collect();
-    let (base, is_split) = base(&wanted)?;
-    let slots: Vec<&Member> = wanted.iter().filter_map(|it| base.members.at(it.label)).collect();
-    let added = wanted.len().saturating_sub(slots.len());
-    let removed = base.members.len().saturating_sub(slots.len());
-    if is_split {
-        return Err(Unplanned::Split { list: base.members.clone() });
-    }
-    if added > 0 || removed > 0 {
-        return Err(Unplanned::TooMany { added, removed });
-    }
-    let place = |(seat, (it, slot)): (usize, (&Wanted<'a>, &Member))| {
-        let met = it.met.filter(|met| met.doubt.is_some() && !met.is_enrolled)?;
-        let (mark, id, pact) = (met.mark, slot.id, base.clone());
-        let enrolment = Enrolment { mark, id, pact, wall_ms: 0 };
-        (base.newcomer != Some(id)).then_some((seat, enrolment))
-    };
-    let seats = wanted.iter().zip(slots.iter().copied()).enumerate();
-    Ok(seats.filter_map(place).collect())
 }
 
 struct Wanted<'a> {

@@ -129,6 +129,20 @@ impl Council {
         self.seats.iter().map(|seat| (&seat.label, seat.met.as_ref()))
     }
 
+    /// Whether the nodes that were met have agreed on the longest ttl that the client has.
+    ///
+    /// # Errors
+    ///
+    /// [`Disagreement::MaxTtl`], if one of them has another.
+    pub fn check_terms(&self) -> Result<(), Disagreement> {
+        let ours_ms = self.max_ttl_ms;
+        let told = self.seats.iter().filter_map(|seat| seat.met.as_ref()?.pact.as_ref());
+        match told.map(|pact| pact.max_ttl_ms).find(|agreed_ms| *agreed_ms != ours_ms) {
+            Some(agreed_ms) => Err(Disagreement::MaxTtl { agreed_ms, ours_ms }),
+            None => Ok(()),
+        }
+    }
+
     /// The connection to a node is gone; another node may be that server now.
     pub fn leave(&mut self, node: usize) {
         self.seats[node].is_here = false;

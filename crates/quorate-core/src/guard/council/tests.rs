@@ -324,7 +324,10 @@ fn a_node_with_other_terms_is_refused() {
     council.ask(2);
     let (opinion, _) = council.hear(2, Met { pact: Some(other), ..met });
     let expected = Disagreement::MaxTtl { agreed_ms: 2 * TTL, ours_ms: TTL };
-    assert_eq!(opinion, Opinion::Differs(expected));
+    assert_eq!(opinion, Opinion::Differs(expected.clone()));
+    assert_eq!(council.check_terms(), Err(expected));
+    hall.call(&mut council, 2, 2);
+    assert_eq!(council.check_terms(), Ok(()));
 }
 
 #[test]

@@ -176,6 +176,11 @@ impl Chamber {
         self.void();
     }
 
+    /// Whether the nodes have agreed on the terms of this client.
+    pub(crate) fn check_terms(&self) -> Result<(), Disagreement> {
+        self.lock().council.check_terms()
+    }
+
     /// The change that makes the nodes of this client the set.
     pub(crate) fn plan(&self, now: Moment) -> Result<Pact, Unplanned> {
         let state = self.lock();

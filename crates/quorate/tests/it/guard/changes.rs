@@ -16,7 +16,7 @@ use quorate_testkit::{
 };
 use tokio::task::JoinHandle;
 
-use super::stage::{GUARD, guarded, is_attached, settings, wait_for_vote, wait_until};
+use super::stage::{GUARD, MAX_TTL, guarded, is_attached, settings, wait_for_vote, wait_until};
 use crate::conformance::rig::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,6 +167,13 @@ async fn changes_that_are_no_single_step_are_refused() {
         assert!(!matches!(error, ChangeError::Unheard { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
+    // Whatever else is wrong, this is told first.
+    let longer = settings([0, 3, 4].map(|node| servers[node].url())).max_ttl(MAX_TTL * 2);
+    let longer = longer.build().expect("valid settings");
+    let error = longer.change_nodes().await.expect_err("it has other terms");
+    let expected = "this change is not possible: the nodes have agreed on a max_ttl of 1000 ms, \
+                    this client has 2000 ms";
+    assert_eq!(error.to_string(), expected);
     cmd("SET").arg("a").arg("b").exec(&mut servers[3].connection()).expect("it is stored");
     let error = refused(&[0, 1, 3]).await;
     let expected = format!("the new node {} holds something", servers[3].url());
