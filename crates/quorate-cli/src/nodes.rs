@@ -69,8 +69,8 @@ fn show(client: &Client) -> Result<String, Failure> {
     }
 }
 
-/// What the nodes say. One that does not vote is asked again and again, and says something else when
-/// the others were heard: it is believed when it has said the same for a while.
+/// What the nodes say. One that does not vote is asked again and again, and says something else
+/// when the others were heard: it is believed when it has said the same for a while.
 fn settled(client: &Client) -> Box<[NodeReport]> {
     let started = Instant::now();
     let (mut nodes, mut since) = (client.nodes(), started);

@@ -20,7 +20,8 @@ for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
 end
 -- Of a record that somebody has meddled with nothing is believed.
-local needed = {'wire', 'seen', 'seen_wall', 'doubted', 'enrolled', 'durable', 'since', 'since_wall'}
+local needed = {'wire', 'seen', 'seen_wall', 'doubted', 'enrolled', 'durable', 'since',
+  'since_wall'}
 for i, field in ipairs({'guard', 'changed', unpack(record.wire == '' and {} or needed)}) do
   local may_lack = i <= 2 or i >= 9 and record.doubt == ''
   if not string.match(record[field], may_lack and '^%d*$' or '^%d+$') then

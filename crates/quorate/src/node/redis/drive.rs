@@ -87,9 +87,9 @@ fn guarded<'a>(link: &Link, trouble: &'a Trouble) -> Option<(Duration, &'a str)>
     }
 }
 
-/// How long to wait before the next try: in any case, and then until it is called for. A node whose
-/// guard still lasts need not be asked often; but others may end it early, and nobody should be late
-/// when it ends.
+/// How long to wait before the next try: in any case, and then until it is called for. A node
+/// whose guard still lasts need not be asked often; but others may end it early, and nobody should
+/// be late when it ends.
 fn pauses(delay: Duration, guarded: Option<Duration>) -> (Duration, Duration) {
     match guarded {
         None => (delay, Duration::ZERO),
