@@ -86,13 +86,21 @@ async fn one_more_and_clients_with_either_list_are_let_in_until_it_is_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_change_within_the_guard_is_told_to_nobody() {
     let servers = Server::start_many(5);
-    let _old = found(&servers[..3]).await;
-    let new = client(&servers, &[0, 1, 3]);
+    let slow = Proxy::start(&servers[0].address());
+    let client = |others: [usize; 2]| {
+        let urls = [slow.url()].into_iter().chain(others.map(|node| servers[node].url()));
+        settings(urls).build().expect("valid settings")
+    };
+    let old = client([1, 2]);
+    old.admit().await.expect("they are new and empty");
+    let new = client([1, 3]);
     new.change_nodes().await.expect("all answer");
     // As if it had heard of it long before the others.
     let mut quick = servers[1].connection();
     cmd("HDEL").arg("quorate:node").arg("changed").exec(&mut quick).expect("it is deleted");
-    let next = client(&servers, &[0, 1, 4]);
+    // The one that would refuse it is the last to be told.
+    slow.set(Fault::Delay { up: Duration::from_millis(100), down: Duration::ZERO });
+    let next = client([1, 4]);
     let error = next.change_nodes().await.expect_err("too soon");
     let ChangeError::TooSoon { left } = error else { panic!("{error}") };
     assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
@@ -102,6 +110,7 @@ async fn another_change_within_the_guard_is_told_to_nobody() {
         let change: u64 = change.query(&mut servers[server].connection()).expect("it has a place");
         assert_eq!(change, 2, "node {server}");
     }
+    slow.set(Fault::Pass);
     wait_for_vote(&new, 2);
     let load = Load::start(&new, "new");
     // The same client, which has met the nodes once, when they still had to wait.
