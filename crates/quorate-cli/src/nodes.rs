@@ -63,14 +63,9 @@ impl Verb {
     }
 }
 
-/// One line for each node, once something is known about all of them.
+/// One line for each node, once they have said what they stay with.
 fn show(client: &Client) -> Result<String, Failure> {
-    let started = Instant::now();
-    let is_known = |report: &NodeReport| report.answer != NodeAnswer::Trouble(Trouble::Connecting);
-    while !client.nodes().iter().all(is_known) && started.elapsed() < PATIENCE {
-        thread::park_timeout(LOOK_AGAIN);
-    }
-    let nodes = client.nodes();
+    let nodes = settled(client);
     let lines: Vec<String> = nodes.iter().map(ToString::to_string).collect();
     let votes = nodes.iter().filter(|it| it.answer == NodeAnswer::Attached).count();
     let text = lines.join("\n");
@@ -79,6 +74,42 @@ fn show(client: &Client) -> Result<String, Failure> {
         false => Err(Failure { code: UNAVAILABLE, text: format!("no majority votes\n{text}") }),
     }
 }
+
+/// What the nodes say. One that does not vote is asked again and again, and says something else
+/// when the others were heard: it is believed when it has said the same for a while.
+fn settled(client: &Client) -> Box<[NodeReport]> {
+    let started = Instant::now();
+    let (mut nodes, mut since) = (client.nodes(), started);
+    loop {
+        let is_settled = since.elapsed() >= SETTLED_AFTER && nodes.iter().all(is_known);
+        let votes = |it: &NodeReport| it.answer == NodeAnswer::Attached;
+        if nodes.iter().all(votes) || is_settled || started.elapsed() >= PATIENCE {
+            return nodes;
+        }
+        thread::park_timeout(LOOK_AGAIN);
+        let now = client.nodes();
+        let is_same = |(one, two): (&NodeReport, &NodeReport)| said(one) == said(two);
+        if !nodes.iter().zip(&now).all(is_same) {
+            since = Instant::now();
+        }
+        nodes = now;
+    }
+}
+
+fn is_known(report: &NodeReport) -> bool {
+    report.answer != NodeAnswer::Trouble(Trouble::Connecting)
+}
+
+/// What a node says, whatever the time.
+fn said(report: &NodeReport) -> String {
+    match &report.answer {
+        NodeAnswer::Trouble(Trouble::Guarded { why, .. }) => why.clone(),
+        _ => report.to_string(),
+    }
+}
+
+/// Longer than a node is left alone that does not vote.
+const SETTLED_AFTER: Duration = Duration::from_millis(1_200);
 
 /// How long nodes are waited for that do not answer.
 const PATIENCE: Duration = Duration::from_secs(3);

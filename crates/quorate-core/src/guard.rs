@@ -10,8 +10,10 @@ mod council;
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
+use crate::hex::hex_number;
+
 pub use self::{
-    change::{Unplanned, plan, restore},
+    change::{Unplanned, plan},
     council::{Council, Disagreement, Opinion},
 };
 
@@ -33,38 +35,6 @@ pub struct Mark(u128);
 /// The name of one place among the nodes. A server that takes the place of another has its name.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId(u128);
-
-macro_rules! hex_number {
-    ($name:ident) => {
-        impl $name {
-            /// Makes one from random bits, which need not be secret but must not repeat.
-            #[must_use]
-            pub const fn from_random(bits: u128) -> Self {
-                Self(bits)
-            }
-
-            /// Reads what `Display` writes.
-            #[must_use]
-            pub fn parse(text: &str) -> Option<Self> {
-                let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-                let is_hex = text.len() == 32 && text.bytes().all(is_digit);
-                is_hex.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({self})", stringify!($name))
-            }
-        }
-    };
-}
 
 hex_number!(Mark);
 hex_number!(NodeId);
@@ -260,6 +230,8 @@ pub struct Met {
     pub is_durable: bool,
     /// How many keys it has besides the record.
     pub keys: u64,
+    /// For how many milliseconds it does not go by another change of the set; zero if it would.
+    pub changes_in_ms: u64,
 }
 
 /// Why a node may have forgotten locks.

@@ -41,6 +41,7 @@ pub mod contend;
 pub mod debts;
 pub mod fence;
 pub mod guard;
+mod hex;
 pub mod inspect;
 pub mod lease;
 pub mod line;

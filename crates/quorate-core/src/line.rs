@@ -1,10 +1,11 @@
 //! What is said about waiting in line: who waits where, who speaks, and what a node tells unasked.
 
-use std::{fmt, fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 use crate::{
     command::{ClientId, Owner},
     fence::Fence,
+    hex::hex_number,
     moment::Moment,
     mutant::{self, Mutant},
     name::Name,
@@ -17,39 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Session(u128);
 
-impl Session {
-    /// Makes a session from random bits, which need not be secret but must not repeat.
-    #[must_use]
-    pub const fn from_random(bits: u128) -> Self {
-        Self(bits)
-    }
-
-    /// The bits that it was made from.
-    #[must_use]
-    pub const fn bits(self) -> u128 {
-        self.0
-    }
-
-    /// Reads what `Display` writes.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let is_hex = text.len() == 32 && text.bytes().all(is_digit);
-        is_hex.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
-    }
-}
-
-impl fmt::Display for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session({self})")
-    }
-}
+hex_number!(Session);
 
 /// Who speaks, on which connection. It need not be the owner: a lease can move to another process.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

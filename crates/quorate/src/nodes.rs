@@ -120,13 +120,21 @@ impl Client {
     /// ```
     pub async fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
         let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
-        chamber.forget();
+        // One that votes for all we know may have forgotten just now.
+        chamber.forget_all();
         let _vouching = Vouching::start(chamber);
+        let has_place = |it: &Known| it.met.is_some() && (it.votes || it.is_enrolled());
+        let is_refused = |it: &Known| it.met.is_none() && it.is_lasting;
+        let heard = self.watch_nodes(PATIENCE, |reports| {
+            let known = met(chamber, reports);
+            known.iter().all(|it| has_place(it) || is_refused(it)).then_some(())
+        });
+        // Whoever is silent by then is taken for dead: what it may have forgotten, nobody can help.
+        let _ = heard.await;
         let placed = self.watch_nodes(PATIENCE, |reports| {
             let known = met(chamber, reports);
-            let has_place = |it: &&Known| it.votes || it.is_enrolled();
-            let placed = known.iter().filter(has_place).count();
-            let is_waited_for = |it: &Known| it.met.is_some() && !it.votes && !it.is_enrolled();
+            let placed = known.iter().filter(|it| has_place(it)).count();
+            let is_waited_for = |it: &Known| it.met.is_some() && !has_place(it);
             let is_done = placed >= majority(known.len()) && !known.iter().any(is_waited_for);
             is_done.then_some(())
         });
@@ -174,9 +182,12 @@ impl Client {
         });
         // Whoever is silent by then may be one of those that are not needed.
         let _ = heard.await;
+        // With other terms no node would be told anything, whatever the list.
+        let differs = chamber.check_terms();
+        differs.map_err(|differs| ChangeError::Impossible(differs.to_string()))?;
         let mut proposal = Proposal { chamber, is_agreed: false };
         let mut last = None;
-        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan() {
+        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan(self.inner.engine.now()) {
             Err(Unplanned::Minority { going, needed, pact }) => {
                 // Some have heard of a change, and the others shall hear of it, too.
                 chamber.propose(&pact);
@@ -186,6 +197,9 @@ impl Client {
             planned => Some(planned),
         });
         let impossible = |why: Unplanned| match why {
+            Unplanned::TooSoon { left_ms } => {
+                ChangeError::TooSoon { left: Duration::from_millis(left_ms) }
+            }
             Unplanned::Minority { .. } | Unplanned::Joining => ChangeError::NotYet(why.to_string()),
             _ => ChangeError::Impossible(why.to_string()),
         };

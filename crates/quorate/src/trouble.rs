@@ -179,6 +179,14 @@ pub enum Trouble {
     /// The server's clock does not go on, so that no lock would ever end there.
     #[error("its clock stands still")]
     ClockStandsStill,
+    /// What the server keeps about itself as a node makes no sense: somebody has changed it.
+    #[error("the node's record {key} is damaged: {what}, delete it and the node is guarded anew")]
+    DamagedRecord {
+        /// Where it is.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A node that was to be admitted holds so many keys.
     #[error("is not empty: it holds {0} keys")]
     NotEmpty(u64),
@@ -214,6 +222,20 @@ impl Trouble {
             "NOPROTO" => Self::Unsupported(text),
             _ => Self::Server(text),
         }
+    }
+
+    /// What a server's error means that was asked for the record of a node.
+    pub(crate) fn of_record(self, prefix: &str) -> Self {
+        let what = match &self {
+            Self::WrongType => "it has another type",
+            Self::Protocol(_) => "it cannot be understood",
+            Self::Server(text) => match text.strip_prefix("DAMAGED ") {
+                Some(what) => what,
+                None => return self,
+            },
+            _ => return self,
+        };
+        Self::DamagedRecord { key: format!("{prefix}node"), what: what.to_owned() }
     }
 
     pub(crate) fn from_connect(error: &std::io::Error) -> Self {
@@ -259,6 +281,7 @@ impl Trouble {
             Self::Disagreement(_) => "disagreement",
             Self::Evicts(_) => "evicts",
             Self::ClockStandsStill => "clock_stands_still",
+            Self::DamagedRecord { .. } => "damaged_record",
             Self::NotEmpty(_) => "not_empty",
             Self::Storage(_) => "storage",
             Self::ShutDown => "shut_down",

@@ -1,8 +1,11 @@
 //! `quorate nodes` on real servers.
 
-use std::process::{Command, Output};
+use std::{
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
 
-use quorate_testkit::{Server, redis::cmd};
+use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 #[test]
 fn new_nodes_are_shown_admitted_and_shown_again() {
@@ -15,6 +18,25 @@ fn new_nodes_are_shown_admitted_and_shown_again() {
     assert_eq!(text(&admitted.stdout), "3 nodes vote\n", "{admitted:?}");
     let shown = quorate("show", &servers);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    assert_eq!(text(&shown.stdout).matches(": attached\n").count(), 3, "{shown:?}");
+}
+
+/// What a node says first need not be what it stays with.
+#[test]
+fn a_node_that_answers_late_is_waited_for() {
+    let servers = Server::start_many(3);
+    let slow = Proxy::start(&servers[2].address());
+    let urls = [servers[0].url(), servers[1].url(), slow.url()];
+    let admitted = command("admit", &urls).output().expect("it runs");
+    assert!(admitted.status.success(), "{admitted:?}");
+    slow.set(Fault::BlackHole);
+    let before = slow.connections();
+    let mut command = command("show", &urls);
+    let showing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    // It was told once that nobody answers there.
+    eventually("it tries again", PATIENCE, || slow.connections() > before + 1);
+    slow.set(Fault::Pass);
+    let shown = showing.wait_with_output().expect("it ends");
     assert_eq!(text(&shown.stdout).matches(": attached\n").count(), 3, "{shown:?}");
 }
 
@@ -87,11 +109,17 @@ fn bad_arguments_are_told_what_to_do() {
 /// Runs a verb on these servers, with a guard that is short.
 fn quorate(verb: &str, servers: &[Server]) -> Output {
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    command(verb, &urls).output().expect("the command runs")
+}
+
+fn command(verb: &str, urls: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.args(["nodes", verb, "--max-ttl", "1s"]).env("QUORATE_NODES", urls.join(","));
-    command.output().expect("the command runs")
+    command
 }
 
 fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).expect("text")
 }
+
+const PATIENCE: Duration = Duration::from_secs(30);

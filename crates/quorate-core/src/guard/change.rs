@@ -2,7 +2,7 @@
 
 use std::{error, fmt, sync::Arc};
 
-use super::{Doubt, Enrolment, Member, Members, Met, NodeId, Pact};
+use super::{Doubt, Member, Members, Met, NodeId, Pact};
 use crate::quorum::majority;
 
 /// The pact that brings the set one step nearer to the wanted list, from what each node of that
@@ -46,7 +46,7 @@ pub fn plan<'a>(
     let before = Some(base.members.clone());
     let stay = |member: &Member| gone.iter().all(|other| other.id != member.id);
     let staying = base.members.iter().filter(|member| stay(member)).cloned();
-    match (added[..].first(), added.len(), gone.len()) {
+    let next = match (added[..].first(), added.len(), gone.len()) {
         // Whoever goes by the list that lost is told this one. Nobody can have gone by it.
         (None, 0, 0) if is_split => Ok(next),
         (None, 0, 0) if base.before.is_some() => Ok(Pact { before: None, ..next }),
@@ -66,40 +66,12 @@ pub fn plan<'a>(
             Ok(Pact { members, before: before.filter(|_| gone == 0), newcomer, ..next })
         }
         (_, added, removed) => Err(Unplanned::TooMany { added, removed }),
+    }?;
+    // If some took it at once and the others only later, nobody could go on until then.
+    match wanted.iter().zip(&kept).filter_map(|(it, slot)| slot.and(it.changes_in_ms())).max() {
+        Some(left_ms) if left_ms > 0 => Err(Unplanned::TooSoon { left_ms }),
+        Some(_) | None => Ok(next),
     }
-}
-
-/// Places for the nodes of the agreed list that have forgotten theirs, on an operator's word alone,
-/// each with its number in the list; the wall clock is to be put in. The word is that all servers
-/// which are not in the list, and were nodes once, are off for good, and that nodes which do not
-/// answer will come back empty.
-///
-/// # Errors
-///
-/// [`Unplanned`], if the list is not the latest one that any node knows of.
-pub fn restore<'a>(
-    agreed: impl IntoIterator<Item = (&'a Arc<str>, Option<&'a Met>)>,
-) -> Result<Vec<(usize, Enrolment)>, Unplanned> {
-    let wanted: Vec<Wanted<'a>> =
-        agreed.into_iter().map(|(label, met)| Wanted { label, met }).collect();
-    let (base, is_split) = base(&wanted)?;
-    let slots: Vec<&Member> = wanted.iter().filter_map(|it| base.members.at(it.label)).collect();
-    let added = wanted.len().saturating_sub(slots.len());
-    let removed = base.members.len().saturating_sub(slots.len());
-    if is_split {
-        return Err(Unplanned::Split { list: base.members.clone() });
-    }
-    if added > 0 || removed > 0 {
-        return Err(Unplanned::TooMany { added, removed });
-    }
-    let place = |(seat, (it, slot)): (usize, (&Wanted<'a>, &Member))| {
-        let met = it.met.filter(|met| met.doubt.is_some() && !met.is_enrolled)?;
-        let (mark, id, pact) = (met.mark, slot.id, base.clone());
-        let enrolment = Enrolment { mark, id, pact, wall_ms: 0 };
-        (base.newcomer != Some(id)).then_some((seat, enrolment))
-    };
-    let seats = wanted.iter().zip(slots.iter().copied()).enumerate();
-    Ok(seats.filter_map(place).collect())
 }
 
 struct Wanted<'a> {
@@ -139,6 +111,11 @@ impl<'a> Wanted<'a> {
     fn is_sure(&self) -> bool {
         let is_mindful = |met: &Met| matches!(met.doubt, None | Some((Doubt::ClockStepped, _)));
         self.met.is_some_and(|met| is_mindful(met) || met.is_enrolled)
+    }
+
+    /// For how long it goes by no other list, if it counts.
+    fn changes_in_ms(&self) -> Option<u64> {
+        self.met.filter(|_| self.is_sure()).map(|met| met.changes_in_ms)
     }
 
     fn has_joined(&self, id: NodeId, pact: &Pact) -> bool {
@@ -284,6 +261,11 @@ pub enum Unplanned {
         /// One of them.
         label: Arc<str>,
     },
+    /// The last change was too short a while ago for one of the nodes that answer.
+    TooSoon {
+        /// For how many milliseconds it does not go by another list.
+        left_ms: u64,
+    },
 }
 
 impl fmt::Display for Unplanned {
@@ -316,6 +298,9 @@ impl fmt::Display for Unplanned {
                 )
             }
             Self::SameNode { label } => write!(f, "another address is the same node as {label}"),
+            Self::TooSoon { left_ms } => {
+                write!(f, "the last change was too short a while ago: wait for {left_ms} ms")
+            }
         }
     }
 }

@@ -97,6 +97,12 @@ impl Council {
         self.seats.iter_mut().filter(|seat| !seat.is_here).for_each(|seat| seat.met = None);
     }
 
+    /// The same for those that vote: all of them must be met again.
+    pub fn forget_all(&mut self) {
+        self.seats.iter_mut().for_each(|seat| seat.is_here = false);
+        self.forget();
+    }
+
     /// Whether an operator vouches for the list: that all servers which are not in it, and were
     /// nodes once, are off for good, and that nodes which do not answer have not agreed on a later
     /// one. Then each has its place again on that word alone.
@@ -121,6 +127,20 @@ impl Council {
     /// What each node told last.
     pub fn met(&self) -> impl Iterator<Item = (&Arc<str>, Option<&Met>)> {
         self.seats.iter().map(|seat| (&seat.label, seat.met.as_ref()))
+    }
+
+    /// Whether the nodes that were met have agreed on the longest ttl that the client has.
+    ///
+    /// # Errors
+    ///
+    /// [`Disagreement::MaxTtl`], if one of them has another.
+    pub fn check_terms(&self) -> Result<(), Disagreement> {
+        let ours_ms = self.max_ttl_ms;
+        let told = self.seats.iter().filter_map(|seat| seat.met.as_ref()?.pact.as_ref());
+        match told.map(|pact| pact.max_ttl_ms).find(|agreed_ms| *agreed_ms != ours_ms) {
+            Some(agreed_ms) => Err(Disagreement::MaxTtl { agreed_ms, ours_ms }),
+            None => Ok(()),
+        }
     }
 
     /// The connection to a node is gone; another node may be that server now.

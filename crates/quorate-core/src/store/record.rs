@@ -110,6 +110,14 @@ impl Record {
         }
     }
 
+    /// For how long it goes by no other list: those who go by the one before the last must be gone.
+    fn changes_in_ms(&self, now_ms: u64) -> u64 {
+        let pact = self.pact.as_ref().filter(|_| self.changed_ms > 0);
+        let Some(pact) = pact.filter(|_| !mutant::is_on(Mutant::HastyChange)) else { return 0 };
+        let due_ms = self.changed_ms.min(now_ms).saturating_add(pact.guard_ms);
+        due_ms.saturating_sub(now_ms)
+    }
+
     fn told(&self, now: Instant, time_us: u64, guard_ms: u64, keys: u64) -> Met {
         let guard_ms = self.pact.as_ref().map_or(guard_ms, |pact| pact.guard_ms);
         // Without its place the guard has not begun.
@@ -127,6 +135,7 @@ impl Record {
             doubt: self.doubted.map(doubt),
             is_durable: self.is_durable,
             keys,
+            changes_in_ms: self.changes_in_ms(now.node_ms),
         }
     }
 }
@@ -230,11 +239,8 @@ impl Store {
         if known.origin != pact.origin || known.change >= pact.change {
             return Reply::Stale;
         }
-        // Those who go by the list before the last one must be gone.
-        let changed_ms = record.changed_ms.min(now.as_millis());
-        let due_ms = changed_ms.saturating_add(known.guard_ms);
-        let left_ms = due_ms.saturating_sub(now.as_millis());
-        if record.changed_ms > 0 && left_ms > 0 && !mutant::is_on(Mutant::HastyChange) {
+        let left_ms = record.changes_in_ms(now.as_millis());
+        if left_ms > 0 {
             return Reply::TooSoon { left_ms };
         }
         record.pact = Some(pact.clone());

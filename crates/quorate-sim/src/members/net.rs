@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quorate_core::{
     command::{Command, Reply},
     fence::Fence,
-    guard::{Enrolment, Greeting, Mark, Met, NodeId},
+    guard::{Greeting, Mark, Met, NodeId},
     moment::NodeTime,
     store::Store,
 };
@@ -194,7 +194,7 @@ impl Net {
         }
     }
 
-    fn apply(&mut self, server: usize, command: &Command) -> Reply {
+    pub(super) fn apply(&mut self, server: usize, command: &Command) -> Reply {
         let now = NodeTime::from_micros(self.wall_ms() * 1_000);
         self.servers[server].store.apply(now, command)
     }
@@ -235,15 +235,12 @@ impl Net {
     }
 
     /// Somebody meets a server, at once.
-    pub(super) fn meet(&mut self, server: usize) {
+    pub(super) fn meet(&mut self, server: usize) -> Met {
         let greeting = self.greeting();
-        self.apply(server, &Command::Meet { greeting });
-    }
-
-    /// Somebody gives a server its place, at once.
-    pub(super) fn enrol(&mut self, server: usize, enrolment: Enrolment) {
-        let enrolment = Enrolment { wall_ms: self.wall_ms(), ..enrolment };
-        self.apply(server, &Command::Enrol { enrolment });
+        match self.apply(server, &Command::Meet { greeting }) {
+            Reply::Met(met) => *met,
+            other => unreachable!("{other:?}"),
+        }
     }
 
     /// Somebody holds the lock until then, as far as it knows.

@@ -1,9 +1,12 @@
 //! One world: founded, changed again and again, and at last left alone.
 
-use quorate_core::guard::{Pact, restore};
+use quorate_core::{
+    command::Command,
+    guard::{Council, Enrolment, Mark, Opinion, Pact},
+};
 
 use super::{
-    GUARD, Ms, Report,
+    GUARD, Ms, Report, TTL,
     client::Client,
     faults::{self, Fault, Memory},
     lock::Stage,
@@ -227,14 +230,22 @@ impl World {
                 self.net.servers[server].store.clear();
             }
         }
-        let labels: Vec<_> = list.iter().map(|server| super::label(*server)).collect();
-        for server in &list {
-            self.net.meet(*server);
-        }
-        let met: Vec<_> = list.iter().map(|server| self.net.probe(*server)).collect();
-        let places = restore(labels.iter().zip(met.iter().map(Some))).unwrap_or_default();
-        for (seat, enrolment) in places {
-            self.net.enrol(list[seat], enrolment);
+        let labels = list.iter().map(|server| super::label(*server));
+        let mut council = Council::new(labels, TTL, GUARD);
+        council.set_vouched(true);
+        for (seat, server) in list.iter().enumerate().cycle().take(4 * list.len()) {
+            council.ask(seat);
+            let met = self.net.meet(*server);
+            let fresh = Mark::from_random(self.net.random());
+            let command = match council.hear(seat, met).0 {
+                Opinion::Enrol(it) => {
+                    let enrolment = Enrolment { wall_ms: self.net.wall_ms(), ..it };
+                    Command::Enrol { enrolment }
+                }
+                Opinion::Tell { mark, pact } => Command::Change { mark, pact, fresh },
+                Opinion::Votes(_) | Opinion::Waits { .. } | Opinion::Differs(_) => continue,
+            };
+            self.net.apply(*server, &command);
         }
         self.settles(&list)
     }

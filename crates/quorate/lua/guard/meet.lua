@@ -9,14 +9,24 @@
 --   whether it only looks, and the node is to stay as it is: 1 or 0
 -- Replies: {time in microseconds, 16 digits, mark, name, why it is doubted or nothing, how many
 --   milliseconds the guard still lasts, 1 if it has its place among the others else 0, 1 if it
---   writes everything to disk at once else 0, how many keys it has besides the record, and if it
---   knows of a set: its change, origin, nodes, nodes before, newcomer, the longest ttl, the guard
---   in milliseconds}; the version of the record, if the client does not read it
+--   writes everything to disk at once else 0, how many keys it has besides the record, for how
+--   many milliseconds it goes by no other change, and if it knows of a set: its change, origin,
+--   nodes, nodes before, newcomer, the longest ttl, the guard in milliseconds}; the version of the
+--   record, if the client does not read it; an error DAMAGED, if the record makes no sense
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
-  'enrolled', 'durable', 'guard', 'id', 'doubted'}
+  'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed'}
 local record = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
+end
+-- Of a record that somebody has meddled with nothing is believed.
+local needed = {'wire', 'seen', 'seen_wall', 'doubted', 'enrolled', 'durable', 'since',
+  'since_wall'}
+for i, field in ipairs({'guard', 'changed', unpack(record.wire == '' and {} or needed)}) do
+  local may_lack = i <= 2 or i >= 9 and record.doubt == ''
+  if not string.match(record[field], may_lack and '^%d*$' or '^%d+$') then
+    return redis.error_reply('DAMAGED ' .. field .. ' is not a number')
+  end
 end
 if record.wire ~= '' and record.wire ~= ARGV[1] then
   return tonumber(record.wire)
@@ -95,13 +105,18 @@ if ARGV[10] ~= '1' then
   'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall),
   'enrolled', record.enrolled, 'durable', record.durable, 'doubted', digits(record.doubted))
 end
+-- Those who go by the list before the last one must be gone.
+local changes_in = 0
+if record.changed ~= '' then
+  changes_in = math.max(math.min(tonumber(record.changed), ms) + record.guard - ms, 0)
+end
 local told = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
-  tonumber(record.enrolled), tonumber(record.durable), keys}
+  tonumber(record.enrolled), tonumber(record.durable), keys, changes_in}
 local pact = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',
   'max_ttl', 'guard')
 if pact[1] then
   for i, value in ipairs(pact) do
-    told[8 + i] = value
+    told[9 + i] = value
   end
 end
 return told

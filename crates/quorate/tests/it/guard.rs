@@ -5,6 +5,7 @@ mod stage;
 
 mod changes;
 mod clocks;
+mod damage;
 mod durable;
 mod forgetting;
 mod founding;

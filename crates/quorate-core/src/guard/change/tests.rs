@@ -30,6 +30,7 @@ fn told(node: u8, pact: Option<&Pact>) -> Met {
         doubt: pact.is_none().then_some((Doubt::Unknown, 1_000)),
         is_durable: false,
         keys: 0,
+        changes_in_ms: 0,
     }
 }
 
@@ -98,6 +99,36 @@ fn a_majority_must_have_heard_of_the_last_change() {
 }
 
 #[test]
+fn nothing_is_planned_before_every_node_that_counts_would_take_it() {
+    let one = pact(1, &[0, 1, 2]);
+    let waits = |node: u8, changes_in_ms| Met { changes_in_ms, ..told(node, Some(&one)) };
+    let planned = |third: Met| {
+        let nodes = [(label(0), waits(0, 0)), (label(1), waits(1, 0)), (label(2), third)];
+        let fresh = [(label(3), told(3, None))];
+        plan(nodes.iter().chain(&fresh).map(|(label, met)| (label, Some(met))))
+    };
+    assert!(planned(waits(2, 0)).is_ok());
+    assert_eq!(planned(waits(2, 1)), Err(Unplanned::TooSoon { left_ms: 1 }));
+    let forgetful = Met { doubt: Some((Doubt::OtherRun, 9)), is_enrolled: false, ..waits(2, 1) };
+    assert!(planned(forgetful.clone()).is_ok(), "it does not count");
+    let enrolled = Met { is_enrolled: true, ..forgetful };
+    assert_eq!(planned(enrolled), Err(Unplanned::TooSoon { left_ms: 1 }));
+    // The longest one counts, and the one that is to go does not.
+    let nodes = [(label(0), waits(0, 7)), (label(1), waits(1, 9))];
+    let shrunk = plan(nodes.iter().map(|(label, met)| (label, Some(met))));
+    assert_eq!(shrunk, Err(Unplanned::TooSoon { left_ms: 9 }));
+    // Whoever has missed the last change is told that first, however soon.
+    let two = pact(2, &[0, 1, 3]);
+    let nodes = [
+        (label(0), Met { changes_in_ms: 5, ..told(0, Some(&two)) }),
+        (label(1), waits(1, 0)),
+        (label(3), told(3, None)),
+    ];
+    let next = plan(nodes.iter().map(|(label, met)| (label, Some(met))));
+    assert!(matches!(next, Err(Unplanned::Minority { .. })), "{next:?}");
+}
+
+#[test]
 fn a_new_node_must_be_new() {
     let one = pact(1, &[0, 1, 2]);
     let by = Some(Some(&one));
@@ -105,6 +136,14 @@ fn a_new_node_must_be_new() {
     assert_eq!(planned(&[(0, by), (1, by), (3, None)]), Err(silent));
     let used = planned(&[(0, by), (1, by), (3, by)]);
     assert_eq!(used, Err(Unplanned::NotFresh { label: label(3) }));
+    let holding = Met { keys: 1, ..told(3, None) };
+    let known = Met { doubt: Some((Doubt::OtherRun, 1)), ..told(3, None) };
+    for third in [holding, known] {
+        let nodes = [(label(0), told(0, Some(&one))), (label(1), told(1, Some(&one)))];
+        let wanted = nodes.into_iter().chain([(label(3), third)]).collect::<Vec<_>>();
+        let refused = plan(wanted.iter().map(|(label, met)| (label, Some(met))));
+        assert_eq!(refused, Err(Unplanned::NotFresh { label: label(3) }));
+    }
     let mut single = pact(1, &[0]);
     single.members = members(&[0]);
     let by = Some(Some(&single));

@@ -279,8 +279,12 @@ fn who_has_not_heard_of_a_change_is_told_and_the_replaced_node_is_out() {
     let mut new = Hall::client(&[0, 1, 3]);
     let opinions = hall.call_all(&mut new, &[0, 1, 3]);
     assert!(votes(&opinions[0]) && waits(&opinions[2], Doubt::Unknown), "{opinions:?}");
-    assert!(matches!(hall.change(0, &hall_next(&pact)), Reply::TooSoon { .. }));
+    hall.now_ms += 1;
+    let left_ms = hall.met(0).changes_in_ms;
+    assert_eq!(left_ms, GUARD - 1, "it tells beforehand");
+    assert_eq!(hall.change(0, &hall_next(&pact)), Reply::TooSoon { left_ms });
     hall.now_ms += GUARD;
+    assert_eq!(hall.met(0).changes_in_ms, 0);
     assert!(hall.call_all(&mut new, &[0, 1, 3]).iter().all(votes));
     assert_eq!(hall.change(0, &hall_next(&pact)), Reply::Changed);
 }
@@ -320,7 +324,10 @@ fn a_node_with_other_terms_is_refused() {
     council.ask(2);
     let (opinion, _) = council.hear(2, Met { pact: Some(other), ..met });
     let expected = Disagreement::MaxTtl { agreed_ms: 2 * TTL, ours_ms: TTL };
-    assert_eq!(opinion, Opinion::Differs(expected));
+    assert_eq!(opinion, Opinion::Differs(expected.clone()));
+    assert_eq!(council.check_terms(), Err(expected));
+    hall.call(&mut council, 2, 2);
+    assert_eq!(council.check_terms(), Ok(()));
 }
 
 #[test]

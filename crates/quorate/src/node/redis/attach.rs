@@ -9,11 +9,11 @@ use quorate_core::{
 };
 
 use super::{
-    greeting::{Greeted, greet},
+    greeting::{GUARD_IS_OFF, Greeted, greet},
     link::Link,
     meeting::meet,
     replies::Replies,
-    script::Scripts,
+    script::{Scripts, write_loads},
     transport::Stream,
     wire::{channel, write_command, write_words},
 };
@@ -30,7 +30,7 @@ pub(crate) async fn attach(
     let around = &link.surroundings;
     let mut replies = Replies::new(stream, &link.target);
     let mut asked_at = around.clock.now();
-    let Greeted { run_id, scripts, time_us } = greet(&mut replies, around).await?;
+    let Greeted { run_id, mut scripts, time_us } = greet(&mut replies, around).await?;
     let judged = match &around.chamber {
         Some(chamber) => Some(meet(&mut replies, link, chamber).await?),
         None => None,
@@ -39,7 +39,8 @@ pub(crate) async fn attach(
     let mut session_time_us = None;
     if around.mode == Mode::Line || judged.is_some() {
         asked_at = around.clock.now();
-        let now_us = open_session(&mut replies, link, session, judged.as_ref()).await?;
+        let opening = (session, judged.as_ref());
+        let now_us = open_session(&mut replies, link, opening, &mut scripts).await?;
         if now_us <= time_us {
             return Err(Trouble::ClockStandsStill);
         }
@@ -49,12 +50,12 @@ pub(crate) async fn attach(
 }
 
 /// Begins to listen, and then a session, so that one always has somebody who listens. Returns the
-/// server's time.
+/// server's time. A guarded node learns the scripts now.
 async fn open_session(
     replies: &mut Replies<'_>,
     link: &Link,
-    session: Session,
-    judged: Option<&Judged>,
+    (session, judged): (Session, Option<&Judged>),
+    known: &mut Scripts,
 ) -> Result<u64, Trouble> {
     let around = &link.surroundings;
     let speaker = Speaker { client: around.client, session };
@@ -71,6 +72,9 @@ async fn open_session(
     let scripts = Scripts::new(around.prefix.clone());
     write_command(&mut out, &introduction, &scripts);
     write_command(&mut out, &opening, &scripts);
+    if judged.is_some() {
+        write_loads(&mut out, around.mode);
+    }
     replies.ask(&out).await?;
     if is_in_line {
         replies.expect_subscribed().await?;
@@ -80,12 +84,18 @@ async fn open_session(
         }
     }
     replies.expect_reply(&introduction).await?;
-    match replies.expect_reply(&opening).await? {
-        Reply::Attached { time_us } => Ok(time_us),
-        Reply::Stale => Err(Trouble::SessionLost),
-        Reply::Guarded => Err(Trouble::Disagreement(GUARD_IS_OFF.into())),
-        _ => Err(Trouble::Protocol("a session was expected while attaching".into())),
+    // A session that is of another type is overwritten, and the record is not.
+    let opened = replies.expect_reply(&opening).await;
+    let time_us = match opened.map_err(|trouble| trouble.of_record(&around.prefix))? {
+        Reply::Attached { time_us } => time_us,
+        Reply::Stale => return Err(Trouble::SessionLost),
+        Reply::Guarded => return Err(Trouble::Disagreement(GUARD_IS_OFF.into())),
+        _ => return Err(Trouble::Protocol("a session was expected while attaching".into())),
+    };
+    if judged.is_some() {
+        replies.expect_loads(around.mode, known).await?;
     }
+    Ok(time_us)
 }
 
 /// What was learned at the attach.
@@ -101,8 +111,6 @@ pub(crate) struct Attached {
     /// What it sent after its answers.
     pub(crate) rest: Vec<u8>,
 }
-
-const GUARD_IS_OFF: &str = "the node is under the restart guard, which this client has off";
 
 /// The servers behind the nodes of one client, to notice when two of them are the same.
 #[derive(Debug)]

@@ -6,7 +6,11 @@ use std::{
 };
 
 use quorate_core::{
-    guard::{Council, Mark, Members, Met, Opinion, Pact, Unplanned, guard_ms, plan, slack_us},
+    guard::{
+        Council, Disagreement, Mark, Members, Met, Opinion, Pact, Unplanned, guard_ms, plan,
+        slack_us,
+    },
+    moment::Moment,
     quorum::majority,
 };
 use tokio::sync::watch;
@@ -17,6 +21,8 @@ pub(crate) struct Chamber {
     state: Mutex<State>,
     /// Counts the lists of nodes that were in force: a link that was judged by another one ends.
     lists: watch::Sender<u64>,
+    /// Counts what a link that waits until a guard is over should know of before that.
+    calls: watch::Sender<u64>,
     pub(crate) guard_ms: u64,
     /// Whether a server that writes everything to disk at once may vote again at once.
     pub(crate) is_durable: bool,
@@ -27,6 +33,8 @@ pub(crate) struct Chamber {
 #[derive(Debug)]
 struct State {
     council: Council,
+    /// When each node told last what it is.
+    met_at: Vec<Moment>,
     /// New nodes are let in without a wait.
     is_admitting: bool,
 }
@@ -49,8 +57,10 @@ impl Chamber {
         let max_ttl_ms = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
         let guard_ms = guard_ms(max_ttl_ms);
         let council = Council::new(labels, max_ttl_ms, guard_ms);
-        let state = Mutex::new(State { council, is_admitting: false });
-        Self { state, lists: watch::Sender::new(0), guard_ms, is_durable, is_looking }
+        let met_at = vec![Moment::ZERO; council.met().count()];
+        let state = Mutex::new(State { council, met_at, is_admitting: false });
+        let (lists, calls) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { state, lists, calls, guard_ms, is_durable, is_looking }
     }
 
     /// A node is about to be asked what it is, or whether its session goes on.
@@ -63,11 +73,24 @@ impl Chamber {
         self.lock().council.hear_again(node);
     }
 
-    /// Takes in what a node told, and says what to do about it.
-    pub(crate) fn hear(&self, node: usize, met: Met) -> Opinion {
-        let (opinion, is_changed) = self.lock().council.hear(node, met);
+    /// Takes in what a node told by now, and says what to do about it.
+    pub(crate) fn hear(&self, node: usize, met: Met, now: Moment) -> Opinion {
+        let mut state = self.lock();
+        state.met_at[node] = now;
+        let is_enrolled = met.is_enrolled;
+        let (opinion, is_changed) = state.council.hear(node, met);
+        drop(state);
+        let is_in_need = match &opinion {
+            Opinion::Votes(_) => false,
+            Opinion::Waits { .. } => !is_enrolled,
+            Opinion::Enrol(_) | Opinion::Tell { .. } => true,
+            Opinion::Differs(differs) => matches!(differs, Disagreement::Unsettled { .. }),
+        };
         if is_changed {
-            self.lists.send_modify(|count| *count += 1);
+            self.void();
+        } else if is_in_need {
+            // What the others are counts only if they were asked since.
+            self.call();
         }
         opinion
     }
@@ -83,6 +106,23 @@ impl Chamber {
         self.lists.subscribe()
     }
 
+    /// Tells whenever nodes are to be met soon.
+    pub(crate) fn calls(&self) -> watch::Receiver<u64> {
+        self.calls.subscribe()
+    }
+
+    /// Whether the node has its place among the others, and but waits until its guard is over.
+    pub(crate) fn is_placed(&self, node: usize) -> bool {
+        let state = self.lock();
+        let (_, met) = state.council.met().nth(node).unzip();
+        let change = state.council.pact().map(|pact| pact.change);
+        met.flatten().is_some_and(|met| {
+            met.is_enrolled
+                && met.doubt.is_some()
+                && met.pact.as_ref().map(|it| it.change) == change
+        })
+    }
+
     /// The link to a node is down.
     pub(crate) fn leave(&self, node: usize) {
         self.lock().council.leave(node);
@@ -91,14 +131,23 @@ impl Chamber {
     /// Waits for news of every node that does not vote.
     pub(crate) fn forget(&self) {
         self.lock().council.forget();
+        self.call();
+    }
+
+    /// Lets every node be met again, also those that vote.
+    pub(crate) fn forget_all(&self) {
+        self.lock().council.forget_all();
+        self.void();
     }
 
     pub(crate) fn set_vouched(&self, is_vouched: bool) {
         self.lock().council.set_vouched(is_vouched);
+        self.call();
     }
 
     pub(crate) fn set_admitting(&self, is_admitting: bool) {
         self.lock().is_admitting = is_admitting;
+        self.call();
     }
 
     pub(crate) fn is_admitting(&self) -> bool {
@@ -117,19 +166,35 @@ impl Chamber {
         if state.council.pact() != Some(pact) {
             state.council.propose(pact.clone());
             drop(state);
-            self.lists.send_modify(|count| *count += 1);
+            self.void();
         }
     }
 
     /// What was proposed and not agreed upon is not told to anybody any more.
     pub(crate) fn retract(&self) {
         self.lock().council.retract();
-        self.lists.send_modify(|count| *count += 1);
+        self.void();
+    }
+
+    /// Whether the nodes have agreed on the terms of this client.
+    pub(crate) fn check_terms(&self) -> Result<(), Disagreement> {
+        self.lock().council.check_terms()
     }
 
     /// The change that makes the nodes of this client the set.
-    pub(crate) fn plan(&self) -> Result<Pact, Unplanned> {
-        plan(self.lock().council.met())
+    pub(crate) fn plan(&self, now: Moment) -> Result<Pact, Unplanned> {
+        let state = self.lock();
+        // A node that votes is not met again, and waits for less and less meanwhile.
+        let since = |met: &Met, met_at: &Moment| {
+            let passed = now.saturating_since(*met_at).as_millis();
+            let passed_ms = u64::try_from(passed).unwrap_or(u64::MAX);
+            let changes_in_ms = met.changes_in_ms.saturating_sub(passed_ms);
+            Met { changes_in_ms, ..met.clone() }
+        };
+        let known = state.council.met().zip(&state.met_at);
+        let known: Vec<(&Arc<str>, Option<Met>)> =
+            known.map(|((label, met), at)| (label, met.map(|met| since(met, at)))).collect();
+        plan(known.iter().map(|(label, met)| (*label, met.as_ref())))
     }
 
     /// Whether enough nodes go by the pact, and if so, for how long a new one does not vote yet.
@@ -145,6 +210,16 @@ impl Chamber {
         let left = |met: &Met| met.doubt.map(|(_, left_ms)| Duration::from_millis(left_ms));
         let is_joined = pact.newcomer.is_none() || newcomer.is_some();
         (sure.count() >= most && is_joined).then(|| newcomer.and_then(left))
+    }
+
+    /// What nodes were judged by is another list from now on.
+    fn void(&self) {
+        self.lists.send_modify(|count| *count += 1);
+        self.call();
+    }
+
+    fn call(&self) {
+        self.calls.send_modify(|count| *count += 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

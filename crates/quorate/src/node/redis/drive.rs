@@ -43,6 +43,8 @@ pub(crate) async fn drive(link: Arc<Link>) {
         // A number that nobody has had: what was sent on an older connection, or to a server whose
         // data is here now, is not of this session.
         let session = Session::from_random(link.draw());
+        // What is called for while it tries is not missed.
+        let calls = link.surroundings.chamber.as_ref().map(|chamber| chamber.calls());
         let trouble = match connect(&link, session).await {
             Ok((incoming, judged, socket)) => {
                 let attached_at = link.surroundings.clock.now();
@@ -59,14 +61,42 @@ pub(crate) async fn drive(link: Arc<Link>) {
             }
             Err(trouble) => trouble,
         };
-        link.fail(Phase::Down(trouble.clone()), &trouble);
-        let delay = backoff.next(&mut jitter);
-        sleep(match trouble {
-            // Its time is known: no need to be late.
-            Trouble::Guarded { left, .. } => delay.min(left.max(RECONNECT_DELAY_MIN)),
-            _ => delay,
-        })
-        .await;
+        let guarded = guarded(&link, &trouble);
+        let until = |left| link.surroundings.clock.now().saturating_add(left);
+        let phase = match guarded {
+            Some((left, why)) => Phase::Guarded { until: until(left), why: why.to_owned() },
+            None => Phase::Down(trouble.clone()),
+        };
+        let (first, more) = pauses(backoff.next(&mut jitter), guarded.map(|(left, _)| left));
+        link.fail(phase, &trouble);
+        sleep(first).await;
+        if let Some(mut calls) = calls.filter(|_| !more.is_zero()) {
+            // Whether it was called or the time is over, it tries again.
+            let _ = timeout(more, calls.changed()).await;
+        }
+    }
+}
+
+/// For how long the node is guarded, if that is all that it waits for, and why.
+fn guarded<'a>(link: &Link, trouble: &'a Trouble) -> Option<(Duration, &'a str)> {
+    let is_placed =
+        || link.surroundings.chamber.as_ref().is_some_and(|it| it.is_placed(link.number));
+    match trouble {
+        Trouble::Guarded { left, why } if is_placed() => Some((*left, why)),
+        _ => None,
+    }
+}
+
+/// How long to wait before the next try: in any case, and then until it is called for. A node
+/// whose guard still lasts need not be asked often; but others may end it early, and nobody should
+/// be late when it ends.
+fn pauses(delay: Duration, guarded: Option<Duration>) -> (Duration, Duration) {
+    match guarded {
+        None => (delay, Duration::ZERO),
+        Some(left) if left < GUARD_NEARLY_OVER => {
+            (delay.min(left.max(RECONNECT_DELAY_MIN)), Duration::ZERO)
+        }
+        Some(left) => (delay, (left / 4).saturating_sub(delay)),
     }
 }
 
@@ -360,8 +390,34 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(10);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(1);
 
+/// A guard that lasts for less is asked for as often as anything else.
+const GUARD_NEARLY_OVER: Duration = Duration::from_secs(5);
+
 /// How often a session is heard of.
 const PING_EVERY: Duration = Duration::from_millis(SESSION_LIFE_MS / 4);
 
 /// How much is read at once.
 const READ_LEN: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_is_asked_for_less_often_while_it_is_long_and_never_late() {
+        let (ms, zero) = (Duration::from_millis, Duration::ZERO);
+        assert_eq!(pauses(ms(700), None), (ms(700), zero));
+        assert_eq!(pauses(ms(700), Some(ms(68_200))), (ms(700), ms(16_350)));
+        assert_eq!(pauses(ms(700), Some(ms(4_999))), (ms(700), zero));
+        assert_eq!(pauses(ms(700), Some(ms(300))), (ms(300), zero));
+        assert_eq!(pauses(ms(700), Some(zero)), (RECONNECT_DELAY_MIN, zero));
+        let (mut left, mut times) = (ms(68_200), 0);
+        while left > zero {
+            let (first, more) = pauses(RECONNECT_DELAY_MAX, Some(left));
+            assert!(first <= RECONNECT_DELAY_MAX && first + more <= left.max(RECONNECT_DELAY_MIN));
+            left = left.saturating_sub(first + more);
+            times += 1;
+        }
+        assert!(times < 20, "{times} times");
+    }
+}

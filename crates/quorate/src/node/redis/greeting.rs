@@ -3,7 +3,7 @@
 use super::{
     link::Surroundings,
     replies::{Replies, blotted},
-    script::{Script, Scripts},
+    script::{Scripts, write_loads},
     target::{Place, Target},
     wire::{channel, write_words},
 };
@@ -18,7 +18,7 @@ pub(super) struct Greeted {
     pub(super) time_us: u64,
 }
 
-/// Logs in, looks at the server and leaves the scripts there.
+/// Logs in, looks at the server and leaves the scripts there, unless it is to be met first.
 pub(super) async fn greet(
     replies: &mut Replies<'_>,
     around: &Surroundings,
@@ -47,11 +47,41 @@ pub(super) async fn greet(
     if around.mode == Mode::Line {
         replies.expect_number().await?;
     }
+    if reads_record(around) && is_guarded(replies, &around.prefix).await? {
+        return Err(Trouble::Disagreement(GUARD_IS_OFF.into()));
+    }
     let mut scripts = Scripts::new(around.prefix.clone());
-    for script in Script::of_mode(around.mode) {
-        scripts.set(*script, replies.expect_text().await?);
+    if around.chamber.is_none() {
+        replies.expect_loads(around.mode, &mut scripts).await?;
     }
     Ok(Greeted { run_id, scripts, time_us })
+}
+
+/// Whether the client looks itself for a node's record: without a guard it meets nobody, and in
+/// classic mode there is no session that would be refused.
+fn reads_record(around: &Surroundings) -> bool {
+    around.mode == Mode::Classic && around.chamber.is_none()
+}
+
+/// Whether the node belongs to a set that others guard.
+async fn is_guarded(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Trouble> {
+    let target = replies.target;
+    let (frame, bytes) = replies.next().await?;
+    let Some(error) = frame.error(bytes) else {
+        let unknown = || Trouble::Protocol("a record was expected while attaching".into());
+        return frame.has_texts(bytes).ok_or_else(unknown);
+    };
+    // A node of a cluster keeps no record whose place is on another one.
+    if ELSEWHERE.iter().any(|start| error.starts_with(start)) {
+        return Ok(false);
+    }
+    // Whoever may not know it must not vote: the node may have forgotten locks.
+    Err(match Trouble::from_reply(&blotted(&error, target)) {
+        Trouble::NoPermission(text) => Trouble::NoPermission(format!(
+            "{prefix}node cannot be read, which tells whether others guard this node: {text}"
+        )),
+        trouble => trouble.of_record(prefix),
+    })
 }
 
 /// The whole greeting in one piece.
@@ -76,8 +106,13 @@ fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
         let channel = channel(&around.prefix, &around.client);
         write_words(&mut out, &[b"PUBLISH", channel.as_bytes(), b""]);
     }
-    for script in Script::of_mode(around.mode) {
-        write_words(&mut out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
+    if reads_record(around) {
+        let record = format!("{}node", around.prefix);
+        write_words(&mut out, &[b"HMGET", record.as_bytes(), b"change"]);
+    }
+    // A guarded node gets them when it votes: until then it is met again and again.
+    if around.chamber.is_none() {
+        write_loads(&mut out, around.mode);
     }
     out
 }
@@ -149,6 +184,12 @@ fn unheard_greeting(trouble: Trouble, first: Option<u8>, target: &Target) -> Tro
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
+
+pub(super) const GUARD_IS_OFF: &str =
+    "the node is under the restart guard, which this client has off";
+
+/// How a node of a cluster says that a key is not its own.
+const ELSEWHERE: [&str; 3] = ["MOVED ", "ASK ", "CLUSTERDOWN Hash slot not served"];
 
 /// The first byte of what a server with TLS says to a greeting that is none.
 const TLS_ALERT: u8 = 0x15;

@@ -216,13 +216,11 @@ impl Link {
 impl Node for Arc<Link> {
     fn send(&self, request: Request, now: Moment) -> Sent {
         let mut outbox = self.outbox();
-        match &outbox.phase {
-            Phase::Down(trouble) => return Sent::Answered(Err(trouble.clone())),
-            Phase::Closed => return Sent::Answered(Err(Trouble::ShutDown)),
-            Phase::Up if outbox.waiting.len() >= WAITING_MAX => {
-                return Sent::Answered(Err(Trouble::Overloaded));
-            }
-            Phase::Up => {}
+        if let Some(trouble) = outbox.trouble(now) {
+            return Sent::Answered(Err(trouble));
+        }
+        if outbox.waiting.len() >= WAITING_MAX {
+            return Sent::Answered(Err(Trouble::Overloaded));
         }
         outbox.push(request, now);
         Sent::Queued
@@ -262,11 +260,7 @@ impl Node for Arc<Link> {
     }
 
     fn trouble(&self) -> Option<Trouble> {
-        match &self.outbox().phase {
-            Phase::Up => None,
-            Phase::Down(trouble) => Some(trouble.clone()),
-            Phase::Closed => Some(Trouble::ShutDown),
-        }
+        self.outbox().trouble(self.surroundings.clock.now())
     }
 
     fn round_trip(&self) -> Duration {

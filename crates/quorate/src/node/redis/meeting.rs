@@ -30,7 +30,7 @@ pub(super) async fn meet(
     for _ in 0..MEETINGS_MAX {
         let met = meeting.greet(is_durable).await?;
         let (mark, is_enrolled, doubt) = (met.mark, met.is_enrolled, met.doubt);
-        match chamber.hear(link.number, met) {
+        match chamber.hear(link.number, met, link.surroundings.clock.now()) {
             Opinion::Votes(mark) => return Ok(chamber.judged(mark, lists)),
             Opinion::Waits { why, left_ms } => {
                 if !chamber.is_admitting() || !meeting.admit(mark).await? {
@@ -85,7 +85,8 @@ impl Meeting<'_, '_> {
         let scripts = Scripts::new(self.link.surroundings.prefix.clone());
         write_command(&mut out, command, &scripts);
         self.replies.ask(&out).await?;
-        self.replies.expect_reply(command).await
+        let (frame, bytes) = self.replies.next().await?;
+        frame.reply(bytes, command).map_err(|trouble| trouble.of_record(scripts.prefix()))
     }
 
     async fn greet(&mut self, is_durable: bool) -> Result<Met, Trouble> {

@@ -59,6 +59,11 @@ pub(crate) struct Outbox {
 pub(crate) enum Phase {
     Up,
     Down(Trouble),
+    /// Under the restart guard until then.
+    Guarded {
+        until: Moment,
+        why: String,
+    },
     Closed,
 }
 
@@ -119,6 +124,18 @@ impl Outbox {
         self.is_watched = false;
         self.bytes.clear();
         std::mem::take(&mut self.waiting)
+    }
+
+    /// Why nothing can be sent now, if so.
+    pub(crate) fn trouble(&self, now: Moment) -> Option<Trouble> {
+        match &self.phase {
+            Phase::Up => None,
+            Phase::Down(trouble) => Some(trouble.clone()),
+            Phase::Guarded { until, why } => {
+                Some(Trouble::Guarded { left: until.saturating_since(now), why: why.clone() })
+            }
+            Phase::Closed => Some(Trouble::ShutDown),
+        }
     }
 
     /// Puts a request at the end of the queue.

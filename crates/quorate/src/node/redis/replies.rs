@@ -4,11 +4,12 @@ use quorate_core::command::{Command, Reply};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{
+    script::{Script, Scripts},
     target::{Secret, Target},
     transport::{Stream, lost},
     wire::Frame,
 };
-use crate::error::Trouble;
+use crate::{engine::Mode, error::Trouble};
 
 /// Reads replies one by one.
 pub(super) struct Replies<'a> {
@@ -102,6 +103,18 @@ impl<'a> Replies<'a> {
             (None, Some(number)) => Ok(number),
             (None, None) => Err(Trouble::Protocol("a number was expected while attaching".into())),
         }
+    }
+
+    /// The digests of the scripts of a mode.
+    pub(super) async fn expect_loads(
+        &mut self,
+        mode: Mode,
+        scripts: &mut Scripts,
+    ) -> Result<(), Trouble> {
+        for script in Script::of_mode(mode) {
+            scripts.set(*script, self.expect_text().await?);
+        }
+        Ok(())
     }
 
     async fn expect_texts(&mut self) -> Result<Vec<String>, Trouble> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quorate_core::command::Command;
 
+use super::wire::write_words;
 use crate::engine::Mode;
 
 /// One script.
@@ -96,6 +97,13 @@ impl Script {
             Self::Inspect => include_str!("../../../lua/inspect.lua"),
             Self::List => include_str!("../../../lua/list.lua"),
         }
+    }
+}
+
+/// Leaves the scripts of a mode with a server, to be called by their digests.
+pub(super) fn write_loads(out: &mut Vec<u8>, mode: Mode) {
+    for script in Script::of_mode(mode) {
+        write_words(out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }
 }
 

@@ -44,6 +44,10 @@ impl fmt::Debug for Secret {
 impl Target {
     /// Understands `redis://`, `rediss://`, `valkey://`, `valkeys://` and `unix://` addresses.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        // One that is hidden in an address would be lost, or be shown to whoever reads a log.
+        if text.chars().any(char::is_control) {
+            return Err("there is a control character in it".into());
+        }
         let url = Url::parse(text).map_err(|error| format!("{error}; write {EXAMPLE}"))?;
         if url.fragment().is_some() {
             return Err("no part after '#' is understood (write '%23' in a password)".into());
@@ -66,6 +70,8 @@ impl Target {
         if url.query().is_some() {
             return Err("no options after '?' are known (write '%3F' in a password)".into());
         }
+        // Whoever writes it in capitals means the same place among the nodes.
+        let host = host.to_ascii_lowercase();
         let database = match url.path().trim_start_matches('/') {
             "" => 0,
             digits => database(digits)?,
@@ -77,8 +83,8 @@ impl Target {
             0 => format!("{scheme}://{host}:{port}"),
             number => format!("{scheme}://{host}:{port}/{number}"),
         };
-        let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
-        let target = Self::new(Place::Tcp(host, port), user, password, database, label)?;
+        let place = Place::Tcp(host.trim_matches(['[', ']']).to_owned(), port);
+        let target = Self::new(place, user, password, database, label)?;
         Ok(Self { is_tls, ..target })
     }
 
@@ -89,6 +95,10 @@ impl Target {
         let path = decode(url.path())?;
         if path.is_empty() || path == "/" {
             return Err("there is no path to a socket".into());
+        }
+        // The nodes write addresses down line by line.
+        if path.chars().any(char::is_control) {
+            return Err("there is a control character in the path".into());
         }
         let (mut user, mut password, mut number) = (None, None, 0);
         for (key, value) in url.query_pairs() {
@@ -174,6 +184,18 @@ mod tests {
     }
 
     #[test]
+    fn an_address_has_one_label_however_it_is_written() {
+        let label = |text: &str| parse(text).label;
+        assert_eq!(label("redis://Example.COM"), "redis://example.com:6379");
+        assert_eq!(label("valkey://EXAMPLE.com:6379/0"), "redis://example.com:6379");
+        assert_eq!(label("redis://[::AB]:7/2"), "redis://[::ab]:7/2");
+        // Databases are told apart, and what is secret is left out.
+        assert_eq!(label("unix:///Run/s?db=0"), "unix:///Run/s");
+        assert_eq!(label("unix:///Run/s?db=1&user=u&pass=p"), "unix:///Run/s?db=1");
+        assert_ne!(label("unix:///Run/s?db=1"), label("unix:///Run/s?db=2"));
+    }
+
+    #[test]
     fn each_bad_address_says_what_is_wrong() {
         let cases = [
             ("10.0.0.1", "write redis://"),
@@ -190,6 +212,11 @@ mod tests {
             ("unix://", "no path"),
             ("unix://rel/path", "absolute"),
             ("unix:///s?x=1", "unknown option"),
+            ("redis://h\n", "control character"),
+            ("redis://h\u{85}", "control character"),
+            ("redis://:a\tb@h", "control character"),
+            ("unix:///s%0A", "control character in the path"),
+            ("unix:///s%1b%5b31m", "control character in the path"),
             ("", "write redis://"),
         ];
         for (text, expected) in cases {

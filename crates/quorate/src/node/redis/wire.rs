@@ -172,6 +172,16 @@ impl Frame {
         }
     }
 
+    /// Whether there is a text in a list, and not only what is nothing; `None` if it is no list.
+    pub(crate) fn has_texts(&self, bytes: &[u8]) -> Option<bool> {
+        match &self.0 {
+            RangeFrame::Array { data, .. } => {
+                Some(data.iter().any(|item| text(item, bytes).is_some()))
+            }
+            _ => None,
+        }
+    }
+
     /// What the frame answers to `command`.
     pub(crate) fn reply(&self, bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
         if let Some(error) = self.error(bytes) {

@@ -114,9 +114,11 @@ fn a_user_without_the_right_to_set_is_denied(mode: Mode) {
 fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~app:*", "+@all"]);
-    if mode == Mode::Line {
+    match mode {
         // For what the library keeps there itself, and for the channel on which it listens.
-        tell(&server, &["ACL", "SETUSER", "app", "~quorate:*", "&quorate:*"]);
+        Mode::Line => tell(&server, &["ACL", "SETUSER", "app", "~quorate:*", "&quorate:*"]),
+        // Only to see whether nodes are guarded.
+        Mode::Classic => tell(&server, &["ACL", "SETUSER", "app", "~quorate:node"]),
     }
     let url = server.url_with("app", "secret", 0);
     let client =

@@ -5,17 +5,18 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use quorate::{Client, error::ChangeError};
 use quorate_testkit::{
-    Server,
+    Fault, Proxy, Server, eventually,
     history::{Moment, Recorder, Until},
+    redis::cmd,
 };
 use tokio::task::JoinHandle;
 
-use super::stage::{GUARD, guarded, is_attached, settings, wait_for_vote, wait_until};
+use super::stage::{GUARD, MAX_TTL, guarded, is_attached, settings, wait_for_vote, wait_until};
 use crate::conformance::rig::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,6 +81,80 @@ async fn one_more_and_clients_with_either_list_are_let_in_until_it_is_closed() {
     assert!(more.stop().await > 0);
 }
 
+/// Otherwise some would go by it at once, the others only when the guard is over, and too few of
+/// them would agree until then.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_change_within_the_guard_is_told_to_nobody() {
+    let servers = Server::start_many(5);
+    let slow = Proxy::start(&servers[0].address());
+    let client = |others: [usize; 2]| {
+        let urls = [slow.url()].into_iter().chain(others.map(|node| servers[node].url()));
+        settings(urls).build().expect("valid settings")
+    };
+    let old = client([1, 2]);
+    old.admit().await.expect("they are new and empty");
+    let new = client([1, 3]);
+    new.change_nodes().await.expect("all answer");
+    let idle = client([1, 4]);
+    wait_until(&idle, "it has met them", |nodes| nodes[..2].iter().all(is_attached));
+    // As if it had heard of it long before the others.
+    let mut quick = servers[1].connection();
+    cmd("HDEL").arg("quorate:node").arg("changed").exec(&mut quick).expect("it is deleted");
+    // The one that would refuse it is the last to be told.
+    slow.set(Fault::Delay { up: Duration::from_millis(100), down: Duration::ZERO });
+    let next = client([1, 4]);
+    let error = next.change_nodes().await.expect_err("too soon");
+    let ChangeError::TooSoon { left } = error else { panic!("{error}") };
+    assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
+    for server in [0, 1, 3] {
+        let mut change = cmd("HGET");
+        change.arg("quorate:node").arg("change");
+        let change: u64 = change.query(&mut servers[server].connection()).expect("it has a place");
+        assert_eq!(change, 2, "node {server}");
+    }
+    slow.set(Fault::Pass);
+    wait_for_vote(&new, 2);
+    let load = Load::start(&new, "new");
+    // It has met the nodes once, when they still had to wait.
+    let changed = idle.change_nodes().await.expect("the guard is over");
+    assert_eq!(changed.change, 3, "{changed}");
+    assert!(load.stop().await > 0);
+}
+
+/// Two of five have forgotten, one of which is slow to answer, and one is dead.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_vouches_waits_for_every_node_that_answers() {
+    let servers = Server::start_many(5);
+    let slow = Proxy::start(&servers[3].address());
+    let mut urls: Vec<String> = servers.iter().map(Server::url).collect();
+    urls[3] = slow.url();
+    let settings = || settings(urls.clone());
+    let founder = settings().build().expect("valid settings");
+    founder.admit().await.expect("they are new and empty");
+    drop(founder);
+    servers[2..4].iter().for_each(Server::flush_all);
+    servers[4].kill();
+    slow.set(Fault::BlackHole);
+    let client = settings().build().expect("valid settings");
+    let vouching = tokio::spawn({
+        let client = client.clone();
+        async move { client.vouch_for_nodes().await }
+    });
+    let has_place = |node: usize| {
+        let mut place = cmd("HGET");
+        place.arg("quorate:node").arg("enrolled");
+        let place: Option<u8> = place.query(&mut servers[node].connection()).expect("it answers");
+        place == Some(1)
+    };
+    // With it a majority has its places.
+    eventually("one has its place", PATIENCE, || has_place(2));
+    assert!(!has_place(3) && !vouching.is_finished());
+    slow.set(Fault::Pass);
+    let vouched = tokio::time::timeout(PATIENCE, vouching).await.expect("it ends");
+    vouched.expect("no panic").expect("enough have their places");
+    assert!(has_place(3), "it was waited for");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_are_no_single_step_are_refused() {
     let servers = Server::start_many(6);
@@ -97,6 +172,19 @@ async fn changes_that_are_no_single_step_are_refused() {
         assert!(!matches!(error, ChangeError::Unheard { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
+    // Whatever else is wrong, this is told first.
+    let longer = settings([0, 3, 4].map(|node| servers[node].url())).max_ttl(MAX_TTL * 2);
+    let longer = longer.build().expect("valid settings");
+    let error = longer.change_nodes().await.expect_err("it has other terms");
+    let expected = "this change is not possible: the nodes have agreed on a max_ttl of 1000 ms, \
+                    this client has 2000 ms";
+    assert_eq!(error.to_string(), expected);
+    cmd("SET").arg("a").arg("b").exec(&mut servers[3].connection()).expect("it is stored");
+    let error = refused(&[0, 1, 3]).await;
+    let expected = format!("the new node {} holds something", servers[3].url());
+    assert!(matches!(error, ChangeError::Impossible(_)), "{error}");
+    assert!(error.to_string().contains(&expected), "{error}");
+    servers[3].flush_all();
     let _other = found(&servers[3..]).await;
     let error = refused(&[0, 1, 3]).await;
     assert!(error.to_string().contains("different sets"), "{error}");
@@ -116,7 +204,7 @@ fn client(servers: &[Server], nodes: &[usize]) -> Client {
 
 /// Ends the time of two lists as soon as that is allowed, and says whether it goes on.
 async fn close(client: &Client) -> bool {
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     loop {
         match client.change_nodes().await {
             Ok(changed) => return changed.is_open,

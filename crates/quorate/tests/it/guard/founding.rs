@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use quorate::error::{AdmitError, ConnectError, LockError};
-use quorate_testkit::{Server, redis::cmd};
+use quorate::error::{AdmitError, ConnectError, LockError, NodeReport};
+use quorate_testkit::{Proxy, Server, redis::cmd};
 
 use super::stage::{GUARD, Stage, guarded, is_attached, settings, wait_until};
 
@@ -38,6 +38,47 @@ async fn new_servers_vote_at_once_when_somebody_says_so() {
     assert!(guard.fence().is_some());
     guard.release().await.expect("it is held");
     client.admit().await.expect("they vote anyway");
+}
+
+/// Servers are not kept busy by those who wait, who learn of what is called for nevertheless.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_long_guard_asks_seldom() {
+    let servers = Server::start_many(3);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(&server.address())).collect();
+    let settings = settings(proxies.iter().map(Proxy::url)).max_ttl(Duration::from_secs(60));
+    let client = settings.build().expect("the settings are valid");
+    wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
+    let asked = || proxies.iter().map(Proxy::connections).collect::<Vec<_>>();
+    let left = |nodes: &[NodeReport]| guarded(&nodes[0]).map(|(left, _)| left);
+    let mut before = (Vec::new(), Duration::ZERO);
+    wait_until(&client, "nobody asks for longer than between two tries", |nodes| {
+        let (asked, left) = (asked(), left(nodes).expect("it is guarded"));
+        if asked != before.0 {
+            before = (asked, left);
+        }
+        left + Duration::from_millis(1_500) < before.1
+    });
+    let loaded = |server: &Server| server.command_calls("script|load");
+    assert!(servers.iter().all(|server| loaded(server) == 0));
+    client.admit().await.expect("they are new and empty");
+    assert!(servers.iter().all(|server| loaded(server) > 0), "they vote");
+}
+
+fn has_place(report: &NodeReport) -> bool {
+    guarded(report).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
+}
+
+/// It has been restarted since it became one of the set: it may have voted in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_new_servers_are_admitted() {
+    let servers = Server::builder().append_only().start_many(3);
+    let client = settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
+    wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
+    servers[1].restart();
+    let error = client.admit().await.expect_err("one is not new");
+    let why = "it was restarted, or has another server's data".into();
+    assert_eq!(error, AdmitError::NotNew { node: servers[1].url(), why });
+    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

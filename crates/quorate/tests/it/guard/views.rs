@@ -8,7 +8,7 @@ use quorate::{
 };
 use quorate_testkit::{Proxy, Server, redis::cmd};
 
-use super::stage::{MAX_TTL, Stage, is_attached, wait_until};
+use super::stage::{MAX_TTL, Stage, is_attached, settings, wait_until};
 use crate::conformance::rig::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,6 +60,79 @@ async fn a_client_without_the_guard() {
     assert!(stage.servers.iter().all(|server| server.lock_keys().is_empty()));
 }
 
+/// It has no session that could be refused: it looks for the record itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_without_the_guard() {
+    let stage = Stage::new(3).await;
+    let why = "under the restart guard, which this client has off";
+    let told = refused(stage.settings().classic().restart_guard(false)).await;
+    assert!(told.iter().all(|it| it.ends_with(why)), "{told:?}");
+    // One node is never guarded.
+    let told = refused(stage.settings_of([stage.servers[0].url()]).classic()).await;
+    assert!(told.iter().all(|it| it.ends_with(why)), "{told:?}");
+    assert!(stage.servers.iter().all(|server| server.lock_keys().is_empty()));
+    // With it, it is one of them.
+    let client = stage.settings().classic().connect().await.expect("the nodes vote");
+    client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
+}
+
+/// A node that was met and is of no set is nobody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_without_the_guard_where_there_is_none() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let met = ["quorate:node", "wire", "1", "doubt", "unknown"];
+    cmd("HSET").arg(&met).exec(&mut connection).expect("it is set");
+    let client = settings([server.url()]).classic().connect().await.expect("it votes");
+    let read = server.command_calls("hmget");
+    for _ in 0..10 {
+        let guard = client.mutex("a").lock().await.expect("it votes");
+        guard.release().await.expect("it is held");
+    }
+    assert_eq!((read, server.command_calls("hmget")), (1, 1), "once for each connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_that_may_not_know_whether_nodes_are_guarded() {
+    let server = Server::start();
+    let user = ["SETUSER", "app", "on", ">secret", "~app:*", "&*", "+@all"];
+    cmd("ACL").arg(&user).exec(&mut server.connection()).expect("it is a user");
+    let settings = || settings([server.url_with("app", "secret", 0)]).classic();
+    let told = refused(settings()).await;
+    let expected = "no permission: quorate:node cannot be read, which tells whether others guard \
+                    this node: NOPERM";
+    assert!(told.iter().all(|it| it.starts_with(expected)), "{told:?}");
+    let right = ["SETUSER", "app", "~quorate:node"];
+    cmd("ACL").arg(&right).exec(&mut server.connection()).expect("it is a user");
+    let client = settings().connect().await.expect("it votes");
+    client.mutex("app:a").lock().await.expect("it votes").release().await.expect("it is held");
+}
+
+/// A record whose place is on another node of the cluster is not here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_on_a_node_of_a_cluster() {
+    let cluster = Server::builder().config("cluster-enabled", "yes");
+    let server = cluster.config("cluster-require-full-coverage", "no").start();
+    let mut connection = server.connection();
+    let slot = |key: &str| -> u16 {
+        let asked = cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut server.connection());
+        asked.expect("a number")
+    };
+    let own = slot("a");
+    assert_ne!(own, slot("quorate:node"));
+    cmd("CLUSTER").arg("ADDSLOTS").arg(own).exec(&mut connection).expect("it has a place");
+    let settings = || settings([server.url()]).classic();
+    let client = settings().connect_timeout(PATIENCE).connect().await.expect("it votes");
+    let guard = client.mutex("a").lock_timeout(PATIENCE).await.expect("the place is its own");
+    guard.release().await.expect("it is held");
+    // Where the record has its place, it counts.
+    let place = slot("quorate:node");
+    cmd("CLUSTER").arg("ADDSLOTS").arg(place).exec(&mut connection).expect("it has a place");
+    cmd("HSET").arg(&["quorate:node", "change", "1"]).exec(&mut connection).expect("it is set");
+    let told = refused(settings()).await;
+    assert!(told.iter().all(|it| it.ends_with("which this client has off")), "{told:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_of_two_sets() {
     let (stage, others) = (Stage::new(3).await, Stage::new(3).await);
@@ -89,6 +162,24 @@ async fn the_same_node_by_two_addresses() {
         };
         is_attached(&nodes[1]) && [0, 2].iter().filter(|it| is_twin(it)).count() == 1
     });
+}
+
+/// Each database of a server has its own locks, and is another node.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_database_of_a_server_by_its_socket() {
+    let servers = Server::builder().unix_socket().start_many(3);
+    let url = |node: usize, number: u32| format!("{}?db={number}", servers[node].unix_url());
+    let client = settings((0..3).map(|node| url(node, 1))).build().expect("valid settings");
+    client.admit().await.expect("they are new and empty");
+    let other = settings([url(0, 1), url(1, 1), url(2, 2)]);
+    let other = other.connect().await.expect("two of them are the nodes");
+    let told = lasting(&other.nodes(), 2, || other.nodes());
+    assert!(told.contains("this client has another address for one of them"), "{told}");
+    assert!(told.contains(&url(2, 1)) && !told.contains(&url(2, 2)), "{told}");
+    // It can be a node of another set.
+    let client = settings((0..3).map(|node| url(node, 2))).build().expect("valid settings");
+    client.admit().await.expect("they are new and empty");
+    client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -106,7 +106,7 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
 }
 
 fn met(data: &[RangeFrame], bytes: &[u8]) -> Option<Met> {
-    let [time, mark, id, doubt, left, enrolled, durable, keys, pact @ ..] = data else {
+    let [time, mark, id, doubt, left, enrolled, durable, keys, changes_in, pact @ ..] = data else {
         return None;
     };
     let words = |frame: &RangeFrame| str::from_utf8(text(frame, bytes)?).ok().map(str::to_owned);
@@ -131,6 +131,7 @@ fn met(data: &[RangeFrame], bytes: &[u8]) -> Option<Met> {
         doubt,
         is_durable: number(durable)? == 1,
         keys: number(keys)?,
+        changes_in_ms: number(changes_in)?,
     })
 }
 

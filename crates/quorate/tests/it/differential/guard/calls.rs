@@ -213,7 +213,8 @@ fn reply(command: &Command, answer: RedisResult<Value>) -> Result<Reply, String>
 }
 
 fn met(items: &[Value]) -> Option<Met> {
-    let [time, mark, id, doubt, left, enrolled, durable, keys, pact @ ..] = items else {
+    let [time, mark, id, doubt, left, enrolled, durable, keys, changes_in, pact @ ..] = items
+    else {
         return None;
     };
     let is_so = |item: &Value| number(item).filter(|number| *number <= 1).map(|it| it == 1);
@@ -230,6 +231,7 @@ fn met(items: &[Value]) -> Option<Met> {
         },
         is_durable: is_so(durable)?,
         keys: number(keys)?,
+        changes_in_ms: number(changes_in)?,
     })
 }
 

@@ -76,6 +76,12 @@ impl Tracker {
         if met.keys > 0 {
             self.count("holds something");
         }
+        match (met.changes_in_ms, &met.pact) {
+            (1, _) => self.count("would change in a millisecond"),
+            (0, Some(_)) => self.count("would change"),
+            (0, None) => {}
+            _ => self.count("would not change yet"),
+        }
         match (met.doubt, met.mark == greeting.mark) {
             (Some((Doubt::Unknown, _)), true) => "doubted: unknown",
             (Some((Doubt::OtherRun, _)), true) => "doubted: another run",
@@ -104,7 +110,7 @@ impl Tracker {
     }
 }
 
-const KINDS: [&str; 31] = [
+const KINDS: [&str; 34] = [
     "doubted: unknown",
     "doubted: another run",
     "doubted: rolled back",
@@ -121,6 +127,9 @@ const KINDS: [&str; 31] = [
     "with no newcomer",
     "durable",
     "holds something",
+    "would change",
+    "would change in a millisecond",
+    "would not change yet",
     "enrolled",
     "not enrolled",
     "changed",

@@ -102,6 +102,8 @@ pub(crate) fn plain_reply(words: &[String]) -> String {
         ["SUBSCRIBE", channel] => {
             format!(">3\r\n{}{}:1\r\n", text("subscribe"), text(channel))
         }
+        // A record that is not there.
+        ["HMGET", _, "change"] => "*1\r\n_\r\n".into(),
         ["SET", ..] => "+OK\r\n".into(),
         // By the number of keys: an attempt in line, and a session that begins or goes on.
         ["EVALSHA", _, "4", ..] | ["EVAL" | "EVALSHA", _, "2", ..] => text(DIGITS),
