@@ -20,7 +20,7 @@ use crate::{
 
 /// Runs jobs under a lock, on this machine or on any number of Redis or Valkey servers.
 #[derive(Debug, Parser)]
-#[command(name = "quorate", version, after_help = EXIT_CODES)]
+#[command(name = "quorate", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     verb: Verb,

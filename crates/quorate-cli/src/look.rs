@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use quorate::{
     blocking::Client,
-    inspect::{LockHolder, LockReport, Sight},
+    inspect::{LockHolder, LockReport, NodeView, Sight, Waiter},
 };
 use serde_json::{Value, json};
 
@@ -84,7 +84,8 @@ impl Show {
         if self.output.is_json() {
             let mut json = lock(&report);
             json["schema_version"] = SCHEMA_VERSION.into();
-            let waiter = |it: &quorate::inspect::Waiter| json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) });
+            let waiter =
+                |it: &Waiter| json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) });
             json["waiting"] = report.waiting.iter().map(waiter).collect();
             json["nodes"] = report.nodes.iter().map(node).collect();
             return Ok(print(&json.to_string()));
@@ -93,8 +94,7 @@ impl Show {
         if let Some(fence) = report.holder.as_ref().and_then(|holder| holder.fence) {
             lines.push(format!("fence {fence}"));
         }
-        let number =
-            |(number, it): (usize, &quorate::inspect::Waiter)| format!("{:>3}. {it}", number + 1);
+        let number = |(before, it): (usize, &Waiter)| format!("{:>3}. {it}", before + 1);
         lines.extend(report.waiting.iter().enumerate().map(number));
         let shown = report.waiting.len() as u64;
         if report.waiting_total > shown {
@@ -135,7 +135,7 @@ fn holder(holder: &LockHolder) -> Value {
     })
 }
 
-fn node(view: &quorate::inspect::NodeView) -> Value {
+fn node(view: &NodeView) -> Value {
     let (state, more) = match &view.sight {
         Sight::Free => ("free", Value::Null),
         Sight::Held(it) => ("held", holder(it)),

@@ -54,14 +54,13 @@ fn completions_are_there_for_every_shell() {
 fn approve(name: &str, args: &[&str]) {
     let rig = Rig::without_servers();
     let ended = Ended(rig.quorate(args.iter().copied()).output().expect("it runs")).assert_code(0);
+    let folder = rig.folder().display().to_string();
+    let line = |line: &str| format!("{}\n", line.replace(&folder, "FOLDER").trim_end());
+    let text: String = ended.out().lines().map(line).collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots").join(name);
     if env::var_os("QUORATE_APPROVE").is_some() {
-        fs::write(&path, ended.out()).expect("it is written");
+        fs::write(&path, &text).expect("it is written");
     }
     let approved = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        ended.out(),
-        approved,
-        "{name} is not as approved: QUORATE_APPROVE=1 writes it anew"
-    );
+    assert_eq!(text, approved, "{name} is not as approved: QUORATE_APPROVE=1 writes it anew");
 }

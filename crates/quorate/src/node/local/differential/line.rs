@@ -1,5 +1,6 @@
 //! The same for those who wait in line.
 
+#[expect(dead_code, reason = "those who compare servers need more of it")]
 #[path = "../../../../tests/it/differential/line/draw.rs"]
 mod draw;
 
