@@ -133,7 +133,7 @@ impl fmt::Display for Members {
 pub struct Pact {
     /// Counts the changes of the set, from 1 when it was founded.
     pub change: u64,
-    /// Names the set: the first of its first nodes.
+    /// Names the set: what its first nodes are called, taken together.
     pub origin: NodeId,
     /// The nodes.
     pub members: Members,
@@ -151,7 +151,12 @@ impl Pact {
     /// The first one of a set.
     #[must_use]
     pub fn founded_by(members: Members, max_ttl_ms: u64, guard_ms: u64) -> Option<Self> {
-        let origin = members.iter().next()?.id;
+        if members.is_empty() {
+            return None;
+        }
+        // All of them have a part in it: two lists that were founded at the same time are two sets,
+        // also if they have nodes in common.
+        let origin = NodeId(members.iter().fold(0, |name, member| name ^ member.id.0));
         let (before, newcomer) = (None, None);
         Some(Self { change: 1, origin, members, before, newcomer, max_ttl_ms, guard_ms })
     }
@@ -323,6 +328,18 @@ mod tests {
         assert_eq!(Members::parse(""), None);
         assert_eq!(Members::parse("no"), None);
         Doubt::ALL.iter().for_each(|it| assert_eq!(Doubt::parse(it.code()), Some(*it)));
+    }
+
+    #[test]
+    fn sets_that_differ_in_one_node_have_different_names() {
+        let member = |bits| Member { id: NodeId::from_random(bits), label: "x".into() };
+        let origin = |ids: &[u128]| {
+            let members = Members::new(ids.iter().copied().map(member));
+            Pact::founded_by(members, 1, 1).map(|pact| pact.origin)
+        };
+        assert_eq!(origin(&[1, 2, 4]), origin(&[4, 1, 2]));
+        assert_ne!(origin(&[1, 2, 4]), origin(&[1, 2, 5]));
+        assert_eq!(origin(&[]), None);
     }
 
     #[test]

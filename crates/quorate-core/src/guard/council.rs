@@ -210,7 +210,15 @@ impl Council {
     /// count, or two clients found different sets.
     fn are_all_new(&self) -> bool {
         let moment = self.seats.iter().map(|seat| seat.since).max().unwrap_or(0);
+        let is_alone = |node: usize| self.twin(node).is_none();
         self.seats.iter().all(|seat| seat.is_new() && seat.asked_last >= moment)
+            && (0..self.seats.len()).all(is_alone)
+    }
+
+    /// Another node that has the same name: one has the data of the other, or they are the same.
+    fn twin(&self, node: usize) -> Option<&Seat> {
+        let id = self.seats[node].met.as_ref().map(|met| met.id)?;
+        self.others(node).find(|seat| seat.met.as_ref().is_some_and(|met| met.id == id))
     }
 
     /// All nodes are new, or have forgotten what we remember: they become a set, the same for
@@ -228,6 +236,10 @@ impl Council {
 
     fn judge(&self, node: usize, met: &Met) -> Result<Opinion, Disagreement> {
         let Some(pact) = &self.pact else {
+            // A list in which two have one name would never be agreed upon.
+            if let Some(twin) = self.twin(node) {
+                return Err(Disagreement::SameNode { label: twin.label.clone() });
+            }
             return match met.doubt {
                 Some((why, left_ms)) => Ok(Opinion::Waits { why, left_ms }),
                 None => Err(Disagreement::OtherSet),

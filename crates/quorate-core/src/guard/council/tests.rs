@@ -244,6 +244,26 @@ fn clients_with_another_view_are_told_what_differs() {
     assert!(matches!(&opinion, Opinion::Differs(Disagreement::SameNode { .. })), "{opinion:?}");
 }
 
+/// One was made a copy of another before there was a set.
+#[test]
+fn no_set_is_founded_in_which_two_have_one_name() {
+    let mut hall = Hall::new(3);
+    let mut council = Hall::client(&[0, 1, 2]);
+    hall.met(1);
+    hall.stores[2] = hall.stores[1].clone();
+    for seat in [0, 1, 2, 0, 1, 2] {
+        let opinion = hall.call(&mut council, seat, seat);
+        assert!(!matches!(opinion, Opinion::Enrol(_)), "{opinion:?}");
+    }
+    let opinion = hall.call(&mut council, 2, 2);
+    let twin = Disagreement::SameNode { label: "node1".into() };
+    assert_eq!((opinion, council.pact()), (Opinion::Differs(twin), None));
+    hall.stores[2].clear();
+    let opinions = hall.call_all(&mut council, &[0, 1, 2]);
+    assert!(opinions.iter().all(|it| waits(it, Doubt::Unknown)), "{opinions:?}");
+    assert!(council.pact().is_some());
+}
+
 #[test]
 fn a_node_of_another_set_is_refused() {
     let (mut hall, mut council) = Hall::founded(3);
