@@ -55,7 +55,9 @@ impl Folder {
     pub(crate) fn plant(&self, name: &str, value: &[u8]) {
         // A client that has come and gone leaves the tables.
         drop(self.builder().build().expect("the folder can be used"));
-        let sql = "INSERT OR REPLACE INTO locks (name, value) VALUES (?1, ?2)";
+        // What is known besides stays, as on a server.
+        let sql = "INSERT INTO locks (name, value) VALUES (?1, ?2)
+                   ON CONFLICT (name) DO UPDATE SET value = excluded.value, key_ends_ms = NULL";
         self.open().execute(sql, params![name, value]).expect("it is stored");
     }
 
