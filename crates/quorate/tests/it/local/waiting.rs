@@ -66,8 +66,8 @@ async fn the_line_is_served_in_its_order() {
     }
 }
 
-/// With a ttl of ten minutes it would not ask by itself for long. But whatever its client asks shows
-/// that it is not known any more, and all who wait begin anew.
+/// With a ttl of ten minutes it would not ask by itself for long. But whatever its client asks
+/// shows that it is not known any more, and all who wait begin anew.
 #[tokio::test]
 async fn a_waiter_that_was_forgotten_gets_the_lock() {
     let folder = Folder::new();
