@@ -16,6 +16,8 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
+    sync::mpsc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -183,13 +185,21 @@ fn child(role: &str) -> Command {
     command
 }
 
-/// The next line that a child says.
+/// The next line that a child says, which must not take for ever.
 fn line(child: &mut Child) -> String {
-    let mut said = String::new();
-    let out = child.stdout.as_mut().expect("it is listened to");
-    // A child says one line at a time, so that nothing is left in the reader.
-    BufReader::new(out).read_line(&mut said).expect("it says something");
-    said.trim_end().to_owned()
+    let mut out = child.stdout.take().expect("it is listened to");
+    let (said, heard) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        // A child says one line at a time, so that nothing is left in the reader.
+        let read = BufReader::new(&mut out).read_line(&mut line);
+        // Whoever listens may have given up.
+        let _ = said.send(read.map(|_| (line, out)));
+    });
+    let heard = heard.recv_timeout(PATIENCE).expect("it says something in time");
+    let (line, out) = heard.expect("it can be heard");
+    child.stdout = Some(out);
+    line.trim_end().to_owned()
 }
 
 #[expect(clippy::print_stdout, reason = "there is no harness that says how it went")]

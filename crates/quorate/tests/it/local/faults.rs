@@ -63,6 +63,7 @@ async fn one_who_goes_while_it_waits_for_its_turn_leaves_nothing() {
     let mutex = client.mutex("a");
     let trying = tokio::spawn(async move { mutex.try_lock().await.map(drop) });
     tokio::task::yield_now().await;
+    eventually("its worker waits for its turn", PATIENCE, || folder.is_waited_for());
     let end = client.shutdown(Duration::from_millis(1)).await;
     assert!(!end.is_clean, "it has not been answered");
     turnstile.unlock().unwrap();

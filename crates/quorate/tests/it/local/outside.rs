@@ -1,6 +1,6 @@
 //! A folder of a local node, and a look into it from the outside.
 
-use std::{path::PathBuf, time::Duration};
+use std::{os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
 
 use quorate::{Client, ClientBuilder};
 use rusqlite::{Connection, params};
@@ -33,6 +33,13 @@ impl Folder {
     pub(crate) fn ears(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path().join("ears")).expect("there are ears");
         entries.map(|entry| entry.expect("it can be read").path()).collect()
+    }
+
+    /// Whether somebody waits for its turn, as the kernel has it.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let file = std::fs::metadata(self.path().join("lock")).expect("it is there").ino();
+        let locks = std::fs::read_to_string("/proc/locks").expect("a list of all locks");
+        locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&format!(":{file} ")))
     }
 
     /// The locks that somebody holds; none as long as nobody has used the folder.

@@ -66,16 +66,20 @@ async fn the_line_is_served_in_its_order() {
     }
 }
 
-/// Whoever waits asks now and then, finds that it is not known any more, and begins anew.
+/// With a ttl of ten minutes it would not ask by itself for long. But whatever its client asks
+/// shows that it is not known any more, and all who wait begin anew.
 #[tokio::test]
 async fn a_waiter_that_was_forgotten_gets_the_lock() {
     let folder = Folder::new();
-    let (alice, bob) = (folder.builder().build().unwrap(), folder.builder().build().unwrap());
-    let ttl = Duration::from_millis(300);
-    let guard = alice.mutex("a").no_renew().ttl(ttl).lock().await.unwrap();
-    let waiting = tokio::spawn(async move { bob.mutex("a").ttl(ttl).lock().await.map(drop) });
+    let long = Duration::from_secs(600);
+    let client = || folder.builder().max_ttl(long).ttl(long).build().unwrap();
+    let (alice, bob) = (client(), client());
+    let guard = alice.mutex("a").lock().await.unwrap();
+    let mutex = bob.mutex("a");
+    let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
     wait_for_line(&folder, 1).await;
     folder.forget();
+    assert!(bob.mutex("b").try_lock().await.unwrap().is_some());
     let next = tokio::time::timeout(PATIENCE, waiting).await;
     next.expect("it is not forgotten for ever").unwrap().unwrap();
     drop(guard);
