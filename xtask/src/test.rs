@@ -1,5 +1,7 @@
 //! `cargo xtask test`: all tests, with the servers they need.
 
+use std::{env, num::NonZero, thread};
+
 use crate::failure::Failure;
 use crate::process::{cargo, run as run_command};
 use crate::redis;
@@ -18,6 +20,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 /// `cargo test` with more arguments; documentation tests are part of it.
 pub(crate) fn cargo_test<S: AsRef<str>>(more: &[S]) -> Result<(), String> {
     let mut command = cargo(["test", "--locked"]);
+    if env::var_os(THREADS).is_none() {
+        // Most of what tests do is to wait for real time to pass at servers.
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        command.env(THREADS, (2 * cores).to_string());
+    }
     // Next to `--workspace`, cargo ignores `-p` without a word.
     let mut for_cargo = more.iter().map(AsRef::as_ref).take_while(|&arg| arg != "--");
     if !for_cargo.any(names_package) {
@@ -29,6 +36,8 @@ pub(crate) fn cargo_test<S: AsRef<str>>(more: &[S]) -> Result<(), String> {
 fn names_package(arg: &str) -> bool {
     arg.starts_with("-p") || arg.starts_with("--package")
 }
+
+const THREADS: &str = "RUST_TEST_THREADS";
 
 #[cfg(test)]
 mod tests {

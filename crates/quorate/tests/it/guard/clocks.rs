@@ -29,7 +29,7 @@ async fn a_clock_that_is_set_forward() {
 /// The keys of that node live for longer, which delays nobody: the others are a majority. To set it
 /// right is to set it forward.
 async fn a_clock_that_is_set_back_and_forward_again() {
-    let stage = new_stage().await;
+    let stage = stage_with(LONG_TTL).await;
     let (server, watcher) = (&stage.servers[NODE], stage.client("watcher").await);
     let load = stage.load().await;
     eventually("locks are taken", PATIENCE, || load.claims_since(Moment::from_nanos(0)) >= 50);
@@ -53,7 +53,7 @@ async fn a_clock_that_is_set_back_and_forward_again() {
 
 /// No lock would ever end there.
 async fn a_clock_that_stands_still() {
-    let stage = new_stage().await;
+    let stage = stage_with(LONG_TTL).await;
     let clock = stage.servers[NODE].clock();
     clock.stop();
     let client = stage.settings().connect().await.expect("two of them vote");
@@ -89,8 +89,15 @@ async fn a_clock_that_is_set_forward_during_the_guard() {
 }
 
 async fn new_stage() -> Stage {
-    Stage::of(Server::builder().own_clock().start_many(3), MAX_TTL).await
+    stage_with(MAX_TTL).await
 }
+
+async fn stage_with(max_ttl: Duration) -> Stage {
+    Stage::of(Server::builder().own_clock().start_many(3), max_ttl).await
+}
+
+/// Of locks that nobody loses because the machine is busy.
+const LONG_TTL: Duration = Duration::from_secs(5);
 
 const NODE: usize = 1;
 const STEPPED: &str = "its clock was set forward";

@@ -79,8 +79,9 @@ fn servers_that_all_forget_everything_go_on_with_those_who_wait() {
         rig.all().for_each(|node| rig.forget(node));
         // No key is left that could keep the waiter out, which it finds when its session is gone.
         let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it comes back");
+        // Of its fence nothing is promised: those before it are forgotten, and it is drawn by a
+        // client whose clock need not agree with the other's to the millisecond.
         let had = had.expect("no panic").expect("nobody has it");
-        assert!(robbed.fence() < had.fence());
         // The one who had it is told as soon as a session begins in which it can ask.
         let started = Instant::now();
         let lost = loop {
