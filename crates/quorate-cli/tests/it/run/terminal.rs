@@ -1,4 +1,5 @@
-//! At a real terminal: `script` makes one, and what we write to it is typed there.
+//! At a real terminal: `script` makes one, and what we write to it is typed there. What it takes
+//! down begins with the command line, so what is awaited must not stand there.
 
 use std::{
     io::Write as _,
@@ -25,22 +26,22 @@ fn ctrl_c_ends_the_wait() {
 #[test]
 fn ctrl_c_ends_the_command_and_not_quorate() {
     let rig = Rig::one();
-    let script = "trap \"echo interrupted; exit 4\" INT; echo ready; sleep 60";
+    let script = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; echo ready$((1 + 1)); sleep 60";
     let mut terminal = Terminal::start(&rig, &format!("run -v x -- sh -c '{script}'"));
-    rig.await_screen("ready");
+    rig.await_screen("ready2");
     terminal.type_in("\x03");
     let ended = terminal.end();
     assert_eq!(ended.code(), 4, "{ended:?}");
-    assert!(rig.read("screen").contains("interrupted"));
+    assert!(rig.read("screen").contains("interrupted2"));
     rig.run(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn the_command_can_read_what_is_typed() {
     let rig = Rig::one();
-    let script = "echo ready; read line; echo got $line";
+    let script = "echo ready$((1 + 1)); read line; echo got $line";
     let mut terminal = Terminal::start(&rig, &format!("run x -- sh -c '{script}'"));
-    rig.await_screen("ready");
+    rig.await_screen("ready2");
     terminal.type_in("hello\n");
     assert_eq!(terminal.end().code(), 0);
     assert!(rig.read("screen").contains("got hello"));
@@ -68,12 +69,14 @@ fn ctrl_z_stops_both_and_the_shell_has_the_terminal() {
 fn others_of_a_pipeline_keep_the_terminal() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    let script = "trap \"echo interrupted; exit 4\" INT; echo ready; sleep 60";
-    let line = format!("sh -c '{quorate} run x -- sh -c \"$SCRIPT\" | (trap : INT; cat; cat)'");
+    let script = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; echo ready$((1 + 1)); sleep 60";
+    // All of them are interrupted. The outermost must not go before the last has written.
+    let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | (trap : INT; cat; cat)");
+    let line = format!("sh -c 'trap : INT; {pipeline}; wait'");
     let mut terminal = Terminal::start_with(&rig, &line, script);
-    rig.await_screen("ready");
+    rig.await_screen("ready2");
     terminal.type_in("\x03");
-    rig.await_screen("interrupted");
+    rig.await_screen("interrupted2");
     drop(terminal);
 }
 
