@@ -20,6 +20,7 @@ use rustix::process::Signal;
 
 use self::{
     danger::{Danger, OnLost},
+    leash::Until,
     locks::Locks,
     spawn::Child,
     supervise::{End, Supervisor},
@@ -69,14 +70,15 @@ pub(crate) struct Run {
     /// clocks start the same job a little apart.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     min_hold: Option<Duration>,
-    /// Ends the command when it has run for so long.
+    /// Asks the command to end when it has run for so long, and kills it after --kill-after. The
+    /// exit code is that of a lost lock.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     max_hold: Option<Duration>,
     /// What happens to the command when the lock is about to be lost.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     on_lost: OnLost,
-    /// How long before the end of the lock the command is asked to end; it is killed at the end. At
-    /// most half of the ttl, which is the default.
+    /// How long before the end of the lock the command is asked to end, and how long it has then:
+    /// it is killed at the end. At most half of the ttl, which is the default, 5s at the most.
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     kill_after: Option<Duration>,
     /// The signal that asks the command to end.
@@ -101,7 +103,11 @@ impl Run {
     /// Returns the exit code.
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         // Before there is any other thread.
-        signals::block_terminal_stops();
+        signals::unblock();
+        if !tree::is_visible() {
+            let text = "/proc does not show this process: it is of another namespace, or not there";
+            return Err(Failure::new(SOFTWARE, text));
+        }
         let settings = self.place.settings()?;
         let ttl = self.ttl.unwrap_or_else(|| settings.ttl());
         let kill_after = self.kill_after.unwrap_or_else(|| (ttl / 2).min(KILL_AFTER_MAX));
@@ -111,9 +117,6 @@ impl Run {
                 "--kill-after {kill_after} is more than half of the ttl of {ttl}: the command \
                  would be asked to end while all is well"
             )));
-        }
-        if self.max_hold.is_some_and(|max| max <= kill_after) {
-            return Err(Failure::usage("--max-hold must be longer than --kill-after"));
         }
         let danger = Danger::new(self.on_lost, kill_after, ttl);
         settings.warn(&self.voice);
@@ -152,11 +155,16 @@ impl Run {
             }
             Ok(Err(failure)) => return Err(failure),
             // The lock was given up when its future was dropped.
-            Err(signal) => return Ok(by_signal(signal)),
+            Err(signal) => {
+                self.voice.status("");
+                return Ok(by_signal(signal));
+            }
         };
         let command = self.argv();
-        let left = danger.allowed(self.left(&locks));
-        let started = Child::start(&command, &locks.variables(), self.foreground, left);
+        // The moment first: the guardian is never told a later end.
+        let until = Until::now();
+        let until = until.after(danger.allowed(locks.left()));
+        let started = Child::start(&command, &locks.variables(), self.foreground, until);
         let child = match started {
             Ok(child) => child,
             Err(error) => {
@@ -169,7 +177,7 @@ impl Run {
             locks: &locks,
             danger,
             signal: self.signal,
-            left: &|| self.left(&locks),
+            max_hold: self.max_hold,
             tell_every: ttl / 10,
             voice: &self.voice,
         };
@@ -179,27 +187,28 @@ impl Run {
     }
 
     async fn finish(&self, end: End, locks: Locks, signals: &mut Signals) -> Result<u8, Failure> {
-        let held = locks.held_for();
-        if let (End::Finished(_), Some(rest)) =
-            (end, self.min_hold.and_then(|least| least.checked_sub(held)))
-        {
-            tokio::select! {
-                () = tokio::time::sleep(rest) => {}
-                _ = signals.end() => {}
+        let rest = self.min_hold.and_then(|least| least.checked_sub(locks.held_for()));
+        let end = match (end, rest) {
+            // Whoever holds the lock from now on does not disturb a command that is done.
+            (End::Finished(code), Some(rest)) if !locks.left().is_zero() => {
+                tokio::select! {
+                    () = tokio::time::sleep(rest) => {}
+                    _ = signals.end() => {}
+                }
+                locks.release(&self.voice).await;
+                return Ok(code);
             }
+            (end, _) => end,
+        };
+        if end == End::Stuck {
+            locks.leave();
+            return Ok(self.lost_exit_code);
         }
         let was_held = locks.release(&self.voice).await;
         Ok(match end {
             End::Finished(code) if was_held || self.on_lost == OnLost::Warn => code,
-            End::Finished(_) | End::Lost => self.lost_exit_code,
+            End::Finished(_) | End::Lost | End::Stuck => self.lost_exit_code,
         })
-    }
-
-    /// How long the command may still run.
-    fn left(&self, locks: &Locks) -> Duration {
-        let left = locks.left();
-        let allowed = self.max_hold.map(|max| max.saturating_sub(locks.held_for()));
-        allowed.map_or(left, |allowed| allowed.min(left))
     }
 
     fn argv(&self) -> Vec<OsString> {

@@ -19,11 +19,22 @@ pub(crate) enum OnLost {
 /// How the command is ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Danger {
-    on_lost: OnLost,
-    /// How long before the end it is asked.
-    kill_after: Duration,
+    pub(super) on_lost: OnLost,
+    /// How long before the end it is asked, and how long it has then.
+    pub(super) kill_after: Duration,
     /// How long before the end it is killed: so long that all of it is dead by then.
     margin: Duration,
+}
+
+/// How things are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    /// How much of the lease is left.
+    pub(super) left: Duration,
+    /// How much longer the command may run, if that is limited.
+    pub(super) allowed: Option<Duration>,
+    /// How long ago it was asked to end, if it was.
+    pub(super) asked: Option<Duration>,
 }
 
 /// What is to be done now.
@@ -32,9 +43,18 @@ pub(crate) enum Step {
     /// Nothing for so long.
     Wait(Duration),
     /// Ask it to end.
-    Ask,
+    Ask(Why),
     /// Kill all of it.
     Kill,
+}
+
+/// Why the command must end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Why {
+    /// The lock can be another's soon.
+    Danger,
+    /// It has run for as long as it may.
+    TooLong,
 }
 
 impl Danger {
@@ -43,21 +63,29 @@ impl Danger {
         Self { on_lost, kill_after, margin: (ttl / 20).clamp(MARGIN_MIN, MARGIN_MAX) }
     }
 
-    /// What to do if so much of the lease is left, and the command was asked already or not.
-    pub(crate) fn step(&self, left: Duration, is_asked: bool) -> Step {
-        if self.on_lost == OnLost::Warn {
-            return Step::Wait(left.max(LOOK_AGAIN));
-        }
-        if left <= self.margin {
+    /// What to do.
+    pub(crate) fn step(&self, state: State) -> Step {
+        let is_watched = self.on_lost != OnLost::Warn;
+        if is_watched && state.left <= self.margin {
             return Step::Kill;
         }
-        if is_asked || self.on_lost == OnLost::Kill || self.kill_after <= self.margin {
-            return Step::Wait(left - self.margin);
+        let until_end = is_watched.then(|| state.left - self.margin);
+        let (until, step) = match (state.asked, state.allowed) {
+            (Some(asked), _) => (Some(self.kill_after.saturating_sub(asked)), Step::Kill),
+            (None, Some(allowed)) => (Some(allowed), self.ask(Why::TooLong)),
+            (None, None) => (None, Step::Kill),
+        };
+        if until == Some(Duration::ZERO) {
+            return step;
         }
-        match left <= self.kill_after {
-            true => Step::Ask,
-            false => Step::Wait(left - self.kill_after),
+        let mut wait = [until_end, until].into_iter().flatten().min().unwrap_or(LOOK_AGAIN);
+        if is_watched && state.asked.is_none() && self.ask(Why::Danger) != Step::Kill {
+            match state.left.checked_sub(self.kill_after).filter(|left| !left.is_zero()) {
+                Some(left) => wait = wait.min(left),
+                None => return Step::Ask(Why::Danger),
+            }
         }
+        Step::Wait(wait)
     }
 
     /// How long the command may run if nobody acts, so much of the lease being left: a little
@@ -78,12 +106,20 @@ impl Danger {
     pub(crate) fn is_hasty(kill_after: Duration, ttl: Duration) -> bool {
         kill_after > ttl / 2
     }
+
+    /// It is asked only if it has time then.
+    fn ask(&self, why: Why) -> Step {
+        match self.on_lost == OnLost::Kill || self.kill_after <= self.margin {
+            true => Step::Kill,
+            false => Step::Ask(why),
+        }
+    }
 }
 
 const MARGIN_MIN: Duration = Duration::from_millis(50);
 const MARGIN_MAX: Duration = Duration::from_millis(500);
 
-/// How often somebody looks at a lease that is lost anyway.
+/// How often somebody looks at a lease that may be lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -91,27 +127,48 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const HALF: Duration = Duration::from_millis(500);
+
+    fn state(left: Duration, allowed: Option<Duration>, asked: Option<Duration>) -> State {
+        State { left, allowed, asked }
+    }
 
     #[test]
     fn it_is_asked_first_and_killed_before_the_end() {
         let danger = Danger::new(OnLost::Term, 5 * SECOND, 10 * SECOND);
-        assert_eq!(danger.step(9 * SECOND, false), Step::Wait(4 * SECOND));
-        assert_eq!(danger.step(5 * SECOND, false), Step::Ask);
-        assert_eq!(danger.step(5 * SECOND, true), Step::Wait(4 * SECOND + SECOND / 2));
-        assert_eq!(danger.step(SECOND / 2, true), Step::Kill);
-        assert_eq!(danger.step(Duration::ZERO, false), Step::Kill);
-        // A renewal came through after all.
-        assert_eq!(danger.step(9 * SECOND, true), Step::Wait(8 * SECOND + SECOND / 2));
+        let step = |left, asked| danger.step(state(left, None, asked));
+        assert_eq!(step(9 * SECOND, None), Step::Wait(4 * SECOND));
+        assert_eq!(step(5 * SECOND, None), Step::Ask(Why::Danger));
+        assert_eq!(step(5 * SECOND, Some(Duration::ZERO)), Step::Wait(4 * SECOND + HALF));
+        assert_eq!(step(HALF, Some(4 * SECOND)), Step::Kill);
+        assert_eq!(step(Duration::ZERO, None), Step::Kill);
+        // A renewal came through after all: it has no more time for that.
+        assert_eq!(step(9 * SECOND, Some(SECOND)), Step::Wait(4 * SECOND));
+        assert_eq!(step(9 * SECOND, Some(5 * SECOND)), Step::Kill);
     }
 
     #[test]
     fn it_can_be_killed_without_a_word_or_left_alone() {
         let danger = Danger::new(OnLost::Kill, 5 * SECOND, 10 * SECOND);
-        assert_eq!(danger.step(5 * SECOND, false), Step::Wait(4 * SECOND + SECOND / 2));
-        assert_eq!(danger.step(SECOND / 2, false), Step::Kill);
+        assert_eq!(danger.step(state(5 * SECOND, None, None)), Step::Wait(4 * SECOND + HALF));
+        assert_eq!(danger.step(state(HALF, None, None)), Step::Kill);
         let danger = Danger::new(OnLost::Warn, 5 * SECOND, 10 * SECOND);
-        assert_eq!(danger.step(Duration::ZERO, false), Step::Wait(SECOND));
+        assert_eq!(danger.step(state(Duration::ZERO, None, None)), Step::Wait(SECOND));
         let danger = Danger::new(OnLost::Term, Duration::ZERO, SECOND);
-        assert_eq!(danger.step(SECOND, false), Step::Wait(SECOND - MARGIN_MIN));
+        assert_eq!(danger.step(state(SECOND, None, None)), Step::Wait(SECOND - MARGIN_MIN));
+    }
+
+    #[test]
+    fn one_that_runs_for_too_long_is_asked_then_and_killed_later() {
+        for on_lost in [OnLost::Term, OnLost::Warn] {
+            let danger = Danger::new(on_lost, 2 * SECOND, 10 * SECOND);
+            let step = |allowed, asked| danger.step(state(9 * SECOND, Some(allowed), asked));
+            assert_eq!(step(3 * SECOND, None), Step::Wait(3 * SECOND));
+            assert_eq!(step(Duration::ZERO, None), Step::Ask(Why::TooLong));
+            assert_eq!(step(Duration::ZERO, Some(SECOND)), Step::Wait(SECOND));
+            assert_eq!(step(Duration::ZERO, Some(2 * SECOND)), Step::Kill);
+        }
+        let danger = Danger::new(OnLost::Kill, 2 * SECOND, 10 * SECOND);
+        assert_eq!(danger.step(state(9 * SECOND, Some(Duration::ZERO), None)), Step::Kill);
     }
 }

@@ -1,6 +1,6 @@
 //! The process between us and the command. It kills the command and all that descends from it if
 //! we are killed, or are stopped for so long that the lock can be another's; and we do so if it is
-//! killed: no single kill lets them go on without the lock.
+//! killed: no single kill lets them go on without the lock. It never stops by itself.
 //!
 //! It is this same program, started with a first argument that is no verb. The command itself is
 //! started by a third one, which becomes the command: the kernel kills it with the guardian.
@@ -23,7 +23,12 @@ use rustix::{
     process::{self, Pid, Signal, WaitOptions, WaitStatus},
 };
 
-use super::{leash::Collar, spawn::Start, terminal::Terminal, tree};
+use super::{
+    leash::{Collar, News},
+    spawn::Start,
+    terminal::Terminal,
+    tree::Tree,
+};
 use crate::exit::{BY_SIGNAL, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE};
 
 /// The first argument of the guardian.
@@ -35,68 +40,88 @@ pub(crate) const COMMAND: &str = "__command";
 /// Does what this process was started for, if it is not for a person.
 pub(crate) fn play_part() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
-    match args.next()?.to_str()? {
-        GUARDIAN => Some(guard(args).into()),
-        COMMAND => Some(become_command(args).into()),
-        _ => None,
-    }
+    let played = match args.next()?.to_str()? {
+        GUARDIAN => guard(args),
+        COMMAND => become_command(args),
+        _ => return None,
+    };
+    Some(match played {
+        Ok(code) => code.into(),
+        Err(error) => {
+            // Standard error that is closed is no reason to fail in another way.
+            let _ = writeln!(io::stderr(), "quorate: the command was not started: {error}");
+            SOFTWARE.into()
+        }
+    })
 }
 
-/// Starts the command, and ends with its status. `args`: the pid of its parent, the number of the
-/// leash there, how to start, the command.
-fn guard(mut args: impl Iterator<Item = OsString>) -> u8 {
-    let (Some(parent), Some(leash)) = (next_pid(&mut args), args.next()) else { return SOFTWARE };
-    let Some(start) = args.next() else { return SOFTWARE };
-    let held = Collar::open(parent, &leash.to_string_lossy());
-    let (Ok(mut collar), Ok(signals)) = (held, catch_signals()) else { return SOFTWARE };
-    // Both are there in every Linux that this runs on.
-    let _ = process::set_child_subreaper(Some(process::getpid()));
-    let _ = process::set_parent_process_death_signal(Some(Signal::TERM));
-    if process::getppid() != Some(parent) {
-        return SOFTWARE;
+/// Starts the command, and ends with its status. `args`: the pid of its parent, how to start, the
+/// command.
+fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
+    let (parent, start) = (next_pid(&mut args)?, Start::parse(&args.next().unwrap_or_default()));
+    let signals = catch_signals()?;
+    let (mut collar, input) = Collar::take()?;
+    process::set_child_subreaper(Some(process::getpid()))?;
+    process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    if process::getppid() != Some(parent) || !collar.may_run() {
+        return Err(io::Error::other("the lock was over before"));
     }
-    if Start::parse(&start) == Start::InFront
+    if start == Start::InFront
         && let Some(terminal) = Terminal::reachable()
     {
         terminal.give_to(process::getpid());
     }
     let own = process::getpid().as_raw_nonzero().to_string();
-    let started = this_program().arg(COMMAND).arg(own).args(args).spawn();
-    let command = match started {
-        Ok(command) => i32::try_from(command.id()).ok().and_then(Pid::from_raw),
-        Err(error) => {
-            say(&format!("cannot start a process: {error}"));
-            None
-        }
-    };
-    let Some(command) = command else { return SOFTWARE };
+    let started = this_program().arg(COMMAND).arg(own).args(args).stdin(input).spawn()?;
+    let command = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
+    let command = command.ok_or(io::ErrorKind::InvalidData)?;
+    // What was sent to the group before the command was in it.
+    while let Ok(Some(early)) = signals.read_signal() {
+        pass_on(command, early.ssi_signo);
+    }
     loop {
         let may_run = collar.wait(signals.as_fd());
         // Which one it was does not matter.
         while let Ok(Some(_)) = signals.read_signal() {}
         if !may_run || process::getppid() != Some(parent) {
-            tree::kill_all(KILL_BOUND);
-            return BY_SIGNAL + 9;
+            Tree::default().kill_all(KILL_BOUND);
+            return Ok(BY_SIGNAL + 9);
         }
-        if let Some(code) = reap(command) {
-            return code;
+        match reap(command) {
+            Some(News::Ended(code)) => {
+                collar.tell(News::Ended(code));
+                return Ok(code);
+            }
+            Some(News::Stopped) => collar.tell(News::Stopped),
+            None => {}
         }
     }
 }
 
-/// Takes in what has ended. Returns how the command did, if it has. If it was stopped, so are we.
-fn reap(command: Pid) -> Option<u8> {
+fn pass_on(command: Pid, number: u32) {
+    let signal = i32::try_from(number).ok().and_then(Signal::from_named_raw);
+    if let Some(signal) = signal.filter(|signal| *signal != Signal::CHILD) {
+        // It may be gone.
+        let _ = process::kill_process(command, signal);
+    }
+}
+
+/// Takes in what has ended. Returns what is news about the command. One that was stopped by
+/// somebody who is not its terminal will be let go on by that one.
+fn reap(command: Pid) -> Option<News> {
+    let by_terminal = [Signal::TSTP, Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
+    let mut news = None;
     loop {
         match process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((pid, status))) if pid == command => match code(status) {
-                Some(code) => return Some(code),
-                None => {
-                    // Whoever started us sees it, and lets us go on when the command may.
-                    let _ = process::kill_process(process::getpid(), Signal::STOP);
+                Some(code) => return Some(News::Ended(code)),
+                None if status.stopping_signal().is_some_and(|it| by_terminal.contains(&it)) => {
+                    news = Some(News::Stopped);
                 }
+                None => {}
             },
             Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) | Err(_) => return None,
+            Ok(None) | Err(_) => return news,
         }
     }
 }
@@ -109,18 +134,20 @@ pub(super) fn code(status: WaitStatus) -> Option<u8> {
 }
 
 /// Becomes the command. `args`: the pid of the guardian, the command.
-fn become_command(mut args: impl Iterator<Item = OsString>) -> u8 {
-    let Some((guardian, program)) = next_pid(&mut args).zip(args.next()) else { return SOFTWARE };
+fn become_command(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
+    let guardian = next_pid(&mut args)?;
+    let program = args.next().ok_or(io::ErrorKind::InvalidInput)?;
     // Survives the change of the program. A guardian that is gone already is noticed below.
-    let _ = process::set_parent_process_death_signal(Some(Signal::KILL));
+    process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if process::getppid() != Some(guardian) {
-        return SOFTWARE;
+        return Err(io::Error::other("its guardian is gone"));
     }
     // What the guardian has blocked would stay so in the command.
-    let _ = SigSet::all().thread_unblock();
+    SigSet::all().thread_unblock()?;
     let error = Command::new(&program).args(args).exec();
-    say(&format!("cannot run {}: {error}", program.to_string_lossy()));
-    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
+    // Standard error that is closed is no reason to fail in another way.
+    let _ = writeln!(io::stderr(), "quorate: cannot run {}: {error}", program.to_string_lossy());
+    Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
 /// This very program, also if its file was replaced meanwhile.
@@ -153,14 +180,10 @@ fn catch_signals() -> nix::Result<SignalFd> {
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }
 
-fn next_pid(args: &mut impl Iterator<Item = OsString>) -> Option<Pid> {
-    Pid::from_raw(args.next()?.to_str()?.parse().ok()?)
-}
-
-fn say(text: &str) {
-    // Standard error that is closed is no reason to fail in another way.
-    let _ = writeln!(io::stderr(), "quorate: {text}");
+fn next_pid(args: &mut impl Iterator<Item = OsString>) -> io::Result<Pid> {
+    let number = args.next().and_then(|arg| arg.to_str()?.parse().ok());
+    number.and_then(Pid::from_raw).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 /// For how long processes are killed that do not die.
-const KILL_BOUND: Duration = Duration::from_secs(10);
+const KILL_BOUND: Duration = Duration::from_secs(60);

@@ -121,6 +121,14 @@ impl Locks {
         variables
     }
 
+    /// Gives none of them back: somebody is at work still.
+    pub(crate) fn leave(self) {
+        for guard in self.guards {
+            // Nobody is to take it over.
+            drop(guard.leave_to_expire());
+        }
+    }
+
     /// Gives all of them back. Returns false if one was lost before.
     pub(crate) async fn release(self, voice: &Voice) -> bool {
         let mut was_held = true;

@@ -11,11 +11,11 @@ pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
     /// Listens from now on. What was ignored when we were started stays so, for us and for the
-    /// command: `nohup` and jobs in the background count on it.
+    /// command: `nohup` and jobs in the background count on it. What we need ourselves does not.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
-        let heard = PASSED_ON.into_iter().chain([Signal::CHILD, Signal::CONT]);
-        let wanted = heard.filter(|signal| ignored & bit(*signal) == 0);
+        let heard = PASSED_ON.into_iter().filter(|signal| ignored & bit(*signal) == 0);
+        let wanted = heard.chain([Signal::CHILD, Signal::CONT]);
         let listen = |signal: Signal| -> io::Result<(Signal, unix::Signal)> {
             Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?))
         };
@@ -46,12 +46,14 @@ impl Signals {
     }
 }
 
-/// What a group that is not in front of its terminal is stopped by when it writes there or puts
-/// another in front. Comes first, before any thread is started, so that all of them have it.
-pub(crate) fn block_terminal_stops() {
+/// Hears every signal, whatever whoever started us has blocked, but for one: what a group that is
+/// not in front of its terminal is stopped by when it writes there or puts another in front. Comes
+/// first, before any thread is started, so that all of them have it.
+pub(crate) fn unblock() {
     let mut set = SigSet::empty();
     set.add(signal::Signal::SIGTTOU);
-    // The set is valid.
+    // The sets are valid.
+    let _ = SigSet::all().thread_unblock();
     let _ = set.thread_block();
 }
 

@@ -1,17 +1,17 @@
 //! While the command runs: passes signals on, watches the lease, and sees to it that nothing of
 //! the command is left when the lock can be another's.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio::time::sleep;
 
 use super::{
     Signals,
-    danger::{Danger, Step},
+    danger::{Danger, State, Step, Why},
+    leash::Until,
     locks::Locks,
-    spawn::{Change, Child, is_anything_left},
-    tree,
+    spawn::{Child, Exit},
 };
 use crate::{time, voice::Voice};
 
@@ -22,8 +22,8 @@ pub(super) struct Supervisor<'a> {
     pub(super) danger: Danger,
     /// What asks the command to end.
     pub(super) signal: Signal,
-    /// How long the command may still run.
-    pub(super) left: &'a dyn Fn() -> Duration,
+    /// How long the command may run.
+    pub(super) max_hold: Option<Duration>,
     /// How often its guardian is told.
     pub(super) tell_every: Duration,
     pub(super) voice: &'a Voice,
@@ -34,112 +34,148 @@ pub(super) struct Supervisor<'a> {
 pub(super) enum End {
     /// The command ended by itself, with this exit code.
     Finished(u8),
-    /// The lock was lost, or was about to be, and the command was ended.
+    /// The lock was lost, or was about to be, or the time was over, and the command was ended.
     Lost,
+    /// As above, but something of the command could not be killed.
+    Stuck,
 }
 
 impl Supervisor<'_> {
     pub(super) async fn run(&self, signals: &mut Signals) -> End {
-        let mut is_asked = false;
-        let mut lost = Box::pin(self.locks.lost());
-        let mut is_lost = false;
+        let mut asked_at: Option<Instant> = None;
         let mut has_ended = false;
+        let mut is_lost = false;
+        let mut lost = Box::pin(self.locks.lost());
         loop {
             // What the command has started was asked as well, and has as much time.
-            if has_ended && !is_anything_left() {
+            if has_ended && !self.child.is_anything_left() {
                 return End::Lost;
             }
-            let left = (self.left)();
-            self.child.set_left(self.danger.allowed(left));
-            let step = match self.danger.step(left, is_asked) {
-                Step::Ask => {
-                    is_asked = true;
-                    self.warn_and_ask();
+            let step = match self.step(asked_at) {
+                Step::Ask(why) => {
+                    asked_at = Some(Instant::now());
+                    self.ask(why);
                     continue;
                 }
-                Step::Kill => {
-                    self.kill_tree();
-                    let why = "the command was killed, since the lock could be another's";
-                    self.voice.error(why);
-                    return End::Lost;
-                }
+                Step::Kill => return self.kill(is_lost).await,
                 Step::Wait(step) => step,
             };
             tokio::select! {
                 biased;
-                signal = signals.next() => match self.handle_signal(signal) {
-                    Some(code) if !is_asked => return self.finished(code),
-                    Some(_) => has_ended = true,
-                    None => {}
-                },
+                signal = signals.next() => self.handle_signal(signal),
+                () = self.child.stopped() => self.child.stop_with_it(),
                 why = &mut lost, if !is_lost => {
                     is_lost = true;
                     self.voice.error(&format!("the lock is lost: {why}"));
                 }
                 () = sleep(step.min(self.tell_every)) => {}
             }
+            // Not only when a signal says so: it may have been lost.
+            match self.child.reap() {
+                Some(exit) if asked_at.is_none() => return self.finished(exit).await,
+                Some(_) => has_ended = true,
+                None => {}
+            }
         }
     }
 
-    /// Returns the exit code if the command has ended.
-    fn handle_signal(&self, signal: Signal) -> Option<u8> {
+    fn step(&self, asked_at: Option<Instant>) -> Step {
+        // The moment first: the guardian is never told a later end.
+        let now = Until::now();
+        let left = self.locks.left();
+        self.child.set_until(now.after(self.danger.allowed(left)));
+        let allowed = self.max_hold.map(|max| max.saturating_sub(self.locks.held_for()));
+        self.danger.step(State { left, allowed, asked: asked_at.map(|at| at.elapsed()) })
+    }
+
+    fn handle_signal(&self, signal: Signal) {
         match signal {
-            Signal::CHILD => loop {
-                match self.child.reap()? {
-                    Change::Ended(code) => return Some(code),
-                    Change::Unguarded(code) => {
-                        self.kill_tree();
-                        return Some(code);
-                    }
-                    Change::Stopped => self.child.stop_with_it(),
-                }
-            },
+            Signal::CHILD => {}
             // Whoever stopped us and lets us go on means the command, too. It goes on only if the
             // lock is still ours: a stopped process does not renew.
-            Signal::CONT => {
-                if !(self.left)().is_zero() || self.danger.is_harmless() {
-                    self.child.go_on();
+            Signal::CONT if self.locks.left().is_zero() && !self.danger.is_harmless() => {}
+            Signal::CONT => self.child.go_on(),
+            signal => self.child.pass_on(signal),
+        }
+    }
+
+    fn ask(&self, why: Why) {
+        let why = match why {
+            Why::Danger => "the lock is not renewed in time".to_owned(),
+            Why::TooLong => {
+                let ran = time::shown(self.locks.held_for());
+                format!("the command has run for {ran}, which is as long as allowed")
+            }
+        };
+        let kill_after = time::shown(self.danger.kill_after);
+        self.voice.error(&format!("{why}: it is asked to end, and killed within {kill_after}"));
+        self.child.ask(self.signal);
+    }
+
+    /// Ends the command for good.
+    async fn kill(&self, is_lost: bool) -> End {
+        match self.kill_tree().await {
+            true => {
+                let why = match is_lost || !self.locks.left().is_zero() {
+                    true => "the command was killed",
+                    false => "the command was killed, but not before the lock was over",
+                };
+                self.voice.error(why);
+                End::Lost
+            }
+            false => End::Stuck,
+        }
+    }
+
+    /// Kills all of it. While something cannot be killed the lock is kept for as long as it can be.
+    /// Returns false if something was left then.
+    async fn kill_tree(&self) -> bool {
+        let (started, mut is_told) = (Instant::now(), false);
+        loop {
+            let left = self.child.tree.kill_once();
+            self.child.reap();
+            if left == 0 {
+                return true;
+            }
+            if started.elapsed() >= KILL_BOUND {
+                if !is_told {
+                    is_told = true;
+                    let text = format!(
+                        "{left} of the command's processes cannot be killed: the lock is kept \
+                         for as long as possible"
+                    );
+                    self.voice.error(&text);
                 }
-                None
+                if self.locks.left().is_zero() {
+                    self.voice.error("the lock is over, and the command is not");
+                    return false;
+                }
             }
-            signal => {
-                self.child.pass_on(signal);
-                None
+            sleep(if is_told { LOOK_AGAIN } else { LOOK_SOON }).await;
+        }
+    }
+
+    async fn finished(&self, exit: Exit) -> End {
+        match exit {
+            Exit::Command(code) => {
+                if self.child.is_anything_left() {
+                    let left = self.child.tree.count();
+                    self.voice.warn(&format!(
+                        "{left} of what the command has started go on without the lock"
+                    ));
+                }
+                End::Finished(code)
             }
+            Exit::Guardian(code) => match self.kill_tree().await {
+                true => End::Finished(code),
+                false => End::Stuck,
+            },
         }
-    }
-
-    fn warn_and_ask(&self) {
-        let left = time::shown((self.left)());
-        self.voice.error(&format!(
-            "the lock was not renewed, or is held for as long as allowed: the command is asked to \
-             end, and killed in {left}"
-        ));
-        self.child.signal(self.signal);
-        // A stopped process would not hear it.
-        self.child.signal(Signal::CONT);
-    }
-
-    /// Kills the command and all that descends from it.
-    fn kill_tree(&self) {
-        self.child.signal(Signal::KILL);
-        let left = tree::kill_all(KILL_BOUND);
-        if left > 0 {
-            self.voice.error(&format!("{left} processes of the command cannot be killed"));
-        }
-        self.child.reap();
-    }
-
-    fn finished(&self, code: u8) -> End {
-        if is_anything_left() {
-            let left = tree::count();
-            self.voice.warn(&format!(
-                "{left} processes that the command has started go on without the lock"
-            ));
-        }
-        End::Finished(code)
     }
 }
 
-/// For how long processes are killed that do not die.
-const KILL_BOUND: Duration = Duration::from_secs(10);
+/// For how long processes are killed before somebody is told that they do not die.
+const KILL_BOUND: Duration = Duration::from_secs(5);
+
+const LOOK_SOON: Duration = Duration::from_millis(2);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);

@@ -7,24 +7,22 @@ use std::{
 
 use rustix::{process, process::Pid, termios};
 
-/// A terminal that this process is in front of.
+/// The terminal of this process.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     tty: File,
-    own: Pid,
 }
 
 impl Terminal {
-    /// The terminal, if we are in front of it.
-    pub(crate) fn in_front() -> Option<Self> {
-        let terminal = Self::reachable()?;
-        (termios::tcgetpgrp(&terminal.tty).ok()? == terminal.own).then_some(terminal)
-    }
-
     /// The terminal, whoever is in front of it.
     pub(crate) fn reachable() -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
-        Some(Self { tty, own: process::getpgrp() })
+        Some(Self { tty })
+    }
+
+    /// The terminal, if we are in front of it.
+    pub(crate) fn in_front() -> Option<Self> {
+        Self::reachable().filter(|terminal| terminal.has_in_front(process::getpgrp()))
     }
 
     /// Puts a group in front. `SIGTTOU` must be blocked.
@@ -33,9 +31,15 @@ impl Terminal {
         let _ = termios::tcsetpgrp(&self.tty, group);
     }
 
-    /// Puts us in front again.
-    pub(crate) fn take_back(&self) {
-        self.give_to(self.own);
+    /// Puts us in front again, if this group is there now.
+    pub(crate) fn take_back_from(&self, group: Pid) {
+        if self.has_in_front(group) {
+            self.give_to(process::getpgrp());
+        }
+    }
+
+    fn has_in_front(&self, group: Pid) -> bool {
+        termios::tcgetpgrp(&self.tty).is_ok_and(|front| front == group)
     }
 }
 

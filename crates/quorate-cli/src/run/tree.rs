@@ -9,30 +9,85 @@ use std::{
 
 use rustix::process::{self, Pid, PidfdFlags, Signal};
 
-/// Kills all of them, again and again until none is left, for as long as `bound`. Returns how many
-/// could not be killed: the kernel keeps those that wait for a disk or the like.
-pub(crate) fn kill_all(bound: Duration) -> usize {
-    let started = Instant::now();
-    loop {
-        let left = descendants(process::getpid());
-        left.iter().for_each(|it| it.signal(Signal::KILL));
-        if left.is_empty() || started.elapsed() >= bound {
-            return left.len();
+/// The descendants of this process, apart from those that it had before.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    /// Children of whoever became us. They are nothing of the command's.
+    spared: BTreeSet<Process>,
+}
+
+impl Tree {
+    /// Leaves alone what is there already.
+    pub(crate) fn from_now_on() -> Self {
+        let own = process::getpid().as_raw_nonzero().get();
+        let spared = children().remove(&own).into_iter().flatten().map(|entry| entry.process);
+        Self { spared: spared.collect() }
+    }
+
+    /// Kills all of them, again and again until none is left, for as long as `bound`. Returns how
+    /// many could not be killed.
+    pub(crate) fn kill_all(&self, bound: Duration) -> usize {
+        let (started, mut rest) = (Instant::now(), REST_MIN);
+        loop {
+            let left = self.kill_once();
+            if left == 0 || started.elapsed() >= bound {
+                return left;
+            }
+            thread::park_timeout(rest);
+            rest = (rest * 2).min(REST_MAX);
         }
-        thread::park_timeout(LOOK_AGAIN);
+    }
+
+    /// Kills those that are there. Returns how many that were; none only if two looks find none,
+    /// since processes come and go while we look.
+    pub(crate) fn kill_once(&self) -> usize {
+        let look = || {
+            let found = self.descendants();
+            found.iter().for_each(|it| it.signal(Signal::KILL));
+            found.len()
+        };
+        match look() {
+            0 => look(),
+            found => found,
+        }
+    }
+
+    /// Sends a signal to all of them but one.
+    pub(crate) fn signal_all(&self, signal: Signal, except: Pid) {
+        let except = except.as_raw_nonzero().get();
+        let found = self.descendants();
+        found.iter().filter(|it| it.pid != except).for_each(|it| it.signal(signal));
+    }
+
+    /// How many of them there are.
+    pub(crate) fn count(&self) -> usize {
+        self.descendants().len()
+    }
+
+    /// Those that are not dead yet, parents before children.
+    fn descendants(&self) -> Vec<Process> {
+        let mut children = children();
+        let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+        let mut parents = vec![process::getpid().as_raw_nonzero().get()];
+        while let Some(parent) = parents.pop() {
+            for entry in children.remove(&parent).into_iter().flatten() {
+                if !self.spared.contains(&entry.process) && seen.insert(entry.process.pid) {
+                    parents.push(entry.process.pid);
+                    if !entry.is_dead {
+                        found.push(entry.process);
+                    }
+                }
+            }
+        }
+        found
     }
 }
 
-/// Sends a signal to the children of a process.
-pub(crate) fn signal_children(parent: Pid, signal: Signal) {
-    for entry in children().remove(&parent.as_raw_nonzero().get()).into_iter().flatten() {
-        entry.process.signal(signal);
-    }
-}
-
-/// How many of them there are.
-pub(crate) fn count() -> usize {
-    descendants(process::getpid()).len()
+/// Whether `/proc` shows processes as we call them: it may be of another namespace, and strangers
+/// would be taken for ours.
+pub(crate) fn is_visible() -> bool {
+    let own = process::getpid().as_raw_nonzero().to_string();
+    fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == own.as_str())
 }
 
 /// One process, and when it was started: a number alone may be another's by now.
@@ -68,10 +123,11 @@ impl Entry {
     /// Reads a line of `/proc/PID/stat`. The name in it may hold anything, brackets too.
     fn parse(pid: i32, stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(") ")?;
-        let mut fields = rest.split(' ');
-        let is_dead = matches!(fields.next()?, "Z" | "X" | "x");
-        let parent = fields.next()?.parse().ok()?;
-        let started = fields.nth(17)?.parse().ok()?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let threads: i64 = fields.get(17)?.parse().ok()?;
+        // A first thread that has ended looks like a dead process while the others work on.
+        let is_dead = matches!(*fields.first()?, "Z" | "X" | "x") && threads <= 1;
+        let (parent, started) = (fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?);
         Some(Self { process: Process { pid, started }, parent, is_dead })
     }
 }
@@ -87,25 +143,8 @@ fn children() -> BTreeMap<i32, Vec<Entry>> {
     children
 }
 
-/// Those that are not dead yet, parents before children.
-fn descendants(root: Pid) -> Vec<Process> {
-    let mut children = children();
-    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
-    let mut parents = vec![root.as_raw_nonzero().get()];
-    while let Some(parent) = parents.pop() {
-        for entry in children.remove(&parent).into_iter().flatten() {
-            if seen.insert(entry.process.pid) {
-                parents.push(entry.process.pid);
-                if !entry.is_dead {
-                    found.push(entry.process);
-                }
-            }
-        }
-    }
-    found
-}
-
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const REST_MIN: Duration = Duration::from_millis(1);
+const REST_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
@@ -117,15 +156,21 @@ mod tests {
         let entry = Entry::parse(7, line).unwrap();
         assert_eq!((entry.process, entry.parent), (Process { pid: 7, started: 991 }, 3));
         assert!(!entry.is_dead);
-        assert!(Entry::parse(7, &line.replace(" S ", " Z ")).unwrap().is_dead);
+        let dead = line.replace(" S ", " Z ");
+        assert!(Entry::parse(7, &dead).unwrap().is_dead);
+        let is_dead = Entry::parse(7, &dead.replace(" 20 0 1 0 ", " 20 0 2 0 ")).unwrap().is_dead;
+        assert!(!is_dead, "another thread works on");
         assert!(Entry::parse(7, "7 (a").is_none());
     }
 
     #[test]
-    fn this_process_is_found_below_its_parent() {
-        let parent = process::getppid().unwrap();
-        let own = process::getpid().as_raw_nonzero().get();
-        assert!(descendants(parent).iter().any(|it| it.pid == own));
-        assert!(descendants(process::getpid()).iter().all(|it| it.pid != own));
+    fn processes_are_visible_and_those_from_before_are_spared() {
+        assert!(is_visible());
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let has = |tree: &Tree| tree.descendants().iter().any(|it| it.pid == child.id() as i32);
+        assert!(has(&Tree::default()));
+        assert!(!has(&Tree::from_now_on()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

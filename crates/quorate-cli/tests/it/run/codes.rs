@@ -63,7 +63,6 @@ fn wrong_arguments_are_64() {
         (&["--ttl", "2h", "x", "true"], "max_ttl"),
         (&["--ttl", "0", "x", "true"], "no time"),
         (&["--ttl", "2s", "-k", "1.5s", "x", "true"], "more than half of the ttl"),
-        (&["--max-hold", "1s", "x", "true"], "longer than --kill-after"),
         (&["-E", "256", "x", "true"], "256"),
     ] {
         rig.run(args.iter().copied()).assert_code(64).assert_says(expected);

@@ -129,6 +129,29 @@ fn a_command_that_runs_for_too_long_is_ended() {
 }
 
 #[test]
+fn a_limit_counts_also_for_a_command_that_would_go_on_without_the_lock() {
+    let rig = Rig::one();
+    let args = ["--max-hold", "300ms", "-k", "200ms", "--on-lost", "warn", "x", "--"];
+    let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    rig.run(args.into_iter().chain(["sh", "-c", script])).assert_code(79).assert_says("killed");
+    assert!(!is_alive(&rig.read("pid")));
+}
+
+#[test]
+fn a_lock_that_is_lost_after_the_command_is_done_does_not_matter() {
+    let rig = Rig::one();
+    let script = "echo > done; exit 4";
+    let holder = rig.start(["--min-hold", "2s", "--ttl", "1s", "x", "--", "sh", "-c", script]);
+    rig.await_file("done");
+    eventually("the command is gone", PATIENCE, || {
+        crate::run::signals::children_now(holder.pid()).is_empty()
+    });
+    let mut steal = quorate_testkit::redis::cmd("SET");
+    steal.arg("x").arg("another's").exec(&mut rig.servers[0].connection()).expect("it is set");
+    holder.end().assert_code(4);
+}
+
+#[test]
 fn the_lock_outlives_a_killed_holder_for_its_ttl_at_most() {
     let rig = Rig::one();
     let holder = rig.start(["--ttl", "1s", "x", "--", "sh", "-c", "echo > started; sleep 60"]);
@@ -143,7 +166,7 @@ fn what_goes_on_without_the_lock_is_told() {
     let rig = Rig::one();
     let script = "sleep 60 > /dev/null 2>&1 & echo $! > pid";
     let ended = rig.run(["x", "--", "sh", "-c", script]).assert_code(0);
-    let ended = ended.assert_says("1 processes that the command has started go on without");
+    let ended = ended.assert_says("1 of what the command has started go on without the lock");
     drop(ended);
     let pid = rig.read("pid");
     assert!(is_alive(&pid));

@@ -134,6 +134,93 @@ fn the_command_dies_before_the_lease_ends_when_quorate_is_stopped() {
     running.end().assert_code(79).assert_says("lost");
 }
 
+/// Somebody pauses the command or its guardian, as a debugger does: the lock is kept.
+#[test]
+fn the_lock_is_renewed_while_the_command_or_its_guardian_is_paused() {
+    let rig = Rig::one();
+    let script = "echo $$ > pid; while ! [ -e stop ]; do sleep 0.01; done; exit 5";
+    let running = rig.start(["--ttl", "1s", "x", "--", "sh", "-c", script]);
+    let command = Pid::from_raw(rig.await_file("pid").trim().parse().expect("a pid"));
+    let guardian = children(running.pid())[0];
+    for paused in [command.expect("a pid"), guardian] {
+        kill_process(paused, Signal::STOP).expect("it is there");
+        let fence = || rig.servers[0].get("x");
+        let held = fence();
+        // Longer than a ttl: somebody waits in vain for that long.
+        rig.run(["-w", "1.5", "x", "true"]).assert_code(75);
+        assert!(held.is_some() && fence() == held, "it is the same holder");
+        kill_process(paused, Signal::CONT).expect("it is there");
+    }
+    rig.write("stop", "");
+    running.end().assert_code(5);
+}
+
+#[test]
+fn a_parent_that_ignores_the_end_of_children_does_not_matter() {
+    let rig = Rig::one();
+    let mut command = std::process::Command::new("sh");
+    rig.prepare(&mut command);
+    let line = format!("trap '' CHLD; exec {} run x -- sh -c 'exit 3'", QUORATE);
+    command.args(["-c", &line]);
+    crate::rig::Running::start(&mut command).end().assert_code(3);
+}
+
+#[test]
+fn what_was_started_before_is_left_alone() {
+    let rig = Rig::one();
+    let mut command = std::process::Command::new("sh");
+    rig.prepare(&mut command);
+    let run = "run --ttl 1s -k 100ms --max-hold 100ms x -- sleep 60";
+    let line = format!("sleep 60 >/dev/null 2>&1 & echo $! > before; exec {QUORATE} {run}");
+    command.args(["-c", &line]);
+    crate::rig::Running::start(&mut command).end().assert_code(79);
+    let before = rig.read("before");
+    assert!(is_alive(&before), "it is nothing of the command's");
+    kill(&before);
+}
+
+#[test]
+fn signals_are_passed_on_also_within_our_own_group() {
+    let rig = Rig::one();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let script = "echo > ready; sleep 60; :";
+        let running = rig.start(["--foreground", "x", "--", "sh", "-c", script]);
+        rig.await_file("ready");
+        running.signal(signal);
+        running.end().assert_code(code);
+        std::fs::remove_file(rig.path("ready")).expect("it is there");
+    }
+}
+
+#[test]
+fn what_outlives_a_command_that_was_asked_to_end_is_killed() {
+    let rig = Rig::one();
+    let script = "trap 'exit 0' TERM; \
+        setsid sh -c 'trap \"\" TERM; echo $$ > apart; while :; do sleep 0.05; done' & \
+        while :; do sleep 0.01; done";
+    let running = rig.start(["--ttl", "2s", "-k", "800ms", "x", "--", "sh", "-c", script]);
+    let apart = rig.await_file("apart");
+    // Until the command is asked, and no longer: the lock is renewed after all.
+    rig.servers[0].pause();
+    let command = children(children(running.pid())[0])[0].as_raw_nonzero().to_string();
+    eventually("the command has ended", PATIENCE, || !is_alive(&command));
+    rig.servers[0].resume();
+    running.end().assert_code(79);
+    assert!(!is_alive(&apart));
+}
+
+#[test]
+fn a_proc_of_other_processes_is_not_believed() {
+    let rig = Rig::one();
+    let mut command = std::process::Command::new("unshare");
+    rig.prepare(&mut command);
+    command.args(["--map-root-user", "--user", "--pid", "--fork"]);
+    command.args([QUORATE, "run", "x", "true"]);
+    crate::rig::Running::start(&mut command).end().assert_code(70).assert_says("/proc");
+}
+
+const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
+
 #[test]
 fn it_works_as_the_first_process_of_a_container() {
     let rig = Rig::one();
@@ -175,15 +262,19 @@ pub(super) fn kill(pid: &str) {
 }
 
 fn children(parent: Pid) -> Vec<Pid> {
-    let parent = parent.as_raw_nonzero();
-    let path = format!("/proc/{parent}/task/{parent}/children");
     let mut pids = Vec::new();
     eventually("it has a child", PATIENCE, || {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        pids = text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+        pids = children_now(parent);
         !pids.is_empty()
     });
     pids
+}
+
+pub(super) fn children_now(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero();
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
 /// Whether so many stand in line for "x".

@@ -65,6 +65,46 @@ fn ctrl_z_stops_both_and_the_shell_has_the_terminal() {
     assert_eq!(terminal.end().code(), 0);
 }
 
+/// A stopped job does not renew its lock, and not all of it need be stopped.
+#[test]
+fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+    let script = "setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & sleep 60";
+    rig.write("job.sh", script);
+    terminal.type_in(&format!("{quorate} run --ttl 2s x -- sh job.sh\n"));
+    let apart = rig.await_file("apart");
+    terminal.type_in("\x1a");
+    rig.await_screen("Stopped");
+    let check = format!("kill -0 {} 2>/dev/null && echo alive; :", apart.trim());
+    let next = rig.run(["-w", "20", "x", "--", "sh", "-c", &check]).assert_code(0);
+    // A process that was killed is there until its parent has seen it: a stopped one, here.
+    assert!(next.out().is_empty() || !crate::rig::is_alive(&apart), "{next:?}");
+    terminal.type_in("fg\n");
+    terminal.type_in("echo co$((70 + 9)) $?\n");
+    rig.await_screen("co79 79");
+    drop(terminal);
+}
+
+#[test]
+fn a_job_in_the_background_can_be_brought_to_the_front() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+    rig.write("job.sh", "read l; echo got $l");
+    terminal.type_in(&format!("{quorate} run x -- sh job.sh &\n"));
+    rig.await_screen("[1]");
+    // It reads, which it may not there.
+    eventually("it holds the lock", PATIENCE, || rig.servers[0].get("x").is_some());
+    terminal.type_in("\n");
+    rig.await_screen("Stopped");
+    terminal.type_in("fg\n");
+    terminal.type_in("hello\n");
+    rig.await_screen("got hello");
+    drop(terminal);
+}
+
 #[test]
 fn others_of_a_pipeline_keep_the_terminal() {
     let rig = Rig::one();
