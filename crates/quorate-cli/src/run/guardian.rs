@@ -80,13 +80,7 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
         pass_on(command, early.ssi_signo);
     }
     loop {
-        let may_run = collar.wait(signals.as_fd());
-        // Which one it was does not matter.
-        while let Ok(Some(_)) = signals.read_signal() {}
-        if !may_run || process::getppid() != Some(parent) {
-            Tree::default().kill_all(KILL_BOUND);
-            return Ok(BY_SIGNAL + 9);
-        }
+        // First, since the command may have ended already.
         match reap(command) {
             Some(News::Ended(code)) => {
                 collar.tell(News::Ended(code));
@@ -94,6 +88,13 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
             }
             Some(News::Stopped) => collar.tell(News::Stopped),
             None => {}
+        }
+        let may_run = collar.wait(signals.as_fd());
+        // Which one it was does not matter.
+        while let Ok(Some(_)) = signals.read_signal() {}
+        if !may_run || process::getppid() != Some(parent) {
+            Tree::default().kill_all(KILL_BOUND);
+            return Ok(BY_SIGNAL + 9);
         }
     }
 }

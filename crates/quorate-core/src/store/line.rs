@@ -198,6 +198,22 @@ impl Store {
     }
 
     pub(super) fn attach(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
+        // A clock that was set since the client met the node would hide behind its session.
+        if self.is_judged(stay.mark) && stay.mark.is_some() && self.is_unseen(now, stay.life_ms) {
+            return Reply::Stale;
+        }
+        self.stay(now, speaker, stay)
+    }
+
+    pub(super) fn ping(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
+        match self.line.is_spoken(speaker) {
+            true => self.stay(now, speaker, stay),
+            false => Reply::Stale,
+        }
+    }
+
+    /// Lets a session begin, or go on.
+    fn stay(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
         if !self.is_judged(stay.mark) {
             return if stay.mark.is_some() { Reply::Stale } else { Reply::Guarded };
         }
@@ -205,13 +221,6 @@ impl Store {
         self.line.sessions.put(&speaker.client, spoken, end(now, stay.life_ms));
         self.see(now, stay.wall_ms);
         Reply::Attached { time_us: now.as_micros() }
-    }
-
-    pub(super) fn ping(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
-        match self.line.is_spoken(speaker) {
-            true => self.attach(now, speaker, stay),
-            false => Reply::Stale,
-        }
     }
 
     /// How many keys there are besides the record.

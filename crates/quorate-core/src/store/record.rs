@@ -206,6 +206,10 @@ impl Store {
         let told = record.told(at, now.as_micros(), greeting.guard_ms, keys);
         if let Some(before) = before {
             self.record = before;
+            // Who may begin a session was here.
+            if told.doubt.is_none() {
+                self.see(now, greeting.wall_ms);
+            }
         }
         Reply::Met(Box::new(told))
     }
@@ -284,6 +288,12 @@ impl Store {
             }
             (None, Some(_)) => false,
         }
+    }
+
+    /// Whether nobody was here for longer than a session lasts, by the node's own clock.
+    pub(super) fn is_unseen(&self, now: NodeTime, life_ms: u64) -> bool {
+        let seen_ms = self.record.as_ref().map_or(0, |record| record.seen.node_ms);
+        now.as_millis() > seen_ms.saturating_add(life_ms)
     }
 
     /// A client was here.

@@ -104,6 +104,9 @@ if ARGV[10] ~= '1' then
   'since_wall', record.doubt == '' and '' or digits(record.since_wall),
   'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall),
   'enrolled', record.enrolled, 'durable', record.durable, 'doubted', digits(record.doubted))
+elseif record.doubt == '' then
+  -- Who may begin a session was here.
+  redis.call('HSET', KEYS[1], 'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall))
 end
 -- Those who go by the list before the last one must be gone.
 local changes_in = 0

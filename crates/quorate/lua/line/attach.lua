@@ -4,7 +4,7 @@
 --   judged it, or nothing if nodes are not guarded, 4 how far a ticket may lie from the node's
 --   time, in microseconds, 5 the client's wall clock in milliseconds
 -- Replies: the node's time in microseconds, 16 digits; 0 the mark is another one, or the node is
---   doubted; -1 nodes are guarded here
+--   doubted, or nobody was here for longer than a session lasts; -1 nodes are guarded here
 local fields = redis.call('HMGET', KEYS[2], 'mark', 'doubt', 'seen', 'change')
 local mark, doubt, seen, change = unpack(fields)
 if ARGV[3] == '' then
@@ -16,6 +16,10 @@ elseif mark ~= ARGV[3] or doubt ~= '' then
 end
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
+-- A clock that was set since the client met the node would hide behind its session.
+if ARGV[3] ~= '' and math.floor(time / 1000) > seen + ARGV[2] then
+  return 0
+end
 local low, high = math.max(time - ARGV[4], 0), time + ARGV[4]
 local spoken = ARGV[1] .. string.format('%016.0f%016.0f', low, high)
 redis.call('SET', KEYS[1], spoken, 'PX', ARGV[2])

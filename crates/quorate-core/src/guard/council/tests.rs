@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::{
-    command::{Command, Reply},
+    command::{ClientId, Command, Reply, Stay},
     guard::{Greeting, NodeId},
+    line::{Session, Speaker},
     moment::NodeTime,
     store::Store,
 };
@@ -367,6 +368,33 @@ fn a_look_leaves_a_node_as_it_was() {
     let Reply::Met(met) = hall.apply(0, &Command::Meet { greeting }) else { panic!("it is met") };
     assert_eq!(met.doubt, Some((Doubt::Unknown, GUARD)));
     assert_eq!(hall.stores[0], before);
+}
+
+/// All sessions lapse then, but one that begins just after would hide it from everybody.
+#[test]
+fn a_clock_that_is_set_after_the_meeting_gives_no_session() {
+    let (mut hall, _) = Hall::founded(3);
+    let greeting = Greeting {
+        wall_ms: hall.now_ms,
+        known: None,
+        mark: Mark::from_random(hall.fresh()),
+        id: NodeId::from_random(hall.fresh()),
+        life_ms: 100,
+        guard_ms: GUARD,
+        is_looking: false,
+        is_durable: false,
+    };
+    let Reply::Met(met) = hall.apply(0, &Command::Meet { greeting }) else { panic!("it is met") };
+    assert_eq!(met.doubt, None);
+    let client = ClientId::from_random([7; 20]);
+    let speaker = Speaker { client, session: Session::from_random(7) };
+    let (mark, wall_ms) = (Some(met.mark), hall.now_ms);
+    let stay = Stay { life_ms: 100, mark, slack_us: 1, wall_ms };
+    let attach = Command::Attach { speaker, stay };
+    hall.now_ms += 101;
+    assert_eq!(hall.apply(0, &attach), Reply::Stale);
+    hall.now_ms -= 1;
+    assert!(matches!(hall.apply(0, &attach), Reply::Attached { .. }));
 }
 
 /// The clock of the client that found it so was an hour ahead.
