@@ -8,9 +8,8 @@ use std::{
 };
 
 use serde::{Deserialize, Deserializer, de};
-use url::Url;
 
-use super::separate;
+use super::{separate, shown::has_secret};
 use crate::{
     exit::{CONFIG, Failure},
     time,
@@ -52,9 +51,7 @@ impl Nodes {
     }
 
     pub(super) fn has_password(&self) -> bool {
-        let has_password =
-            |url: &Url| url.password().is_some() || url.query_pairs().any(|(key, _)| key == "pass");
-        self.list().iter().any(|node| Url::parse(node).is_ok_and(|url| has_password(&url)))
+        self.list().iter().any(|node| has_secret(node))
     }
 }
 

@@ -102,6 +102,21 @@ fn a_password_that_others_can_read_is_warned_of_and_never_shown() {
 }
 
 #[test]
+fn a_secret_is_not_shown_wherever_it_stands_in_an_address() {
+    let rig = Rig::without_servers();
+    let nodes = "redis://s3cret@h2,redis://h3?password=s3cret,redis://u:1/s3cret@h4";
+    let shown = ["redis://***@h2", "redis://h3?password=***", "(not an address)"];
+    let variables = [("QUORATE_NODES", nodes)];
+    let ended = config(&rig, &variables, &[]).assert_code(0);
+    assert_eq!(row(&ended, "nodes"), format!("nodes {} $QUORATE_NODES", shown.join(",")));
+    assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
+    let ended = config(&rig, &variables, &["-o", "json"]).assert_code(0);
+    let json: serde_json::Value = serde_json::from_str(ended.out()).expect("JSON");
+    assert_eq!(json["settings"]["nodes"]["value"], serde_json::json!(shown));
+    assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
+}
+
+#[test]
 fn errors_are_json_where_that_is_asked_for() {
     let rig = Rig::without_servers();
     let ended = config(&rig, &[], &["--config", "none.toml", "-o", "json"]).assert_code(78);
