@@ -64,9 +64,16 @@ fn wrong_files_are_told_with_their_lines() {
         ("ttl = \"10s\"\nnode = \"redis://h\"\n", 2, "unknown field `node`"),
         ("nodes = [", 1, ""),
         ("\n\nttl = \"soon\"\n", 3, "write 500ms"),
-        ("ttl = 10\n", 1, "expected a string"),
-        ("nodes = { a = \"redis://:secret@h\" }\n", 1, ""),
-        ("restart_guard = \"redis://:secret@h\"\n", 1, ""),
+        ("ttl = true\n", 1, "expected a length of time"),
+        ("ttl = -1\n", 1, "`-1` is no length of time: write 500ms"),
+        ("max_ttl = 99999999999999999999\n", 1, ""),
+        ("nodes = 5\n", 1, ": expected a list of addresses, or one text with commas between\n"),
+        ("nodes = { a = \"redis://:secret@h\" }\n", 1, "expected a list of addresses"),
+        ("nodes = [[\"redis://:secret@h\"]]\n", 1, "expected a string"),
+        ("restart_guard = \"redis://:secret@h\"\n", 1, "expected a boolean"),
+        ("durable_nodes = \"secret, expected secret\"\n", 1, ""),
+        ("redis://:secret@h\n", 1, ""),
+        ("\"redis://:secret@h\" = 1\n", 1, "this is not what belongs here"),
         ("tls_ca = 1\n", 1, ""),
     ] {
         rig.write("file.toml", text);
@@ -81,6 +88,23 @@ fn wrong_files_are_told_with_their_lines() {
     rig.write("file.toml", "tls_ca = \"/nowhere\"\n");
     let ended = rig.run(["--config", "file.toml", "--node", "rediss://h", "x", "true"]);
     ended.assert_code(78).assert_says("/nowhere cannot be read");
+}
+
+#[test]
+fn a_number_alone_is_seconds_and_addresses_are_a_list_or_a_text() {
+    let rig = Rig::without_servers();
+    for (text, name, value) in [
+        ("ttl = 5", "ttl", "5.0 s"),
+        ("ttl = 1.5", "ttl", "1.5 s"),
+        ("max_ttl = 120", "max_ttl", "2 min 0 s"),
+        ("max_ttl = \"120\"", "max_ttl", "2 min 0 s"),
+        ("nodes = \"redis://a, redis://b\"", "nodes", "redis://a,redis://b"),
+        ("nodes = [\"redis://a\", \"redis://b\"]", "nodes", "redis://a,redis://b"),
+    ] {
+        rig.write("file.toml", text);
+        let shown = config(&rig, &[], &["--config", "file.toml"]).assert_code(0);
+        assert_eq!(row(&shown, name), format!("{name} {value} file.toml"), "{text}");
+    }
 }
 
 #[test]
