@@ -50,7 +50,11 @@ impl Shown {
             rows.push(Row { name, value, json: json!(path), from: setting.from.to_string() });
         };
         let own = Client::local_folder().map(|folder| folder.display().to_string());
-        add_path("dir", &settings.dir, &own.unwrap_or_else(|_| "none: set HOME or dir".into()));
+        add_path(
+            "dir",
+            &settings.dir,
+            &own.unwrap_or_else(|_| "none: set QUORATE_DIR or HOME".into()),
+        );
         add_path("tls_ca", &settings.tls_ca, "the system's");
         add_path("tls_cert", &settings.tls_cert, "none");
         add_path("tls_key", &settings.tls_key, "none");

@@ -1,6 +1,10 @@
 //! Which settings are in force, and from where.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    process::Command,
+};
 
 use crate::rig::{Ended, Rig};
 
@@ -108,6 +112,43 @@ fn a_number_alone_is_seconds_and_addresses_are_a_list_or_a_text() {
 }
 
 #[test]
+fn a_ttl_that_nobody_gave_is_not_longer_than_the_longest() {
+    let rig = Rig::without_servers();
+    let shown = config(&rig, &[], &["--max-ttl", "5s"]);
+    assert_eq!(row(&shown, "ttl"), "ttl 5.0 s default");
+    rig.run(["--max-ttl", "5s", "x", "true"]).assert_code(0);
+    rig.write("file.toml", "max_ttl = 5\n");
+    rig.run(["--config", "file.toml", "x", "true"]).assert_code(0);
+    // One that was given is not changed in silence.
+    rig.run(["--max-ttl", "5s", "--ttl", "6s", "x", "true"]).assert_code(64).assert_says("max_ttl");
+    rig.write("file.toml", "ttl = 10\n");
+    let ended = rig.run(["--config", "file.toml", "--max-ttl", "5s", "x", "true"]);
+    ended.assert_code(64).assert_says("max_ttl");
+}
+
+#[test]
+fn a_user_without_a_home_is_told_which_flag_helps() {
+    let rig = Rig::without_servers();
+    // Root needs no home, so this is somebody else; who must be able to reach the binary.
+    let copy = rig.path("quorate");
+    // By another process: a file that somebody has open for writing cannot be executed, and every
+    // process that a test starts meanwhile would have it open for a moment.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_quorate")).arg(&copy).status();
+    assert!(copied.expect("it runs").success());
+    let everybody = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(rig.folder(), everybody).expect("it is ours");
+    let mut command = Command::new(copy);
+    rig.prepare(&mut command);
+    command.env_remove("HOME").env_remove("QUORATE_DIR").args(["run", "x", "true"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY);
+    }
+    let ended = Ended(command.output().expect("it runs")).assert_code(78);
+    let ended = ended.assert_says("--dir or QUORATE_DIR");
+    assert!(!ended.err().contains("ClientBuilder"), "{ended:?}");
+}
+
+#[test]
 fn a_password_that_others_can_read_is_warned_of_and_never_shown() {
     let rig = Rig::without_servers();
     rig.write("file.toml", "nodes = [\"redis://user:secret@h\", \"unix:///s?pass=secret\"]\n");
@@ -147,3 +188,6 @@ fn errors_are_json_where_that_is_asked_for() {
     let expected = r#"{"error":{"code":78,"kind":"config","message":"#;
     assert!(ended.err().starts_with(expected), "{ended:?}");
 }
+
+/// Somebody who is not root.
+const NOBODY: u32 = 65_534;
