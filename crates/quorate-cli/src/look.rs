@@ -108,7 +108,7 @@ impl Show {
 fn client(place: &Place) -> Result<Client, Failure> {
     let settings = place.settings()?;
     settings.warn(&Voice::default());
-    // Its nodes are looked at as they are, whether they vote or not.
+    // Nothing is written to the nodes. One that does not vote yet is not asked about locks.
     let client = settings.builder()?.look_only().build()?;
     Client::try_from(client).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
 }
