@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use serde_json::json;
 
 use crate::{
-    exit::{Failure, USAGE},
+    exit::{Failure, IO, USAGE},
     lease, look, nodes, paper,
     run::{self, guardian},
     settings::{Place, Shown},
@@ -99,9 +99,12 @@ pub(crate) fn run() -> ExitCode {
         Err(error) => {
             let is_help =
                 matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            // A closed terminal is no reason to fail in another way.
-            let _ = error.print();
-            return if is_help { ExitCode::SUCCESS } else { USAGE.into() };
+            let written = error.print();
+            if !is_help {
+                // Standard error that is closed is no reason to fail in another way.
+                return USAGE.into();
+            }
+            return written_to_its_end(written).map_or_else(told, ExitCode::from);
         }
     };
     match cli.verb.run() {
@@ -124,9 +127,9 @@ impl Verb {
             Self::Ls(ls) => ls.run(),
             Self::Show(show) => show.run(),
             Self::Config(config) => config.run(),
-            Self::Nodes(verb) => verb.run().map(|text| print(&text)),
-            Self::Completions { shell } => paper::completions(*shell).map(|()| 0),
-            Self::Man { verb } => paper::man(verb.as_deref()).map(|()| 0),
+            Self::Nodes(verb) => print(&verb.run()?),
+            Self::Completions { shell } => print(&paper::completions(*shell)?),
+            Self::Man { verb } => print(&paper::man(verb.as_deref())?),
         }
     }
 
@@ -164,7 +167,7 @@ impl Config {
     fn run(&self) -> Result<u8, Failure> {
         let settings = self.place.settings()?;
         let shown = Shown::new(&settings);
-        Ok(match self.output.is_json() {
+        match self.output.is_json() {
             true => {
                 let mut json = shown.json();
                 json["schema_version"] = SCHEMA_VERSION.into();
@@ -174,15 +177,30 @@ impl Config {
                 settings.warn(&Voice::default());
                 print(&table::render(["SETTING", "VALUE", "FROM"], &shown.rows()))
             }
-        })
+        }
     }
 }
 
-/// Writes to standard output.
-pub(crate) fn print(text: &str) -> u8 {
-    // A reader that has gone is no reason to fail.
-    let _ = writeln!(io::stdout(), "{text}");
-    0
+/// Writes to standard output, and returns the exit code.
+pub(crate) fn print(text: &str) -> Result<u8, Failure> {
+    let mut out = io::stdout().lock();
+    let line_end = if text.ends_with('\n') { "" } else { "\n" };
+    written_to_its_end(write!(out, "{text}{line_end}").and_then(|()| out.flush()))
+}
+
+/// A reader that has seen enough is no reason to fail, a disk that is full is.
+fn written_to_its_end(written: io::Result<()>) -> Result<u8, Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(IO, format!("cannot write: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(0),
+    }
+}
+
+fn told(failure: Failure) -> ExitCode {
+    Voice::default().error(&failure.text);
+    failure.into()
 }
 
 /// The version of all JSON that is written.
@@ -195,6 +213,7 @@ Exit codes:
   65              it would not be safe, or is done already (nodes)
   69              too few nodes answered
   70              a bug, or a system that refuses a process
+  74              what it has to say could not be written
   75              another has the lock, or not yet
   77              the nodes refused user, password or rights
   78              the settings are wrong

@@ -30,6 +30,7 @@ impl Failure {
             REFUSED => "refused",
             UNAVAILABLE => "unavailable",
             SOFTWARE => "software",
+            IO => "io",
             BUSY => "busy",
             DENIED => "denied",
             CONFIG => "config",
@@ -143,6 +144,9 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 
 /// A bug, or a system that refuses what every system gives.
 pub(crate) const SOFTWARE: u8 = 70;
+
+/// What it has to say could not be written.
+pub(crate) const IO: u8 = 74;
 
 /// Another has the lock; or not yet: the same later.
 pub(crate) const BUSY: u8 = 75;

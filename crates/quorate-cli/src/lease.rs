@@ -7,7 +7,7 @@ use quorate::{ClientBuilder, LeaseHandover};
 use serde_json::json;
 
 use crate::{
-    exit::{BUSY, Failure, SOFTWARE},
+    exit::{BUSY, Failure, IO, SOFTWARE},
     run::{Patience, Signals, by_signal, lock, named},
     settings::Place,
     time,
@@ -99,7 +99,7 @@ impl Acquire {
         if let Err(error) = io::stdout().write_all(text.as_bytes()) {
             // Nobody has it, so nobody could give it back.
             let _ = client.release_lease(&lease).await;
-            return Err(Failure::new(SOFTWARE, format!("cannot write: {error}")));
+            return Err(Failure::new(IO, format!("cannot write: {error}")));
         }
         Ok(())
     }

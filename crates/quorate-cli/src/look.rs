@@ -53,7 +53,7 @@ impl Ls {
             let (version, is_complete) = (SCHEMA_VERSION, found.is_complete);
             let list =
                 json!({ "schema_version": version, "locks": locks, "is_complete": is_complete });
-            return Ok(print(&list.to_string()));
+            return print(&list.to_string());
         }
         if found.locks.is_empty() {
             Voice::default().warn("no locks: try `quorate run demo -- sleep 30`");
@@ -74,7 +74,7 @@ impl Ls {
         };
         let rows: Vec<[String; 6]> = found.locks.iter().map(row).collect();
         let head = ["NAME", "HOLDER", "HELD FOR", "EXPIRES IN", "FENCE", "WAITING"];
-        Ok(print(&table::render(head, &rows)))
+        print(&table::render(head, &rows))
     }
 }
 
@@ -88,7 +88,7 @@ impl Show {
                 |it: &Waiter| json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) });
             json["waiting"] = report.waiting.iter().map(waiter).collect();
             json["nodes"] = report.nodes.iter().map(node).collect();
-            return Ok(print(&json.to_string()));
+            return print(&json.to_string());
         }
         let mut lines = vec![report.to_string()];
         if let Some(fence) = report.holder.as_ref().and_then(|holder| holder.fence) {
@@ -101,14 +101,14 @@ impl Show {
             lines.push(format!("and {} more", report.waiting_total - shown));
         }
         lines.extend(report.nodes.iter().map(ToString::to_string));
-        Ok(print(&lines.join("\n")))
+        print(&lines.join("\n"))
     }
 }
 
 fn client(place: &Place) -> Result<Client, Failure> {
     let settings = place.settings()?;
     settings.warn(&Voice::default());
-    // Its nodes are looked at as they are, whether they vote or not.
+    // Nothing is written to the nodes. One that does not vote yet is not asked about locks.
     let client = settings.builder()?.look_only().build()?;
     Client::try_from(client).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
 }

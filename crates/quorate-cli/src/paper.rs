@@ -1,7 +1,5 @@
 //! `quorate completions` and `quorate man`: texts for packages, made from the arguments themselves.
 
-use std::io::{self, Write as _};
-
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
@@ -11,14 +9,14 @@ use crate::{
 };
 
 /// What a shell needs to complete arguments.
-pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
+pub(crate) fn completions(shell: Shell) -> Result<String, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "quorate", &mut text);
-    print(&text)
+    text_of(text)
 }
 
 /// The pages of the manual: the whole one, or that of one verb.
-pub(crate) fn man(verb: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn man(verb: Option<&str>) -> Result<String, Failure> {
     let mut command = Cli::command();
     command.build();
     let page = match verb {
@@ -31,10 +29,9 @@ pub(crate) fn man(verb: Option<&str>) -> Result<(), Failure> {
     let mut text = Vec::new();
     let rendered = clap_mangen::Man::new(page).render(&mut text);
     rendered.map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
-    print(&text)
+    text_of(text)
 }
 
-fn print(text: &[u8]) -> Result<(), Failure> {
-    let printed = io::stdout().write_all(text);
-    printed.map_err(|error| Failure::new(SOFTWARE, format!("cannot write: {error}")))
+fn text_of(bytes: Vec<u8>) -> Result<String, Failure> {
+    String::from_utf8(bytes).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
 }

@@ -119,14 +119,18 @@ impl Place {
             (None, Some(dir)) => Setting::new(Some(dir.into()), Source::Environment("QUORATE_DIR")),
             (None, None) => optional(file.dir, from_file()),
         };
-        let max_ttl = self.max_ttl.map(|max| Setting::new(max, Source::Flag("--max-ttl")));
+        let max_ttl = match self.max_ttl {
+            Some(max) => Setting::new(max, Source::Flag("--max-ttl")),
+            None => or_default(file.max_ttl, MAX_TTL_DEFAULT, from_file()),
+        };
+        // Who sets the longest ttl only has not asked for a longer one.
+        let ttl_default = TTL_DEFAULT.min(max_ttl.value);
         let prefix = self.prefix.clone().map(|it| Setting::new(it, Source::Flag("--prefix")));
         Ok(Settings {
             nodes,
             dir,
-            ttl: or_default(file.ttl, TTL_DEFAULT, from_file()),
-            max_ttl: max_ttl
-                .unwrap_or_else(|| or_default(file.max_ttl, MAX_TTL_DEFAULT, from_file())),
+            ttl: or_default(file.ttl, ttl_default, from_file()),
+            max_ttl,
             prefix: prefix
                 .unwrap_or_else(|| or_default(file.prefix, PREFIX_DEFAULT.into(), from_file())),
             who: optional(file.who, from_file()),
@@ -201,7 +205,8 @@ impl Settings {
     fn local(&self) -> Result<ClientBuilder, Failure> {
         let folder = match &self.dir.value {
             Some(folder) => folder.clone(),
-            None => Client::local_folder()?,
+            // What it fails with is for programs, which have no flags.
+            None => Client::local_folder().map_err(|_| Failure::new(CONFIG, HOMELESS))?,
         };
         Ok(Client::builder().local(folder))
     }
@@ -263,3 +268,5 @@ fn is_readable_by_others(path: &Path) -> bool {
 const TTL_DEFAULT: Duration = Duration::from_secs(10);
 const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
 const PREFIX_DEFAULT: &str = "quorate:";
+const HOMELESS: &str = "this user has no home for local locks: name a folder by --dir or \
+                        QUORATE_DIR, or set HOME";

@@ -434,7 +434,7 @@ pub enum ConfigError {
 /// # use quorate::memory::Behaviour;
 /// nodes.set(0, Behaviour::Fail);
 /// let error = client.inspect("orders:42").await.unwrap_err();
-/// assert_eq!(error.to_string(), "no node answered: memory:0: connection refused");
+/// assert_eq!(error.to_string(), "no node can tell: memory:0: connection refused");
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -443,13 +443,13 @@ pub enum InspectError {
     /// The name cannot be a lock's.
     #[error(transparent)]
     InvalidName(#[from] NameError),
-    /// No node answered.
-    #[error("no node answered: {}", Reports(.nodes))]
+    /// No node can tell: none answered, or those that did do not vote yet.
+    #[error("no node can tell: {}", Reports(.nodes))]
     NoAnswer {
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
-    /// No node answered, and some because they denied the right to look.
+    /// No node can tell, and some because they denied the right to look.
     #[error("denied: {}", Reports(.nodes))]
     Denied {
         /// What each node said, in the order in which they were configured.

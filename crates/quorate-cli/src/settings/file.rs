@@ -2,15 +2,17 @@
 //! nobody notices.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use serde::{Deserialize, Deserializer, de};
-use url::Url;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, SeqAccess, Visitor},
+};
 
-use super::separate;
+use super::{separate, shown::has_secret};
 use crate::{
     exit::{CONFIG, Failure},
     time,
@@ -36,25 +38,16 @@ pub(super) struct File {
 }
 
 /// Addresses: a list, or one text with commas between.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Nodes {
-    List(Vec<String>),
-    Text(String),
-}
+#[derive(Debug)]
+pub(super) struct Nodes(Vec<String>);
 
 impl Nodes {
     pub(super) fn list(&self) -> Vec<String> {
-        match self {
-            Self::List(list) => list.clone(),
-            Self::Text(text) => separate(text),
-        }
+        self.0.clone()
     }
 
     pub(super) fn has_password(&self) -> bool {
-        let has_password =
-            |url: &Url| url.password().is_some() || url.query_pairs().any(|(key, _)| key == "pass");
-        self.list().iter().any(|node| Url::parse(node).is_ok_and(|url| has_password(&url)))
+        self.0.iter().any(|node| has_secret(node))
     }
 }
 
@@ -71,15 +64,65 @@ impl File {
     }
 }
 
-/// An error can quote what stands in the file, passwords too.
-fn unrevealing(message: &str) -> &str {
-    match message.contains("://") {
-        true => "this is not what belongs here",
-        false => message,
+/// An error can quote what stands in the file, passwords too: of a value in the wrong place only
+/// what belongs there is told.
+fn unrevealing(message: &str) -> String {
+    let starts = ["invalid type: ", "invalid value: "];
+    let is_about_a_value = starts.iter().any(|start| message.starts_with(start));
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) if is_about_a_value => format!("expected {expected}"),
+        _ if message.contains("://") => "this is not what belongs here".into(),
+        Some(_) | None => message.into(),
     }
 }
 
+impl<'de> Deserialize<'de> for Nodes {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Addresses;
+        impl<'de> Visitor<'de> for Addresses {
+            type Value = Nodes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of addresses, or one text with commas between")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Nodes, E> {
+                Ok(Nodes(separate(text)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Nodes, A::Error> {
+                let mut nodes = Vec::new();
+                while let Some(node) = list.next_element()? {
+                    nodes.push(node);
+                }
+                Ok(Nodes(nodes))
+            }
+        }
+        from.deserialize_any(Addresses)
+    }
+}
+
+/// As a flag has it: a number alone is seconds.
 fn length_of_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    time::parse(&text).map(Some).map_err(de::Error::custom)
+    struct Length;
+    impl Visitor<'_> for Length {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a length of time: write \"500ms\", \"1.5s\", \"2m\" or \"1h\"")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+            time::parse(text).map_err(E::custom)
+        }
+
+        fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
+            self.visit_str(&seconds.to_string())
+        }
+
+        fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Duration, E> {
+            self.visit_str(&seconds.to_string())
+        }
+    }
+    from.deserialize_any(Length).map(Some)
 }

@@ -1,6 +1,6 @@
 //! `quorate config`: what is in force and from where, without secrets.
 
-use std::path::PathBuf;
+use std::{borrow::Cow, path::PathBuf};
 
 use quorate::Client;
 use serde_json::{Value, json};
@@ -50,7 +50,11 @@ impl Shown {
             rows.push(Row { name, value, json: json!(path), from: setting.from.to_string() });
         };
         let own = Client::local_folder().map(|folder| folder.display().to_string());
-        add_path("dir", &settings.dir, &own.unwrap_or_else(|_| "none: set HOME or dir".into()));
+        add_path(
+            "dir",
+            &settings.dir,
+            &own.unwrap_or_else(|_| "none: set QUORATE_DIR or HOME".into()),
+        );
         add_path("tls_ca", &settings.tls_ca, "the system's");
         add_path("tls_cert", &settings.tls_cert, "none");
         add_path("tls_key", &settings.tls_key, "none");
@@ -72,23 +76,50 @@ impl Shown {
     }
 }
 
-/// An address with its password blotted out.
+/// An address with everything blotted out that may be secret, also where it does not belong: what
+/// nobody understands is shown as well, to be corrected.
 pub(super) fn redacted(address: &str) -> String {
-    let Ok(mut url) = Url::parse(address) else { return "(not an address)".into() };
-    if url.password().is_some() {
-        // Fails where there cannot be a password.
-        let _ = url.set_password(Some("***"));
+    let hidden = || "(not an address)".to_owned();
+    let Ok(mut url) = Url::parse(address) else { return hidden() };
+    let rest = &address[address.find("://").map_or(0, |at| at + 3)..];
+    let (_, after_host) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // An @ that comes too late: a character before it has cut a password in two.
+    if url.cannot_be_a_base() || url.has_host() && after_host.contains('@') {
+        return hidden();
     }
-    if url.query_pairs().any(|(key, _)| key == "pass") {
-        let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
-        let blot = |(key, value): (String, String)| match &*key {
-            "pass" => (key, "***".to_owned()),
-            _ => (key, value),
-        };
-        url.query_pairs_mut().clear().extend_pairs(pairs.into_iter().map(blot));
+    // Each fails only where there is nothing of the kind.
+    let _ = match url.password() {
+        Some(_) => url.set_password(Some(BLOT)),
+        // Many write a password here.
+        None if !url.username().is_empty() => url.set_username(BLOT),
+        None => Ok(()),
+    };
+    if url.query().is_some() {
+        let pairs: Vec<(String, String)> = url.query_pairs().map(blotted).collect();
+        url.query_pairs_mut().clear().extend_pairs(pairs);
+    }
+    if url.fragment().is_some() {
+        url.set_fragment(Some(BLOT));
     }
     url.to_string()
 }
+
+/// Whether there is something in an address that is blotted out.
+pub(super) fn has_secret(address: &str) -> bool {
+    Url::parse(address).is_ok_and(|url| url.as_str() != redacted(address))
+}
+
+/// An option of an address. A key that is not one may be the rest of a password.
+fn blotted((key, value): (Cow<'_, str>, Cow<'_, str>)) -> (String, String) {
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    match &*key {
+        "db" if is_number => (key.into(), value.into()),
+        "db" | "user" | "username" | "pass" | "password" => (key.into(), BLOT.into()),
+        _ => (BLOT.into(), BLOT.into()),
+    }
+}
+
+const BLOT: &str = "***";
 
 #[cfg(test)]
 mod tests {
@@ -100,9 +131,22 @@ mod tests {
             ("redis://10.0.0.1", "redis://10.0.0.1"),
             ("redis://user:secret@h:1/2", "redis://user:***@h:1/2"),
             ("unix:///a/b?db=1&pass=secret", "unix:///a/b?db=1&pass=***"),
+            ("redis://s3cret@h2", "redis://***@h2"),
+            ("redis://s3cret:@h2", "redis://***@h2"),
+            ("redis://:secret@h2", "redis://:***@h2"),
+            ("redis://h3?password=s3cret", "redis://h3?password=***"),
+            ("unix:///a/b?user=u&db=secret&s3cret", "unix:///a/b?user=***&db=***&***=***"),
+            ("redis://h#s3cret", "redis://h#***"),
+            ("unix:///a@b", "unix:///a@b"),
+            ("redis://user:12/s3cret@h", "(not an address)"),
+            ("redis://user:12?s3cret@h", "(not an address)"),
+            ("redis://user:12#s3cret@h", "(not an address)"),
+            ("redis:s3cret@h", "(not an address)"),
             ("secret", "(not an address)"),
         ] {
             assert_eq!(redacted(address), shown);
+            let is_hidden = address != shown && Url::parse(address).is_ok();
+            assert_eq!(has_secret(address), is_hidden, "{address}");
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Which settings are in force, and from where.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    process::Command,
+};
 
 use crate::rig::{Ended, Rig};
 
@@ -64,9 +68,16 @@ fn wrong_files_are_told_with_their_lines() {
         ("ttl = \"10s\"\nnode = \"redis://h\"\n", 2, "unknown field `node`"),
         ("nodes = [", 1, ""),
         ("\n\nttl = \"soon\"\n", 3, "write 500ms"),
-        ("ttl = 10\n", 1, "expected a string"),
-        ("nodes = { a = \"redis://:secret@h\" }\n", 1, ""),
-        ("restart_guard = \"redis://:secret@h\"\n", 1, ""),
+        ("ttl = true\n", 1, "expected a length of time"),
+        ("ttl = -1\n", 1, "`-1` is no length of time: write 500ms"),
+        ("max_ttl = 99999999999999999999\n", 1, ""),
+        ("nodes = 5\n", 1, ": expected a list of addresses, or one text with commas between\n"),
+        ("nodes = { a = \"redis://:secret@h\" }\n", 1, "expected a list of addresses"),
+        ("nodes = [[\"redis://:secret@h\"]]\n", 1, "expected a string"),
+        ("restart_guard = \"redis://:secret@h\"\n", 1, "expected a boolean"),
+        ("durable_nodes = \"secret, expected secret\"\n", 1, ""),
+        ("redis://:secret@h\n", 1, ""),
+        ("\"redis://:secret@h\" = 1\n", 1, "this is not what belongs here"),
         ("tls_ca = 1\n", 1, ""),
     ] {
         rig.write("file.toml", text);
@@ -81,6 +92,60 @@ fn wrong_files_are_told_with_their_lines() {
     rig.write("file.toml", "tls_ca = \"/nowhere\"\n");
     let ended = rig.run(["--config", "file.toml", "--node", "rediss://h", "x", "true"]);
     ended.assert_code(78).assert_says("/nowhere cannot be read");
+}
+
+#[test]
+fn a_number_alone_is_seconds_and_addresses_are_a_list_or_a_text() {
+    let rig = Rig::without_servers();
+    for (text, name, value) in [
+        ("ttl = 5", "ttl", "5.0 s"),
+        ("ttl = 1.5", "ttl", "1.5 s"),
+        ("max_ttl = 120", "max_ttl", "2 min 0 s"),
+        ("max_ttl = \"120\"", "max_ttl", "2 min 0 s"),
+        ("nodes = \"redis://a, redis://b\"", "nodes", "redis://a,redis://b"),
+        ("nodes = [\"redis://a\", \"redis://b\"]", "nodes", "redis://a,redis://b"),
+    ] {
+        rig.write("file.toml", text);
+        let shown = config(&rig, &[], &["--config", "file.toml"]).assert_code(0);
+        assert_eq!(row(&shown, name), format!("{name} {value} file.toml"), "{text}");
+    }
+}
+
+#[test]
+fn a_ttl_that_nobody_gave_is_not_longer_than_the_longest() {
+    let rig = Rig::without_servers();
+    let shown = config(&rig, &[], &["--max-ttl", "5s"]);
+    assert_eq!(row(&shown, "ttl"), "ttl 5.0 s default");
+    rig.run(["--max-ttl", "5s", "x", "true"]).assert_code(0);
+    rig.write("file.toml", "max_ttl = 5\n");
+    rig.run(["--config", "file.toml", "x", "true"]).assert_code(0);
+    // One that was given is not changed in silence.
+    rig.run(["--max-ttl", "5s", "--ttl", "6s", "x", "true"]).assert_code(64).assert_says("max_ttl");
+    rig.write("file.toml", "ttl = 10\n");
+    let ended = rig.run(["--config", "file.toml", "--max-ttl", "5s", "x", "true"]);
+    ended.assert_code(64).assert_says("max_ttl");
+}
+
+#[test]
+fn a_user_without_a_home_is_told_which_flag_helps() {
+    let rig = Rig::without_servers();
+    // Root needs no home, so this is somebody else; who must be able to reach the binary.
+    let copy = rig.path("quorate");
+    // By another process: a file that somebody has open for writing cannot be executed, and every
+    // process that a test starts meanwhile would have it open for a moment.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_quorate")).arg(&copy).status();
+    assert!(copied.expect("it runs").success());
+    let everybody = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(rig.folder(), everybody).expect("it is ours");
+    let mut command = Command::new(copy);
+    rig.prepare(&mut command);
+    command.env_remove("HOME").env_remove("QUORATE_DIR").args(["run", "x", "true"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY);
+    }
+    let ended = Ended(command.output().expect("it runs")).assert_code(78);
+    let ended = ended.assert_says("--dir or QUORATE_DIR");
+    assert!(!ended.err().contains("ClientBuilder"), "{ended:?}");
 }
 
 #[test]
@@ -102,9 +167,27 @@ fn a_password_that_others_can_read_is_warned_of_and_never_shown() {
 }
 
 #[test]
+fn a_secret_is_not_shown_wherever_it_stands_in_an_address() {
+    let rig = Rig::without_servers();
+    let nodes = "redis://s3cret@h2,redis://h3?password=s3cret,redis://u:1/s3cret@h4";
+    let shown = ["redis://***@h2", "redis://h3?password=***", "(not an address)"];
+    let variables = [("QUORATE_NODES", nodes)];
+    let ended = config(&rig, &variables, &[]).assert_code(0);
+    assert_eq!(row(&ended, "nodes"), format!("nodes {} $QUORATE_NODES", shown.join(",")));
+    assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
+    let ended = config(&rig, &variables, &["-o", "json"]).assert_code(0);
+    let json: serde_json::Value = serde_json::from_str(ended.out()).expect("JSON");
+    assert_eq!(json["settings"]["nodes"]["value"], serde_json::json!(shown));
+    assert!(!format!("{ended:?}").contains("s3cret"), "{ended:?}");
+}
+
+#[test]
 fn errors_are_json_where_that_is_asked_for() {
     let rig = Rig::without_servers();
     let ended = config(&rig, &[], &["--config", "none.toml", "-o", "json"]).assert_code(78);
     let expected = r#"{"error":{"code":78,"kind":"config","message":"#;
     assert!(ended.err().starts_with(expected), "{ended:?}");
 }
+
+/// Somebody who is not root.
+const NOBODY: u32 = 65_534;

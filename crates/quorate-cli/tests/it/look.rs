@@ -1,6 +1,6 @@
 //! `quorate ls` and `quorate show`.
 
-use quorate_testkit::eventually;
+use quorate_testkit::{Server, eventually};
 
 use crate::rig::{Ended, PATIENCE, Rig};
 
@@ -85,6 +85,19 @@ fn what_cannot_be_shown_is_told_as_text_and_as_json() {
         let expected = r#"{"error":{"code":69,"kind":"unavailable","message":"#;
         assert!(ended.err().starts_with(expected), "{ended:?}");
     }
+}
+
+/// They have answered, so nobody says that they did not.
+#[test]
+fn nodes_that_do_not_vote_yet_cannot_tell() {
+    let mut rig = Rig::without_servers();
+    rig.servers = Server::start_many(3);
+    for verb in [&["ls"][..], &["show", "x"]] {
+        let ended = say(&rig, verb.iter().copied()).assert_code(69);
+        assert!(ended.err().starts_with("quorate: no node can tell: "), "{ended:?}");
+        ended.assert_says("under the restart guard for ");
+    }
+    assert!(rig.servers.iter().all(|server| server.keys().is_empty()), "it only looks");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod config;
 mod lease;
 mod look;
 mod nodes;
+mod output;
 mod rig;
 mod run;
 mod texts;

@@ -1,9 +1,12 @@
-//! Help, manual and completions are as they were read and approved. `QUORATE_APPROVE=1 cargo test`
-//! writes them anew.
+//! Help, manual and JSON are as they were read and approved, and completions are there.
+//! `QUORATE_APPROVE=1 cargo test` writes them anew.
 
 use std::{env, fs, path::Path};
 
-use crate::rig::{Ended, Rig};
+use quorate_testkit::eventually;
+use serde_json::Value;
+
+use crate::rig::{Ended, PATIENCE, Rig, Running};
 
 #[test]
 fn help_is_as_approved() {
@@ -37,6 +40,59 @@ fn settings_as_json_are_as_approved() {
 }
 
 #[test]
+fn locks_as_json_are_as_approved() {
+    let rig = Rig::one();
+    let (holder, waiting) = (rig.hold("x"), rig.start(["x", "true"]));
+    let say = |args: &[&str]| {
+        let ended = Ended(rig.quorate(args.iter().copied()).output().expect("it runs"));
+        let ended = ended.assert_code(0);
+        assert_eq!(ended.out().lines().count(), 1, "one object, one line: {ended:?}");
+        serde_json::from_str::<Value>(ended.out()).expect("JSON")
+    };
+    let one_waits = || say(&["show", "x", "-o", "json"])["waiting_total"] == 1;
+    eventually("one waits", PATIENCE, one_waits);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let person = |running: &Running| format!("quorate/{host}/{}", running.pid().as_raw_nonzero());
+    let names = [
+        (person(&holder), "quorate/HOST/HOLDER"),
+        (person(&waiting), "quorate/HOST/WAITER"),
+        (rig.servers[0].url(), "redis://ADDRESS"),
+    ];
+    for (name, args) in
+        [("ls.json", &["ls", "-o", "json"][..]), ("show.json", &["show", "x", "-o", "json"])]
+    {
+        let mut json = say(args);
+        settle(&mut json, &names);
+        compare(name, &format!("{json:#}\n"));
+    }
+    holder.close().assert_code(0);
+    waiting.end().assert_code(0);
+}
+
+/// Puts words in the place of what is another thing each time, if it is what it has to be.
+fn settle(json: &mut Value, names: &[(String, &str)]) {
+    match json {
+        Value::Object(object) => {
+            for (key, value) in object {
+                match key.as_str() {
+                    "owner_prefix" if value.is_string() => *value = "PREFIX".into(),
+                    "fence" if value.as_u64() > Some(0) => *value = "NUMBER".into(),
+                    key if key.ends_with("_ms") && value.is_u64() => *value = "NUMBER".into(),
+                    _ => settle(value, names),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|value| settle(value, names)),
+        Value::String(text) => {
+            if let Some((_, word)) = names.iter().find(|(name, _)| name == text) {
+                *text = (*word).to_owned();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[test]
 fn completions_are_there_for_every_shell() {
     let rig = Rig::without_servers();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
@@ -57,9 +113,14 @@ fn approve(name: &str, args: &[&str]) {
     let folder = rig.folder().display().to_string();
     let line = |line: &str| format!("{}\n", line.replace(&folder, "FOLDER").trim_end());
     let text: String = ended.out().lines().map(line).collect();
+    compare(name, &text);
+}
+
+#[track_caller]
+fn compare(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots").join(name);
     if env::var_os("QUORATE_APPROVE").is_some() {
-        fs::write(&path, &text).expect("it is written");
+        fs::write(&path, text).expect("it is written");
     }
     let approved = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(text, approved, "{name} is not as approved: QUORATE_APPROVE=1 writes it anew");

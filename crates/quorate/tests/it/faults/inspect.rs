@@ -65,7 +65,7 @@ fn if_no_node_answers_each_says_why() {
         assert_eq!(nodes.len(), 3);
         let is_trouble = |answer: &NodeAnswer| matches!(answer, NodeAnswer::Trouble(_));
         assert!(nodes.iter().all(|it| is_trouble(&it.answer)), "{error}");
-        assert!(error.to_string().starts_with("no node answered: "), "{error}");
+        assert!(error.to_string().starts_with("no node can tell: "), "{error}");
     }
 }
 

@@ -1,0 +1,63 @@
+//! What cannot be written.
+
+use std::{fs::OpenOptions, io, process::Stdio};
+
+use crate::rig::{Ended, Rig};
+
+fn say(rig: &Rig, args: &[&str], out: impl Into<Stdio>) -> Ended {
+    let mut command = rig.quorate(args.iter().copied());
+    Ended(command.stdout(out).output().expect("it runs"))
+}
+
+fn full_disk() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").expect("it is there").into()
+}
+
+/// A pipe whose reader has gone.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_full_disk_is_74() {
+    let rig = Rig::without_servers();
+    for args in TALKERS {
+        let ended = say(&rig, args, full_disk()).assert_code(74).assert_says("cannot write: ");
+        let is_json = args.ends_with(&["json"]);
+        assert_eq!(ended.err().contains(r#""kind":"io""#), is_json, "{ended:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let rig = Rig::without_servers();
+    for args in TALKERS {
+        let ended = say(&rig, args, closed_pipe()).assert_code(0);
+        assert_eq!(ended.err(), "", "{args:?}");
+    }
+}
+
+/// Nobody could release it.
+#[test]
+fn a_lease_that_cannot_be_written_is_given_back() {
+    let rig = Rig::one();
+    for out in [full_disk(), closed_pipe()] {
+        say(&rig, &["acquire", "x"], out).assert_code(74).assert_says("cannot write: ");
+        assert!(rig.servers[0].get("x").is_none(), "it was given back");
+    }
+}
+
+/// Everything that has something to say, on this machine.
+const TALKERS: [&[&str]; 9] = [
+    &["--help"],
+    &["--version"],
+    &["completions", "bash"],
+    &["man"],
+    &["config"],
+    &["config", "-o", "json"],
+    &["ls", "-o", "json"],
+    &["show", "x"],
+    &["show", "x", "-o", "json"],
+];
