@@ -2,8 +2,14 @@
 
 use std::{io::Read, path::Path, process::ExitCode, time::Duration};
 
-use quorate::error::{LockError, NodeAnswer, Trouble};
-use quorate_testkit::history::{Moment, Recorder};
+use quorate::{
+    Client,
+    error::{LockError, NodeAnswer, Trouble},
+};
+use quorate_testkit::{
+    eventually,
+    history::{Moment, Recorder},
+};
 
 use super::{LOCK, PATIENCE, TEN_MINUTES, client, complain, deaths, rights, say};
 
@@ -12,6 +18,8 @@ pub(super) fn live(role: &str, args: &[&str]) -> ExitCode {
     let done = match (role, args) {
         ("wait", [folder]) => wait(Path::new(folder)),
         ("contend", [name, folder]) => contend(name, Path::new(folder)),
+        ("lose", [folder]) => lose(Path::new(folder)),
+        ("try", [folder]) => attempt(Path::new(folder)),
         ("miss-rights", []) => rights::miss(),
         ("fill", [folder]) => fill(Path::new(folder)),
         _ => Err(format!("there is no child {role} {args:?}").into()),
@@ -33,6 +41,24 @@ fn wait(folder: &Path) -> Done {
     say(&guard.fence().ok_or("there is a fence in this mode")?.to_string());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(guard.release()?)
+}
+
+/// Takes the lock, says what fence it has, and says when it is lost.
+fn lose(folder: &Path) -> Done {
+    let guard = client(folder, TTL_TO_LOSE).mutex(LOCK).lock()?;
+    say(&guard.fence().ok_or("there is a fence in this mode")?.to_string());
+    eventually("the lock is lost", PATIENCE, || guard.check().is_err());
+    say("lost");
+    Ok(())
+}
+
+/// Says what comes of an attempt to use the folder.
+fn attempt(folder: &Path) -> Done {
+    match Client::builder().local(folder).build() {
+        Ok(_) => say("ok"),
+        Err(error) => say(&error.to_string()),
+    }
+    Ok(())
 }
 
 /// Takes the lock again and again.
@@ -77,3 +103,6 @@ fn fill(folder: &Path) -> Done {
     client.shutdown(Duration::ZERO);
     Ok(())
 }
+
+/// Renewed after a third of it, which is longer than others need to come before that.
+const TTL_TO_LOSE: Duration = Duration::from_secs(6);

@@ -62,6 +62,50 @@ pub(super) fn miss() -> Done {
     Ok(())
 }
 
+/// Whoever may use it is a matter of the folder, not of the process that comes first.
+pub(super) fn are_set_whatever_the_mask() {
+    let folder = Folder::new();
+    assert_eq!(attempt("umask 0777", &folder), "ok");
+    let rights = |name: &str| {
+        let about = fs::metadata(folder.path().join(name)).expect("it is there");
+        about.permissions().mode() & 0o7777
+    };
+    assert_eq!((rights(""), rights("ears")), (0o700, 0o700));
+    for file in ["lock", "locks.db", "locks.db-wal", "locks.db-shm"] {
+        assert_eq!(rights(file), 0o600, "{file}");
+    }
+    say("a mask for the rights of new files does not matter");
+}
+
+/// Whichever file it is that cannot be opened.
+pub(super) fn too_few_files_are_told() {
+    let mut refusals = 0;
+    for limit in 4..40 {
+        let said = attempt(&format!("ulimit -n {limit}"), &Folder::new());
+        if said == "ok" {
+            assert!(refusals > 8, "each of them was refused once: {refusals}");
+            return say(&format!("with fewer than {limit} files the reason is told"));
+        }
+        let is_told = ["Too many open files", "too many files open"].map(|it| said.contains(it));
+        assert!(is_told.contains(&true) && !said.contains("give this user"), "{limit}: {said}");
+        refusals += 1;
+    }
+    panic!("so many files are not needed");
+}
+
+/// What a child says that tries to use the folder after this was said to its shell.
+fn attempt(setting: &str, folder: &Folder) -> String {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{setting}; exec \"$0\" \"$@\"")]);
+    command.arg(env::current_exe().expect("its path")).args([CHILD, "try"]).arg(folder.path());
+    let spawned = command.stdout(Stdio::piped()).spawn();
+    let mut child = spawned.expect("there is a shell");
+    let said = line(&mut child);
+    let ended = child.wait().expect("it ends");
+    assert!(ended.success(), "{setting}: {ended}, {said}");
+    said
+}
+
 fn refused(folder: &Path, expected: &str) -> Done {
     let Err(error) = Client::builder().local(folder).build() else {
         return Err(format!("{} can be used", folder.display()).into());

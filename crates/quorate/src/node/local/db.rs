@@ -2,7 +2,14 @@
 //!
 //! One transaction is one batch of commands. Nothing here knows what they mean.
 
-use std::{cell::Cell, collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    cell::Cell,
+    collections::BTreeSet,
+    ops::Deref,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use quorate_core::{
     command::{ClientId, Owner, Value},
@@ -26,7 +33,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Db {
     path: PathBuf,
-    connection: Connection,
+    connection: Handle,
     durability: Cell<Option<Durability>>,
     /// How long the log may become before it is copied into the file.
     log_pages_max: Cell<i32>,
@@ -37,7 +44,7 @@ impl Db {
     pub(super) fn open(path: PathBuf) -> Result<Self, Fault> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = Connection::open_with_flags(&path, flags);
-        let connection = opened.map_err(|error| Fault::sql(&path, &error))?;
+        let connection = Handle(Some(opened.map_err(|error| Fault::sql(&path, &error))?));
         let (durability, log_pages_max) = (Cell::new(None), Cell::new(LOG_PAGES));
         let db = Self { path, connection, durability, log_pages_max };
         match db.is_read_only() {
@@ -142,6 +149,31 @@ impl Db {
     fn fault(&self, error: &rusqlite::Error) -> Fault {
         Fault::sql(&self.path, error)
     }
+}
+
+/// A connection that is not seen half closed: its files are closed one after the other.
+#[derive(Debug)]
+struct Handle(Option<Connection>);
+
+impl Deref for Handle {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _gate = gate();
+        self.0 = None;
+    }
+}
+
+/// As long as this is kept, no client of this process closes its database.
+pub(super) fn gate() -> MutexGuard<'static, ()> {
+    static GATE: Mutex<()> = Mutex::new(());
+    GATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long the log is.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use rusqlite::ErrorCode;
+use rustix::io::Errno;
 
 use crate::error::{ConfigError, Trouble};
 
@@ -30,6 +31,7 @@ impl Fault {
             }
             io::ErrorKind::ReadOnlyFilesystem => "; use a folder that can be written to",
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
+            _ if is_out_of_files(&error) => TOO_MANY_FILES,
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
                 "; a folder is needed there: use another path"
             }
@@ -50,6 +52,9 @@ impl Fault {
                  its name with -wal and -shm"
             }
             Some(ErrorCode::ReadOnly) => READ_ONLY,
+            Some(ErrorCode::CannotOpen) if has_no_files_left() => {
+                return Self::new(path, format!("it cannot be opened{TOO_MANY_FILES}"));
+            }
             Some(ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
                 "give this user the right to read and write it and its folder"
             }
@@ -58,6 +63,9 @@ impl Fault {
             }
             _ => return Self::new(path, error.to_string()),
         };
+        // Some of its errors name the file, which we do already.
+        let error = error.to_string();
+        let error = error.strip_suffix(&format!(": {}", path.display())).unwrap_or(&error);
         Self::new(path, format!("{error}: {advice}"))
     }
 }
@@ -79,6 +87,19 @@ impl From<&Fault> for Trouble {
         Self::Storage(fault.to_string())
     }
 }
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE))
+}
+
+/// The database does not say why it could not open a file. Those that it has opened before are
+/// still open when it is asked what is wrong.
+fn has_no_files_left() -> bool {
+    std::fs::File::open("/proc/self/stat").is_err_and(|error| is_out_of_files(&error))
+}
+
+const TOO_MANY_FILES: &str =
+    "; this process, or the system, has too many files open: raise the limit (ulimit -n)";
 
 /// What to do about a file that cannot be written to.
 pub(super) const READ_ONLY: &str =

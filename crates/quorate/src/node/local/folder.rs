@@ -4,61 +4,64 @@
 //! the kernel. Exclusion does not rest on that: the database has locks of its own.
 
 use std::{
-    fs::DirBuilder,
+    fs::{self, DirBuilder, Permissions},
     io,
     os::{
         fd::OwnedFd,
-        unix::fs::{DirBuilderExt, MetadataExt},
+        unix::{
+            ffi::OsStrExt,
+            fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+        },
     },
     path::{Path, PathBuf},
 };
 
 use rustix::{
     fs::{
-        AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, fstatfs, mkdirat,
-        openat, stat, statat,
+        AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, fstatfs,
+        mkdirat, openat, stat, statat, unlinkat,
     },
     io::{Errno, retry_on_intr},
     process::{getegid, geteuid},
 };
 
-use super::fault::Fault;
+use super::{db::gate, fault::Fault};
 
 /// An open folder.
 #[derive(Debug)]
 pub(super) struct Folder {
+    /// As it was named: a link in it may lead elsewhere some day.
     path: PathBuf,
     dir: OwnedFd,
     turnstile: OwnedFd,
     /// Its group may use it as well.
     is_shared: bool,
-    /// The file of the database and the folder with the sockets, once they are open.
-    db: Option<FileId>,
-    ears: Option<FileId>,
+    /// What is open, by the names that others find it by.
+    known: Known,
 }
+
+type Known = Vec<(&'static str, FileId)>;
 
 impl Folder {
     /// Opens a folder, and makes it if it is not there.
     pub(super) fn open(path: &Path) -> Result<Self, Fault> {
         make(path)?;
-        let path = path
-            .canonicalize()
-            .map_err(|error| Fault::io(path, "the folder cannot be opened", error))?;
-        let refused = |error: Errno| Fault::io(&path, "the folder cannot be opened", error);
+        measure(path)?;
+        let refused = |error: Errno| Fault::io(path, "the folder cannot be opened", error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, &path, flags, Mode::empty()).map_err(refused)?;
+        let dir = openat(CWD, path, flags, Mode::empty()).map_err(refused)?;
         let about = fstat(&dir).map_err(refused)?;
-        let is_shared = judge(&about, &Who::this_process()).map_err(|it| Fault::new(&path, it))?;
+        let is_shared = judge(&about, &Who::this_process()).map_err(|it| Fault::new(path, it))?;
         let kind = fstatfs(&dir).map_err(refused)?.f_type;
         if let Some(network) = network(kind) {
             let reason = format!(
                 "it is on {network}, where processes of one machine cannot share memory: use a \
                  folder on a local disk"
             );
-            return Err(Fault::new(&path, reason));
+            return Err(Fault::new(path, reason));
         }
-        let turnstile = open_turnstile(&dir, &path, is_shared)?;
-        Ok(Self { path, dir, turnstile, is_shared, db: None, ears: None })
+        let turnstile = open_turnstile(&dir, path, is_shared)?;
+        Ok(Self { path: path.to_owned(), dir, turnstile, is_shared, known: Vec::new() })
     }
 
     pub(super) fn db_path(&self) -> PathBuf {
@@ -79,42 +82,99 @@ impl Folder {
     /// To be called in our turn: closing a file drops all locks that this process has on it, those
     /// of other clients, too. In our turn nobody can have opened what we have just made.
     pub(super) fn make_db(&self) -> Result<(), Fault> {
+        let refused = |error| Fault::io(&self.db_path(), "the file cannot be made", error);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = file_mode(self.is_shared);
         match openat(&self.dir, DB, flags, mode) {
-            // The process may have a mask for the rights of new files.
-            Ok(file) => fchmod(file, mode),
+            Ok(file) => {
+                // The process may have a mask for the rights of new files.
+                fchmod(file, mode).map_err(refused)?;
+                self.remove(LOG).and_then(|()| self.remove(INDEX)).map_err(refused)
+            }
+            Err(Errno::EXIST) if self.is_link(DB) => Err(Fault::new(&self.db_path(), LINK)),
+            // An index without its log is of no use, and would be believed as long as somebody has
+            // it open.
+            Err(Errno::EXIST) if self.id_of(LOG).is_none() => self.remove(INDEX).map_err(refused),
             Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(refused(error)),
         }
-        .map_err(|error| Fault::io(&self.db_path(), "the file cannot be made", error))
     }
 
-    /// Which file the database is now.
-    pub(super) fn db_id(&self) -> Result<FileId, Fault> {
-        let path = self.db_path();
-        let about = stat(&path).map_err(|error| Fault::io(&path, "it cannot be found", error))?;
-        Ok(FileId::of(&about))
+    /// Looks whether other clients of this process have a log open that is not there any more. To be
+    /// called in our turn.
+    ///
+    /// The clients of a process share an index. One that was removed stays in use until the last of
+    /// them has closed it.
+    pub(super) fn check_clients(&self) -> Result<(), Fault> {
+        let _gate = gate();
+        let open = self.open_files()?;
+        let is_open = |name| self.id_of(name).is_some_and(|id| open.contains(&id));
+        match [LOG, INDEX].into_iter().find(|name| is_open(DB) && !is_open(name)) {
+            Some(name) => Err(Fault::new(&self.path.join(name), REPLACED)),
+            None => Ok(()),
+        }
     }
 
-    /// These are open.
-    pub(super) fn note_open(&mut self, db: FileId, ears: &Ears) {
-        self.db = Some(db);
-        self.ears = fstat(&ears.dir).ok().map(|about| FileId::of(&about));
+    /// What is open, once all of it is. To be called in our turn.
+    pub(super) fn look(&self, ears: &Ears) -> Result<Known, Fault> {
+        let of = |name, file: &OwnedFd| match fstat(file) {
+            Ok(about) => Ok((name, FileId::of(&about))),
+            Err(error) => Err(Fault::io(&self.path.join(name), "it cannot be looked at", error)),
+        };
+        let mut known = vec![of(TURNSTILE, &self.turnstile)?, of(EARS, &ears.dir)?];
+        let open = self.open_files()?;
+        for name in [DB, LOG, INDEX] {
+            let id = self.id_of(name).filter(|id| open.contains(id));
+            known.push((name, id.ok_or_else(|| Fault::new(&self.path.join(name), REPLACED))?));
+        }
+        Ok(known)
+    }
+
+    /// From now on these must stay.
+    pub(super) fn note_open(&mut self, known: Known) {
+        self.known = known;
     }
 
     /// Others must find what we have open: what was removed or replaced is not where they look.
     pub(super) fn check(&self) -> Result<(), Fault> {
-        let turnstile = fstat(&self.turnstile).ok().map(|about| FileId::of(&about));
-        for (name, known) in [(TURNSTILE, turnstile), (DB, self.db), (EARS, self.ears)] {
-            // By the whole path: the folder itself may be another one.
-            let path = self.path.join(name);
-            let found = stat(&path).ok().map(|about| FileId::of(&about));
-            if found.is_none() || found != known {
-                return Err(Fault::new(&path, "it was removed or replaced while it was in use"));
-            }
+        // By its path: it may be a link that leads elsewhere by now.
+        let found = stat(&self.path).ok().map(|about| FileId::of(&about));
+        if found.is_none() || found != fstat(&self.dir).ok().map(|about| FileId::of(&about)) {
+            return Err(Fault::new(&self.path, REPLACED));
         }
-        Ok(())
+        match self.known.iter().find(|(name, id)| self.id_of(name) != Some(*id)) {
+            Some((name, _)) => Err(Fault::new(&self.path.join(name), REPLACED)),
+            None => Ok(()),
+        }
+    }
+
+    /// Which file has this name now. A link is not followed: the log would be elsewhere.
+    fn id_of(&self, name: &str) -> Option<FileId> {
+        let found = statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        found.ok().map(|about| FileId::of(&about))
+    }
+
+    /// All files that this process has open. To open one of them for a look would not do: closing
+    /// it drops locks.
+    fn open_files(&self) -> Result<Vec<FileId>, Fault> {
+        let entries = fs::read_dir("/proc/self/fd").map_err(|error| {
+            Fault::io(&self.path, "what this process has open cannot be told", error)
+        })?;
+        // What is closed meanwhile is not found.
+        let about = entries.filter_map(|entry| stat(entry.ok()?.path()).ok());
+        Ok(about.map(|about| FileId::of(&about)).collect())
+    }
+
+    fn is_link(&self, name: &str) -> bool {
+        let found = statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Symlink)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Errno> {
+        match unlinkat(&self.dir, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The folder with the sockets on which clients hear.
@@ -217,7 +277,8 @@ fn make(path: &Path) -> Result<(), Fault> {
         DirBuilder::new().recursive(true).create(above).map_err(refused)?;
     }
     match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => Ok(()),
+        // The process may have a mask for the rights of new folders.
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(refused),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let about = path.metadata().map_err(refused)?;
             match about.mode() & 0o170_000 {
@@ -226,6 +287,19 @@ fn make(path: &Path) -> Result<(), Fault> {
             }
         }
         Err(error) => Err(refused(error)),
+    }
+}
+
+/// The database does not open what has a longer path, once links are followed.
+fn measure(path: &Path) -> Result<(), Fault> {
+    let refused = |error| Fault::io(path, "the folder cannot be opened", error);
+    let len = path.canonicalize().map_err(refused)?.as_os_str().as_bytes().len();
+    match len > PATH_LEN_MAX {
+        true => Err(Fault::new(
+            path,
+            format!("the path of the folder is too long: {len} bytes, {PATH_LEN_MAX} at most"),
+        )),
+        false => Ok(()),
     }
 }
 
@@ -268,7 +342,19 @@ fn network(magic: impl Into<i64>) -> Option<&'static str> {
     })
 }
 
+const REPLACED: &str = "it was removed or replaced while it was in use";
+
+const LINK: &str = "it is a link: let the folder be one instead, so that all who use the file \
+     find its log beside it";
+
+/// What SQLite can open, less the name of the file and what it appends to it.
+const PATH_LEN_MAX: usize = 512 - 8 - "/locks.db".len();
+
 const DB: &str = "locks.db";
+/// What was committed and is not in the file yet.
+const LOG: &str = "locks.db-wal";
+/// What the log has where, and who reads and writes it.
+const INDEX: &str = "locks.db-shm";
 const TURNSTILE: &str = "lock";
 const EARS: &str = "ears";
 

@@ -41,13 +41,14 @@ impl Office {
         let mut folder = Folder::open(path)?;
         let turn = folder.wait_for_turn()?;
         folder.make_db()?;
-        let before = folder.db_id()?;
+        let post = Post::new(folder.ears()?)?;
+        // Those who do not let go of what was removed would keep us out.
+        folder.check_clients().inspect_err(|_| post.alarm())?;
         let db = Db::open(folder.db_path())?;
         let era = settle(&db, &folder, boot)?;
-        let ears = folder.ears()?;
+        let known = folder.look(post.ears())?;
         drop(turn);
-        folder.note_open(before, &ears);
-        let post = Post::new(ears)?;
+        folder.note_open(known);
         Ok(Self { folder, db, era, post })
     }
 
@@ -69,7 +70,8 @@ impl Office {
         work: impl FnOnce(&mut Desk<'_>, NodeTime) -> Result<T, Fault>,
     ) -> Result<Done<T>, Fault> {
         let turn = self.folder.wait_for_turn()?;
-        self.folder.check()?;
+        // Others who have the old ones open may not have noticed.
+        self.folder.check().inspect_err(|_| self.post.alarm())?;
         let near = self.era.is_horizon_near(self.era.time(Clock::Boot.now()));
         let mut durability = if near { Durability::Disk } else { Durability::Lazy };
         let (tx, moment, now) = loop {

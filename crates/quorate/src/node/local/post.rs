@@ -34,6 +34,10 @@ impl Post {
         Ok(Self { ears: Arc::new(ears), mouth })
     }
 
+    pub(super) fn ears(&self) -> &Ears {
+        &self.ears
+    }
+
     /// From now on this client hears.
     pub(super) fn listen(&self, client: ClientId) -> Result<Ear, Fault> {
         let name = client.to_string();
@@ -81,6 +85,18 @@ impl Post {
             // has told nobody anything.
             self.mouth = mouth;
             let _ = self.mouth.send_to(&text, &address);
+        }
+    }
+
+    /// Tells everybody to look whether the files that they have open are still there.
+    pub(super) fn alarm(&self) {
+        let Ok(entries) = std::fs::read_dir(self.address("")) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if let Some(client) = name.to_str().and_then(ClientId::parse) {
+                // Whoever does not hear it finds out when it is asked something.
+                let _ = self.mouth.send_to(ALARM, self.address(&client.to_string()));
+            }
         }
     }
 
@@ -133,14 +149,14 @@ pub(super) struct Ear {
 
 impl Ear {
     /// What was told, if anything; nothing that makes no sense.
-    pub(super) fn hear(&self, buffer: &mut [u8]) -> Option<Push> {
+    pub(super) fn hear(&self, buffer: &mut [u8]) -> Option<Heard> {
         let client = ClientId::parse(&self.name)?;
         loop {
             match self.socket.recv(buffer) {
+                Ok(len) if buffer[..len] == *ALARM => return Some(Heard::Alarm),
                 Ok(len) => {
-                    let heard = push::read(client, &buffer[..len]);
-                    if heard.is_some() {
-                        return heard;
+                    if let Some(push) = push::read(client, &buffer[..len]) {
+                        return Some(Heard::Push(push));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -148,6 +164,14 @@ impl Ear {
             }
         }
     }
+}
+
+/// What a client hears.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Push(Push),
+    /// The files of the folder may not be what they were.
+    Alarm,
 }
 
 impl AsFd for Ear {
@@ -162,6 +186,9 @@ impl Drop for Ear {
         let _ = unlinkat(&self.ears.dir, &*self.name, AtFlags::empty());
     }
 }
+
+/// No push is like that.
+const ALARM: &[u8] = b"alarm";
 
 /// How sockets are called that are about to be bound.
 const NEW: &str = ".new-";

@@ -55,7 +55,7 @@ pub(super) enum Next {
 }
 
 /// What is run together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) requests: Vec<Request>,
     pub(super) owed: Vec<(Command, Moment)>,

@@ -23,7 +23,7 @@ use super::{
     desk::Desk,
     fault::Fault,
     office::{Done, Office},
-    post::{Ear, PUSH_LEN_MAX},
+    post::{Ear, Heard, PUSH_LEN_MAX},
     queue::{Batch, Next, Phase},
     time::Boot,
 };
@@ -155,12 +155,21 @@ impl Worker {
     /// Takes in what we were told.
     fn hear(&mut self) {
         let Some(Open { ear: Some(ear), session: Some(session), .. }) = &self.open else { return };
+        let mut is_alarmed = false;
         for _ in 0..PUSHES_MAX {
-            let Some(push) = ear.hear(&mut self.buffer) else { return };
-            // What was granted to an older session is asked for again by those who want it.
-            if push.counts_in(*session) {
-                self.shared.ears.handle_push(NODE, push, self.shared.clock.now());
+            match ear.hear(&mut self.buffer) {
+                // What was granted to an older session is asked for again by those who want it.
+                Some(Heard::Push(push)) if push.counts_in(*session) => {
+                    self.shared.ears.handle_push(NODE, push, self.shared.clock.now());
+                }
+                Some(Heard::Push(_)) => {}
+                Some(Heard::Alarm) => is_alarmed = true,
+                None => break,
             }
+        }
+        if is_alarmed {
+            // Every transaction looks, also one without commands.
+            self.handle(Batch::default());
         }
     }
 

@@ -34,6 +34,29 @@ async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
     }
 }
 
+/// All clients of a process share the index of the log, so all of them must let go of it; and one
+/// that is idle does so when another tells it to look.
+#[tokio::test]
+async fn a_log_that_is_removed_does_not_leave_two_holders_for_good() {
+    let folder = Folder::new();
+    let alice = folder.builder().ttl(TTL).build().unwrap();
+    let guard = alice.mutex("a").lock().await.unwrap();
+    let bob = folder.builder().build().unwrap();
+    for file in ["locks.db-wal", "locks.db-shm"] {
+        fs::remove_file(folder.path().join(file)).unwrap();
+    }
+    let error = bob.mutex("a").try_lock().await.unwrap_err();
+    assert!(error.to_string().contains("it was removed or replaced"), "{error}");
+    wait_until_attached(&bob);
+    wait_until_attached(&alice);
+    let next = bob.mutex("a").try_lock().await.unwrap().expect("the log knew that it is held");
+    guard.extend(TTL).await.unwrap_err();
+    assert!(guard.check().is_err(), "it is lost");
+    next.extend(TTL).await.unwrap();
+    assert_eq!(folder.names(), ["a"]);
+    assert!(alice.mutex("a").try_lock().await.unwrap().is_none(), "one world");
+}
+
 /// A process that is stopped in the middle of its turn keeps it. Nothing can be had meanwhile, and
 /// what was asked for in vain is given back.
 #[tokio::test]

@@ -133,6 +133,88 @@ fn a_file_that_was_removed_or_replaced_is_noticed() {
     }
 }
 
+/// Whoever writes into a log that has no name writes for nobody else.
+#[test]
+fn a_log_that_was_removed_or_replaced_is_noticed() {
+    for gone in [&["locks.db-wal"][..], &["locks.db-shm"], &["locks.db-wal", "locks.db-shm"]] {
+        let above = tempfile::tempdir().unwrap();
+        let path = above.path().join("locks");
+        let mut office = Office::open(&path, &boot_of("first")).unwrap();
+        attach(&mut office, 1);
+        assert!(matches!(acquire(&mut office, 1, false), Reply::Granted { .. }));
+        gone.iter().for_each(|file| std::fs::remove_file(path.join(file)).unwrap());
+        let is_noticed = |fault: Fault| fault.to_string().contains("it was removed or replaced");
+        assert!(is_noticed(office.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
+        // Its process would get the old index again, as long as somebody there has it open.
+        assert!(is_noticed(Office::open(&path, &boot_of("first")).unwrap_err()), "{gone:?}");
+        assert!(is_noticed(office.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
+        drop(office);
+        let mut next = Office::open(&path, &boot_of("first")).unwrap();
+        attach(&mut next, 2);
+        let reply = acquire(&mut next, 2, false);
+        match gone {
+            ["locks.db-shm"] => assert!(matches!(reply, Reply::Queued { .. }), "nothing is lost"),
+            _ => assert!(matches!(reply, Reply::Granted { .. }), "{reply:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_link_that_leads_elsewhere_is_noticed() {
+    let above = tempfile::tempdir().unwrap();
+    let (link, one, other) =
+        (above.path().join("link"), above.path().join("one"), above.path().join("other"));
+    drop(Office::open(&other, &boot_of("first")).unwrap());
+    std::fs::create_dir(&one).unwrap();
+    std::os::unix::fs::symlink(&one, &link).unwrap();
+    let mut office = Office::open(&link, &boot_of("first")).unwrap();
+    office.transact(|_, _| Ok(())).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    let fault = office.transact(|_, _| Ok(())).unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        format!("{}: it was removed or replaced while it was in use", link.display())
+    );
+    Office::open(&link, &boot_of("first")).unwrap().transact(|_, _| Ok(())).unwrap();
+}
+
+#[test]
+fn a_path_that_is_too_long_is_told_and_the_longest_can_be_used() {
+    let above = tempfile::tempdir().unwrap();
+    let above = above.path().canonicalize().unwrap();
+    let of_len = |len: usize| {
+        let middle = above.join("d".repeat(200));
+        let rest = len - middle.as_os_str().len() - 1;
+        let (first, last) = (rest / 2, rest - rest / 2 - 1);
+        middle.join("e".repeat(first)).join("f".repeat(last))
+    };
+    let longest = of_len(495);
+    assert_eq!(longest.as_os_str().len(), 495);
+    let mut office = Office::open(&longest, &boot_of("first")).unwrap();
+    office.transact(|_, _| Ok(())).unwrap();
+    let longer = of_len(496);
+    let told = "the path of the folder is too long: 496 bytes, 495 at most";
+    let fault = Office::open(&longer, &boot_of("first")).unwrap_err();
+    assert_eq!(fault.to_string(), format!("{}: {told}", longer.display()));
+    // It counts where a link leads to.
+    let link = above.join("link");
+    std::os::unix::fs::symlink(&longer, &link).unwrap();
+    let fault = Office::open(&link, &boot_of("first")).unwrap_err();
+    assert_eq!(fault.to_string(), format!("{}: {told}", link.display()));
+}
+
+#[test]
+fn a_link_to_a_database_is_refused() {
+    let above = tempfile::tempdir().unwrap();
+    let (path, elsewhere) = (above.path().join("locks"), above.path().join("elsewhere.db"));
+    drop(Office::open(&path, &boot_of("first")).unwrap());
+    std::fs::rename(path.join("locks.db"), &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, path.join("locks.db")).unwrap();
+    let fault = Office::open(&path, &boot_of("first")).unwrap_err();
+    assert!(fault.to_string().contains("it is a link"), "{fault}");
+}
+
 fn boot_of(id: &str) -> Boot {
     Boot { id: id.into(), clock: "time:[1]".into() }
 }
