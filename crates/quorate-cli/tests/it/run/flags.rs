@@ -175,6 +175,31 @@ fn what_goes_on_without_the_lock_is_told() {
 }
 
 #[test]
+fn flags_have_the_names_that_flock_gives_them() {
+    let rig = Rig::one();
+    let holder = rig.hold("x");
+    for args in [&["--nb"][..], &["--nonblock"], &["--timeout", "0.05"], &["--wait", "0.05"]] {
+        let args = args.iter().copied().chain(["--conflict-exit-code", "6", "x", "true"]);
+        rig.run(args).assert_code(6);
+    }
+    holder.close();
+    rig.run(["--exclusive", "--nb", "x", "true"]).assert_code(0);
+}
+
+#[test]
+fn locks_of_another_folder_or_prefix_are_other_locks() {
+    let rig = Rig::without_servers();
+    let holder = rig.hold("x");
+    rig.run(["--local", "-n", "x", "true"]).assert_code(75);
+    let other = rig.path("other").display().to_string();
+    rig.run(["--local", "--dir", &other, "-n", "x", "true"]).assert_code(0);
+    holder.close();
+    let rig = Rig::one();
+    rig.run(["--prefix", "mine:", "-n", "mine:x", "true"]).assert_code(64).assert_says("reserved");
+    rig.run(["--prefix", "mine:", "-n", "quorate:x", "true"]).assert_code(0);
+}
+
+#[test]
 fn without_nodes_the_user_is_told_that_the_lock_is_local() {
     let rig = Rig::without_servers();
     let told = "the lock is local to this machine";
