@@ -100,8 +100,8 @@ impl Folder {
         }
     }
 
-    /// Looks whether other clients of this process have a log open that is not there any more. To be
-    /// called in our turn.
+    /// Looks whether other clients of this process have a log open that is not there any more. To
+    /// be called in our turn.
     ///
     /// The clients of a process share an index. One that was removed stays in use until the last of
     /// them has closed it.
