@@ -70,8 +70,7 @@ impl Office {
         work: impl FnOnce(&mut Desk<'_>, NodeTime) -> Result<T, Fault>,
     ) -> Result<Done<T>, Fault> {
         let turn = self.folder.wait_for_turn()?;
-        // Others who have the old ones open may not have noticed.
-        self.folder.check().inspect_err(|_| self.post.alarm())?;
+        self.folder.check()?;
         let near = self.era.is_horizon_near(self.era.time(Clock::Boot.now()));
         let mut durability = if near { Durability::Disk } else { Durability::Lazy };
         let (tx, moment, now) = loop {
