@@ -1,6 +1,8 @@
 //! Where the engine runs, and how it ends.
 
 use std::{
+    io,
+    os::unix::net::UnixStream,
     pin::Pin,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -117,6 +119,7 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
 }
 
 fn start_thread(life: impl Future<Output = ()> + Send + 'static) -> Result<ThreadId, ConfigError> {
+    look_for_room().map_err(|error| refused("a runtime", &error))?;
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -126,6 +129,13 @@ fn start_thread(life: impl Future<Output = ()> + Send + 'static) -> Result<Threa
         .spawn(move || runtime.block_on(life))
         .map_err(|error| refused("a thread", &error))?;
     Ok(thread.thread().id())
+}
+
+/// A runtime panics if it cannot open what signals need, in programs that listen to signals.
+fn look_for_room() -> io::Result<()> {
+    let pairs = [UnixStream::pair()?, UnixStream::pair()?, UnixStream::pair()?];
+    drop(pairs);
+    Ok(())
 }
 
 fn refused(what: &'static str, error: &dyn std::error::Error) -> ConfigError {
