@@ -15,14 +15,14 @@ fn signals_are_passed_on_to_the_whole_group() {
         ("USR2", Signal::USR2),
     ] {
         let script = format!(
-            "trap 'exit 7' {name}; (trap 'echo > {name}.child; exit' {name}; echo > {name}.ready; \
-             while :; do sleep 0.01; done) >/dev/null 2>&1 & while :; do wait; done"
+            "sleep 60 > /dev/null 2>&1 & trap 'exit 7' {name}; echo $! > {name}.child; \
+             while :; do wait; done"
         );
         let running = rig.start(["x", "--", "sh", "-c", &script]);
-        rig.await_file(&format!("{name}.ready"));
+        let child = rig.await_file(&format!("{name}.child"));
         running.signal(signal);
         running.end().assert_code(7);
-        rig.await_file(&format!("{name}.child"));
+        eventually("its child has got it, too", PATIENCE, || !is_alive(&child));
     }
     // A shell lets what it starts in the background ignore these.
     for (name, signal) in [("INT", Signal::INT), ("QUIT", Signal::QUIT)] {
@@ -183,7 +183,7 @@ fn what_was_started_before_is_left_alone() {
 fn signals_are_passed_on_also_within_our_own_group() {
     let rig = Rig::one();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let script = "echo > ready; sleep 60; :";
+        let script = "echo > ready; while :; do sleep 0.01; done";
         let running = rig.start(["--foreground", "x", "--", "sh", "-c", script]);
         rig.await_file("ready");
         running.signal(signal);

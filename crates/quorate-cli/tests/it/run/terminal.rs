@@ -26,8 +26,7 @@ fn ctrl_c_ends_the_wait() {
 #[test]
 fn ctrl_c_ends_the_command_and_not_quorate() {
     let rig = Rig::one();
-    let script = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; echo ready$((1 + 1)); sleep 60";
-    let mut terminal = Terminal::start(&rig, &format!("run -v x -- sh -c '{script}'"));
+    let mut terminal = Terminal::start(&rig, &format!("run -v x -- sh -c '{INTERRUPTED}'"));
     rig.await_screen("ready2");
     terminal.type_in("\x03");
     let ended = terminal.end();
@@ -109,16 +108,19 @@ fn a_job_in_the_background_can_be_brought_to_the_front() {
 fn others_of_a_pipeline_keep_the_terminal() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    let script = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; echo ready$((1 + 1)); sleep 60";
     // All of them are interrupted. The outermost must not go before the last has written.
     let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | (trap : INT; cat; cat)");
     let line = format!("sh -c 'trap : INT; {pipeline}; wait'");
-    let mut terminal = Terminal::start_with(&rig, &line, script);
+    let mut terminal = Terminal::start_with(&rig, &line, INTERRUPTED);
     rig.await_screen("ready2");
     terminal.type_in("\x03");
     rig.await_screen("interrupted2");
     drop(terminal);
 }
+
+/// Says when it can be interrupted, and when it was.
+const INTERRUPTED: &str = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; \
+    echo ready$((1 + 1)); while :; do sleep 0.01; done";
 
 impl Rig {
     fn await_screen(&self, text: &str) {
