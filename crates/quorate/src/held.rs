@@ -90,8 +90,6 @@ impl Held {
         Claim { name, owner, terms, from: None, untaken, fenced: self.fenced }
     }
 
-    /// Says whether the holder may act at `now`. Whoever was told that it may not is never told
-    /// that it may again.
     /// The lease is given back or left to another. Every extension is queued on all nodes by then,
     /// or never leaves: one that came after the release would take the key again for nobody.
     pub(crate) fn retire(&self, engine: &Engine) {
@@ -99,6 +97,8 @@ impl Held {
         self.hand().is_over = true;
     }
 
+    /// Says whether the holder may act at `now`. Whoever was told that it may not is never told
+    /// that it may again.
     pub(crate) fn check(&self, now: Moment) -> Result<(), Lost> {
         let mut hand = self.hand();
         let checked = hand.lease.check(now);

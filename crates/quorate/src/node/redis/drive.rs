@@ -303,22 +303,23 @@ impl Incoming {
         let result = self.match_replies(&mut outbox);
         let is_empty = outbox.waiting.is_empty();
         drop(outbox);
+        // Where the caller shares our core, it runs before we look for more: what comes behind a
+        // grant and the answers of slower nodes can wait. On a busy link that would only cost.
         let is_pushed = |arrived: &Arrived| matches!(arrived, Arrived::Push(_));
-        let is_awaited = is_empty && self.arrived.len() == 1 || self.arrived.iter().any(is_pushed);
+        let is_alone = is_empty && self.arrived.len() == 1;
+        let awaited = self.arrived.iter().rposition(is_pushed).or(is_alone.then_some(0));
 
         if let Some(Arrived::Answer(waiting, _)) = self.arrived.last() {
             link.note_round_trip(now.saturating_since(waiting.queued_at));
         }
-        for arrived in self.arrived.drain(..) {
+        for (place, arrived) in self.arrived.drain(..).enumerate() {
             match arrived {
                 Arrived::Answer(waiting, answer) => waiting.request.answer(answer, now),
                 Arrived::Push(push) => link.surroundings.ears.handle_push(link.number, push, now),
             }
-        }
-        if is_awaited {
-            // Where the caller shares our core, it runs before we look for more: the answers of
-            // slower nodes can wait. On a busy link that would only cost.
-            std::thread::yield_now();
+            if Some(place) == awaited {
+                std::thread::yield_now();
+            }
         }
         if is_empty {
             link.surroundings.quiet.tell();

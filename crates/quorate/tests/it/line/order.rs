@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use quorate_testkit::{Server, redis::cmd};
+
 use super::queue::{NAME, Queue, line};
 use crate::conformance::rig::{PATIENCE, Rig, on_memory, on_servers, take};
 
@@ -67,6 +69,31 @@ fn the_lock_goes_down_the_line_as_the_servers_have_it() {
             waiter.await.expect("no panic");
         }
         assert_eq!(queue.turns(), expected);
+        rig.wait_until_empty(rig.all());
+    });
+}
+
+/// What a release deletes makes room for what it writes.
+#[test]
+fn servers_without_memory_hand_the_lock_on() {
+    on_servers(&[1, 3], async |rig| {
+        let queue = Queue::new(rig);
+        let client = queue.client("a").await;
+        let guard = take(client.mutex(NAME)).await;
+        let waiters = [queue.join(&client, 0), queue.join(&client, 1)];
+        let limit = |bytes: u32| {
+            let mut set = cmd("CONFIG");
+            set.arg("SET").arg("maxmemory").arg(bytes);
+            let told = |server: &Server| set.exec(&mut server.connection());
+            rig.servers().iter().map(told).for_each(|it| it.expect("the server takes it"));
+        };
+        limit(1);
+        guard.release().await.expect("it is held");
+        for waiter in waiters {
+            waiter.await.expect("no panic");
+        }
+        assert_eq!(queue.turns(), [0, 1]);
+        limit(0);
         rig.wait_until_empty(rig.all());
     });
 }
