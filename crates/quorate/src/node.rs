@@ -31,6 +31,12 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     /// Sees to it that what is queued leaves: at once if the node is idle, else gathered with more.
     fn flush(&self);
 
+    /// The same for one request that nobody waits for urgently: it may leave when the next answer
+    /// comes, so that the node is done with what it was asked before.
+    fn flush_behind(&self) {
+        self.flush();
+    }
+
     /// Takes over a `Free` that got no answer: sends it again when the node can be reached, until
     /// it is answered or the key has gone by itself at `until`.
     fn owe(&self, free: Command, until: Moment);

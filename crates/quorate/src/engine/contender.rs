@@ -95,7 +95,7 @@ impl Contender {
         let place = Place { ticket, ttl_ms: terms.ttl_ms(), client: engine.client };
         let owner = place.owner(engine.next_number());
         let mut started = None;
-        engine.line.enter(&owner, |up| {
+        let is_behind = engine.line.enter(&owner, &name.clone(), |up| {
             let nodes = engine.nodes.len();
             // News of nodes that came up may be on their way.
             let is_short = up.len() < quorate_core::quorum::majority(nodes);
@@ -131,7 +131,12 @@ impl Contender {
         engine.tell(&Event::Started { round, action: Action::Acquire, name });
         let mut state = contender.lock();
         contender.give_up_if_denied(&mut state);
-        contender.drive(state, Sending::AtOnce, now);
+        // Its turn comes after theirs: what they say goes first.
+        let sending = match mode {
+            Mode::Wait(_) if is_behind => Sending::Behind,
+            Mode::Wait(_) | Mode::Try => Sending::AtOnce,
+        };
+        contender.drive(state, sending, now);
         contender
     }
 
@@ -280,7 +285,10 @@ impl Contender {
         if let Some(waker) = waker {
             waker.wake();
         }
-        queued.iter().for_each(|node| self.engine.nodes[node].flush());
+        queued.iter().for_each(|node| match sending {
+            Sending::Behind => self.engine.nodes[node].flush_behind(),
+            Sending::AtOnce | Sending::Gathered => self.engine.nodes[node].flush(),
+        });
         if let Some(told) = told {
             self.tell_end(told, waiting_since, now);
         }
@@ -306,7 +314,7 @@ impl Contender {
         // nodes that come up.
         while state.lives.len() <= state.machine.life().max(said.life) as usize {
             let owner = self.place.owner(engine.next_number());
-            engine.line.enter_again(&owner, Arc::downgrade(self));
+            engine.line.enter_again(&owner, &self.name, Arc::downgrade(self));
             state.lives.push(Life { owner, sent: NodeSet::EMPTY });
         }
         let life = &mut state.lives[said.life as usize];
@@ -423,10 +431,11 @@ impl Contender {
     }
 }
 
-/// How questions leave: each by itself, or with those of others who wait.
+/// How questions leave: each by itself, behind what is under way, or with those of others who wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Sending {
     AtOnce,
+    Behind,
     Gathered,
 }
 

@@ -1,7 +1,7 @@
 //! Who of this client waits in line or holds a lock, and where the nodes' news go.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
@@ -10,6 +10,7 @@ use quorate_core::{
     command::{Command, Owner, Reply},
     line::{News as Told, Push, owed_until},
     moment::Moment,
+    name::Name,
     quorum::NodeSet,
 };
 
@@ -37,6 +38,8 @@ pub(crate) struct Line {
 #[derive(Debug)]
 struct Desk {
     claimants: HashMap<Owner, Claimant>,
+    /// How many of them wait for each lock.
+    waiting: HashMap<Name, usize>,
     /// The nodes that can be reached.
     up: NodeSet,
 }
@@ -44,7 +47,7 @@ struct Desk {
 /// What an owner of ours is about.
 #[derive(Debug)]
 enum Claimant {
-    Waits(Weak<Contender>),
+    Waits(Name, Weak<Contender>),
     Holds,
     /// The lease was left to another process, which may adopt it until then.
     Left(Moment),
@@ -53,37 +56,46 @@ enum Claimant {
 impl Line {
     pub(super) fn new(nodes: usize, tickets: Tickets, max_ttl: Duration) -> Self {
         let heartbeats = Heartbeats::new(nodes);
-        let desk = Desk { claimants: HashMap::new(), up: NodeSet::EMPTY };
+        let (claimants, waiting) = (HashMap::new(), HashMap::new());
+        let desk = Desk { claimants, waiting, up: NodeSet::EMPTY };
         Self { desk: Mutex::new(desk), tickets, heartbeats, max_ttl }
     }
 
-    /// The nodes that can be reached right now. Whatever `enter` adds hears of every change.
-    pub(super) fn enter(&self, owner: &Owner, enter: impl FnOnce(NodeSet) -> Weak<Contender>) {
+    /// `enter` gets the nodes that can be reached right now; what it adds hears of every change.
+    /// Returns true if others of ours wait for the lock already.
+    pub(super) fn enter(
+        &self,
+        owner: &Owner,
+        name: &Name,
+        enter: impl FnOnce(NodeSet) -> Weak<Contender>,
+    ) -> bool {
         let mut desk = self.lock();
         let contender = enter(desk.up);
-        desk.claimants.insert(owner.clone(), Claimant::Waits(contender));
+        let is_behind = desk.waiting.contains_key(name);
+        desk.set(owner, Some(Claimant::Waits(name.clone(), contender)));
+        is_behind
     }
 
     /// The owner of another life of the same contender.
-    pub(super) fn enter_again(&self, owner: &Owner, contender: Weak<Contender>) {
-        self.lock().claimants.insert(owner.clone(), Claimant::Waits(contender));
+    pub(super) fn enter_again(&self, owner: &Owner, name: &Name, contender: Weak<Contender>) {
+        self.lock().set(owner, Some(Claimant::Waits(name.clone(), contender)));
     }
 
     /// The owner holds a lock, or is about to: what nodes tell about it is no news.
     pub(crate) fn hold(&self, owner: &Owner) {
-        self.lock().claimants.insert(owner.clone(), Claimant::Holds);
+        self.lock().set(owner, Some(Claimant::Holds));
     }
 
     /// Nobody wants anything for this owner any more.
     pub(crate) fn forget(&self, owner: &Owner) {
-        self.lock().claimants.remove(owner);
+        self.lock().set(owner, None);
     }
 
     /// The lease is another process's business, unless nobody takes it.
     pub(crate) fn leave(&self, owner: &Owner, now: Moment) {
         let mut desk = self.lock();
         desk.claimants.retain(|_, claimant| !matches!(claimant, Claimant::Left(at) if *at < now));
-        desk.claimants.insert(owner.clone(), Claimant::Left(self.owed_until(now)));
+        desk.set(owner, Some(Claimant::Left(self.owed_until(now))));
     }
 
     /// Until when a release that got no answer at `now` is sent again.
@@ -98,7 +110,7 @@ impl Line {
 
     fn contenders(&self) -> Vec<Arc<Contender>> {
         let waiting = |claimant: &Claimant| match claimant {
-            Claimant::Waits(contender) => contender.upgrade(),
+            Claimant::Waits(_, contender) => contender.upgrade(),
             Claimant::Holds | Claimant::Left(_) => None,
         };
         self.lock().claimants.values().filter_map(waiting).collect()
@@ -106,6 +118,26 @@ impl Line {
 
     fn lock(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Desk {
+    fn set(&mut self, owner: &Owner, claimant: Option<Claimant>) {
+        if let Some(Claimant::Waits(name, _)) = &claimant {
+            *self.waiting.entry(name.clone()).or_default() += 1;
+        }
+        let before = match claimant {
+            Some(claimant) => self.claimants.insert(owner.clone(), claimant),
+            None => self.claimants.remove(owner),
+        };
+        if let Some(Claimant::Waits(name, _)) = before
+            && let Entry::Occupied(mut count) = self.waiting.entry(name)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -187,7 +219,7 @@ impl Ears {
         let Some(engine) = self.engine() else { return };
         let desk = engine.line.lock();
         let contender = match desk.claimants.get(&push.owner) {
-            Some(Claimant::Waits(contender)) => contender.upgrade(),
+            Some(Claimant::Waits(_, contender)) => contender.upgrade(),
             // It had its majority without this node, and may not be there to give it back.
             Some(Claimant::Left(_)) if push.news == Told::Granted => None,
             Some(Claimant::Holds | Claimant::Left(_)) => return,

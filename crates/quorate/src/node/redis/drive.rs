@@ -307,7 +307,7 @@ impl Incoming {
         // grant and the answers of slower nodes can wait. On a busy link that would only cost.
         let is_pushed = |arrived: &Arrived| matches!(arrived, Arrived::Push(_));
         let is_alone = is_empty && self.arrived.len() == 1;
-        let awaited = self.arrived.iter().rposition(is_pushed).or(is_alone.then_some(0));
+        let awaited = self.arrived.iter().rposition(is_pushed).or_else(|| is_alone.then_some(0));
 
         if let Some(Arrived::Answer(waiting, _)) = self.arrived.last() {
             link.note_round_trip(now.saturating_since(waiting.queued_at));

@@ -247,6 +247,15 @@ impl Node for Arc<Link> {
         }
     }
 
+    fn flush_behind(&self) {
+        // Whatever is unanswered was written, or will be: after its answer the driver writes what
+        // was gathered.
+        let is_first = self.outbox().waiting.len() <= 1;
+        if is_first {
+            self.flush();
+        }
+    }
+
     fn owe(&self, free: Command, until: Moment) {
         let mut outbox = self.outbox();
         outbox.owe(free, until);

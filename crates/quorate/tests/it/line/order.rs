@@ -2,7 +2,8 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use quorate_testkit::{Server, redis::cmd};
+use quorate::Client;
+use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 use super::queue::{NAME, Queue, line};
 use crate::conformance::rig::{PATIENCE, Rig, on_memory, on_servers, take};
@@ -95,6 +96,34 @@ fn servers_without_memory_hand_the_lock_on() {
         assert_eq!(queue.turns(), [0, 1]);
         limit(0);
         rig.wait_until_empty(rig.all());
+    });
+}
+
+/// What a latecomer asks leaves behind what is under way, and is not left lying.
+#[test]
+fn a_waiter_who_comes_while_the_lock_is_handed_on_gets_its_place() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let runtime = tokio::runtime::Runtime::new().expect("the system gives a runtime");
+    runtime.block_on(async {
+        let client = Client::connect([proxy.url()]).await.expect("the server is up");
+        let guard = take(client.mutex(NAME)).await;
+        let waiter = || {
+            let mutex = client.mutex(NAME);
+            tokio::spawn(async move { mutex.lock().await.expect("its turn comes") })
+        };
+        let first = waiter();
+        eventually("one stands in line", PATIENCE, || line(&server).len() == 1);
+        let delay = Duration::from_millis(50);
+        proxy.set(Fault::Delay { up: Duration::ZERO, down: delay });
+        drop(guard);
+        let second = waiter();
+        let first = first.await.expect("no panic");
+        eventually("the other one stands in line", PATIENCE, || line(&server).len() == 1);
+        assert!(!second.is_finished());
+        proxy.set(Fault::Pass);
+        first.release().await.expect("it is held");
+        second.await.expect("no panic").release().await.expect("it is held");
     });
 }
 
