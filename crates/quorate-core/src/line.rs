@@ -155,7 +155,6 @@ pub enum News {
     Inquired,
 }
 
-/// Digits and nothing else: a sign would be a number here, and none for the scripts on a server.
 /// Until when a release that got no answer at `now` is sent again. A place in line may outlive the
 /// lease, since others keep the line alive: for two of their ttls, of which `longest` is the
 /// longest.
@@ -167,6 +166,7 @@ pub fn owed_until(now: Moment, longest: Duration) -> Moment {
 /// A line lives for so many ttls of whoever asked last.
 pub(crate) const LINE_LIFE_TTLS: u32 = 2;
 
+/// Digits and nothing else: a sign would be a number here, and none for the scripts on a server.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
