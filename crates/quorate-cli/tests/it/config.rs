@@ -6,12 +6,12 @@ use std::{
     process::Command,
 };
 
-use crate::rig::{Ended, Rig};
+use crate::rig::{Ended, Rig, Running};
 
 fn config(rig: &Rig, variables: &[(&str, &str)], args: &[&str]) -> Ended {
     let mut command = rig.quorate(["config"].into_iter().chain(args.iter().copied()));
     command.envs(variables.iter().copied());
-    Ended(command.output().expect("it runs"))
+    Running::start(&mut command).close()
 }
 
 /// The row of a setting, with one blank between its columns.
@@ -143,7 +143,7 @@ fn a_user_without_a_home_is_told_which_flag_helps() {
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY);
     }
-    let ended = Ended(command.output().expect("it runs")).assert_code(78);
+    let ended = Running::start(&mut command).close().assert_code(78);
     let ended = ended.assert_says("--dir or QUORATE_DIR");
     assert!(!ended.err().contains("ClientBuilder"), "{ended:?}");
 }

@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
-use crate::rig::{Ended, Rig};
+use crate::rig::{Ended, Rig, Running};
 
+#[track_caller]
 fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    Ended(rig.quorate(args).output().expect("it runs"))
+    rig.say(args)
 }
 
 #[test]
@@ -20,7 +21,7 @@ fn a_script_takes_renews_and_releases_a_lock() {
     );
     let mut command = Command::new("sh");
     rig.prepare(&mut command);
-    let ended = Ended(command.args(["-c", &script]).output().expect("it runs")).assert_code(0);
+    let ended = Running::start(command.args(["-c", &script])).close().assert_code(0);
     let lines: Vec<&str> = ended.out().lines().collect();
     let (name, fence) = lines[0].split_once('/').expect("a name and a fence");
     assert!(name == "it's" && fence.parse::<u64>().is_ok(), "{ended:?}");

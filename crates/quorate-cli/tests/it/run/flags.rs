@@ -1,10 +1,13 @@
 //! Every flag.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use quorate_testkit::eventually;
 
-use crate::rig::{PATIENCE, Rig, is_alive};
+use crate::rig::{PATIENCE, Rig, Running, is_alive};
 
 #[test]
 fn the_command_finds_the_lock_in_its_environment() {
@@ -25,8 +28,8 @@ fn a_text_is_run_by_the_shell() {
     let rig = Rig::one();
     assert_eq!(rig.run(["x", "-c", "echo a | tr a b"]).assert_code(0).out(), "b\n");
     let mut command = rig.quorate(["run", "x", "--command", "echo $0"]);
-    let output = command.env("SHELL", "/bin/bash").output().expect("it runs");
-    assert_eq!(output.stdout, b"/bin/bash\n");
+    let ended = Running::start(command.env("SHELL", "/bin/bash")).close();
+    assert_eq!(ended.out(), "/bin/bash\n");
 }
 
 #[test]
@@ -45,8 +48,8 @@ fn standard_input_is_the_commands() {
     let mut command = rig.quorate(["run", "x", "cat"]);
     rig.write("in", "hello");
     let file = std::fs::File::open(rig.path("in")).expect("it is there");
-    let output = command.stdin(file).output().expect("it runs");
-    assert_eq!(output.stdout, b"hello");
+    let ended = Running::start_as_is(command.stdin(file).stdout(Stdio::piped())).end();
+    assert_eq!(ended.out(), "hello");
 }
 
 #[test]
