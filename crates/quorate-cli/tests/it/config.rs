@@ -47,6 +47,27 @@ fn a_flag_counts_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
+fn the_folder_the_longest_ttl_and_the_file_itself_have_the_same_order() {
+    let rig = Rig::without_servers();
+    rig.write("file.toml", "dir = \"/file\"\nmax_ttl = \"2m\"\n");
+    rig.write("other.toml", "max_ttl = \"3m\"\n");
+    let file = ["--config", "file.toml"];
+    let flags = ["--config", "file.toml", "--dir", "/flag", "--max-ttl", "4m"];
+    for (args, dir, shown) in [
+        (&file[..], "", "dir /file file.toml"),
+        (&file, "/variable", "dir /variable $QUORATE_DIR"),
+        (&flags, "/variable", "dir /flag --dir"),
+    ] {
+        assert_eq!(row(&config(&rig, &[("QUORATE_DIR", dir)], args), "dir"), shown);
+    }
+    assert_eq!(row(&config(&rig, &[], &flags), "max_ttl"), "max_ttl 4 min 0 s --max-ttl");
+    let variable = [("QUORATE_CONFIG", "other.toml")];
+    let max_ttl = |args: &[&str]| row(&config(&rig, &variable, args), "max_ttl");
+    assert_eq!(max_ttl(&[]), "max_ttl 3 min 0 s other.toml");
+    assert_eq!(max_ttl(&file), "max_ttl 2 min 0 s file.toml");
+}
+
+#[test]
 fn the_file_is_found_where_files_of_settings_are() {
     let rig = Rig::without_servers();
     fs::create_dir_all(rig.path(".config/quorate")).expect("a folder");

@@ -74,8 +74,18 @@ impl Rig {
     /// runs.
     #[track_caller]
     pub(crate) fn await_that(&self, what: &str, condition: impl FnMut() -> bool) {
+        self.await_that_or(|| what.to_owned(), condition);
+    }
+
+    /// The same, with what is told only when it has failed.
+    #[track_caller]
+    pub(crate) fn await_that_or(
+        &self,
+        what: impl FnOnce() -> String,
+        condition: impl FnMut() -> bool,
+    ) {
         if !is_within(PATIENCE, condition) {
-            panic!("not within {PATIENCE:?}: {what}\n{}", self.mark().listing());
+            panic!("not within {PATIENCE:?}: {}\n{}", what(), self.mark().listing());
         }
     }
 

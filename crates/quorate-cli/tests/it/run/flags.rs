@@ -71,11 +71,28 @@ fn a_nested_run_of_the_same_name_is_told_so() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let inner = [quorate, "run", "x", "true"];
-    rig.run(["x"].into_iter().chain(inner)).assert_code(64).assert_says("wait for itself");
+    let told = rig.run(["x"].into_iter().chain(inner)).assert_code(64);
+    told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
     let other = ["y", quorate, "run", "z"].into_iter().chain(inner);
     rig.run(other).assert_code(0);
     let deep = ["x", quorate, "run", "y"].into_iter().chain(inner);
     rig.run(deep).assert_code(64).assert_says("wait for itself");
+}
+
+/// A daemon that was once started under the lock has the names of that time.
+#[test]
+fn a_run_below_one_that_has_given_the_lock_back_waits_like_everybody() {
+    let rig = Rig::one();
+    let outer = rig.run(["x", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""]).assert_code(0);
+    assert!(outer.out().contains(" x\n"), "{outer:?}");
+    let inner = || {
+        let mut command = rig.quorate(["run", "-n", "x", "true"]);
+        Running::start(command.env("QUORATE_LOCKS", outer.out())).end()
+    };
+    inner().assert_code(0);
+    let holder = rig.hold("x");
+    inner().assert_code(75).assert_says("held by");
+    holder.close().assert_code(0);
 }
 
 #[test]
@@ -99,8 +116,10 @@ fn a_verbose_run_tells_what_happened_and_a_quiet_one_nothing() {
 fn who_and_why_are_told_to_those_who_wait() {
     let rig = Rig::one();
     let script = "echo > started; cat > /dev/null";
+    rig.write("file.toml", "who = \"somebody\"\n");
+    let file = ["--config", "file.toml"];
     let args = ["--who", "me", "--why", "moving house", "x", "--", "sh", "-c", script];
-    let holder = rig.start(args);
+    let holder = rig.start(file.into_iter().chain(args));
     rig.await_file("started");
     rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by me (moving house)");
     holder.close();

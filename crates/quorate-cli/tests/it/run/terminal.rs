@@ -120,7 +120,8 @@ const INTERRUPTED: &str = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; \
 impl Rig {
     #[track_caller]
     fn await_screen(&self, text: &str) {
-        self.await_that(&format!("{text:?} is shown"), || self.read("screen").contains(text));
+        let is_shown = || self.read("screen").contains(text);
+        self.await_that_or(|| format!("{text:?} in {:?}", self.read("screen")), is_shown);
     }
 }
 
