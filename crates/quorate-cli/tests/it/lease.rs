@@ -83,7 +83,7 @@ fn a_lock_that_another_has_is_not_acquired() {
     let rig = Rig::one();
     let holder = rig.hold("x");
     say(&rig, ["acquire", "-n", "x"]).assert_code(75).assert_says("held by");
-    say(&rig, ["acquire", "-w", "50ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
+    say(&rig, ["acquire", "-w", "500ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
     holder.close();
 }
 

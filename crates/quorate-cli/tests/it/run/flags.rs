@@ -200,7 +200,7 @@ fn what_goes_on_without_the_lock_is_told() {
 fn flags_have_the_names_that_flock_gives_them() {
     let rig = Rig::one();
     let holder = rig.hold("x");
-    for args in [&["--nb"][..], &["--nonblock"], &["--timeout", "0.05"], &["--wait", "0.05"]] {
+    for args in [&["--nb"][..], &["--nonblock"], &["--timeout", "0.5"], &["--wait", "0.5"]] {
         let args = args.iter().copied().chain(["--conflict-exit-code", "6", "x", "true"]);
         rig.run(args).assert_code(6);
     }

@@ -103,13 +103,17 @@ fn a_job_in_the_background_can_be_brought_to_the_front() {
 fn others_of_a_pipeline_keep_the_terminal() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    // All of them are interrupted. The outermost must not go before the last has written.
-    let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | (trap : INT; cat; cat)");
+    // All of them are interrupted. The outermost must not go before the last has written, and what
+    // a shell starts in the background is not interrupted: it writes all that comes.
+    let other = "trap \"echo > interrupted\" INT; exec 3<&0; cat <&3 & wait; wait";
+    rig.write("other.sh", other);
+    let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | sh other.sh");
     let line = format!("sh -c 'trap : INT; {pipeline}; wait'");
     let mut terminal = Terminal::start_with(&rig, &line, INTERRUPTED);
     rig.await_screen("ready2");
     terminal.type_in("\x03");
     rig.await_screen("interrupted2");
+    rig.await_file("interrupted");
     drop(terminal);
 }
 
