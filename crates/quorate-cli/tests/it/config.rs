@@ -6,12 +6,12 @@ use std::{
     process::Command,
 };
 
-use crate::rig::{Ended, Rig};
+use crate::rig::{Ended, Rig, Running};
 
 fn config(rig: &Rig, variables: &[(&str, &str)], args: &[&str]) -> Ended {
     let mut command = rig.quorate(["config"].into_iter().chain(args.iter().copied()));
     command.envs(variables.iter().copied());
-    Ended(command.output().expect("it runs"))
+    Running::start(&mut command).close()
 }
 
 /// The row of a setting, with one blank between its columns.
@@ -44,6 +44,27 @@ fn a_flag_counts_before_the_environment_and_that_before_the_file() {
     assert_eq!(row(&shown, "prefix"), "prefix p: --prefix");
     let shown = config(&rig, &variables, &["--local"]);
     assert_eq!(row(&shown, "nodes"), "nodes this machine --local");
+}
+
+#[test]
+fn the_folder_the_longest_ttl_and_the_file_itself_have_the_same_order() {
+    let rig = Rig::without_servers();
+    rig.write("file.toml", "dir = \"/file\"\nmax_ttl = \"2m\"\n");
+    rig.write("other.toml", "max_ttl = \"3m\"\n");
+    let file = ["--config", "file.toml"];
+    let flags = ["--config", "file.toml", "--dir", "/flag", "--max-ttl", "4m"];
+    for (args, dir, shown) in [
+        (&file[..], "", "dir /file file.toml"),
+        (&file, "/variable", "dir /variable $QUORATE_DIR"),
+        (&flags, "/variable", "dir /flag --dir"),
+    ] {
+        assert_eq!(row(&config(&rig, &[("QUORATE_DIR", dir)], args), "dir"), shown);
+    }
+    assert_eq!(row(&config(&rig, &[], &flags), "max_ttl"), "max_ttl 4 min 0 s --max-ttl");
+    let variable = [("QUORATE_CONFIG", "other.toml")];
+    let max_ttl = |args: &[&str]| row(&config(&rig, &variable, args), "max_ttl");
+    assert_eq!(max_ttl(&[]), "max_ttl 3 min 0 s other.toml");
+    assert_eq!(max_ttl(&file), "max_ttl 2 min 0 s file.toml");
 }
 
 #[test]
@@ -143,7 +164,7 @@ fn a_user_without_a_home_is_told_which_flag_helps() {
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY);
     }
-    let ended = Ended(command.output().expect("it runs")).assert_code(78);
+    let ended = Running::start(&mut command).close().assert_code(78);
     let ended = ended.assert_says("--dir or QUORATE_DIR");
     assert!(!ended.err().contains("ClientBuilder"), "{ended:?}");
 }

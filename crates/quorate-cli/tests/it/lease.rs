@@ -1,11 +1,14 @@
 //! `quorate acquire`, `renew` and `release`.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
-use crate::rig::{Ended, Rig};
+use quorate_testkit::{Fault, Proxy, Server};
 
+use crate::rig::{Ended, Rig, Running};
+
+#[track_caller]
 fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    Ended(rig.quorate(args).output().expect("it runs"))
+    rig.say(args)
 }
 
 #[test]
@@ -20,12 +23,33 @@ fn a_script_takes_renews_and_releases_a_lock() {
     );
     let mut command = Command::new("sh");
     rig.prepare(&mut command);
-    let ended = Ended(command.args(["-c", &script]).output().expect("it runs")).assert_code(0);
+    let ended = Running::start(command.args(["-c", &script])).close().assert_code(0);
     let lines: Vec<&str> = ended.out().lines().collect();
     let (name, fence) = lines[0].split_once('/').expect("a name and a fence");
     assert!(name == "it's" && fence.parse::<u64>().is_ok(), "{ended:?}");
     assert_eq!(lines[1..], ["75", "free"]);
     ended.assert_says("\"it's\" lasts for 4.").assert_says("held by");
+}
+
+/// Two of three have it, and two others of three are there first.
+#[test]
+fn a_lease_is_found_by_whoever_meets_another_majority_first() {
+    let mut rig = Rig::without_servers();
+    rig.servers = Server::start_many(3);
+    let slow = Proxy::start(&rig.servers[0].address());
+    let nodes = [slow.url(), rig.servers[1].url(), rig.servers[2].url()].join(",");
+    let say = |args: &[&str]| {
+        let mut command = rig.quorate(args.iter().copied());
+        Running::start(command.env("QUORATE_NODES", &nodes)).close().assert_code(0)
+    };
+    say(&["nodes", "admit"]);
+    rig.servers[2].pause();
+    let text = say(&["acquire", "x"]);
+    rig.servers[2].resume();
+    let time = Duration::from_millis(20);
+    slow.set(Fault::Delay { up: time, down: time });
+    say(&["renew", text.out().trim()]);
+    say(&["release", text.out().trim()]);
 }
 
 #[test]
@@ -59,7 +83,7 @@ fn a_lock_that_another_has_is_not_acquired() {
     let rig = Rig::one();
     let holder = rig.hold("x");
     say(&rig, ["acquire", "-n", "x"]).assert_code(75).assert_says("held by");
-    say(&rig, ["acquire", "-w", "50ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
+    say(&rig, ["acquire", "-w", "500ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
     holder.close();
 }
 

@@ -4,8 +4,9 @@ use quorate_testkit::{Server, eventually};
 
 use crate::rig::{Ended, PATIENCE, Rig};
 
+#[track_caller]
 fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    Ended(rig.quorate(args).output().expect("it runs"))
+    rig.say(args)
 }
 
 fn on_each_kind_of_place(body: impl Fn(&Rig)) {

@@ -1,11 +1,10 @@
 //! `quorate nodes` on real servers.
 
-use std::{
-    process::{Command, Output, Stdio},
-    time::Duration,
-};
+use std::process::{Command, Output};
 
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
+
+use crate::rig::{PATIENCE, Running};
 
 #[test]
 fn new_nodes_are_shown_admitted_and_shown_again() {
@@ -27,16 +26,15 @@ fn a_node_that_answers_late_is_waited_for() {
     let servers = Server::start_many(3);
     let slow = Proxy::start(&servers[2].address());
     let urls = [servers[0].url(), servers[1].url(), slow.url()];
-    let admitted = command("admit", &urls).output().expect("it runs");
+    let admitted = Running::start(&mut command("admit", &urls)).close().0;
     assert!(admitted.status.success(), "{admitted:?}");
     slow.set(Fault::BlackHole);
     let before = slow.connections();
-    let mut command = command("show", &urls);
-    let showing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let showing = Running::start(&mut command("show", &urls));
     // It was told once that nobody answers there.
     eventually("it tries again", PATIENCE, || slow.connections() > before + 1);
     slow.set(Fault::Pass);
-    let shown = showing.wait_with_output().expect("it ends");
+    let shown = showing.close().0;
     assert_eq!(text(&shown.stdout).matches(": attached\n").count(), 3, "{shown:?}");
 }
 
@@ -88,8 +86,7 @@ fn a_node_that_forgot_has_its_place_again_if_somebody_vouches_for_the_list() {
 fn bad_arguments_are_told_what_to_do() {
     let run = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-        let output = command.env_remove("QUORATE_NODES").args(args).output();
-        output.expect("the command runs")
+        Running::start(command.env_remove("QUORATE_NODES").args(args)).close().0
     };
     for (args, code, expected) in [
         (&["nodes", "show"][..], 64, "no nodes are given"),
@@ -109,7 +106,7 @@ fn bad_arguments_are_told_what_to_do() {
 /// Runs a verb on these servers, with a guard that is short.
 fn quorate(verb: &str, servers: &[Server]) -> Output {
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    command(verb, &urls).output().expect("the command runs")
+    Running::start(&mut command(verb, &urls)).close().0
 }
 
 fn command(verb: &str, urls: &[String]) -> Command {
@@ -121,5 +118,3 @@ fn command(verb: &str, urls: &[String]) -> Command {
 fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).expect("text")
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);

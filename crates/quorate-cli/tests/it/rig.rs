@@ -1,16 +1,23 @@
 //! Runs the binary in a place of its own: with servers or without, in a folder of its own, and
 //! with nothing of the caller's environment.
 
+mod leftovers;
+mod running;
+mod tests;
+
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output},
+    thread,
     time::Duration,
 };
 
-use quorate_testkit::{Server, eventually};
-use rustix::process::{Pid, Signal, kill_process};
+use quorate_testkit::Server;
 use tempfile::TempDir;
+
+use self::leftovers::is_within;
+pub(crate) use self::{leftovers::Mark, running::Running};
 
 /// Where locks are, and a folder for files.
 pub(crate) struct Rig {
@@ -28,8 +35,7 @@ impl Rig {
     pub(crate) fn nodes(count: usize) -> Self {
         let rig = Self { servers: Server::start_many(count), folder: folder() };
         if count >= 3 {
-            let admitted = rig.quorate(["nodes", "admit"]).output().expect("it runs");
-            assert!(admitted.status.success(), "{admitted:?}");
+            rig.say(["nodes", "admit"]).assert_code(0);
         }
         rig
     }
@@ -58,9 +64,29 @@ impl Rig {
     }
 
     /// Waits until there is a file with something in it, and returns that.
+    #[track_caller]
     pub(crate) fn await_file(&self, name: &str) -> String {
-        eventually(&format!("{name} is written"), PATIENCE, || self.read(name).ends_with('\n'));
+        self.await_that(&format!("{name} is written"), || self.read(name).ends_with('\n'));
         self.read(name)
+    }
+
+    /// Waits until something is so. If it does not become so in time, the test fails and tells what
+    /// runs.
+    #[track_caller]
+    pub(crate) fn await_that(&self, what: &str, condition: impl FnMut() -> bool) {
+        self.await_that_or(|| what.to_owned(), condition);
+    }
+
+    /// The same, with what is told only when it has failed.
+    #[track_caller]
+    pub(crate) fn await_that_or(
+        &self,
+        what: impl FnOnce() -> String,
+        condition: impl FnMut() -> bool,
+    ) {
+        if !is_within(PATIENCE, condition) {
+            panic!("not within {PATIENCE:?}: {}\n{}", what(), self.mark().listing());
+        }
     }
 
     /// The binary with these arguments.
@@ -71,11 +97,34 @@ impl Rig {
         command
     }
 
+    /// Runs the binary with these arguments to its end.
+    #[track_caller]
+    pub(crate) fn say<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
+        Running::start(&mut self.quorate(args)).close()
+    }
+
+    /// Waits for so long until all processes of this place have ended, then kills the rest and
+    /// tells which they were.
+    fn sweep(&self, bound: Duration) -> Result<(), String> {
+        let mark = self.mark();
+        if is_within(bound, || mark.processes().is_empty()) {
+            return Ok(());
+        }
+        let listing = mark.listing().to_string();
+        Err(if mark.kill_all() { listing } else { format!("{listing}\nthey cannot be killed") })
+    }
+
+    /// What the processes of this place are known by.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark::new(self.folder().as_os_str())
+    }
+
     /// Gives a command this place, and nothing else.
     pub(crate) fn prepare(&self, command: &mut Command) {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.folder()).env("TERM", "xterm").current_dir(self.folder());
         command.env("QUORATE_DIR", self.path("locks"));
+        self.mark().put_on(command);
         if !self.servers.is_empty() {
             let urls: Vec<String> = self.servers.iter().map(Server::url).collect();
             command.env("QUORATE_NODES", urls.join(","));
@@ -83,6 +132,7 @@ impl Rig {
     }
 
     /// Runs `quorate run` with these arguments to its end.
+    #[track_caller]
     pub(crate) fn run<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
         self.start(args).end()
     }
@@ -93,6 +143,7 @@ impl Rig {
     }
 
     /// Starts a holder of the lock, and waits until it is one. It ends with its standard input.
+    #[track_caller]
     pub(crate) fn hold(&self, name: &str) -> Running {
         let script = r#"echo $$ > "holder.$QUORATE_LOCK"; cat > /dev/null"#;
         let running = self.start([name, "--", "sh", "-c", script]);
@@ -101,50 +152,15 @@ impl Rig {
     }
 }
 
-/// A process that was started here. It is killed with its test.
-pub(crate) struct Running(Option<Child>);
-
-impl Running {
-    pub(crate) fn start(command: &mut Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(Some(command.spawn().expect("it is started")))
-    }
-
-    pub(crate) fn pid(&self) -> Pid {
-        let id = self.0.as_ref().expect("it runs").id();
-        Pid::from_raw(id.try_into().expect("a pid")).expect("a pid")
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("it is there");
-    }
-
-    /// Waits for its end, without closing its standard input.
-    pub(crate) fn end(mut self) -> Ended {
-        let mut child = self.0.take().expect("it runs");
-        let input = child.stdin.take();
-        let ended = Ended(child.wait_with_output().expect("it ends"));
-        drop(input);
-        ended
-    }
-
-    /// Closes its standard input, and waits for its end.
-    pub(crate) fn close(mut self) -> Ended {
-        let child = self.0.take().expect("it runs");
-        Ended(child.wait_with_output().expect("it ends"))
-    }
-
-    pub(crate) fn has_ended(&mut self) -> bool {
-        self.0.as_mut().is_none_or(|child| child.try_wait().expect("it is ours").is_some())
-    }
-}
-
-impl Drop for Running {
+impl Drop for Rig {
+    /// Nothing of a test outlives it. One that has not failed has seen to that itself.
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            // It may be gone.
-            let _ = child.kill();
-            let _ = child.wait();
+        let has_failed = thread::panicking();
+        let swept = self.sweep(if has_failed { Duration::ZERO } else { LINGER });
+        if let Err(listing) = swept
+            && !has_failed
+        {
+            panic!("the test is over, but not all of its processes: {listing}");
         }
     }
 }
@@ -190,6 +206,9 @@ pub(crate) fn is_alive(pid: &str) -> bool {
 fn folder() -> TempDir {
     TempDir::new().expect("a folder can be made")
 }
+
+/// How long the last processes of a test may take to end.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// How long anything may take that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

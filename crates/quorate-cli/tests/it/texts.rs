@@ -6,7 +6,7 @@ use std::{env, fs, path::Path};
 use quorate_testkit::eventually;
 use serde_json::Value;
 
-use crate::rig::{Ended, PATIENCE, Rig, Running};
+use crate::rig::{PATIENCE, Rig, Running};
 
 #[test]
 fn help_is_as_approved() {
@@ -30,7 +30,7 @@ fn the_manual_is_as_approved() {
     approve("quorate.1", &["man"]);
     approve("quorate-run.1", &["man", "run"]);
     let rig = Rig::without_servers();
-    let ended = Ended(rig.quorate(["man", "fly"]).output().expect("it runs"));
+    let ended = rig.say(["man", "fly"]);
     ended.assert_code(64).assert_says("no verb `fly`");
 }
 
@@ -44,7 +44,7 @@ fn locks_as_json_are_as_approved() {
     let rig = Rig::one();
     let (holder, waiting) = (rig.hold("x"), rig.start(["x", "true"]));
     let say = |args: &[&str]| {
-        let ended = Ended(rig.quorate(args.iter().copied()).output().expect("it runs"));
+        let ended = rig.say(args.iter().copied());
         let ended = ended.assert_code(0);
         assert_eq!(ended.out().lines().count(), 1, "one object, one line: {ended:?}");
         serde_json::from_str::<Value>(ended.out()).expect("JSON")
@@ -96,20 +96,20 @@ fn settle(json: &mut Value, names: &[(String, &str)]) {
 fn completions_are_there_for_every_shell() {
     let rig = Rig::without_servers();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let ended = Ended(rig.quorate(["completions", shell]).output().expect("it runs"));
+        let ended = rig.say(["completions", shell]);
         let ended = ended.assert_code(0);
         assert!(ended.out().contains("conflict-exit-code"), "{shell}");
     }
     // A shell that is there reads its own.
     let script = format!("source <({} completions bash)", env!("CARGO_BIN_EXE_quorate"));
     let mut bash = std::process::Command::new("bash");
-    Ended(bash.args(["-c", &script]).output().expect("it runs")).assert_code(0);
+    Running::start(bash.args(["-c", &script])).close().assert_code(0);
 }
 
 #[track_caller]
 fn approve(name: &str, args: &[&str]) {
     let rig = Rig::without_servers();
-    let ended = Ended(rig.quorate(args.iter().copied()).output().expect("it runs")).assert_code(0);
+    let ended = rig.say(args.iter().copied()).assert_code(0);
     let folder = rig.folder().display().to_string();
     let line = |line: &str| format!("{}\n", line.replace(&folder, "FOLDER").trim_end());
     let text: String = ended.out().lines().map(line).collect();

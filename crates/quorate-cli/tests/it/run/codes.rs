@@ -27,7 +27,7 @@ fn a_lock_that_another_has_is_75_or_what_is_asked_for() {
     let holder = rig.hold("x");
     let who = format!("held by quorate/{}", host());
     rig.run(["-n", "x", "true"]).assert_code(75).assert_says(&who);
-    rig.run(["-w", "0.05", "x", "true"]).assert_code(75).assert_says(&who);
+    rig.run(["-w", "0.5", "x", "true"]).assert_code(75).assert_says(&who);
     rig.run(["-w", "0", "x", "true"]).assert_code(75);
     rig.run(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_says(&who);
     rig.run(["-n", "y", "true"]).assert_code(0);

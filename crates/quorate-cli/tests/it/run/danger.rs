@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quorate_testkit::{Server, eventually};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::signals::{TREE, tree};
 use crate::rig::{Rig, is_alive};
@@ -32,6 +33,26 @@ fn the_command_is_asked_first_and_can_end_in_its_own_way() {
     rig.await_file("ready");
     rig.servers[0].pause();
     let ended = running.end().assert_code(79);
+    assert!(!ended.err().contains("was killed"), "{ended:?}");
+    assert_eq!(rig.read("asked"), "asked\n");
+    rig.servers[0].resume();
+}
+
+#[test]
+fn what_has_left_the_group_or_was_stopped_is_asked_as_well() {
+    let rig = Rig::one();
+    let apart = "trap \"echo asked > asked; exit\" USR1; echo $$ > apart; \
+        while :; do sleep 0.01; done";
+    let script = format!(
+        "trap 'exit 0' USR1; setsid sh -c '{apart}' & echo > ready; while :; do sleep 0.01; done"
+    );
+    let args = ["--ttl", "4s", "-k", "2s", "--signal", "USR1", "x", "--", "sh", "-c", &script];
+    let running = rig.start(args);
+    rig.await_file("ready");
+    let apart = rig.await_file("apart").trim().parse().ok().and_then(Pid::from_raw);
+    kill_process(apart.expect("a pid"), Signal::STOP).expect("it is there");
+    rig.servers[0].pause();
+    let ended = running.end().assert_code(79).assert_says("is asked to end");
     assert!(!ended.err().contains("was killed"), "{ended:?}");
     assert_eq!(rig.read("asked"), "asked\n");
     rig.servers[0].resume();

@@ -1,10 +1,13 @@
 //! Every flag.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use quorate_testkit::eventually;
 
-use crate::rig::{PATIENCE, Rig, is_alive};
+use crate::rig::{PATIENCE, Rig, Running, is_alive};
 
 #[test]
 fn the_command_finds_the_lock_in_its_environment() {
@@ -25,8 +28,8 @@ fn a_text_is_run_by_the_shell() {
     let rig = Rig::one();
     assert_eq!(rig.run(["x", "-c", "echo a | tr a b"]).assert_code(0).out(), "b\n");
     let mut command = rig.quorate(["run", "x", "--command", "echo $0"]);
-    let output = command.env("SHELL", "/bin/bash").output().expect("it runs");
-    assert_eq!(output.stdout, b"/bin/bash\n");
+    let ended = Running::start(command.env("SHELL", "/bin/bash")).close();
+    assert_eq!(ended.out(), "/bin/bash\n");
 }
 
 #[test]
@@ -45,8 +48,8 @@ fn standard_input_is_the_commands() {
     let mut command = rig.quorate(["run", "x", "cat"]);
     rig.write("in", "hello");
     let file = std::fs::File::open(rig.path("in")).expect("it is there");
-    let output = command.stdin(file).output().expect("it runs");
-    assert_eq!(output.stdout, b"hello");
+    let ended = Running::start_as_is(command.stdin(file).stdout(Stdio::piped())).end();
+    assert_eq!(ended.out(), "hello");
 }
 
 #[test]
@@ -68,11 +71,28 @@ fn a_nested_run_of_the_same_name_is_told_so() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let inner = [quorate, "run", "x", "true"];
-    rig.run(["x"].into_iter().chain(inner)).assert_code(64).assert_says("wait for itself");
+    let told = rig.run(["x"].into_iter().chain(inner)).assert_code(64);
+    told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
     let other = ["y", quorate, "run", "z"].into_iter().chain(inner);
     rig.run(other).assert_code(0);
     let deep = ["x", quorate, "run", "y"].into_iter().chain(inner);
     rig.run(deep).assert_code(64).assert_says("wait for itself");
+}
+
+/// A daemon that was once started under the lock has the names of that time.
+#[test]
+fn a_run_below_one_that_has_given_the_lock_back_waits_like_everybody() {
+    let rig = Rig::one();
+    let outer = rig.run(["x", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""]).assert_code(0);
+    assert!(outer.out().contains(" x\n"), "{outer:?}");
+    let inner = || {
+        let mut command = rig.quorate(["run", "-n", "x", "true"]);
+        Running::start(command.env("QUORATE_LOCKS", outer.out())).end()
+    };
+    inner().assert_code(0);
+    let holder = rig.hold("x");
+    inner().assert_code(75).assert_says("held by");
+    holder.close().assert_code(0);
 }
 
 #[test]
@@ -96,8 +116,10 @@ fn a_verbose_run_tells_what_happened_and_a_quiet_one_nothing() {
 fn who_and_why_are_told_to_those_who_wait() {
     let rig = Rig::one();
     let script = "echo > started; cat > /dev/null";
+    rig.write("file.toml", "who = \"somebody\"\n");
+    let file = ["--config", "file.toml"];
     let args = ["--who", "me", "--why", "moving house", "x", "--", "sh", "-c", script];
-    let holder = rig.start(args);
+    let holder = rig.start(file.into_iter().chain(args));
     rig.await_file("started");
     rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by me (moving house)");
     holder.close();
@@ -178,7 +200,7 @@ fn what_goes_on_without_the_lock_is_told() {
 fn flags_have_the_names_that_flock_gives_them() {
     let rig = Rig::one();
     let holder = rig.hold("x");
-    for args in [&["--nb"][..], &["--nonblock"], &["--timeout", "0.05"], &["--wait", "0.05"]] {
+    for args in [&["--nb"][..], &["--nonblock"], &["--timeout", "0.5"], &["--wait", "0.5"]] {
         let args = args.iter().copied().chain(["--conflict-exit-code", "6", "x", "true"]);
         rig.run(args).assert_code(6);
     }

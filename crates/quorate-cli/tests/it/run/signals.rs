@@ -3,7 +3,7 @@
 use quorate_testkit::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{PATIENCE, Rig, is_alive};
+use crate::rig::{PATIENCE, Rig, Running, is_alive};
 
 #[test]
 fn signals_are_passed_on_to_the_whole_group() {
@@ -73,7 +73,7 @@ fn signals_that_were_ignored_stay_so() {
     rig.prepare(&mut command);
     let script = "echo > ready; read line; echo ended > ended";
     command.args([env!("CARGO_BIN_EXE_quorate"), "run", "x", "--", "sh", "-c", script]);
-    let running = crate::rig::Running::start(&mut command);
+    let running = Running::start(&mut command);
     rig.await_file("ready");
     running.signal(Signal::HUP);
     running.close().assert_code(0);
@@ -162,7 +162,7 @@ fn a_parent_that_ignores_the_end_of_children_does_not_matter() {
     rig.prepare(&mut command);
     let line = format!("trap '' CHLD; exec {} run x -- sh -c 'exit 3'", QUORATE);
     command.args(["-c", &line]);
-    crate::rig::Running::start(&mut command).end().assert_code(3);
+    Running::start(&mut command).end().assert_code(3);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn what_was_started_before_is_left_alone() {
     let run = "run --ttl 1s -k 100ms --max-hold 100ms x -- sleep 60";
     let line = format!("sleep 60 >/dev/null 2>&1 & echo $! > before; exec {QUORATE} {run}");
     command.args(["-c", &line]);
-    crate::rig::Running::start(&mut command).end().assert_code(79);
+    Running::start(&mut command).end().assert_code(79);
     let before = rig.read("before");
     assert!(is_alive(&before), "it is nothing of the command's");
     kill(&before);
@@ -195,7 +195,7 @@ fn signals_are_passed_on_also_within_our_own_group() {
 #[test]
 fn what_outlives_a_command_that_was_asked_to_end_is_killed() {
     let rig = Rig::one();
-    let script = "trap 'exit 0' TERM; \
+    let script = "trap 'exit 0' TERM; exec > /dev/null 2>&1; \
         setsid sh -c 'trap \"\" TERM; echo $$ > apart; while :; do sleep 0.05; done' & \
         while :; do sleep 0.01; done";
     let running = rig.start(["--ttl", "2s", "-k", "800ms", "x", "--", "sh", "-c", script]);
@@ -221,7 +221,7 @@ fn a_proc_of_other_processes_is_not_believed() {
     rig.prepare(&mut command);
     command.args(["--map-root-user", "--user", "--pid", "--fork"]);
     command.args([QUORATE, "run", "x", "true"]);
-    crate::rig::Running::start(&mut command).end().assert_code(70).assert_says("/proc");
+    Running::start(&mut command).end().assert_code(70).assert_says("/proc");
 }
 
 const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
@@ -233,9 +233,9 @@ fn it_works_as_the_first_process_of_a_container() {
     // An orphan is left to the first process, which has to take it in.
     let script = "(sleep 0.1 & echo $! > orphan) ; \
                   while kill -0 $(cat orphan) 2>/dev/null; do sleep 0.01; done; exit 6";
-    crate::rig::Running::start(&mut contained(&rig, script)).end().assert_code(6);
+    Running::start(&mut contained(&rig, script)).end().assert_code(6);
     let script = "trap 'exit 8' TERM; echo > ready; while :; do sleep 0.01; done";
-    let running = crate::rig::Running::start(&mut contained(&rig, script));
+    let running = Running::start(&mut contained(&rig, script));
     rig.await_file("ready");
     let first = if has_namespaces() { children(running.pid())[0] } else { running.pid() };
     kill_process(first, Signal::TERM).expect("it is there");
@@ -254,15 +254,18 @@ fn contained(rig: &Rig, script: &str) -> std::process::Command {
 }
 
 fn has_namespaces() -> bool {
-    let mut probe = std::process::Command::new("unshare");
-    probe.args(NAMESPACES).arg("true").output().is_ok_and(|output| output.status.success())
+    // By a shell, since there may be no such program.
+    let mut probe = std::process::Command::new("sh");
+    probe.args(["-c", "exec unshare \"$@\"", "sh"]).args(NAMESPACES).arg("true");
+    Running::start(&mut probe).close().0.status.success()
 }
 
 const NAMESPACES: [&str; 6] =
     ["--map-root-user", "--user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// A command with a child that minds nothing, and one that has left its group.
-pub(super) const TREE: &str = "\
+/// A command with a child that minds nothing, and one that has left its group. They keep nothing
+/// open that a test reads to its end: it would wait for their death, and could not miss it.
+pub(super) const TREE: &str = "exec > /dev/null 2>&1; \
     sh -c 'trap \"\" TERM INT HUP; echo $$ > stubborn; while :; do sleep 0.05; done' & \
     setsid sh -c 'trap \"\" TERM; echo $$ > apart; while :; do sleep 0.05; done' & \
     echo $$ > command; wait";

@@ -1,14 +1,9 @@
 //! At a real terminal: `script` makes one, and what we write to it is typed there. What it takes
 //! down begins with the command line, so what is awaited must not stand there.
 
-use std::{
-    io::Write as _,
-    process::{Child, Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
-use quorate_testkit::eventually;
-
-use crate::rig::{Ended, PATIENCE, Rig};
+use crate::rig::{Ended, Rig, Running};
 
 #[test]
 fn ctrl_c_ends_the_wait() {
@@ -108,13 +103,17 @@ fn a_job_in_the_background_can_be_brought_to_the_front() {
 fn others_of_a_pipeline_keep_the_terminal() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    // All of them are interrupted. The outermost must not go before the last has written.
-    let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | (trap : INT; cat; cat)");
+    // All of them are interrupted. The outermost must not go before the last has written, and what
+    // a shell starts in the background is not interrupted: it writes all that comes.
+    let other = "trap \"echo > interrupted\" INT; exec 3<&0; cat <&3 & wait; wait";
+    rig.write("other.sh", other);
+    let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | sh other.sh");
     let line = format!("sh -c 'trap : INT; {pipeline}; wait'");
     let mut terminal = Terminal::start_with(&rig, &line, INTERRUPTED);
     rig.await_screen("ready2");
     terminal.type_in("\x03");
     rig.await_screen("interrupted2");
+    rig.await_file("interrupted");
     drop(terminal);
 }
 
@@ -123,13 +122,15 @@ const INTERRUPTED: &str = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; \
     echo ready$((1 + 1)); while :; do sleep 0.01; done";
 
 impl Rig {
+    #[track_caller]
     fn await_screen(&self, text: &str) {
-        eventually(&format!("{text:?} is shown"), PATIENCE, || self.read("screen").contains(text));
+        let is_shown = || self.read("screen").contains(text);
+        self.await_that_or(|| format!("{text:?} in {:?}", self.read("screen")), is_shown);
     }
 }
 
 /// A terminal with a program in it.
-struct Terminal(Option<Child>);
+struct Terminal(Running);
 
 impl Terminal {
     /// Starts `quorate` with these arguments.
@@ -141,37 +142,22 @@ impl Terminal {
         Self::start_with(rig, line, "")
     }
 
+    /// `script` of util-linux must be there.
     fn start_with(rig: &Rig, line: &str, script: &str) -> Self {
         let mut command = Command::new("script");
         rig.prepare(&mut command);
         command.env("SHELL", "/bin/sh").env("SCRIPT", script);
         command.args(["--quiet", "--return", "--flush", "--command", line, "screen"]);
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        Self(Some(started.expect("`script` of util-linux is there")))
+        Self(Running::start_as_is(command.stdin(Stdio::piped()).stdout(Stdio::null())))
     }
 
     fn type_in(&mut self, keys: &str) {
-        let input = self.0.as_mut().and_then(|child| child.stdin.as_mut()).expect("it is open");
-        input.write_all(keys.as_bytes()).expect("it is read");
-        input.flush().expect("it is read");
+        self.0.write(keys);
     }
 
     /// Waits for the end of the program.
-    fn end(mut self) -> Ended {
-        let mut child = self.0.take().expect("it runs");
-        let input = child.stdin.take();
-        let output = child.wait_with_output().expect("it ends");
-        drop(input);
-        Ended(output)
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            // It may be gone.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+    #[track_caller]
+    fn end(self) -> Ended {
+        self.0.end()
     }
 }
