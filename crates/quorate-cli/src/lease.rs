@@ -1,16 +1,9 @@
 //! `quorate acquire`, `renew` and `release`: for scripts that are no single command.
 
-use std::{
-    env, io,
-    io::Write as _,
-    time::{Duration, Instant},
-};
+use std::{env, io, io::Write as _, time::Duration};
 
 use clap::{Args, ValueEnum};
-use quorate::{
-    Client, ClientBuilder, LeaseHandover,
-    error::{NodeAnswer, NodeReport, Trouble},
-};
+use quorate::{ClientBuilder, LeaseHandover};
 use serde_json::json;
 
 use crate::{
@@ -117,7 +110,7 @@ impl Lease {
     pub(crate) fn renew(&self) -> Result<u8, Failure> {
         let (lease, builder) = self.parts()?;
         block_on(async {
-            let left = connect(builder).await?.renew_lease(&lease).await;
+            let left = builder.connect().await?.renew_lease(&lease).await;
             let left = left.map_err(|error| named(lease.name(), error.into()))?;
             self.voice.detail(&format!("{:?} lasts for {}", lease.name(), time::shown(left)));
             Ok(0)
@@ -128,7 +121,7 @@ impl Lease {
     pub(crate) fn release(&self) -> Result<u8, Failure> {
         let (lease, builder) = self.parts()?;
         block_on(async {
-            let released = connect(builder).await?.release_lease(&lease).await;
+            let released = builder.connect().await?.release_lease(&lease).await;
             released.map_err(|error| named(lease.name(), error.into()))?;
             Ok(0)
         })
@@ -144,19 +137,6 @@ impl Lease {
         settings.warn(&self.voice);
         Ok((lease, settings.builder()?))
     }
-}
-
-/// Connects to a majority, and to the others if they do not take long: of the majority that has the
-/// lease only one node need be in the one that answers first.
-async fn connect(builder: ClientBuilder) -> Result<Client, Failure> {
-    let client = builder.connect().await?;
-    let is_awaited =
-        |report: &NodeReport| report.answer == NodeAnswer::Trouble(Trouble::Connecting);
-    let started = Instant::now();
-    while started.elapsed() < OTHERS_MAX && client.nodes().iter().any(is_awaited) {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-    Ok(client)
 }
 
 fn for_shell(lease: &LeaseHandover) -> String {
@@ -192,8 +172,3 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
     let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
     runtime.block_on(work)
 }
-
-/// How long nodes are waited for that a majority can do without.
-const OTHERS_MAX: Duration = Duration::from_secs(1);
-
-const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -242,6 +242,7 @@ impl Client {
             return Err(AdoptError::OtherMode);
         }
         let fenced = lease.fence().map(|fence| Fenced { fence, may_heal: false });
+        self.settle().await;
         let (name, from) = lease.parts();
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
         let want = Want { name: name.clone(), terms, hold };

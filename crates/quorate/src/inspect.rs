@@ -123,8 +123,9 @@ impl Client {
         if self.inner.is_closed() { Err(InspectError::ShutDown) } else { Ok(()) }
     }
 
-    /// Waits until something is known about every node, but not for long.
-    async fn settle(&self) {
+    /// Waits until something is known about every node, but not for long: the majority that has a
+    /// lock, and the one that is connected first, may have one node in common.
+    pub(crate) async fn settle(&self) {
         let is_known =
             |report: &NodeReport| report.answer != NodeAnswer::Trouble(Trouble::Connecting);
         let known =

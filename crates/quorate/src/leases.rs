@@ -46,6 +46,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn renew_lease(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
+        self.settle().await;
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
         // Its end is not known here. A key that is the owner's was there all the time, since it is
@@ -71,7 +72,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not stop the release: it goes on in the background.
+    /// Dropping the future does not stop a release that was sent: it goes on in the background. It
+    /// is sent as soon as something is known about every node, after a second at the latest.
     ///
     /// # Errors
     ///
@@ -91,6 +93,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn release_lease(&self, lease: &LeaseHandover) -> Result<(), AdoptError> {
+        self.settle().await;
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
         let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
