@@ -6,6 +6,7 @@ mod line;
 use std::time::Duration;
 
 pub use self::guard::{
+    a_clock_that_is_set_after_the_meeting_gives_no_session,
     a_clock_that_is_set_right_again_is_doubted, a_node_in_its_guard_takes_no_lost_key_again,
     a_node_that_was_a_replica_hands_nothing_on, a_session_does_not_outlive_what_was_judged,
     the_guard_is_not_ended_by_the_nodes_clock_alone,
@@ -234,6 +235,7 @@ mod tests {
         a_session_does_not_outlive_what_was_judged().unwrap();
         a_node_that_was_a_replica_hands_nothing_on().unwrap();
         a_clock_that_is_set_right_again_is_doubted().unwrap();
+        a_clock_that_is_set_after_the_meeting_gives_no_session().unwrap();
         the_guard_is_not_ended_by_the_nodes_clock_alone().unwrap();
     }
 }

@@ -293,7 +293,8 @@ impl Store {
     /// Whether nobody was here for longer than a session lasts, by the node's own clock.
     pub(super) fn is_unseen(&self, now: NodeTime, life_ms: u64) -> bool {
         let seen_ms = self.record.as_ref().map_or(0, |record| record.seen.node_ms);
-        now.as_millis() > seen_ms.saturating_add(life_ms)
+        let is_late = now.as_millis() > seen_ms.saturating_add(life_ms);
+        is_late && !mutant::is_on(Mutant::LateSession)
     }
 
     /// A client was here.
