@@ -125,6 +125,10 @@ pub enum Mutant {
     AnyMark,
     /// A session begins although nobody was there for longer than one lasts.
     LateSession,
+    /// In classic mode a guarded node is taken without a session.
+    TakeUnspoken,
+    /// In classic mode a guarded node lets a key live on without a session.
+    ProlongUnspoken,
     /// A grant counts although it is by another's session.
     AnyPush,
     /// A node that holds something is admitted.

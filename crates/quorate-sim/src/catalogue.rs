@@ -263,6 +263,13 @@ pub const CATALOGUE: &[Entry] = &[
         "a session begins where nobody was for longer than one lasts",
         crate::directed::a_clock_that_is_set_after_the_meeting_gives_no_session,
     ),
+    seeds("take-unspoken", Mutant::TakeUnspoken, "a classic vote needs no session"),
+    directed(
+        "prolong-unspoken",
+        Mutant::ProlongUnspoken,
+        "a classic renewal needs no session",
+        crate::directed::a_node_that_was_a_replica_prolongs_nothing,
+    ),
     directed(
         "any-push",
         Mutant::AnyPush,

@@ -1,5 +1,7 @@
 //! Schedules for guarded nodes.
 
+mod classic;
+
 use std::time::Duration;
 
 use quorate_core::{
@@ -14,6 +16,7 @@ use quorate_core::{
     store::Store,
 };
 
+pub use self::classic::a_node_that_was_a_replica_prolongs_nothing;
 use super::{at, name, terms};
 
 /// A holds three nodes of five, and B has asked the two others. One of those restarts empty. A
