@@ -193,6 +193,10 @@ impl Store {
                 record.is_enrolled = record.doubted.is_none();
             }
             Some(why) => {
+                // A name that it has from another, and by which no set knows it, is not its own.
+                if why == Doubt::OtherRun && record.pact.is_none() {
+                    record.id = greeting.id;
+                }
                 record.mark = greeting.mark;
                 record.doubted = doubted(why);
                 record.doubted_ms = at.node_ms;
