@@ -24,6 +24,8 @@ pub enum Command {
         owner: Owner,
         /// How long the node keeps it.
         ttl_ms: u64,
+        /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
+        speaker: Option<Speaker>,
     },
     /// Put a new owner in the place of the one who left the lock, for `ttl_ms` from now.
     Adopt {
@@ -35,7 +37,7 @@ pub enum Command {
         owner: Owner,
         /// How long the node keeps it.
         ttl_ms: u64,
-        /// Who speaks; `None` in classic mode, where there are no sessions.
+        /// Who speaks; `None` in classic mode where nodes are not guarded.
         speaker: Option<Speaker>,
     },
     /// Delete the key, if it is the owner's.
@@ -51,6 +53,8 @@ pub enum Command {
     Prolong {
         /// The keys, at most [`PROLONG_MAX`] of them.
         entries: Arc<[Prolongation]>,
+        /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
+        speaker: Option<Speaker>,
     },
     /// Say whether the key is the owner's.
     Check {
@@ -234,6 +238,8 @@ impl Command {
             | Self::Acquire { speaker, .. }
             | Self::Heartbeat { speaker, .. }
             | Self::Extend { speaker, .. }
+            | Self::Take { speaker: Some(speaker), .. }
+            | Self::Prolong { speaker: Some(speaker), .. }
             | Self::Adopt { speaker: Some(speaker), .. } => speaker.session = today,
             Self::Take { .. }
             | Self::Adopt { .. }
@@ -258,7 +264,7 @@ impl Command {
     #[must_use]
     pub fn prolonged(&self, fates: &[Fate], index: usize) -> Vote {
         match self {
-            Self::Prolong { entries } if entries.len() == fates.len() => {
+            Self::Prolong { entries, .. } if entries.len() == fates.len() => {
                 let index = if mutant::is_on(Mutant::BatchByFirst) { 0 } else { index };
                 fates.get(index).map_or(Vote::Unknown, Fate::vote)
             }
@@ -566,11 +572,12 @@ mod tests {
         let other = Owner::new(&ClientId::from_random([1; 20]), 11, "me");
         let (n, o) = (name, || owner.clone());
         let commands = [
-            Command::Take { name: n(), owner: o(), ttl_ms: 1 },
+            Command::Take { name: n(), owner: o(), ttl_ms: 1, speaker: None },
             Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1, speaker: None },
             Command::Free { name: n(), owner: o() },
             Command::Prolong {
                 entries: [Prolongation { name: n(), owner: o(), ttl_ms: 1 }].into(),
+                speaker: None,
             },
             Command::Check { name: n(), owner: o() },
             Command::Look { name: n() },
@@ -586,12 +593,14 @@ mod tests {
             Reply::Each([Fate::LivesOn].into()),
             Reply::Absent,
             Reply::Another,
+            Reply::Stale,
             Reply::Seen(None),
             seen(&owner),
             seen(&other),
             Reply::Seen(Some(Sighting { value: hash, expires_in_ms: None })),
         ];
-        let table = ["G...R....", "G..RR....", ".G.RR....", "..G......", ".....RGRR", "........."];
+        let table =
+            ["G...R.....", "G..RR.....", ".G.RR.....", "..G.......", "......RGRR", ".........."];
         for (command, row) in commands.iter().zip(table) {
             for (reply, expected) in replies.iter().zip(row.chars()) {
                 let vote = match expected {
@@ -608,7 +617,7 @@ mod tests {
     fn each_key_of_a_prolong_is_judged_by_itself() {
         let owner = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
         let entry = Prolongation { name: name(), owner, ttl_ms: 1 };
-        let command = Command::Prolong { entries: vec![entry; 4].into() };
+        let command = Command::Prolong { entries: vec![entry; 4].into(), speaker: None };
         let fates = [Fate::LivesOn, Fate::Absent, Fate::Another, Fate::Failed];
         let votes = [Vote::Grant, Vote::Refuse, Vote::Refuse, Vote::Unknown];
         for (index, vote) in votes.into_iter().enumerate() {

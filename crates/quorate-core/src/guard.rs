@@ -194,7 +194,7 @@ pub struct Greeting {
     pub known: Option<Known>,
     /// The node's mark, if it is to have a new one.
     pub mark: Mark,
-    /// The node's name, if it has none.
+    /// The node's name, if it has none of its own.
     pub id: NodeId,
     /// How long a session lasts: a node that heard of somebody since was in use all the time.
     pub life_ms: u64,

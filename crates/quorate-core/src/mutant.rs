@@ -123,6 +123,12 @@ pub enum Mutant {
     HealInGuard,
     /// A session goes on although the node is not what it was judged to be.
     AnyMark,
+    /// A session begins although nobody was there for longer than one lasts.
+    LateSession,
+    /// In classic mode a guarded node is taken without a session.
+    TakeUnspoken,
+    /// In classic mode a guarded node lets a key live on without a session.
+    ProlongUnspoken,
     /// A grant counts although it is by another's session.
     AnyPush,
     /// A node that holds something is admitted.

@@ -46,7 +46,8 @@ impl Store {
         self.keys.expire(now.as_millis());
         self.line.expire(now.as_millis());
         match command {
-            Command::Take { name, owner, ttl_ms } => {
+            stale if self.is_stale(stale) => Reply::Stale,
+            Command::Take { name, owner, ttl_ms, .. } => {
                 if self.keys.contains(name) && !mutant::is_on(Mutant::TakeOverwrites) {
                     return Reply::Another;
                 }
@@ -56,9 +57,6 @@ impl Store {
                 };
                 self.keys.put(name, text(owner), ends_at_ms);
                 Reply::Taken
-            }
-            Command::Adopt { speaker: Some(speaker), .. } if !self.line.is_spoken(*speaker) => {
-                Reply::Stale
             }
             Command::Adopt { name, from, owner, ttl_ms, speaker } => {
                 // Where it is not the holder it may stand in line, and will never come for that.
@@ -82,7 +80,7 @@ impl Store {
                     Reply::Freed
                 }
             },
-            Command::Prolong { entries } => {
+            Command::Prolong { entries, .. } => {
                 Reply::Each(entries.iter().map(|entry| self.prolong(now, entry)).collect())
             }
             Command::Check { name, .. } | Command::Look { name } => {
@@ -156,6 +154,17 @@ impl Store {
     pub fn names(&mut self, now: NodeTime) -> Vec<Name> {
         self.keys.expire(now.as_millis());
         self.keys.keys().cloned().collect()
+    }
+
+    /// Whether it is a vote by a session that is not of today. Those of the line look themselves.
+    fn is_stale(&self, command: &Command) -> bool {
+        let (speaker, is_let_in) = match command {
+            Command::Take { speaker, .. } => (speaker, mutant::is_on(Mutant::TakeUnspoken)),
+            Command::Prolong { speaker, .. } => (speaker, mutant::is_on(Mutant::ProlongUnspoken)),
+            Command::Adopt { speaker, .. } => (speaker, false),
+            _ => return false,
+        };
+        speaker.is_some_and(|speaker| !self.line.is_spoken(speaker)) && !is_let_in
     }
 
     fn prolong(&mut self, now: NodeTime, entry: &Prolongation) -> Fate {

@@ -258,6 +258,19 @@ pub const CATALOGUE: &[Entry] = &[
         crate::directed::a_session_does_not_outlive_what_was_judged,
     ),
     directed(
+        "late-session",
+        Mutant::LateSession,
+        "a session begins where nobody was for longer than one lasts",
+        crate::directed::a_clock_that_is_set_after_the_meeting_gives_no_session,
+    ),
+    seeds("take-unspoken", Mutant::TakeUnspoken, "a classic vote needs no session"),
+    directed(
+        "prolong-unspoken",
+        Mutant::ProlongUnspoken,
+        "a classic renewal needs no session",
+        crate::directed::a_node_that_was_a_replica_prolongs_nothing,
+    ),
+    directed(
         "any-push",
         Mutant::AnyPush,
         "a grant counts though it is by another's session",

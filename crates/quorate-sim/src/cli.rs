@@ -68,7 +68,7 @@ struct Run {
     /// Which mode the clients use, whatever the seed says.
     #[arg(long)]
     mode: Option<Mode>,
-    /// Whether nodes are guarded, whatever the seed says; only in line, and with three or more.
+    /// Whether nodes are guarded, whatever the seed says; only with three or more.
     #[arg(long)]
     guard: Option<Switch>,
     /// On how many threads to run; all cores if not said.

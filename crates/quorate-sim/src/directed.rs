@@ -6,9 +6,10 @@ mod line;
 use std::time::Duration;
 
 pub use self::guard::{
+    a_clock_that_is_set_after_the_meeting_gives_no_session,
     a_clock_that_is_set_right_again_is_doubted, a_node_in_its_guard_takes_no_lost_key_again,
-    a_node_that_was_a_replica_hands_nothing_on, a_session_does_not_outlive_what_was_judged,
-    the_guard_is_not_ended_by_the_nodes_clock_alone,
+    a_node_that_was_a_replica_hands_nothing_on, a_node_that_was_a_replica_prolongs_nothing,
+    a_session_does_not_outlive_what_was_judged, the_guard_is_not_ended_by_the_nodes_clock_alone,
 };
 pub use self::line::{
     a_confirmation_takes_no_lost_key_again, a_grant_that_has_run_out_says_nothing_about_the_fence,
@@ -38,7 +39,7 @@ use crate::settings::DRIFT;
 pub fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
     let (short, long) = (terms(100), terms(1_000));
-    let taken = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100 };
+    let taken = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, speaker: None };
     node.apply(node_time(0), &taken);
     let mut lease = Lease::new(short.valid_until(at(0)), Moment::from_nanos(u64::MAX));
 
@@ -95,7 +96,7 @@ pub fn a_lost_lease_stays_lost() -> Result<(), String> {
 /// If the node has the key again.
 pub fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
-    let take = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100 };
+    let take = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, speaker: None };
     node.apply(node_time(0), &take);
     node.apply(node_time(10), &Command::Free { name: name(), owner: owner.clone() });
     node.apply(node_time(11), &prolong(&owner, 100));
@@ -189,7 +190,7 @@ pub fn a_late_yield_gives_back_only_the_grant_that_it_names() -> Result<(), Stri
 
 fn prolong(owner: &Owner, ttl_ms: u64) -> Command {
     let entry = Prolongation { name: name(), owner: owner.clone(), ttl_ms };
-    Command::Prolong { entries: [entry].into() }
+    Command::Prolong { entries: [entry].into(), speaker: None }
 }
 
 fn name() -> Name {
@@ -233,7 +234,9 @@ mod tests {
         a_node_in_its_guard_takes_no_lost_key_again().unwrap();
         a_session_does_not_outlive_what_was_judged().unwrap();
         a_node_that_was_a_replica_hands_nothing_on().unwrap();
+        a_node_that_was_a_replica_prolongs_nothing().unwrap();
         a_clock_that_is_set_right_again_is_doubted().unwrap();
+        a_clock_that_is_set_after_the_meeting_gives_no_session().unwrap();
         the_guard_is_not_ended_by_the_nodes_clock_alone().unwrap();
     }
 }

@@ -358,7 +358,7 @@ fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, lasts: Nanos)
     let back_after = lasts / 8;
     match bound {
         Bound::Keys => What::Evict { node, lock },
-        // In line, what a guard would make up for. In classic mode there never is one.
+        // In line, what a guard would make up for.
         Bound::Memory | Bound::Witness if settings.is_in_line => {
             draw_forgetting(settings, dice, lasts)
         }

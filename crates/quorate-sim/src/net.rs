@@ -31,7 +31,7 @@ pub(crate) struct Net {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) is_up: bool,
-    /// The node knows the session; in classic mode there is none, and every connection will do.
+    /// The node knows the session; where there are none, every connection will do.
     pub(crate) is_attached: bool,
     pub(crate) session: Session,
     pub(crate) generation: u32,
@@ -124,8 +124,8 @@ impl Net {
     pub(crate) fn new(settings: &Settings) -> Self {
         let count = settings.clients * settings.nodes;
         let link = |number: usize| Link {
-            is_up: !settings.is_in_line,
-            is_attached: !settings.is_in_line,
+            is_up: !settings.has_sessions(),
+            is_attached: !settings.has_sessions(),
             session: Session::from_random(0),
             generation: 0,
             waiting: VecDeque::new(),
@@ -365,9 +365,9 @@ impl Net {
 
 impl Link {
     /// A new connection.
-    pub(crate) fn open(&mut self, now: Nanos, is_in_line: bool) {
+    pub(crate) fn open(&mut self, now: Nanos, settings: &Settings) {
         self.is_up = true;
-        self.is_attached = !is_in_line;
+        self.is_attached = !settings.has_sessions();
         let bits = (u128::from(self.dice.next()) << 64) | u128::from(self.dice.next());
         self.session = Session::from_random(bits);
         self.heard_at = now;

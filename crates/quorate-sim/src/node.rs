@@ -82,7 +82,7 @@ impl Node {
 
     /// How many keys of a `Prolong` are there.
     fn kept(&mut self, time: NodeTime, command: &Command) -> usize {
-        let Command::Prolong { entries } = command else { return 0 };
+        let Command::Prolong { entries, .. } = command else { return 0 };
         let checks = entries.iter().map(|Prolongation { name, owner, .. }| Command::Check {
             name: name.clone(),
             owner: owner.clone(),
@@ -94,7 +94,7 @@ impl Node {
     /// key's own.
     pub(crate) fn fail(command: &Command) -> Option<Reply> {
         match command {
-            Command::Prolong { entries } => {
+            Command::Prolong { entries, .. } => {
                 Some(Reply::Each(entries.iter().map(|_| Fate::Failed).collect()))
             }
             Command::Extend { entries, .. } => {

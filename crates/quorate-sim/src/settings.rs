@@ -148,16 +148,17 @@ impl Settings {
         drawn.guarded(fixed)
     }
 
-    /// Most worlds in line are guarded, and most of those forget. They have a stream of their own,
-    /// so that all others are what they were.
+    /// Most worlds in line are guarded, and a third of the others; most of those forget. They have
+    /// a stream of their own, so that all others are what they were.
     fn guarded(mut self, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(self.seed, GUARD_STREAM);
         let (is_guarded, is_forgetful) = (dice.below(3) != 0, dice.below(3) != 0);
+        let is_guarded = is_guarded == self.is_in_line;
         let is_guarded = fixed.is_guarded.unwrap_or(is_guarded);
         // One who is cut off is in the way for a ttl: that must be long where it is looked for.
         let is_cut = self.does_end_cut && self.longest_ttl() >= SECOND;
         let is_guarded = is_guarded && (!is_cut || fixed.is_guarded.is_some());
-        if !self.is_in_line || self.nodes < 3 || !is_guarded {
+        if self.nodes < 3 || !is_guarded {
             return self;
         }
         // Short ones, so that a guard comes to its end while there is work.
@@ -175,6 +176,11 @@ impl Settings {
         self.faults_until += more;
         self.work_until += 2 * more;
         self
+    }
+
+    /// Whether nodes know the sessions of clients, and vote only by them.
+    pub(crate) const fn has_sessions(&self) -> bool {
+        self.is_in_line || self.guard.is_some()
     }
 
     /// The longest that a question and its answer take when nothing is wrong.
@@ -198,7 +204,7 @@ pub struct Fixed {
     pub clients: Option<usize>,
     /// Whether clients wait in line.
     pub is_in_line: Option<bool>,
-    /// Whether nodes are guarded, where clients wait in line and there are three or more.
+    /// Whether nodes are guarded, where there are three or more.
     pub is_guarded: Option<bool>,
 }
 

@@ -189,7 +189,7 @@ pub(crate) fn ask(command: &Command) -> String {
             format!("adopt {} from {} {ttl_ms} ms", owner_name(owner), owner_name(from))
         }
         Command::Free { owner, .. } => format!("free {}", owner_name(owner)),
-        Command::Prolong { entries } => {
+        Command::Prolong { entries, .. } => {
             let each = entries.iter().map(|entry| owner_name(&entry.owner));
             format!("prolong {}", each.collect::<Vec<_>>().join(", "))
         }

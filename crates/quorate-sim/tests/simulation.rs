@@ -50,8 +50,17 @@ fn overlaps_are_found_where_exclusion_is_not_promised() {
 /// What nodes forget breaks nothing where they are guarded, and is found where they are not.
 #[test]
 fn nodes_may_forget_where_they_are_guarded() {
+    check_forgetting(true);
+}
+
+#[test]
+fn so_they_may_in_classic_mode() {
+    check_forgetting(false);
+}
+
+fn check_forgetting(is_in_line: bool) {
     let run = |is_guarded| {
-        let (nodes, is_in_line) = (Some(3), Some(true));
+        let (nodes, is_in_line) = (Some(3), Some(is_in_line));
         let fixed = Fixed { nodes, is_in_line, is_guarded: Some(is_guarded), clients: None };
         Campaign { fixed, ..campaign(2_000) }.run(|_| {})
     };
@@ -174,7 +183,8 @@ fn every_mutant_is_noticed() {
 #[test]
 fn a_violation_is_made_small_replayed_and_drawn() {
     let mutant = catalogue::find("free-anyones").unwrap();
-    let fixed = Fixed { is_in_line: Some(false), ..Fixed::default() };
+    let (is_in_line, is_guarded) = (Some(false), Some(false));
+    let fixed = Fixed { is_in_line, is_guarded, ..Fixed::default() };
     let campaign = Campaign { mutant: Some(mutant), fixed, ..campaign(1_000) };
     let (seed, violation) = campaign.run(|_| {}).first.expect("free-anyones is noticed");
     assert_eq!(violation.promise, Promise::Exclusion);

@@ -1,5 +1,5 @@
 -- Puts a new owner in the place of the one who left the lock: of several who try, one succeeds.
--- KEYS: 1 the lock; not in classic mode: 2 its line, 3 the client's session
+-- KEYS: 1 the lock; not in classic mode without a guard: 2 its line, 3 the client's session
 -- ARGV: 1 the owner who left it, 2 the new owner, 3 ttl in milliseconds, 4 the session, 32 digits
 -- Replies: 1 taken over; 0 there is no such key; -1 it is another's, whatever its type; -2 the
 --   session is not of today

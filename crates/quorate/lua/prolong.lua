@@ -1,12 +1,21 @@
 -- Lets each key live on from now if it is its owner's. It never creates a key again, and never
 -- lets one go earlier than it would: an order that comes late must not undo a later one.
--- KEYS: the locks, 128 at most
--- ARGV: for each lock its owner, then its ttl in milliseconds
+-- KEYS: the locks, 128 at most; on a guarded node the client's session behind them
+-- ARGV: for each lock its owner, then its ttl in milliseconds; on a guarded node the session, 32
+--   digits, behind them
 -- Replies: for each lock 1 lives on; 0 there is no such key; -1 it is another's, whatever its type;
---   -2 an error, which is no answer and never a refusal, and which leaves the others alone
+--   -2 an error, which is no answer and never a refusal, and which leaves the others alone;
+--   in place of all that, 0 the session is not of today
 -- Idempotent: a second run only counts the time anew.
+local locks = math.floor(#ARGV / 2)
+if #KEYS > locks then
+  local spoken = redis.call('GET', KEYS[#KEYS])
+  if not spoken or string.sub(spoken, 1, 32) ~= ARGV[#ARGV] then
+    return 0
+  end
+end
 local fates = {}
-for i = 1, #KEYS do
+for i = 1, locks do
   local found = redis.pcall('GET', KEYS[i])
   if found == ARGV[2 * i - 1] then
     local done = 1

@@ -401,7 +401,9 @@ impl ClientBuilder {
 
     /// Uses classic mode: the Redlock algorithm as it was published, with nothing but `SET NX PX`
     /// and the compare-and-delete script. Those who wait ask again and again, anyone may be next,
-    /// and [`fence`](crate::Guard::fence) is `None`.
+    /// and [`fence`](crate::Guard::fence) is `None`. Under the
+    /// [restart guard](Self::restart_guard) the same `SET` is in a script, which looks first
+    /// whether the node has forgotten anything.
     ///
     /// It is for servers that cannot carry the default mode, such as Redis before 6.2, and is never
     /// chosen by itself. Clients in both modes exclude each other, but those in line see the others
@@ -545,6 +547,7 @@ impl ClientBuilder {
             client,
             who,
             mode: self.mode,
+            has_sessions: self.mode == Mode::Line || chamber.is_some(),
             max_ttl: self.max_ttl,
             time_guess_us,
             jitter_seed,

@@ -59,6 +59,8 @@ pub(crate) struct Engine {
     pub(crate) keeper: Keeper,
     pub(crate) line: Line,
     pub(crate) mode: Mode,
+    /// The nodes know our sessions, without which they do not vote.
+    has_sessions: bool,
     /// Held from numbering an extension until it is queued on every node: they must reach the nodes
     /// in the order of their numbers.
     pub(crate) extending: Mutex<()>,
@@ -84,6 +86,7 @@ impl Engine {
         Self {
             line: Line::new(nodes.len(), tickets, settings.max_ttl),
             mode: settings.mode,
+            has_sessions: settings.has_sessions,
             nodes: nodes.into(),
             clock: settings.clock,
             timers: Arc::default(),
@@ -121,6 +124,11 @@ impl Engine {
     /// Who speaks to the nodes. Each puts in the session of its own connection.
     pub(crate) const fn speaker(&self) -> Speaker {
         Speaker { client: self.client, session: Session::from_random(0) }
+    }
+
+    /// The same where nodes know sessions, and nobody where they do not.
+    pub(crate) fn known_speaker(&self) -> Option<Speaker> {
+        self.has_sessions.then(|| self.speaker())
     }
 
     /// Tells the observer, if there is one.
@@ -227,6 +235,7 @@ pub(crate) struct Settings {
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
     pub(crate) mode: Mode,
+    pub(crate) has_sessions: bool,
     pub(crate) max_ttl: Duration,
     /// What the nodes' time is ahead of our clock, as far as that can be said without asking them.
     pub(crate) time_guess_us: i64,

@@ -81,7 +81,7 @@ impl Command {
             | Self::Inspect { name, .. }
             | Self::Release { name, .. } => vec![name],
             Self::Acquire { ask, .. } => vec![&ask.name],
-            Self::Prolong { entries } => entries.iter().map(|entry| &entry.name).collect(),
+            Self::Prolong { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Heartbeat { standing, .. } => standing.iter().map(|one| &one.name).collect(),
             Self::Extend { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Meet { .. }
@@ -105,12 +105,14 @@ impl Command {
             | Self::Acquire { speaker, .. }
             | Self::Heartbeat { speaker, .. }
             | Self::Extend { speaker, .. }
+            | Self::Take { speaker: Some(speaker), .. }
+            | Self::Prolong { speaker: Some(speaker), .. }
             | Self::Adopt { speaker: Some(speaker), .. } => Some(speaker.client),
             Self::Introduce { client, .. } | Self::Who { client } => Some(*client),
-            Self::Take { .. }
+            Self::Take { speaker: None, .. }
+            | Self::Prolong { speaker: None, .. }
             | Self::Adopt { speaker: None, .. }
             | Self::Free { .. }
-            | Self::Prolong { .. }
             | Self::Check { .. }
             | Self::Look { .. }
             | Self::Inspect { .. }

@@ -193,6 +193,10 @@ impl Store {
                 record.is_enrolled = record.doubted.is_none();
             }
             Some(why) => {
+                // A name that it has from another, and by which no set knows it, is not its own.
+                if why == Doubt::OtherRun && record.pact.is_none() {
+                    record.id = greeting.id;
+                }
                 record.mark = greeting.mark;
                 record.doubted = doubted(why);
                 record.doubted_ms = at.node_ms;
@@ -293,7 +297,8 @@ impl Store {
     /// Whether nobody was here for longer than a session lasts, by the node's own clock.
     pub(super) fn is_unseen(&self, now: NodeTime, life_ms: u64) -> bool {
         let seen_ms = self.record.as_ref().map_or(0, |record| record.seen.node_ms);
-        now.as_millis() > seen_ms.saturating_add(life_ms)
+        let is_late = now.as_millis() > seen_ms.saturating_add(life_ms);
+        is_late && !mutant::is_on(Mutant::LateSession)
     }
 
     /// A client was here.

@@ -1,7 +1,10 @@
 //! The reference semantics, one sentence at a time.
 
 use super::*;
-use crate::command::ClientId;
+use crate::{
+    command::{ClientId, Stay},
+    line::{Session, Speaker},
+};
 
 fn name(text: &str) -> Name {
     Name::parse(text, "").expect("valid")
@@ -12,7 +15,7 @@ fn owner(number: u64) -> Owner {
 }
 
 fn take(number: u64, ttl_ms: u64) -> Command {
-    Command::Take { name: name("a"), owner: owner(number), ttl_ms }
+    Command::Take { name: name("a"), owner: owner(number), ttl_ms, speaker: None }
 }
 
 fn free(number: u64) -> Command {
@@ -21,7 +24,7 @@ fn free(number: u64) -> Command {
 
 fn prolong(number: u64, ttl_ms: u64) -> Command {
     let entry = Prolongation { name: name("a"), owner: owner(number), ttl_ms };
-    Command::Prolong { entries: [entry].into() }
+    Command::Prolong { entries: [entry].into(), speaker: None }
 }
 
 fn each(fate: Fate) -> Reply {
@@ -44,6 +47,45 @@ fn a_key_is_taken_once_until_it_is_freed() {
     assert_eq!(store.apply(ms(0), &take(1, 100)), Reply::Another, "not even by its owner");
     assert_eq!(store.apply(ms(0), &free(1)), Reply::Freed);
     assert_eq!(store.apply(ms(0), &take(2, 100)), Reply::Taken);
+}
+
+/// Classic mode on guarded nodes; elsewhere nobody speaks.
+#[test]
+fn a_vote_by_a_session_that_is_not_of_today_is_none() {
+    let client = ClientId::from_random([7; 20]);
+    let [known, unknown] =
+        [1, 2].map(|bits| Some(Speaker { client, session: Session::from_random(bits) }));
+    let attach = |store: &mut Store, at| {
+        let (speaker, stay) = (known.expect("it speaks"), Stay::unguarded(50));
+        store.apply(ms(at), &Command::Attach { speaker, stay });
+    };
+    let take = |speaker| Command::Take { name: name("a"), owner: owner(1), ttl_ms: 100, speaker };
+    let adopt = |speaker| Command::Adopt {
+        name: name("a"),
+        from: owner(1),
+        owner: owner(2),
+        ttl_ms: 100,
+        speaker,
+    };
+    let prolong = |speaker| {
+        let entry = Prolongation { name: name("a"), owner: owner(1), ttl_ms: 100 };
+        Command::Prolong { entries: [entry].into(), speaker }
+    };
+    let mut store = Store::new();
+    assert_eq!(store.apply(ms(0), &take(known)), Reply::Stale, "nobody is known");
+    attach(&mut store, 0);
+    assert_eq!(store.apply(ms(1), &take(unknown)), Reply::Stale);
+    assert_eq!(store.names(ms(1)), [], "nothing was done");
+    assert_eq!(store.apply(ms(1), &take(known)), Reply::Taken);
+    assert_eq!(store.apply(ms(1), &take(known)), Reply::Another);
+    assert_eq!(store.apply(ms(50), &prolong(known)), each(Fate::LivesOn));
+    for stale in [take(known), prolong(known), adopt(known)] {
+        assert_eq!(store.apply(ms(51), &stale), Reply::Stale, "its session has lapsed: {stale:?}");
+    }
+    attach(&mut store, 52);
+    assert_eq!(store.apply(ms(52), &prolong(unknown)), Reply::Stale);
+    assert_eq!(store.apply(ms(52), &adopt(unknown)), Reply::Stale);
+    assert_eq!(store.apply(ms(52), &adopt(known)), Reply::Taken);
 }
 
 #[test]
@@ -134,7 +176,10 @@ fn forgotten_keys_do_not_pile_up() {
     let mut store = Store::new();
     for number in 0..1_000 {
         let name = name(&format!("lock {number}"));
-        store.apply(ms(number), &Command::Take { name, owner: owner(number), ttl_ms: 5 });
+        store.apply(
+            ms(number),
+            &Command::Take { name, owner: owner(number), ttl_ms: 5, speaker: None },
+        );
         assert!(store.keys.keys().count() <= 6, "{store:?}");
     }
     assert!(store.keys.is_tidy());

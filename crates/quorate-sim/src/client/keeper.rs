@@ -1,12 +1,12 @@
 //! What is held: renewed in batches, and told when it is lost.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use quorate_core::{
     command::{Command, Owner, PROLONG_MAX, Prolongation, Reply},
     fence::Fence,
     lease::{Extension, Lease, LostReason},
-    line::{Extend, Speaker},
+    line::{Extend, Session, Speaker},
     moment::Moment,
     quorum::{NodeSet, Vote},
     renew::{Outcome, Renew},
@@ -323,18 +323,22 @@ impl Client {
             return;
         }
         let id = self.next_id();
-        let leases_to_extend: Arc<[Extend]> = leases_to_extend.into();
-        let prolong = Command::Prolong { entries: keys.into() };
+        // Each connection puts in its own session.
+        let speaker = Speaker { client: self.id, session: Session::from_random(0) };
+        let extend = match leases_to_extend.is_empty() {
+            true => {
+                let speaker = env.settings.has_sessions().then_some(speaker);
+                Command::Prolong { entries: keys.into(), speaker }
+            }
+            false => Command::Extend { speaker, entries: leases_to_extend.into() },
+        };
         let mut batch = Batch { id, sent_at: now, entries, open: 0 };
         let mut down = Vec::new();
         for node in 0..nodes {
-            let session = env.net.link(self.number, node).session;
-            let speaker = Speaker { client: self.id, session };
-            let command = match leases_to_extend.is_empty() {
-                true => prolong.clone(),
-                false => Command::Extend { speaker, entries: leases_to_extend.clone() },
-            };
-            let is_attached = env.net.link(self.number, node).is_attached;
+            let mut command = extend.clone();
+            let link = env.net.link(self.number, node);
+            command.set_session(link.session);
+            let is_attached = link.is_attached;
             let waiting = Waiting { whose: Whose::Batch(id), command };
             if is_attached && self.send(env, node, waiting) {
                 batch.open += 1;
@@ -346,7 +350,7 @@ impl Client {
         let give_up_at = now.saturating_add(vote_timeout);
         self.plan_at(env, give_up_at, Due::Batch(id));
         for node in down {
-            self.count_in_batch(env, id, node, &prolong, None);
+            self.count_in_batch(env, id, node, &extend, None);
         }
     }
 

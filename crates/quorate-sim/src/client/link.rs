@@ -104,8 +104,8 @@ impl Client {
             self.plan(env, env.now + delay, Due::Reconnect { node: node as u8, generation });
             return;
         }
-        link.open(env.now, env.settings.is_in_line);
-        if !env.settings.is_in_line {
+        link.open(env.now, &env.settings);
+        if !env.settings.has_sessions() {
             self.pay_debts(env, node);
             return;
         }

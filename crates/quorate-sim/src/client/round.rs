@@ -406,14 +406,16 @@ fn command(env: &Env, claim: &Asked, verb: Verb, speaker: Speaker) -> Command {
         }
         _ => {}
     }
+    let speaker = env.settings.has_sessions().then_some(speaker);
     match (verb, from) {
-        (Verb::Take, None) => Command::Take { name, owner, ttl_ms },
+        (Verb::Take, None) => Command::Take { name, owner, ttl_ms, speaker },
         (Verb::Take, Some(from)) => {
-            Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker: None }
+            Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker }
         }
         (Verb::Free, _) => Command::Free { name, owner },
         (Verb::Prolong, _) => {
-            Command::Prolong { entries: [Prolongation { name, owner, ttl_ms }].into() }
+            let entries = [Prolongation { name, owner, ttl_ms }].into();
+            Command::Prolong { entries, speaker }
         }
         (Verb::Check, _) => Command::Check { name, owner },
     }

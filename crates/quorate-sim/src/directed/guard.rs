@@ -1,5 +1,7 @@
 //! Schedules for guarded nodes.
 
+mod classic;
+
 use std::time::Duration;
 
 use quorate_core::{
@@ -14,6 +16,7 @@ use quorate_core::{
     store::Store,
 };
 
+pub use self::classic::a_node_that_was_a_replica_prolongs_nothing;
 use super::{at, name, terms};
 
 /// A holds three nodes of five, and B has asked the two others. One of those restarts empty. A
@@ -143,6 +146,30 @@ pub fn a_clock_that_is_set_right_again_is_doubted() -> Result<(), String> {
     }
 }
 
+/// A holds two nodes of three. B meets the first of them, then its clock is set forward, and A's
+/// key there is over; B begins its session, and asks.
+///
+/// # Errors
+///
+/// If the node votes for B, or if the session hides the step from whoever meets the node next.
+pub fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), String> {
+    let mut hall = Hall::founded(3);
+    let mut a = Guest::start(&mut hall, 1, 0);
+    (0..2).for_each(|node| a.exchange(&mut hall, node, 1));
+    a.held()?;
+    let mut b = Guest::meet(&mut hall, 2, 10);
+    hall.ahead_ms[0] = STEP_MS;
+    b.attach(&mut hall, 11);
+    (0..3).for_each(|node| b.exchange(&mut hall, node, 12));
+    if b.held().is_ok() {
+        return Err("a node whose clock was set votes for another".to_owned());
+    }
+    match hall.met(0, 13).and_then(|met| met.doubt) {
+        Some((Doubt::ClockStepped, _)) => Ok(()),
+        other => Err(format!("a node whose clock was set is doubted for {other:?}")),
+    }
+}
+
 /// A node's clock is set forward in its guard, by less than what would be noticed as a step.
 ///
 /// # Errors
@@ -159,9 +186,11 @@ pub fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
     }
 }
 
-/// Guarded nodes whose clocks agree.
+/// Guarded nodes.
 struct Hall {
     stores: Vec<Store>,
+    /// By how much each node's clock was set forward.
+    ahead_ms: Vec<u64>,
     pact: Pact,
 }
 
@@ -169,7 +198,7 @@ impl Hall {
     fn founded(nodes: usize) -> Self {
         let members = Members::new((0..nodes).map(member));
         let pact = Pact::founded_by(members, TTL_MS, GUARD_MS).expect("there are nodes");
-        let mut hall = Self { stores: Vec::new(), pact };
+        let mut hall = Self { stores: Vec::new(), ahead_ms: Vec::new(), pact };
         (0..nodes).for_each(|node| hall.open(node, 0));
         hall
     }
@@ -179,6 +208,7 @@ impl Hall {
         let mut store = Store::new();
         store.set_run(node as u64 + 1);
         self.stores.push(store);
+        self.ahead_ms.push(0);
         let mark = self.enrol(node, ms);
         self.apply(node, ms, &Command::Admit { mark, fresh: fresh(node, self.pact.change) });
     }
@@ -234,7 +264,8 @@ impl Hall {
     }
 
     fn apply(&mut self, node: usize, ms: u64, command: &Command) -> Reply {
-        self.stores[node].apply(NodeTime::from_micros(BEGIN_US + ms * 1_000), command)
+        let node_ms = ms + self.ahead_ms[node];
+        self.stores[node].apply(NodeTime::from_micros(BEGIN_US + node_ms * 1_000), command)
     }
 }
 
@@ -247,7 +278,14 @@ struct Guest {
 }
 
 impl Guest {
+    /// Meets all nodes, and begins a session with each.
     fn start(hall: &mut Hall, number: u8, ms: u64) -> Self {
+        let guest = Self::meet(hall, number, ms);
+        guest.attach(hall, ms);
+        guest
+    }
+
+    fn meet(hall: &mut Hall, number: u8, ms: u64) -> Self {
         let client = ClientId::from_random([number; 20]);
         let place = Place { ticket: BEGIN_US + ms * 1_000, ttl_ms: TTL_MS, client };
         let nodes = hall.stores.len();
@@ -257,13 +295,16 @@ impl Guest {
             Contend::start(terms(TTL_MS), nodes, up, Mode::Wait(Duration::from_secs(1)), at(ms));
         let marks = (0..nodes).map(|node| hall.mark(node, ms)).collect();
         let mut guest = Self { place, machine, marks, sent: Vec::new() };
-        for node in 0..nodes {
-            hall.stores[node].listen(client);
-            let (speaker, stay) = (guest.speaker(node), guest.stay(node, ms));
-            hall.apply(node, ms, &Command::Attach { speaker, stay });
-        }
         guest.pull();
         guest
+    }
+
+    fn attach(&self, hall: &mut Hall, ms: u64) {
+        for node in 0..self.marks.len() {
+            hall.stores[node].listen(self.place.client);
+            let (speaker, stay) = (self.speaker(node), self.stay(node, ms));
+            hall.apply(node, ms, &Command::Attach { speaker, stay });
+        }
     }
 
     /// Every connection has a session of its own.
@@ -347,3 +388,6 @@ const TTL_MS: u64 = 100;
 const LIFE_MS: u64 = 200;
 const GUARD_MS: u64 = 400;
 const PING_MS: u64 = 50;
+
+/// More than any clock may be wrong by.
+const STEP_MS: u64 = 10_000;

@@ -54,11 +54,11 @@ impl Desk<'_> {
             };
             let (name, owner, ttl_ms) = (self.name.clone(), owner.clone(), self.terms.ttl_ms());
             let (topic, command) = match verb {
-                Verb::Take => (topic, Command::Take { name, owner, ttl_ms }),
+                Verb::Take => (topic, Command::Take { name, owner, ttl_ms, speaker: None }),
                 Verb::Free => (Topic::Free, Command::Free { name, owner }),
                 Verb::Prolong => {
                     let entries = [Prolongation { name, owner, ttl_ms }].into();
-                    (topic, Command::Prolong { entries })
+                    (topic, Command::Prolong { entries, speaker: None })
                 }
                 Verb::Check => (topic, Command::Check { name, owner }),
             };

@@ -72,7 +72,7 @@ fn worded(request: &Request) -> String {
     let (verb, owner) = match &request.command {
         Command::Take { owner, .. } => ("take", owner.as_bytes()),
         Command::Free { owner, .. } => ("free", owner.as_bytes()),
-        Command::Prolong { entries } => ("prolong", entries[0].owner.as_bytes()),
+        Command::Prolong { entries, .. } => ("prolong", entries[0].owner.as_bytes()),
         other => return format!("{other:?}"),
     };
     format!("{verb} {}", String::from_utf8_lossy(owner))

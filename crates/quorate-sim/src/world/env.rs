@@ -41,7 +41,7 @@ impl Env {
             self.note_run(client, node, sent_at, command, &reply);
         }
         if self.nodes[node].has_revived
-            && let Command::Prolong { entries } = command
+            && let Command::Prolong { entries, .. } = command
         {
             let text = format!("an extension made a key on n{node} that was not there");
             let lock = self.locks.iter().position(|known| *known == entries[0].name);
@@ -77,7 +77,7 @@ impl Env {
                     _ => Key::Same,
                 }
             }
-            (Command::Prolong { entries }, Reply::Each(fates)) => {
+            (Command::Prolong { entries, .. }, Reply::Each(fates)) => {
                 let first = entries.first().filter(|_| fates.first() == Some(&Fate::LivesOn));
                 first.map_or(Key::Same, |entry| self.key(node, &entry.name, &entry.owner))
             }
@@ -113,7 +113,7 @@ impl Env {
             return None;
         }
         let name = match command {
-            Command::Prolong { entries } => &entries.first()?.name,
+            Command::Prolong { entries, .. } => &entries.first()?.name,
             Command::Extend { entries, .. } => &entries.first()?.name,
             Command::Acquire { ask, .. } => &ask.name,
             Command::Take { name, .. }

@@ -228,7 +228,7 @@ impl World {
                 continue;
             }
             let name = env.locks[lock].clone();
-            let take = Command::Take { name, owner: owner.clone(), ttl_ms };
+            let take = Command::Take { name, owner: owner.clone(), ttl_ms, speaker: None };
             let now = env.now;
             grants += usize::from(env.nodes[node].run(now, &take) == Reply::Taken);
         }

@@ -110,7 +110,8 @@ impl Script {
                     Some(Prolongation { name, owner, ttl_ms: number(&args[1])? })
                 };
                 let entries = keys.iter().zip(args.chunks_exact(2)).map(entry);
-                Some(Command::Prolong { entries: entries.collect::<Option<_>>()? })
+                let entries = entries.collect::<Option<_>>()?;
+                Some(Command::Prolong { entries, speaker: None })
             }
             (of_line, keys, args) => line::command(of_line, keys, args),
         }
@@ -124,6 +125,7 @@ pub(crate) fn take(words: &[Vec<u8>]) -> Option<Command> {
             name: name(key)?,
             owner: Owner::from_bytes(owner),
             ttl_ms: number(ttl)?,
+            speaker: None,
         }),
         _ => None,
     }

@@ -3,7 +3,7 @@
 -- KEYS: 1 the node's record
 -- ARGV: 1 the version of the record that the client reads, 2 the client's wall clock in
 --   milliseconds, 3 what the node's clock showed the client last, or nothing, 4 the most that it
---   can show now, 5 the node's mark if it is to have a new one, 6 its name if it has none, 7 how
+--   can show now, 5 the node's mark if it is to have a new one, 6 its name likewise, 7 how
 --   long a session lasts in milliseconds, 8 how long the guard lasts where the node does not know
 --   better, 9 whether the client has seen that everything is written to disk at once: 1 or 0, 10
 --   whether it only looks, and the node is to stay as it is: 1 or 0
@@ -14,7 +14,7 @@
 --   nodes, nodes before, newcomer, the longest ttl, the guard in milliseconds}; the version of the
 --   record, if the client does not read it; an error DAMAGED, if the record makes no sense
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
-  'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed'}
+  'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed', 'change'}
 local record = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
@@ -66,6 +66,10 @@ elseif record.run ~= run then
   end
 else
   why = clock_doubt()
+end
+if why == 'other-run' and record.change == '' then
+  -- A name that it has from another, and by which no set knows it, is not its own.
+  record.id = ARGV[6]
 end
 if why then
   record.doubt, record.mark, record.enrolled = why, ARGV[5], '0'

@@ -23,7 +23,7 @@ use quorate_core::{
 };
 
 use super::{
-    Engine, Mode,
+    Engine,
     timers::{FOREVER, Timed},
 };
 use crate::{
@@ -245,17 +245,17 @@ impl Attempt {
     fn command(&self, verb: Verb) -> Command {
         let Claim { name, owner, terms, from, fenced, .. } = &self.claim;
         let (name, owner, ttl_ms) = (name.clone(), owner.clone(), terms.ttl_ms());
+        let speaker = self.engine.known_speaker();
         match (verb, from, fenced) {
-            (Verb::Take, None, _) => Command::Take { name, owner, ttl_ms },
+            (Verb::Take, None, _) => Command::Take { name, owner, ttl_ms, speaker },
             (Verb::Take, Some(from), _) => {
-                let is_in_line = self.engine.mode == Mode::Line;
-                let speaker = is_in_line.then(|| self.engine.speaker());
                 Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker }
             }
             (Verb::Free, _, None) => Command::Free { name, owner },
             (Verb::Free, _, Some(_)) => Command::Release { name, owner, yields: None },
             (Verb::Prolong, _, None) => {
-                Command::Prolong { entries: [Prolongation { name, owner, ttl_ms }].into() }
+                let entries = [Prolongation { name, owner, ttl_ms }].into();
+                Command::Prolong { entries, speaker }
             }
             (Verb::Prolong, _, Some(fenced)) => {
                 let entries = [fenced.extend(name, owner, ttl_ms)].into();

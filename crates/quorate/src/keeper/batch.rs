@@ -168,6 +168,7 @@ fn command(engine: &Engine, keys: &[(Arc<Held>, u64)]) -> Command {
     let parts = |held: &Held| (held.name.clone(), held.owner.clone());
     match engine.mode {
         Mode::Classic => Command::Prolong {
+            speaker: engine.known_speaker(),
             entries: keys
                 .iter()
                 .map(|(held, ttl_ms)| {

@@ -4,6 +4,7 @@
 mod stage;
 
 mod changes;
+mod classic;
 mod clocks;
 mod damage;
 mod durable;

@@ -265,6 +265,23 @@ fn no_set_is_founded_in_which_two_have_one_name() {
     assert!(council.pact().is_some());
 }
 
+/// A node was a replica of another for a while, when all had forgotten that they were a set.
+#[test]
+fn a_copy_of_a_node_that_is_of_no_set_has_a_name_of_its_own() {
+    let mut hall = Hall::new(3);
+    (0..3).for_each(|node| hall.stores[node].set_run(node as u64 + 1));
+    let mut council = Hall::client(&[0, 1, 2]);
+    hall.met(1);
+    let other = hall.stores[1].clone();
+    hall.stores[2].copy(&other);
+    hall.call_all(&mut council, &[0, 1, 2]);
+    let pact = council.pact().expect("they are a set");
+    assert_eq!(pact.members.len(), 3, "{pact:?}");
+    hall.now_ms += GUARD;
+    let opinions = hall.call_all(&mut council, &[0, 1, 2]);
+    assert!(opinions.iter().all(votes), "{opinions:?}");
+}
+
 #[test]
 fn a_node_of_another_set_is_refused() {
     let (mut hall, mut council) = Hall::founded(3);

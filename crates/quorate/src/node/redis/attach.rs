@@ -73,7 +73,7 @@ async fn open_session(
     write_command(&mut out, &introduction, &scripts);
     write_command(&mut out, &opening, &scripts);
     if judged.is_some() {
-        write_loads(&mut out, around.mode);
+        write_loads(&mut out, around.scripts());
     }
     replies.ask(&out).await?;
     if is_in_line {
@@ -93,7 +93,7 @@ async fn open_session(
         _ => return Err(Trouble::Protocol("a session was expected while attaching".into())),
     };
     if judged.is_some() {
-        replies.expect_loads(around.mode, known).await?;
+        replies.expect_loads(around.scripts(), known).await?;
     }
     Ok(time_us)
 }

@@ -52,7 +52,7 @@ pub(super) async fn greet(
     }
     let mut scripts = Scripts::new(around.prefix.clone());
     if around.chamber.is_none() {
-        replies.expect_loads(around.mode, &mut scripts).await?;
+        replies.expect_loads(around.scripts(), &mut scripts).await?;
     }
     Ok(Greeted { run_id, scripts, time_us })
 }
@@ -112,7 +112,7 @@ fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
     }
     // A guarded node gets them when it votes: until then it is met again and again.
     if around.chamber.is_none() {
-        write_loads(&mut out, around.mode);
+        write_loads(&mut out, around.scripts());
     }
     out
 }

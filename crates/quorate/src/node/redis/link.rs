@@ -23,6 +23,7 @@ use super::{
     attach::Identities,
     chamber::{Chamber, Judged},
     outbox::{Outbox, Phase, Waiting},
+    script::Script,
     target::Target,
     transport::Security,
 };
@@ -91,6 +92,15 @@ impl Surroundings {
             mark: judged.map(|judged| judged.mark),
             slack_us: judged.map_or_else(|| slack_us(None), |judged| judged.slack_us),
             wall_ms: self.clock.wall_ms(),
+        }
+    }
+
+    /// The scripts that are used again and again. The others go as text.
+    pub(super) const fn scripts(&self) -> &'static [Script] {
+        match (self.mode, &self.chamber) {
+            (Mode::Line, _) => Script::LINE,
+            (Mode::Classic, None) => Script::CLASSIC,
+            (Mode::Classic, Some(_)) => Script::CLASSIC_GUARDED,
         }
     }
 }

@@ -15,7 +15,7 @@ use std::{
 use quorate_core::{
     command::{Command, Owner, Stay},
     debts::Debts,
-    line::Session,
+    line::{Ask, Session},
     moment::Moment,
 };
 use tokio::io::AsyncWrite;
@@ -169,7 +169,9 @@ impl Outbox {
                 None
             }
             // Nothing but its end may have been said for an owner behind its question.
-            Command::Acquire { ask, .. } if !self.is_released(&ask.owner) => {
+            Command::Acquire { ask: Ask { owner, .. }, .. } | Command::Take { owner, .. }
+                if !self.is_released(owner) =>
+            {
                 self.write_again(waiting);
                 None
             }
@@ -187,7 +189,7 @@ impl Outbox {
 
     fn is_released(&self, wanted: &Owner) -> bool {
         self.waiting.iter().any(|waiting| match &waiting.request.command {
-            Command::Release { owner, .. } => owner == wanted,
+            Command::Release { owner, .. } | Command::Free { owner, .. } => owner == wanted,
             _ => false,
         })
     }

@@ -9,7 +9,7 @@ use super::{
     transport::{Stream, lost},
     wire::Frame,
 };
-use crate::{engine::Mode, error::Trouble};
+use crate::error::Trouble;
 
 /// Reads replies one by one.
 pub(super) struct Replies<'a> {
@@ -105,13 +105,13 @@ impl<'a> Replies<'a> {
         }
     }
 
-    /// The digests of the scripts of a mode.
+    /// The digests of the scripts that were left with the server.
     pub(super) async fn expect_loads(
         &mut self,
-        mode: Mode,
+        left: &[Script],
         scripts: &mut Scripts,
     ) -> Result<(), Trouble> {
-        for script in Script::of_mode(mode) {
+        for script in left {
             scripts.set(*script, self.expect_text().await?);
         }
         Ok(())

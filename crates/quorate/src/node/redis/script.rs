@@ -5,11 +5,11 @@ use std::sync::Arc;
 use quorate_core::command::Command;
 
 use super::wire::write_words;
-use crate::engine::Mode;
 
 /// One script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Script {
+    Take,
     Adopt,
     Free,
     Prolong,
@@ -29,11 +29,15 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    /// Those of classic mode.
-    const CLASSIC: [Self; 4] = [Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+    /// Those of classic mode without a guard.
+    pub(super) const CLASSIC: &[Self] = &[Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+
+    /// Those of classic mode on guarded nodes.
+    pub(super) const CLASSIC_GUARDED: &[Self] =
+        &[Self::Take, Self::Adopt, Self::Free, Self::Prolong, Self::Look];
 
     /// Those of the default mode.
-    const LINE: [Self; 8] = [
+    pub(super) const LINE: &[Self] = &[
         Self::Adopt,
         Self::Look,
         Self::Attach,
@@ -46,17 +50,10 @@ impl Script {
 
     const COUNT: usize = Self::List as usize + 1;
 
-    /// Those which a client in this mode uses again and again. The others go as text.
-    pub(crate) const fn of_mode(mode: Mode) -> &'static [Self] {
-        match mode {
-            Mode::Classic => &Self::CLASSIC,
-            Mode::Line => &Self::LINE,
-        }
-    }
-
     /// The script that carries a command out, if it is not a plain command of the server.
     pub(crate) const fn of(command: &Command) -> Option<Self> {
         match command {
+            Command::Take { speaker: Some(_), .. } => Some(Self::Take),
             Command::Adopt { .. } => Some(Self::Adopt),
             Command::Free { .. } => Some(Self::Free),
             Command::Prolong { .. } => Some(Self::Prolong),
@@ -80,6 +77,7 @@ impl Script {
     /// The text of the script.
     pub(crate) const fn text(self) -> &'static str {
         match self {
+            Self::Take => include_str!("../../../lua/take.lua"),
             Self::Adopt => include_str!("../../../lua/adopt.lua"),
             Self::Free => include_str!("../../../lua/free.lua"),
             Self::Prolong => include_str!("../../../lua/prolong.lua"),
@@ -100,9 +98,9 @@ impl Script {
     }
 }
 
-/// Leaves the scripts of a mode with a server, to be called by their digests.
-pub(super) fn write_loads(out: &mut Vec<u8>, mode: Mode) {
-    for script in Script::of_mode(mode) {
+/// Leaves scripts with a server, to be called by their digests.
+pub(super) fn write_loads(out: &mut Vec<u8>, scripts: &[Script]) {
+    for script in scripts {
         write_words(out, &[b"SCRIPT", b"LOAD", script.text().as_bytes()]);
     }
 }

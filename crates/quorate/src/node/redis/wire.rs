@@ -22,13 +22,22 @@ pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
 /// Appends one command.
 pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
-        Command::Take { name, owner, ttl_ms } => {
+        Command::Take { name, owner, ttl_ms, speaker } => {
             let ttl = Decimal::new(*ttl_ms);
             let (name, owner) = (name.as_bytes(), owner.as_bytes());
-            write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
+            let Some(speaker) = speaker else {
+                write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
+                return;
+            };
+            write_script(out, Script::Take, scripts, 2, 3);
+            write_word(out, name);
+            line::write_session_key(out, scripts, *speaker);
+            write_word(out, owner);
+            write_word(out, ttl.as_bytes());
+            write_word(out, speaker.session.to_string().as_bytes());
         }
         Command::Adopt { name, from, owner, ttl_ms, speaker } => {
-            // In classic mode there is neither line nor session.
+            // Without a session there is no line either.
             let more = usize::from(speaker.is_some());
             write_script(out, Script::Adopt, scripts, 1 + 2 * more, 3 + more);
             write_word(out, name.as_bytes());
@@ -48,12 +57,19 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_word(out, name.as_bytes());
             write_word(out, owner.as_bytes());
         }
-        Command::Prolong { entries } => {
-            write_script(out, Script::Prolong, scripts, entries.len(), entries.len() * 2);
+        Command::Prolong { entries, speaker } => {
+            let (locks, more) = (entries.len(), usize::from(speaker.is_some()));
+            write_script(out, Script::Prolong, scripts, locks + more, 2 * locks + more);
             entries.iter().for_each(|entry| write_word(out, entry.name.as_bytes()));
+            if let Some(speaker) = speaker {
+                line::write_session_key(out, scripts, *speaker);
+            }
             for entry in entries.iter() {
                 write_word(out, entry.owner.as_bytes());
                 write_word(out, Decimal::new(entry.ttl_ms).as_bytes());
+            }
+            if let Some(speaker) = speaker {
+                write_word(out, speaker.session.to_string().as_bytes());
             }
         }
         Command::Check { name, .. } | Command::Look { name } => {
@@ -192,8 +208,12 @@ impl Frame {
                 (self.text(bytes) == Some(b"OK")).then_some(Reply::Taken)
             }
             (Command::Take { .. }, RangeFrame::Null) => Some(Reply::Another),
+            (
+                Command::Take { speaker: Some(_), .. } | Command::Prolong { speaker: Some(_), .. },
+                RangeFrame::Number { data: 0, .. },
+            )
+            | (Command::Adopt { .. }, RangeFrame::Number { data: -2, .. }) => Some(Reply::Stale),
             (Command::Free { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Freed),
-            (Command::Adopt { .. }, RangeFrame::Number { data: -2, .. }) => Some(Reply::Stale),
             (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Taken),
             (Command::Prolong { .. }, RangeFrame::Array { data, .. }) => fates(data),
             (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {

@@ -53,7 +53,7 @@ impl Step {
     /// The key that it is about.
     pub(super) fn name(&self) -> Option<&Name> {
         match self {
-            Self::Ask(Command::Prolong { entries }) => entries.first().map(|entry| &entry.name),
+            Self::Ask(Command::Prolong { entries, .. }) => entries.first().map(|entry| &entry.name),
             Self::Ask(
                 Command::Take { name, .. }
                 | Command::Adopt { name, .. }
@@ -108,7 +108,10 @@ impl Draw {
     fn step(&mut self) -> Step {
         let name = self.name();
         match self.up_to(99) {
-            0..=34 => Step::Ask(Command::Take { name, owner: self.owner(), ttl_ms: self.ttl_ms() }),
+            0..=34 => {
+                let (owner, ttl_ms, speaker) = (self.owner(), self.ttl_ms(), None);
+                Step::Ask(Command::Take { name, owner, ttl_ms, speaker })
+            }
             35..=44 => Step::Ask(Command::Free { name, owner: self.owner() }),
             45..=49 => {
                 let (from, owner) = (self.owner(), self.owner());
@@ -117,7 +120,7 @@ impl Draw {
             }
             50..=69 => {
                 let entries = (0..=self.up_to(2)).map(|_| self.prolongation()).collect();
-                Step::Ask(Command::Prolong { entries })
+                Step::Ask(Command::Prolong { entries, speaker: None })
             }
             70..=79 => Step::Ask(Command::Check { name, owner: self.owner() }),
             80..=92 => Step::Ask(Command::Look { name }),

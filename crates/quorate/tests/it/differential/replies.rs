@@ -28,6 +28,7 @@ pub(super) struct Wire<'a> {
 }
 
 struct Digests {
+    take: String,
     adopt: String,
     free: String,
     prolong: String,
@@ -55,6 +56,7 @@ impl<'a> Wire<'a> {
             loaded.expect("the server takes the script")
         };
         let digests = Digests {
+            take: load(include_str!("../../../lua/take.lua")),
             adopt: load(include_str!("../../../lua/adopt.lua")),
             free: load(include_str!("../../../lua/free.lua")),
             prolong: load(include_str!("../../../lua/prolong.lua")),
@@ -157,12 +159,17 @@ impl<'a> Wire<'a> {
     fn write_command(&self, pipeline: &mut Pipeline, command: &Command) {
         let digests = &self.digests;
         match command {
-            Command::Take { name, owner, ttl_ms } => {
+            Command::Take { name, owner, ttl_ms, speaker: Some(speaker) } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.take).arg(2);
+                eval.arg(name.as_bytes()).arg(calls::session_key(*speaker));
+                eval.arg(owner.as_bytes()).arg(ttl_ms).arg(speaker.session.to_string());
+            }
+            Command::Take { name, owner, ttl_ms, speaker: None } => {
                 let set = pipeline.cmd("SET").arg(name.as_bytes()).arg(owner.as_bytes());
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
             Command::Adopt { name, from, owner, ttl_ms, speaker } => {
-                // In classic mode there is neither line nor session.
+                // Without a session there is no line either.
                 let keys = 1 + 2 * usize::from(speaker.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
                 eval.arg(name.as_bytes());
@@ -178,13 +185,20 @@ impl<'a> Wire<'a> {
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.free).arg(1);
                 eval.arg(name.as_bytes()).arg(owner.as_bytes());
             }
-            Command::Prolong { entries } => {
-                let eval = pipeline.cmd("EVALSHA").arg(&digests.prolong).arg(entries.len());
+            Command::Prolong { entries, speaker } => {
+                let keys = entries.len() + usize::from(speaker.is_some());
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.prolong).arg(keys);
                 for entry in entries.iter() {
                     eval.arg(entry.name.as_bytes());
                 }
+                if let Some(speaker) = speaker {
+                    eval.arg(calls::session_key(*speaker));
+                }
                 for entry in entries.iter() {
                     eval.arg(entry.owner.as_bytes()).arg(entry.ttl_ms);
+                }
+                if let Some(speaker) = speaker {
+                    eval.arg(speaker.session.to_string());
                 }
             }
             Command::Check { name, .. } | Command::Look { name } => {
@@ -221,7 +235,11 @@ pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
     match (command, answer) {
         (Command::Take { .. }, Okay) | (Command::Adopt { .. }, Int(1)) => Some(Reply::Taken),
         (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
-        (Command::Adopt { .. }, Int(-2)) => Some(Reply::Stale),
+        (
+            Command::Take { speaker: Some(_), .. } | Command::Prolong { speaker: Some(_), .. },
+            Int(0),
+        )
+        | (Command::Adopt { .. }, Int(-2)) => Some(Reply::Stale),
         (Command::Adopt { .. } | Command::Free { .. }, Int(0)) => Some(Reply::Absent),
         (Command::Take { .. }, Nil) | (Command::Adopt { .. } | Command::Free { .. }, Int(-1)) => {
             Some(Reply::Another)

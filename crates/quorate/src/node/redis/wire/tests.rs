@@ -1,7 +1,8 @@
 //! Bytes out, bytes in, and hostile bytes.
 
 use quorate_core::{
-    command::{ClientId, Owner},
+    command::{ClientId, Owner, Prolongation},
+    line::{Session, Speaker},
     name::Name,
 };
 
@@ -9,7 +10,7 @@ use super::*;
 
 fn take() -> Command {
     let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
-    Command::Take { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000 }
+    Command::Take { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000, speaker: None }
 }
 
 fn free() -> Command {
@@ -37,6 +38,42 @@ fn a_take_is_the_seeds_own_set() {
         owner.len()
     );
     assert_eq!(String::from_utf8(out).unwrap(), expected);
+}
+
+/// On a guarded node.
+#[test]
+fn votes_of_classic_mode_name_the_session_behind_all_else() {
+    let client = ClientId::from_random([0xa5; 20]);
+    let speaker = Some(Speaker { client, session: Session::from_random(7) });
+    let Command::Take { name, owner, ttl_ms, .. } = take() else { unreachable!("it is one") };
+    let entry = Prolongation { name: name.clone(), owner: owner.clone(), ttl_ms };
+    let prolong = Command::Prolong { entries: vec![entry; 2].into(), speaker };
+    let taken = Command::Take { name, owner: owner.clone(), ttl_ms, speaker };
+    let key = format!("quorate:s:{}", "a5".repeat(20));
+    let (owner, session) = (String::from_utf8(owner.as_bytes().into()).unwrap(), "0".repeat(31));
+    let session = session + "7";
+    for (command, script, rest) in [
+        (&taken, Script::Take, vec!["2", "a b", &key, &owner, "10000", &session]),
+        (
+            &prolong,
+            Script::Prolong,
+            vec!["3", "a b", "a b", &key, &owner, "10000", &owner, "10000", &session],
+        ),
+    ] {
+        let mut scripts = Scripts::new("quorate:".into());
+        scripts.set(script, "d1".into());
+        let (mut out, mut expected) = (Vec::new(), Vec::new());
+        write_command(&mut out, command, &scripts);
+        let words = ["EVALSHA", "d1"].into_iter().chain(rest).map(str::as_bytes);
+        write_words(&mut expected, &words.collect::<Vec<_>>());
+        assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(expected).unwrap());
+        assert_eq!(reply(b":0\r\n", command), Ok(Reply::Stale));
+    }
+    assert_eq!(reply(b"+OK\r\n", &taken), Ok(Reply::Taken));
+    assert_eq!(reply(b"_\r\n", &taken), Ok(Reply::Another));
+    let each = Reply::Each([Fate::LivesOn, Fate::Absent].into());
+    assert_eq!(reply(b"*2\r\n:1\r\n:0\r\n", &prolong), Ok(each));
+    assert!(reply(b":0\r\n", &take()).is_err(), "without a session there is no such answer");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Reply, Stay, Value},
+    command::{ClientId, Command, Owner, Prolongation, Reply, Stay, Value},
     fence::{Fence, SLACK_US},
     line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX},
     moment::NodeTime,
@@ -142,7 +142,18 @@ impl Draw {
                 let standing = standing.collect();
                 Command::Heartbeat { speaker: self.speaker_or_stale(at), standing }
             }
-            16..=46 => {
+            16..=18 => {
+                // Classic mode on a guarded node.
+                self.next += 1;
+                let owner = Owner::new(&self.callers[at].client, self.next, "me");
+                let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
+                Command::Take { name, owner, ttl_ms, speaker }
+            }
+            19..=21 => {
+                let entries = (0..=self.up_to(2)).map(|_| self.prolongation(store, now)).collect();
+                Command::Prolong { entries, speaker: Some(self.speaker_or_stale(at)) }
+            }
+            22..=46 => {
                 let owner = self.owner();
                 let place = Place::of(owner.as_bytes()).expect("waiters have a place");
                 let its = self.callers.iter().position(|it| it.client == place.client);
@@ -217,6 +228,12 @@ impl Draw {
         let owner = self.holder(store, now, &name);
         let fence = self.fence(store, now, &name);
         Extend { name, owner, fence, ttl_ms: self.ttl_ms(), may_heal: self.is_heads() }
+    }
+
+    fn prolongation(&mut self, store: &mut Store, now: NodeTime) -> Prolongation {
+        let name = self.name();
+        let owner = self.holder(store, now, &name);
+        Prolongation { name, owner, ttl_ms: self.ttl_ms() }
     }
 
     /// Mostly who holds the lock.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quorate_core::{
-    command::{Command, Reply},
+    command::{Command, Fate, Reply},
     fence::{Fence, prolonged_ms},
     line::{Extended, News, Place, Push},
     moment::NodeTime,
@@ -54,6 +54,14 @@ impl Tracker {
     pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply) {
         self.compared += 1;
         let kind = match (command, reply) {
+            (Command::Take { .. }, Reply::Stale) => "not taken: stale",
+            (Command::Take { .. }, Reply::Taken) => "taken by a session",
+            (Command::Take { .. }, Reply::Another) => "not taken: another's",
+            (Command::Prolong { .. }, Reply::Stale) => "not prolonged: stale",
+            (_, Reply::Each(fates)) => match fates[0] {
+                Fate::LivesOn => "prolonged by a session",
+                Fate::Absent | Fate::Another | Fate::Failed => "not prolonged",
+            },
             (_, Reply::Stale) => "stale",
             (_, Reply::Attached { .. }) => "attached",
             (_, Reply::Granted { is_earlier: true, .. }) => "an earlier one waits",
@@ -154,7 +162,13 @@ impl Tracker {
 }
 
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 35] = [
+pub(super) const KINDS: [&str; 41] = [
+    "not taken: stale",
+    "taken by a session",
+    "not taken: another's",
+    "not prolonged: stale",
+    "prolonged by a session",
+    "not prolonged",
     "inspected, nobody's",
     "inspected, held",
     "inspected, awaited",

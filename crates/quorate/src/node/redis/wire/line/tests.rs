@@ -6,7 +6,7 @@ use quorate_core::{
 };
 
 use super::{super::write_command, *};
-use crate::{engine::Mode, error::Trouble};
+use crate::error::Trouble;
 
 const NOW: u64 = 1_800_000_000_000_000;
 
@@ -52,7 +52,7 @@ fn attach() -> Command {
 /// The words of a command behind the script's name, separated by bars.
 fn words(command: &Command) -> String {
     let mut scripts = Scripts::new("quorate:".into());
-    let all = Script::of_mode(Mode::Line).iter();
+    let all = Script::LINE.iter();
     all.for_each(|script| scripts.set(*script, format!("{script:?}")));
     let mut out = Vec::new();
     write_command(&mut out, command, &scripts);
