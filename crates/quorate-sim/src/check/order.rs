@@ -78,5 +78,5 @@ impl Order {
 /// By then all nodes know of one who came.
 const ARRIVES_WITHIN: Nanos = 100 * MS;
 
-/// A lock that runs out while others wait goes to whoever asks first.
+/// A lock that is let go may have run out on some nodes before.
 const OVERTAKEN_MAX: u32 = 2;
