@@ -34,7 +34,7 @@ impl Script {
 
     /// Those of classic mode on guarded nodes.
     pub(super) const CLASSIC_GUARDED: &[Self] =
-        &[Self::Take, Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+        &[Self::Take, Self::Adopt, Self::Free, Self::Prolong, Self::Look, Self::Ping];
 
     /// Those of the default mode.
     pub(super) const LINE: &[Self] = &[
