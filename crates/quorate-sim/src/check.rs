@@ -24,7 +24,7 @@ pub(crate) struct Checker {
     stalled: Vec<Stall>,
     pub(crate) order: Order,
     progress_within: Nanos,
-    is_healed: bool,
+    healed_at: Option<Nanos>,
     broken: Vec<Bound>,
     /// A guarded node has forgotten: its keys, and its fences.
     has_lost_keys: bool,
@@ -128,7 +128,7 @@ impl Checker {
             stalled: vec![Stall::default(); locks],
             order: Order::default(),
             progress_within,
-            is_healed: false,
+            healed_at: None,
             broken: Vec::new(),
             has_lost_keys: false,
             has_forgotten: false,
@@ -169,8 +169,9 @@ impl Checker {
         self.is_within_bounds() && !self.has_lost_keys
     }
 
-    pub(crate) const fn is_healed(&self) -> bool {
-        self.is_healed
+    /// There were no more faults at `at`.
+    pub(crate) fn is_healed_since(&self, at: Nanos) -> bool {
+        self.healed_at.is_some_and(|healed_at| healed_at <= at)
     }
 
     pub(crate) fn claim(&self, claim: u32) -> &Claim {
@@ -351,7 +352,7 @@ impl Checker {
 
     /// There are no more faults: progress is promised from now on.
     pub(crate) fn heal(&mut self, now: Nanos) {
-        self.is_healed = true;
+        self.healed_at = Some(now);
         self.order.heal(now);
         (0..self.open.len()).for_each(|lock| self.start_stall(now, lock));
     }
@@ -363,7 +364,7 @@ impl Checker {
     fn start_stall(&mut self, now: Nanos, lock: usize) {
         let is_held = self.open[lock].iter().any(|claim| now < self.claims[*claim as usize].end);
         let stall = &mut self.stalled[lock];
-        if self.is_healed && stall.waiters > 0 && !is_held {
+        if self.healed_at.is_some() && stall.waiters > 0 && !is_held {
             stall.since.get_or_insert(now);
         }
     }

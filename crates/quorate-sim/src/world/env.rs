@@ -180,9 +180,12 @@ impl Env {
         self.check.back(self.now, number, holders);
     }
 
-    /// True if all is well for this client from now on: no more faults, and no message is late.
+    /// True if all is well for this client from now on: no more faults, no session that has not
+    /// been heard of for long, and no message is late.
     pub(crate) fn is_calm(&self, client: usize) -> bool {
-        let is_well = self.check.is_healed() && self.check.is_remembered();
+        let life = if self.settings.has_sessions() { self.settings.session_ms * MS } else { 0 };
+        let is_healed = self.now.checked_sub(life).is_some_and(|at| self.check.is_healed_since(at));
+        let is_well = is_healed && self.check.is_remembered();
         is_well && self.net.is_calm(self.now, client)
     }
 
