@@ -7,12 +7,17 @@ use std::{
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread::{self, ThreadId},
     time::Duration,
 };
 
-use tokio::{runtime, sync::Notify, task::AbortHandle};
+use tokio::{
+    runtime::{self, Runtime},
+    sync::Notify,
+    task::AbortHandle,
+};
 
 use super::{Engine, Timers};
 use crate::error::ConfigError;
@@ -120,14 +125,23 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
 
 fn start_thread(life: impl Future<Output = ()> + Send + 'static) -> Result<ThreadId, ConfigError> {
     look_for_room().map_err(|error| refused("a runtime", &error))?;
+    // The thread comes first: a runtime that nobody can run may not be dropped by a caller who runs
+    // on another one.
+    let (hand, take) = mpsc::channel::<Runtime>();
+    let thread = thread::Builder::new()
+        .name("quorate".into())
+        .spawn(move || {
+            if let Ok(runtime) = take.recv() {
+                runtime.block_on(life);
+            }
+        })
+        .map_err(|error| refused("a thread", &error))?;
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| refused("a runtime", &error))?;
-    let thread = thread::Builder::new()
-        .name("quorate".into())
-        .spawn(move || runtime.block_on(life))
-        .map_err(|error| refused("a thread", &error))?;
+    // It waits for nothing else.
+    let _ = hand.send(runtime);
     Ok(thread.thread().id())
 }
 
