@@ -167,7 +167,7 @@ impl Node {
         match self.remembered.iter().find(|(of, ..)| *of == fault) {
             Some((_, store, memory)) => {
                 self.store = store.clone();
-                self.memory.set_back(now, memory);
+                self.memory.set_back(now, memory.seen_ms);
             }
             None => self.forget_all(now),
         }
@@ -176,7 +176,11 @@ impl Node {
     /// Becomes a replica of another node, and a master again.
     pub(crate) fn copy(&mut self, now: Nanos, other: &Store) {
         self.store.copy(other);
-        self.memory.forget(now);
+        match self.store.seen_ms() {
+            // The other one was a copy of this one: it is what it was then.
+            Some(seen_ms) => self.memory.set_back(now, seen_ms),
+            None => self.memory.forget(now),
+        }
     }
 }
 

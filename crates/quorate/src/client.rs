@@ -23,6 +23,7 @@ use crate::{
     guard::{Guard, Hold, release},
     handover::LeaseHandover,
     keeper::Renewal,
+    leases::others_within,
     memory::MemoryNodes,
     node::redis::Chamber,
     observe::Event,
@@ -242,7 +243,7 @@ impl Client {
             return Err(AdoptError::OtherMode);
         }
         let fenced = lease.fence().map(|fence| Fenced { fence, may_heal: false });
-        self.settle().await;
+        self.settle(others_within(lease.ttl())).await;
         let (name, from) = lease.parts();
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
         let want = Want { name: name.clone(), terms, hold };

@@ -55,7 +55,7 @@ impl Client {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<LockReport, InspectError> {
         let name = Name::parse(name.as_ref(), &self.inner.defaults.prefix)?;
         self.check_open()?;
-        self.settle().await;
+        self.settle(self.patience()).await;
         let report = engine::inspect(&self.inner.engine, name, self.patience()).await;
         let trouble = |view: &NodeView| match &view.sight {
             Sight::Trouble(trouble) => Some(trouble.clone()),
@@ -103,7 +103,7 @@ impl Client {
     /// ```
     pub async fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
         self.check_open()?;
-        self.settle().await;
+        self.settle(self.patience()).await;
         let (engine, patience) = (&self.inner.engine, self.patience());
         let (names, troubles) = engine::list(engine, prefix.as_ref(), patience).await;
         let told = troubles.iter().filter(|trouble| trouble.is_none()).count();
@@ -123,13 +123,11 @@ impl Client {
         if self.inner.is_closed() { Err(InspectError::ShutDown) } else { Ok(()) }
     }
 
-    /// Waits until something is known about every node, but not for long: the majority that has a
-    /// lock, and the one that is connected first, may have one node in common.
-    pub(crate) async fn settle(&self) {
-        let is_known =
-            |report: &NodeReport| report.answer != NodeAnswer::Trouble(Trouble::Connecting);
-        let known =
-            self.watch_nodes(self.patience(), |nodes| nodes.iter().all(is_known).then_some(()));
+    /// Waits until something is known about every node, but no longer than `patience`.
+    pub(crate) async fn settle(&self, patience: Duration) {
+        let known = self.watch_nodes(patience, |nodes| {
+            nodes.iter().all(|report| !is_connecting(report)).then_some(())
+        });
         // Who is not known by then is told to be connecting.
         let _ = known.await;
     }
@@ -146,6 +144,11 @@ impl Client {
         };
         troubles.into_iter().enumerate().map(report).collect()
     }
+}
+
+/// Nothing is known about the node yet.
+pub(crate) fn is_connecting(report: &NodeReport) -> bool {
+    report.answer == NodeAnswer::Trouble(Trouble::Connecting)
 }
 
 /// What the nodes know about one lock.

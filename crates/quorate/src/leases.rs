@@ -14,6 +14,7 @@ use crate::{
     Client, LeaseHandover,
     engine::{Attempt, Claim, Ended, Fenced, Machine, Mode},
     error::{AdoptError, Lost, LostReason},
+    inspect::is_connecting,
 };
 
 impl Client {
@@ -46,7 +47,19 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn renew_lease(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
-        self.settle().await;
+        let is_settled = !self.nodes().iter().any(is_connecting);
+        match self.try_renewal(lease).await {
+            // The majority that has it, and the one that is there already, may have one node in
+            // common.
+            Err(AdoptError::NoQuorum { .. }) if !is_settled => {
+                self.settle(OTHERS_WITHIN).await;
+                self.try_renewal(lease).await
+            }
+            renewed => renewed,
+        }
+    }
+
+    async fn try_renewal(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
         // Its end is not known here. A key that is the owner's was there all the time, since it is
@@ -73,7 +86,8 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future does not stop a release that was sent: it goes on in the background. It
-    /// is sent as soon as something is known about every node, after a second at the latest.
+    /// is sent as soon as something is known about every node: after a tenth of the ttl at the
+    /// latest, or a second if that is less.
     ///
     /// # Errors
     ///
@@ -93,7 +107,7 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn release_lease(&self, lease: &LeaseHandover) -> Result<(), AdoptError> {
-        self.settle().await;
+        self.settle(others_within(lease.ttl())).await;
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
         let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
@@ -124,3 +138,10 @@ impl Client {
         Ok((claim, terms, client.engine.now()))
     }
 }
+
+/// How long a lease of this ttl waits for nodes that a majority can do without.
+pub(crate) fn others_within(ttl: Duration) -> Duration {
+    (ttl / 10).min(OTHERS_WITHIN)
+}
+
+const OTHERS_WITHIN: Duration = Duration::from_secs(1);

@@ -153,6 +153,14 @@ impl Store {
         record.pact.as_ref().map(|pact| (pact.origin, record.doubted.is_none()))
     }
 
+    /// When a client was here last, by what this very run has written itself, for simulations.
+    /// Nobody can tell such a record from one that was never away.
+    #[must_use]
+    pub fn seen_ms(&self) -> Option<u64> {
+        let record = self.record.as_ref().filter(|record| record.run == self.run);
+        record.map(|record| record.seen.node_ms)
+    }
+
     /// Takes over all data of another node, as a replica does. Who listens stays.
     pub fn copy(&mut self, other: &Self) {
         let listeners = std::mem::take(&mut self.line.listeners);

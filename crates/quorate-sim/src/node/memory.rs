@@ -11,7 +11,7 @@ pub(crate) struct Memory {
     /// It has reason to doubt itself, and has not yet.
     is_suspect: bool,
     /// The latest time that it told anybody, by its own clock.
-    seen_ms: u64,
+    pub(crate) seen_ms: u64,
     /// It was set back to this latest time, and nobody who knew a later one has come since.
     unwitnessed: Option<u64>,
 }
@@ -40,11 +40,11 @@ impl Memory {
         self.unwitnessed = None;
     }
 
-    /// The machine is what it was when it had `before`.
-    pub(crate) const fn set_back(&mut self, now: Nanos, before: &Self) {
+    /// The machine is what it was when it told `seen_ms`.
+    pub(crate) const fn set_back(&mut self, now: Nanos, seen_ms: u64) {
         self.forget(now);
-        self.unwitnessed = Some(before.seen_ms);
-        self.seen_ms = before.seen_ms;
+        self.unwitnessed = Some(seen_ms);
+        self.seen_ms = seen_ms;
     }
 
     /// Whether it is unknown to all that it was set back.

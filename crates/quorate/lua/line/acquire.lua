@@ -43,9 +43,8 @@ local function is_before(one, other)
   return #one < #other
 end
 
--- What is not text is not told by MGET: another library's, since it is there.
-local known = redis.call('MGET', KEYS[1], KEYS[2])
-local found, fence = known[1], known[2] or '0000000000000000'
+local found = redis.pcall('GET', KEYS[1])
+local fence = redis.call('GET', KEYS[2]) or '0000000000000000'
 if found == ARGV[1] then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[4]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[4])
@@ -54,9 +53,11 @@ if found == ARGV[1] then
   return first and is_before(first, found) and {fence} or fence
 end
 local client
-if found then
+if type(found) ~= 'table' then
   local ticket, holder = string.match(found, '^q1:(%d+):%d+:([0-9a-f]+):')
   client = ticket and #ticket == 16 and #holder == 40 and holder
+elseif not string.find(found.err, 'WRONGTYPE', 1, true) then
+  return found -- an error is no answer, and never a refusal
 end
 if ARGV[5] == '1' then
   redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1])

@@ -13,9 +13,9 @@ if is_ours then
   if ARGV[2] and (redis.call('GET', KEYS[2]) or '0000000000000000') ~= ARGV[2] then
     return 0
   end
+  -- Comes first: a script that has deleted may write also if there is no memory left.
+  redis.call('DEL', KEYS[1])
   if ARGV[3] then
-    -- Comes first: a script that has deleted may write also if there is no memory left.
-    redis.call('DEL', KEYS[1])
     redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1])
     if redis.call('PTTL', KEYS[3]) < 2 * ARGV[4] then
       redis.call('PEXPIRE', KEYS[3], 2 * ARGV[4])
@@ -32,7 +32,6 @@ else
   end
 end
 
--- As good as DEL if there is no memory left; and a lock that goes on need not be deleted.
 local first = redis.call('ZPOPMIN', KEYS[3])[1]
 while first do
   local ticket, ttl, client = string.match(first, '^q1:(%d+):(%d+):(%x+):')
@@ -56,8 +55,5 @@ while first do
     end
   end
   first = redis.call('ZPOPMIN', KEYS[3])[1]
-end
-if is_ours and not first then
-  redis.call('DEL', KEYS[1])
 end
 return is_ours and 1 or 0

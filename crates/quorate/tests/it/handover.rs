@@ -1,6 +1,6 @@
 //! A lease goes from one process to another.
 
-use std::{thread, time::Duration};
+use std::{net::TcpListener, thread, time::Duration};
 
 use quorate::{
     Client, HandoverError, LeaseHandover,
@@ -41,6 +41,25 @@ fn a_lease_goes_from_one_client_to_another_on_a_server() {
     });
     block_on(guard.release()).unwrap();
     assert!(server.lock_keys().is_empty());
+}
+
+/// Whoever has just begun does not know yet that the third one will never answer, and a lease does
+/// not last until it does.
+#[test]
+fn a_node_that_accepts_and_is_silent_does_not_cost_a_short_lease() {
+    let servers = Server::start_many(2);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("redis://{}", silent.local_addr().unwrap());
+    let client = || {
+        let urls = servers.iter().map(Server::url).chain([silent.clone()]);
+        let settings = Client::builder().restart_guard(false).nodes(urls);
+        block_on(settings.ttl(Duration::from_millis(900)).connect()).unwrap()
+    };
+    let (first, second, third, fourth) = (client(), client(), client(), client());
+    let lease = block_on(first.mutex(NAME).lock()).unwrap().leave_to_expire();
+    block_on(second.renew_lease(&lease)).unwrap();
+    let lease = block_on(third.adopt(&lease)).unwrap().leave_to_expire();
+    block_on(fourth.release_lease(&lease)).unwrap();
 }
 
 #[tokio::test(start_paused = true)]

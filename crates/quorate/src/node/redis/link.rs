@@ -238,9 +238,7 @@ impl Node for Arc<Link> {
 
     fn flush(&self) {
         let mut outbox = self.outbox();
-        if !std::mem::replace(&mut outbox.is_watched, true) {
-            outbox.wake_driver();
-        }
+        outbox.watch();
         let Some(mut writing) = outbox.take_to_write_at_once() else {
             return;
         };
@@ -258,10 +256,11 @@ impl Node for Arc<Link> {
     }
 
     fn flush_behind(&self) {
-        // Whatever is unanswered was written, or will be: after its answer the driver writes what
-        // was gathered.
-        let is_first = self.outbox().waiting.len() <= 1;
-        if is_first {
+        let mut outbox = self.outbox();
+        outbox.watch();
+        let is_answer_due = outbox.is_answer_due();
+        drop(outbox);
+        if !is_answer_due {
             self.flush();
         }
     }
@@ -269,9 +268,7 @@ impl Node for Arc<Link> {
     fn owe(&self, free: Command, until: Moment) {
         let mut outbox = self.outbox();
         outbox.owe(free, until);
-        if !std::mem::replace(&mut outbox.is_watched, true) {
-            outbox.wake_driver();
-        }
+        outbox.watch();
     }
 
     fn label(&self) -> &str {

@@ -48,6 +48,8 @@ pub(crate) struct Outbox {
     pub(crate) broken: Option<io::Error>,
     pub(crate) driver: Option<Waker>,
     bytes: Vec<u8>,
+    /// How many of those that wait are in `bytes`: nobody has begun to write them.
+    gathered: usize,
     /// Bytes were written that the stream may still keep to itself.
     is_unflushed: bool,
     /// Absent while down, and while somebody writes.
@@ -91,6 +93,7 @@ impl Outbox {
             broken: None,
             driver: None,
             bytes: Vec::new(),
+            gathered: 0,
             is_unflushed: false,
             writer: None,
         }
@@ -111,6 +114,7 @@ impl Outbox {
         self.heard_at = now;
         self.broken = None;
         self.bytes.clear();
+        self.gathered = 0;
         self.is_unflushed = false;
         self.writer = Some(writer);
         self.generation += 1;
@@ -123,6 +127,7 @@ impl Outbox {
         self.generation += 1;
         self.is_watched = false;
         self.bytes.clear();
+        self.gathered = 0;
         std::mem::take(&mut self.waiting)
     }
 
@@ -144,6 +149,7 @@ impl Outbox {
         let script = Script::of(&request.command);
         let is_by_text = script.is_some_and(|script| self.scripts.digest(script).is_none());
         write_command(&mut self.bytes, &request.command, &self.scripts);
+        self.gathered += 1;
         self.waiting.push_back(Waiting { request, queued_at: now, is_by_text });
     }
 
@@ -196,7 +202,14 @@ impl Outbox {
 
     fn write_again(&mut self, waiting: Waiting) {
         write_command(&mut self.bytes, &waiting.request.command, &self.scripts);
+        self.gathered += 1;
         self.waiting.push_back(Waiting { is_by_text: true, ..waiting });
+    }
+
+    /// True if an answer is due to something that was written, or is being written. The driver
+    /// writes what was gathered when it comes.
+    pub(crate) fn is_answer_due(&self) -> bool {
+        self.waiting.len() > self.gathered
     }
 
     /// Takes out writer and bytes if the caller should write them now.
@@ -221,6 +234,7 @@ impl Outbox {
         }
         let writer = self.writer.take()?;
         let bytes = std::mem::take(&mut self.bytes);
+        self.gathered = 0;
         let generation = self.generation;
         Some(Writing { writer, bytes, written: 0, is_flushed: false, generation })
     }
@@ -249,6 +263,13 @@ impl Outbox {
             self.bytes = bytes;
         }
         !self.bytes.is_empty() || self.is_unflushed
+    }
+
+    /// Sees to it that the driver looks after silence.
+    pub(crate) fn watch(&mut self) {
+        if !std::mem::replace(&mut self.is_watched, true) {
+            self.wake_driver();
+        }
     }
 
     pub(crate) fn wake_driver(&mut self) {
@@ -308,3 +329,54 @@ const WRITE_AT_ONCE_MAX: usize = 2;
 
 /// A buffer that grew larger than this in a burst is not kept.
 const BYTES_KEPT_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::{command::Reply, name::Name};
+
+    use super::*;
+    use crate::node::Inbox;
+
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl Inbox for Deaf {
+        fn handle_answer(
+            self: Arc<Self>,
+            _node: usize,
+            _command: Command,
+            _answer: Result<Reply, Trouble>,
+            _now: Moment,
+        ) {
+        }
+    }
+
+    /// Two who come at the same time must not each leave the writing to the other.
+    #[test]
+    fn what_nobody_has_begun_to_write_is_not_waited_for() {
+        let now = Moment::ZERO;
+        let mut outbox = Outbox::new("quorate:".into(), now);
+        let writer = || Writer(Box::new(tokio::io::sink()));
+        let terms = (Session::from_random(0), Stay::unguarded(0));
+        outbox.open(writer(), Scripts::new("quorate:".into()), terms, now);
+        let push = |outbox: &mut Outbox| {
+            let command = Command::Look { name: Name::parse("a", "").expect("valid") };
+            outbox.push(Request { command, node: 0, inbox: Arc::new(Deaf) }, now);
+        };
+        push(&mut outbox);
+        assert!(!outbox.is_answer_due());
+        push(&mut outbox);
+        assert!(!outbox.is_answer_due(), "neither is written");
+        let writing = outbox.take_to_write().expect("there are two");
+        assert!(outbox.is_answer_due(), "somebody writes them");
+        push(&mut outbox);
+        assert!(outbox.is_answer_due());
+        assert!(outbox.give_back(writing), "the third is not written");
+        outbox.waiting.drain(..2);
+        assert!(!outbox.is_answer_due(), "both are answered");
+        outbox.close(Phase::Closed);
+        outbox.open(writer(), Scripts::new("quorate:".into()), terms, now);
+        push(&mut outbox);
+        assert!(!outbox.is_answer_due(), "on a new connection nothing is written");
+    }
+}
