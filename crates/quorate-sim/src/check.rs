@@ -208,11 +208,6 @@ impl Checker {
     /// Nobody is overtaken again and again.
     pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[(usize, u64)]) {
         let Claim { lock, asked_at, ref owner, .. } = self.claims[number as usize];
-        let earlier = &self.claims[..number as usize];
-        // A lock that runs out is not handed on: it goes to whoever asks first.
-        if earlier.iter().rev().find(|it| it.lock == lock).is_none_or(|it| !it.is_let_go) {
-            return;
-        }
         if let Some((since, times)) = self.order.overtake(lock, (owner, asked_at), in_line)
             && self.is_within_bounds()
         {

@@ -1,5 +1,7 @@
 //! Who waits for what since when, and how often others came first.
 
+use std::collections::HashSet;
+
 use quorate_core::{command::Owner, line::Place};
 
 use crate::clock::{MS, Nanos};
@@ -8,6 +10,8 @@ use crate::clock::{MS, Nanos};
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     waiting: Vec<Waiter>,
+    /// Those to whom a node has handed a lock on.
+    handed: HashSet<Owner>,
     /// From when on the order is judged.
     healed_at: Option<Nanos>,
 }
@@ -32,6 +36,12 @@ impl Order {
     /// Somebody stands in line from now on.
     pub(crate) fn stand(&mut self, now: Nanos, who: (usize, u32), lock: usize, ticket: u64) {
         self.waiting.push(Waiter { who, lock, ticket, since: now, overtaken: 0 });
+    }
+
+    /// A node tells that it has handed a lock on. One that runs out goes to whoever asks first,
+    /// which nobody can be blamed for.
+    pub(crate) fn hand_on(&mut self, owner: &Owner) {
+        self.handed.insert(owner.clone());
     }
 
     /// It has got the lock, or has gone.
@@ -59,7 +69,7 @@ impl Order {
         in_line: &[(usize, u64)],
     ) -> Option<(Nanos, u32)> {
         let ticket = Place::of(owner.as_bytes())?.ticket;
-        let healed_at = self.healed_at?;
+        let healed_at = self.healed_at.filter(|_| self.handed.contains(owner))?;
         let mut worst = None;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
@@ -78,5 +88,5 @@ impl Order {
 /// By then all nodes know of one who came.
 const ARRIVES_WITHIN: Nanos = 100 * MS;
 
-/// A lock that is let go may have run out on some nodes before.
+/// A lock that is handed on may have run out on other nodes.
 const OVERTAKEN_MAX: u32 = 2;

@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{Command, Owner, Reply},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
-    line::{Ask, Extend, Place, Push, Speaker, owed_until},
+    line::{Ask, Extend, News, Place, Push, Speaker, owed_until},
     moment::Moment,
     mutant::{self, Mutant},
     quorum::NodeSet,
@@ -161,6 +161,9 @@ impl Client {
         if !push.counts_in(env.net.link(self.number, node).session) {
             self.close(env, node);
             return;
+        }
+        if push.news == News::Granted {
+            env.check.order.hand_on(&push.owner);
         }
         let is_of = |waiter: &Waiter| {
             waiter.owners.get(waiter.machine.life() as usize) == Some(&push.owner)

@@ -41,6 +41,8 @@ impl Env {
             if origin.is_some_and(|(origin, _)| origin != most) {
                 node.store.clear();
                 self.count.emptied += 1;
+                // It has to wait for its guard again.
+                self.check.delay_stalls(self.now);
             }
         }
     }
