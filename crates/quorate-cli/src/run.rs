@@ -140,13 +140,11 @@ impl Run {
         // None at all is told by the library.
         if !ttl.is_zero() && ttl < TTL_MIN && self.on_lost != OnLost::Warn {
             let (ttl, least) = (time::shown(ttl), time::shown(TTL_MIN));
-            return Err(Failure::new(
-                code,
-                format!(
-                    "a ttl of {ttl} is too short for a command that must be dead before it ends: it \
+            let text = format!(
+                "a ttl of {ttl} is too short for a command that must be dead before it ends: it \
                  must be {least} at least, or --on-lost warn"
-                ),
-            ));
+            );
+            return Err(Failure::new(code, text));
         }
         Ok(ttl)
     }

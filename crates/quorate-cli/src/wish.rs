@@ -1,5 +1,5 @@
-//! The form in which an answer is wanted, as far as arguments tell that make no sense: whoever reads
-//! the answer is a program, and must not take a failure for anything else.
+//! The form in which an answer is wanted, as far as arguments tell that make no sense: whoever
+//! reads it may be a program, and must not take a failure for anything else.
 
 use std::env;
 
