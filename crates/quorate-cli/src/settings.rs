@@ -213,11 +213,12 @@ fn is_there(path: &Path) -> Result<bool, Failure> {
         Err(error) if is_nothing(&error) => {}
         Err(error) => return Err(unknown(path, error)),
     }
-    // A folder that is a link to nowhere.
-    let folder = path.parent().unwrap_or(path);
-    match (fs::symlink_metadata(folder), fs::metadata(folder)) {
-        (Ok(_), Err(error)) => Err(unknown(path, error)),
-        _ => Ok(false),
+    // The first folder on the way back that there is must not be a link to nowhere.
+    let is_seen = |folder: &&Path| fs::symlink_metadata(folder).is_ok();
+    let folder = path.ancestors().skip(1).find(is_seen).unwrap_or_else(|| Path::new("/"));
+    match fs::metadata(folder) {
+        Ok(_) => Ok(false),
+        Err(error) => Err(unknown(path, error)),
     }
 }
 

@@ -72,7 +72,7 @@ fn guarded_for(nodes: &[NodeReport]) -> Option<Duration> {
     guarded.sort_unstable();
     // The last one that is needed; if others are away, the last one that there is.
     let needed = quorum.checked_sub(votes)?.checked_sub(1)?;
-    guarded.get(needed).or(guarded.last()).copied()
+    guarded.get(needed).or_else(|| guarded.last()).copied()
 }
 
 /// What nodes say that do not vote yet, and what can be done about it.

@@ -184,12 +184,17 @@ fn nodes_that_cannot_be_understood_are_not_taken_for_none() {
 #[test]
 fn a_file_of_settings_that_cannot_be_seen_is_not_taken_for_none() {
     let rig = Rig::without_servers();
-    fs::create_dir_all(rig.path(".config")).expect("a folder");
-    symlink("/nowhere", rig.path(".config/quorate")).expect("a link");
-    rig.run(["x", "true"]).assert_code(78).assert_says("cannot be seen");
-    fs::remove_file(rig.path(".config/quorate")).expect("it is there");
-    fs::create_dir_all(rig.path(".config/quorate")).expect("a folder");
     rig.run(["x", "true"]).assert_code(0);
+    for folder in [".config", ".config/quorate"] {
+        symlink("/nowhere", rig.path(folder)).expect("a link");
+        rig.run(["x", "true"]).assert_code(78).assert_says("cannot be seen");
+        fs::remove_file(rig.path(folder)).expect("it is there");
+        rig.write(folder, "a file and no folder");
+        rig.run(["x", "true"]).assert_code(0);
+        fs::remove_file(rig.path(folder)).expect("it is there");
+        fs::create_dir(rig.path(folder)).expect("a folder");
+        rig.run(["x", "true"]).assert_code(0);
+    }
     let file = rig.path(".config/quorate/config.toml");
     symlink("/nowhere", &file).expect("a link");
     rig.run(["x", "true"]).assert_code(78).assert_says("config.toml cannot be read");

@@ -285,6 +285,14 @@ fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
             assert!(line.contains("`quorate nodes admit`"), "{line}");
         }
     }
+    // `script` makes a terminal.
+    let mut command = std::process::Command::new("script");
+    rig.prepare(&mut command);
+    let line = format!("{} run -w 1s x true", env!("CARGO_BIN_EXE_quorate"));
+    Running::start(command.args(["-qec", &line, "screen"])).close().assert_code(69);
+    let screen = rig.read("screen");
+    assert!(screen.contains("waiting for \"x\": no majority votes for 1 min "), "{screen:?}");
+    assert_eq!(screen.matches("`quorate nodes admit`").count(), 1, "{screen:?}");
 }
 
 /// The kernel ends whoever writes more, unless they know better.
