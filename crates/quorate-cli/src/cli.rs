@@ -7,15 +7,20 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
+use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 
 use crate::{
-    exit::{Failure, IO, USAGE},
+    exit::{
+        EXIT_CODES, EXIT_CODES_OF_ACQUIRE, EXIT_CODES_OF_LEASES, EXIT_CODES_OF_LOOKS,
+        EXIT_CODES_OF_NODES, EXIT_CODES_OF_TEXTS, Failure, IO, USAGE,
+    },
     lease, look, nodes, paper,
     run::{self, guardian},
     settings::{Place, Shown},
     table,
     voice::Voice,
+    wish::Wish,
 };
 
 /// Runs jobs under a lock, on this machine or on any number of Redis or Valkey servers.
@@ -29,32 +34,40 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Runs a command while the lock is held.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, override_usage = USAGE_OF_RUN)]
     Run(Box<run::Run>),
     /// Takes a lock for a script, and leaves it to expire.
+    #[command(after_help = EXIT_CODES_OF_ACQUIRE)]
     Acquire(Box<lease::Acquire>),
     /// Lets a lease of `acquire` live on.
+    #[command(after_help = EXIT_CODES_OF_LEASES)]
     Renew(Box<lease::Lease>),
     /// Gives a lease of `acquire` back.
+    #[command(after_help = EXIT_CODES_OF_LEASES)]
     Release(Box<lease::Lease>),
     /// Lists the locks that are held or waited for.
+    #[command(after_help = EXIT_CODES_OF_LOOKS)]
     Ls(Box<look::Ls>),
     /// Shows who has a lock and who waits for it.
+    #[command(after_help = EXIT_CODES_OF_LOOKS)]
     Show(Box<look::Show>),
     /// Shows what is in force, and from where.
+    #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Config(Box<Config>),
     /// Shows the nodes, lets new ones in, and changes which ones there are.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = EXIT_CODES_OF_NODES)]
     Nodes(Box<nodes::Verb>),
     /// Writes what a shell needs to complete arguments.
+    #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Completions {
         /// The shell.
         shell: Shell,
     },
     /// Writes a page of the manual.
+    #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Man {
-        /// The verb that it is about; without it, the whole command.
-        verb: Option<String>,
+        /// The verb that it is about, such as `run` or `nodes show`; without it, the whole command.
+        verb: Vec<String>,
     },
 }
 
@@ -94,26 +107,50 @@ pub(crate) fn run() -> ExitCode {
     if let Some(code) = guardian::play_part() {
         return code;
     }
+    outlive_file_limits();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let is_help =
-                matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            let written = error.print();
-            if !is_help {
-                // Standard error that is closed is no reason to fail in another way.
-                return USAGE.into();
-            }
-            return written_to_its_end(written).map_or_else(told, ExitCode::from);
-        }
+        Err(error) => return misunderstood(&error),
     };
-    match cli.verb.run() {
-        Ok(code) => code.into(),
-        Err(failure) => {
-            cli.verb.tell(&failure);
-            failure.into()
-        }
+    let done = cli.verb.run();
+    if let Err(failure) = &done {
+        cli.verb.tell(failure);
     }
+    let has_failed = !matches!(done, Ok(0));
+    let code = done.unwrap_or_else(|failure| failure.code);
+    match &cli.verb {
+        Verb::Acquire(acquire) if has_failed => acquire.fail_in_shell(code),
+        _ => {}
+    }
+    code.into()
+}
+
+/// A file that must not grow further (`ulimit -f`) is an error like any other, not our death. The
+/// signal is only kept from us: what becomes the command lets it through again.
+pub(crate) fn outlive_file_limits() {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGXFSZ);
+    // The set is valid.
+    let _ = set.thread_block();
+}
+
+/// Arguments that make no sense, or that ask for help.
+fn misunderstood(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return written_to_its_end(error.print()).map_or_else(told, ExitCode::from);
+    }
+    let wish = Wish::of_this_process();
+    if wish == Wish::Json {
+        let text = error.render().to_string();
+        tell_as_json(&Failure::usage(text.trim_start_matches("error: ").trim_end()));
+        return USAGE.into();
+    }
+    // Standard error that is closed is no reason to fail in another way.
+    let _ = error.print();
+    if wish == Wish::Shell {
+        lease::fail_in_shell(USAGE);
+    }
+    USAGE.into()
 }
 
 impl Verb {
@@ -129,7 +166,7 @@ impl Verb {
             Self::Config(config) => config.run(),
             Self::Nodes(verb) => print(&verb.run()?),
             Self::Completions { shell } => print(&paper::completions(*shell)?),
-            Self::Man { verb } => print(&paper::man(verb.as_deref())?),
+            Self::Man { verb } => print(&paper::man(verb)?),
         }
     }
 
@@ -137,6 +174,7 @@ impl Verb {
     fn tell(&self, failure: &Failure) {
         match self {
             Self::Run(run) => run.voice.error(&failure.text),
+            Self::Acquire(acquire) if acquire.is_json() => tell_as_json(failure),
             Self::Acquire(acquire) => acquire.voice.error(&failure.text),
             Self::Renew(lease) | Self::Release(lease) => lease.voice.error(&failure.text),
             Self::Ls(ls) => tell_in(ls.output, failure),
@@ -150,9 +188,13 @@ impl Verb {
 }
 
 fn tell_in(output: Output, failure: &Failure) {
-    if !output.is_json() {
-        return Voice::default().error(&failure.text);
+    match output.is_json() {
+        true => tell_as_json(failure),
+        false => Voice::default().error(&failure.text),
     }
+}
+
+fn tell_as_json(failure: &Failure) {
     let error = json!({
         "kind": failure.kind(),
         "code": failure.code,
@@ -166,6 +208,7 @@ fn tell_in(output: Output, failure: &Failure) {
 impl Config {
     fn run(&self) -> Result<u8, Failure> {
         let settings = self.place.settings()?;
+        settings.ttl()?;
         let shown = Shown::new(&settings);
         match self.output.is_json() {
             true => {
@@ -206,16 +249,6 @@ fn told(failure: Failure) -> ExitCode {
 /// The version of all JSON that is written.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  the command's   it ran; 128 + N if signal N ended it
-  64              the arguments make no sense
-  65              it would not be safe, or is done already (nodes)
-  69              too few nodes answered
-  70              a bug, or a system that refuses a process
-  74              what it has to say could not be written
-  75              another has the lock, or not yet
-  77              the nodes refused user, password or rights
-  78              the settings are wrong
-  79              the lock was lost while the command ran
-  126, 127        the command cannot be executed, is not there";
+const USAGE_OF_RUN: &str = "\
+quorate run [OPTIONS] <NAME> [--] <COMMAND>...
+       quorate run [OPTIONS] <NAME> --command <TEXT>";

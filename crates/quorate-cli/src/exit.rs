@@ -168,3 +168,73 @@ pub(crate) const NOT_FOUND: u8 = 127;
 
 /// Added to the number of the signal that ended the command.
 pub(crate) const BY_SIGNAL: u8 = 128;
+
+/// What the codes of `run` mean, and of the whole command.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  the command's   it ran; 128 + N if signal N ended it
+  64              the arguments make no sense
+  65              it would not be safe, or is done already (nodes)
+  69              too few nodes answered
+  70              a bug, or a system that refuses a process
+  74              what it has to say could not be written
+  75              another has the lock, or not yet
+  77              the nodes refused user, password or rights
+  78              the settings are wrong
+  79              the lock was lost while the command ran
+  126, 127        the command cannot be executed, is not there";
+
+/// Those of `acquire`.
+pub(crate) const EXIT_CODES_OF_ACQUIRE: &str = "\
+Exit codes:
+  0               the lock is taken
+  64              the arguments make no sense
+  69              too few nodes answered
+  70              a bug, or a system that refuses what it needs
+  74              the lease could not be written, or nobody could read it
+  75              another has the lock
+  77              the nodes refused user, password or rights
+  78              the settings are wrong
+  128 + N         signal N ended the wait";
+
+/// Those of `renew` and `release`.
+pub(crate) const EXIT_CODES_OF_LEASES: &str = "\
+Exit codes:
+  0               it is done
+  64              the arguments make no sense
+  69              too few nodes answered
+  70              a bug, or a system that refuses what it needs
+  77              the nodes refused user, password or rights
+  78              the settings are wrong
+  79              the lease is over";
+
+/// Those of `ls` and `show`.
+pub(crate) const EXIT_CODES_OF_LOOKS: &str = "\
+Exit codes:
+  0               it is shown
+  64              the arguments make no sense
+  69              too few nodes answered
+  70              a bug, or a system that refuses what it needs
+  74              what it has to say could not be written
+  77              the nodes refused user, password or rights
+  78              the settings are wrong";
+
+/// Those of `nodes`.
+pub(crate) const EXIT_CODES_OF_NODES: &str = "\
+Exit codes:
+  0               it is done
+  64              the arguments make no sense
+  65              it would not be safe, or is done already
+  69              too few nodes answered, or no majority votes
+  70              a bug, or a system that refuses what it needs
+  74              what it has to say could not be written
+  75              not yet: the same later
+  78              the settings are wrong";
+
+/// Those of what only writes a text.
+pub(crate) const EXIT_CODES_OF_TEXTS: &str = "\
+Exit codes:
+  0               it is written
+  64              the arguments make no sense
+  74              it could not be written
+  78              the settings are wrong";

@@ -1,9 +1,14 @@
 //! `quorate acquire`, `renew` and `release`: for scripts that are no single command.
 
-use std::{env, io, io::Write as _, time::Duration};
+use std::{
+    env, fs, io,
+    io::Write as _,
+    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
-use quorate::{ClientBuilder, LeaseHandover};
+use quorate::{ClientBuilder, HandoverError, LeaseHandover};
 use serde_json::json;
 
 use crate::{
@@ -53,27 +58,34 @@ enum Format {
     /// The lease alone.
     #[default]
     Text,
-    /// Variables for a shell: `eval "$(quorate acquire NAME --format sh)"`.
+    /// Variables for a shell, `eval "$(quorate acquire NAME --format sh)" || exit`; if it fails,
+    /// what fails with its exit code, and unsets them.
     Sh,
-    /// One JSON object.
+    /// One JSON object, errors too.
     Json,
 }
 
 impl Acquire {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
+        if is_lost(&io::stdout()) {
+            return Err(Failure::new(IO, NOWHERE));
+        }
         let settings = self.place.settings()?;
         settings.warn(&self.voice);
         if settings.is_local_by_default() {
             self.voice.warn("no nodes are configured: the lock is local to this machine");
         }
-        let ttl = self.ttl.unwrap_or_else(|| settings.ttl());
+        let ttl = self.ttl.map_or_else(|| settings.ttl(), Ok)?;
         let builder = settings.builder()?;
         block_on(async {
             let mut signals =
                 Signals::listen().map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
             tokio::select! {
                 biased;
-                signal = signals.end() => Ok(by_signal(signal)),
+                signal = signals.end() => {
+                    self.voice.status("");
+                    Ok(by_signal(signal))
+                }
                 taken = self.take(builder, ttl) => taken.map(|()| 0),
             }
         })
@@ -84,10 +96,11 @@ impl Acquire {
             Some(Duration::ZERO) => builder.connect().await?,
             Some(_) | None => builder.build()?,
         };
-        let locked = lock(&client, &self.name, ttl, self.patience.limit()).await;
+        let limit = self.patience.limit();
+        let locked = lock(&client, &self.name, ttl, limit, &self.voice).await;
         let guard = locked.map_err(|failure| match failure.code {
-            BUSY => named(&self.name, Failure { code: self.conflict_exit_code, ..failure }),
-            _ => named(&self.name, failure),
+            BUSY => Failure { code: self.conflict_exit_code, ..failure },
+            _ => failure,
         })?;
         let left = guard.remaining();
         let lease = guard.leave_to_expire();
@@ -103,6 +116,25 @@ impl Acquire {
         }
         Ok(())
     }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Has failed with this code: a shell that evaluates what we say must know.
+    pub(crate) fn fail_in_shell(&self, code: u8) {
+        if self.format == Format::Sh {
+            fail_in_shell(code);
+        }
+    }
+}
+
+/// Says what fails with this code in a shell that evaluates it, and leaves nothing there that could
+/// be taken for a lease: an empty text would succeed.
+pub(crate) fn fail_in_shell(code: u8) {
+    let text = format!("unset {}; (exit {code})\n", VARIABLES.join(" "));
+    // There is nobody else who could be told.
+    let _ = io::stdout().write_all(text.as_bytes());
 }
 
 impl Lease {
@@ -128,11 +160,18 @@ impl Lease {
     }
 
     fn parts(&self) -> Result<(LeaseHandover, ClientBuilder), Failure> {
-        let text = self.lease.clone().or_else(|| env::var("QUORATE_LEASE").ok());
+        // What is not UTF-8 is not a lease, which is told below.
+        let variable = || env::var_os("QUORATE_LEASE").filter(|text| !text.is_empty());
+        let variable = || variable().map(|text| text.to_string_lossy().into_owned());
         let missing =
             || Failure::usage("no lease is given: write it as an argument, or set QUORATE_LEASE");
-        let lease = text.ok_or_else(missing)?.trim().parse::<LeaseHandover>();
-        let lease = lease.map_err(|error| Failure::usage(error.to_string()))?;
+        let text = self.lease.clone().or_else(variable).ok_or_else(missing)?;
+        // Nothing but the line end: the name of a lock may end with a blank.
+        let lease = text.trim_end_matches(['\r', '\n']).parse::<LeaseHandover>();
+        let lease = lease.map_err(|error| match error {
+            HandoverError::Malformed => Failure::usage(NOT_A_LEASE),
+            error => Failure::usage(error.to_string()),
+        })?;
         let settings = self.place.settings()?;
         settings.warn(&self.voice);
         Ok((lease, settings.builder()?))
@@ -141,13 +180,9 @@ impl Lease {
 
 fn for_shell(lease: &LeaseHandover) -> String {
     let fence = lease.fence().map(|fence| fence.to_string()).unwrap_or_default();
-    let variables = [
-        ("QUORATE_LEASE", lease.to_string()),
-        ("QUORATE_LOCK", lease.name().to_owned()),
-        ("QUORATE_FENCE", fence),
-    ];
+    let values = [lease.to_string(), lease.name().to_owned(), fence];
     let line = |(name, value): (&str, String)| format!("export {name}={};\n", quoted(&value));
-    variables.into_iter().map(line).collect()
+    VARIABLES.into_iter().zip(values).map(line).collect()
 }
 
 /// Safe in every shell: nothing has a meaning between these quotes but the quote itself.
@@ -172,3 +207,23 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
     let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
     runtime.block_on(work)
 }
+
+/// Whether what is written there is read by nobody. A descriptor that was closed is the same place:
+/// the runtime opens it there before we are asked.
+fn is_lost(out: &io::Stdout) -> bool {
+    let written_to = out.as_fd().try_clone_to_owned().map(fs::File::from);
+    let (Ok(out), Ok(nowhere)) =
+        (written_to.and_then(|it| it.metadata()), fs::metadata("/dev/null"))
+    else {
+        return false;
+    };
+    out.rdev() == nowhere.rdev() && nowhere.rdev() != 0
+}
+
+/// What a shell is given, in this order: the lease, the name, the fence.
+const VARIABLES: [&str; 3] = ["QUORATE_LEASE", "QUORATE_LOCK", "QUORATE_FENCE"];
+
+const NOT_A_LEASE: &str = "this is not a lease as `quorate acquire` writes it";
+
+const NOWHERE: &str = "standard output is closed or /dev/null: nobody could renew or release the \
+                       lease, so the lock is not taken";

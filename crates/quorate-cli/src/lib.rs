@@ -12,6 +12,7 @@ mod settings;
 mod table;
 mod time;
 mod voice;
+mod wish;
 
 /// Does what the arguments of this process say, and tells how it ended.
 pub fn run() -> std::process::ExitCode {

@@ -12,22 +12,26 @@ use quorate::{
 };
 
 use crate::{
-    exit::{Failure, SOFTWARE, UNAVAILABLE},
+    exit::{EXIT_CODES_OF_NODES, Failure, SOFTWARE, UNAVAILABLE},
     settings::Place,
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Shows whether each node votes, and if not, why and for how much longer.
+    #[command(after_help = EXIT_CODES_OF_NODES)]
     Show(Place),
     /// Lets new, empty nodes vote at once. Say this once for new servers, and never by habit:
     /// servers that have all lost their data look just like new ones.
+    #[command(after_help = EXIT_CODES_OF_NODES)]
     Admit(Place),
     /// Makes these nodes the set that all clients go by: one more, one less, or one exchanged. Say
     /// it once more with the same nodes when all clients have the new list.
+    #[command(after_help = EXIT_CODES_OF_NODES)]
     Change(Place),
     /// Says that no change of the set is missing, so that a node which has forgotten its place has
     /// it again although others are dead.
+    #[command(after_help = EXIT_CODES_OF_NODES)]
     Vouch(Place),
 }
 

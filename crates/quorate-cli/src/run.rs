@@ -30,7 +30,8 @@ pub(crate) use self::{
     signals::Signals,
 };
 use crate::{
-    exit::{BUSY, BY_SIGNAL, Failure, LOST, SOFTWARE},
+    cli::outlive_file_limits,
+    exit::{BUSY, BY_SIGNAL, CONFIG, Failure, LOST, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE, USAGE},
     settings::{Place, Settings},
     time,
     voice::Voice,
@@ -62,12 +63,13 @@ pub(crate) struct Run {
     /// The exit code if the lock was lost while the command ran.
     #[arg(long, value_name = "NUMBER", default_value_t = LOST)]
     lost_exit_code: u8,
-    /// How long the lock outlives this process if it is killed, 10s by default. It is renewed at a
-    /// third of it.
+    /// How long the lock outlives this process if it is killed, 10s by default, 200ms at least. It
+    /// is renewed at a third of it.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     ttl: Option<Duration>,
     /// Holds the lock for at least so long, also if the command is done earlier: for hosts whose
-    /// clocks start the same job a little apart.
+    /// clocks start the same job a little apart. Not if it was not there, or could not be
+    /// executed.
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     min_hold: Option<Duration>,
     /// Asks the command to end when it has run for so long, and kills it after --kill-after. The
@@ -87,7 +89,8 @@ pub(crate) struct Run {
     /// Runs the command in the process group of this one, in place of one of its own.
     #[arg(long)]
     foreground: bool,
-    /// Who holds the lock, for people who wait for it. Program, host and process by default.
+    /// Who holds the lock, for people who wait for it. Program, host and process by default. What
+    /// is not ASCII is shown as question marks, and 96 characters at the most.
     #[arg(long, value_name = "TEXT")]
     who: Option<String>,
     /// Why the lock is held, for people who wait for it.
@@ -104,12 +107,13 @@ impl Run {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         // Before there is any other thread.
         signals::unblock();
+        outlive_file_limits();
         if !tree::is_visible() {
             let text = "/proc does not show this process: it is of another namespace, or not there";
             return Err(Failure::new(SOFTWARE, text));
         }
         let settings = self.place.settings()?;
-        let ttl = self.ttl.unwrap_or_else(|| settings.ttl());
+        let ttl = self.ttl(&settings)?;
         let kill_after = self.kill_after.unwrap_or_else(|| (ttl / 2).min(KILL_AFTER_MAX));
         if Danger::is_hasty(kill_after, ttl) {
             let (kill_after, ttl) = (time::shown(kill_after), time::shown(ttl));
@@ -126,6 +130,23 @@ impl Run {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
         runtime.block_on(self.under_lock(&settings, ttl, danger))
+    }
+
+    fn ttl(&self, settings: &Settings) -> Result<Duration, Failure> {
+        let (ttl, code) = match self.ttl {
+            Some(ttl) => (ttl, USAGE),
+            None => (settings.ttl()?, CONFIG),
+        };
+        // None at all is told by the library.
+        if !ttl.is_zero() && ttl < TTL_MIN && self.on_lost != OnLost::Warn {
+            let (ttl, least) = (time::shown(ttl), time::shown(TTL_MIN));
+            let text = format!(
+                "a ttl of {ttl} is too short for a command that must be dead before it ends: it \
+                 must be {least} at least, or --on-lost warn"
+            );
+            return Err(Failure::new(code, text));
+        }
+        Ok(ttl)
     }
 
     async fn under_lock(
@@ -188,7 +209,9 @@ impl Run {
 
     async fn finish(&self, end: End, locks: Locks, signals: &mut Signals) -> Result<u8, Failure> {
         let rest = self.min_hold.and_then(|least| least.checked_sub(locks.held_for()));
-        let end = match (end, rest) {
+        // A command that was not there has done nothing: another host may have it.
+        let has_run = !matches!(end, End::Finished(NOT_EXECUTABLE | NOT_FOUND));
+        let end = match (end, rest.filter(|_| has_run)) {
             // Whoever holds the lock from now on does not disturb a command that is done.
             (End::Finished(code), Some(rest)) if !locks.left().is_zero() => {
                 tokio::select! {
@@ -223,12 +246,13 @@ impl Run {
 
     /// What people who wait for the lock are told.
     fn introduction(&self) -> Option<String> {
-        match (&self.who, &self.why) {
-            (None, None) => None,
-            (Some(who), None) => Some(who.clone()),
+        // A variable of a script that is not set says nothing.
+        let said = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        match (said(&self.who), said(&self.why)) {
+            (who, None) => who,
             (who, Some(why)) => {
                 let own = || format!("quorate/{}", std::process::id());
-                Some(format!("{} ({why})", who.clone().unwrap_or_else(own)))
+                Some(format!("{} ({why})", who.unwrap_or_else(own)))
             }
         }
     }
@@ -237,6 +261,10 @@ impl Run {
 pub(crate) fn by_signal(signal: Signal) -> u8 {
     BY_SIGNAL.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(0))
 }
+
+/// The shortest ttl of a lock with which a command is ended in time. 50 ms of it are kept to kill;
+/// the rest must last for its start, and for a renewal that comes late after a third of it.
+const TTL_MIN: Duration = Duration::from_millis(200);
 
 /// As long before the end of the lock as this the command is asked to end, if nothing else is said.
 const KILL_AFTER_MAX: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ mod file;
 mod shown;
 
 use std::{
-    env, fmt, fs,
+    env, fmt, fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -109,7 +109,7 @@ impl Place {
         };
         let mut warnings = Vec::new();
         let from_file = || Source::File(path.clone());
-        let nodes = self.nodes(file.nodes.as_ref().map(file::Nodes::list), from_file());
+        let nodes = self.nodes(file.nodes.as_ref().map(file::Nodes::list), from_file())?;
         if file.nodes.iter().any(file::Nodes::has_password) && is_readable_by_others(&path) {
             let path = path.display();
             warnings.push(format!("{path} holds a password and others can read it: chmod 600"));
@@ -133,7 +133,7 @@ impl Place {
             max_ttl,
             prefix: prefix
                 .unwrap_or_else(|| or_default(file.prefix, PREFIX_DEFAULT.into(), from_file())),
-            who: optional(file.who, from_file()),
+            who: optional(file.who.filter(|who| !who.trim().is_empty()), from_file()),
             restart_guard: optional(file.restart_guard, from_file()),
             durable_nodes: or_default(file.durable_nodes, false, from_file()),
             tls_ca: optional(file.tls_ca, from_file()),
@@ -143,43 +143,93 @@ impl Place {
         })
     }
 
-    fn nodes(&self, in_file: Option<Vec<String>>, file: Source) -> Setting<Vec<String>> {
+    fn nodes(
+        &self,
+        in_file: Option<Vec<String>>,
+        file: Source,
+    ) -> Result<Setting<Vec<String>>, Failure> {
         if self.local {
-            return Setting::new(Vec::new(), Source::Flag("--local"));
+            return Ok(Setting::new(Vec::new(), Source::Flag("--local")));
         }
         if !self.nodes.is_empty() {
-            return Setting::new(self.nodes.clone(), Source::Flag("--node"));
+            return Ok(Setting::new(self.nodes.clone(), Source::Flag("--node")));
         }
+        let mut said = in_file.map(|nodes| Setting::new(nodes, file));
         for variable in ["QUORATE_NODES", "VALKEY_URL", "REDIS_URL"] {
-            let nodes = separate(&env::var(variable).unwrap_or_default());
-            if !nodes.is_empty() {
-                return Setting::new(nodes, Source::Environment(variable));
+            if let Some(list) = text_of(variable)? {
+                said = Some(Setting::new(separate(&list), Source::Environment(variable)));
+                break;
             }
         }
-        match in_file.filter(|nodes| !nodes.is_empty()) {
-            Some(nodes) => Setting::new(nodes, file),
-            None => Setting::new(Vec::new(), Source::Default),
+        match said {
+            // Whoever has set it means nodes, and must not get locks of this machine.
+            Some(said) if said.value.is_empty() => {
+                let what = match &said.from {
+                    Source::File(path) => format!("`nodes` of {}", path.display()),
+                    from => from.to_string(),
+                };
+                let text = format!("{what} names no node: leave it out, or say --local");
+                Err(Failure::new(CONFIG, text))
+            }
+            Some(said) => Ok(said),
+            None => Ok(Setting::new(Vec::new(), Source::Default)),
         }
     }
 
     /// The file of settings, if there is one.
     fn file(&self) -> Result<Option<PathBuf>, Failure> {
-        let variable = || env::var_os("QUORATE_CONFIG").filter(|path| !path.is_empty());
-        if let Some(path) = self.config.clone().or_else(|| variable().map(PathBuf::from)) {
-            return match path.is_file() {
-                true => Ok(Some(path)),
-                false => {
-                    let path = path.display();
-                    Err(Failure::new(CONFIG, format!("there is no file of settings at {path}")))
-                }
-            };
+        let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(path) = &self.config {
+            return Ok(Some(path.clone()));
         }
-        let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
-        let folder = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
-        let own = folder.map(PathBuf::from).or_else(home);
-        let found = own.into_iter().chain([PathBuf::from("/etc")]);
-        Ok(found.map(|folder| folder.join("quorate/config.toml")).find(|path| path.is_file()))
+        if let Some(path) = set("QUORATE_CONFIG") {
+            return Ok(Some(path.into()));
+        }
+        let home = || set("HOME").map(|home| Path::new(&home).join(".config"));
+        let own = set("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+        for folder in own.into_iter().chain([PathBuf::from("/etc")]) {
+            let path = folder.join("quorate/config.toml");
+            if is_there(&path)? {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
     }
+}
+
+/// Whether there is something, even if it cannot be read. Who may not look has not seen that there
+/// is nothing: the nodes may be written there.
+fn is_there(path: &Path) -> Result<bool, Failure> {
+    let is_nothing = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    };
+    let unknown = |path: &Path, error: io::Error| {
+        let path = path.display();
+        let text = format!("whether there are settings at {path} cannot be seen: {error}");
+        Failure::new(CONFIG, text + "; QUORATE_CONFIG can name another file, such as /dev/null")
+    };
+    match fs::symlink_metadata(path) {
+        Ok(_) => return Ok(true),
+        Err(error) if is_nothing(&error) => {}
+        Err(error) => return Err(unknown(path, error)),
+    }
+    // The first folder on the way back that there is must not be a link to nowhere.
+    let is_seen = |folder: &&Path| fs::symlink_metadata(folder).is_ok();
+    let folder = path.ancestors().skip(1).find(is_seen).unwrap_or_else(|| Path::new("/"));
+    match fs::metadata(folder) {
+        Ok(_) => Ok(false),
+        Err(error) => Err(unknown(path, error)),
+    }
+}
+
+/// What a variable says; one that is empty says nothing.
+fn text_of(variable: &'static str) -> Result<Option<String>, Failure> {
+    let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    // What it is may be a password.
+    let wrong = |_| Failure::new(CONFIG, format!("${variable} is not UTF-8"));
+    value.into_string().map(Some).map_err(wrong)
 }
 
 impl Settings {
@@ -228,8 +278,19 @@ impl Settings {
     }
 
     /// The ttl of a lock that does not say otherwise.
-    pub(crate) const fn ttl(&self) -> Duration {
-        self.ttl.value
+    pub(crate) fn ttl(&self) -> Result<Duration, Failure> {
+        let (ttl, max_ttl) = (&self.ttl, &self.max_ttl);
+        let wrong = match ttl.value {
+            Duration::ZERO => "no time at all".to_owned(),
+            value if value > max_ttl.value => {
+                let (shown, max) = (time::shown(value), time::shown(max_ttl.value));
+                format!("{shown}, longer than max_ttl, which is {max} ({})", max_ttl.from)
+            }
+            value => return Ok(value),
+        };
+        // If nobody set it, somebody has set max_ttl to what made it so.
+        let from = if ttl.from == Source::Default { &max_ttl.from } else { &ttl.from };
+        Err(Failure::new(CONFIG, format!("the ttl of {from} is {wrong}")))
     }
 
     /// Says what is probably not meant.
@@ -262,7 +323,8 @@ fn separate(list: &str) -> Vec<String> {
 
 fn is_readable_by_others(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o044 != 0)
+    // A pipe is read by one.
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o044 != 0)
 }
 
 const TTL_DEFAULT: Duration = Duration::from_secs(10);

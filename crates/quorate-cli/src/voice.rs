@@ -8,6 +8,8 @@ use std::{
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
+use crate::table::is_dumb;
+
 /// How much is said, and in which form.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Voice {
@@ -57,7 +59,8 @@ impl Voice {
 
     /// Whether there is somebody who reads along.
     pub(crate) fn is_watched(&self) -> bool {
-        !self.quiet && self.log_format == LogFormat::Text && io::stderr().is_terminal()
+        let is_for_people = !self.quiet && self.log_format == LogFormat::Text;
+        is_for_people && io::stderr().is_terminal() && !is_dumb()
     }
 
     /// Puts a line where the last one of these was, for somebody who reads along.

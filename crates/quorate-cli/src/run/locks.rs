@@ -65,22 +65,8 @@ impl Locks {
         let names: BTreeSet<&String> = names.collect();
         let mut guards = Vec::new();
         for name in names {
-            nested::check(&client, name).await?;
             let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-            let watch = Watch::default();
-            let guard = tokio::select! {
-                biased;
-                guard = lock(&client, name, ttl, left) => guard,
-                never = watch.tell(&client, name, voice) => match never {},
-            };
-            voice.status("");
-            let guard = guard.map_err(|failure| named(name, failure))?;
-            let (waited, fence) = (time::shown(started.elapsed()), guard.fence());
-            let fence = fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
-            let was_held = watch.holder().map(|who| format!("; was held by {who}"));
-            let was_held = was_held.unwrap_or_default();
-            voice.detail(&format!("acquired {name:?}{fence} after {waited}{was_held}"));
-            guards.push(guard);
+            guards.push(lock(&client, name, ttl, left, voice).await?);
         }
         Ok(Self { client, guards, acquired_at: Instant::now() })
     }
@@ -148,8 +134,32 @@ impl Locks {
     }
 }
 
-/// Takes one lock, within `left` if that is given.
+/// Takes one lock, within `left` if that is given, and tells those who read along how it goes.
 pub(crate) async fn lock(
+    client: &Client,
+    name: &str,
+    ttl: Duration,
+    left: Option<Duration>,
+    voice: &Voice,
+) -> Result<Guard, Failure> {
+    let (started, watch) = (Instant::now(), Watch::default());
+    nested::check(client, name).await?;
+    let guard = tokio::select! {
+        biased;
+        guard = lock_silently(client, name, ttl, left) => guard,
+        never = watch.tell(client, name, voice) => match never {},
+    };
+    voice.status("");
+    let guard = guard.map_err(|failure| named(name, failure))?;
+    let (waited, fence) = (time::shown(started.elapsed()), guard.fence());
+    let fence = fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
+    let was_held = watch.holder().map(|who| format!("; was held by {who}"));
+    let was_held = was_held.unwrap_or_default();
+    voice.detail(&format!("acquired {name:?}{fence} after {waited}{was_held}"));
+    Ok(guard)
+}
+
+async fn lock_silently(
     client: &Client,
     name: &str,
     ttl: Duration,

@@ -9,7 +9,7 @@ use crate::exit::Failure;
 /// Fails if a process that this one descends from holds the lock. One that started us and has given
 /// the lock back since is nobody to wait for.
 pub(super) async fn check(client: &Client, name: &str) -> Result<(), Failure> {
-    let held = env::var(VARIABLE).unwrap_or_default();
+    let held = held_above();
     let mut owners = held.lines().filter_map(|line| line.strip_suffix(name)?.strip_suffix(' '));
     if owners.clone().next().is_none() {
         return Ok(());
@@ -31,9 +31,13 @@ pub(super) async fn check(client: &Client, name: &str) -> Result<(), Failure> {
 /// What tells the commands below which locks are held above them: one line each, with the owner id
 /// and the name.
 pub(super) fn variable(guards: &[Guard]) -> (&'static str, String) {
-    let outer = env::var(VARIABLE).unwrap_or_default();
+    let outer = held_above();
     let held = guards.iter().map(|guard| format!("{} {}\n", guard.owner_id(), guard.name()));
     (VARIABLE, outer + &held.collect::<String>())
+}
+
+fn held_above() -> String {
+    env::var_os(VARIABLE).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 const VARIABLE: &str = "QUORATE_LOCKS";

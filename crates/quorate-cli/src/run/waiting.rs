@@ -1,8 +1,12 @@
 //! What somebody is told who waits for a lock: at a terminal at once, elsewhere afterwards.
 
-use std::{cell::RefCell, convert::Infallible, future::pending, time::Duration};
+use std::{cell::RefCell, convert::Infallible, fmt, time::Duration};
 
-use quorate::{Client, inspect::LockReport};
+use quorate::{
+    Client,
+    error::{NodeAnswer, NodeReport, Trouble},
+    inspect::LockReport,
+};
 
 use crate::{time, voice::Voice};
 
@@ -18,22 +22,68 @@ impl Watch {
         self.holder.into_inner()
     }
 
-    /// Looks, and tells somebody at a terminal, for as long as it is polled.
+    /// Looks, and tells somebody at a terminal, for as long as it is polled. That the nodes do not
+    /// vote yet is told to everybody, once: the wait can be a minute.
     pub(super) async fn tell(&self, client: &Client, name: &str, voice: &Voice) -> Infallible {
-        if !voice.is_watched() && !voice.is_verbose() {
-            return pending().await;
-        }
+        let mut is_told = false;
         tokio::time::sleep(SILENCE).await;
         loop {
-            if let Ok(report) = client.inspect(name).await {
-                voice.status(&line(&report));
-                let holder = report.holder.filter(|holder| !holder.is_this_client);
-                if let Some(holder) = holder {
-                    self.holder.replace(Some(holder.who));
+            let nodes = client.nodes();
+            match guarded_for(&nodes) {
+                Some(left) => {
+                    if !is_told {
+                        is_told = true;
+                        voice.warn(&format!("waiting for {name:?}: {}", Guarded(&nodes)));
+                    }
+                    let left = time::shown(left);
+                    voice
+                        .status(&format!("waiting for {name:?}: no majority votes for {left} yet"));
                 }
+                None if voice.is_watched() || voice.is_verbose() => {
+                    self.look(client, name, voice).await;
+                }
+                None => {}
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+    }
+
+    async fn look(&self, client: &Client, name: &str, voice: &Voice) {
+        let Ok(report) = client.inspect(name).await else {
+            return voice.status(&format!("waiting for {name:?}: no node can tell who has it"));
+        };
+        voice.status(&line(&report));
+        let holder = report.holder.filter(|holder| !holder.is_this_client);
+        if let Some(holder) = holder {
+            self.holder.replace(Some(holder.who));
+        }
+    }
+}
+
+/// How long it lasts until a majority votes, if it is the restart guard that keeps it from that.
+fn guarded_for(nodes: &[NodeReport]) -> Option<Duration> {
+    let quorum = nodes.len() / 2 + 1;
+    let votes = nodes.iter().filter(|it| it.answer == NodeAnswer::Attached).count();
+    let guarded = nodes.iter().filter_map(|it| match &it.answer {
+        NodeAnswer::Trouble(Trouble::Guarded { left, .. }) => Some(*left),
+        _ => None,
+    });
+    let mut guarded: Vec<Duration> = guarded.collect();
+    guarded.sort_unstable();
+    // The last one that is needed; if others are away, the last one that there is.
+    let needed = quorum.checked_sub(votes)?.checked_sub(1)?;
+    guarded.get(needed).or_else(|| guarded.last()).copied()
+}
+
+/// What nodes say that do not vote yet, and what can be done about it.
+struct Guarded<'a>(&'a [NodeReport]);
+
+impl fmt::Display for Guarded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for node in self.0 {
+            write!(f, "{node}; ")?;
+        }
+        f.write_str("if these servers are new, `quorate nodes admit` lets them vote at once")
     }
 }
 

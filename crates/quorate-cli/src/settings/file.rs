@@ -2,7 +2,7 @@
 //! nobody notices.
 
 use std::{
-    fmt, fs,
+    fmt, fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -54,8 +54,19 @@ impl Nodes {
 impl File {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::new(CONFIG, format!("{shown} cannot be read: {error}")))?;
+        // Which may be a pipe, and is then there only once.
+        let text = fs::read_to_string(path).map_err(|error| {
+            let is_link = fs::symlink_metadata(path).is_ok();
+            Failure::new(
+                CONFIG,
+                match error.kind() {
+                    io::ErrorKind::NotFound if !is_link => {
+                        format!("there is no file of settings at {shown}")
+                    }
+                    _ => format!("{shown} cannot be read: {error}"),
+                },
+            )
+        })?;
         toml::from_str(&text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start.min(text.len()));
             let line = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -1,8 +1,13 @@
 //! Which settings are in force, and from where.
 
 use std::{
+    ffi::OsStr,
     fs,
-    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{PermissionsExt as _, symlink},
+        process::CommandExt as _,
+    },
     process::Command,
 };
 
@@ -144,13 +149,122 @@ fn a_ttl_that_nobody_gave_is_not_longer_than_the_longest() {
     rig.run(["--max-ttl", "5s", "--ttl", "6s", "x", "true"]).assert_code(64).assert_says("max_ttl");
     rig.write("file.toml", "ttl = 10\n");
     let ended = rig.run(["--config", "file.toml", "--max-ttl", "5s", "x", "true"]);
-    ended.assert_code(64).assert_says("max_ttl");
+    ended.assert_code(78).assert_says("longer than max_ttl, which is 5.0 s (--max-ttl)");
+}
+
+/// Locks of this machine would exclude nobody of those who use the nodes.
+#[test]
+fn nodes_that_cannot_be_understood_are_not_taken_for_none() {
+    let rig = Rig::without_servers();
+    for variable in ["QUORATE_NODES", "VALKEY_URL", "REDIS_URL"] {
+        for (value, told) in [
+            (&b"redis://h\xff"[..], "is not UTF-8"),
+            (b",", "names no node"),
+            (b" ", "names no node"),
+        ] {
+            for args in [&["run", "-n", "x", "true"][..], &["acquire", "-n", "x"], &["config"]] {
+                let mut command = rig.quorate(args.iter().copied());
+                command.env(variable, OsStr::from_bytes(value));
+                let ended = Running::start(&mut command).close().assert_code(78);
+                ended.assert_says(&format!("${variable} {told}"));
+            }
+        }
+        let shown = config(&rig, &[(variable, "")], &[]).assert_code(0);
+        assert_eq!(row(&shown, "nodes"), "nodes this machine default");
+    }
+    for text in ["nodes = []\n", "nodes = \",\"\n"] {
+        rig.write("file.toml", text);
+        let ended = rig.run(["--config", "file.toml", "x", "true"]).assert_code(78);
+        ended.assert_says("`nodes` of file.toml names no node");
+        rig.run(["--config", "file.toml", "--local", "x", "true"]).assert_code(0);
+    }
+}
+
+/// The nodes may stand in it.
+#[test]
+fn a_file_of_settings_that_cannot_be_seen_is_not_taken_for_none() {
+    let rig = Rig::without_servers();
+    rig.run(["x", "true"]).assert_code(0);
+    for folder in [".config", ".config/quorate"] {
+        symlink("/nowhere", rig.path(folder)).expect("a link");
+        rig.run(["x", "true"]).assert_code(78).assert_says("cannot be seen");
+        fs::remove_file(rig.path(folder)).expect("it is there");
+        rig.write(folder, "a file and no folder");
+        rig.run(["x", "true"]).assert_code(0);
+        fs::remove_file(rig.path(folder)).expect("it is there");
+        fs::create_dir(rig.path(folder)).expect("a folder");
+        rig.run(["x", "true"]).assert_code(0);
+    }
+    let file = rig.path(".config/quorate/config.toml");
+    symlink("/nowhere", &file).expect("a link");
+    rig.run(["x", "true"]).assert_code(78).assert_says("config.toml cannot be read");
+    fs::remove_file(&file).expect("it is there");
+    symlink("config.toml", &file).expect("a link");
+    rig.run(["x", "true"]).assert_code(78).assert_says("config.toml cannot be read");
+    fs::remove_file(&file).expect("it is there");
+    rig.write(".config/quorate/config.toml", "nodes = \"redis://h\"\n");
+    let nobody = fs::Permissions::from_mode(0o000);
+    fs::set_permissions(rig.path(".config/quorate"), nobody).expect("it is ours");
+    let ended = as_somebody_else(&rig, &["run", "x", "true"], |_| {}).assert_code(78);
+    ended.assert_says("cannot be seen: Permission denied").assert_says("QUORATE_CONFIG");
+    let named = |command: &mut Command| {
+        command.env("QUORATE_CONFIG", "/dev/null").env("QUORATE_DIR", "/dev/null/none");
+    };
+    as_somebody_else(&rig, &["config"], named).assert_code(0);
+    let everybody = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(rig.path(".config/quorate"), everybody).expect("it is ours");
+}
+
+#[test]
+fn a_file_of_settings_can_be_a_pipe() {
+    let rig = Rig::without_servers();
+    let script = format!(
+        "{} config --config <(echo 'nodes = \"redis://:secret@h\"')",
+        env!("CARGO_BIN_EXE_quorate")
+    );
+    let mut command = Command::new("bash");
+    rig.prepare(&mut command);
+    let shown = Running::start(command.args(["-c", &script])).close().assert_code(0);
+    assert!(row(&shown, "nodes").starts_with("nodes redis://:***@h /dev/fd/"), "{shown:?}");
+    assert_eq!(shown.err(), "");
+}
+
+#[test]
+fn a_ttl_of_the_file_that_cannot_be_is_78() {
+    let rig = Rig::without_servers();
+    for (text, told) in [
+        ("ttl = \"90s\"\n", "the ttl of file.toml is 1 min 30 s, longer than max_ttl"),
+        ("ttl = 3\nmax_ttl = 2\n", "longer than max_ttl, which is 2.0 s (file.toml)"),
+        ("ttl = 0\n", "the ttl of file.toml is no time at all"),
+        ("max_ttl = 0\n", "the ttl of file.toml is no time at all"),
+    ] {
+        rig.write("file.toml", text);
+        for args in [&["run", "x", "true"][..], &["acquire", "-n", "x"], &["config"]] {
+            let args = [args[0], "--config", "file.toml"].into_iter().chain(args[1..].to_vec());
+            rig.say(args).assert_code(78).assert_says(told);
+        }
+    }
+    rig.write("file.toml", "ttl = \"90s\"\n");
+    rig.run(["--config", "file.toml", "--ttl", "5s", "x", "true"]).assert_code(0);
+    rig.run(["--config", "file.toml", "--max-ttl", "2m", "x", "true"]).assert_code(0);
+    rig.write("file.toml", "ttl = \"50ms\"\n");
+    let ended = rig.run(["--config", "file.toml", "x", "true"]).assert_code(78);
+    ended.assert_says("too short for a command");
 }
 
 #[test]
 fn a_user_without_a_home_is_told_which_flag_helps() {
     let rig = Rig::without_servers();
-    // Root needs no home, so this is somebody else; who must be able to reach the binary.
+    let ended = as_somebody_else(&rig, &["run", "x", "true"], |command| {
+        command.env_remove("HOME").env_remove("QUORATE_DIR");
+    });
+    let ended = ended.assert_code(78).assert_says("--dir or QUORATE_DIR");
+    assert!(!ended.err().contains("ClientBuilder"), "{ended:?}");
+}
+
+/// Runs the binary as somebody who is not root: root may enter every folder, and needs no home.
+fn as_somebody_else(rig: &Rig, args: &[&str], prepare: impl FnOnce(&mut Command)) -> Ended {
+    // Who must be able to reach the binary.
     let copy = rig.path("quorate");
     // By another process: a file that somebody has open for writing cannot be executed, and every
     // process that a test starts meanwhile would have it open for a moment.
@@ -160,13 +274,11 @@ fn a_user_without_a_home_is_told_which_flag_helps() {
     fs::set_permissions(rig.folder(), everybody).expect("it is ours");
     let mut command = Command::new(copy);
     rig.prepare(&mut command);
-    command.env_remove("HOME").env_remove("QUORATE_DIR").args(["run", "x", "true"]);
+    prepare(command.args(args));
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY);
     }
-    let ended = Running::start(&mut command).close().assert_code(78);
-    let ended = ended.assert_says("--dir or QUORATE_DIR");
-    assert!(!ended.err().contains("ClientBuilder"), "{ended:?}");
+    Running::start(&mut command).close()
 }
 
 #[test]
@@ -207,6 +319,9 @@ fn errors_are_json_where_that_is_asked_for() {
     let rig = Rig::without_servers();
     let ended = config(&rig, &[], &["--config", "none.toml", "-o", "json"]).assert_code(78);
     let expected = r#"{"error":{"code":78,"kind":"config","message":"#;
+    assert!(ended.err().starts_with(expected), "{ended:?}");
+    let ended = config(&rig, &[], &["--fly", "-o", "json"]).assert_code(64);
+    let expected = r#"{"error":{"code":64,"kind":"usage","message":"unexpected argument '--fly'"#;
     assert!(ended.err().starts_with(expected), "{ended:?}");
 }
 

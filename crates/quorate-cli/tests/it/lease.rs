@@ -1,8 +1,9 @@
 //! `quorate acquire`, `renew` and `release`.
 
-use std::{process::Command, time::Duration};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command, time::Duration};
 
 use quorate_testkit::{Fault, Proxy, Server};
+use rustix::process::Signal;
 
 use crate::rig::{Ended, Rig, Running};
 
@@ -87,12 +88,108 @@ fn a_lock_that_another_has_is_not_acquired() {
     holder.close();
 }
 
+/// An empty text would succeed in `eval`.
+#[test]
+fn a_script_that_does_not_get_the_lock_does_not_go_on() {
+    let rig = Rig::one();
+    let holder = rig.hold("x");
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let script = |acquire: &str, then: &str| {
+        format!(
+            "QUORATE_LEASE=old; export QUORATE_LEASE; {then} eval \"$({quorate} {acquire})\" \
+             || {{ echo $?/${{QUORATE_LEASE-none}}; exit 9; }}; echo RAN"
+        )
+    };
+    let run = |shell: &str, script: &str| {
+        let mut command = Command::new(shell);
+        rig.prepare(&mut command);
+        Running::start(command.args(["-c", script])).close()
+    };
+    for (acquire, code) in [
+        ("acquire -n x --format sh", 75),
+        ("acquire -n x -E 3 --format sh", 3),
+        ("acquire -n y --node ftp://h --format sh", 78),
+        ("acquire -n y --node redis://127.0.0.1:1 --format sh", 69),
+        ("acquire -n '' --format sh", 64),
+        ("acquire --fly y --format=sh", 64),
+        ("aquire y --format sh", 64),
+    ] {
+        for shell in ["sh", "dash", "bash"] {
+            let ended = run(shell, &script(acquire, "")).assert_code(9);
+            assert_eq!(ended.out(), format!("{code}/none\n"), "{shell}: {acquire}");
+        }
+        let strict = format!("set -eu; eval \"$({quorate} {acquire})\"; echo RAN");
+        let ended = run("sh", &strict).assert_code(code);
+        assert_eq!(ended.out(), "", "{acquire}");
+    }
+    let ended = run("sh", &script("acquire y --format sh", "")).assert_code(0);
+    assert_eq!(ended.out(), "RAN\n");
+    holder.close();
+}
+
+/// A signal that ends the wait is no success either.
+#[test]
+fn a_script_whose_wait_is_ended_does_not_go_on() {
+    let rig = Rig::one();
+    let holder = rig.hold("x");
+    let mut command = rig.quorate(["acquire", "x", "--format", "sh", "-v"]);
+    let waiting = Running::start(&mut command);
+    let one_waits = || rig.say(["show", "x"]).out().contains(", 1 waiting");
+    rig.await_that("it waits", one_waits);
+    waiting.signal(Signal::TERM);
+    let ended = waiting.end().assert_code(143);
+    assert_eq!(ended.out(), "unset QUORATE_LEASE QUORATE_LOCK QUORATE_FENCE; (exit 143)\n");
+    holder.close();
+}
+
+#[test]
+fn a_nested_acquire_of_the_same_name_is_told_so() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let told = rig.run(["x", quorate, "acquire", "x"]).assert_code(64);
+    told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
+    rig.run(["x", quorate, "acquire", "y"]).assert_code(0);
+}
+
+#[test]
+fn a_lease_of_a_name_with_blanks_around_it_is_renewed_and_released() {
+    let rig = Rig::one();
+    let text = say(&rig, ["acquire", " x "]).assert_code(0);
+    for verb in ["renew", "release"] {
+        // As it was written, with its line end.
+        let mut command = rig.quorate([verb]);
+        let ended = Running::start(command.env("QUORATE_LEASE", text.out())).close();
+        ended.assert_code(0);
+    }
+    assert!(rig.servers[0].get(" x ").is_none(), "it was given back");
+}
+
+#[test]
+fn errors_are_json_if_the_lease_is_to_be() {
+    let rig = Rig::one();
+    let holder = rig.hold("x");
+    for (args, code, kind) in
+        [(&["-n", "x"][..], 75, "busy"), (&["-n", ""], 64, "usage"), (&["--fly", "x"], 64, "usage")]
+    {
+        let args = ["acquire", "--format", "json"].iter().chain(args).copied();
+        let ended = say(&rig, args).assert_code(code);
+        let json: serde_json::Value = serde_json::from_str(ended.err()).expect("JSON");
+        assert_eq!(json["schema_version"], 1, "{ended:?}");
+        assert_eq!((&json["error"]["code"], &json["error"]["kind"]), (&code.into(), &kind.into()));
+    }
+    holder.close();
+}
+
 #[test]
 fn wrong_leases_are_told() {
     let rig = Rig::one();
     for verb in ["renew", "release"] {
         say(&rig, [verb]).assert_code(64).assert_says("QUORATE_LEASE");
-        say(&rig, [verb, "x"]).assert_code(64).assert_says("not a lease");
+        let told = "not a lease as `quorate acquire` writes it";
+        say(&rig, [verb, "x"]).assert_code(64).assert_says(told);
+        let mut command = rig.quorate([verb]);
+        command.env("QUORATE_LEASE", OsStr::from_bytes(b"\xff"));
+        Running::start(&mut command).close().assert_code(64).assert_says(told);
     }
     rig.servers[0].kill();
     say(&rig, ["acquire", "-n", "x"]).assert_code(69).assert_says("connection refused");

@@ -2,7 +2,7 @@
 
 use quorate_testkit::{Server, eventually};
 
-use crate::rig::{Ended, PATIENCE, Rig};
+use crate::rig::{Ended, PATIENCE, Rig, Running};
 
 #[track_caller]
 fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
@@ -112,6 +112,30 @@ fn a_node_that_is_down_is_shown_as_such() {
     let ended = say(&rig, ["ls"]).assert_code(0);
     assert!(ended.out().contains("\nx "), "{ended:?}");
     holder.close();
+}
+
+/// `script` makes a terminal.
+#[test]
+fn the_head_of_a_table_is_bold_on_a_terminal_that_can_do_that() {
+    let rig = Rig::without_servers();
+    let screen = |variables: &[(&str, &str)]| {
+        let mut command = std::process::Command::new("script");
+        rig.prepare(&mut command);
+        let line = format!("{} config", env!("CARGO_BIN_EXE_quorate"));
+        command.args(["-qec", &line, "screen"]).envs(variables.iter().copied());
+        Running::start(&mut command).close().assert_code(0);
+        rig.read("screen")
+    };
+    for (variables, is_bold) in [
+        (&[("TERM", "xterm")][..], true),
+        (&[("TERM", "xterm"), ("NO_COLOR", "")], true),
+        (&[("TERM", "xterm"), ("NO_COLOR", "1")], false),
+        (&[("TERM", "dumb")], false),
+    ] {
+        let screen = screen(variables);
+        assert!(screen.contains("SETTING"), "{screen:?}");
+        assert_eq!(screen.contains('\x1b'), is_bold, "{variables:?}: {screen:?}");
+    }
 }
 
 fn json(ended: &Ended) -> serde_json::Value {

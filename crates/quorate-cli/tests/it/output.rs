@@ -1,6 +1,10 @@
 //! What cannot be written.
 
-use std::{fs::OpenOptions, io, process::Stdio};
+use std::{
+    fs::OpenOptions,
+    io,
+    process::{Command, Stdio},
+};
 
 use crate::rig::{Ended, Rig, Running};
 
@@ -47,6 +51,19 @@ fn a_lease_that_cannot_be_written_is_given_back() {
         say(&rig, &["acquire", "x"], out).assert_code(74).assert_says("cannot write: ");
         assert!(rig.servers[0].get("x").is_none(), "it was given back");
     }
+}
+
+/// What is closed is /dev/null by the time that we could ask.
+#[test]
+fn a_lease_that_nobody_could_read_is_not_taken() {
+    let rig = Rig::one();
+    let told = "nobody could renew or release the lease";
+    say(&rig, &["acquire", "x"], Stdio::null()).assert_code(74).assert_says(told);
+    let mut command = Command::new("sh");
+    rig.prepare(&mut command);
+    let script = format!("exec {} acquire x >&-", env!("CARGO_BIN_EXE_quorate"));
+    Running::start(command.args(["-c", &script])).close().assert_code(74).assert_says(told);
+    assert!(rig.servers[0].get("x").is_none(), "nobody has it");
 }
 
 /// Everything that has something to say, on this machine.

@@ -29,9 +29,31 @@ fn help_is_as_approved() {
 fn the_manual_is_as_approved() {
     approve("quorate.1", &["man"]);
     approve("quorate-run.1", &["man", "run"]);
+    approve("quorate-acquire.1", &["man", "acquire"]);
+    approve("quorate-nodes.1", &["man", "nodes"]);
+    approve("quorate-nodes-change.1", &["man", "nodes", "change"]);
     let rig = Rig::without_servers();
     let ended = rig.say(["man", "fly"]);
     ended.assert_code(64).assert_says("no verb `fly`");
+    rig.say(["man", "nodes", "fly"]).assert_code(64).assert_says("no verb `nodes fly`");
+}
+
+/// Every page is there that another one names, with what its exit codes mean.
+#[test]
+fn pages_of_the_manual_name_only_pages_that_can_be_written() {
+    let rig = Rig::without_servers();
+    let mut names = vec!["quorate".to_owned()];
+    let mut next = 0;
+    while let Some(name) = names.get(next).cloned() {
+        next += 1;
+        let words = name.split('-').skip(1);
+        let page = rig.say(["man"].into_iter().chain(words)).assert_code(0);
+        assert!(page.out().contains(&format!(".TH {name} 1 ")), "{name}: {page:?}");
+        assert!(page.out().contains("\n.SH \"EXIT STATUS\"\n.TP\n"), "{name}: {page:?}");
+        let others = page.out().lines().filter_map(|line| line.strip_suffix("(1)"));
+        names.extend(others.map(|other| other.replace('\\', "")));
+    }
+    assert_eq!(next, 15, "{names:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorate_testkit::eventually;
+use quorate_testkit::{Server, eventually};
 
 use crate::rig::{PATIENCE, Rig, Running, is_alive};
 
@@ -123,6 +123,14 @@ fn who_and_why_are_told_to_those_who_wait() {
     rig.await_file("started");
     rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by me (moving house)");
     holder.close();
+    std::fs::remove_file(rig.path("started")).expect("it is there");
+    // Nothing is no name, and no reason.
+    let args = ["--who", "", "--why", " ", "x", "--", "sh", "-c", script];
+    let holder = rig.start(args);
+    rig.await_file("started");
+    let ended = rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by quorate/");
+    assert!(ended.err().contains(" (expires in "), "{ended:?}");
+    holder.close();
 }
 
 #[test]
@@ -138,6 +146,17 @@ fn a_lock_is_held_for_at_least_as_long_as_asked() {
     holder.signal(rustix::process::Signal::TERM);
     holder.end().assert_code(4);
     rig.run(["-n", "x", "true"]).assert_code(0);
+}
+
+/// A typing error on one host must not keep the others from their work.
+#[test]
+fn a_lock_is_not_held_on_for_a_command_that_could_not_be_run() {
+    let rig = Rig::one();
+    rig.write("text", "");
+    for (command, code) in [("no-such-command", 127), ("./text", 126)] {
+        rig.run(["--min-hold", "1h", "x", command]).assert_code(code);
+        rig.run(["-n", "x", "true"]).assert_code(0);
+    }
 }
 
 #[test]
@@ -230,4 +249,76 @@ fn without_nodes_the_user_is_told_that_the_lock_is_local() {
         let ended = rig.run(args.iter().copied()).assert_code(0);
         assert_eq!(ended.err(), "");
     }
+}
+
+/// It would always be killed before it could do anything.
+#[test]
+fn a_ttl_that_is_too_short_for_a_command_is_refused() {
+    for rig in [Rig::without_servers(), Rig::one()] {
+        for ttl in ["10ms", "50ms", "199ms"] {
+            let ended = rig.run(["--ttl", ttl, "x", "true"]).assert_code(64);
+            ended.assert_says("too short for a command").assert_says("200 ms at least");
+        }
+        // Whether these come to their end depends on how busy the machine is.
+        for args in [&["--ttl", "50ms", "--on-lost", "warn"][..], &["--ttl", "200ms"]] {
+            let ended = rig.run(args.iter().copied().chain(["x", "true"]));
+            assert!(!ended.err().contains("too short"), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
+    let mut rig = Rig::without_servers();
+    rig.servers = Server::start_many(3);
+    for (args, is_told) in [
+        (&["run", "-w", "1s", "x", "true"][..], true),
+        (&["run", "-q", "-w", "1s", "x", "true"], false),
+        (&["acquire", "-w", "1s", "x"], true),
+    ] {
+        let ended = rig.say(args.iter().copied()).assert_code(69);
+        let told: Vec<&str> =
+            ended.err().lines().filter(|line| line.contains("waiting for \"x\": ")).collect();
+        assert_eq!(told.len(), usize::from(is_told), "{ended:?}");
+        for line in told {
+            assert!(line.contains("under the restart guard for "), "{line}");
+            assert!(line.contains("`quorate nodes admit`"), "{line}");
+        }
+    }
+    // `script` makes a terminal.
+    let mut command = std::process::Command::new("script");
+    rig.prepare(&mut command);
+    let line = format!("{} run -w 1s x true", env!("CARGO_BIN_EXE_quorate"));
+    Running::start(command.args(["-qec", &line, "screen"])).close().assert_code(69);
+    let screen = rig.read("screen");
+    assert!(screen.contains("waiting for \"x\": no majority votes for 1 min "), "{screen:?}");
+    assert_eq!(screen.matches("`quorate nodes admit`").count(), 1, "{screen:?}");
+}
+
+/// The kernel ends whoever writes more, unless they know better.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_not_our_death() {
+    let rig = Rig::without_servers();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let run = |script: String| {
+        let mut command = std::process::Command::new("bash");
+        rig.prepare(&mut command);
+        Running::start(command.args(["-c", &script])).close()
+    };
+    for is_new in [true, false] {
+        for verb in ["run --local x true", "acquire --local x | cat; exit ${PIPESTATUS[0]}"] {
+            let ended = run(format!("ulimit -f 1; {quorate} {verb}")).assert_code(78);
+            ended.assert_says("look after the disk");
+        }
+        if is_new {
+            rig.run(["--local", "x", "true"]).assert_code(0);
+        }
+    }
+    // The command has the signal as everybody.
+    let rig = Rig::one();
+    let script =
+        format!("ulimit -f 1; exec {quorate} run x -- dd if=/dev/zero of=big bs=64k count=9");
+    let mut command = std::process::Command::new("bash");
+    rig.prepare(&mut command);
+    Running::start(command.args(["-c", &script])).close().assert_code(153);
 }
