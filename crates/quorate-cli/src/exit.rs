@@ -42,7 +42,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Self::new(CONFIG, error.to_string())
+        Self::new(of_settings(&error), error.to_string())
     }
 }
 
@@ -50,9 +50,18 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let code = match &error {
             ConnectError::NoQuorum { nodes } => silence(nodes),
+            ConnectError::Config(error) => of_settings(error),
             _ => CONFIG,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+/// No setting can help where the system refuses a thread.
+const fn of_settings(error: &ConfigError) -> u8 {
+    match error {
+        ConfigError::System { .. } => SOFTWARE,
+        _ => CONFIG,
     }
 }
 

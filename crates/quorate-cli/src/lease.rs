@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::{
     exit::{BUSY, Failure, IO, SOFTWARE},
     run::{Patience, Signals, by_signal, lock, named},
+    runtime,
     settings::Place,
     time,
     voice::Voice,
@@ -203,9 +204,7 @@ fn for_programs(lease: &LeaseHandover, left: Duration) -> serde_json::Value {
 }
 
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
-    runtime.block_on(work)
+    runtime::start()?.block_on(work)
 }
 
 /// Whether what is written there is read by nobody. A descriptor that was closed is the same place:

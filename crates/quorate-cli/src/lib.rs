@@ -8,6 +8,7 @@ mod look;
 mod nodes;
 mod paper;
 mod run;
+mod runtime;
 mod settings;
 mod table;
 mod time;

@@ -32,6 +32,7 @@ pub(crate) use self::{
 use crate::{
     cli::outlive_file_limits,
     exit::{BUSY, BY_SIGNAL, CONFIG, Failure, LOST, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE, USAGE},
+    runtime,
     settings::{Place, Settings},
     time,
     voice::Voice,
@@ -127,9 +128,7 @@ impl Run {
         if settings.is_local_by_default() {
             self.voice.warn("no nodes are configured: the lock is local to this machine");
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
-        runtime.block_on(self.under_lock(&settings, ttl, danger))
+        runtime::start()?.block_on(self.under_lock(&settings, ttl, danger))
     }
 
     fn ttl(&self, settings: &Settings) -> Result<Duration, Failure> {

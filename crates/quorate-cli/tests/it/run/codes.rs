@@ -2,7 +2,7 @@
 
 use quorate_testkit::{Server, redis::cmd};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, Running};
 
 #[test]
 fn the_commands_code_is_passed_on_and_its_output_untouched() {
@@ -143,4 +143,26 @@ fn the_lock_is_free_as_soon_as_the_command_ends() {
 
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// However many files a process may open: it says what is missing, or does what it was told.
+#[test]
+fn too_few_files_are_told_without_a_panic() {
+    let rig = Rig::without_servers();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let mut codes = Vec::new();
+    for files in 4..32 {
+        for verb in ["run -q --local x true", "acquire -q --local --ttl 1s y"] {
+            let mut command = std::process::Command::new("bash");
+            rig.prepare(&mut command);
+            let script = format!("ulimit -n {files}; exec {quorate} {verb}");
+            let ended = Running::start(command.args(["-c", &script])).close();
+            let code = ended.code();
+            assert!([0, 70, 75, 78].contains(&code), "{files} files: {ended:?}");
+            assert!(code == 0 || ended.err().contains("quorate: "), "{files} files: {ended:?}");
+            assert!(!ended.err().contains("panicked"), "{files} files: {ended:?}");
+            codes.push(code);
+        }
+    }
+    assert!(codes.contains(&70) && codes.contains(&78) && codes.contains(&0), "{codes:?}");
 }
