@@ -257,7 +257,10 @@ impl Child {
 
     /// Lets a stopped command go on, in front of the terminal if we are.
     pub(crate) fn go_on(&self) {
-        if let Some(terminal) = Terminal::in_front().filter(|_| self.start != Start::Shared) {
+        if self.start == Start::Shared {
+            return self.tree.let_group_go_on();
+        }
+        if let Some(terminal) = Terminal::in_front() {
             terminal.give_to(self.guardian);
         }
         self.signal(Signal::CONT);

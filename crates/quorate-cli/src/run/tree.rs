@@ -126,6 +126,17 @@ impl Tree {
         }
     }
 
+    /// Lets those go on that share our group. Whoever has put others into another one lets those go
+    /// on, when they have the terminal again.
+    pub(crate) fn let_group_go_on(&self) {
+        let group = |pid| unistd::getpgid(Some(unistd::Pid::from_raw(pid)));
+        for process in self.descendants().into_iter().flatten() {
+            if group(process.pid) == Ok(unistd::getpgrp()) {
+                self.proc.signal(process, Signal::CONT);
+            }
+        }
+    }
+
     /// How many of them there are, as far as that can be seen.
     pub(crate) fn count(&self) -> usize {
         self.descendants().len()

@@ -65,7 +65,9 @@ fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
-    let script = "setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & sleep 60";
+    // A shell that starts a program waits in the kernel until that has begun: were that stopped
+    // before, the shell would not be.
+    let script = "setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & exec sleep 60";
     rig.write("job.sh", script);
     terminal.type_in(&format!("{quorate} run --ttl 2s x -- sh job.sh\n"));
     let apart = rig.await_file("apart");

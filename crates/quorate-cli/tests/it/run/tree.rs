@@ -147,7 +147,7 @@ const AGAIN: &str = r#"
         for (int n = 0; time(0) - began < 20; n++) {
             if (fork() != 0) _exit(0);
             if (how == 'e' || (how == 'a' && n == 0)) setsid();
-            usleep(200);
+            usleep(1000);
             pwrite(file, text, snprintf(text, sizeof text, "%09d\n", n), 0);
         }
     }
