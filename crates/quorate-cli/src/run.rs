@@ -6,6 +6,7 @@ pub(crate) mod guardian;
 mod leash;
 mod locks;
 mod nested;
+mod proc;
 mod signals;
 mod spawn;
 mod supervise;
@@ -109,7 +110,7 @@ impl Run {
         // Before there is any other thread.
         signals::unblock();
         outlive_file_limits();
-        if !tree::is_visible() {
+        if !proc::is_visible() {
             let text = "/proc does not show this process: it is of another namespace, or not there";
             return Err(Failure::new(SOFTWARE, text));
         }
@@ -184,7 +185,9 @@ impl Run {
         // The moment first: the guardian is never told a later end.
         let until = Until::now();
         let until = until.after(danger.allowed(locks.left()));
-        let started = Child::start(&command, &locks.variables(), self.foreground, until);
+        let started = signals
+            .listen_to_stops()
+            .and_then(|()| Child::start(&command, &locks.variables(), self.foreground, until));
         let child = match started {
             Ok(child) => child,
             Err(error) => {

@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(super) allowed: Option<Duration>,
     /// How long ago it was asked to end, if it was.
     pub(super) asked: Option<Duration>,
+    /// How long ago this process went on after it was stopped, if it was.
+    pub(super) resumed: Option<Duration>,
 }
 
 /// What is to be done now.
@@ -82,7 +84,11 @@ impl Danger {
         if is_watched && state.asked.is_none() && self.ask(Why::Danger) != Step::Kill {
             match state.left.checked_sub(self.kill_after).filter(|left| !left.is_zero()) {
                 Some(left) => wait = wait.min(left),
-                None => return Step::Ask(Why::Danger),
+                // What was not renewed because we were stopped is renewed just now.
+                None => match state.resumed.and_then(|since| self.grace().checked_sub(since)) {
+                    Some(grace) if !grace.is_zero() => wait = wait.min(grace),
+                    Some(_) | None => return Step::Ask(Why::Danger),
+                },
             }
         }
         Step::Wait(wait)
@@ -105,6 +111,11 @@ impl Danger {
     /// Whether a lease with this ttl, renewed at a third of it, would look lost while all is well.
     pub(crate) fn is_hasty(kill_after: Duration, ttl: Duration) -> bool {
         kill_after > ttl / 2
+    }
+
+    /// How long a renewal may take once this process goes on.
+    fn grace(&self) -> Duration {
+        self.kill_after / 4
     }
 
     /// It is asked only if it has time then.
@@ -130,7 +141,7 @@ mod tests {
     const HALF: Duration = Duration::from_millis(500);
 
     fn state(left: Duration, allowed: Option<Duration>, asked: Option<Duration>) -> State {
-        State { left, allowed, asked }
+        State { left, allowed, asked, resumed: None }
     }
 
     #[test]
@@ -145,6 +156,18 @@ mod tests {
         // A renewal came through after all: it has no more time for that.
         assert_eq!(step(9 * SECOND, Some(SECOND)), Step::Wait(4 * SECOND));
         assert_eq!(step(9 * SECOND, Some(5 * SECOND)), Step::Kill);
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_renews_before_it_is_late() {
+        let danger = Danger::new(OnLost::Term, 4 * SECOND, 10 * SECOND);
+        let step = |left, resumed| {
+            danger.step(State { resumed: Some(resumed), ..state(left, None, None) })
+        };
+        assert_eq!(step(3 * SECOND, Duration::ZERO), Step::Wait(SECOND));
+        assert_eq!(step(SECOND, HALF), Step::Wait(HALF));
+        assert_eq!(step(3 * SECOND, SECOND), Step::Ask(Why::Danger));
+        assert_eq!(step(HALF, Duration::ZERO), Step::Kill);
     }
 
     #[test]

@@ -18,16 +18,13 @@ use nix::sys::{
     signal::{self, SigSet},
     signalfd::{SfdFlags, SignalFd},
 };
-use rustix::{
-    io::Errno,
-    process::{self, Pid, Signal, WaitOptions, WaitStatus},
-};
+use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 
 use super::{
     leash::{Collar, News},
     spawn::Start,
     terminal::Terminal,
-    tree::Tree,
+    tree::{Reaped, Tree},
 };
 use crate::exit::{BY_SIGNAL, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE};
 
@@ -60,7 +57,8 @@ pub(crate) fn play_part() -> Option<ExitCode> {
 fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
     let (parent, start) = (next_pid(&mut args)?, Start::parse(&args.next().unwrap_or_default()));
     let signals = catch_signals()?;
-    let (mut collar, input) = Collar::take()?;
+    let (collar, input) = Collar::take()?;
+    let tree = Tree::own()?;
     process::set_child_subreaper(Some(process::getpid()))?;
     process::set_parent_process_death_signal(Some(Signal::TERM))?;
     if process::getppid() != Some(parent) || !collar.may_run() {
@@ -79,22 +77,46 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
     while let Ok(Some(early)) = signals.read_signal() {
         pass_on(command, early.ssi_signo);
     }
+    let mut ended = None;
     loop {
         // First, since the command may have ended already.
-        match reap(command) {
-            Some(News::Ended(code)) => {
-                collar.tell(News::Ended(code));
-                return Ok(code);
-            }
-            Some(News::Stopped) => collar.tell(News::Stopped),
-            None => {}
+        let (news, is_gone) = reap(&tree, command);
+        ended = news.iter().fold(ended, |ended, news| match news {
+            News::Ended(code) => Some(*code),
+            News::Stopped(_) | News::Gone => ended,
+        });
+        collar.tell(&news);
+        if is_gone {
+            return Ok(ended.unwrap_or(SOFTWARE));
         }
         let may_run = collar.wait(signals.as_fd());
         // Which one it was does not matter.
         while let Ok(Some(_)) = signals.read_signal() {}
         if !may_run || process::getppid() != Some(parent) {
-            Tree::default().kill_all(KILL_BOUND);
+            kill(&tree, &collar, parent);
             return Ok(BY_SIGNAL + 9);
+        }
+    }
+}
+
+/// Kills all of the command until none of it is left; without anybody who would be told, for a long
+/// time only.
+fn kill(tree: &Tree, collar: &Collar, parent: Pid) {
+    let reap = || {
+        loop {
+            match tree.reap(WaitOptions::empty()) {
+                Some(Reaped::One(..)) => {}
+                Some(Reaped::NoneYet) => return true,
+                None => return false,
+            }
+        }
+    };
+    loop {
+        if tree.kill_own(KILL_BOUND, reap) == 0 {
+            return collar.tell(&[News::Gone]);
+        }
+        if process::getppid() != Some(parent) {
+            return;
         }
     }
 }
@@ -107,22 +129,22 @@ fn pass_on(command: Pid, number: u32) {
     }
 }
 
-/// Takes in what has ended. Returns what is news about the command. One that was stopped by
-/// somebody who is not its terminal will be let go on by that one.
-fn reap(command: Pid) -> Option<News> {
-    let by_terminal = [Signal::TSTP, Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
-    let mut news = None;
+/// Takes in what has ended. Returns what is news, and whether nothing is left.
+fn reap(tree: &Tree, command: Pid) -> (Vec<News>, bool) {
+    let mut news = Vec::new();
     loop {
-        match process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            Ok(Some((pid, status))) if pid == command => match code(status) {
-                Some(code) => return Some(News::Ended(code)),
-                None if status.stopping_signal().is_some_and(|it| by_terminal.contains(&it)) => {
-                    news = Some(News::Stopped);
-                }
-                None => {}
-            },
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) | Err(_) => return news,
+        match tree.reap(WaitOptions::UNTRACED) {
+            Some(Reaped::One(pid, status)) if pid == command => {
+                let stopped = status.stopping_signal().and_then(|signal| u8::try_from(signal).ok());
+                let ended = code(status).map(News::Ended);
+                news.extend(ended.or_else(|| stopped.map(News::Stopped)));
+            }
+            Some(Reaped::One(..)) => {}
+            Some(Reaped::NoneYet) => return (news, false),
+            None => {
+                news.push(News::Gone);
+                return (news, true);
+            }
         }
     }
 }

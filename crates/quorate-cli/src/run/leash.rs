@@ -1,6 +1,7 @@
-//! What quorate and the guardian tell each other, through a socket: how long the command may run,
-//! and what has become of it. If quorate is stopped and tells nothing any more, the guardian acts
-//! by itself.
+//! What quorate and the guardian tell each other: through a timer that both have, how long the
+//! command may run, and through a socket, what has become of it. If quorate is stopped and sets the
+//! timer no more, the guardian acts by itself. If the guardian is stopped, it finds the timer as it
+//! was set last.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -16,7 +17,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+        SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
     },
     time::{
         ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
@@ -36,6 +37,10 @@ impl Until {
         Self(secs.saturating_mul(NANOS).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0)))
     }
 
+    pub(super) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
     pub(super) fn after(self, time: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
     }
@@ -44,59 +49,74 @@ impl Until {
 /// What the guardian tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum News {
-    /// The command was stopped by its terminal.
-    Stopped,
+    /// The command was stopped by this signal.
+    Stopped(u8),
     /// The command has ended with this exit code.
     Ended(u8),
+    /// Nothing that descends from the command is left.
+    Gone,
 }
 
 impl News {
     const fn word(self) -> [u8; 2] {
         match self {
-            Self::Stopped => [b'S', 0],
+            Self::Stopped(signal) => [b'S', signal],
             Self::Ended(code) => [b'E', code],
+            Self::Gone => [b'G', 0],
         }
     }
 
-    const fn read(word: [u8; 2]) -> Self {
+    const fn read(word: [u8; 2]) -> Option<Self> {
         match word {
-            [b'E', code] => Self::Ended(code),
-            _ => Self::Stopped,
+            [b'S', signal] => Some(Self::Stopped(signal)),
+            [b'E', code] => Some(Self::Ended(code)),
+            [b'G', _] => Some(Self::Gone),
+            _ => None,
         }
     }
 }
 
 /// Quorate's end.
 #[derive(Debug)]
-pub(super) struct Leash(net::UnixStream);
+pub(super) struct Leash {
+    socket: net::UnixStream,
+    timer: OwnedFd,
+}
 
 impl Leash {
     /// Makes both ends, and hands our standard input over, which is to be the command's.
     pub(super) fn new(until: Until) -> io::Result<(Self, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
+        set(&timer, until)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut more = SendAncillaryBuffer::new(&mut space);
         let input = io::stdin();
-        let fds = [input.as_fd()];
+        let fds = [input.as_fd(), timer.as_fd()];
         if !more.push(SendAncillaryMessage::ScmRights(&fds)) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let word = until.0.to_le_bytes();
-        sendmsg(&ours, &[IoSlice::new(&word)], &mut more, SendFlags::NOSIGNAL)?;
+        sendmsg(&ours, &[IoSlice::new(&[0])], &mut more, SendFlags::NOSIGNAL)?;
         ours.set_nonblocking(true)?;
-        Ok((Self(net::UnixStream::from_std(ours)?), theirs))
+        Ok((Self { socket: net::UnixStream::from_std(ours)?, timer }, theirs))
     }
 
     /// The command may run until then.
     pub(super) fn set(&self, until: Until) {
-        // A socket that is full is read by nobody, and then nobody is there to act.
-        let _ = self.0.try_write(&until.0.to_le_bytes());
+        // The time is valid, and so is the timer.
+        let _ = set(&self.timer, until);
+    }
+
+    /// The command must not run any longer.
+    pub(super) fn pull(&self) {
+        self.set(Until(0));
     }
 
     /// Waits for news. Never ends if there will be none.
     pub(super) async fn news(&self) -> News {
         loop {
-            if self.0.readable().await.is_ok()
+            if self.socket.readable().await.is_ok()
                 && let Some(news) = self.latest()
             {
                 return news;
@@ -109,98 +129,85 @@ impl Leash {
     /// News that are there already.
     pub(super) fn latest(&self) -> Option<News> {
         let mut word = [0; 2];
-        matches!(self.0.try_read(&mut word), Ok(2)).then(|| News::read(word))
+        matches!(self.socket.try_read(&mut word), Ok(2)).then(|| News::read(word)).flatten()
     }
 }
 
-/// The guardian's end: its standard input.
+/// The guardian's end: its standard input, and the timer.
 #[derive(Debug)]
 pub(super) struct Collar {
     socket: io::Stdin,
     timer: OwnedFd,
-    until: Until,
 }
 
 impl Collar {
     /// Takes it, and what the command is to have as its standard input.
     pub(super) fn take() -> io::Result<(Self, OwnedFd)> {
         let socket = io::stdin();
-        let (mut word, mut input) = ([0; 8], None);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let (mut word, mut fds) = ([0; 1], Vec::new());
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut more = RecvAncillaryBuffer::new(&mut space);
         let mut slices = [IoSliceMut::new(&mut word)];
         recvmsg(socket.as_fd(), &mut slices, &mut more, RecvFlags::CMSG_CLOEXEC)?;
         for message in more.drain() {
-            if let RecvAncillaryMessage::ScmRights(fds) = message {
-                input = fds.into_iter().next();
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
             }
         }
-        let input = input.ok_or(io::ErrorKind::InvalidData)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
-        let mut collar = Self { socket, timer, until: Until(0) };
-        collar.set(Until(u64::from_le_bytes(word)))?;
-        Ok((collar, input))
+        let mut fds = fds.into_iter();
+        let (Some(input), Some(timer)) = (fds.next(), fds.next()) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        Ok((Self { socket, timer }, input))
     }
 
     /// Whether the command may run still.
     pub(super) fn may_run(&self) -> bool {
-        Until::now() < self.until
+        let mut fds = [PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready == 0)
     }
 
     /// Waits until there is a signal. Returns false if the command must not run any longer.
-    pub(super) fn wait(&mut self, signals: BorrowedFd<'_>) -> bool {
+    pub(super) fn wait(&self, signals: BorrowedFd<'_>) -> bool {
         loop {
-            let ready = {
-                let mut fds = [
-                    PollFd::from_borrowed_fd(signals, PollFlags::IN),
-                    PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
-                    PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN),
-                ];
-                // What interrupts it is looked at below.
-                let _ = poll(&mut fds, None);
-                fds.map(|fd| fd.revents())
-            };
-            if !ready[1].is_empty() && !self.hear() {
+            let mut fds = [
+                PollFd::from_borrowed_fd(signals, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.timer.as_fd(), PollFlags::IN),
+            ];
+            // What interrupts it is looked at below.
+            let _ = poll(&mut fds, None);
+            // We are told nothing through the socket, but that it is closed.
+            let [is_signal, is_closed, is_over] = fds.map(|fd| !fd.revents().is_empty());
+            if is_closed || is_over {
                 return false;
             }
-            if ready[2].contains(PollFlags::IN) && !self.may_run() {
-                return false;
-            }
-            if ready[0].contains(PollFlags::IN) {
+            if is_signal {
                 return true;
             }
         }
     }
 
-    pub(super) fn tell(&self, news: News) {
+    /// Tells all of it at once.
+    pub(super) fn tell(&self, news: &[News]) {
+        let words: Vec<u8> = news.iter().flat_map(|news| news.word()).collect();
         // Who has gone needs no news.
-        let _ = send(self.socket.as_fd(), &news.word(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        let _ = send(self.socket.as_fd(), &words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
+}
 
-    /// Takes in the latest word. Returns false if there will be none any more.
-    fn hear(&mut self) -> bool {
-        let mut words = [0; 512];
-        let len = match recv(self.socket.as_fd(), &mut words, RecvFlags::DONTWAIT) {
-            Ok((len, _)) => len,
-            Err(error) => return error == rustix::io::Errno::AGAIN,
-        };
-        // A word is written at once and whole.
-        let last = words[..len].as_chunks::<8>().0.last();
-        last.is_some_and(|word| self.set(Until(u64::from_le_bytes(*word))).is_ok())
-    }
-
-    fn set(&mut self, until: Until) -> io::Result<()> {
-        self.until = until;
-        let at = Timespec {
-            tv_sec: i64::try_from(until.0 / NANOS).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(until.0 % NANOS).unwrap_or(0),
-        };
-        let never_again = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let timer = Itimerspec { it_interval: never_again, it_value: at };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &timer)?;
-        Ok(())
-    }
+fn set(timer: &OwnedFd, until: Until) -> io::Result<()> {
+    // No time at all would be never.
+    let until = until.0.max(1);
+    let at = Timespec {
+        tv_sec: i64::try_from(until / NANOS).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(until % NANOS).unwrap_or(0),
+    };
+    let never_again = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let times = Itimerspec { it_interval: never_again, it_value: at };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &times)?;
+    Ok(())
 }
 
 const NANOS: u64 = 1_000_000_000;

@@ -12,14 +12,21 @@ pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 impl Signals {
     /// Listens from now on. What was ignored when we were started stays so, for us and for the
     /// command: `nohup` and jobs in the background count on it. What we need ourselves does not.
+    ///
+    /// Whoever waits for a lock is stopped by Ctrl-Z like every other program.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         let heard = PASSED_ON.into_iter().filter(|signal| ignored & bit(*signal) == 0);
         let wanted = heard.chain([Signal::CHILD, Signal::CONT]);
-        let listen = |signal: Signal| -> io::Result<(Signal, unix::Signal)> {
-            Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?))
-        };
         Ok(Self(wanted.map(listen).collect::<io::Result<_>>()?))
+    }
+
+    /// From now on it is the command that Ctrl-Z stops.
+    pub(crate) fn listen_to_stops(&mut self) -> io::Result<()> {
+        if ignored() & bit(Signal::TSTP) == 0 {
+            self.0.push(listen(Signal::TSTP)?);
+        }
+        Ok(())
     }
 
     /// The next one.
@@ -44,6 +51,10 @@ impl Signals {
             }
         }
     }
+}
+
+fn listen(signal: Signal) -> io::Result<(Signal, unix::Signal)> {
+    Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?))
 }
 
 /// Hears every signal, whatever whoever started us has blocked, but for one: what a group that is
@@ -93,8 +104,8 @@ pub(crate) fn parse(text: &str) -> Result<Signal, String> {
     found.map(|(_, signal)| signal).ok_or_else(wrong)
 }
 
-/// What the command gets if we get it.
-const PASSED_ON: [Signal; 8] = [
+/// What the command gets if we get it, apart from what stops it.
+const PASSED_ON: [Signal; 7] = [
     Signal::TERM,
     Signal::INT,
     Signal::HUP,
@@ -102,7 +113,6 @@ const PASSED_ON: [Signal; 8] = [
     Signal::USR1,
     Signal::USR2,
     Signal::WINCH,
-    Signal::TSTP,
 ];
 
 /// What asks us to end.

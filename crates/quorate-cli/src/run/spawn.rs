@@ -5,18 +5,16 @@ use std::{
     ffi::{OsStr, OsString},
     io,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
+    time::Duration,
 };
 
-use rustix::{
-    io::Errno,
-    process::{self, Pid, Signal, WaitOptions},
-};
+use rustix::process::{self, Pid, Signal, WaitOptions};
 
 use super::{
     guardian::{GUARDIAN, code, this_program},
     leash::{Leash, News, Until},
     terminal::{self, Terminal},
-    tree::Tree,
+    tree::{Reaped, Tree},
 };
 
 /// In which group the command runs.
@@ -52,9 +50,15 @@ pub(crate) struct Child {
     guardian: Pid,
     start: Start,
     leash: Leash,
-    pub(super) tree: Tree,
+    tree: Tree,
+    /// How the guardian has ended, if it has.
+    guardian_code: Cell<Option<u8>>,
     /// How the command has ended, as the guardian said.
     told: Cell<Option<u8>>,
+    /// The signal that has stopped the command, as the guardian said.
+    stopped: Cell<Option<u8>>,
+    /// Whether the guardian has said that nothing of the command is left.
+    is_gone: Cell<bool>,
 }
 
 /// How it ended.
@@ -62,6 +66,8 @@ pub(crate) struct Child {
 pub(crate) enum Exit {
     /// The command has, with this exit code.
     Command(u8),
+    /// The guardian has killed all of it: it saw the time come.
+    Late,
     /// Its guardian was killed, or failed. What it has started may be there still.
     Guardian(u8),
 }
@@ -82,8 +88,10 @@ impl Child {
             Some(_) => Start::Shared,
             None => Start::Apart,
         };
-        let tree = Tree::from_now_on();
-        // Whoever loses its parent comes to us.
+        let tree = Tree::own()?;
+        // Children of whoever became us.
+        tree.spare();
+        // Whoever loses its parent comes to us if the guardian is killed.
         process::set_child_subreaper(Some(process::getpid()))?;
         let own = process::getpid().as_raw_nonzero().to_string();
         let (leash, collar) = Leash::new(until)?;
@@ -100,7 +108,17 @@ impl Child {
         if let Some(terminal) = terminal.filter(|_| start == Start::InFront) {
             terminal.give_to(guardian);
         }
-        Ok(Self { guardian, start, leash, tree, told: Cell::new(None) })
+        tree.set_guardian(Some(guardian));
+        Ok(Self {
+            guardian,
+            start,
+            leash,
+            tree,
+            guardian_code: Cell::default(),
+            told: Cell::default(),
+            stopped: Cell::default(),
+            is_gone: Cell::default(),
+        })
     }
 
     /// It may run until then, whatever happens to us.
@@ -108,17 +126,15 @@ impl Child {
         self.leash.set(until);
     }
 
-    /// Completes when the command was stopped by its terminal.
-    pub(crate) async fn stopped(&self) {
-        while let News::Ended(code) = self.leash.news().await {
-            self.told.set(Some(code));
-        }
+    /// Completes when there is news about it, which [`Self::look`] tells.
+    pub(crate) async fn news(&self) {
+        self.take_in(self.leash.news().await);
     }
 
     /// Sends a signal to its group; where it shares ours, to all that descends from it.
     pub(crate) fn signal(&self, signal: Signal) {
         if self.start == Start::Shared {
-            return self.tree.signal_all(signal, self.guardian);
+            return self.tree.signal_all(&[signal]);
         }
         // It may be gone.
         let _ = process::kill_process_group(self.guardian, signal);
@@ -126,9 +142,8 @@ impl Child {
 
     /// Asks all of it to end, whichever group it is in.
     pub(crate) fn ask(&self, signal: Signal) {
-        self.tree.signal_all(signal, self.guardian);
         // A stopped process would not hear it.
-        self.tree.signal_all(Signal::CONT, self.guardian);
+        self.tree.signal_all(&[signal, Signal::CONT]);
     }
 
     /// Passes on a signal that we got. What is typed at a terminal comes to our whole group.
@@ -140,43 +155,101 @@ impl Child {
         }
     }
 
-    /// Takes in what has ended. As a subreaper we do so for strangers, too.
-    pub(crate) fn reap(&self) -> Option<Exit> {
-        let mut exit = None;
+    /// Takes in what has ended, and says so if it was the command.
+    pub(crate) fn look(&self) -> Option<Exit> {
+        if self.guardian_code.get().is_none() {
+            self.tree.spare();
+        }
+        self.reap();
+        while let Some(news) = self.leash.latest() {
+            self.take_in(news);
+        }
+        let guardians = |code| if self.is_gone.get() { Exit::Late } else { Exit::Guardian(code) };
+        let told = self.told.get().map(Exit::Command);
+        told.or_else(|| self.guardian_code.get().map(guardians))
+    }
+
+    /// Takes in what has ended. As a subreaper we do so for strangers, too. Returns whether there
+    /// is any child still.
+    fn reap(&self) -> bool {
         loop {
-            match process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.guardian => {
-                    while let Some(news) = self.leash.latest() {
-                        if let News::Ended(code) = news {
-                            self.told.set(Some(code));
-                        }
-                    }
-                    let guardians = || Exit::Guardian(code(status).unwrap_or(u8::MAX));
-                    exit = Some(self.told.get().map_or_else(guardians, Exit::Command));
+            match self.tree.reap(WaitOptions::empty()) {
+                Some(Reaped::One(pid, status)) if pid == self.guardian => {
+                    self.guardian_code.set(Some(code(status).unwrap_or(u8::MAX)));
+                    // What it has left comes to us.
+                    self.tree.set_guardian(None);
                 }
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) | Err(_) => return exit,
+                Some(Reaped::One(..)) => {}
+                Some(Reaped::NoneYet) => return true,
+                None => return false,
             }
+        }
+    }
+
+    fn take_in(&self, news: News) {
+        match news {
+            News::Stopped(signal) => self.stopped.set(Some(signal)),
+            News::Ended(code) => self.told.set(Some(code)),
+            News::Gone => self.is_gone.set(true),
         }
     }
 
     /// Whether anything of the command is there although it has ended.
     pub(crate) fn is_anything_left(&self) -> bool {
-        loop {
-            match process::wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => return self.tree.count() > 0,
-                // We have no child at all.
-                Err(_) => return false,
-            }
+        self.look();
+        match self.guardian_code.get() {
+            _ if self.is_gone.get() => false,
+            // It would have said so.
+            None => true,
+            Some(_) => self.reap() && self.tree.count() > 0,
         }
     }
 
-    /// Stops this process like the command, so that the shell has the terminal again. Returns when
-    /// we go on; the command is stopped still. The guardian watches over it meanwhile.
+    /// How many processes of it can be seen.
+    pub(crate) fn count(&self) -> usize {
+        self.tree.count()
+    }
+
+    /// Kills all of it. Returns how many are there still.
+    pub(crate) fn kill_once(&self) -> usize {
+        if self.guardian_code.get().is_none() {
+            // It kills them, and knows when none is left. If it is stopped, we do.
+            self.leash.pull();
+            let _ = process::kill_process(self.guardian, Signal::CONT);
+            self.tree.signal_all(&[Signal::KILL]);
+        }
+        self.look();
+        match self.guardian_code.get() {
+            _ if self.is_gone.get() => 0,
+            None => self.tree.count().max(1),
+            Some(_) => self.tree.kill_own(BURST, || self.reap()),
+        }
+    }
+
+    /// Ends the guardian, and nobody watches over what is left of the command.
+    pub(crate) fn dismiss_guardian(&self) {
+        if self.guardian_code.get().is_none() {
+            // Until we take it in, its number is its own.
+            let _ = process::kill_process(self.guardian, Signal::KILL);
+        }
+    }
+
+    /// Stops this process if the command was stopped, so that the shell has the terminal again.
+    /// Returns when we go on; the command is stopped still. The guardian watches over it meanwhile.
+    ///
+    /// One that was stopped by somebody who is not its terminal, and is not in front of it, will be
+    /// let go on by that one, and keeps its lock.
     pub(crate) fn stop_with_it(&self) {
-        if Terminal::reachable().is_some() {
-            self.take_terminal_back();
+        let Some(signal) = self.stopped.take() else { return };
+        let Some(terminal) = Terminal::reachable() else { return };
+        let by_terminal = [Signal::TSTP, Signal::TTIN, Signal::TTOU].map(Signal::as_raw);
+        let group = match self.start {
+            Start::Shared => terminal::own_group(),
+            Start::Apart | Start::InFront => Some(self.guardian),
+        };
+        let is_in_front = group.is_some_and(|group| terminal.has_in_front(group));
+        if by_terminal.contains(&i32::from(signal)) || is_in_front {
+            terminal.take_back_from(self.guardian);
             // We stop here.
             let _ = process::kill_process(process::getpid(), Signal::STOP);
         }
@@ -184,7 +257,10 @@ impl Child {
 
     /// Lets a stopped command go on, in front of the terminal if we are.
     pub(crate) fn go_on(&self) {
-        if let Some(terminal) = Terminal::in_front().filter(|_| self.start != Start::Shared) {
+        if self.start == Start::Shared {
+            return self.tree.let_group_go_on();
+        }
+        if let Some(terminal) = Terminal::in_front() {
             terminal.give_to(self.guardian);
         }
         self.signal(Signal::CONT);
@@ -196,3 +272,6 @@ impl Child {
         }
     }
 }
+
+/// For how long processes are killed without doing anything else.
+const BURST: Duration = Duration::from_millis(20);

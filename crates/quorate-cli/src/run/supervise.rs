@@ -45,13 +45,14 @@ impl Supervisor<'_> {
         let mut asked_at: Option<Instant> = None;
         let mut has_ended = false;
         let mut is_lost = false;
+        let mut resumed_at: Option<Until> = None;
         let mut lost = Box::pin(self.locks.lost());
         loop {
             // What the command has started was asked as well, and has as much time.
             if has_ended && !self.child.is_anything_left() {
                 return End::Lost;
             }
-            let step = match self.step(asked_at) {
+            let step = match self.step(asked_at, resumed_at) {
                 Step::Ask(why) => {
                     asked_at = Some(Instant::now());
                     self.ask(why);
@@ -60,18 +61,24 @@ impl Supervisor<'_> {
                 Step::Kill => return self.kill(is_lost).await,
                 Step::Wait(step) => step,
             };
+            let step = step.min(self.tell_every);
+            let latest = Until::now().after(step + self.tell_every);
             tokio::select! {
                 biased;
                 signal = signals.next() => self.handle_signal(signal),
-                () = self.child.stopped() => self.child.stop_with_it(),
+                () = self.child.news() => {}
                 why = &mut lost, if !is_lost => {
                     is_lost = true;
                     self.voice.error(&format!("the lock is lost: {why}"));
                 }
-                () = sleep(step.min(self.tell_every)) => {}
+                () = sleep(step) => {}
             }
             // Not only when a signal says so: it may have been lost.
-            match self.child.reap() {
+            let exit = self.child.look();
+            self.child.stop_with_it();
+            let now = Until::now();
+            resumed_at = if now > latest { Some(now) } else { resumed_at };
+            match exit {
                 Some(exit) if asked_at.is_none() => return self.finished(exit).await,
                 Some(_) => has_ended = true,
                 None => {}
@@ -79,13 +86,15 @@ impl Supervisor<'_> {
         }
     }
 
-    fn step(&self, asked_at: Option<Instant>) -> Step {
+    fn step(&self, asked_at: Option<Instant>, resumed_at: Option<Until>) -> Step {
         // The moment first: the guardian is never told a later end.
         let now = Until::now();
         let left = self.locks.left();
         self.child.set_until(now.after(self.danger.allowed(left)));
         let allowed = self.max_hold.map(|max| max.saturating_sub(self.locks.held_for()));
-        self.danger.step(State { left, allowed, asked: asked_at.map(|at| at.elapsed()) })
+        let asked = asked_at.map(|at| at.elapsed());
+        let resumed = resumed_at.map(|at| now.since(at));
+        self.danger.step(State { left, allowed, asked, resumed })
     }
 
     fn handle_signal(&self, signal: Signal) {
@@ -114,28 +123,27 @@ impl Supervisor<'_> {
 
     /// Ends the command for good.
     async fn kill(&self, is_lost: bool) -> End {
-        match self.kill_tree().await {
-            true => {
-                let why = match is_lost || !self.locks.left().is_zero() {
-                    true => "the command was killed",
-                    false => "the command was killed, but not before the lock was over",
-                };
-                self.voice.error(why);
-                End::Lost
-            }
-            false => End::Stuck,
-        }
+        let why = match self.kill_tree().await {
+            Killed::No => return End::Stuck,
+            Killed::Late => "what was left of the command has ended",
+            Killed::Yes if is_lost || !self.locks.left().is_zero() => "the command was killed",
+            Killed::Yes => "the command was killed, but not before the lock was over",
+        };
+        self.voice.error(why);
+        End::Lost
     }
 
     /// Kills all of it. While something cannot be killed the lock is kept for as long as it can be.
-    /// Returns false if something was left then.
-    async fn kill_tree(&self) -> bool {
+    async fn kill_tree(&self) -> Killed {
         let (started, mut is_told) = (Instant::now(), false);
         loop {
-            let left = self.child.tree.kill_once();
-            self.child.reap();
+            let left = self.child.kill_once();
             if left == 0 {
-                return true;
+                return if is_told { Killed::Late } else { Killed::Yes };
+            }
+            if started.elapsed() >= GUARDIAN_BOUND && self.child.count() == 0 {
+                // It does not even see that nothing is left.
+                self.child.dismiss_guardian();
             }
             if started.elapsed() >= KILL_BOUND {
                 if !is_told {
@@ -148,7 +156,7 @@ impl Supervisor<'_> {
                 }
                 if self.locks.left().is_zero() {
                     self.voice.error("the lock is over, and the command is not");
-                    return false;
+                    return Killed::No;
                 }
             }
             sleep(if is_told { LOOK_AGAIN } else { LOOK_SOON }).await;
@@ -158,21 +166,51 @@ impl Supervisor<'_> {
     async fn finished(&self, exit: Exit) -> End {
         match exit {
             Exit::Command(code) => {
-                if self.child.is_anything_left() {
-                    let left = self.child.tree.count();
+                let left = self.left_behind().await;
+                if left > 0 {
                     self.voice.warn(&format!(
                         "{left} of what the command has started go on without the lock"
                     ));
                 }
+                self.child.dismiss_guardian();
                 End::Finished(code)
             }
+            Exit::Late => {
+                self.voice.error("the lock was not renewed in time, and the command was killed");
+                End::Lost
+            }
             Exit::Guardian(code) => match self.kill_tree().await {
-                true => End::Finished(code),
-                false => End::Stuck,
+                Killed::Yes | Killed::Late => End::Finished(code),
+                Killed::No => End::Stuck,
             },
         }
     }
+
+    /// How many processes go on although the command has ended. What is about to end is none.
+    async fn left_behind(&self) -> usize {
+        let ended_at = Instant::now();
+        while self.child.is_anything_left() {
+            let left = self.child.count();
+            if left > 0 || ended_at.elapsed() >= GUARDIAN_BOUND {
+                return left.max(1);
+            }
+            sleep(LOOK_SOON).await;
+        }
+        0
+    }
 }
+
+/// Whether all of the command was killed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Killed {
+    Yes,
+    /// Not by us: something that could not be killed has ended after all.
+    Late,
+    No,
+}
+
+/// For how long a guardian may not have noticed that nothing is left.
+const GUARDIAN_BOUND: Duration = Duration::from_millis(200);
 
 /// For how long processes are killed before somebody is told that they do not die.
 const KILL_BOUND: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal as _},
 };
 
-use rustix::{process, process::Pid, termios};
+use rustix::{process::Pid, termios};
 
 /// The terminal of this process.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ impl Terminal {
 
     /// The terminal, if we are in front of it.
     pub(crate) fn in_front() -> Option<Self> {
-        Self::reachable().filter(|terminal| terminal.has_in_front(process::getpgrp()))
+        let own = own_group()?;
+        Self::reachable().filter(|terminal| terminal.has_in_front(own))
     }
 
     /// Puts a group in front. `SIGTTOU` must be blocked.
@@ -33,14 +34,20 @@ impl Terminal {
 
     /// Puts us in front again, if this group is there now.
     pub(crate) fn take_back_from(&self, group: Pid) {
-        if self.has_in_front(group) {
-            self.give_to(process::getpgrp());
+        if let Some(own) = own_group().filter(|_| self.has_in_front(group)) {
+            self.give_to(own);
         }
     }
 
-    fn has_in_front(&self, group: Pid) -> bool {
+    pub(crate) fn has_in_front(&self, group: Pid) -> bool {
         termios::tcgetpgrp(&self.tty).is_ok_and(|front| front == group)
     }
+}
+
+/// Our group. In a namespace of processes whose first one shares a group of the outer one, that has
+/// no number.
+pub(crate) fn own_group() -> Option<Pid> {
+    Pid::from_raw(nix::unistd::getpgrp().as_raw())
 }
 
 /// Whether nobody else of a pipeline can be using the terminal together with us.

@@ -199,8 +199,11 @@ impl Ended {
 
 /// Whether a process is there and not dead.
 pub(crate) fn is_alive(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    // The name in it may be no text.
+    let stat = fs::read(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    String::from_utf8_lossy(&stat)
+        .rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 fn folder() -> TempDir {

@@ -6,3 +6,4 @@ mod danger;
 mod flags;
 mod signals;
 mod terminal;
+mod tree;

@@ -224,7 +224,7 @@ fn a_proc_of_other_processes_is_not_believed() {
     Running::start(&mut command).end().assert_code(70).assert_says("/proc");
 }
 
-const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
+pub(super) const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
 
 /// Without namespaces, which not every system gives, it is the same but for its number.
 #[test]
@@ -253,7 +253,7 @@ fn contained(rig: &Rig, script: &str) -> std::process::Command {
     command
 }
 
-fn has_namespaces() -> bool {
+pub(super) fn has_namespaces() -> bool {
     // By a shell, since there may be no such program.
     let mut probe = std::process::Command::new("sh");
     probe.args(["-c", "exec unshare \"$@\"", "sh"]).args(NAMESPACES).arg("true");
@@ -280,7 +280,7 @@ pub(super) fn kill(pid: &str) {
     kill_process(pid, Signal::KILL).expect("it is there");
 }
 
-fn children(parent: Pid) -> Vec<Pid> {
+pub(super) fn children(parent: Pid) -> Vec<Pid> {
     let mut pids = Vec::new();
     eventually("it has a child", PATIENCE, || {
         pids = children_now(parent);
@@ -297,7 +297,7 @@ pub(super) fn children_now(parent: Pid) -> Vec<Pid> {
 }
 
 /// Whether so many stand in line for "x".
-fn waits(rig: &Rig, count: u64) -> bool {
+pub(super) fn waits(rig: &Rig, count: u64) -> bool {
     let mut connection = rig.servers[0].connection();
     let len = quorate_testkit::redis::cmd("ZCARD").arg("quorate:q:{x}").query(&mut connection);
     len.ok() == Some(count)

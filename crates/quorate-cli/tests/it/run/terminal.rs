@@ -65,7 +65,9 @@ fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
     let rig = Rig::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
-    let script = "setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & sleep 60";
+    // A shell that starts a program waits in the kernel until that has begun: were that stopped
+    // before, the shell would not be.
+    let script = "setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & exec sleep 60";
     rig.write("job.sh", script);
     terminal.type_in(&format!("{quorate} run --ttl 2s x -- sh job.sh\n"));
     let apart = rig.await_file("apart");
@@ -79,6 +81,73 @@ fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
     terminal.type_in("echo co$((70 + 9)) $?\n");
     rig.await_screen("co79 79");
     drop(terminal);
+}
+
+/// The inner one stops by a signal that no terminal sends; so does one that stops itself.
+#[test]
+fn ctrl_z_gives_the_terminal_back_however_the_command_stops() {
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    for (key, line) in [
+        ("\x1a", format!("{quorate} run o -- {quorate} run i -- sh job.sh")),
+        ("", format!("{quorate} run o -- sh -c 'kill -STOP $$; exec sh job.sh'")),
+        ("\x1a", format!("{quorate} run --foreground o -- {quorate} run i -- sh job.sh")),
+    ] {
+        let rig = Rig::one();
+        rig.write("job.sh", "echo be''gun; read l; echo got $l");
+        let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+        terminal.type_in(&format!("{line}\n"));
+        if !key.is_empty() {
+            rig.await_screen("begun");
+            terminal.type_in(key);
+        }
+        rig.await_screen("Stopped");
+        terminal.type_in("echo at the sh''ell; fg\n");
+        rig.await_screen("at the shell");
+        rig.await_screen("begun");
+        terminal.type_in("hello\n");
+        rig.await_screen("got hello");
+        terminal.type_in("exit 0\n");
+        assert_eq!(terminal.end().code(), 0, "{line}");
+    }
+}
+
+/// It is stopped for so long that it must renew at once, but has not lost the lock.
+#[test]
+fn a_job_that_goes_on_before_its_lease_ends_keeps_the_lock() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+    rig.write("job.sh", "echo be''gun; read l; echo got $l");
+    terminal.type_in(&format!("{quorate} run --ttl 6s x -- sh job.sh\n"));
+    rig.await_screen("begun");
+    terminal.type_in("\x1a");
+    rig.await_screen("Stopped");
+    terminal.type_in("sleep 3.3; fg; echo co$((70 + 9)) $?\n");
+    terminal.type_in("hello\n");
+    rig.await_screen("co79 0");
+    assert!(!rig.read("screen").contains("asked to end"), "{:?}", rig.read("screen"));
+    terminal.type_in("exit 0\n");
+    assert_eq!(terminal.end().code(), 0);
+}
+
+#[test]
+fn ctrl_z_stops_the_wait() {
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    for verb in ["run x -- echo got it", "acquire x"] {
+        let rig = Rig::one();
+        let holder = rig.hold("x");
+        let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+        terminal.type_in(&format!("{quorate} {verb}; echo co$((70 + 9)) $?\n"));
+        rig.await_that("it waits", || super::signals::waits(&rig, 1));
+        terminal.type_in("\x1a");
+        rig.await_screen("Stopped");
+        terminal.type_in("echo at the sh''ell; fg; echo co$((70 + 10)) $?\n");
+        rig.await_screen("at the shell");
+        holder.close().assert_code(0);
+        rig.await_screen("co80 0");
+        terminal.type_in("exit 0\n");
+        assert_eq!(terminal.end().code(), 0);
+    }
 }
 
 #[test]
