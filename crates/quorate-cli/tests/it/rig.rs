@@ -89,10 +89,12 @@ impl Rig {
         }
     }
 
-    /// The binary with these arguments.
+    /// The binary with these arguments. Signals that are ignored here, as under `nohup` or in the
+    /// background of a shell, would stay so in it.
     pub(crate) fn quorate<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        let mut command = Command::new("env");
         self.prepare(&mut command);
+        command.args(["--default-signal=HUP,INT,QUIT,XFSZ", env!("CARGO_BIN_EXE_quorate")]);
         command.args(args);
         command
     }
