@@ -89,12 +89,11 @@ impl Rig {
         }
     }
 
-    /// The binary with these arguments. Signals that are ignored here, as under `nohup` or in the
-    /// background of a shell, would stay so in it.
+    /// The binary with these arguments.
     pub(crate) fn quorate<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new("env");
         self.prepare(&mut command);
-        command.args(["--default-signal=HUP,INT,QUIT,XFSZ", env!("CARGO_BIN_EXE_quorate")]);
+        command.args([DEFAULT_SIGNALS, env!("CARGO_BIN_EXE_quorate")]);
         command.args(args);
         command
     }
@@ -217,3 +216,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// How long anything may take that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// For `env`: signals that are ignored here, as under `nohup` or in the background of a shell, would
+/// stay so in what is tested.
+pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,XFSZ";

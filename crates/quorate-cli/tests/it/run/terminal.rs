@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::rig::{Ended, Rig, Running};
+use crate::rig::{DEFAULT_SIGNALS, Ended, Rig, Running};
 
 #[test]
 fn ctrl_c_ends_the_wait() {
@@ -213,9 +213,10 @@ impl Terminal {
 
     /// `script` of util-linux must be there.
     fn start_with(rig: &Rig, line: &str, script: &str) -> Self {
-        let mut command = Command::new("script");
+        let mut command = Command::new("env");
         rig.prepare(&mut command);
         command.env("SHELL", "/bin/sh").env("SCRIPT", script);
+        command.args([DEFAULT_SIGNALS, "script"]);
         command.args(["--quiet", "--return", "--flush", "--command", line, "screen"]);
         Self(Running::start_as_is(command.stdin(Stdio::piped()).stdout(Stdio::null())))
     }
