@@ -217,6 +217,6 @@ const LINGER: Duration = Duration::from_secs(10);
 /// How long anything may take that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// For `env`: signals that are ignored here, as under `nohup` or in the background of a shell, would
-/// stay so in what is tested.
+/// For `env`: signals that are ignored here, as under `nohup` or in the background of a shell,
+/// would stay so in what is tested.
 pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT,XFSZ";
