@@ -4,6 +4,7 @@
 use quorate_testkit::{
     Server,
     redis::{Cmd, Connection, cmd, pipe},
+    script,
 };
 
 use crate::{
@@ -57,10 +58,10 @@ impl Bench {
             loaded.expect("the server takes the script")
         };
         let free = load(FREE);
-        let acquire = load(include_str!("../../crates/quorate/lua/line/acquire.lua"));
-        let release = load(include_str!("../../crates/quorate/lua/line/release.lua"));
-        let extend = load(include_str!("../../crates/quorate/lua/line/extend.lua"));
-        let attach = load(include_str!("../../crates/quorate/lua/line/attach.lua"));
+        let acquire = load(&script("line/acquire.lua"));
+        let release = load(&script("line/release.lua"));
+        let extend = load(&script("line/extend.lua"));
+        let attach = load(&script("line/attach.lua"));
         Self { connection, free, attach, acquire, release, extend }
     }
 

@@ -110,7 +110,7 @@ const RULES: &[Rule] = &[
     Rule::new(is_public_crate, limits::redis_in_the_api),
     Rule::new(is_core, limits::impure_core),
     Rule::new(is_core_manifest, limits::core_dependencies),
-    Rule::new(is_lua, prose::script_header),
+    Rule::new(is_script, prose::script_header),
     Rule::new(is_markdown, prose::one_title),
     Rule::new(is_markdown, prose::dead_links),
 ];
@@ -125,6 +125,11 @@ fn is_program(source: &Source) -> bool {
 
 fn is_lua(source: &Source) -> bool {
     source.extension() == "lua"
+}
+
+/// A part of scripts has neither keys nor replies of its own.
+fn is_script(source: &Source) -> bool {
+    is_lua(source) && !source.path().contains("/parts/")
 }
 
 fn is_markdown(source: &Source) -> bool {

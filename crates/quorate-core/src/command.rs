@@ -10,6 +10,7 @@ use crate::{
     mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
+    share::Shares,
 };
 
 /// What is asked of one node.
@@ -452,6 +453,8 @@ pub const SHOWN_LEN_MAX: usize = 512;
 pub enum Value {
     /// A string of bytes, as nearly every lock library stores it.
     Text(Box<[u8]>),
+    /// Several owners of ours, who hold the lock together.
+    Shared(Shares),
     /// Something else: the node's word for its type, such as `hash`.
     OtherType(Box<str>),
 }

@@ -31,6 +31,7 @@ use crate::{
 pub struct Contend {
     terms: Terms,
     mode: Mode,
+    is_shared: bool,
     seats: Box<[Seat]>,
     /// The nodes that can be reached.
     up: NodeSet,
@@ -110,7 +111,8 @@ pub enum Outcome {
     Held {
         /// When the right ends on the client's own clock.
         valid_until: Moment,
-        /// The fence of this holder.
+        /// The fence of this holder. For one who shares the lock it is no more than the largest of
+        /// its grants.
         fence: Fence,
     },
     /// A majority answered, and somebody else has the lock or is after it.
@@ -128,6 +130,7 @@ impl Contend {
         let mut attempt = Self {
             terms,
             mode,
+            is_shared: false,
             seats: vec![Seat::default(); nodes].into(),
             up,
             life: 0,
@@ -143,6 +146,14 @@ impl Contend {
         // One try asks nobody, and so waits for nobody, if too few nodes can be reached.
         attempt.decide_try();
         attempt
+    }
+
+    /// The same, of an owner that shares the lock with others of its kind. No fence need be agreed
+    /// upon: it would order nothing among those who hold together.
+    #[must_use]
+    pub const fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
     }
 
     /// The owner's present life; a push for an older one is for nobody.
@@ -366,13 +377,6 @@ impl Contend {
         }
     }
 
-    fn is_out_of_patience(&self, now: Moment) -> bool {
-        match (self.mode, self.short_since) {
-            (Mode::Wait(patience), Some(since)) => now.saturating_since(since) >= patience,
-            (Mode::Wait(_), None) | (Mode::Try, _) => false,
-        }
-    }
-
     /// An early ticket that is cut off from the majority would be in everybody's way for ever.
     fn withdraw(&mut self) {
         self.leave();
@@ -489,7 +493,8 @@ impl Contend {
         let stored = |fence: Fence| grants.iter().filter(|grant| grant.fence == fence).count();
         let largest = grants.iter().map(|grant| grant.fence).max().unwrap_or(Fence::ZERO);
         let agreed = grants.iter().map(|grant| grant.fence).find(|fence| stored(*fence) >= quorum);
-        let agreed = agreed.or_else(|| mutant::is_on(Mutant::NoWriteBack).then_some(largest));
+        let is_any = self.is_shared || mutant::is_on(Mutant::NoWriteBack);
+        let agreed = agreed.or_else(|| is_any.then_some(largest));
         match agreed {
             Some(fence) => self.outcome = Some(Outcome::Held { valid_until, fence }),
             None => {

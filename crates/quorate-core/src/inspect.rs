@@ -21,6 +21,20 @@ pub struct Inspected {
     pub waiting_total: u64,
     /// The node's time, in microseconds.
     pub time_us: u64,
+    /// Those who hold it together, the earliest ticket first: the first
+    /// [`SHARES_SHOWN_MAX`] of them.
+    pub shares: Box<[ShareTold]>,
+}
+
+/// One of those who hold a lock together.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct ShareTold {
+    /// Who.
+    pub owner: Owner,
+    /// Since when, in milliseconds.
+    pub held_ms: u64,
+    /// For how much longer, if nothing extends it.
+    pub left_ms: u64,
 }
 
 /// A fence, and for how long it is remembered.
@@ -61,6 +75,9 @@ impl Cursor {
 
 /// The most of those in line that are told.
 pub const WAITING_SHOWN_MAX: u32 = 100;
+
+/// The most of those who hold a lock together that are told.
+pub const SHARES_SHOWN_MAX: usize = 100;
 
 /// The most keys that a node looks at for one page of a list: it does nothing else meanwhile.
 pub const LIST_LOOKED_MAX: u32 = 500;

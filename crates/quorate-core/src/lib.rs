@@ -12,6 +12,7 @@
 //! - [`quorum`]: majority, node sets, the tally of votes.
 //! - [`name`] and [`command`]: the whole language that is spoken to a node.
 //! - [`line`](mod@line) and [`fence`]: waiting in line, and the numbers of holders.
+//! - [`share`]: holding a lock together with others.
 //! - [`guard`]: which node may vote, and what the nodes have agreed upon.
 //! - [`inspect`]: what a node tells people about its locks.
 //! - [`store`]: what a node does with a command, the reference for every engine.
@@ -53,6 +54,7 @@ pub mod release;
 pub mod renew;
 pub mod round;
 pub mod schedule;
+pub mod share;
 pub mod store;
 pub mod terms;
 pub mod verify;

@@ -31,9 +31,9 @@ pub struct Speaker {
 
 /// A place in the line of a lock, as it can be read from the owner who has it.
 ///
-/// The owner of a waiter reads `q1:<ticket>:<ttl>:<client>:<number>`, so that a node can hand the
-/// lock on without any other record. The ticket has sixteen digits: the order of the texts is the
-/// order of the tickets.
+/// The owner of a waiter reads `q1:<ticket>:<ttl>:<client>:<number>`, and `:s` behind that if it
+/// shares the lock: a node can hand the lock on without any other record. The ticket has sixteen
+/// digits: the order of the texts is the order of the tickets.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Place {
     /// When the waiter came, in microseconds of the nodes' time. It is also the fence that it
@@ -56,6 +56,14 @@ impl Place {
         Owner::from_bytes(text.as_bytes())
     }
 
+    /// The same, of a request that shares the lock with others of its kind.
+    #[must_use]
+    pub fn shared_owner(&self, number: u64) -> Owner {
+        let mut text = self.owner(number).as_bytes().to_vec();
+        text.extend_from_slice(SHARED);
+        Owner::from_bytes(&text)
+    }
+
     /// Reads the place from an owner; `None` if it is another library's, or of classic mode.
     #[must_use]
     pub fn of(owner: &[u8]) -> Option<Self> {
@@ -67,6 +75,13 @@ impl Place {
         parts.next()?;
         Some(Self { ticket, ttl_ms, client })
     }
+}
+
+/// Whether the owner shares the lock with others of its kind. Whoever wants it alone does not, nor
+/// does another library's.
+#[must_use]
+pub fn is_shared(owner: &Owner) -> bool {
+    owner.as_bytes().ends_with(SHARED) && Place::of(owner.as_bytes()).is_some()
 }
 
 /// One request for a lock.
@@ -175,6 +190,9 @@ fn number(digits: &str) -> Option<u64> {
 const MARK: &str = "q1:";
 const TICKET_DIGITS: usize = 16;
 
+/// How the owners of those end who share a lock.
+const SHARED: &[u8] = b":s";
+
 /// The largest ticket that has sixteen digits.
 pub const TICKET_MAX: u64 = 9_999_999_999_999_999;
 
@@ -189,6 +207,17 @@ mod tests {
         let expected = format!("q1:0000000000000007:300:{}:9", "a5".repeat(20));
         assert_eq!(owner.as_bytes(), expected.as_bytes());
         assert_eq!(Place::of(owner.as_bytes()), Some(place));
+    }
+
+    #[test]
+    fn an_owner_tells_whether_it_shares() {
+        let place = Place { ticket: 7, ttl_ms: 300, client: ClientId::from_random([0xa5; 20]) };
+        let (alone, shared) = (place.owner(9), place.shared_owner(9));
+        let expected = format!("q1:0000000000000007:300:{}:9:s", "a5".repeat(20));
+        assert_eq!(shared.as_bytes(), expected.as_bytes());
+        assert_eq!(Place::of(shared.as_bytes()), Some(place));
+        let foreign = Owner::from_bytes(b"somebody:s");
+        assert_eq!([alone, shared, foreign].map(|owner| is_shared(&owner)), [false, true, false]);
     }
 
     #[test]

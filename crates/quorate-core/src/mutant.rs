@@ -109,6 +109,14 @@ pub enum Mutant {
     SameOwnerAgain,
     /// A waiter asks once and then only listens.
     NoHeartbeat,
+    /// One who shares a lock joins whoever holds it alone.
+    ShareAnyones,
+    /// One who wants a lock alone does not see those who hold it together.
+    AloneAmongShares,
+    /// One who shares a lock passes those in line who want it alone.
+    SharePasses,
+    /// The first of those who hold a lock together to go takes it from all.
+    ShareFreesAll,
     /// A node that may have forgotten locks votes at once.
     NoGuard,
     /// A node is never asked which run of which server it is.

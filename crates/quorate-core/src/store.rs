@@ -18,7 +18,7 @@ use crate::{
     command::{
         ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
     },
-    line::Push,
+    line::{Push, is_shared},
     moment::NodeTime,
     mutant::{self, Mutant},
     name::Name,
@@ -63,6 +63,9 @@ impl Store {
                 if speaker.is_some() {
                     self.line.forget_place(name, from);
                 }
+                if is_shared(from) {
+                    return self.adopt_share(now, name, from, owner, *ttl_ms);
+                }
                 match self.whose(name, from) {
                     Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
                     Whose::Nobodys => Reply::Absent,
@@ -83,9 +86,11 @@ impl Store {
             Command::Prolong { entries, .. } => {
                 Reply::Each(entries.iter().map(|entry| self.prolong(now, entry)).collect())
             }
-            Command::Check { name, .. } | Command::Look { name } => {
-                Reply::Seen(self.sighting(now, name))
+            Command::Check { name, owner } => {
+                let share = self.share_sighting(now, name, owner);
+                Reply::Seen(share.or_else(|| self.sighting(now, name)))
             }
+            Command::Look { name } => Reply::Seen(self.sighting(now, name)),
             Command::Inspect { name, shown } => self.inspect(now, name, *shown),
             Command::List { prefix, cursor, count } => self.list(prefix, cursor.as_ref(), *count),
             Command::Meet { greeting } => self.meet(now, greeting),
@@ -185,19 +190,30 @@ impl Store {
         }
     }
 
+    /// Of those who hold a lock together the first is told; nobody, if their time is over.
     fn sighting(&self, now: NodeTime, name: &Name) -> Option<Sighting> {
+        let value = match self.keys.get(name)? {
+            Value::Text(text) => Value::Text(text.iter().take(SHOWN_LEN_MAX).copied().collect()),
+            Value::OtherType(kind) => Value::OtherType(kind.clone()),
+            Value::Shared(shares) => text(shares.first_alive(now.as_millis())?),
+        };
         let ends_at_ms = self.keys.end_of(name);
-        self.keys.get(name).map(|value| Sighting {
-            value: shown(value),
-            expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),
-        })
+        let expires_in_ms = ends_at_ms.map(|end| end.saturating_sub(now.as_millis()));
+        Some(Sighting { value, expires_in_ms })
+    }
+
+    /// What one of those who hold a lock together has of it.
+    fn share_sighting(&self, now: NodeTime, name: &Name, owner: &Owner) -> Option<Sighting> {
+        let share = self.shares(name)?.alive(owner, now.as_millis())?;
+        let expires_in_ms = Some(share.ends_at_ms.saturating_sub(now.as_millis()));
+        Some(Sighting { value: text(owner), expires_in_ms })
     }
 
     fn whose(&self, name: &Name, owner: &Owner) -> Whose {
         match self.keys.get(name) {
             None => Whose::Nobodys,
             Some(Value::Text(text)) if **text == *owner.as_bytes() => Whose::Ours,
-            Some(Value::Text(_) | Value::OtherType(_)) => Whose::Theirs,
+            Some(Value::Text(_) | Value::Shared(_) | Value::OtherType(_)) => Whose::Theirs,
         }
     }
 }
@@ -210,13 +226,6 @@ enum Whose {
 
 fn text(owner: &Owner) -> Value {
     Value::Text(owner.as_bytes().into())
-}
-
-fn shown(value: &Value) -> Value {
-    match value {
-        Value::Text(text) => Value::Text(text.iter().take(SHOWN_LEN_MAX).copied().collect()),
-        Value::OtherType(kind) => Value::OtherType(kind.clone()),
-    }
 }
 
 fn end(now: NodeTime, ttl_ms: u64) -> Option<u64> {

@@ -7,6 +7,7 @@
 //!   current [`Fault`] says.
 //! * [`history`] takes down who held which lock when, in many threads and processes, and says
 //!   whether that keeps what is promised.
+//! * [`script`] is a script of the library as a server takes it.
 //! * [`eventually()`] waits for a condition with a bound, so that no test sleeps and hopes.
 //!
 //! Everything here is synchronous and needs no runtime. Inside an async test the calls block the
@@ -31,9 +32,11 @@ mod eventually;
 pub mod history;
 mod ports;
 mod proxy;
+mod scripts;
 mod server;
 
 pub use eventually::eventually;
 pub use proxy::{Fault, Proxy};
 pub use redis;
+pub use scripts::script;
 pub use server::{Clock, Flavour, Server, ServerBuilder};

@@ -11,13 +11,26 @@ if KEYS[2] then
   -- Where it was not the holder it may stand in line, and will never come for that.
   redis.call('ZREM', KEYS[2], ARGV[1])
 end
+
+-- parts: shares, hold
+
 local found = redis.pcall('GET', KEYS[1])
-if found == ARGV[1] then
+if found == ARGV[1] and not is_sharing(ARGV[1]) then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   return 1
 elseif not found then
   return 0
 elseif type(found) == 'table' and not string.find(found.err, 'WRONGTYPE', 1, true) then
   return found -- an error is no answer, and never a refusal
+elseif type(found) == 'table' and is_sharing(ARGV[1]) and is_held_together(KEYS[1]) then
+  local share = redis.call('HGET', KEYS[1], ARGV[1])
+  if is_alive(share, now_ms()) then
+    live_on(KEYS[1], ARGV[3])
+    local ends = string.format('%016.0f', now_ms() + ARGV[3])
+    local left = string.sub(share, 1, 16) .. ends .. string.sub(share, 33)
+    redis.call('HSET', KEYS[1], ARGV[2], left)
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    return 1
+  end
 end
 return -1

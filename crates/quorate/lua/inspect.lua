@@ -2,14 +2,23 @@
 -- KEYS: 1 the lock, 2 its fence, 3 its line
 -- ARGV: 1 how many of those in line are told
 -- Replies: {the node's time in microseconds, 16 digits, what look.lua replies, the fence, 16 digits
---   or nothing, ms until it is forgotten, how many stand in line, {the first of them}}
-local seen = {}
+--   or nothing, ms until it is forgotten, how many stand in line, {the first of them}, {for each of
+--   those who hold it together, a hundred at most: who, ms since when, ms left}}
+
+-- parts: order, shares, told
+
+local seen, shares = {}, {}
 local found = redis.pcall('GET', KEYS[1])
 if type(found) == 'table' then
   if not string.find(found.err, 'WRONGTYPE', 1, true) then
     return found -- an error is no answer
   end
-  seen = {redis.call('PTTL', KEYS[1]), '', redis.call('TYPE', KEYS[1]).ok}
+  if is_held_together(KEYS[1]) then
+    shares = told(KEYS[1], now_ms(), 100)
+    seen = shares[1] and {redis.call('PTTL', KEYS[1]), shares[1]} or {}
+  else
+    seen = {redis.call('PTTL', KEYS[1]), '', redis.call('TYPE', KEYS[1]).ok}
+  end
 elseif found then
   seen = {redis.call('PTTL', KEYS[1]), string.sub(found, 1, 512)}
 end
@@ -24,4 +33,4 @@ if last and ARGV[1] ~= '0' then
 end
 local now = redis.call('TIME')
 local time = string.format('%016.0f', now[1] * 1000000 + now[2])
-return {time, seen, fence, fence_left, total, waiting}
+return {time, seen, fence, fence_left, total, waiting, shares}

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::Contend;
+use super::{Contend, Mode};
 use crate::{
+    moment::Moment,
     mutant::{self, Mutant},
     quorum::majority,
 };
@@ -16,6 +17,13 @@ impl Contend {
     pub(super) fn quorum(&self) -> usize {
         let quorum = majority(self.seats.len());
         if mutant::is_on(Mutant::SmallQuorum) { quorum.saturating_sub(1).max(1) } else { quorum }
+    }
+
+    pub(super) fn is_out_of_patience(&self, now: Moment) -> bool {
+        match (self.mode, self.short_since) {
+            (Mode::Wait(patience), Some(since)) => now.saturating_since(since) >= patience,
+            (Mode::Wait(_), None) | (Mode::Try, _) => false,
+        }
     }
 
     /// What must be left of a lease that was waited for.

@@ -13,6 +13,7 @@ impl Contend {
         let Self {
             terms: _,
             mode: _,
+            is_shared: _,
             seats,
             up,
             life,

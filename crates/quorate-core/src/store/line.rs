@@ -4,6 +4,7 @@
 //! it to the next in line. Every grant bumps the fence, so owner and fence together name one grant.
 
 mod inspect;
+mod shares;
 
 use std::collections::BTreeSet;
 
@@ -11,10 +12,14 @@ use super::{Expiring, Store, Whose, end, text};
 use crate::{
     command::{ClientId, Owner, Reply, Stay, Value},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump, prolonged_ms},
-    line::{Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Standing},
+    line::{
+        Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Standing,
+        is_shared,
+    },
     moment::NodeTime,
     mutant::{self, Mutant},
     name::Name,
+    share::Shares,
 };
 
 /// Everything besides the keys of the locks themselves.
@@ -135,16 +140,13 @@ impl Line {
         }
     }
 
-    fn pop_first(&mut self, name: &Name) -> Option<Owner> {
-        let waiting = self.waiting.get_mut(name)?;
-        let (_, first) = match mutant::is_on(Mutant::LastFirst) {
-            true => waiting.pop_last()?,
-            false => waiting.pop_first()?,
-        };
-        if waiting.is_empty() {
-            self.waiting.remove(name);
+    /// Whose turn it is.
+    fn next(&self, name: &Name) -> Option<(u64, Owner)> {
+        let waiting = self.waiting.get(name)?;
+        match mutant::is_on(Mutant::LastFirst) {
+            true => waiting.last().cloned(),
+            false => waiting.first().cloned(),
         }
-        Some(first)
     }
 
     fn first(&self, name: &Name) -> Option<&Owner> {
@@ -181,11 +183,14 @@ pub struct Aside {
     pub waiting: Vec<Owner>,
     /// In how many milliseconds the line is forgotten.
     pub line_ends_in_ms: Option<u64>,
+    /// Those who hold it together, also those whose time is over.
+    pub shares: Shares,
 }
 
 impl Store {
     /// What is known about a lock besides its key, for tests that compare.
     pub fn aside(&mut self, now: NodeTime, name: &Name) -> Aside {
+        self.keys.expire(now.as_millis());
         self.line.expire(now.as_millis());
         let left = |end: u64| end.saturating_sub(now.as_millis());
         let fence = self.line.fences.get(name).copied();
@@ -194,6 +199,7 @@ impl Store {
             fence: fence.zip(self.line.fences.end_of(name).map(left)),
             waiting: waiting.map(|(_, owner)| owner.clone()).collect(),
             line_ends_in_ms: self.line.waiting.end_of(name).map(left),
+            shares: self.shares(name).cloned().unwrap_or_default(),
         }
     }
 
@@ -239,6 +245,10 @@ impl Store {
         if !self.line.is_spoken(speaker) {
             return Reply::Stale;
         }
+        if is_shared(owner) {
+            return self.acquire_share(now, ask, place, spoken);
+        }
+        self.purge_shares(now, name);
         match self.whose(name, owner) {
             // Whoever finds the key free gets it, also if others wait: that is so only after a key
             // has expired, and saves a look at the line in every other case.
@@ -289,9 +299,13 @@ impl Store {
             Some(Value::Text(value)) => {
                 Place::of(value).map(|place| (place, Owner::from_bytes(value)))
             }
-            Some(Value::OtherType(_)) | None => None,
+            Some(Value::Shared(_) | Value::OtherType(_)) | None => None,
         };
-        let is_foreign = holder.is_none();
+        let is_foreign = holder.is_none() && self.shares(name).is_none();
+        // One who shares waits for others of its kind only if somebody stands between them.
+        if !is_shared(owner) && !mutant::is_on(Mutant::NoInquire) {
+            self.inquire_shares(now, name, owner);
+        }
         if let Some((at, holder)) = holder
             && *owner < holder
             && !mutant::is_on(Mutant::NoInquire)
@@ -317,6 +331,9 @@ impl Store {
         owner: &Owner,
         yields: Option<Fence>,
     ) -> Reply {
+        if self.shares(name).is_some() {
+            return self.release_share(now, name, owner, yields);
+        }
         let is_ours = matches!(self.whose(name, owner), Whose::Ours);
         let is_free = matches!(self.whose(name, owner), Whose::Nobodys);
         let place = Place::of(owner.as_bytes());
@@ -341,19 +358,39 @@ impl Store {
         Reply::Released { is_ours }
     }
 
-    /// Gives a free key to the first in line whose process is there and listens.
+    /// Gives a free key to the first in line whose process is there and listens. If that one shares
+    /// it, so do those behind it, up to the first who wants it alone; and so it is with a key that
+    /// is shared already.
     fn hand_on(&mut self, now: NodeTime, name: &Name) {
-        while let Some(owner) = self.line.pop_first(name) {
-            let Some(place) = Place::of(owner.as_bytes()) else { continue };
-            let spoken = self.line.sessions.get(&place.client).copied();
+        self.hand_on_before(now, name, None);
+    }
+
+    /// The same, for those who stand before that one in line.
+    fn hand_on_before(&mut self, now: NodeTime, name: &Name, before: Option<&Owner>) {
+        while let Some((ticket, owner)) = self.line.next(name) {
+            if before.is_some_and(|before| owner >= *before) {
+                return;
+            }
+            let place = Place::of(owner.as_bytes());
+            let spoken = place.and_then(|place| self.line.sessions.get(&place.client).copied());
             let lapsed = Spoken::new(now, Session::from_random(0), SLACK_US);
             let is_kept = mutant::is_on(Mutant::HandOnLapsed);
-            let Some(spoken) = spoken.or_else(|| is_kept.then_some(lapsed)) else { continue };
+            let spoken = spoken.or_else(|| is_kept.then_some(lapsed));
+            let is_sharing = is_shared(&owner);
+            let is_open = !self.keys.contains(name) || is_sharing && self.shares(name).is_some();
+            if spoken.is_some() && !is_open {
+                return;
+            }
+            self.line.leave(name, ticket, &owner);
+            let (Some(place), Some(spoken)) = (place, spoken) else { continue };
             let fence = self.line.bump(now, name, place.ticket, spoken);
             let (client, news) = (place.client, News::Granted);
             let (session, told) = (Some(spoken.session), (name.clone(), owner.clone()));
             let push = Push { client, name: told.0, owner: told.1, fence, news, session };
-            if self.line.push(push) || mutant::is_on(Mutant::HandOnUnheard) {
+            let is_heard = self.line.push(push) || mutant::is_on(Mutant::HandOnUnheard);
+            if is_heard && is_sharing {
+                self.put_share(now, name, &owner, fence, place.ttl_ms);
+            } else if is_heard {
                 self.keys.put(name, text(&owner), end(now, place.ttl_ms));
                 return;
             }
@@ -374,6 +411,11 @@ impl Store {
         let may_heal = *may_heal || mutant::is_on(Mutant::ConfirmHeals);
         let is_past = stored > *fence && !mutant::is_on(Mutant::HealAnyFence);
         match self.whose(name, owner) {
+            _ if is_shared(owner) => {
+                if !self.extend_share(now, entry) {
+                    return Extended::Refused(stored);
+                }
+            }
             Whose::Theirs => return Extended::Refused(stored),
             // Another was granted the key here since: this lease is not the newest.
             Whose::Nobodys if !may_heal || is_past => return Extended::Refused(stored),

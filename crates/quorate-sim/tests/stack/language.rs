@@ -73,7 +73,9 @@ impl Script {
     }
 
     pub(crate) fn by_text(text: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|script| script.text().as_bytes() == text)
+        // The files name parts that the text has in full, and begin as the text does.
+        let first = str::from_utf8(text).ok()?.lines().next();
+        Self::ALL.into_iter().find(|script| script.text().lines().next() == first)
     }
 
     pub(crate) fn by_digest(digest: &[u8]) -> Option<Self> {
@@ -104,6 +106,9 @@ impl Script {
                 Some(Command::Free { name: name(key)?, owner: Owner::from_bytes(owner) })
             }
             (Self::Look, [key], []) => Some(Command::Look { name: name(key)? }),
+            (Self::Look, [key], [owner]) => {
+                Some(Command::Check { name: name(key)?, owner: Owner::from_bytes(owner) })
+            }
             (Self::Prolong, keys, args) if args.len() == 2 * keys.len() => {
                 let entry = |(key, args): (&Vec<u8>, &[Vec<u8>])| {
                     let (name, owner) = (name(key)?, Owner::from_bytes(&args[0]));
@@ -159,6 +164,7 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
                 Value::Text(value) => {
                     format!("*2\r\n:{left}\r\n{}", text(&String::from_utf8_lossy(value)))
                 }
+                Value::Shared(_) => unreachable!("of those who share one is told"),
                 Value::OtherType(kind) => {
                     format!("*3\r\n:{left}\r\n{}{}", text(""), text(kind))
                 }

@@ -1,6 +1,7 @@
 -- Lets each lease live on from now, and raises the node's fence to the lease's. A key that is lost
--- is taken again only by a holder, and only if nobody was granted it since. None is made to go
--- earlier than it would: an order that comes late must not undo a later one.
+-- is taken again only by a holder, and only if nobody was granted it since; one that is shared, if
+-- nobody has it alone. None is made to go earlier than it would: an order that comes late must not
+-- undo a later one.
 -- KEYS: 1 the client's session, then for each lock the lock, its fence, its line; 128 locks at most
 -- ARGV: 1 the session, 32 digits, then for each lock its owner, the fence of the lease, 16 digits,
 --   ttl in milliseconds, whether it may be taken again: 1 or 0
@@ -12,6 +13,25 @@ local spoken = redis.call('GET', KEYS[1])
 if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
   return 0
 end
+
+-- parts: shares, hold
+
+-- Lets a share live on, or takes a lost one again. Returns false if it is not the owner's.
+local function extend_share(lock, owner, fence, ttl, line, may_heal)
+  local kind = redis.call('TYPE', lock).ok
+  local is_table = kind == 'hash' and is_held_together(lock)
+  local share = is_table and redis.call('HGET', lock, owner)
+  if is_alive(share, now_ms()) then
+    prolong_share(lock, owner, share, ttl)
+  elseif may_heal == '1' and (is_table or kind == 'none') then
+    put_share(lock, owner, fence, ttl)
+    redis.call('ZREM', line, owner)
+  else
+    return false
+  end
+  return true
+end
+
 local fates = {}
 for i = 1, (#KEYS - 1) / 3 do
   local lock, fence_key = KEYS[3 * i - 1], KEYS[3 * i]
@@ -19,7 +39,15 @@ for i = 1, (#KEYS - 1) / 3 do
   local found = redis.call('MGET', lock, fence_key)
   local stored = found[2] or '0000000000000000'
   local done
-  if found[1] == owner then
+  if is_sharing(owner) then
+    local is_done, is_kept =
+      pcall(extend_share, lock, owner, fence, ttl, KEYS[3 * i + 1], ARGV[4 * i + 1])
+    if not is_done then
+      done = {err = ''}
+    elseif not is_kept then
+      fates[i] = {stored}
+    end
+  elseif found[1] == owner then
     if redis.call('PTTL', lock) < tonumber(ttl) then
       done = redis.pcall('PEXPIRE', lock, ttl)
     end

@@ -4,8 +4,8 @@
 -- ARGV: 1 the owner; if it gives one grant back and stays in line: 2 the fence of that grant, 16
 --   digits, 3 the owner's ticket, 16 digits, 4 ttl in milliseconds
 -- Replies: 1 the key was the owner's; 0 it was not
--- Tells the next in line: G, the fence, the session by which it is granted, its owner, and in a
---   last line the lock.
+-- Tells the next in line, or several who share: G, the fence, the session by which it is granted,
+--   its owner, and in a last line the lock.
 -- Idempotent: a second run finds nothing of this owner, or another grant.
 local found = redis.pcall('GET', KEYS[1])
 local is_ours = found == ARGV[1]
@@ -21,39 +21,51 @@ if is_ours then
       redis.call('PEXPIRE', KEYS[3], 2 * ARGV[4])
     end
   end
-elseif type(found) == 'table' and not string.find(found.err, 'WRONGTYPE', 1, true) then
-  return found -- an error is no answer, and never a refusal
-elseif ARGV[2] then
-  return 0
-else
+elseif not found or type(found) ~= 'table' then
+  if ARGV[2] then
+    return 0
+  end
   redis.call('ZREM', KEYS[3], ARGV[1])
   if found then
     return 0
   end
+elseif not string.find(found.err, 'WRONGTYPE', 1, true) then
+  return found -- an error is no answer, and never a refusal
+end
+local first = type(found) ~= 'table' and redis.call('ZPOPMIN', KEYS[3])[1]
+if type(found) ~= 'table' and not first then
+  return is_ours and 1 or 0
 end
 
-local first = redis.call('ZPOPMIN', KEYS[3])[1]
-while first do
-  local ticket, ttl, client = string.match(first, '^q1:(%d+):(%d+):(%x+):')
-  local prefix = string.sub(KEYS[2], 1, -5 - #KEYS[1])
-  local spoken = client and redis.call('GET', prefix .. 's:' .. client)
-  if spoken then
-    local fence = ticket
-    local stored = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
-    local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
-    if fence > high or stored and stored >= fence or not stored and fence < low then
-      -- The ticket counts for no more than the node's time allows, and the fence must grow.
-      local least = stored and stored + 1 or low
-      fence = string.format('%016.0f', math.max(math.min(fence, high), least))
-      redis.call('SET', KEYS[2], fence, 'PX', '86400000')
+-- parts: order, shares, hold, hand_on
+
+local is_shared = false
+if type(found) == 'table' then
+  if not is_held_together(KEYS[1]) then
+    if not ARGV[2] then
+      redis.call('ZREM', KEYS[3], ARGV[1])
     end
-    local session = string.sub(spoken, 1, 32)
-    local news = 'G ' .. fence .. ' ' .. session .. ' ' .. first .. '\n' .. KEYS[1]
-    if redis.call('PUBLISH', prefix .. 'c:' .. client, news) > 0 then
-      redis.call('SET', KEYS[1], first, 'PX', ttl)
-      break
-    end
+    return 0
   end
-  first = redis.call('ZPOPMIN', KEYS[3])[1]
+  local share = redis.call('HGET', KEYS[1], ARGV[1])
+  is_ours = is_alive(share, now_ms())
+  if ARGV[2] and not (is_ours and string.sub(share, 1, 16) == ARGV[2]) then
+    return 0
+  end
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  if ARGV[3] then
+    redis.call('ZADD', KEYS[3], ARGV[3], ARGV[1])
+    if redis.call('PTTL', KEYS[3]) < 2 * ARGV[4] then
+      redis.call('PEXPIRE', KEYS[3], 2 * ARGV[4])
+    end
+  elseif not is_ours then
+    redis.call('ZREM', KEYS[3], ARGV[1])
+  end
+  is_shared = redis.call('EXISTS', KEYS[1]) == 1
+  if is_shared and redis.call('EXISTS', KEYS[3]) == 1 then
+    -- Somebody waits for the others to go, of whom some may be gone.
+    is_shared = purge(KEYS[1])[1] ~= nil
+  end
 end
+hand_on(string.sub(KEYS[2], 1, -5 - #KEYS[1]), KEYS[1], KEYS[2], KEYS[3], is_shared, nil, first)
 return is_ours and 1 or 0

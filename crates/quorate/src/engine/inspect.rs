@@ -248,6 +248,7 @@ mod tests {
             waiting: tickets.iter().map(|it| owner(*it)).collect(),
             waiting_total: tickets.len() as u64 + hidden,
             time_us: 0,
+            shares: [].into(),
         })
     }
 

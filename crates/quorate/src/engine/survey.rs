@@ -107,6 +107,10 @@ impl Identity {
     pub(super) fn of(value: &Value) -> Self {
         match value {
             Value::Text(text) => Self::of_text(text),
+            Value::Shared(shares) => {
+                let first = shares.iter().next();
+                Self::of_text(first.map_or(&[], |(owner, _)| owner.as_bytes()))
+            }
             Value::OtherType(kind) => {
                 Self::Foreign(format!("a key of type {kind}, not of a lock known here"))
             }

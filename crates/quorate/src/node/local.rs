@@ -14,6 +14,7 @@ mod folder;
 mod office;
 mod post;
 mod queue;
+mod shares;
 mod time;
 mod worker;
 

@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, ops::Bound};
 use super::Store;
 use crate::{
     command::Reply,
-    inspect::{Cursor, Inspected, Listed, Remembered, WAITING_SHOWN_MAX},
+    inspect::{
+        Cursor, Inspected, Listed, Remembered, SHARES_SHOWN_MAX, ShareTold, WAITING_SHOWN_MAX,
+    },
     moment::NodeTime,
     name::Name,
 };
@@ -28,7 +30,20 @@ impl Store {
                 .collect(),
             waiting_total: waiting.map_or(0, |waiting| waiting.len() as u64),
             time_us: now.as_micros(),
+            shares: self.shares_told(now, name),
         }))
+    }
+
+    fn shares_told(&self, now: NodeTime, name: &Name) -> Box<[ShareTold]> {
+        let now_ms = now.as_millis();
+        let shares = self.shares(name).into_iter().flatten();
+        let alive = shares.filter(|(_, share)| share.is_alive(now_ms));
+        let told = alive.map(|(owner, share)| ShareTold {
+            owner: owner.clone(),
+            held_ms: now_ms.saturating_sub(share.since_ms),
+            left_ms: share.ends_at_ms.saturating_sub(now_ms),
+        });
+        told.take(SHARES_SHOWN_MAX).collect()
     }
 
     /// Looks at `count` names of which anything is remembered, in their order, and tells those

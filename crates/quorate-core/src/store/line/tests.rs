@@ -86,7 +86,7 @@ impl Store {
         match self.apply(ms(now), &Command::Look { name: name() }) {
             Reply::Seen(Some(seen)) => match seen.value {
                 Value::Text(text) => Some(Owner::from_bytes(&text)),
-                Value::OtherType(_) => None,
+                Value::Shared(_) | Value::OtherType(_) => None,
             },
             _ => None,
         }
@@ -324,3 +324,4 @@ fn a_foreign_holder_is_waited_for_and_asked_for_nothing() {
 
 mod inspect;
 mod leases;
+mod shares;

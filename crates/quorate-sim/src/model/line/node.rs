@@ -117,6 +117,7 @@ impl Node {
                 let left_ms = sighting.expires_in_ms.expect("every key of this model has an end");
                 Key { client, mark, left_ms }
             }
+            Value::Shared(_) => unreachable!("nobody shares a lock in this model"),
             Value::OtherType(kind) => unreachable!("nobody stores a {kind}"),
         });
         self.fence = self.store.aside(now, name).fence.map_or(Fence::ZERO, |(fence, _)| fence);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{ClientId, Owner, Value},
+    command::{ClientId, Owner},
     fence::Fence,
     line::Session,
     moment::NodeTime,
@@ -26,6 +26,7 @@ use rusqlite::{
 
 use super::{
     fault::{Fault, READ_ONLY},
+    shares,
     time::{Boot, Era},
 };
 
@@ -267,7 +268,8 @@ impl Tx<'_> {
             let key_end = end(1)?;
             let fence: Option<i64> = row.get(2)?;
             let fence_end = end(3)?;
-            let key = value.map(|text| Kept { value: Value::Text(text), ends_at_ms: key_end });
+            let key = value.map(shares::from_bytes);
+            let key = key.map(|value| Kept { value, ends_at_ms: key_end });
             let fence = fence
                 .map(|it| Kept { value: Fence::new(it.cast_unsigned()), ends_at_ms: fence_end });
             Ok((LockState { key, fence, line: None }, end(4)?))
@@ -332,13 +334,10 @@ impl Tx<'_> {
         if key.is_none() && fence.is_none() && line.is_none() {
             return self.execute("DELETE FROM locks WHERE name = ?1", [name.as_str()]);
         }
-        let value = match key.as_ref().map(|key| &key.value) {
-            Some(Value::Text(text)) => Some(text),
-            None => None,
-            Some(Value::OtherType(kind)) => {
-                return Err(Fault::new(&self.db.path, format!("no key can be a {kind} here")));
-            }
-        };
+        let value = key.as_ref().and_then(|key| shares::to_bytes(&key.value));
+        if key.is_some() && value.is_none() {
+            return Err(Fault::new(&self.db.path, "no key of another type can be here"));
+        }
         let row = params![
             name.as_str(),
             value,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Value},
-    line::{Place, Push, Session},
+    line::{Place, Push, Session, is_shared},
     moment::NodeTime,
     name::Name,
     store::{ClientState, LockState, Store},
@@ -74,14 +74,20 @@ impl<'a> Desk<'a> {
                     self.load_lock(&name)?;
                 }
             }
-            Command::Acquire { ask, .. } => self.find_later(&ask.name, &ask.owner),
+            Command::Acquire { ask, .. } => self.find_others(now, &ask.name, &ask.owner)?,
             Command::Heartbeat { standing, .. } => {
-                standing.iter().for_each(|one| self.find_later(&one.name, &one.owner));
+                for one in standing.iter() {
+                    self.find_others(now, &one.name, &one.owner)?;
+                }
                 if standing.len() > 1 {
-                    // One of them may get what the next one asks it to give back.
+                    // One of them may get what the next one asks it to give back, or stand before
+                    // one who shares.
                     let places = standing.iter().filter_map(|one| Place::of(one.owner.as_bytes()));
                     let clients: BTreeSet<ClientId> = places.map(|place| place.client).collect();
-                    clients.into_iter().for_each(|client| _ = self.is_heard(client));
+                    for client in clients {
+                        self.load_client(client)?;
+                        self.is_heard(client);
+                    }
                 }
             }
             _ => {}
@@ -136,8 +142,19 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Finds the first in line who is there, so that the store hands the lock to nobody who is not.
-    /// An owner who yields stands in line again; one who goes may have stood in it.
+    /// Finds those whom the store tells something when the owner asks for the lock: one who shares
+    /// lets those in who stand before it.
+    fn find_others(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> Result<(), Fault> {
+        self.find_later(name, owner);
+        if is_shared(owner) {
+            self.find_next(now, name, owner, false)?;
+        }
+        Ok(())
+    }
+
+    /// Finds those in line who are there, up to the first who wants the lock alone: the store hands
+    /// it to nobody who is not, and passes nobody who is. An owner who yields stands in line again;
+    /// one who goes may have stood in it.
     fn find_next(
         &mut self,
         now: NodeTime,
@@ -154,23 +171,25 @@ impl<'a> Desk<'a> {
         for (_, owner) in &line {
             let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
             let has_session = self.session(now, client)?.is_some();
-            if has_session && self.is_heard(client) && (is_yield || owner != gone) {
+            let is_there = has_session && self.is_heard(client);
+            if is_there && !is_shared(owner) && (is_yield || owner != gone) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Sees whether the holder is there, if it came later than the owner: it would be asked to give
-    /// the lock back.
+    /// Sees whether those who hold the lock are there, if they came later than the owner: they are
+    /// asked to give it back.
     fn find_later(&mut self, name: &Name, owner: &Owner) {
-        if let Some(key) = self.store.lock_state(name).key
-            && let Value::Text(text) = key.value
-            && let Some(place) = Place::of(&text)
-            && *owner < Owner::from_bytes(&text)
-        {
-            self.is_heard(place.client);
-        }
+        let holders = match self.store.lock_state(name).key.map(|key| key.value) {
+            Some(Value::Text(text)) => vec![Owner::from_bytes(&text)],
+            Some(Value::Shared(shares)) => shares.iter().map(|(owner, _)| owner.clone()).collect(),
+            Some(Value::OtherType(_)) | None => Vec::new(),
+        };
+        let later = holders.iter().filter(|holder| owner < holder);
+        let places = later.filter_map(|holder| Place::of(holder.as_bytes()));
+        places.for_each(|place| _ = self.is_heard(place.client));
     }
 
     fn is_heard(&mut self, client: ClientId) -> bool {

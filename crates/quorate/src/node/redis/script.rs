@@ -1,6 +1,6 @@
 //! The scripts that run on a server, and the names under which it keeps them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use quorate_core::command::Command;
 
@@ -74,8 +74,14 @@ impl Script {
         }
     }
 
-    /// The text of the script.
-    pub(crate) const fn text(self) -> &'static str {
+    /// The text of the script, with all its parts.
+    pub(crate) fn text(self) -> &'static str {
+        static TEXTS: [OnceLock<String>; Script::COUNT] =
+            [const { OnceLock::new() }; Script::COUNT];
+        TEXTS[self as usize].get_or_init(|| with_parts(self.file()))
+    }
+
+    const fn file(self) -> &'static str {
         match self {
             Self::Take => include_str!("../../../lua/take.lua"),
             Self::Adopt => include_str!("../../../lua/adopt.lua"),
@@ -95,6 +101,32 @@ impl Script {
             Self::Inspect => include_str!("../../../lua/inspect.lua"),
             Self::List => include_str!("../../../lua/list.lua"),
         }
+    }
+}
+
+/// The text of a file with the parts that it names in a line like `-- parts: order, shares`. A
+/// server takes a script as one text, and what several of them do should be written once.
+fn with_parts(file: &str) -> String {
+    let mut text = String::with_capacity(2 * file.len());
+    for line in file.lines() {
+        match line.strip_prefix("-- parts: ") {
+            Some(names) => names.split(", ").for_each(|name| text.push_str(part(name))),
+            None => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn part(name: &str) -> &'static str {
+    match name {
+        "order" => include_str!("../../../lua/line/parts/order.lua"),
+        "shares" => include_str!("../../../lua/line/parts/shares.lua"),
+        "hold" => include_str!("../../../lua/line/parts/hold.lua"),
+        "hand_on" => include_str!("../../../lua/line/parts/hand_on.lua"),
+        "hear" => include_str!("../../../lua/line/parts/hear.lua"),
+        "told" => include_str!("../../../lua/line/parts/told.lua"),
+        other => unreachable!("no script has a part {other}"),
     }
 }
 

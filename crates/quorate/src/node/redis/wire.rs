@@ -72,7 +72,12 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
                 write_word(out, speaker.session.to_string().as_bytes());
             }
         }
-        Command::Check { name, .. } | Command::Look { name } => {
+        Command::Check { name, owner } => {
+            write_script(out, Script::Look, scripts, 1, 1);
+            write_word(out, name.as_bytes());
+            write_word(out, owner.as_bytes());
+        }
+        Command::Look { name } => {
             write_script(out, Script::Look, scripts, 1, 0);
             write_word(out, name.as_bytes());
         }

@@ -11,6 +11,7 @@ use quorate_core::{
 use quorate_testkit::{
     Clock, Server,
     redis::{self, Connection, Pipeline, RedisResult, cmd, pipe},
+    script,
 };
 
 use super::{
@@ -56,11 +57,11 @@ impl<'a> Wire<'a> {
             loaded.expect("the server takes the script")
         };
         let digests = Digests {
-            take: load(include_str!("../../../lua/take.lua")),
-            adopt: load(include_str!("../../../lua/adopt.lua")),
-            free: load(include_str!("../../../lua/free.lua")),
-            prolong: load(include_str!("../../../lua/prolong.lua")),
-            look: load(include_str!("../../../lua/look.lua")),
+            take: load(&script("take.lua")),
+            adopt: load(&script("adopt.lua")),
+            free: load(&script("free.lua")),
+            prolong: load(&script("prolong.lua")),
+            look: load(&script("look.lua")),
             line: calls::Digests::load(load),
         };
         let clock = match pace {
@@ -201,7 +202,11 @@ impl<'a> Wire<'a> {
                     eval.arg(speaker.session.to_string());
                 }
             }
-            Command::Check { name, .. } | Command::Look { name } => {
+            Command::Check { name, owner } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.look).arg(1);
+                eval.arg(name.as_bytes()).arg(owner.as_bytes());
+            }
+            Command::Look { name } => {
                 pipeline.cmd("EVALSHA").arg(&digests.look).arg(1).arg(name.as_bytes());
             }
             other => digests.line.write(pipeline, other),

@@ -44,6 +44,7 @@ fn all_that_is_known_about_a_lock_is_told() {
         waiting: [].into(),
         waiting_total: 0,
         time_us: T0 * 1_000,
+        shares: [].into(),
     };
     assert_eq!(inspect(&mut node, ms(0), 9), nothing);
     let (holder, second, third) = (owner(1, 1), owner(2, 2), owner(3, 3));

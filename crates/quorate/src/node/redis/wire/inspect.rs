@@ -2,7 +2,9 @@
 
 use quorate_core::{
     command::{Owner, Reply},
-    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, Remembered, WAITING_SHOWN_MAX},
+    inspect::{
+        Cursor, Inspected, LIST_LOOKED_MAX, Listed, Remembered, ShareTold, WAITING_SHOWN_MAX,
+    },
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
@@ -48,7 +50,7 @@ fn escaped(text: &str) -> String {
 }
 
 pub(super) fn inspected(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
-    let [time, seen, stored, fence_left, total, waiting] = items else { return None };
+    let [time, seen, stored, fence_left, total, waiting, shares] = items else { return None };
     let RangeFrame::Array { data: seen, .. } = seen else { return None };
     let RangeFrame::Array { data: waiting, .. } = waiting else { return None };
     let remembered = match text(stored, bytes)? {
@@ -62,7 +64,19 @@ pub(super) fn inspected(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
         waiting: waiting.iter().map(owner).collect::<Option<_>>()?,
         waiting_total: number(total)??,
         time_us: fence(time, bytes)?.get(),
+        shares: shares_told(shares, bytes)?,
     })))
+}
+
+/// For each of those who hold a lock together: who, since when, and for how much longer.
+fn shares_told(frame: &RangeFrame, bytes: &[u8]) -> Option<Box<[ShareTold]>> {
+    let RangeFrame::Array { data, .. } = frame else { return None };
+    let told = |items: &[RangeFrame]| {
+        let [owner, held, left] = items else { return None };
+        let owner = Owner::from_bytes(text(owner, bytes)?);
+        Some(ShareTold { owner, held_ms: number(held)??, left_ms: number(left)?? })
+    };
+    data.chunks(3).map(told).collect()
 }
 
 /// Names that cannot be a lock's are another program's, and left out.
@@ -137,12 +151,13 @@ mod tests {
             waiting: [].into(),
             waiting_total: 0,
             time_us: 7,
+            shares: [].into(),
         };
-        let head = "*6 $16 0000000000000007";
-        let read = reply(&format!("{head} *0 $0  :-2 :0 *0"), &inspect);
+        let head = "*7 $16 0000000000000007";
+        let read = reply(&format!("{head} *0 $0  :-2 :0 *0 *0"), &inspect);
         assert_eq!(read, Ok(Reply::Inspected(nothing.clone().into())));
         let read = reply(
-            &format!("{head} *2 :30 $1 x $16 0000000000000005 :86 :3 *2 $1 y $1 z"),
+            &format!("{head} *2 :30 $1 x $16 0000000000000005 :86 :3 *2 $1 y $1 z *3 $1 s :4 :5"),
             &inspect,
         );
         let value = Value::Text(b"x".as_slice().into());
@@ -151,13 +166,16 @@ mod tests {
             fence: Some(Remembered { fence: Fence::new(5), left_ms: Some(86) }),
             waiting: [Owner::from_bytes(b"y"), Owner::from_bytes(b"z")].into(),
             waiting_total: 3,
+            shares: [ShareTold { owner: Owner::from_bytes(b"s"), held_ms: 4, left_ms: 5 }].into(),
             ..nothing
         };
         assert_eq!(read, Ok(Reply::Inspected(all.into())));
         for odd in [
-            format!("{head} *0 $0  :-2 :0 :0"),
-            format!("{head} *0 $1 x :-2 :0 *0"),
-            format!("{head} *0 $0  :-2 :-1 *0"),
+            format!("{head} *0 $0  :-2 :0 :0 *0"),
+            format!("{head} *0 $1 x :-2 :0 *0 *0"),
+            format!("{head} *0 $0  :-2 :-1 *0 *0"),
+            format!("{head} *0 $0  :-2 :0 *0 *2 $1 s :4"),
+            format!("{head} *0 $0  :-2 :0 *0 :0"),
             "*1 :0".into(),
             ":0".into(),
         ] {

@@ -10,6 +10,7 @@ use quorate_core::{
 use quorate_testkit::{
     Clock, Server,
     redis::{self, Cmd, Connection, Pipeline, RedisResult, Value, cmd, pipe},
+    script,
 };
 
 use super::{super::line::calls, draw::Step};
@@ -51,10 +52,10 @@ impl<'a> Node<'a> {
             loaded.expect("the server takes the script")
         };
         let digests = Digests {
-            meet: load(include_str!("../../../../lua/guard/meet.lua")),
-            enrol: load(include_str!("../../../../lua/guard/enrol.lua")),
-            change: load(include_str!("../../../../lua/guard/change.lua")),
-            admit: load(include_str!("../../../../lua/guard/admit.lua")),
+            meet: load(&script("guard/meet.lua")),
+            enrol: load(&script("guard/enrol.lua")),
+            change: load(&script("guard/change.lua")),
+            admit: load(&script("guard/admit.lua")),
             line: calls::Digests::load(load),
         };
         let info: String = cmd("INFO").arg("server").query(&mut connection).expect("an answer");

@@ -3,12 +3,16 @@
 use quorate_core::{
     command::{Command, Owner, Reply, Sighting, Stay},
     fence::Fence,
-    inspect::{Cursor, Inspected, Listed, Remembered},
-    line::{Extended, Place, Speaker},
+    inspect::{Cursor, Inspected, Listed, Remembered, ShareTold},
+    line::{Extended, Place, Speaker, is_shared},
     name::Name,
+    share::Share,
     store::Aside,
 };
-use quorate_testkit::redis::{self, Cmd, Pipeline, Value};
+use quorate_testkit::{
+    redis::{self, Cmd, Pipeline, Value},
+    script,
+};
 
 /// The key of a client's session.
 pub(in super::super) fn session_key(speaker: Speaker) -> String {
@@ -30,14 +34,14 @@ pub(in super::super) struct Digests {
 impl Digests {
     pub(in super::super) fn load(mut load: impl FnMut(&str) -> String) -> Self {
         Self {
-            attach: load(include_str!("../../../../lua/line/attach.lua")),
-            ping: load(include_str!("../../../../lua/line/ping.lua")),
-            acquire: load(include_str!("../../../../lua/line/acquire.lua")),
-            release: load(include_str!("../../../../lua/line/release.lua")),
-            extend: load(include_str!("../../../../lua/line/extend.lua")),
-            heartbeat: load(include_str!("../../../../lua/line/heartbeat.lua")),
-            inspect: load(include_str!("../../../../lua/inspect.lua")),
-            list: load(include_str!("../../../../lua/list.lua")),
+            attach: load(&script("line/attach.lua")),
+            ping: load(&script("line/ping.lua")),
+            acquire: load(&script("line/acquire.lua")),
+            release: load(&script("line/release.lua")),
+            extend: load(&script("line/extend.lua")),
+            heartbeat: load(&script("line/heartbeat.lua")),
+            inspect: load(&script("inspect.lua")),
+            list: load(&script("list.lua")),
         }
     }
 
@@ -199,8 +203,15 @@ fn acquired(answer: &Value) -> Option<Reply> {
 /// What is known about a lock.
 fn inspected(items: &[Value]) -> Option<Reply> {
     use Value::{Array, BulkString, Int};
-    let [BulkString(time), Array(seen), BulkString(stored), Int(left), Int(total), Array(waiting)] =
-        items
+    let [
+        BulkString(time),
+        Array(seen),
+        BulkString(stored),
+        Int(left),
+        Int(total),
+        Array(waiting),
+        Array(shares),
+    ] = items
     else {
         return None;
     };
@@ -212,6 +223,14 @@ fn inspected(items: &[Value]) -> Option<Reply> {
     };
     let owner = |item: &Value| match item {
         BulkString(owner) => Some(Owner::from_bytes(owner)),
+        _ => None,
+    };
+    let share = |items: &[Value]| match items {
+        [owner_of, Int(held), Int(left)] => Some(ShareTold {
+            owner: owner(owner_of)?,
+            held_ms: u64::try_from(*held).ok()?,
+            left_ms: u64::try_from(*left).ok()?,
+        }),
         _ => None,
     };
     let remembered = match &stored[..] {
@@ -227,7 +246,18 @@ fn inspected(items: &[Value]) -> Option<Reply> {
         waiting: waiting.iter().map(owner).collect::<Option<_>>()?,
         waiting_total: u64::try_from(*total).ok()?,
         time_us: digits(time)?,
+        shares: shares.chunks(3).map(share).collect::<Option<_>>()?,
     })))
+}
+
+/// One of those who hold a lock together, as it is stored; another library has other tables.
+fn stored_share(pair: &[Vec<u8>]) -> Option<(Owner, Share)> {
+    let owner = Owner::from_bytes(&pair[0]);
+    let number = |at: usize| digits(&pair[1][at..at + 16]).expect("16 digits");
+    is_shared(&owner).then(|| {
+        let (fence, ends_at_ms, since_ms) = (Fence::new(number(0)), number(16), number(32));
+        (owner, Share { fence, ends_at_ms, since_ms })
+    })
 }
 
 /// All of the few names come with the first page, in any order.
@@ -263,7 +293,11 @@ pub(in super::super) fn write_aside(pipeline: &mut Pipeline, name: &Name) {
     pipeline.cmd("PTTL").arg(fence_key(name));
     pipeline.cmd("ZRANGE").arg(line_key(name)).arg(0).arg(-1);
     pipeline.cmd("PTTL").arg(line_key(name));
+    pipeline.cmd("EVAL").arg(SHARES).arg(1).arg(name.as_bytes());
 }
+
+/// What a table has, and nothing of what is none.
+const SHARES: &str = "local all = redis.pcall('HGETALL', KEYS[1]) return all.err and {} or all";
 
 /// The answer to that.
 pub(in super::super) fn aside(mut next: impl FnMut() -> Value) -> Aside {
@@ -271,10 +305,12 @@ pub(in super::super) fn aside(mut next: impl FnMut() -> Value) -> Aside {
     let left: i64 = redis::from_redis_value(next()).expect("a number");
     let waiting: Vec<Vec<u8>> = redis::from_redis_value(next()).expect("a list of texts");
     let line_left: i64 = redis::from_redis_value(next()).expect("a number");
+    let shares: Vec<Vec<u8>> = redis::from_redis_value(next()).expect("a list of texts");
     let fence = fence.map(|fence| Fence::new(digits(&fence).expect("16 digits")));
     Aside {
         fence: fence.map(|fence| (fence, u64::try_from(left).expect("a fence ends"))),
         waiting: waiting.iter().map(|owner| Owner::from_bytes(owner)).collect(),
         line_ends_in_ms: (line_left != -2).then(|| u64::try_from(line_left).expect("a line ends")),
+        shares: shares.chunks_exact(2).filter_map(stored_share).collect(),
     }
 }

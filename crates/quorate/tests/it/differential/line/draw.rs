@@ -4,10 +4,10 @@ use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay, Value},
     fence::{Fence, SLACK_US},
-    line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX},
+    line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX, is_shared},
     moment::NodeTime,
     name::Name,
-    store::Store,
+    store::{Aside, Store},
 };
 
 use super::super::batch::{Step, Thing};
@@ -164,21 +164,25 @@ impl Draw {
             }
             47..=66 => {
                 let owner = self.holder(store, now, &name);
-                let yields = (self.up_to(2) == 0).then(|| self.fence(store, now, &name));
+                let yields = (self.up_to(2) == 0).then(|| self.fence(store, now, &name, &owner));
                 Command::Release { name, owner, yields }
             }
             67..=82 => {
                 let entries = (0..=self.up_to(2)).map(|_| self.extend(store, now)).collect();
                 Command::Extend { speaker: self.speaker_or_stale(at), entries }
             }
-            83 => Command::Look { name },
+            83 if self.is_heads() => Command::Look { name },
+            83 => Command::Check { owner: self.holder(store, now, &name), name },
             84 => Command::Inspect { name, shown: [0, 1, 100][self.index(3)] },
             85 => {
                 let prefix = ["", "a", "{größe", "x}y: *", "x}y: **", "?"][self.index(6)].into();
                 Command::List { prefix, cursor: None, count: 500 }
             }
             86..=88 | 97 => {
-                let (from, owner) = (self.holder(store, now, &name), self.new_owner(now));
+                let (from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
+                while is_shared(&owner) != is_shared(&from) {
+                    owner = self.new_owner(now);
+                }
                 let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
                 Command::Adopt { name, from, owner, ttl_ms, speaker }
             }
@@ -226,7 +230,7 @@ impl Draw {
     fn extend(&mut self, store: &mut Store, now: NodeTime) -> Extend {
         let name = self.name();
         let owner = self.holder(store, now, &name);
-        let fence = self.fence(store, now, &name);
+        let fence = self.fence(store, now, &name, &owner);
         Extend { name, owner, fence, ttl_ms: self.ttl_ms(), may_heal: self.is_heads() }
     }
 
@@ -236,20 +240,27 @@ impl Draw {
         Prolongation { name, owner, ttl_ms: self.ttl_ms() }
     }
 
-    /// Mostly who holds the lock.
+    /// Mostly who holds the lock, or one of those who do.
     fn holder(&mut self, store: &mut Store, now: NodeTime, name: &Name) -> Owner {
+        let shares = store.aside(now, name).shares;
+        if !shares.is_empty() && self.up_to(3) > 0 {
+            let at = self.index(shares.iter().len());
+            return shares.iter().nth(at).expect("one of them").0.clone();
+        }
         match store.apply(now, &Command::Look { name: name.clone() }) {
             Reply::Seen(Some(seen)) if self.up_to(3) > 0 => match seen.value {
                 Value::Text(text) => Owner::from_bytes(&text),
-                Value::OtherType(_) => self.owner(),
+                Value::Shared(_) | Value::OtherType(_) => self.owner(),
             },
             _ => self.owner(),
         }
     }
 
-    /// Mostly the fence of the lock, or one that is close to it.
-    fn fence(&mut self, store: &mut Store, now: NodeTime, name: &Name) -> Fence {
-        let fence = store.aside(now, name).fence.map_or(0, |(fence, _)| fence.get());
+    /// Mostly the fence of the lock, or of the owner's part of it, or one that is close to it.
+    fn fence(&mut self, store: &mut Store, now: NodeTime, name: &Name, owner: &Owner) -> Fence {
+        let Aside { fence, shares, .. } = store.aside(now, name);
+        let share = shares.iter().find(|(it, _)| *it == owner).map(|(_, share)| share.fence);
+        let fence = share.or_else(|| fence.map(|(fence, _)| fence)).map_or(0, Fence::get);
         Fence::new(match self.up_to(9) {
             0 => 0,
             1 => fence.saturating_sub(1),
@@ -292,7 +303,11 @@ impl Draw {
             _ => now.as_micros() - self.up_to(3_000_000),
         };
         self.next += 1;
-        Place { ticket, ttl_ms: self.ttl_ms(), client }.owner(self.next)
+        let place = Place { ticket, ttl_ms: self.ttl_ms(), client };
+        match self.is_heads() {
+            true => place.owner(self.next),
+            false => place.shared_owner(self.next),
+        }
     }
 
     fn owner(&mut self) -> Owner {

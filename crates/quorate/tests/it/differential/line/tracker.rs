@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quorate_core::{
     command::{Command, Fate, Reply},
     fence::{Fence, prolonged_ms},
-    line::{Extended, News, Place, Push},
+    line::{Extended, News, Place, Push, is_shared},
     moment::NodeTime,
     store::{Aside, Store},
 };
@@ -26,6 +26,8 @@ pub(super) struct Tracker {
     stored_left_ms: u64,
     is_free: bool,
     is_awaited: bool,
+    /// It was held together.
+    is_shared: bool,
 }
 
 impl Tracker {
@@ -48,11 +50,15 @@ impl Tracker {
         self.stored = aside.fence.map(|(fence, _)| fence);
         self.stored_left_ms = aside.fence.map_or(u64::MAX, |(_, left_ms)| left_ms);
         self.is_awaited = !aside.waiting.is_empty();
+        self.is_shared = !aside.shares.is_empty();
         self.is_free = !store.names(now).contains(name);
     }
 
     pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply) {
         self.compared += 1;
+        if let Some(kind) = self.kind_of_share(command, reply) {
+            *self.seen.entry(kind).or_default() += 1;
+        }
         let kind = match (command, reply) {
             (Command::Take { .. }, Reply::Stale) => "not taken: stale",
             (Command::Take { .. }, Reply::Taken) => "taken by a session",
@@ -120,6 +126,55 @@ impl Tracker {
         *self.seen.entry(kind).or_default() += 1;
     }
 
+    /// What happened to those who hold a lock together, or might.
+    fn kind_of_share(&self, command: &Command, reply: &Reply) -> Option<&'static str> {
+        Some(match (command, reply) {
+            (Command::Acquire { ask, .. }, Reply::Granted { fence, is_earlier })
+                if is_shared(&ask.owner) =>
+            {
+                match (self.is_free, self.is_shared, *is_earlier) {
+                    (true, ..) => "the first to share",
+                    (_, true, true) => "a share that is waited for",
+                    (_, true, _) if Some(*fence) > self.stored => "one more to share",
+                    (_, true, _) => "shared already",
+                    (_, false, _) => return None,
+                }
+            }
+            (Command::Acquire { ask, .. }, Reply::Queued { .. }) => {
+                match (self.is_shared, is_shared(&ask.owner)) {
+                    (true, true) => "behind one who wants it alone",
+                    (true, false) => "behind those who share",
+                    (false, true) => "behind one who has it alone",
+                    (false, false) => return None,
+                }
+            }
+            (Command::Release { yields, .. }, Reply::Released { is_ours }) if self.is_shared => {
+                match (yields.is_some(), *is_ours, self.is_awaited) {
+                    (true, true, _) => "a share yielded",
+                    (false, true, true) => "a share released to others",
+                    (false, true, false) => "a share released",
+                    (false, false, true) => "a way cleared for those who share",
+                    (..) => return None,
+                }
+            }
+            (Command::Extend { entries, .. }, Reply::EachExtended(fates)) => {
+                let is_kept = matches!(fates[0], Extended::LivesOn(_));
+                match (is_shared(&entries[0].owner), is_kept, self.is_free) {
+                    (true, true, true) => "a share healed",
+                    (true, true, false) => "a share extended",
+                    (true, false, _) => "a share not extended",
+                    (false, ..) => return None,
+                }
+            }
+            (Command::Adopt { from, .. }, Reply::Taken) if is_shared(from) => "a share adopted",
+            (Command::Check { owner, .. }, Reply::Seen(Some(_))) if is_shared(owner) => {
+                "a share looked for"
+            }
+            (_, Reply::Inspected(told)) if told.shares.len() > 1 => "shares inspected",
+            _ => return None,
+        })
+    }
+
     pub(super) fn handle_push(&mut self, push: &Push) {
         let kind = match push.news {
             News::Granted => "told of a grant",
@@ -162,7 +217,7 @@ impl Tracker {
 }
 
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 41] = [
+pub(super) const KINDS: [&str; 54] = [
     "not taken: stale",
     "taken by a session",
     "not taken: another's",
@@ -204,10 +259,25 @@ pub(super) const KINDS: [&str; 41] = [
     "not healed",
     "told of a grant",
     "told of an earlier one",
+    "the first to share",
+    "one more to share",
+    "shared already",
+    "behind those who share",
+    "behind one who has it alone",
+    "a share yielded",
+    "a share released to others",
+    "a share released",
+    "a share healed",
+    "a share extended",
+    "a share not extended",
+    "a share adopted",
+    "a share looked for",
 ];
 
-/// What happens if hours pass, too.
-pub(super) const ENDS: [&str; 4] = [
+/// What happens now and then, or if hours pass.
+pub(super) const SELDOM: [&str; 6] = [
+    "a share that is waited for",
+    "behind one who wants it alone",
     "the last millisecond of a fence",
     "a fence forgotten",
     "the last millisecond of a line",

@@ -1,0 +1,219 @@
+//! What a node does for those who hold a lock together.
+//!
+//! The key of such a lock lists them. Whoever wants it alone stands in line like everybody, and
+//! those who come later wait behind it: nobody is passed for ever.
+
+use super::{Spoken, Store, end};
+use crate::{
+    command::{Owner, Reply, Value},
+    fence::Fence,
+    line::{Ask, Extend, News, Place, Push, is_shared},
+    moment::NodeTime,
+    mutant::{self, Mutant},
+    name::Name,
+    share::{Share, Shares},
+};
+
+impl Store {
+    /// Those who hold the lock together, if anybody does.
+    pub(in crate::store) fn shares(&self, name: &Name) -> Option<&Shares> {
+        match self.keys.get(name) {
+            Some(Value::Shared(shares)) => Some(shares),
+            Some(Value::Text(_) | Value::OtherType(_)) | None => None,
+        }
+    }
+
+    fn shares_mut(&mut self, name: &Name) -> Option<&mut Shares> {
+        match self.keys.get_mut(name) {
+            Some(Value::Shared(shares)) => Some(shares),
+            Some(Value::Text(_) | Value::OtherType(_)) | None => None,
+        }
+    }
+
+    /// Throws out shares whose time is over. A key that nobody shares any more goes with them.
+    pub(super) fn purge_shares(&mut self, now: NodeTime, name: &Name) {
+        let now_ms = now.as_millis();
+        let Some(shares) = self.shares_mut(name) else { return };
+        let is_blind = mutant::is_on(Mutant::AloneAmongShares);
+        match shares.purge(now_ms).filter(|_| !is_blind) {
+            // A server deletes what is to go at once.
+            Some(end) => self.keys.set_end(name, end.max(now_ms.saturating_add(1))),
+            None => _ = self.keys.remove(name),
+        }
+    }
+
+    pub(super) fn acquire_share(
+        &mut self,
+        now: NodeTime,
+        ask: &Ask,
+        place: Place,
+        spoken: Spoken,
+    ) -> Reply {
+        let Ask { name, owner, is_waiting, is_known } = ask;
+        let is_free = !self.keys.contains(name);
+        let shares = self.shares(name);
+        if let Some(share) = shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
+            self.prolong_share(now, name, owner, share, place.ttl_ms);
+            let first = self.line.first(name);
+            let is_earlier = first.is_some_and(|first| first < owner && !is_shared(first));
+            let is_earlier = is_earlier && !mutant::is_on(Mutant::NoEarlierFlag);
+            return Reply::Granted { fence: share.fence, is_earlier };
+        }
+        let is_open = shares.is_some() || mutant::is_on(Mutant::ShareAnyones);
+        // As one who wants it alone: whoever finds the key free has it.
+        if is_free || is_open && self.admits(now, name, owner) {
+            if *is_known {
+                self.line.leave(name, place.ticket, owner);
+            }
+            let fence = self.line.bump(now, name, place.ticket, spoken);
+            self.put_share(now, name, owner, fence, place.ttl_ms);
+            self.hand_on(now, name);
+            return Reply::Granted { fence, is_earlier: false };
+        }
+        if *is_waiting {
+            self.line.enter(now, name, &place, owner);
+        }
+        self.queued(now, name, owner, place)
+    }
+
+    /// Whether one who shares may join those who hold the lock: if nobody stands in line before it
+    /// who wants it alone. Those before it who share come in first.
+    fn admits(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
+        self.hand_on_before(now, name, Some(owner));
+        let first = self.line.first(name);
+        first.is_none_or(|first| first >= owner) || mutant::is_on(Mutant::SharePasses)
+    }
+
+    /// Adds an owner to those who hold the lock together; it may be the first of them.
+    pub(super) fn put_share(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        owner: &Owner,
+        fence: Fence,
+        ttl_ms: u64,
+    ) {
+        let now_ms = now.as_millis();
+        let share = Share { fence, ends_at_ms: now_ms.saturating_add(ttl_ms), since_ms: now_ms };
+        if let Some(shares) = self.shares_mut(name) {
+            shares.put(owner, share);
+            self.live_on(now, name, ttl_ms);
+        } else {
+            let shares = Shares::from_iter([(owner.clone(), share)]);
+            self.keys.put(name, Value::Shared(shares), end(now, ttl_ms));
+        }
+    }
+
+    /// Lets a share live on; none is made to go earlier.
+    fn prolong_share(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        owner: &Owner,
+        share: Share,
+        ttl_ms: u64,
+    ) {
+        let ends_at_ms = share.ends_at_ms.max(now.as_millis().saturating_add(ttl_ms));
+        self.live_on(now, name, ttl_ms);
+        if let Some(shares) = self.shares_mut(name) {
+            shares.put(owner, Share { ends_at_ms, ..share });
+        }
+    }
+
+    /// Asks every later comer among those who share to give its grant back.
+    pub(super) fn inquire_shares(&mut self, now: NodeTime, name: &Name, owner: &Owner) {
+        let shares = self.shares(name).into_iter().flatten();
+        let alive = shares.filter(|(_, share)| share.is_alive(now.as_millis()));
+        let later = alive.filter(|(holder, _)| *owner < **holder);
+        let told: Vec<Push> = later
+            .filter_map(|(holder, share)| {
+                let client = Place::of(holder.as_bytes())?.client;
+                let (name, owner, news) = (name.clone(), holder.clone(), News::Inquired);
+                Some(Push { client, name, owner, fence: share.fence, news, session: None })
+            })
+            .collect();
+        told.into_iter().for_each(|push| _ = self.line.push(push));
+    }
+
+    /// A lock that is held together loses one of those who hold it, or of those who wait.
+    pub(super) fn release_share(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        owner: &Owner,
+        yields: Option<Fence>,
+    ) -> Reply {
+        let shares = self.shares(name);
+        let share = shares.and_then(|shares| shares.alive(owner, now.as_millis()));
+        let is_ours = share.is_some();
+        let place = Place::of(owner.as_bytes());
+        if let Some(yielded) = yields {
+            let is_any = mutant::is_on(Mutant::YieldAnyGrant);
+            if share.is_none_or(|share| share.fence != yielded && !is_any) {
+                return Reply::Released { is_ours: false };
+            }
+        }
+        if let Some(shares) = self.shares_mut(name) {
+            shares.remove(owner);
+        }
+        match place {
+            Some(place) if yields.is_some() => self.line.enter(now, name, &place, owner),
+            Some(place) if !is_ours => self.line.leave(name, place.ticket, owner),
+            Some(_) | None => {}
+        }
+        let is_last = self.shares(name).is_none_or(Shares::is_empty);
+        if is_last || mutant::is_on(Mutant::ShareFreesAll) {
+            self.keys.remove(name);
+        } else if self.line.first(name).is_some() {
+            // Somebody waits for the others to go, of whom some may be gone.
+            self.purge_shares(now, name);
+        }
+        self.hand_on(now, name);
+        Reply::Released { is_ours }
+    }
+
+    /// Lets a share live on, or takes a lost one again. Returns false if it is not the owner's.
+    ///
+    /// Unlike one who holds alone it need not ask whether another was granted the key since: others
+    /// of its kind are, all the time, and nobody who wants it alone has it while it is free or
+    /// shared.
+    pub(super) fn extend_share(&mut self, now: NodeTime, entry: &Extend) -> bool {
+        let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
+        let is_free = !self.keys.contains(name);
+        let shares = self.shares(name);
+        let is_open = is_free || shares.is_some() || mutant::is_on(Mutant::ShareAnyones);
+        match shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
+            Some(share) => self.prolong_share(now, name, owner, share, *ttl_ms),
+            None if *may_heal && is_open => {
+                self.put_share(now, name, owner, *fence, *ttl_ms);
+                self.line.forget_place(name, owner);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Puts a new owner in the place of one who left its share.
+    pub(in crate::store) fn adopt_share(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        from: &Owner,
+        owner: &Owner,
+        ttl_ms: u64,
+    ) -> Reply {
+        let now_ms = now.as_millis();
+        let shares = self.shares_mut(name);
+        let Some(share) = shares.and_then(|shares| {
+            let share = shares.alive(from, now_ms)?;
+            shares.remove(from);
+            shares.put(owner, Share { ends_at_ms: now_ms.saturating_add(ttl_ms), ..share });
+            Some(share)
+        }) else {
+            return if self.keys.contains(name) { Reply::Another } else { Reply::Absent };
+        };
+        debug_assert!(share.is_alive(now_ms), "those whose time is over leave nothing");
+        self.live_on(now, name, ttl_ms);
+        Reply::Taken
+    }
+}

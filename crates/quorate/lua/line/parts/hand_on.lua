@@ -1,0 +1,70 @@
+-- Throws out those whose time is over; the key goes with the last of them. Returns the others, each
+-- followed by its share.
+local function purge(lock)
+  local now, last, alive = now_ms(), 0, {}
+  local all = redis.call('HGETALL', lock)
+  for i = 1, #all, 2 do
+    if is_alive(all[i + 1], now) then
+      last = math.max(last, tonumber(string.sub(all[i + 1], 17, 32)))
+      alive[#alive + 1], alive[#alive + 2] = all[i], all[i + 1]
+    else
+      redis.call('HDEL', lock, all[i])
+    end
+  end
+  if alive[1] then
+    -- What is to go at once would be deleted.
+    redis.call('PEXPIREAT', lock, string.format('%.0f', math.max(last, now + 1)))
+  end
+  return alive
+end
+
+local function bump(fence_key, ticket, spoken)
+  local fence = ticket
+  local stored = redis.call('SET', fence_key, fence, 'PX', '86400000', 'GET')
+  local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
+  if fence > high or stored and stored >= fence or not stored and fence < low then
+    -- The ticket counts for no more than the node's time allows, and the fence must grow.
+    local least = stored and stored + 1 or low
+    fence = string.format('%016.0f', math.max(math.min(fence, high), least))
+    redis.call('SET', fence_key, fence, 'PX', '86400000')
+  end
+  return fence
+end
+
+-- Gives a key that is free to the first in line whose process is there and listens. If that one
+-- shares it, so do those behind it, up to the first who wants it alone; and so it is with a key
+-- that is shared already. Nobody gets it who does not stand before `before`, if that is given;
+-- `first` is out of the line already.
+local function hand_on(prefix, lock, fence_key, line, is_shared, before, first)
+  while true do
+    if is_shared then
+      first = redis.call('ZRANGE', line, 0, 0)[1]
+    else
+      first = first or redis.call('ZPOPMIN', line)[1]
+    end
+    if not first or before and not is_before(first, before) then
+      return
+    end
+    local ticket, ttl, client = string.match(first, '^q1:(%d+):(%d+):(%x+):')
+    local spoken = client and redis.call('GET', prefix .. 's:' .. client)
+    if is_shared then
+      if spoken and not is_sharing(first) then
+        return
+      end
+      redis.call('ZREM', line, first)
+    end
+    if spoken then
+      local fence = bump(fence_key, ticket, spoken)
+      local news = 'G ' .. fence .. ' ' .. string.sub(spoken, 1, 32) .. ' ' .. first .. '\n' .. lock
+      if redis.call('PUBLISH', prefix .. 'c:' .. client, news) > 0 then
+        if not is_sharing(first) then
+          redis.call('SET', lock, first, 'PX', ttl)
+          return
+        end
+        put_share(lock, first, fence, ttl)
+        is_shared = true
+      end
+    end
+    first = nil
+  end
+end

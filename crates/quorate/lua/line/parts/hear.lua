@@ -1,0 +1,90 @@
+local function ask_back(prefix, owner, fence, lock)
+  local client = string.match(owner, '^q1:%d+:%d+:(%x+):')
+  redis.call('PUBLISH', prefix .. 'c:' .. client, 'I ' .. fence .. ' ' .. owner .. '\n' .. lock)
+end
+
+-- Those who came later than the owner, in their order.
+local function later_ones(others, owner)
+  local later = {}
+  for i = 1, #others, 2 do
+    if is_before(owner, others[i]) then
+      later[#later + 1] = {others[i], others[i + 1]}
+    end
+  end
+  table.sort(later, function(one, other)
+    return is_before(one[1], other[1])
+  end)
+  return later
+end
+
+-- What is done for one who asks; see acquire.lua. An error is no answer, and never a refusal.
+local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, waits, is_known)
+  local found = redis.pcall('GET', lock)
+  local is_table, is_foreign, others = false, true, {}
+  if type(found) == 'table' then
+    if not string.find(found.err, 'WRONGTYPE', 1, true) then
+      return found
+    end
+    is_table = is_held_together(lock)
+  end
+
+  local is_open = not found
+  if is_sharing(owner) and is_table then
+    local share = redis.call('HGET', lock, owner)
+    if is_alive(share, now_ms()) then
+      prolong_share(lock, owner, share, ttl)
+      local first = redis.call('ZRANGE', line, 0, 0)[1]
+      local fence = string.sub(share, 1, 16)
+      return first and not is_sharing(first) and is_before(first, owner) and {fence} or fence
+    end
+    -- It may join them if nobody stands before it who wants the lock alone.
+    hand_on(prefix, lock, fence_key, line, true, owner)
+    local first = redis.call('ZRANGE', line, 0, 0)[1]
+    is_open = not first or not is_before(first, owner)
+  elseif is_table then
+    others = purge(lock)
+    is_open = not others[1]
+  end
+  if is_open then
+    if is_known then
+      redis.call('ZREM', line, owner)
+    end
+    local fence = bump(fence_key, ticket, spoken)
+    if is_sharing(owner) then
+      put_share(lock, owner, fence, ttl)
+      hand_on(prefix, lock, fence_key, line, true)
+    else
+      redis.call('SET', lock, owner, 'PX', ttl)
+    end
+    return fence
+  end
+
+  local fence = redis.call('GET', fence_key) or '0000000000000000'
+  if found == owner and not is_sharing(owner) then
+    if redis.call('PTTL', lock) < tonumber(ttl) then
+      redis.call('PEXPIRE', lock, ttl)
+    end
+    local first = redis.call('ZRANGE', line, 0, 0)[1]
+    return first and is_before(first, found) and {fence} or fence
+  end
+  if waits then
+    redis.call('ZADD', line, ticket, owner)
+    if redis.call('PTTL', line) < 2 * ttl then
+      redis.call('PEXPIRE', line, 2 * ttl)
+    end
+  end
+  if type(found) ~= 'table' then
+    local number, holder = string.match(found, '^q1:(%d+):%d+:([0-9a-f]+):')
+    is_foreign = not number or #number ~= 16 or #holder ~= 40
+    if not is_foreign and is_before(owner, found) then
+      ask_back(prefix, found, fence, lock)
+    end
+  elseif is_table then
+    is_foreign = false
+    for _, later in ipairs(later_ones(others, owner)) do
+      ask_back(prefix, later[1], string.sub(later[2], 1, 16), lock)
+    end
+  end
+  local rank = redis.call('ZRANK', line, owner) or -1
+  return {fence, redis.call('PTTL', lock), rank, is_foreign and 1 or 0}
+end
