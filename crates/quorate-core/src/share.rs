@@ -41,6 +41,12 @@ impl Shares {
         self.0.iter().find(|(_, share)| share.is_alive(now_ms)).map(|(owner, _)| owner)
     }
 
+    /// The end of the one who goes first.
+    #[must_use]
+    pub fn first_end(&self) -> Option<u64> {
+        self.0.values().map(|share| share.ends_at_ms).min()
+    }
+
     /// All of them, the earliest ticket first, also those whose time is over.
     pub fn iter(&self) -> btree_map::Iter<'_, Owner, Share> {
         self.0.iter()

@@ -24,6 +24,8 @@ pub(crate) struct Want {
     pub(crate) name: Name,
     pub(crate) terms: Terms,
     pub(crate) hold: Hold,
+    /// Together with others who want it so.
+    pub(crate) is_shared: bool,
 }
 
 /// What came of it.
@@ -65,9 +67,9 @@ async fn acquire(
     if client.is_closed() {
         return Got::ShutDown;
     }
-    let Want { name, terms, hold } = want;
+    let Want { name, terms, hold, is_shared } = want;
     let now = engine.now();
-    let owner = engine.next_owner(terms.ttl_ms(), now);
+    let owner = engine.next_owner(terms.ttl_ms(), is_shared, now);
     // What nodes tell about it before we hold it is no news.
     let entry = fenced.map(|_| Entry::new(client, &owner));
     let (untaken, machine) = (NodeSet::EMPTY, Acquire::start(terms, engine.nodes.len(), now));
@@ -118,8 +120,8 @@ pub(crate) async fn contend(
     if client.is_closed() {
         return Got::ShutDown;
     }
-    let Want { name, terms, hold } = want;
-    let contender = Contender::start(engine, name.clone(), terms, mode);
+    let Want { name, terms, hold, is_shared } = want;
+    let contender = Contender::start(engine, name.clone(), terms, is_shared, mode);
     let ended = contender.clone().outcome(deadline).await;
     let Some(Contended { outcome, owner, untaken }) = ended else {
         return match contender.is_short() {

@@ -17,6 +17,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod rwlock;
+
 use std::{
     pin::pin,
     sync::Arc,
@@ -25,6 +27,7 @@ use std::{
     time::Duration,
 };
 
+pub use self::rwlock::RwLock;
 use crate::{
     CancellationToken, LeaseHandover, NodesChanged, Shutdown, Warning,
     error::{

@@ -13,7 +13,7 @@ use quorate_core::{
 #[cfg(feature = "local")]
 use crate::error::ConfigError;
 use crate::{
-    ClientBuilder, Mutex,
+    ClientBuilder, Mutex, RwLock,
     acquire::{Got, Want, adopt},
     clock::Clock,
     engine::{Engine, Fenced, Mode, Running, Sleep},
@@ -176,6 +176,25 @@ impl Client {
         Mutex::new(self.inner.clone(), name.as_ref())
     }
 
+    /// A lock that any number of readers hold together, or one writer alone. Nothing is sent until
+    /// it is used; a bad name is told then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let prices = client.rwlock("prices");
+    /// let _reader = prices.read().await?;
+    /// assert!(client.mutex("prices").try_lock().await?.is_none(), "it is the same lock");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn rwlock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.inner.clone(), name.as_ref())
+    }
+
     /// What each node is up to right now, in the order in which they were configured.
     ///
     /// # Examples
@@ -239,14 +258,14 @@ impl Client {
     pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         let client = &self.inner;
         let terms = client.terms(lease.ttl())?;
-        if lease.fence().is_some() != (client.engine.mode == Mode::Line) {
+        if lease.stored_fence().is_some() != (client.engine.mode == Mode::Line) {
             return Err(AdoptError::OtherMode);
         }
-        let fenced = lease.fence().map(|fence| Fenced { fence, may_heal: false });
+        let fenced = lease.stored_fence().map(|fence| Fenced { fence, may_heal: false });
         self.settle(others_within(lease.ttl())).await;
         let (name, from) = lease.parts();
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        let want = Want { name: name.clone(), terms, hold };
+        let want = Want { name: name.clone(), terms, hold, is_shared: lease.is_shared() };
         match adopt(client, want, from.clone(), fenced).await {
             Got::Held(guard) => Ok(guard),
             Got::Contended => Err(Lost::new(LostReason::Gone).into()),

@@ -107,13 +107,21 @@ impl Engine {
     }
 
     /// An owner that nobody has had before.
-    pub(crate) fn next_owner(&self, ttl_ms: u64, now: Moment) -> Owner {
+    pub(crate) fn next_owner(&self, ttl_ms: u64, is_shared: bool, now: Moment) -> Owner {
         match self.mode {
             Mode::Classic => Owner::new(&self.client, self.next_number(), &self.who),
             Mode::Line => {
                 let ticket = self.line.tickets.next(now);
-                Place { ticket, ttl_ms, client: self.client }.owner(self.next_number())
+                self.owner_at(&Place { ticket, ttl_ms, client: self.client }, is_shared)
             }
+        }
+    }
+
+    /// An owner that nobody has had before, with this place in line.
+    fn owner_at(&self, place: &Place, is_shared: bool) -> Owner {
+        match is_shared {
+            true => place.shared_owner(self.next_number()),
+            false => place.owner(self.next_number()),
         }
     }
 

@@ -74,6 +74,9 @@ pub enum LockError {
     /// The ttl cannot be a lock's.
     #[error(transparent)]
     InvalidTtl(#[from] TtlError),
+    /// In classic mode a lock cannot be shared.
+    #[error("a lock cannot be shared in classic mode: connect without classic()")]
+    NotShared,
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,

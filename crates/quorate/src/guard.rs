@@ -11,6 +11,7 @@ use quorate_core::{
     command::Owner,
     fence::Fence,
     lease::{Extension, Lease, LostReason},
+    line::is_shared,
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -91,7 +92,8 @@ impl Guard {
     /// The fence of this holder: larger than those of all who held the lock before. Send it along
     /// with every write, so that the resource can turn away what comes from a holder of yesterday.
     ///
-    /// It is the same for as long as the lock is held. `None` in classic mode only.
+    /// It is the same for as long as the lock is held. `None` in classic mode, and for a
+    /// [reader](crate::RwLock::read), since those who hold a lock together have no order.
     ///
     /// # Examples
     ///
@@ -107,7 +109,8 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
-        self.held.fenced.map(|fenced| fenced.fence)
+        let fenced = self.held.fenced.filter(|_| !is_shared(&self.held.owner));
+        fenced.map(|fenced| fenced.fence)
     }
 
     /// The value that marks the lock as this holder's on the nodes. Whoever has it can release the

@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use quorate_core::{
     command::Owner,
     fence::{FENCE_MAX, Fence},
+    line::is_shared,
     name::{Name, NameError},
 };
 use thiserror::Error;
@@ -78,7 +79,7 @@ impl LeaseHandover {
     }
 
     /// The fence of the holder who left it, which the one who adopts it has as well. `None` if that
-    /// was in classic mode.
+    /// was in classic mode, or shared the lock with others.
     ///
     /// # Examples
     ///
@@ -92,8 +93,17 @@ impl LeaseHandover {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub const fn fence(&self) -> Option<Fence> {
+    pub fn fence(&self) -> Option<Fence> {
+        self.fence.filter(|_| !self.is_shared())
+    }
+
+    /// The fence with which it is extended: also one who shares the lock has that.
+    pub(crate) const fn stored_fence(&self) -> Option<Fence> {
         self.fence
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        is_shared(&self.owner)
     }
 
     pub(crate) fn parts(&self) -> (&Name, &Owner) {

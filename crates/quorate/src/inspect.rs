@@ -178,6 +178,9 @@ pub struct LockReport {
     /// Whose key most of the nodes have that answered. It holds the lock if that is a majority of
     /// all nodes: see [`is_held`](Self::is_held).
     pub holder: Option<LockHolder>,
+    /// Who holds it together with the holder, the earliest first: about a hundred at the most.
+    /// Empty if it is held alone.
+    pub shared_with: Vec<LockHolder>,
     /// How many nodes have the holder's key.
     pub votes: usize,
     /// Who stands in line, the first one first; a hundred at the most. Empty in a list of locks.
@@ -251,6 +254,11 @@ impl fmt::Display for LockReport {
             None if self.is_free() => f.write_str("free")?,
             None => f.write_str("not known: too few nodes answered")?,
         }
+        match self.shared_with.len() {
+            0 => {}
+            1 => f.write_str(", shared with 1 other")?,
+            others => write!(f, ", shared with {others} others")?,
+        }
         if self.holder.is_some() && !self.is_held() {
             write!(f, ", on {} of {} nodes only", self.votes, self.nodes.len())?;
         }
@@ -286,7 +294,7 @@ pub struct LockHolder {
     /// The first digits of what marks the keys of this client: people can tell clients apart by it,
     /// and nobody can act for one. `None` for another library's.
     pub owner_prefix: Option<String>,
-    /// The holder's fence. `None` in classic mode and for another library's.
+    /// The holder's fence. `None` for a reader, in classic mode and for another library's.
     pub fence: Option<Fence>,
     /// How long ago the lock was granted, as far as a node remembers: one that has forgotten
     /// everything counts from when it was given the lock again. A lease that was handed over goes
@@ -299,6 +307,8 @@ pub struct LockHolder {
     pub is_foreign: bool,
     /// It is the client that asked.
     pub is_this_client: bool,
+    /// It holds the lock as a [reader](crate::RwLock::read), together with others who do.
+    pub is_shared: bool,
 }
 
 impl LockHolder {

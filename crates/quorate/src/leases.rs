@@ -128,10 +128,10 @@ impl Client {
             return Err(AdoptError::ShutDown);
         }
         let terms = client.terms(lease.ttl())?;
-        if lease.fence().is_some() != (client.engine.mode == Mode::Line) {
+        if lease.stored_fence().is_some() != (client.engine.mode == Mode::Line) {
             return Err(AdoptError::OtherMode);
         }
-        let fenced = lease.fence().map(|fence| Fenced { fence, may_heal: false });
+        let fenced = lease.stored_fence().map(|fence| Fenced { fence, may_heal: false });
         let (name, owner) = lease.parts();
         let (name, owner, untaken) = (name.clone(), owner.clone(), NodeSet::EMPTY);
         let claim = Claim { name, owner, terms, from: None, untaken, fenced };

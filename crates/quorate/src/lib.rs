@@ -73,6 +73,6 @@ pub use self::{
     handover::{HandoverError, LeaseHandover},
     node::memory,
     nodes::NodesChanged,
-    primitive::mutex::Mutex,
+    primitive::{mutex::Mutex, rwlock::RwLock},
     signal::CancellationToken,
 };

@@ -315,7 +315,10 @@ impl Store {
             let (client, session) = (at.client, None);
             self.line.push(Push { client, name, owner: holder, fence, news, session });
         }
-        let ends_at_ms = self.keys.end_of(name);
+        // One who wants it alone looks again when the first of those goes who share it: that one
+        // may be gone without a word, and the others may give it back before that.
+        let shares = self.shares(name).filter(|_| !is_shared(owner));
+        let ends_at_ms = shares.and_then(Shares::first_end).or_else(|| self.keys.end_of(name));
         Reply::Queued {
             fence,
             expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),

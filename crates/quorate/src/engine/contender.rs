@@ -35,6 +35,7 @@ pub(crate) struct Contender {
     name: Name,
     terms: Terms,
     place: Place,
+    is_shared: bool,
     /// Its name and beginning, for the observer.
     round: u64,
     started_at: Moment,
@@ -89,11 +90,17 @@ pub(crate) struct Ended {
 
 impl Contender {
     /// Asks the nodes, and returns without waiting for anything.
-    pub(crate) fn start(engine: &Arc<Engine>, name: Name, terms: Terms, mode: Mode) -> Arc<Self> {
+    pub(crate) fn start(
+        engine: &Arc<Engine>,
+        name: Name,
+        terms: Terms,
+        is_shared: bool,
+        mode: Mode,
+    ) -> Arc<Self> {
         let now = engine.now();
         let ticket = engine.line.tickets.next(now);
         let place = Place { ticket, ttl_ms: terms.ttl_ms(), client: engine.client };
-        let owner = place.owner(engine.next_number());
+        let owner = engine.owner_at(&place, is_shared);
         let mut started = None;
         let is_behind = engine.line.enter(&owner, &name.clone(), |up| {
             let nodes = engine.nodes.len();
@@ -102,8 +109,9 @@ impl Contender {
             let up = if is_short { engine.reachable() } else { up };
             let trouble = |node: &dyn Node| if is_short { node.trouble() } else { None };
             let troubles = engine.nodes.iter().map(|node| trouble(&**node));
+            let machine = Contend::start(terms, nodes, up, mode, now);
             let state = State {
-                machine: Contend::start(terms, nodes, up, mode, now),
+                machine: if is_shared { machine.shared() } else { machine },
                 lives: vec![Life { owner: owner.clone(), sent: NodeSet::EMPTY }],
                 troubles: troubles.collect(),
                 waker: None,
@@ -120,6 +128,7 @@ impl Contender {
                 name,
                 terms,
                 place,
+                is_shared,
                 round: engine.next_round(),
                 started_at: now,
                 state: Mutex::new(state),
@@ -313,7 +322,7 @@ impl Contender {
         // The next life begins before the last one is forgotten: in between nobody would tell us of
         // nodes that come up.
         while state.lives.len() <= state.machine.life().max(said.life) as usize {
-            let owner = self.place.owner(engine.next_number());
+            let owner = engine.owner_at(&self.place, self.is_shared);
             engine.line.enter_again(&owner, &self.name, Arc::downgrade(self));
             state.lives.push(Life { owner, sent: NodeSet::EMPTY });
         }

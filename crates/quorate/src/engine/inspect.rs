@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Value},
-    fence::age_ms,
-    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, WAITING_SHOWN_MAX},
+    command::{ClientId, Command, Owner, Reply, Sighting, Value},
+    fence::{Fence, age_ms},
+    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, ShareTold, WAITING_SHOWN_MAX},
     line::Place,
     name::Name,
 };
@@ -102,6 +102,8 @@ struct View {
     waiting_total: u64,
     /// What is stored on most nodes.
     value: Option<Value>,
+    /// Those who hold it together, if most nodes say so, but that one.
+    others: Vec<Value>,
     /// The nodes' time.
     time_us: u64,
 }
@@ -109,9 +111,12 @@ struct View {
 impl View {
     fn new(name: &Name, nodes: Vec<Result<Inspected, Trouble>>) -> Self {
         let told: Vec<&Inspected> = nodes.iter().flatten().collect();
-        let sightings: Vec<_> = told.iter().filter_map(|it| it.sighting.as_ref()).collect();
-        let value = most_seen(sightings.iter(), |it| &it.value).map(|it| it.value.clone());
-        let waiting = waiting(&told, value.as_ref());
+        let entries: Vec<Entry> = told.iter().flat_map(|it| entries(it)).collect();
+        let most = most_seen(entries.iter(), |it| &it.value);
+        let value = most.map(|it| it.value.clone());
+        let is_shared = most.is_some_and(|it| it.is_shared);
+        let others = if is_shared { others(&entries, value.as_ref(), told.len()) } else { vec![] };
+        let waiting = waiting(&told, value.iter().chain(&others));
         let is_all = told.iter().all(|it| it.waiting_total == it.waiting.len() as u64);
         let waiting_total = match is_all {
             true => waiting.len() as u64,
@@ -121,27 +126,27 @@ impl View {
             }
         };
         let time_us = middle(told.iter().map(|it| it.time_us));
-        Self { name: name.clone(), waiting, waiting_total, value, time_us, nodes }
+        Self { name: name.clone(), waiting, waiting_total, value, others, time_us, nodes }
     }
 
     /// Those whom the report speaks of.
     fn clients(&self) -> impl Iterator<Item = ClientId> {
-        let stored = self.nodes.iter().flatten().filter_map(|it| it.sighting.as_ref());
+        let stored = self.nodes.iter().flatten().flat_map(entries);
         let holders = stored.filter_map(|it| Identity::of(&it.value).asked());
         let waiting = self.waiting.iter().filter_map(|owner| Place::of(owner.as_bytes()));
         holders.chain(waiting.map(|place| place.client))
     }
 
     fn report(self, engine: &Engine, whos: &Whos) -> LockReport {
-        let held: Vec<(&Value, LockHolder)> = self
-            .nodes
-            .iter()
-            .flatten()
-            .filter_map(|it| Some((&it.sighting.as_ref()?.value, holder(it, engine, whos)?)))
-            .filter(|(value, _)| Some(*value) == self.value.as_ref())
-            .collect();
-        let votes = held.len();
-        let holder = held.into_iter().map(|(_, holder)| holder).reduce(LockHolder::and);
+        // One who has it on several nodes, as they see it together; and on how many.
+        let held = |value: &Value| {
+            let entries = self.nodes.iter().flatten().flat_map(entries);
+            let its = entries.filter(|entry| entry.value == *value);
+            let holders: Vec<LockHolder> = its.map(|entry| entry.holder(engine, whos)).collect();
+            (holders.len(), holders.into_iter().reduce(LockHolder::and))
+        };
+        let (votes, holder) = self.value.as_ref().map(held).unwrap_or_default();
+        let shared_with = self.others.iter().filter_map(|value| held(value).1).collect();
         let waiter = |owner: &Owner| {
             let place = Place::of(owner.as_bytes())?;
             Some(Waiter {
@@ -154,13 +159,17 @@ impl View {
         let view = |(node, said): (usize, &Result<Inspected, Trouble>)| NodeView {
             node: engine.nodes[node].label().to_owned(),
             sight: match said {
-                Ok(told) => self::holder(told, engine, whos).map_or(Sight::Free, Sight::Held),
+                Ok(told) => match entries(told).first() {
+                    Some(entry) => Sight::Held(entry.holder(engine, whos)),
+                    None => Sight::Free,
+                },
                 Err(trouble) => Sight::Trouble(trouble.clone()),
             },
         };
         LockReport {
             name: self.name.to_string(),
             holder,
+            shared_with,
             votes,
             waiting,
             waiting_total: self.waiting_total,
@@ -169,28 +178,80 @@ impl View {
     }
 }
 
-/// Who has the key on one node.
-fn holder(told: &Inspected, engine: &Engine, whos: &Whos) -> Option<LockHolder> {
-    let sighting = told.sighting.as_ref()?;
-    let identity = Identity::of(&sighting.value);
-    // A fence is not about a holder that knows no fences.
-    let fence = told.fence.filter(|_| matches!(identity, Identity::Line(_)));
-    Some(LockHolder {
-        who: whos.words(&identity),
-        owner_prefix: identity.client().map(digits),
-        fence: fence.map(|it| it.fence),
-        held_for: fence.and_then(|it| it.left_ms).map(age_ms).map(Duration::from_millis),
-        expires_in: sighting.expires_in_ms.map(Duration::from_millis),
-        is_foreign: matches!(identity, Identity::Foreign(_)),
-        is_this_client: identity.client() == Some(engine.client),
-    })
+/// What one node has of one who holds the lock.
+struct Entry {
+    value: Value,
+    fence: Option<Fence>,
+    held_ms: Option<u64>,
+    left_ms: Option<u64>,
+    is_shared: bool,
+}
+
+/// Who has the lock on one node: several, if they hold it together.
+fn entries(told: &Inspected) -> Vec<Entry> {
+    let share = |share: &ShareTold| Entry {
+        value: Value::Text(share.owner.as_bytes().into()),
+        fence: None,
+        held_ms: Some(share.held_ms),
+        left_ms: Some(share.left_ms),
+        is_shared: true,
+    };
+    let alone = |seen: &Sighting| {
+        // A fence is not about a holder that knows no fences.
+        let is_line = matches!(Identity::of(&seen.value), Identity::Line(_));
+        let fence = told.fence.filter(|_| is_line);
+        Entry {
+            value: seen.value.clone(),
+            fence: fence.map(|it| it.fence),
+            held_ms: fence.and_then(|it| it.left_ms).map(age_ms),
+            left_ms: seen.expires_in_ms,
+            is_shared: false,
+        }
+    };
+    match told.shares.is_empty() {
+        true => told.sighting.iter().map(alone).collect(),
+        false => told.shares.iter().map(share).collect(),
+    }
+}
+
+impl Entry {
+    fn holder(&self, engine: &Engine, whos: &Whos) -> LockHolder {
+        let identity = Identity::of(&self.value);
+        LockHolder {
+            who: whos.words(&identity),
+            owner_prefix: identity.client().map(digits),
+            fence: self.fence,
+            held_for: self.held_ms.map(Duration::from_millis),
+            expires_in: self.left_ms.map(Duration::from_millis),
+            is_foreign: matches!(identity, Identity::Foreign(_)),
+            is_this_client: identity.client() == Some(engine.client),
+            is_shared: self.is_shared,
+        }
+    }
+}
+
+/// Those who hold the lock together on at least half of the `nodes` that told, but `first`, in the
+/// order of their tickets.
+fn others(entries: &[Entry], first: Option<&Value>, nodes: usize) -> Vec<Value> {
+    let owners = entries.iter().filter(|it| it.is_shared && Some(&it.value) != first);
+    let mut owners: Vec<&[u8]> = owners.filter_map(|it| text(&it.value)).collect();
+    owners.sort_unstable();
+    let same = owners.chunk_by(|one, other| one == other);
+    same.filter(|same| same.len() * 2 >= nodes).map(|it| Value::Text(it[0].into())).collect()
+}
+
+fn text(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::Text(text) => Some(text),
+        Value::Shared(_) | Value::OtherType(_) => None,
+    }
 }
 
 /// Those who stand in line on at least half of the nodes that told, in the order of their tickets.
 /// A holder may still stand in line where it is not the holder.
-fn waiting(told: &[&Inspected], value: Option<&Value>) -> Vec<Owner> {
-    let is_holder =
-        |owner: &Owner| matches!(value, Some(Value::Text(text)) if **text == *owner.as_bytes());
+fn waiting<'a>(told: &[&Inspected], holders: impl Iterator<Item = &'a Value>) -> Vec<Owner> {
+    let holders: BTreeSet<&[u8]> = holders.filter_map(text).collect();
+    let is_holder = |owner: &Owner| holders.contains(owner.as_bytes());
     let mut owners: Vec<&Owner> = told.iter().flat_map(|it| &it.waiting).collect();
     owners.sort_unstable();
     let places = owners.chunk_by(|one, other| one == other);
@@ -231,8 +292,6 @@ const NAMES_MAX: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::command::Sighting;
-
     use super::*;
 
     fn owner(ticket: u64) -> Owner {

@@ -62,6 +62,8 @@ pub struct Mutex {
     name: Result<Name, NameError>,
     ttl: Duration,
     hold: Hold,
+    /// Together with others who want it so: see [`RwLock`](crate::RwLock).
+    is_shared: bool,
 }
 
 impl Mutex {
@@ -69,7 +71,13 @@ impl Mutex {
         let name = Name::parse(name, &client.defaults.prefix);
         let ttl = client.defaults.ttl;
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        Self { client, name, ttl, hold }
+        Self { client, name, ttl, hold, is_shared: false }
+    }
+
+    /// The same lock, held together with others who want it so.
+    pub(super) const fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
     }
 
     /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
@@ -328,7 +336,11 @@ impl Mutex {
 
     fn want(&self) -> Result<Want, LockError> {
         let name = self.name.as_ref().map_err(Clone::clone)?.clone();
-        Ok(Want { name, terms: self.client.terms(self.ttl)?, hold: self.hold })
+        let (terms, hold, is_shared) = (self.client.terms(self.ttl)?, self.hold, self.is_shared);
+        if is_shared && self.client.engine.mode == Mode::Classic {
+            return Err(LockError::NotShared);
+        }
+        Ok(Want { name, terms, hold, is_shared })
     }
 
     /// Asks all nodes once. Silent ones are not waited for beyond `deadline`.

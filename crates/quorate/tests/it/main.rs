@@ -25,5 +25,6 @@ mod observe;
 mod regressions;
 mod review;
 mod review2;
+mod rwlock;
 #[cfg(feature = "tls")]
 mod tls;

@@ -85,6 +85,11 @@ local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, w
       ask_back(prefix, later[1], string.sub(later[2], 1, 16), lock)
     end
   end
-  local rank = redis.call('ZRANK', line, owner) or -1
-  return {fence, redis.call('PTTL', lock), rank, is_foreign and 1 or 0}
+  local rank, left = redis.call('ZRANK', line, owner) or -1, redis.call('PTTL', lock)
+  -- One who wants it alone looks again when the first of those goes who share it: that one may be
+  -- gone without a word, and the others may give it back before that.
+  for i = 2, #others, 2 do
+    left = math.min(left, tonumber(string.sub(others[i], 17, 32)) - now_ms())
+  end
+  return {fence, left, rank, is_foreign and 1 or 0}
 end

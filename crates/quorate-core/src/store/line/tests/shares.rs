@@ -30,11 +30,11 @@ fn those_who_share_hold_it_together_and_each_for_its_own_time() {
     assert_eq!(node.wait_at(0, &one), granted(fence(1)));
     assert_eq!(node.wait_at(60, &two), granted(fence(2)), "each grant has a fence of its own");
     assert_eq!(holders(&mut node, 60), [one.clone(), two.clone()]);
-    assert_eq!(node.ask_at(60, &alone, false), queued(fence(2), TTL, None));
+    assert_eq!(node.ask_at(60, &alone, false), queued(fence(2), TTL - 60, None), "the first end");
     // The first has gone without a word; the second lives on.
     assert_eq!(holders(&mut node, TTL + 1), slice::from_ref(&two));
     assert_eq!(node.ask_at(TTL + 1, &alone, false), queued(fence(2), 59, None));
-    assert_eq!(node.ask_at(60 + TTL, &alone, false), queued(fence(2), 1, None), "to the last");
+    assert_eq!(node.ask_at(60 + TTL, &alone, false), queued(fence(2), 0, None), "to the last");
     assert_eq!(node.ask_at(61 + TTL, &alone, false), granted(fence(3)));
     assert_eq!(node.wait_at(61 + TTL, &two), queued(fence(3), TTL, 0));
 }

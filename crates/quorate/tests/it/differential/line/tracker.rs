@@ -205,11 +205,12 @@ impl Tracker {
         self.seen.get(kind).copied().unwrap_or_default()
     }
 
-    /// Everything that can happen was there often.
-    pub(super) fn check_coverage(&self, seed: u64, kinds: &[&str]) {
-        for kind in kinds {
+    /// Everything that can happen was there often; some things, now and then.
+    pub(super) fn check_coverage(&self, seed: u64, seldom: &[&str]) {
+        let often = KINDS.iter().map(|kind| (kind, 2_000));
+        for (kind, one_of) in often.chain(seldom.iter().map(|kind| (kind, 5_000))) {
             let count = self.count(kind);
-            assert!(count >= self.compared / 1_000, "{kind}: {count}; seed {seed}: {self:?}");
+            assert!(count >= self.compared / one_of, "{kind}: {count}; seed {seed}: {self:?}");
         }
         let share = self.dropped_batches * 100 / self.batches.max(1);
         assert!(share < 60, "{share} % of the batches were dropped: {self:?}");

@@ -1,0 +1,268 @@
+//! A lock that many hold together, or one alone.
+
+use std::{sync::Arc, time::Duration};
+
+use super::mutex::Mutex;
+use crate::{client::Inner, error::LockError, guard::Guard};
+
+/// A lock that any number of readers hold together, or one writer alone, across processes and
+/// machines.
+///
+/// Readers and writers stand in one line. Those who read come in together, up to the first in line
+/// who writes; and those who come after a writer that waits, wait behind it. So writers wait for no
+/// longer than those who read already, and for those before them in line, however many readers
+/// come.
+///
+/// It is the lock that [`Client::mutex`](crate::Client::mutex) has under the same name: to write is
+/// to hold that alone, and a reader is in the way of it. A reader cannot become a writer: two who
+/// try would wait for each other for ever. Release first, and look again at what was read.
+///
+/// What is promised of a [`Mutex`] is promised here: until the [`remaining`](Guard::remaining) time
+/// of a writer's guard is over nobody else reads or writes, and until that of a reader's is over
+/// nobody writes. Writers have a [`fence`](Guard::fence). Readers have none: they change nothing
+/// that a resource could turn away.
+///
+/// [Classic mode](crate::ClientBuilder::classic) knows no readers: there `read` is an error.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// let prices = client.rwlock("prices");
+/// let one = prices.read().await?;
+/// let two = prices.read().await?; // together
+/// assert!(prices.try_write().await?.is_none());
+/// one.release().await?;
+/// two.release().await?;
+/// let writer = prices.write().await?; // alone
+/// assert!(writer.fence().is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RwLock {
+    mutex: Mutex,
+}
+
+impl RwLock {
+    pub(crate) fn new(client: Arc<Inner>, name: &str) -> Self {
+        Self { mutex: Mutex::new(client, name) }
+    }
+
+    /// As [`Mutex::ttl`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let guard = client.rwlock("prices").ttl(Duration::from_secs(2)).read().await?;
+    /// assert!(guard.remaining() < Duration::from_secs(2)); // until the next renewal
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { mutex: self.mutex.ttl(ttl) }
+    }
+
+    /// As [`Mutex::no_renew`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let brief = client.rwlock("prices").ttl(Duration::from_millis(20)).no_renew();
+    /// let guard = brief.read().await?;
+    /// guard.lost().await; // its ttl is over, and nobody has renewed it
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn no_renew(self) -> Self {
+        Self { mutex: self.mutex.no_renew() }
+    }
+
+    /// As [`Mutex::max_hold`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use {quorate::error::LostReason, std::time::Duration};
+    /// let guard = client.rwlock("prices").max_hold(Duration::from_millis(20)).write().await?;
+    /// assert_eq!(guard.lost().await.reason, LostReason::MaxHold);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Self { mutex: self.mutex.max_hold(max_hold) }
+    }
+
+    /// Holds the lock together with other readers, waiting for as long as somebody writes, or waits
+    /// to.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`], and [`LockError::NotShared`] in classic mode.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.rwlock("prices").read().await?;
+    /// // Nobody changes the prices now.
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn read(&self) -> Result<Guard, LockError> {
+        self.reader().lock().await
+    }
+
+    /// The same, waiting up to `wait`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock_timeout`], and [`LockError::NotShared`] in classic mode.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let prices = client.rwlock("prices");
+    /// let _writer = prices.write().await?;
+    /// let error = prices.read_timeout(Duration::from_millis(20)).await.unwrap_err();
+    /// println!("{error}"); // says who has it
+    /// # Ok(()) }
+    /// ```
+    pub async fn read_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
+        self.reader().lock_timeout(wait).await
+    }
+
+    /// Holds the lock together with other readers, if nobody writes or waits to; `None` if somebody
+    /// does.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::try_lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::try_lock`], and [`LockError::NotShared`] in classic mode.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let prices = client.rwlock("prices");
+    /// let _one = prices.read().await?;
+    /// assert!(prices.try_read().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_read(&self) -> Result<Option<Guard>, LockError> {
+        self.reader().try_lock().await
+    }
+
+    /// Holds the lock alone, waiting for as long as anybody else has it.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.rwlock("prices").write().await?;
+    /// let fence = guard.fence(); // send it along with every write
+    /// # assert!(fence.is_some());
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn write(&self) -> Result<Guard, LockError> {
+        self.mutex.lock().await
+    }
+
+    /// The same, waiting up to `wait`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::lock_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock_timeout`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let prices = client.rwlock("prices");
+    /// let _reader = prices.read().await?;
+    /// assert!(prices.write_timeout(Duration::from_millis(20)).await.is_err());
+    /// assert!(prices.try_read().await?.is_some(), "who gave up is in nobody's way");
+    /// # Ok(()) }
+    /// ```
+    pub async fn write_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
+        self.mutex.lock_timeout(wait).await
+    }
+
+    /// Holds the lock alone, if nobody has it; `None` if somebody does.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Mutex::try_lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::try_lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let prices = client.rwlock("prices");
+    /// let _writer = prices.try_write().await?.expect("nobody has it");
+    /// assert!(prices.try_read().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_write(&self) -> Result<Option<Guard>, LockError> {
+        self.mutex.try_lock().await
+    }
+
+    fn reader(&self) -> Mutex {
+        self.mutex.clone().shared()
+    }
+}

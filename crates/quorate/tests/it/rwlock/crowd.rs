@@ -1,0 +1,47 @@
+//! Many readers and writers at once: never a writer beside anybody, and all get their turn.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+use super::together::lock;
+use crate::conformance::rig::{PATIENCE, Rig};
+
+in_line_on_every_engine! {
+    [1, 3, 5] => a_writer_is_never_beside_anybody;
+}
+
+async fn a_writer_is_never_beside_anybody(rig: &Rig) {
+    let clients = [rig.client("one").await, rig.client("two").await, rig.client("three").await];
+    // Readers count up, a writer goes far below zero.
+    let (inside, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut tasks = Vec::new();
+    for task in 0..24_usize {
+        let (lock, inside) = (lock(&clients[task % 3]), inside.clone());
+        let most = most.clone();
+        let is_writer = task % 4 == 0;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..8 {
+                let guard = match is_writer {
+                    true => lock.write_timeout(PATIENCE).await,
+                    false => lock.read_timeout(PATIENCE).await,
+                };
+                let guard = guard.expect("its turn comes");
+                let step = if is_writer { -1_000 } else { 1 };
+                let now = inside.fetch_add(step, Ordering::SeqCst) + step;
+                assert!(if is_writer { now == -1_000 } else { now > 0 }, "{now} beside us");
+                most.fetch_max(now.unsigned_abs(), Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                guard.check().expect("it is held");
+                inside.fetch_sub(step, Ordering::SeqCst);
+                guard.release().await.expect("it was held");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("nobody beside a writer");
+    }
+    assert_eq!(inside.load(Ordering::SeqCst), 0);
+    rig.wait_until_empty(rig.all());
+}

@@ -1,0 +1,104 @@
+//! How a part of a lock ends, lives on, moves and comes back.
+
+use std::time::{Duration, Instant};
+
+use quorate::{LeaseHandover, error::AdoptError};
+
+use super::together::{Wants, lock, read, told, wait_until_gone, waiting, won};
+use crate::conformance::rig::{LONG, PATIENCE, Rig, SHORT, wait_for_end};
+
+in_line_on_every_engine! {
+    [1, 3, 5] => a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl,
+        a_reader_is_renewed_while_others_come_and_go,
+        a_dropped_reader_and_a_dropped_wait_leave_nothing,
+        a_part_is_handed_to_another_process,
+        a_node_that_forgot_is_given_every_part_again;
+}
+
+async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let dead = lock(&alice).ttl(SHORT).no_renew().read().await.expect("nobody writes");
+    let living = read(&alice).await;
+    let writer = waiting(rig, &bob, Wants::Write, 1).await;
+    wait_for_end(&dead);
+    assert!(!writer.is_finished(), "one of them lives");
+    living.release().await.expect("it was held");
+    let _writer = won(writer).await;
+    assert!(dead.release().await.is_err(), "it has ended");
+}
+
+async fn a_reader_is_renewed_while_others_come_and_go(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let ttl = SHORT * 2;
+    let reader = lock(&alice).ttl(ttl).read().await.expect("nobody writes");
+    let started = Instant::now();
+    while started.elapsed() < ttl * 3 {
+        read(&bob).await.release().await.expect("it was held");
+    }
+    reader.check().expect("it is renewed");
+    reader.verify().await.expect("it is renewed");
+    reader.extend(LONG).await.expect("a majority has it");
+    assert!(reader.remaining() > LONG / 2);
+    assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
+}
+
+async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let writer = lock(&alice).write().await.expect("it is free");
+    let waiter = waiting(rig, &bob, Wants::Read, 1).await;
+    waiter.abort();
+    told(rig, &alice, |report| report.waiting_total == 0).await;
+    drop(writer);
+    drop(read(&bob).await);
+    wait_until_gone(rig);
+    let gave_up = {
+        let _writer = lock(&alice).write().await.expect("it is free");
+        lock(&bob).read_timeout(Duration::from_millis(20)).await
+    };
+    assert!(gave_up.is_err());
+    wait_until_gone(rig);
+}
+
+async fn a_part_is_handed_to_another_process(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let _other = read(&alice).await;
+    let lease = read(&alice).await.leave_to_expire();
+    assert_eq!(lease.fence(), None);
+    let lease: LeaseHandover = lease.to_string().parse().expect("it is one");
+    assert!(bob.renew_lease(&lease).await.expect("it is there") > LONG / 2);
+    let guard = bob.adopt(&lease).await.expect("it is there");
+    let twice = bob.adopt(&lease).await;
+    assert!(matches!(twice, Err(AdoptError::Lost(_))), "{twice:?}");
+    assert_eq!(guard.fence(), None);
+    guard.extend(LONG).await.expect("a majority has it");
+    guard.verify().await.expect("bob has it");
+    assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
+    let report = told(rig, &alice, |report| report.shared_with.len() == 1).await;
+    assert_eq!(report.holder.expect("somebody").who, "alice");
+    let lease = guard.leave_to_expire();
+    alice.release_lease(&lease).await.expect("it is there");
+    assert!(alice.renew_lease(&lease).await.is_err(), "it is over");
+    told(rig, &alice, |report| report.shared_with.is_empty()).await;
+}
+
+/// Unlike one who holds a lock alone, whose fence must not be old: others come all the time.
+async fn a_node_that_forgot_is_given_every_part_again(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    if rig.tolerated() == 0 {
+        return;
+    }
+    let reader = read(&alice).await;
+    told(rig, &bob, |report| report.votes == rig.len()).await;
+    rig.forget(0);
+    let late = read(&bob).await;
+    let started = Instant::now();
+    loop {
+        reader.extend(LONG).await.expect("a majority has it");
+        late.extend(LONG).await.expect("a majority has it");
+        let report = bob.inspect("a").await.expect("every node answers");
+        if report.votes == rig.len() && report.shared_with.len() == 1 {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{report:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Those who know nothing of readers: classic mode and other libraries; and a node that is down.
+
+use std::time::Duration;
+
+use quorate::{error::LockError, memory::Behaviour};
+use quorate_testkit::redis::cmd;
+
+use super::together::{Wants, lock, read, waiting, won};
+use crate::conformance::rig::{
+    PATIENCE, Rig, on_memory_in_classic_mode, on_servers, on_servers_in_classic_mode,
+};
+
+#[test]
+fn classic_mode_says_that_it_knows_no_readers() {
+    let body = async |rig: &Rig| {
+        let client = rig.client("alice").await;
+        let lock = lock(&client);
+        for error in [
+            lock.read().await.expect_err("not in this mode"),
+            lock.read_timeout(PATIENCE).await.expect_err("not in this mode"),
+            lock.try_read().await.expect_err("not in this mode"),
+        ] {
+            assert_eq!(error, LockError::NotShared);
+            assert!(error.to_string().contains("classic mode"), "{error}");
+        }
+        assert!(rig.is_empty(), "nothing was asked for");
+        lock.write().await.expect("it is free").release().await.expect("it was held");
+    };
+    on_memory_in_classic_mode(&[1, 3], body);
+    on_servers_in_classic_mode(&[1, 3], body);
+}
+
+#[test]
+fn readers_keep_another_library_out_and_wait_for_it() {
+    on_servers(&[1, 3], async |rig: &Rig| {
+        let client = rig.client("alice").await;
+        let reader = read(&client).await;
+        for server in rig.servers() {
+            let mut connection = server.connection();
+            let set = cmd("SET").arg("a").arg("theirs").arg("NX").arg("PX").arg(60_000).clone();
+            let set: Option<String> = set.query(&mut connection).expect("the server answers");
+            assert_eq!(set, None, "somebody reads");
+        }
+        reader.release().await.expect("it was held");
+        rig.wait_until_empty(rig.all());
+        rig.all().for_each(|node| rig.plant(node, "a", b"theirs"));
+        let waiter = waiting(rig, &client, Wants::Read, 1).await;
+        assert!(!waiter.is_finished(), "the other library has it");
+        rig.all().for_each(|node| rig.forget(node));
+        won(waiter).await.verify().await.expect("it is ours");
+    });
+}
+
+/// A table under the name of a lock may be another library's, and is left as it is.
+#[test]
+fn a_table_of_another_library_is_left_alone() {
+    on_servers(&[1], async |rig: &Rig| {
+        let client = rig.client("alice").await;
+        let mut connection = rig.servers()[0].connection();
+        let table = ["a", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1"];
+        cmd("HSET").arg(&table).exec(&mut connection).expect("the server answers");
+        for wait in [Duration::ZERO, Duration::from_millis(30)] {
+            let error = lock(&client).read_timeout(wait).await.expect_err("it is taken");
+            assert!(error.to_string().contains("a key of type hash"), "{error}");
+            assert!(lock(&client).write_timeout(wait).await.is_err());
+        }
+        let left: Vec<String> =
+            cmd("HGETALL").arg("a").query(&mut connection).expect("the server answers");
+        assert_eq!(left, table[1..]);
+    });
+}
+
+#[tokio::test]
+async fn a_node_that_is_down_is_no_obstacle() {
+    let nodes = quorate::memory::MemoryNodes::new(3);
+    let client = quorate::Client::builder().memory(&nodes).build().expect("valid");
+    nodes.set(1, Behaviour::Fail);
+    let (one, two) = (client.rwlock("a").read().await, client.rwlock("a").read().await);
+    one.expect("two of three").release().await.expect("it was held");
+    let writer = client.rwlock("a").write_timeout(Duration::from_millis(30)).await;
+    assert!(matches!(writer, Err(LockError::Timeout { .. })), "{writer:?}");
+    two.expect("two of three").release().await.expect("it was held");
+    drop(client.rwlock("a").write().await.expect("two of three"));
+}

@@ -1,0 +1,185 @@
+//! Readers together, writers alone, and nobody is passed.
+
+use std::time::Duration;
+
+use quorate::{Client, Guard, RwLock, error::LockError, inspect::LockReport};
+use quorate_testkit::eventually;
+use tokio::task::JoinHandle;
+
+use crate::conformance::rig::{PATIENCE, Rig, take};
+
+in_line_on_every_engine! {
+    [1, 2, 3, 5] => readers_hold_it_together_and_a_writer_alone,
+        it_is_the_lock_of_the_mutex_of_that_name,
+        a_writer_gets_it_when_the_last_reader_goes,
+        readers_behind_a_writer_wait_and_come_in_together,
+        a_writer_that_gives_up_lets_the_readers_in,
+        a_reader_that_gives_up_names_the_writer,
+        all_who_hold_it_are_told;
+}
+
+async fn readers_hold_it_together_and_a_writer_alone(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let readers = [read(&alice).await, read(&bob).await, read(&bob).await];
+    for reader in &readers {
+        reader.verify().await.expect("it has it");
+        assert_eq!(reader.fence(), None, "they have no order");
+    }
+    assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
+    for reader in readers {
+        reader.release().await.expect("it was held");
+    }
+    let writer = lock(&bob).write_timeout(PATIENCE).await.expect("it is free");
+    assert!(writer.fence().is_some());
+    assert!(lock(&alice).try_read().await.expect("every node answers").is_none());
+    assert!(lock(&alice).try_write().await.expect("every node answers").is_none());
+    writer.release().await.expect("it was held");
+    rig.wait_until_empty(rig.all());
+}
+
+async fn it_is_the_lock_of_the_mutex_of_that_name(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let reader = read(&alice).await;
+    assert!(bob.mutex("a").try_lock().await.expect("every node answers").is_none());
+    reader.release().await.expect("it was held");
+    let guard = take(bob.mutex("a")).await;
+    assert!(lock(&alice).try_read().await.expect("every node answers").is_none());
+    guard.release().await.expect("it was held");
+    let writer = lock(&alice).write().await.expect("it is free");
+    let after = take(bob.mutex("b")).await;
+    assert!(writer.fence().is_some() && after.fence().is_some());
+}
+
+async fn a_writer_gets_it_when_the_last_reader_goes(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let (one, two) = (read(&alice).await, read(&alice).await);
+    let writer = waiting(rig, &bob, Wants::Write, 1).await;
+    one.release().await.expect("it was held");
+    two.verify().await.expect("it has it");
+    assert!(!writer.is_finished(), "one of them has it still");
+    two.release().await.expect("it was held");
+    won(writer).await.verify().await.expect("bob has it");
+}
+
+async fn readers_behind_a_writer_wait_and_come_in_together(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let first = read(&alice).await;
+    let writer = waiting(rig, &bob, Wants::Write, 1).await;
+    let readers = [
+        waiting(rig, &alice, Wants::Read, 2).await,
+        waiting(rig, &bob, Wants::Read, 3).await,
+        waiting(rig, &alice, Wants::Read, 4).await,
+    ];
+    assert!(lock(&alice).try_read().await.expect("every node answers").is_none(), "nor this one");
+    let last = waiting(rig, &alice, Wants::Write, 5).await;
+    first.release().await.expect("it was held");
+    let writer = won(writer).await;
+    assert!(readers.iter().all(|reader| !reader.is_finished()), "the writer has it alone");
+    writer.release().await.expect("it was held");
+    let mut together = Vec::new();
+    for reader in readers {
+        together.push(won(reader).await);
+    }
+    for reader in &together {
+        reader.verify().await.expect("all of them have it");
+    }
+    assert!(!last.is_finished(), "they have it");
+    for reader in together {
+        reader.release().await.expect("it was held");
+    }
+    drop(won(last).await);
+}
+
+async fn a_writer_that_gives_up_lets_the_readers_in(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let _first = read(&alice).await;
+    let writer = waiting(rig, &bob, Wants::Write, 1).await;
+    let reader = waiting(rig, &alice, Wants::Read, 2).await;
+    writer.abort();
+    won(reader).await.verify().await.expect("nobody is before it any more");
+}
+
+async fn a_reader_that_gives_up_names_the_writer(rig: &Rig) {
+    let (alice, bob) = (rig.client("billing/db1/4711").await, rig.client("bob").await);
+    let _writer = lock(&alice).write().await.expect("it is free");
+    let error = lock(&bob).read_timeout(Duration::from_millis(30)).await.expect_err("alice has it");
+    let LockError::Timeout { holder: Some(holder), .. } = error else { panic!("{error}") };
+    assert_eq!(holder.who, "billing/db1/4711");
+}
+
+async fn all_who_hold_it_are_told(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let _readers = [read(&alice).await, read(&bob).await, read(&bob).await];
+    let report = told(rig, &alice, |report| report.shared_with.len() == 2).await;
+    let holder = report.holder.clone().expect("somebody");
+    let mut whos: Vec<&str> = report.shared_with.iter().map(|it| &*it.who).collect();
+    whos.push(&holder.who);
+    whos.sort_unstable();
+    assert_eq!(whos, ["alice", "bob", "bob"]);
+    assert!(report.is_held() && holder.is_shared && holder.fence.is_none(), "{report:?}");
+    assert!(holder.held_for.is_some() && holder.expires_in.is_some(), "{report:?}");
+    assert!(report.to_string().contains(", shared with 2 others"), "{report}");
+    let list = alice.locks("").await.expect("every node answers");
+    assert_eq!(list.locks.len(), 1);
+    assert_eq!(list.locks[0].shared_with.len(), 2);
+    let error = bob.mutex("a").lock_timeout(Duration::ZERO).await.expect_err("it is held");
+    let LockError::Timeout { holder: Some(_), .. } = error else { panic!("{error}") };
+}
+
+pub(super) enum Wants {
+    Read,
+    Write,
+}
+
+pub(super) fn lock(client: &Client) -> RwLock {
+    client.rwlock("a")
+}
+
+pub(super) async fn read(client: &Client) -> Guard {
+    lock(client).read_timeout(PATIENCE).await.expect("nobody writes")
+}
+
+/// One who waits, when so many stand in line on every node.
+pub(super) async fn waiting(
+    rig: &Rig,
+    client: &Client,
+    wants: Wants,
+    total: u64,
+) -> JoinHandle<Result<Guard, LockError>> {
+    let lock = lock(client);
+    let waiter = tokio::spawn(async move {
+        match wants {
+            Wants::Read => lock.read().await,
+            Wants::Write => lock.write().await,
+        }
+    });
+    told(rig, client, |report| report.waiting_total == total).await;
+    waiter
+}
+
+pub(super) async fn won(waiter: JoinHandle<Result<Guard, LockError>>) -> Guard {
+    let won = tokio::time::timeout(PATIENCE, waiter).await.expect("its turn comes");
+    won.expect("no panic").expect("the lock is free")
+}
+
+/// What is told about the lock, as soon as that is so.
+pub(super) async fn told(
+    rig: &Rig,
+    client: &Client,
+    is_so: impl Fn(&LockReport) -> bool,
+) -> LockReport {
+    let started = std::time::Instant::now();
+    loop {
+        let report = client.inspect("a").await.expect("every node answers");
+        if is_so(&report) {
+            return report;
+        }
+        assert!(started.elapsed() < PATIENCE, "with {} nodes: {report:?}", rig.len());
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until no node has any key.
+pub(super) fn wait_until_gone(rig: &Rig) {
+    eventually("nothing is left", PATIENCE, || rig.is_empty());
+}
