@@ -74,6 +74,17 @@ pub enum LockError {
     /// The ttl cannot be a lock's.
     #[error(transparent)]
     InvalidTtl(#[from] TtlError),
+    /// A semaphore cannot have so many permits.
+    #[error(
+        "a semaphore has at most {max} permits, and this one was to have {permits}; share them out \
+         among several semaphores"
+    )]
+    TooManyPermits {
+        /// What was asked for.
+        permits: u32,
+        /// The most that there can be.
+        max: u32,
+    },
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,
@@ -308,7 +319,8 @@ pub enum ReleaseError {
     },
 }
 
-/// Why [`Mutex::with`](crate::Mutex::with) did not return the value of the work.
+/// Why [`Mutex::with`](crate::Mutex::with) or [`Semaphore::with`](crate::Semaphore::with) did not
+/// return the value of the work.
 ///
 /// # Examples
 ///

@@ -1,3 +1,5 @@
 //! The locks themselves: settings and waiting, but no protocol.
 
 pub(crate) mod mutex;
+mod retry;
+pub(crate) mod semaphore;
