@@ -1,6 +1,7 @@
 //! The client: a cheap handle on one engine and its nodes.
 
 use std::{
+    num::NonZeroU32,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use quorate_core::{
 #[cfg(feature = "local")]
 use crate::error::ConfigError;
 use crate::{
-    ClientBuilder, Mutex, RwLock,
+    ClientBuilder, Mutex, RwLock, Semaphore,
     acquire::{Got, Want, adopt},
     clock::Clock,
     engine::{Engine, Fenced, Mode, Running, Sleep},
@@ -193,6 +194,26 @@ impl Client {
     #[must_use]
     pub fn rwlock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock::new(self.inner.clone(), name.as_ref())
+    }
+
+    /// A number of permits, each of which at most one owner holds. Nothing is sent until it is
+    /// used; a bad name is told then, and more than [`Semaphore::MAX_PERMITS`] as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// use std::num::NonZeroU32;
+    ///
+    /// let reports = client.semaphore("reports", NonZeroU32::new(4).unwrap());
+    /// reports.with(async |_permit| { /* no more than three others make reports now */ }).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: NonZeroU32) -> Semaphore {
+        Semaphore::new(self.inner.clone(), name.as_ref(), permits)
     }
 
     /// What each node is up to right now, in the order in which they were configured.

@@ -77,6 +77,17 @@ pub enum LockError {
     /// In classic mode a lock cannot be shared.
     #[error("a lock cannot be shared in classic mode: connect without classic()")]
     NotShared,
+    /// A semaphore cannot have so many permits.
+    #[error(
+        "a semaphore has at most {max} permits, and this one was to have {permits}; share them out \
+         among several semaphores"
+    )]
+    TooManyPermits {
+        /// What was asked for.
+        permits: u32,
+        /// The most that there can be.
+        max: u32,
+    },
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,
@@ -311,7 +322,8 @@ pub enum ReleaseError {
     },
 }
 
-/// Why [`Mutex::with`](crate::Mutex::with) did not return the value of the work.
+/// Why [`Mutex::with`](crate::Mutex::with) or [`Semaphore::with`](crate::Semaphore::with) did not
+/// return the value of the work.
 ///
 /// # Examples
 ///

@@ -23,6 +23,7 @@
 //!
 //! - [`Client`] connects to nodes and makes locks; [`ClientBuilder`] has all settings.
 //! - [`Mutex`] says what the lock promises and what it does not. Read it before relying on it.
+//! - [`Semaphore`] has several permits, each of which is such a lock.
 //! - [`Guard`] is a held lock.
 //! - [`fence`] has what a resource needs to refuse a holder of yesterday.
 //! - [`error`] has one error for each operation, with what each node said.
@@ -73,6 +74,6 @@ pub use self::{
     handover::{HandoverError, LeaseHandover},
     node::memory,
     nodes::NodesChanged,
-    primitive::{mutex::Mutex, rwlock::RwLock},
+    primitive::{mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
     signal::CancellationToken,
 };

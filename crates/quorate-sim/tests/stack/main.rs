@@ -13,6 +13,7 @@ mod language;
 mod line;
 mod network;
 mod renewals;
+mod semaphore;
 mod server;
 mod stage;
 mod timeouts;

@@ -1,9 +1,8 @@
 //! A lock that at most one owner holds.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use quorate_core::{
-    backoff::Backoff,
     contend,
     moment::Moment,
     name::{Name, NameError},
@@ -13,11 +12,11 @@ use quorate_core::{
 use crate::{
     acquire::{Got, Want, contend, take},
     client::Inner,
-    engine::{Engine, Mode, Sleep, survey},
-    error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
+    engine::{Mode, survey},
+    error::{LockError, NodeAnswer, NodeReport, WithError},
     guard::{Guard, Hold},
     keeper::Renewal,
-    observe::Event,
+    primitive::retry::{Retry, is_guarded},
 };
 
 /// A lock that at most one owner holds at a time, across processes and machines.
@@ -78,6 +77,11 @@ impl Mutex {
     pub(super) const fn shared(mut self) -> Self {
         self.is_shared = true;
         self
+    }
+
+    /// One of several locks that are one thing to the user.
+    pub(super) const fn part(client: Arc<Inner>, name: Name, ttl: Duration, hold: Hold) -> Self {
+        Self { client, name: Ok(name), ttl, hold }
     }
 
     /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
@@ -165,11 +169,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
-        let tried = match self.client.engine.mode {
-            Mode::Classic => self.attempt(None).await?,
-            Mode::Line => self.contend(contend::Mode::Try, None).await?,
-        };
-        match tried {
+        match self.try_once(None).await? {
             Tried::Held(guard) => Ok(Some(guard)),
             Tried::Contended => Ok(None),
             Tried::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
@@ -267,48 +267,40 @@ impl Mutex {
     }
 
     async fn wait(&self, wait: Option<Duration>) -> Result<Guard, LockError> {
-        let engine = &self.client.engine;
-        let started = engine.now();
+        let started = self.client.engine.now();
         let deadline = wait.map(|wait| started.saturating_add(wait));
-        if engine.mode == Mode::Line {
-            return self.stand_in_line(started, deadline).await;
-        }
-        let mut backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
-        let mut silent_since: Option<Moment> = None;
-        let mut waiting = None;
-        loop {
-            let asked_at = engine.now();
-            let tried = self.attempt(deadline).await?;
-            let now = engine.now();
-            let is_over = deadline.is_some_and(|deadline| now >= deadline);
-            match tried {
-                Tried::Held(guard) => return Ok(guard),
-                Tried::Contended if is_over => return Err(self.timeout(started, now).await),
-                Tried::Contended => silent_since = None,
-                Tried::Silence(nodes) => {
-                    let since = *silent_since.get_or_insert(asked_at);
-                    let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
-                    let is_in_vain = now.saturating_since(since) >= patience;
-                    if is_over || is_in_vain && !is_guarded(&engine.reports()) {
-                        return Err(LockError::NoQuorum { nodes });
-                    }
-                }
-            }
-            waiting.get_or_insert_with(|| Waiting::start(engine, &self.name, now));
-            // At least as long as it takes to ask a majority, so that contenders do not split the
-            // vote for ever.
-            let delay = now.saturating_since(asked_at) + engine.draw(|j| backoff.next(j));
-            let next = now.saturating_add(delay);
-            Sleep::until(engine, deadline.map_or(next, |deadline| next.min(deadline))).await;
+        match self.wait_until(deadline).await? {
+            Some(guard) => Ok(guard),
+            None => Err(self.timeout(started).await),
         }
     }
 
-    /// Waits in line until its turn comes, or the deadline.
-    async fn stand_in_line(
+    /// Waits for as long as another has the lock; `None` if it is so at the deadline.
+    pub(super) async fn wait_until(
         &self,
-        started: Moment,
         deadline: Option<Moment>,
-    ) -> Result<Guard, LockError> {
+    ) -> Result<Option<Guard>, LockError> {
+        let engine = &self.client.engine;
+        match engine.mode {
+            Mode::Line => self.stand_in_line(deadline).await,
+            Mode::Classic => {
+                let name = self.name.as_ref().map_or("", Name::as_str);
+                let mut retry = Retry::start(engine, name, self.ttl, deadline);
+                loop {
+                    let tried = self.attempt(deadline).await?;
+                    if let ControlFlow::Break(ended) = retry.handle(tried).await? {
+                        return Ok(ended);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits in line until its turn comes; `None` if it has not come at the deadline.
+    pub(super) async fn stand_in_line(
+        &self,
+        deadline: Option<Moment>,
+    ) -> Result<Option<Guard>, LockError> {
         let engine = &self.client.engine;
         // Without a deadline nobody waits for ever for nodes that are not there.
         let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
@@ -316,13 +308,21 @@ impl Mutex {
             let tried = self.contend(contend::Mode::Wait(patience), deadline).await?;
             let now = engine.now();
             match tried {
-                Tried::Held(guard) => return Ok(guard),
-                Tried::Contended => return Err(self.timeout(started, now).await),
+                Tried::Held(guard) => return Ok(Some(guard)),
+                Tried::Contended => return Ok(None),
                 // The lock was won, but its caller was kept from running until it was over.
                 Tried::Silence(nodes) if is_won(&nodes) && deadline.is_none_or(|at| now < at) => {}
                 Tried::Silence(_) if deadline.is_none() && is_guarded(&engine.reports()) => {}
                 Tried::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
             }
+        }
+    }
+
+    /// Asks for the lock once. Silent nodes are not waited for beyond `deadline`.
+    pub(super) async fn try_once(&self, deadline: Option<Moment>) -> Result<Tried, LockError> {
+        match self.client.engine.mode {
+            Mode::Classic => self.attempt(deadline).await,
+            Mode::Line => self.contend(contend::Mode::Try, deadline).await,
         }
     }
 
@@ -352,9 +352,9 @@ impl Mutex {
         tried(take(client, self.want()?, patience).await)
     }
 
-    async fn timeout(&self, started: Moment, now: Moment) -> LockError {
-        let waited = now.saturating_since(started);
+    async fn timeout(&self, started: Moment) -> LockError {
         let engine = &self.client.engine;
+        let waited = engine.now().saturating_since(started);
         let holder = match &self.name {
             Ok(name) => survey(engine, name, engine.vote_timeout(self.ttl)).await,
             Err(_) => None,
@@ -364,32 +364,10 @@ impl Mutex {
 }
 
 /// How one attempt went.
-enum Tried {
+pub(super) enum Tried {
     Held(Guard),
     Contended,
     Silence(Box<[NodeReport]>),
-}
-
-/// Tells the observer that a call waits, and when it does no longer.
-struct Waiting<'a> {
-    engine: &'a Engine,
-    name: &'a str,
-    since: Moment,
-}
-
-impl<'a> Waiting<'a> {
-    fn start(engine: &'a Engine, name: &'a Result<Name, NameError>, since: Moment) -> Self {
-        let name = name.as_ref().map_or("", Name::as_str);
-        engine.tell(&Event::WaitStarted { name });
-        Self { engine, name, since }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let waited = self.engine.now().saturating_since(self.since);
-        self.engine.tell(&Event::WaitEnded { name: self.name, waited });
-    }
 }
 
 /// True if so many nodes deny us that no majority is left, whatever the others say.
@@ -409,16 +387,6 @@ fn is_won(nodes: &[NodeReport]) -> bool {
     granted.count() >= quorate_core::quorum::majority(nodes.len())
 }
 
-/// True if there will be a majority when the restart guard is over: whoever waits waits for that.
-fn is_guarded(nodes: &[NodeReport]) -> bool {
-    let is_guarded = |report: &&NodeReport| {
-        matches!(&report.answer, NodeAnswer::Trouble(Trouble::Guarded { .. }))
-    };
-    let guarded = nodes.iter().filter(is_guarded).count();
-    let attached = nodes.iter().filter(|report| report.answer == NodeAnswer::Attached).count();
-    guarded > 0 && guarded + attached >= quorate_core::quorum::majority(nodes.len())
-}
-
 fn is_denied(nodes: &[NodeReport]) -> bool {
     let denials = nodes.iter().filter(|report| match &report.answer {
         NodeAnswer::Trouble(trouble) => trouble.is_denial(),
@@ -430,6 +398,3 @@ fn is_denied(nodes: &[NodeReport]) -> bool {
     let denials = denials.count();
     nodes.len() - denials < quorate_core::quorum::majority(nodes.len())
 }
-
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
-const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);

@@ -4,11 +4,12 @@
 #![cfg(test)]
 
 #[macro_use]
+mod conformance;
+#[macro_use]
 mod mode;
 
 mod blocking;
 mod cancellation;
-mod conformance;
 mod differential;
 mod faults;
 mod fence;
@@ -26,5 +27,6 @@ mod regressions;
 mod review;
 mod review2;
 mod rwlock;
+mod semaphore;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,0 +1,139 @@
+//! Four programs share two permits, while servers, links and programs fail.
+
+use std::{cell::Cell, num::NonZeroU32, rc::Rc, time::Duration};
+
+use quorate::{Client, Guard, Semaphore};
+use tokio::time::sleep;
+
+use crate::{
+    chaos::{Chaos, program_host},
+    dice::{Dice, for_seeds},
+    stage::{Desk, Stage},
+    trace::now,
+};
+
+#[test]
+fn never_three_hold_two_permits_and_all_go_on_when_the_network_is_well_again() {
+    for_seeds(60, run);
+}
+
+fn run(seed: u64) {
+    let mut dice = Dice::new(seed, "semaphore");
+    let story = Story {
+        ttl: dice.ms(150..=1_000),
+        chaos_until: dice.ms(2_000..=4_000),
+        working: Rc::default(),
+    };
+    let (latency_max, nodes) = (dice.ms(2..=20), 1 + 2 * dice.below(3));
+    let mut stage = Stage::new(seed, nodes, latency_max);
+    let programs = 4;
+    for number in 0..programs {
+        let story = story.clone();
+        stage.program(&program_host(number), move |desk| story.clone().play(desk));
+    }
+    let mut chaos = Chaos::new(seed, programs, story.chaos_until);
+    stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
+
+    assert!(stage.claims.len() >= 2 * programs, "all had permits after the end of the chaos");
+    // A process that was killed leaves its keys to their ttl.
+    stage.pass(story.ttl + story.ttl / 50);
+    let now = stage.now();
+    for node in &stage.nodes {
+        assert_eq!(node.names(now), [""; 0], "on node-{}", node.number);
+    }
+}
+
+#[derive(Clone)]
+struct Story {
+    ttl: Duration,
+    chaos_until: Duration,
+    working: Rc<Cell<u32>>,
+}
+
+impl Story {
+    async fn play(self, desk: Desk) {
+        let client = desk.client("").ttl(self.ttl).build().expect("valid");
+        let mut dice = desk.dice("rounds");
+        while now() < self.chaos_until {
+            self.round(&desk, &client, &mut dice).await;
+            sleep(dice.ms(0..=100)).await;
+        }
+        for _ in 0..2 {
+            let guard = permits(&client).acquire_timeout(WAIT_MAX).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
+            self.work_and_release(&desk, guard, &mut dice).await;
+        }
+        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
+    }
+
+    /// Takes a permit in one way or another, if it can be had.
+    async fn round(&self, desk: &Desk, client: &Client, dice: &mut Dice) {
+        let semaphore = permits(client);
+        let semaphore = if dice.chance(20) { semaphore.no_renew() } else { semaphore };
+        let got = match dice.below(4) {
+            0 => semaphore.acquire().await.ok(),
+            1 => semaphore.try_acquire().await.ok().flatten(),
+            2 => {
+                // Dropped on the way, sometimes with a permit in it.
+                let limit = dice.ms(0..=200);
+                tokio::time::timeout(limit, semaphore.acquire()).await.ok().and_then(Result::ok)
+            }
+            _ => semaphore.acquire_timeout(dice.ms(0..=2_000)).await.ok(),
+        };
+        if let Some(guard) = got {
+            self.work_and_release(desk, guard, dice).await;
+        }
+    }
+
+    async fn work_and_release(&self, desk: &Desk, guard: Guard, dice: &mut Dice) {
+        assert!(["jobs#1", "jobs#2"].contains(&guard.name()), "{}", guard.name());
+        // The claims of each permit are judged in the end: never two at once.
+        let claim = desk.claims.open(&desk.host, guard.name());
+        let work = self.work_time(dice);
+        // A loss ends the work; what is left is to give the permit back.
+        let _ = guard.run(self.work(work)).await;
+        drop(claim);
+        if dice.chance(50) {
+            let _ = guard.release().await;
+        }
+    }
+
+    /// Three at once would see each other.
+    async fn work(&self, work: Duration) {
+        let _working = Working::start(&self.working);
+        sleep(work).await;
+    }
+
+    /// Mostly short; sometimes so long that only renewals keep the permit.
+    fn work_time(&self, dice: &mut Dice) -> Duration {
+        let ttl_ms = u64::try_from(self.ttl.as_millis()).expect("short");
+        let longest = if dice.chance(30) { 3 * ttl_ms } else { ttl_ms / 3 };
+        dice.ms(0..=longest)
+    }
+}
+
+/// One who works with a permit, until it is done, stopped or killed.
+struct Working<'a>(&'a Cell<u32>);
+
+impl<'a> Working<'a> {
+    fn start(working: &'a Cell<u32>) -> Self {
+        working.set(working.get() + 1);
+        assert!(working.get() <= PERMITS.get(), "{} work at once", working.get());
+        Self(working)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+fn permits(client: &Client) -> Semaphore {
+    client.semaphore("jobs", PERMITS)
+}
+
+const PERMITS: NonZeroU32 = NonZeroU32::new(2).unwrap();
+
+/// How long anything may take once the network is well.
+const WAIT_MAX: Duration = Duration::from_secs(20);

@@ -1,0 +1,560 @@
+//! A semaphore: so many locks, and one more for those who wait.
+
+mod look;
+
+use std::{
+    future::poll_fn, num::NonZeroU32, ops::ControlFlow, sync::Arc, task::Poll, time::Duration,
+};
+
+use quorate_core::{
+    backoff::{Backoff, Jitter},
+    command::Value,
+    moment::Moment,
+    name::Name,
+    terms::VOTE_TIMEOUT_MAX,
+};
+
+use self::look::holders;
+use crate::{
+    Mutex,
+    client::Inner,
+    engine::{Mode, Sleep, survey},
+    error::{LockError, NodeReport, WithError},
+    guard::{Guard, Hold},
+    keeper::Renewal,
+    primitive::{mutex::Tried, retry::Retry},
+};
+
+/// A number of permits, each of which at most one owner holds at a time, across processes and
+/// machines.
+///
+/// # What it is made of
+///
+/// A semaphore `jobs` of four permits is the four locks `jobs#1` to `jobs#4`. Who holds one of them
+/// has a permit, so all that is said about a [`Mutex`] holds for each permit, and there are never
+/// more holders than permits. A [`Guard`] of a permit is that of its lock: [`Guard::name`] says
+/// which one it is, and the permit of a holder that died is free again after its ttl.
+///
+/// **Fences are those of each lock.** They grow from one holder of `jobs#3` to the next, and say
+/// nothing about the holder of `jobs#2`. A resource that checks them keeps the largest one for each
+/// [`Guard::name`].
+///
+/// The number of permits is not stored anywhere: each caller uses the first locks of its own. If
+/// callers say different numbers, there are as many permits as the largest of them says. Whoever
+/// says less uses the first ones only; while it is the first in line, those behind it wait for one
+/// of these as well. Do not lock `jobs#1` or `jobs#line` as a mutex.
+///
+/// # Waiting
+///
+/// Who wants a permit tries a lock at random; if that is taken, it asks which ones are free, and
+/// tries those. If none is, it waits for one more lock, `jobs#line`: whoever has that one is the
+/// first in line. It waits for all permits at the same time, takes the first that it gets, and lets
+/// the next one step up. So those who wait are served in the order in which they came, as far as
+/// [`Mutex`] promises that, and a permit that is released goes straight to the first in line.
+///
+/// A newcomer may take a permit that becomes free while the next in line is stepping up, which
+/// takes about two round trips. If the first in line dies, the others wait until its ttl is over,
+/// while newcomers find what is free. In [classic mode](crate::ClientBuilder::classic) there is no
+/// order, and the one that has `jobs#line` looks at all permits again and again.
+///
+/// # What it costs
+///
+/// While permits are free, mostly one round trip and one command for each node, as a lock does; if
+/// the first one that is tried is taken, three round trips. Who has to wait sends, for K permits
+/// and N nodes, K·N commands to look, K·N to stand in line, and as many to leave it. All others in
+/// line cost what those who wait for one lock cost. Renewals are gathered as always.
+///
+/// Nobody takes several permits at once. They would be several leases, each with a fence of its own
+/// and lost by itself, and would lie idle while one collects them. Take one for each piece of the
+/// work.
+///
+/// # Looking at it
+///
+/// [`Client::locks`](crate::Client::locks) with the prefix `jobs#` shows who holds the permits; who
+/// has `jobs#line` is the first in line, and who waits for it are the others. Observers are told
+/// about these locks as well.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// use std::num::NonZeroU32;
+///
+/// const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
+/// let uploads = client.semaphore("uploads", TWO);
+/// let first = uploads.acquire().await?;
+/// let _second = uploads.acquire().await?;
+/// assert!(uploads.try_acquire().await?.is_none(), "both permits are in use");
+/// assert!(["uploads#1", "uploads#2"].contains(&first.name()));
+/// first.release().await?;
+/// assert!(uploads.try_acquire().await?.is_some());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    client: Arc<Inner>,
+    parts: Result<Parts, LockError>,
+    ttl: Duration,
+    hold: Hold,
+}
+
+impl Semaphore {
+    /// The most permits that a semaphore can have: whoever waits asks every node about each of
+    /// them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// use {quorate::{Semaphore, error::LockError}, std::num::NonZeroU32};
+    ///
+    /// let permits = NonZeroU32::new(Semaphore::MAX_PERMITS + 1).unwrap();
+    /// let error = client.semaphore("uploads", permits).try_acquire().await.unwrap_err();
+    /// assert!(matches!(error, LockError::TooManyPermits { permits: 129, .. }));
+    /// # Ok(()) }
+    /// ```
+    pub const MAX_PERMITS: u32 = 128;
+
+    pub(crate) fn new(client: Arc<Inner>, name: &str, permits: NonZeroU32) -> Self {
+        let parts = Parts::new(name, permits.get(), &client.defaults.prefix);
+        let ttl = client.defaults.ttl;
+        let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
+        Self { client, parts, ttl, hold }
+    }
+
+    /// Takes fixed leases: a permit ends with its ttl unless it is extended by hand.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// // No more than five calls a minute, whoever makes them.
+    /// let calls = client.semaphore("calls", NonZeroU32::new(5).unwrap());
+    /// let calls = calls.ttl(Duration::from_secs(60)).no_renew();
+    /// for _ in 0..5 {
+    ///     let _lease = calls.acquire().await?.leave_to_expire();
+    /// }
+    /// assert!(calls.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn no_renew(mut self) -> Self {
+        self.hold.renewal = Renewal::Off;
+        self
+    }
+
+    /// How long a permit is held at the most, however often it is renewed: then it is lost, with
+    /// [`LostReason::MaxHold`](crate::error::LostReason::MaxHold). Default: the client's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use {quorate::error::LostReason, std::{num::NonZeroU32, time::Duration}};
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let guard = uploads.max_hold(Duration::from_millis(20)).acquire().await?;
+    /// assert_eq!(guard.lost().await.reason, LostReason::MaxHold);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.hold.max = Some(max_hold);
+        self
+    }
+
+    /// How long a permit outlives a holder that crashed. It is renewed at a third of it. Default:
+    /// the client's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let guard = uploads.ttl(Duration::from_secs(2)).acquire().await?;
+    /// assert!(guard.remaining() < Duration::from_secs(2)); // until the next renewal
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Takes a permit if there is one; `None` if all are taken.
+    ///
+    /// Permits are tried one after another, so that nobody is refused by one who takes more than
+    /// it needs. `None` says that there was a moment in which others had all of them; one that is
+    /// on its way to somebody in line counts as taken. Where others come and go so quickly that no
+    /// such moment can be seen, it gives up after a few looks.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future removes any key that was stored already, in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`] if too few nodes answered to decide, or if name, ttl or the number of permits
+    /// are wrong. That others have all permits is not an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// if let Some(permit) = uploads.try_acquire().await? {
+    ///     // No more than one other uploads now.
+    ///     permit.release().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
+        let mut known = None;
+        let mut seen = self.try_any(None).await?;
+        for _ in 1..LOOKS_MAX {
+            match seen {
+                Seen::Got(guard) => return Ok(Some(guard)),
+                Seen::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
+                // One that moves from permit to permit may be seen on each of them. Those who are
+                // seen twice had all of them in between.
+                Seen::Taken(holders) if known.as_ref() == Some(&holders) => return Ok(None),
+                Seen::Taken(holders) => known = Some(holders),
+                Seen::Missed => return Ok(None),
+            }
+            seen = self.try_free(None).await?;
+        }
+        match seen {
+            Seen::Got(guard) => Ok(Some(guard)),
+            Seen::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
+            Seen::Taken(_) | Seen::Missed => Ok(None),
+        }
+    }
+
+    /// Takes a permit, waiting for as long as others have all of them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError`] if no majority of nodes answers for a whole ttl, or if name, ttl or the number
+    /// of permits are wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let (first, _second) = (uploads.acquire().await?, uploads.acquire().await?);
+    /// tokio::spawn(async move { drop(first) });
+    /// let _third = uploads.acquire().await?; // comes when the first one is gone
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire(&self) -> Result<Guard, LockError> {
+        self.wait(None).await
+    }
+
+    /// Takes a permit, waiting up to `wait` while others have all of them or too few nodes answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line and removes any key that was stored already, in the
+    /// background.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Timeout`] names one of the holders. [`LockError::NoQuorum`] says that in the
+    /// end too few nodes answered, and what each of them said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use {quorate::error::LockError, std::{num::NonZeroU32, time::Duration}};
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(1).unwrap());
+    /// let _permit = uploads.acquire().await?;
+    /// match uploads.acquire_timeout(Duration::from_millis(20)).await {
+    ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} has one"),
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
+        self.wait(Some(wait)).await
+    }
+
+    /// Takes a permit, runs `work`, and releases the permit. When the permit is lost, `work` is
+    /// dropped at its next await.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the permit in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`WithError::Lock`] if no permit was taken: `work` did not run. [`WithError::Lost`] if the
+    /// permit was lost before `work` was done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let size = uploads.with(async |_permit| 40 + 2).await?;
+    /// assert_eq!(size, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError> {
+        let guard = self.acquire().await?;
+        let value = guard.run(work(&guard)).await?;
+        // Too few answers do not make the work undone: the release goes on in the background.
+        let _ = guard.release().await;
+        Ok(value)
+    }
+
+    async fn wait(&self, wait: Option<Duration>) -> Result<Guard, LockError> {
+        let engine = &self.client.engine;
+        let started = engine.now();
+        let deadline = wait.map(|wait| started.saturating_add(wait));
+        let is_over = || deadline.is_some_and(|deadline| engine.now() >= deadline);
+        match self.try_any(deadline).await? {
+            Seen::Got(guard) => return Ok(guard),
+            Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
+            Seen::Silence(nodes) if is_over() => return Err(LockError::NoQuorum { nodes }),
+            Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
+        }
+        // Others would wait for ever behind one whose place is not renewed. Should it be lost all
+        // the same, two are first in line, and each permit still goes to one of them.
+        let hold = Hold { renewal: Renewal::On, max: None };
+        let line = self.part(self.parts()?.line.clone(), hold);
+        let Some(place) = line.wait_until(deadline).await? else {
+            return Err(self.timeout(started).await);
+        };
+        let got = match engine.mode {
+            Mode::Line => self.stand_in_lines(deadline).await,
+            Mode::Classic => self.look_again(deadline).await,
+        };
+        // Not before: the next in line finds nobody before it when it asks for the permits.
+        drop(place);
+        match got? {
+            Some(guard) => Ok(guard),
+            None => Err(self.timeout(started).await),
+        }
+    }
+
+    /// Tries a permit at random, then those that look free.
+    async fn try_any(&self, deadline: Option<Moment>) -> Result<Seen, LockError> {
+        let slots = &self.parts()?.slots;
+        let slot = &slots[self.client.engine.draw(|jitter| below(jitter, slots.len()))];
+        match self.part(slot.clone(), self.hold).try_once(deadline).await? {
+            Tried::Held(guard) => Ok(Seen::Got(guard)),
+            Tried::Contended => self.try_free(deadline).await,
+            Tried::Silence(nodes) => Ok(Seen::Silence(nodes)),
+        }
+    }
+
+    /// Looks for a permit that is free. If others were after it at the same moment it looks again: to
+    /// step into the line is for those who have seen that all are taken.
+    async fn try_free(&self, deadline: Option<Moment>) -> Result<Seen, LockError> {
+        let engine = &self.client.engine;
+        let mut backoff = Backoff::new(MISSED_DELAY_MIN, MISSED_DELAY_MAX);
+        for _ in 0..MISSES_MAX {
+            let asked_at = engine.now();
+            match self.try_each(deadline).await? {
+                Seen::Missed => {}
+                seen @ (Seen::Got(_) | Seen::Taken(_) | Seen::Silence(_)) => return Ok(seen),
+            }
+            let now = engine.now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                break;
+            }
+            // Those who have split the votes must not do so again.
+            let took = now.saturating_since(asked_at);
+            let next = now.saturating_add(took + engine.draw(|jitter| backoff.next(jitter)));
+            Sleep::until(engine, deadline.map_or(next, |deadline| next.min(deadline))).await;
+        }
+        Ok(Seen::Missed)
+    }
+
+    /// Tries the permits that look free, one after another: who asks for several takes for a moment
+    /// what others could have.
+    async fn try_each(&self, deadline: Option<Moment>) -> Result<Seen, LockError> {
+        let (engine, slots) = (&self.client.engine, &self.parts()?.slots);
+        // Nodes may answer to the end, and timers do not wait after it.
+        if self.client.is_closed() {
+            return Err(LockError::ShutDown);
+        }
+        let holders = holders(engine, slots, self.patience(deadline)).await;
+        let free = slots.iter().zip(&holders).filter(|(_, holder)| holder.is_none());
+        let free = self.shuffled(free.map(|(slot, _)| slot.clone()).collect());
+        if free.is_empty() {
+            return Ok(Seen::Taken(holders));
+        }
+        for slot in free {
+            match self.part(slot, self.hold).try_once(deadline).await? {
+                Tried::Held(guard) => return Ok(Seen::Got(guard)),
+                Tried::Contended => {}
+                Tried::Silence(nodes) => return Ok(Seen::Silence(nodes)),
+            }
+            if deadline.is_some_and(|deadline| engine.now() >= deadline) {
+                break;
+            }
+        }
+        Ok(Seen::Missed)
+    }
+
+    /// Waits in the lines of all permits until it gets one of them; `None` at the deadline.
+    async fn stand_in_lines(&self, deadline: Option<Moment>) -> Result<Option<Guard>, LockError> {
+        let slots = self.shuffled(self.parts()?.slots.to_vec());
+        let slots: Vec<Mutex> = slots.into_iter().map(|slot| self.part(slot, self.hold)).collect();
+        let mut waits: Vec<_> =
+            slots.iter().map(|slot| Box::pin(slot.stand_in_line(deadline))).collect();
+        // Whoever drops a wait leaves its line, and gives back what came of it in the meantime.
+        poll_fn(|cx| {
+            let mut failed = None;
+            let mut got = None;
+            waits.retain_mut(|wait| {
+                if got.is_some() {
+                    return true;
+                }
+                match wait.as_mut().poll(cx) {
+                    Poll::Pending => return true,
+                    Poll::Ready(Ok(guard)) => got = guard,
+                    Poll::Ready(Err(error)) => failed = Some(error),
+                }
+                false
+            });
+            match (got, failed) {
+                (Some(guard), _) => Poll::Ready(Ok(Some(guard))),
+                (None, Some(error)) => Poll::Ready(Err(error)),
+                (None, None) if waits.is_empty() => Poll::Ready(Ok(None)),
+                (None, None) => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Looks which permits are free again and again; `None` at the deadline. To look changes
+    /// nothing on the nodes, where trying all permits again and again would.
+    async fn look_again(&self, deadline: Option<Moment>) -> Result<Option<Guard>, LockError> {
+        let name = self.parts()?.line.as_str();
+        let mut retry = Retry::start(&self.client.engine, name, self.ttl, deadline);
+        loop {
+            let tried = match self.try_free(deadline).await? {
+                Seen::Got(guard) => Tried::Held(guard),
+                Seen::Taken(_) | Seen::Missed => Tried::Contended,
+                Seen::Silence(nodes) => Tried::Silence(nodes),
+            };
+            if let ControlFlow::Break(ended) = retry.handle(tried).await? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    async fn timeout(&self, started: Moment) -> LockError {
+        let engine = &self.client.engine;
+        let waited = engine.now().saturating_since(started);
+        let slots = match self.parts() {
+            Ok(parts) => &parts.slots,
+            Err(error) => return error,
+        };
+        let patience = self.patience(None);
+        let holders = holders(engine, slots, patience).await;
+        let shown = holders.iter().position(Option::is_some).unwrap_or_default();
+        LockError::Timeout { waited, holder: survey(engine, &slots[shown], patience).await }
+    }
+
+    fn part(&self, name: Name, hold: Hold) -> Mutex {
+        Mutex::part(self.client.clone(), name, self.ttl, hold)
+    }
+
+    fn parts(&self) -> Result<&Parts, LockError> {
+        self.parts.as_ref().map_err(Clone::clone)
+    }
+
+    /// The same in a random order, so that callers do not run after each other.
+    fn shuffled(&self, mut slots: Vec<Name>) -> Vec<Name> {
+        self.client.engine.draw(|jitter| {
+            for last in (1..slots.len()).rev() {
+                slots.swap(last, below(jitter, last + 1));
+            }
+        });
+        slots
+    }
+
+    /// How long silent nodes are waited for.
+    fn patience(&self, deadline: Option<Moment>) -> Duration {
+        let engine = &self.client.engine;
+        let left = deadline.map_or(Duration::MAX, |at| at.saturating_since(engine.now()));
+        engine.vote_timeout(self.ttl).min(left.max(VOTE_TIMEOUT_MAX))
+    }
+}
+
+/// The names of the locks.
+#[derive(Clone, Debug)]
+struct Parts {
+    slots: Arc<[Name]>,
+    line: Name,
+}
+
+impl Parts {
+    fn new(name: &str, permits: u32, reserved: &str) -> Result<Self, LockError> {
+        if permits > Semaphore::MAX_PERMITS {
+            return Err(LockError::TooManyPermits { permits, max: Semaphore::MAX_PERMITS });
+        }
+        // What is no name of a lock is none of a semaphore.
+        Name::parse(name, reserved)?;
+        let part =
+            |suffix: &dyn std::fmt::Display| Name::parse(&format!("{name}#{suffix}"), reserved);
+        let line = part(&"line")?;
+        let slots = (1..=permits).map(|number| part(&number)).collect::<Result<_, _>>()?;
+        Ok(Self { slots, line })
+    }
+}
+
+/// What became of looking for a permit.
+enum Seen {
+    Got(Guard),
+    /// Each permit was in the hands of another, who are these.
+    Taken(Vec<Option<Value>>),
+    /// Some looked free, but others were quicker, or were after it at the same moment.
+    Missed,
+    Silence(Box<[NodeReport]>),
+}
+
+fn below(jitter: &mut Jitter, bound: usize) -> usize {
+    usize::try_from(jitter.next() % bound.max(1) as u64).expect("below a usize")
+}
+
+/// So often one who does not wait looks at the permits, if they change hands meanwhile.
+const LOOKS_MAX: usize = 10;
+
+/// So often one looks again for what others were after as well.
+const MISSES_MAX: usize = 6;
+
+const MISSED_DELAY_MIN: Duration = Duration::from_millis(2);
+const MISSED_DELAY_MAX: Duration = Duration::from_millis(50);

@@ -1,0 +1,177 @@
+//! Who holds each of several locks, asked in one round trip. It says where trying is worth it.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{Command, Reply, Value},
+    moment::Moment,
+    name::Name,
+    quorum::majority,
+};
+
+use crate::{
+    engine::{Engine, Sleep},
+    error::Trouble,
+    node::{Inbox, Request, Sent},
+};
+
+/// For each lock, the value that a majority of the nodes shows. What cannot be said within
+/// `patience` is not known to be held.
+pub(super) async fn holders(
+    engine: &Engine,
+    names: &[Name],
+    patience: Duration,
+) -> Vec<Option<Value>> {
+    let now = engine.now();
+    let look = Arc::new(Look::new(names.len(), engine.nodes.len()));
+    for node in &engine.nodes {
+        for (slot, name) in names.iter().enumerate() {
+            let command = Command::Look { name: name.clone() };
+            // The inbox wants to know which lock it was about, and not which node answered.
+            let request = Request { command, node: slot, inbox: look.clone() };
+            if let Sent::Answered(answer) = node.send(request, now) {
+                look.take_in(slot, answer);
+            }
+        }
+        node.flush();
+    }
+    let mut sleep = Sleep::until(engine, now.saturating_add(patience));
+    poll_fn(|cx| {
+        let mut state = look.lock();
+        if state.open == 0 {
+            return Poll::Ready(());
+        }
+        state.waker = Some(cx.waker().clone());
+        drop(state);
+        Pin::new(&mut sleep).poll(cx)
+    })
+    .await;
+    // What comes too late finds no place.
+    let seen = std::mem::take(&mut look.lock().seen);
+    seen.into_iter().map(|seen| seen.holder(look.quorum)).collect()
+}
+
+#[derive(Debug)]
+struct Look {
+    quorum: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    seen: Vec<Seen>,
+    /// How many locks are not decided.
+    open: usize,
+    waker: Option<Waker>,
+}
+
+/// What the nodes have shown of one lock.
+#[derive(Clone, Debug)]
+struct Seen {
+    values: Vec<(Value, usize)>,
+    /// How many nodes have not answered.
+    pending: usize,
+}
+
+impl Seen {
+    fn holder(self, quorum: usize) -> Option<Value> {
+        self.values.into_iter().find(|(_, count)| *count >= quorum).map(|(value, _)| value)
+    }
+
+    /// On how many nodes the same holder was seen.
+    fn most(&self) -> usize {
+        self.values.iter().map(|(_, count)| *count).max().unwrap_or_default()
+    }
+
+    /// True while what comes may still decide.
+    fn is_open(&self, quorum: usize) -> bool {
+        self.most() < quorum && self.most() + self.pending >= quorum
+    }
+}
+
+impl Look {
+    fn new(names: usize, nodes: usize) -> Self {
+        let seen = vec![Seen { values: Vec::new(), pending: nodes }; names];
+        let state = Mutex::new(State { seen, open: names, waker: None });
+        Self { quorum: majority(nodes), state }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_in(&self, slot: usize, answer: Result<Reply, Trouble>) {
+        let mut state = self.lock();
+        let Some(seen) = state.seen.get_mut(slot) else { return };
+        let was_open = seen.is_open(self.quorum);
+        seen.pending = seen.pending.saturating_sub(1);
+        if let Ok(Reply::Seen(Some(sighting))) = answer {
+            match seen.values.iter_mut().find(|(value, _)| *value == sighting.value) {
+                Some((_, count)) => *count += 1,
+                None => seen.values.push((sighting.value, 1)),
+            }
+        }
+        if was_open && !seen.is_open(self.quorum) {
+            state.open -= 1;
+        }
+        let waker = if state.open == 0 { state.waker.take() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Inbox for Look {
+    fn handle_answer(
+        self: Arc<Self>,
+        slot: usize,
+        _command: Command,
+        answer: Result<Reply, Trouble>,
+        _now: Moment,
+    ) {
+        self.take_in(slot, answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::command::Sighting;
+
+    use super::*;
+
+    fn shows(value: &str) -> Result<Reply, Trouble> {
+        let value = Value::Text(value.as_bytes().into());
+        Ok(Reply::Seen(Some(Sighting { value, expires_in_ms: None })))
+    }
+
+    fn after(answers: Vec<Result<Reply, Trouble>>) -> (usize, bool) {
+        let look = Look::new(1, 3);
+        answers.into_iter().for_each(|answer| look.take_in(0, answer));
+        let state = look.lock();
+        (state.open, state.seen[0].clone().holder(look.quorum).is_some())
+    }
+
+    #[test]
+    fn a_lock_is_held_as_soon_as_a_majority_shows_one_holder() {
+        assert_eq!(after(vec![shows("a")]), (1, false));
+        assert_eq!(after(vec![shows("a"), shows("b")]), (1, false));
+        assert_eq!(after(vec![shows("a"), shows("a")]), (0, true));
+        assert_eq!(after(vec![shows("a"), shows("b"), shows("a")]), (0, true));
+        assert_eq!(after(vec![shows("a"), shows("a"), shows("b")]), (0, true));
+    }
+
+    #[test]
+    fn it_is_not_as_soon_as_no_majority_can_show_one() {
+        let free = || Ok(Reply::Seen(None));
+        assert_eq!(after(vec![free(), free()]), (0, false));
+        assert_eq!(after(vec![shows("a"), shows("b"), shows("c")]), (0, false));
+        assert_eq!(after(vec![shows("a"), Err(Trouble::TimedOut), free()]), (0, false));
+    }
+}

@@ -1,0 +1,75 @@
+//! Semaphores: as many holders as there are permits, and never more.
+
+mod crowd;
+mod dropped;
+mod faults;
+mod permits;
+mod settings;
+mod trying;
+mod waiting;
+
+use std::num::NonZeroU32;
+
+use quorate::{Client, Guard, Semaphore};
+use quorate_core::quorum::majority;
+use quorate_testkit::eventually;
+
+use crate::{
+    conformance::rig::{PATIENCE, Rig},
+    mode::Mode,
+};
+
+/// The semaphore of these tests.
+fn jobs(client: &Client, permits: u32) -> Semaphore {
+    client.semaphore("jobs", NonZeroU32::new(permits).expect("not none"))
+}
+
+/// Takes so many permits that are free.
+async fn take(semaphore: &Semaphore, count: usize) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for _ in 0..count {
+        guards.push(semaphore.acquire_timeout(PATIENCE).await.expect("there is one"));
+    }
+    guards
+}
+
+/// Their names, in order.
+fn names(guards: &[Guard]) -> Vec<String> {
+    let mut names: Vec<String> = guards.iter().map(|guard| guard.name().to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Waits until somebody is the first in line and waits for each of the permits, and so many wait
+/// behind it. In classic mode nobody can tell how many wait.
+async fn wait_for_line(rig: &Rig, client: &Client, permits: u32, behind: u64) {
+    let is_line = rig.mode() == Mode::Line;
+    loop {
+        let line = client.inspect("jobs#line").await.expect("the nodes tell");
+        let mut is_there = line.holder.is_some() && (!is_line || line.waiting_total == behind);
+        for number in 1..=permits {
+            let slot = client.inspect(format!("jobs#{number}")).await.expect("the nodes tell");
+            is_there &= !is_line || slot.waiting_total == 1;
+        }
+        if is_there {
+            return;
+        }
+    }
+}
+
+/// Waits until the nodes have the keys of these guards, each on a majority, and no others, and until
+/// nobody stands in any line. A node on which another was first may not know a holder.
+fn wait_until_only(rig: &Rig, guards: &[Guard]) {
+    let wanted = names(guards);
+    eventually(&format!("the nodes have only {wanted:?}"), PATIENCE, || {
+        let found: Vec<Vec<String>> = rig.all().map(|node| rig.names(node)).collect();
+        let votes = |name| found.iter().filter(|names| names.contains(name)).count();
+        found.iter().flatten().all(|name| wanted.contains(name))
+            && wanted.iter().all(|name| votes(name) >= majority(rig.len()))
+    });
+    for server in rig.servers() {
+        eventually("nobody stands in line", PATIENCE, || {
+            !server.keys().iter().any(|key| key.starts_with(b"quorate:q:"))
+        });
+    }
+}

@@ -1,0 +1,75 @@
+//! Nodes that are not there.
+
+use std::time::Duration;
+
+use quorate::error::LockError;
+use quorate_testkit::eventually;
+
+use super::jobs;
+use crate::{
+    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    links::executor::block_on,
+    mode::Mode,
+};
+
+in_both_modes! {
+    one_of_three_nodes_is_not_needed,
+    without_a_majority_there_are_no_permits,
+    who_waits_waits_on_while_there_is_no_majority,
+}
+
+fn one_of_three_nodes_is_not_needed(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
+    let client = cluster.connect();
+    let first = block_on(jobs(&client, 2).acquire()).unwrap();
+    cluster.servers[2].kill();
+    let second = block_on(jobs(&client, 2).acquire()).unwrap();
+    assert_ne!(first.name(), second.name());
+    drop(first);
+    let third = block_on(jobs(&client, 2).acquire()).unwrap();
+    assert!(block_on(jobs(&client, 2).try_acquire()).unwrap().is_none(), "both are taken");
+    let semaphore = jobs(&client, 2);
+    let waiting = std::thread::spawn(move || block_on(semaphore.acquire_timeout(PATIENCE)));
+    let waited = block_on(jobs(&client, 2).acquire_timeout(Duration::from_millis(50)));
+    assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
+    block_on(third.release()).unwrap();
+    let fourth = waiting.join().unwrap().unwrap();
+    assert_ne!(fourth.name(), second.name());
+    drop((second, fourth));
+    let rest = || cluster.servers[..2].iter().all(|server| server.lock_keys().is_empty());
+    eventually("nothing is left", PATIENCE, rest);
+}
+
+fn without_a_majority_there_are_no_permits(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
+    let client = cluster.connect();
+    cluster.servers[1].kill();
+    cluster.servers[2].kill();
+    let tried = block_on(jobs(&client, 2).try_acquire());
+    assert!(matches!(tried, Err(LockError::NoQuorum { .. })), "{tried:?}");
+    for wait in [0, 20].map(Duration::from_millis) {
+        let waited = block_on(jobs(&client, 2).acquire_timeout(wait));
+        assert!(matches!(waited, Err(LockError::NoQuorum { .. })), "{waited:?}");
+    }
+    let waited = block_on(jobs(&client, 2).ttl(Duration::from_millis(200)).acquire());
+    assert!(matches!(waited, Err(LockError::NoQuorum { .. })), "{waited:?}");
+    eventually("nothing is left", PATIENCE, || cluster.servers[0].lock_keys().is_empty());
+}
+
+fn who_waits_waits_on_while_there_is_no_majority(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
+    let client = cluster.connect();
+    let holder = connect_to_all(cluster.direct());
+    let guard = block_on(jobs(&holder, 1).acquire()).unwrap();
+    let semaphore = jobs(&client, 1);
+    let waiting = std::thread::spawn(move || block_on(semaphore.acquire_timeout(PATIENCE)));
+    eventually("it is the first in line", PATIENCE, || {
+        cluster.servers.iter().all(|server| server.get("jobs#line").is_some())
+    });
+    cluster.proxies.iter().for_each(quorate_testkit::Proxy::close_all);
+    block_on(guard.release()).unwrap();
+    let got = waiting.join().unwrap().unwrap();
+    assert_eq!(got.name(), "jobs#1");
+    drop(got);
+    cluster.wait_until_empty("after all is over");
+}

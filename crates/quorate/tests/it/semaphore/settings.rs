@@ -1,0 +1,131 @@
+//! What a semaphore can be called, how many permits it can have, and what its permits are like.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use quorate::{
+    Client, Semaphore,
+    error::{LockError, LostReason, NameError},
+};
+
+use super::{jobs, names, take, wait_until_only};
+use crate::{
+    conformance::rig::{LONG, Rig},
+    keeper::journal::Journal,
+};
+
+on_every_engine! {
+    [1, 3] => a_semaphore_of_the_most_permits_has_them_all,
+        a_permit_that_is_free_costs_one_question_to_each_node,
+        permits_have_the_settings_of_locks;
+}
+
+async fn a_semaphore_of_the_most_permits_has_them_all(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let most = Semaphore::MAX_PERMITS;
+    let mut guards = take(&jobs(&alice, most), most as usize).await;
+    assert_eq!(names(&guards).iter().collect::<std::collections::BTreeSet<_>>().len(), 128);
+    assert!(jobs(&bob, most).try_acquire().await.expect("all answer").is_none());
+    let semaphore = jobs(&bob, most);
+    let waiting = tokio::spawn(async move { semaphore.acquire().await });
+    let wait = Duration::from_millis(20);
+    let waited = jobs(&alice, most).acquire_timeout(wait).await;
+    assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
+    guards.pop();
+    let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
+    guards.push(got.expect("no panic").expect("one is free"));
+    wait_until_only(rig, &guards);
+}
+
+async fn a_permit_that_is_free_costs_one_question_to_each_node(rig: &Rig) {
+    let journal = Journal::default();
+    let client = rig.connect(rig.builder().observer(journal.clone())).await;
+    let guards = take(&jobs(&client, 8), 1).await;
+    wait_until_only(rig, &guards);
+    let attempt = format!("acquire {} started", guards[0].name());
+    assert_eq!(journal.count(&attempt), 1);
+    drop(guards);
+    wait_until_only(rig, &[]);
+    let lines = journal.lines();
+    let is_attempt =
+        |line: &&String| line.starts_with("acquire jobs#") && line.ends_with("started");
+    assert_eq!(lines.iter().filter(is_attempt).count(), 1, "{lines:?}");
+    assert_eq!(journal.count("wait "), 0);
+}
+
+async fn permits_have_the_settings_of_locks(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let short = Duration::from_secs(5);
+    let guard = jobs(&client, 2).ttl(short).acquire().await.expect("free");
+    assert!(guard.remaining() < short);
+    let brief = jobs(&client, 2).max_hold(Duration::from_millis(30)).acquire().await.expect("free");
+    assert_eq!(brief.lost().await.reason, LostReason::MaxHold);
+    drop((guard, brief));
+    let fixed = jobs(&client, 1).ttl(Duration::from_millis(100)).no_renew();
+    let fixed = fixed.acquire().await.expect("free");
+    assert_eq!(fixed.lost().await.reason, LostReason::Expired);
+    drop(fixed);
+    let sum = jobs(&client, 1).with(async |permit| permit.check().map(|()| 2)).await;
+    assert_eq!(sum.expect("free"), Ok(2));
+    wait_until_only(rig, &[]);
+}
+
+#[tokio::test]
+async fn more_permits_than_there_can_be_are_refused() {
+    let client = Client::memory();
+    for permits in [129, u32::MAX] {
+        let error = jobs(&client, permits).try_acquire().await.expect_err("too many");
+        assert_eq!(error, LockError::TooManyPermits { permits, max: 128 });
+        let text = error.to_string();
+        assert!(text.starts_with("a semaphore has at most 128 permits"), "{text}");
+        assert_eq!(jobs(&client, permits).acquire().await.expect_err("too many"), error);
+        let waited = jobs(&client, permits).acquire_timeout(LONG).await;
+        assert_eq!(waited.expect_err("too many"), error);
+    }
+}
+
+#[tokio::test]
+async fn a_name_must_leave_room_for_those_of_the_permits() {
+    let client = Client::memory();
+    let with_name = |name: &str| client.semaphore(name, NonZeroU32::MIN);
+    let longest = "x".repeat(1_024 - "#line".len());
+    let guard = with_name(&longest).acquire().await.expect("it is not too long");
+    assert_eq!(guard.name(), format!("{longest}#1"));
+    for (name, wrong) in [
+        (format!("{longest}x"), NameError::TooLong { len: 1_025 }),
+        (String::new(), NameError::Empty),
+        ("a\nb".into(), NameError::Control { at: 1, found: '\n' }),
+        ("quorate:a".into(), NameError::Reserved { prefix: "quorate:".into() }),
+    ] {
+        let error = with_name(&name).acquire().await.expect_err("no name");
+        assert_eq!(error, LockError::InvalidName(wrong.clone()));
+        let error = with_name(&name).try_acquire().await.expect_err("no name");
+        assert_eq!(error, LockError::InvalidName(wrong));
+    }
+}
+
+#[test]
+fn threads_without_a_runtime_share_permits() {
+    let client = quorate::blocking::Client::memory();
+    let semaphore = client.semaphore("jobs", NonZeroU32::new(2).expect("not none"));
+    let held = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let seen = semaphore.with(|permit| {
+                        let now = held.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+                        std::thread::yield_now();
+                        held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        permit.check().map(|()| now)
+                    });
+                    assert!(seen.expect("its turn comes").expect("held") <= 2);
+                }
+            });
+        }
+    });
+    let guards = [semaphore.acquire().expect("free"), semaphore.acquire().expect("free")];
+    assert!(semaphore.try_acquire().expect("all answer").is_none());
+    let wait = semaphore.acquire_timeout(Duration::from_millis(10));
+    assert!(matches!(wait, Err(LockError::Timeout { holder: Some(_), .. })), "{wait:?}");
+    drop(guards);
+}

@@ -1,0 +1,82 @@
+//! Nobody is refused while a permit is free.
+
+use super::{jobs, take, wait_until_only};
+use crate::conformance::rig::Rig;
+
+on_every_engine! {
+    [1, 2, 3, 4, 5] => as_many_as_there_are_permits_get_one_at_the_same_time,
+        trying_finds_the_last_one;
+    [1, 3, 5] => who_looks_for_a_permit_takes_no_more_than_it_needs;
+}
+
+async fn as_many_as_there_are_permits_get_one_at_the_same_time(rig: &Rig) {
+    let clients = [rig.client("a").await, rig.client("b").await, rig.client("c").await];
+    for callers in [2, 3] {
+        let permits = u32::try_from(callers).expect("few");
+        for _ in 0..ROUNDS {
+            let tries: Vec<_> = clients[..callers]
+                .iter()
+                .map(|client| {
+                    let semaphore = jobs(client, permits);
+                    tokio::spawn(async move { semaphore.try_acquire().await })
+                })
+                .collect();
+            let mut guards = Vec::new();
+            for tried in tries {
+                let tried = tried.await.expect("no panic").expect("all answer");
+                guards.push(tried.expect("there is one for each"));
+            }
+            wait_until_only(rig, &guards);
+            drop(guards);
+            wait_until_only(rig, &[]);
+        }
+    }
+}
+
+async fn trying_finds_the_last_one(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    for permits in [1, 2, 7] {
+        let semaphore = jobs(&bob, permits);
+        let mut guards = Vec::new();
+        for _ in 0..permits {
+            let tried = semaphore.try_acquire().await.expect("all answer");
+            guards.push(tried.expect("not all are taken"));
+        }
+        let tried = jobs(&alice, permits).try_acquire().await.expect("all answer");
+        assert!(tried.is_none(), "all are taken");
+        // Each of them alone is found.
+        for number in 0..guards.len() {
+            guards.remove(number).release().await.expect("it is held");
+            guards.insert(number, take(&semaphore, 1).await.remove(0));
+        }
+        drop(guards);
+        wait_until_only(rig, &[]);
+    }
+}
+
+/// One has a permit, another takes and releases one all the time: the third is always free, for
+/// those who try and for those who would wait.
+async fn who_looks_for_a_permit_takes_no_more_than_it_needs(rig: &Rig) {
+    let (alice, bob, carol) =
+        (rig.client("alice").await, rig.client("bob").await, rig.client("carol").await);
+    let kept = take(&jobs(&alice, 3), 1).await;
+    let busy = jobs(&bob, 3);
+    let busy = tokio::spawn(async move {
+        loop {
+            let guard = busy.acquire().await.expect("one is free");
+            guard.release().await.expect("it is held");
+            // Nodes in memory answer at once: nobody else would run.
+            tokio::task::yield_now().await;
+        }
+    });
+    for _ in 0..4 * ROUNDS {
+        let tried = jobs(&carol, 3).try_acquire().await.expect("all answer");
+        let guard = tried.expect("no more than two are in use");
+        guard.release().await.expect("it is held");
+    }
+    busy.abort();
+    assert!(busy.await.is_err_and(|error| error.is_cancelled()));
+    wait_until_only(rig, &kept);
+}
+
+const ROUNDS: usize = 25;

@@ -1,0 +1,117 @@
+//! The order of those who wait, and how they leave.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use quorate::error::LockError;
+
+use super::{jobs, take, wait_for_line, wait_until_only};
+use crate::conformance::rig::{PATIENCE, Rig, on_memory, on_servers};
+
+on_every_engine! {
+    [1, 3, 5] => one_whose_time_is_over_leaves_nothing,
+        one_who_is_dropped_leaves_nothing,
+        one_who_leaves_is_in_nobodys_way,
+        a_client_that_is_shut_down_leaves_nothing;
+}
+
+#[test]
+fn those_who_wait_come_in_their_order() {
+    on_memory(&[1, 3, 5], in_order);
+    on_servers(&[1, 3, 5], in_order);
+}
+
+async fn in_order(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let mut guards = take(&jobs(&alice, 3), 3).await;
+    let turns = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..8 {
+        let (semaphore, turns) = (jobs(&bob, 3), turns.clone());
+        waiters.push(tokio::spawn(async move {
+            let guard = semaphore.acquire().await.expect("its turn comes");
+            turns.lock().expect("no panic").push(number);
+            guard.release().await.expect("it is held");
+        }));
+        wait_for_line(rig, &alice, 3, number).await;
+    }
+    // One permit goes from hand to hand.
+    guards.remove(0).release().await.expect("it is held");
+    for waiter in waiters {
+        let in_time = tokio::time::timeout(PATIENCE, waiter).await;
+        in_time.expect("the line moves").expect("no panic");
+    }
+    assert_eq!(*turns.lock().expect("no panic"), (0..8).collect::<Vec<_>>());
+    wait_until_only(rig, &guards);
+}
+
+async fn one_whose_time_is_over_leaves_nothing(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let guards = take(&jobs(&alice, 3), 3).await;
+    // The first in line, and one behind it.
+    for wait in [0, 1, 5, 50].map(Duration::from_millis) {
+        let (first, second) = (jobs(&bob, 3), jobs(&alice, 3));
+        let (first, second) =
+            tokio::join!(first.acquire_timeout(wait), second.acquire_timeout(wait));
+        for waited in [first, second] {
+            assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
+        }
+        wait_until_only(rig, &guards);
+    }
+}
+
+async fn one_who_is_dropped_leaves_nothing(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let guards = take(&jobs(&alice, 3), 3).await;
+    for round in 0..40 {
+        let semaphore = jobs(&bob, 3);
+        let waiting = tokio::spawn(async move { semaphore.acquire().await });
+        match round % 4 {
+            0 => wait_for_line(rig, &alice, 3, 0).await,
+            // Somewhere on the way.
+            steps => {
+                for _ in 0..round / 4 + steps {
+                    tokio::task::yield_now().await;
+                    drop(alice.inspect("jobs#1").await);
+                }
+            }
+        }
+        waiting.abort();
+        assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
+        wait_until_only(rig, &guards);
+    }
+}
+
+async fn one_who_leaves_is_in_nobodys_way(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let mut guards = take(&jobs(&alice, 2), 2).await;
+    let wait = || {
+        let semaphore = jobs(&bob, 2);
+        tokio::spawn(async move { semaphore.acquire().await })
+    };
+    let first = wait();
+    wait_for_line(rig, &alice, 2, 0).await;
+    let second = wait();
+    wait_for_line(rig, &alice, 2, 1).await;
+    first.abort();
+    assert!(first.await.is_err_and(|error| error.is_cancelled()));
+    wait_for_line(rig, &alice, 2, 0).await;
+    guards.remove(0).release().await.expect("it is held");
+    let got = tokio::time::timeout(PATIENCE, second).await.expect("it is told");
+    guards.push(got.expect("no panic").expect("it is its turn"));
+    wait_until_only(rig, &guards);
+}
+
+async fn a_client_that_is_shut_down_leaves_nothing(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let guards = take(&jobs(&alice, 2), 2).await;
+    let semaphore = jobs(&bob, 2);
+    let waiting = tokio::spawn(async move { semaphore.acquire().await });
+    wait_for_line(rig, &alice, 2, 0).await;
+    assert!(bob.shutdown(PATIENCE).await.is_clean);
+    let ended = waiting.await.expect("no panic");
+    assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
+    wait_until_only(rig, &guards);
+}
