@@ -81,7 +81,7 @@ impl Mutex {
 
     /// One of several locks that are one thing to the user.
     pub(super) const fn part(client: Arc<Inner>, name: Name, ttl: Duration, hold: Hold) -> Self {
-        Self { client, name: Ok(name), ttl, hold }
+        Self { client, name: Ok(name), ttl, hold, is_shared: false }
     }
 
     /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
