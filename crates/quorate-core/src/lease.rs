@@ -15,6 +15,8 @@ pub struct Lease {
     /// The holder's own limit: never valid beyond it, however often it is extended.
     hold_until: Moment,
     extensions_sent: u64,
+    /// Where the last of them would let it end.
+    wanted_until: Moment,
     is_at_risk: bool,
     lost: Option<LostReason>,
 }
@@ -29,6 +31,7 @@ impl Lease {
             valid_until: valid_until.min(hold_until),
             hold_until,
             extensions_sent: 0,
+            wanted_until: Moment::ZERO,
             is_at_risk: false,
             lost: None,
         }
@@ -69,8 +72,9 @@ impl Lease {
     ///
     /// One that shortens counts from here on, since its reply may be lost.
     pub fn handle_extension_sent(&mut self, terms: &Terms, now: Moment) -> Extension {
+        self.wanted_until = terms.valid_until(now);
         if !mutant::is_on(Mutant::ShortenedByReply) {
-            self.valid_until = self.valid_until.min(terms.valid_until(now));
+            self.valid_until = self.valid_until.min(self.wanted_until);
         }
         self.extensions_sent = self.extensions_sent.saturating_add(1);
         Extension(self.extensions_sent)
@@ -78,19 +82,21 @@ impl Lease {
 
     /// A majority has extended to `valid_until`; it is known at `now`.
     ///
-    /// An extension counts only while the lease is alive and if no other was sent after it: the
-    /// nodes do as the last one says, and that one may have been shorter.
+    /// An extension counts only while the lease is alive. If another was sent after it, it counts no
+    /// further than that one is to: the holder may have wanted less by then. Not at all would be too
+    /// little: whoever extends faster than the nodes answer would lose the lease.
     pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
         let is_revived = mutant::is_on(Mutant::LeaseRevives) || mutant::is_on(Mutant::LateRenewal);
         let is_alive = self.check(now).is_ok() || is_revived;
-        let is_last =
-            extension.0 == self.extensions_sent || mutant::is_on(Mutant::OldExtensionCounts);
-        if is_alive && is_last {
+        let is_last = extension.0 == self.extensions_sent;
+        let is_whole = is_last || mutant::is_on(Mutant::OldExtensionCounts);
+        let valid_until = if is_whole { valid_until } else { valid_until.min(self.wanted_until) };
+        if is_alive {
             if is_revived {
                 self.lost = None;
             }
             self.valid_until = self.valid_until.max(valid_until).min(self.hold_until);
-            self.is_at_risk = false;
+            self.is_at_risk &= !is_last;
         }
     }
 
@@ -246,14 +252,31 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_extension_that_was_sent_before_a_shorter_one_does_not_count() {
+    fn an_extension_counts_no_further_than_the_one_that_was_sent_after_it() {
         let mut lease = lease(at(10));
         let long = lease.handle_extension_sent(&terms(1_000), at(1));
         let short = lease.handle_extension_sent(&terms(20), at(2));
         lease.handle_extended(long, at(1_001), at(3));
-        assert_eq!(lease.valid_until(), at(10), "the nodes keep the key for 20 ms only");
+        assert_eq!(lease.valid_until(), at(22), "the holder wants no more by now");
         lease.handle_extended(short, at(22), at(4));
         assert_eq!(lease.valid_until(), at(22));
+    }
+
+    /// The answer to each comes when the next one was sent already.
+    #[test]
+    fn whoever_extends_faster_than_the_nodes_answer_keeps_the_lease() {
+        let mut lease = lease(at(10));
+        let mut before = lease.handle_extension_sent(&terms(10), at(0));
+        assert!(lease.handle_risk(at(0)));
+        for ms in 1..50 {
+            let next = lease.handle_extension_sent(&terms(10), at(ms));
+            lease.handle_extended(before, at(ms - 1 + 10), at(ms));
+            assert_eq!(lease.check(at(ms + 8)), Ok(()));
+            before = next;
+        }
+        assert!(lease.is_at_risk(), "the last one is not confirmed");
+        lease.handle_extended(before, at(59), at(50));
+        assert!(!lease.is_at_risk());
     }
 
     #[test]

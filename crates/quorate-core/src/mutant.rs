@@ -65,7 +65,7 @@ pub enum Mutant {
     BatchByFirst,
     /// A key that is absent counts as prolonged.
     AbsentLivesOn,
-    /// An extension counts although a later one was sent.
+    /// An extension counts for longer than a later one that was sent.
     OldExtensionCounts,
     /// An extension that shortens counts only when it is confirmed.
     ShortenedByReply,

@@ -299,7 +299,7 @@ pub const CATALOGUE: &[Entry] = &[
     redundant(
         "old-extension-counts",
         Mutant::OldExtensionCounts,
-        "an extension counts although a later one was sent",
+        "an extension counts for longer than a later one that was sent",
         "nodes never shorten a key, so what a majority confirmed holds whatever was sent later",
     ),
     redundant(
