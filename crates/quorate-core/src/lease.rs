@@ -82,9 +82,9 @@ impl Lease {
 
     /// A majority has extended to `valid_until`; it is known at `now`.
     ///
-    /// An extension counts only while the lease is alive. If another was sent after it, it counts no
-    /// further than that one is to: the holder may have wanted less by then. Not at all would be too
-    /// little: whoever extends faster than the nodes answer would lose the lease.
+    /// An extension counts only while the lease is alive. If another was sent after it, it counts
+    /// no further than that one is to: the holder may have wanted less by then. Not to count it at
+    /// all would be too little: whoever extends faster than the nodes answer would lose the lease.
     pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
         let is_revived = mutant::is_on(Mutant::LeaseRevives) || mutant::is_on(Mutant::LateRenewal);
         let is_alive = self.check(now).is_ok() || is_revived;
