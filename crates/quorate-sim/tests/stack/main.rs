@@ -13,6 +13,7 @@ mod language;
 mod line;
 mod network;
 mod renewals;
+mod rwlock;
 mod semaphore;
 mod server;
 mod stage;

@@ -70,6 +70,11 @@ impl Stage {
         Self { sim, nodes, claims, trace, mode, seed, programs: Vec::new() }
     }
 
+    /// In the default mode, whatever the seed says.
+    pub(crate) fn in_line(self) -> Self {
+        Self { mode: Mode::Line, ..self }
+    }
+
     /// Adds a host that runs `program`, and runs it again when it is started anew.
     pub(crate) fn program<F>(&mut self, host: &str, program: impl Fn(Desk) -> F + 'static)
     where

@@ -57,8 +57,8 @@ async fn wait_for_line(rig: &Rig, client: &Client, permits: u32, behind: u64) {
     }
 }
 
-/// Waits until the nodes have the keys of these guards, each on a majority, and no others, and until
-/// nobody stands in any line. A node on which another was first may not know a holder.
+/// Waits until the nodes have the keys of these guards, each on a majority, and no others, and
+/// until nobody stands in any line. A node on which another was first may not know a holder.
 fn wait_until_only(rig: &Rig, guards: &[Guard]) {
     let wanted = names(guards);
     eventually(&format!("the nodes have only {wanted:?}"), PATIENCE, || {

@@ -1,0 +1,172 @@
+//! Four programs read and write under one lock, while servers, links and programs fail.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use quorate::{Client, Guard, RwLock};
+use tokio::time::sleep;
+
+use crate::{
+    chaos::{Chaos, program_host},
+    dice::{Dice, for_seeds},
+    stage::{Desk, Stage},
+    trace::now,
+};
+
+#[test]
+fn a_writer_is_never_beside_anybody_and_all_go_on_when_the_network_is_well_again() {
+    let together = Cell::new(0);
+    for_seeds(80, |seed| together.set(together.get() + run(seed)));
+    assert!(together.get() > 0, "readers were never together");
+}
+
+fn run(seed: u64) -> u32 {
+    let mut dice = Dice::new(seed, "rwlock");
+    let story = Story {
+        ttl: dice.ms(150..=1_000),
+        chaos_until: dice.ms(2_000..=4_000),
+        inside: Rc::default(),
+        seen: Rc::default(),
+    };
+    let (latency_max, nodes) = (dice.ms(2..=20), 1 + 2 * dice.below(3));
+    let mut stage = Stage::new(seed, nodes, latency_max).in_line();
+    let programs = 4;
+    for number in 0..programs {
+        let story = story.clone();
+        stage.program(&program_host(number), move |desk| story.clone().play(desk));
+    }
+    let mut chaos = Chaos::new(seed, programs, story.chaos_until);
+    stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
+
+    let Seen { reads, writes, together } = story.seen.get();
+    let programs = u32::try_from(programs).expect("few");
+    assert!(reads >= programs && writes >= programs, "all had their turns after the chaos");
+    // A process that was killed leaves its keys to their ttl.
+    stage.pass(story.ttl + story.ttl / 50);
+    let now = stage.now();
+    for node in &stage.nodes {
+        assert_eq!(node.names(now), [""; 0], "on node-{}", node.number);
+    }
+    together
+}
+
+#[derive(Clone)]
+struct Story {
+    ttl: Duration,
+    chaos_until: Duration,
+    /// Readers count up, a writer goes below zero.
+    inside: Rc<Cell<i32>>,
+    seen: Rc<Cell<Seen>>,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    reads: u32,
+    writes: u32,
+    /// How often a reader was not alone.
+    together: u32,
+}
+
+impl Story {
+    async fn play(self, desk: Desk) {
+        let client = desk.client("").ttl(self.ttl).build().expect("valid");
+        let mut dice = desk.dice("rounds");
+        while now() < self.chaos_until {
+            self.round(&client, &mut dice).await;
+            sleep(dice.ms(0..=100)).await;
+        }
+        for is_writer in [true, false] {
+            let got = match is_writer {
+                true => prices(&client).write_timeout(WAIT_MAX).await,
+                false => prices(&client).read_timeout(WAIT_MAX).await,
+            };
+            let guard = got.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
+            self.work_and_release(guard, &mut dice).await;
+        }
+        assert!(client.shutdown(WAIT_MAX).await.is_clean, "{} is owed nothing", desk.host);
+    }
+
+    /// Reads or writes in one way or another, if it can.
+    async fn round(&self, client: &Client, dice: &mut Dice) {
+        let lock = prices(client);
+        let lock = if dice.chance(20) { lock.no_renew() } else { lock };
+        let limit = dice.ms(0..=1_000);
+        let got = match dice.below(8) {
+            0 => lock.write().await.ok(),
+            1 => lock.try_write().await.ok().flatten(),
+            2 => lock.write_timeout(limit).await.ok(),
+            3 => lock.read().await.ok(),
+            4 => lock.try_read().await.ok().flatten(),
+            // Dropped on the way, sometimes with the lock in it.
+            5 => tokio::time::timeout(limit, lock.read()).await.ok().and_then(Result::ok),
+            _ => lock.read_timeout(limit).await.ok(),
+        };
+        let Some(guard) = got else { return };
+        match dice.chance(10) {
+            true => {
+                let lease = guard.leave_to_expire();
+                if let Ok(guard) = client.adopt(&lease).await {
+                    self.work_and_release(guard, dice).await;
+                }
+            }
+            false => self.work_and_release(guard, dice).await,
+        }
+    }
+
+    async fn work_and_release(&self, guard: Guard, dice: &mut Dice) {
+        let is_writer = guard.fence().is_some();
+        let work = self.work_time(dice);
+        // A loss ends the work; what is left is to give the lock back.
+        let _ = guard.run(self.work(is_writer, work)).await;
+        if dice.chance(50) {
+            let _ = guard.release().await;
+        }
+    }
+
+    /// A writer and anybody else would see each other.
+    async fn work(&self, is_writer: bool, work: Duration) {
+        let inside = Inside::enter(&self.inside, is_writer);
+        let mut seen = self.seen.get();
+        seen.writes += u32::from(is_writer);
+        seen.reads += u32::from(!is_writer);
+        seen.together += u32::from(inside.at.get() > 1);
+        self.seen.set(seen);
+        sleep(work).await;
+    }
+
+    /// Mostly short; sometimes so long that only renewals keep the lock.
+    fn work_time(&self, dice: &mut Dice) -> Duration {
+        let ttl_ms = u64::try_from(self.ttl.as_millis()).expect("short");
+        let longest = if dice.chance(30) { 3 * ttl_ms } else { ttl_ms / 3 };
+        dice.ms(0..=longest)
+    }
+}
+
+/// One who works under the lock, until it is done, stopped or killed.
+struct Inside<'a> {
+    at: &'a Cell<i32>,
+    step: i32,
+}
+
+impl<'a> Inside<'a> {
+    fn enter(at: &'a Cell<i32>, is_writer: bool) -> Self {
+        let step = if is_writer { -1_000 } else { 1 };
+        at.set(at.get() + step);
+        let is_right = if is_writer { at.get() == step } else { at.get() > 0 };
+        assert!(is_right, "a writer is beside somebody: {}", at.get());
+        Self { at, step }
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.at.set(self.at.get() - self.step);
+    }
+}
+
+fn prices(client: &Client) -> RwLock {
+    client.rwlock("prices")
+}
+
+/// How long anything may take once the network is well.
+const WAIT_MAX: Duration = Duration::from_secs(20);
