@@ -238,10 +238,10 @@ impl Checker {
     /// Fences grow with every holder.
     fn check_fence(&mut self, now: Nanos, number: u32) {
         let claim = &self.claims[number as usize];
-        let (Some(fence), lock, asked_at) = (claim.fence, claim.lock, claim.asked_at) else {
-            return;
-        };
+        let (Some(fence), lock) = (claim.fence, claim.lock) else { return };
+        // A lease that was taken over is still the same.
         let is_adopted = claim.from.is_some();
+        let asked_at = self.asked_at(claim);
         // A node that has forgotten its fences can be told from others only by a guard, and goes on
         // from its clock then.
         let is_lost = [Bound::Memory, Bound::Witness].iter().any(|it| self.broken.contains(it));
@@ -263,6 +263,16 @@ impl Checker {
             let text = format!("the fence {fence} follows {known}");
             self.report(now, Promise::Fence, Some(lock), vec![other as u32, number], text);
         }
+    }
+
+    /// When somebody began to ask for the lease, which may have been another.
+    fn asked_at(&self, claim: &Claim) -> Nanos {
+        let mut lease = claim;
+        while let Some(from) = &lease.from {
+            let Some(before) = self.claims.iter().find(|known| known.owner == *from) else { break };
+            lease = before;
+        }
+        lease.asked_at
     }
 
     /// The holder now believes that its claim lasts until `end`.

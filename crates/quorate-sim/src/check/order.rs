@@ -72,8 +72,8 @@ impl Order {
     /// Somebody who asked at `asked_at` holds the lock, and `in_line` stand in line on a majority
     /// of the nodes. Returns since when another waits who was overtaken too often.
     ///
-    /// Whoever joined those who share a lock did not find it free, so it has passed those who stand
-    /// in line on all nodes.
+    /// Whoever joined those who share a lock cannot have found it free on a majority, so it passed
+    /// those who stand in line on all nodes: once is too often.
     pub(super) fn overtake(
         &mut self,
         lock: usize,
@@ -86,13 +86,13 @@ impl Order {
         let mut worst = None;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
-            let is_in_line = in_line.iter().any(|seen| {
-                let is_it = (seen.client, seen.ticket) == (waiter.who.0, waiter.ticket);
-                is_it && (is_handed || seen.is_everywhere)
-            });
-            if waiter.ticket < ticket && known_at < asked_at && is_in_line {
+            let is_it =
+                |seen: &&InLine| (seen.client, seen.ticket) == (waiter.who.0, waiter.ticket);
+            let Some(seen) = in_line.iter().find(is_it) else { continue };
+            let is_passed = is_joining && seen.is_everywhere;
+            if waiter.ticket < ticket && known_at < asked_at && (is_handed || is_passed) {
                 waiter.overtaken += 1;
-                if waiter.overtaken > OVERTAKEN_MAX {
+                if waiter.overtaken > OVERTAKEN_MAX || is_passed {
                     worst = Some((waiter.since, waiter.overtaken));
                 }
             }

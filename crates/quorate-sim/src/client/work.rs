@@ -467,6 +467,7 @@ impl Client {
             End::LeaveTo(client) => {
                 if let Some(held) = self.let_go(env, id, "leaves to another") {
                     env.excused.push(held.owner.clone());
+                    self.left.push(held.owner.clone());
                     let fence = held.fenced.map(|fenced| fenced.fence);
                     let left = Handover { lock: held.lock, owner: held.owner, fence };
                     env.handovers[client] = Some(left);
