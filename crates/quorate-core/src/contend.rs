@@ -430,7 +430,9 @@ impl Contend {
 
     /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
     fn give_way(&mut self, node: usize, fence: Fence, now: Moment) {
-        if self.outcome.is_some() || self.mode == Mode::Try || mutant::is_on(Mutant::NoYield) {
+        let is_firm = self.is_shared && mutant::is_on(Mutant::ShareNeverYields);
+        let is_firm = is_firm || mutant::is_on(Mutant::NoYield);
+        if self.outcome.is_some() || self.mode == Mode::Try || is_firm {
             return;
         }
         self.drop_dead(now);

@@ -117,6 +117,22 @@ pub enum Mutant {
     SharePasses,
     /// The first of those who hold a lock together to go takes it from all.
     ShareFreesAll,
+    /// A key that is shared goes when the time of the first who shares it is over.
+    ShareKeyShort,
+    /// A part whose time is over is never thrown out.
+    DeadSharesStay,
+    /// A lost part is taken again from whoever holds the lock alone.
+    ShareHealsAnyones,
+    /// One who shares a lock never gives its part back to an earlier ticket.
+    ShareNeverYields,
+    /// Those who share a lock are not asked for their parts by one who wants it alone.
+    SharesNotAsked,
+    /// Giving a part back gives back whichever is there.
+    YieldAnyShare,
+    /// One who wanted a lock alone and has gone is still waited for.
+    WayNotCleared,
+    /// Of those who wait to share a lock only the first is let in.
+    ShareOneByOne,
     /// A node that may have forgotten locks votes at once.
     NoGuard,
     /// A node is never asked which run of which server it is.

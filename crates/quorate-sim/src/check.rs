@@ -1,16 +1,18 @@
 //! The judge: it knows true time, and says when a promise is broken.
 
 mod order;
+mod stall;
 
 use std::fmt;
 
 use quorate_core::{command::Owner, fence::Fence};
 
-use self::order::Order;
+pub(crate) use self::order::InLine;
+use self::{order::Order, stall::Stall};
 use crate::{
     clock::{NEVER, Nanos},
     fault::Bound,
-    trace::{millis, owner_name},
+    trace::{self, millis, owner_name},
 };
 
 /// Everything that was ever claimed, and what came of it.
@@ -20,7 +22,7 @@ pub(crate) struct Checker {
     claims: Vec<Claim>,
     /// By lock: claims that may still matter.
     open: Vec<Vec<u32>>,
-    /// By lock: since when somebody waits although nobody holds it.
+    /// By lock: since when somebody waits although nobody keeps it from it.
     stalled: Vec<Stall>,
     pub(crate) order: Order,
     progress_within: Nanos,
@@ -43,6 +45,10 @@ pub(crate) struct Claim {
     /// `None` is another library.
     pub(crate) client: Option<usize>,
     pub(crate) owner: Owner,
+    /// Others of its kind may hold the lock as well.
+    pub(crate) is_shared: bool,
+    /// Whose lease it was before.
+    from: Option<Owner>,
     start: Nanos,
     pub(crate) end: Nanos,
     /// For how long a majority must carry it: until its end, and for a holder that died, who frees
@@ -55,12 +61,6 @@ pub(crate) struct Claim {
     asked_at: Nanos,
     is_told: bool,
     is_let_go: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Stall {
-    waiters: u32,
-    since: Option<Nanos>,
 }
 
 /// A promise that was broken.
@@ -83,11 +83,11 @@ pub struct Violation {
 /// What is promised.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Promise {
-    /// No two claims of one lock overlap.
+    /// No two claims of one lock overlap, but for those who share it.
     Exclusion,
     /// A claim is carried by a majority of the nodes for as long as it lasts.
     Backing,
-    /// Fences grow with every holder.
+    /// Fences grow with every holder who has a lock alone.
     Fence,
     /// A loss is told before the next holder begins, and stays.
     Loss,
@@ -188,27 +188,36 @@ impl Checker {
         let open = std::mem::take(&mut self.open[lock]);
         for other in open {
             let known = &self.claims[other as usize];
-            if now < known.end {
+            // What one of them loses gives nothing to another.
+            let are_together = known.is_with(&self.claims[number as usize]);
+            let is_unsaid = known.is_unsaid(running);
+            if are_together {
+            } else if now < known.end {
                 self.overlap(now, lock, other, number);
-            } else if known.is_unsaid(running) && self.is_within_bounds() {
+            } else if is_unsaid && self.is_within_bounds() {
                 let text = format!(
                     "the claim that ended at {} was not told of its loss before the next began",
                     millis(known.end)
                 );
                 self.report(now, Promise::Loss, Some(lock), vec![other, number], text);
             }
-            if now < self.claims[other as usize].end {
+            if now < self.claims[other as usize].end || (are_together && is_unsaid) {
                 self.open[lock].push(other);
             }
         }
         self.open[lock].push(number);
+        self.start_stall(now, lock);
         number
     }
 
     /// Nobody is overtaken again and again.
-    pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[(usize, u64)]) {
-        let Claim { lock, asked_at, ref owner, .. } = self.claims[number as usize];
-        if let Some((since, times)) = self.order.overtake(lock, (owner, asked_at), in_line)
+    pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[InLine]) {
+        let is_joining = self.is_joining(now, number);
+        let Claim { lock, asked_at, ref owner, ref from, .. } = self.claims[number as usize];
+        // Whoever takes a lease over comes in its place.
+        if from.is_none()
+            && let Some((since, times)) =
+                self.order.overtake(lock, (owner, asked_at, is_joining), in_line)
             && self.is_within_bounds()
         {
             let since = millis(since);
@@ -218,12 +227,21 @@ impl Checker {
         }
     }
 
+    /// Whether it came to others who shared the lock from before it asked until now.
+    pub(crate) fn is_joining(&self, now: Nanos, number: u32) -> bool {
+        let claim = &self.claims[number as usize];
+        let others = self.open[claim.lock].iter().filter(|other| **other != number);
+        let mut others = others.map(|other| &self.claims[*other as usize]);
+        others.any(|other| other.is_with(claim) && other.start < claim.asked_at && now < other.end)
+    }
+
     /// Fences grow with every holder.
     fn check_fence(&mut self, now: Nanos, number: u32) {
         let claim = &self.claims[number as usize];
-        let (Some(fence), lock, asked_at) = (claim.fence, claim.lock, claim.asked_at) else {
-            return;
-        };
+        let (Some(fence), lock) = (claim.fence, claim.lock) else { return };
+        // A lease that was taken over is still the same.
+        let is_adopted = claim.from.is_some();
+        let asked_at = self.asked_at(claim);
         // A node that has forgotten its fences can be told from others only by a guard, and goes on
         // from its clock then.
         let is_lost = [Bound::Memory, Bound::Witness].iter().any(|it| self.broken.contains(it));
@@ -234,7 +252,8 @@ impl Checker {
         let is_exact = self.is_within_bounds();
         let is_wrong = |other: &Claim| match other.fence {
             Some(known) if other.lock == lock => {
-                known == fence || (known > fence && (is_exact || other.end <= asked_at))
+                (known == fence && !is_adopted)
+                    || (known > fence && (is_exact || other.end <= asked_at))
             }
             Some(_) | None => false,
         };
@@ -244,6 +263,16 @@ impl Checker {
             let text = format!("the fence {fence} follows {known}");
             self.report(now, Promise::Fence, Some(lock), vec![other as u32, number], text);
         }
+    }
+
+    /// When somebody began to ask for the lease, which may have been another.
+    fn asked_at(&self, claim: &Claim) -> Nanos {
+        let mut lease = claim;
+        while let Some(from) = &lease.from {
+            let Some(before) = self.claims.iter().find(|known| known.owner == *from) else { break };
+            lease = before;
+        }
+        lease.asked_at
     }
 
     /// The holder now believes that its claim lasts until `end`.
@@ -265,6 +294,7 @@ impl Checker {
             let rival = self.open[lock]
                 .iter()
                 .copied()
+                .filter(|other| !self.claim(*other).is_with(self.claim(number)))
                 .find(|other| *other != number && now < self.claims[*other as usize].end);
             if let Some(rival) = rival {
                 self.overlap(now, lock, rival, number);
@@ -296,16 +326,19 @@ impl Checker {
         self.look_for_stall(now, number);
     }
 
-    /// Somebody took over what `from` had left. Nobody else can have had the lock in between.
+    /// Somebody took over what `from` had left. Nobody else can have had the lock in between, but
+    /// for those who share it.
     pub(crate) fn adopt(&mut self, now: Nanos, number: u32, from: &Owner) {
-        let lock = self.claims[number as usize].lock;
+        let heir = &self.claims[number as usize];
+        let lock = heir.lock;
         let (known, _) = self.claims.split_at(number as usize);
         let of_lock = known.iter().enumerate().rev().filter(|(_, claim)| claim.lock == lock);
-        let between: Vec<_> = of_lock.take_while(|(_, claim)| claim.owner != *from).collect();
-        if let Some((other, _)) = between.first()
+        let since = of_lock.take_while(|(_, claim)| claim.owner != *from);
+        let mut between = since.filter(|(_, claim)| !claim.is_with(heir));
+        if let Some((other, _)) = between.next()
             && self.is_within_bounds()
         {
-            let claims = vec![*other as u32, number];
+            let claims = vec![other as u32, number];
             let text = "a lock that was left, and that another had since, was adopted".to_owned();
             self.report(now, Promise::Loss, Some(lock), claims, text);
         }
@@ -332,19 +365,6 @@ impl Checker {
         }
     }
 
-    pub(crate) fn add_waiter(&mut self, now: Nanos, lock: usize) {
-        self.stalled[lock].waiters += 1;
-        self.start_stall(now, lock);
-    }
-
-    pub(crate) fn remove_waiter(&mut self, now: Nanos, lock: usize) {
-        self.check_stall(now, lock);
-        self.stalled[lock].waiters -= 1;
-        if self.stalled[lock].waiters == 0 {
-            self.stalled[lock].since = None;
-        }
-    }
-
     /// There are no more faults: progress is promised from now on.
     pub(crate) fn heal(&mut self, now: Nanos) {
         self.healed_at = Some(now);
@@ -354,33 +374,6 @@ impl Checker {
 
     fn look_for_stall(&mut self, now: Nanos, number: u32) {
         self.start_stall(now, self.claims[number as usize].lock);
-    }
-
-    fn start_stall(&mut self, now: Nanos, lock: usize) {
-        let is_held = self.open[lock].iter().any(|claim| now < self.claims[*claim as usize].end);
-        let stall = &mut self.stalled[lock];
-        if self.healed_at.is_some() && stall.waiters > 0 && !is_held {
-            stall.since.get_or_insert(now);
-        }
-    }
-
-    /// What happened now may keep a lock from those who wait for another ttl.
-    pub(crate) fn delay_stalls(&mut self, now: Nanos) {
-        self.stalled.iter_mut().for_each(|stall| stall.since = stall.since.map(|_| now));
-    }
-
-    /// True if somebody waits for a lock that nobody holds.
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.is_within_bounds() && self.stalled.iter().any(|stall| stall.since.is_some())
-    }
-
-    /// Says so if somebody has waited for too long although nobody holds the lock.
-    pub(crate) fn check_stall(&mut self, now: Nanos, lock: usize) {
-        let Some(since) = self.stalled[lock].since else { return };
-        if now.saturating_sub(since) > self.progress_within && self.is_within_bounds() {
-            let text = format!("nobody holds it since {}, and no waiter gets it", millis(since));
-            self.report(now, Promise::Progress, Some(lock), Vec::new(), text);
-        }
     }
 
     fn overlap(&mut self, now: Nanos, lock: usize, first: u32, second: u32) {
@@ -431,7 +424,7 @@ pub(crate) const fn majority(nodes: usize) -> usize {
 }
 
 impl Claim {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         lock: usize,
         client: Option<usize>,
         owner: Owner,
@@ -439,10 +432,13 @@ impl Claim {
     ) -> Self {
         let (fence, asked_at, is_told, is_let_go) = (None, start, false, false);
         let backed_until = end;
+        let (is_shared, from) = (trace::is_shared(owner.as_bytes()), None);
         Self {
             lock,
             client,
             owner,
+            is_shared,
+            from,
             start,
             end,
             backed_until,
@@ -454,10 +450,21 @@ impl Claim {
         }
     }
 
-    pub(crate) const fn with_fence(mut self, fence: Option<Fence>, asked_at: Nanos) -> Self {
-        self.fence = fence;
+    /// Of one who shares the lock the fence says nothing.
+    pub(crate) fn with_fence(mut self, fence: Option<Fence>, asked_at: Nanos) -> Self {
+        self.fence = fence.filter(|_| !self.is_shared);
         self.asked_at = asked_at;
         self
+    }
+
+    pub(crate) fn adopted_from(mut self, from: Option<Owner>) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Both may hold their lock at once.
+    const fn is_with(&self, other: &Self) -> bool {
+        self.is_shared && other.is_shared
     }
 
     /// True while a majority must carry it.

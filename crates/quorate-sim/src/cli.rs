@@ -71,6 +71,9 @@ struct Run {
     /// Whether nodes are guarded, whatever the seed says; only with three or more.
     #[arg(long)]
     guard: Option<Switch>,
+    /// Whether locks are shared, whatever the seed says; only where clients wait in line.
+    #[arg(long)]
+    share: Option<Switch>,
     /// On how many threads to run; all cores if not said.
     #[arg(long)]
     threads: Option<usize>,
@@ -139,6 +142,7 @@ impl Run {
             clients: self.clients.map(usize::from),
             is_in_line: self.mode.map(|mode| mode == Mode::Line),
             is_guarded: self.guard.map(|guard| guard == Switch::On),
+            is_shared: self.share.map(|share| share == Switch::On),
         };
         Campaign {
             from: self.from,

@@ -2,6 +2,7 @@
 
 mod guard;
 mod line;
+mod shares;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub use self::line::{
     a_lease_that_is_not_the_newest_does_not_live_on, fences_neither_go_back_nor_run_away,
     what_an_older_connection_has_sent_takes_nothing,
 };
+pub use self::shares::those_whose_time_is_over_keep_nobody_out;
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
     lease::{Lease, LostReason},
@@ -162,14 +164,28 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
 ///
 /// If the later grant is given away, though its owner counts it.
 pub fn a_late_yield_gives_back_only_the_grant_that_it_names() -> Result<(), String> {
+    yield_late(Place::owner)
+}
+
+/// The same, by one who shares the lock.
+///
+/// # Errors
+///
+/// If the later part is given away, though its owner counts it.
+pub fn a_late_yield_gives_back_only_the_part_that_it_names() -> Result<(), String> {
+    yield_late(Place::shared_owner)
+}
+
+fn yield_late(later: fn(&Place, u64) -> Owner) -> Result<(), String> {
     let mut node = Store::new();
     let session = Session::from_random(1);
-    let [later, earlier] = [(2, 20), (1, 10)].map(|(byte, ticket)| {
+    let kinds = [(2, 20, later), (1, 10, Place::owner)];
+    let [later, earlier] = kinds.map(|(byte, ticket, owner)| {
         let client = ClientId::from_random([byte; 20]);
         let speaker = Speaker { client, session };
         node.listen(client);
         node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(5_000) });
-        let owner = Place { ticket, ttl_ms: 1_000, client }.owner(1);
+        let owner = owner(&Place { ticket, ttl_ms: 1_000, client }, 1);
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
         (owner, Command::Acquire { speaker, ask })
     });
@@ -225,6 +241,8 @@ mod tests {
         a_renewal_that_comes_after_the_release_creates_nothing().unwrap();
         those_who_do_not_listen_are_passed_over().unwrap();
         a_late_yield_gives_back_only_the_grant_that_it_names().unwrap();
+        a_late_yield_gives_back_only_the_part_that_it_names().unwrap();
+        those_whose_time_is_over_keep_nobody_out().unwrap();
         those_whose_session_has_lapsed_are_passed_over().unwrap();
         a_confirmation_takes_no_lost_key_again().unwrap();
         a_lease_that_is_not_the_newest_does_not_live_on().unwrap();

@@ -60,6 +60,18 @@ pub struct Settings {
     pub guard: Option<Guard>,
     /// Whether nodes forget although exclusion is promised: the guard makes up for it.
     pub is_forgetful: bool,
+    /// Who shares locks, if anybody does.
+    pub sharing: Option<Sharing>,
+}
+
+/// Who shares locks with others.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing {
+    /// How many of a hundred requests do.
+    pub percent: u64,
+    /// Whether there are so many of them that a lock is shared all the time, if nobody who wants it
+    /// alone ever gets its turn.
+    pub is_crowded: bool,
 }
 
 /// How nodes are guarded.
@@ -144,8 +156,26 @@ impl Settings {
             does_end_cut: is_in_line && nodes >= 3 && !is_calm && dice.below(4) == 0,
             guard: None,
             is_forgetful: false,
+            sharing: None,
         };
-        drawn.guarded(fixed)
+        drawn.guarded(fixed).shared(fixed)
+    }
+
+    /// A third of the worlds in line have locks that are shared. They have a stream of their own,
+    /// too.
+    fn shared(mut self, fixed: &Fixed) -> Self {
+        let mut dice = Dice::new(self.seed, SHARE_STREAM);
+        let is_shared = dice.below(3) == 0;
+        if !self.is_in_line || !fixed.is_shared.unwrap_or(is_shared) {
+            return self;
+        }
+        let percent = dice.between(30, 80);
+        let is_crowded = dice.below(4) == 0 && !self.is_hoarding;
+        if is_crowded {
+            (self.tasks, self.locks) = (3, 1);
+        }
+        self.sharing = Some(Sharing { percent, is_crowded });
+        self
     }
 
     /// Most worlds in line are guarded, and a third of the others; most of those forget. They have
@@ -178,6 +208,17 @@ impl Settings {
         self
     }
 
+    /// Whether a lock is shared all the time.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.sharing.is_some_and(|sharing| sharing.is_crowded)
+    }
+
+    /// Whether leases are left to others: in line only where locks are shared, and not where nobody
+    /// may have to wait for a timer.
+    pub(crate) const fn does_leave(&self) -> bool {
+        !self.is_in_line || (self.sharing.is_some() && !self.is_calm)
+    }
+
     /// Whether nodes know the sessions of clients, and vote only by them.
     pub(crate) const fn has_sessions(&self) -> bool {
         self.is_in_line || self.guard.is_some()
@@ -206,6 +247,8 @@ pub struct Fixed {
     pub is_in_line: Option<bool>,
     /// Whether nodes are guarded, where there are three or more.
     pub is_guarded: Option<bool>,
+    /// Whether locks are shared, where clients wait in line.
+    pub is_shared: Option<bool>,
 }
 
 /// Short and long leases have different troubles, and so have near and far nodes.
@@ -264,6 +307,7 @@ pub(crate) const SETTLED_WITHIN: Nanos = 2 * SECOND;
 
 const STREAM: u64 = 1;
 const GUARD_STREAM: u64 = 3;
+const SHARE_STREAM: u64 = 4;
 
 /// The address of a node.
 pub(crate) fn label(node: usize) -> String {

@@ -39,6 +39,9 @@ impl Small {
         if let Some(is_guarded) = self.fixed.is_guarded {
             add(format!(" --guard {}", if is_guarded { "on" } else { "off" }));
         }
+        if let Some(is_shared) = self.fixed.is_shared {
+            add(format!(" --share {}", if is_shared { "on" } else { "off" }));
+        }
         if let Some(mutant) = campaign.mutant {
             add(format!(" --mutant {mutant}"));
         }

@@ -6,7 +6,7 @@ use crate::{
     check::Violation,
     clock::{MS, Nanos},
     settings::{Guard, Settings},
-    trace::{Key, LEGEND, Line, Place, Scene, Trace, millis},
+    trace::{Key, LEGEND, Line, Place, SHARING, Scene, Trace, millis},
 };
 
 /// A violation and the events that led to it.
@@ -74,7 +74,7 @@ impl fmt::Display for Story {
 /// What stands above a trace: the world, and how to read the lines.
 #[must_use]
 pub fn head(settings: &Settings) -> String {
-    let Settings { nodes, clients, ttls_ms, guard, .. } = settings;
+    let Settings { nodes, clients, ttls_ms, guard, sharing, .. } = settings;
     let guard = match guard {
         None => String::new(),
         Some(Guard { guard_ms, wall_ms, is_durable }) => format!(
@@ -82,7 +82,8 @@ pub fn head(settings: &Settings) -> String {
             if *is_durable { ", durable" } else { "" }
         ),
     };
-    format!("{nodes} nodes, {clients} clients, ttls {ttls_ms:?} ms{guard}\n{LEGEND}")
+    let sharing = sharing.map_or_else(String::new, |_| format!("\n{SHARING}"));
+    format!("{nodes} nodes, {clients} clients, ttls {ttls_ms:?} ms{guard}\n{LEGEND}{sharing}")
 }
 
 fn mentions(text: &str, owners: &[String]) -> bool {

@@ -144,6 +144,9 @@ pub const LEGEND: &str = "\
 A, B, … are clients, n0, n1, … are nodes. A7 is the owner id of A's request number 7.
 Times are milliseconds of true time; `until` is when the holder's own clock says that it ends.";
 
+/// The same, where locks are shared.
+pub const SHARING: &str = "A7s shares the lock with others of its kind.";
+
 /// The name of a client: a letter.
 pub(crate) fn client_name(client: usize) -> String {
     char::from(b'A' + (client % 26) as u8).to_string()
@@ -164,10 +167,19 @@ pub(crate) fn bytes_name(bytes: &[u8]) -> String {
     if let Some((number, who)) = text.split_once(':').and_then(|(_, rest)| rest.split_once('@')) {
         return format!("{who}{number}");
     }
-    match (line::Place::of(bytes), text.rsplit_once(':')) {
-        (Some(place), Some((_, number))) => format!("{}{number}", place_name(&place)),
+    let (alone, mark) = match is_shared(bytes) {
+        true => (text.trim_end_matches(":s"), "s"),
+        false => (&*text, ""),
+    };
+    match (line::Place::of(bytes), alone.rsplit_once(':')) {
+        (Some(place), Some((_, number))) => format!("{}{number}{mark}", place_name(&place)),
         _ => text.into_owned(),
     }
+}
+
+/// Whether an owner shares its lock, read without the core.
+pub(crate) fn is_shared(owner: &[u8]) -> bool {
+    owner.starts_with(b"q1:") && owner.ends_with(b":s")
 }
 
 /// The letter of the client that has a place.

@@ -2,6 +2,7 @@
 
 use quorate_core::{
     command::{Command, Owner},
+    fence::Fence,
     line::Ask,
     name::Name,
 };
@@ -57,6 +58,8 @@ pub(crate) struct Env {
 pub(crate) struct Handover {
     pub(crate) lock: usize,
     pub(crate) owner: Owner,
+    /// In the default mode.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// What happened in a world, in numbers.
@@ -68,6 +71,14 @@ pub struct Counts {
     pub attempts: u64,
     /// Locks that were won.
     pub acquisitions: u64,
+    /// Those of them that are shared with others who may come.
+    pub shared: u64,
+    /// And those that joined others who held the lock already.
+    pub joined: u64,
+    /// Leases of the default mode that were taken over from another.
+    pub adopted: u64,
+    /// Locks that were won alone, with others who share it in line behind.
+    pub turns: u64,
     /// Renewals that a majority confirmed.
     pub renewals: u64,
     /// Losses that were told.
@@ -86,6 +97,8 @@ pub struct Counts {
     pub differs: u64,
     /// Worlds in which nodes are guarded.
     pub guarded: u64,
+    /// Worlds in which locks are shared.
+    pub sharing: u64,
     /// Faults by kind: see [`KINDS`].
     pub faults: [u64; KINDS.len()],
 }
@@ -95,6 +108,10 @@ impl Counts {
         self.events += other.events;
         self.attempts += other.attempts;
         self.acquisitions += other.acquisitions;
+        self.shared += other.shared;
+        self.joined += other.joined;
+        self.adopted += other.adopted;
+        self.turns += other.turns;
         self.renewals += other.renewals;
         self.losses += other.losses;
         self.forgettings += other.forgettings;
@@ -104,6 +121,7 @@ impl Counts {
         self.emptied += other.emptied;
         self.differs += other.differs;
         self.guarded += other.guarded;
+        self.sharing += other.sharing;
         for (sum, more) in self.faults.iter_mut().zip(other.faults) {
             *sum += more;
         }
@@ -203,7 +221,7 @@ impl World {
             locks: (0..settings.locks).map(name).collect(),
             check,
             trace: Trace::recording(options.is_traced),
-            count: Counts::default(),
+            count: Counts { sharing: u64::from(settings.sharing.is_some()), ..Counts::default() },
             running: without.clients.iter().fold(running, |set, client| set & !(1 << client)),
             handovers: vec![None; settings.clients],
             excused: Vec::new(),

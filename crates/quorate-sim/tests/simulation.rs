@@ -61,7 +61,8 @@ fn so_they_may_in_classic_mode() {
 fn check_forgetting(is_in_line: bool) {
     let run = |is_guarded| {
         let (nodes, is_in_line) = (Some(3), Some(is_in_line));
-        let fixed = Fixed { nodes, is_in_line, is_guarded: Some(is_guarded), clients: None };
+        let is_guarded = Some(is_guarded);
+        let fixed = Fixed { nodes, is_in_line, is_guarded, ..Fixed::default() };
         Campaign { fixed, ..campaign(2_000) }.run(|_| {})
     };
     let (guarded, bare) = (run(true), run(false));

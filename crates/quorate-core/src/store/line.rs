@@ -303,7 +303,8 @@ impl Store {
         };
         let is_foreign = holder.is_none() && self.shares(name).is_none();
         // One who shares waits for others of its kind only if somebody stands between them.
-        if !is_shared(owner) && !mutant::is_on(Mutant::NoInquire) {
+        let is_mute = mutant::is_on(Mutant::NoInquire) || mutant::is_on(Mutant::SharesNotAsked);
+        if !is_shared(owner) && !is_mute {
             self.inquire_shares(now, name, owner);
         }
         if let Some((at, holder)) = holder
@@ -393,6 +394,9 @@ impl Store {
             let is_heard = self.line.push(push) || mutant::is_on(Mutant::HandOnUnheard);
             if is_heard && is_sharing {
                 self.put_share(now, name, &owner, fence, place.ttl_ms);
+                if mutant::is_on(Mutant::ShareOneByOne) {
+                    return;
+                }
             } else if is_heard {
                 self.keys.put(name, text(&owner), end(now, place.ttl_ms));
                 return;

@@ -6,6 +6,15 @@ use quorate_core::{command::Owner, line::Place};
 
 use crate::clock::{MS, Nanos};
 
+/// Somebody who stands in line on a majority of the nodes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct InLine {
+    pub(crate) client: usize,
+    pub(crate) ticket: u64,
+    /// On all of them.
+    pub(crate) is_everywhere: bool,
+}
+
 /// Those who stand in line, for all locks.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
@@ -62,21 +71,28 @@ impl Order {
 
     /// Somebody who asked at `asked_at` holds the lock, and `in_line` stand in line on a majority
     /// of the nodes. Returns since when another waits who was overtaken too often.
+    ///
+    /// Whoever joined those who share a lock cannot have found it free on a majority, so it passed
+    /// those who stand in line on all nodes: once is too often.
     pub(super) fn overtake(
         &mut self,
         lock: usize,
-        (owner, asked_at): (&Owner, Nanos),
-        in_line: &[(usize, u64)],
+        (owner, asked_at, is_joining): (&Owner, Nanos, bool),
+        in_line: &[InLine],
     ) -> Option<(Nanos, u32)> {
         let ticket = Place::of(owner.as_bytes())?.ticket;
-        let healed_at = self.healed_at.filter(|_| self.handed.contains(owner))?;
+        let is_handed = self.handed.contains(owner);
+        let healed_at = self.healed_at.filter(|_| is_handed || is_joining)?;
         let mut worst = None;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
-            let is_in_line = in_line.contains(&(waiter.who.0, waiter.ticket));
-            if waiter.ticket < ticket && known_at < asked_at && is_in_line {
+            let is_it =
+                |seen: &&InLine| (seen.client, seen.ticket) == (waiter.who.0, waiter.ticket);
+            let Some(seen) = in_line.iter().find(is_it) else { continue };
+            let is_passed = is_joining && seen.is_everywhere;
+            if waiter.ticket < ticket && known_at < asked_at && (is_handed || is_passed) {
                 waiter.overtaken += 1;
-                if waiter.overtaken > OVERTAKEN_MAX {
+                if waiter.overtaken > OVERTAKEN_MAX || is_passed {
                     worst = Some((waiter.since, waiter.overtaken));
                 }
             }

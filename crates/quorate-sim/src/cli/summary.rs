@@ -38,6 +38,7 @@ pub(super) fn text(totals: &Totals, took: Duration) -> String {
     for (kind, count) in kinds(&totals.count) {
         let _ = writeln!(text, "{count:>12}  {kind}");
     }
+    text.push_str(&shares(&totals.count));
     text.push_str(&guards(&totals.count));
     text.push_str("overlaps where exclusion is not promised, by the bound that was broken:\n");
     for (bound, count) in Bound::ALL.iter().zip(totals.beyond) {
@@ -58,6 +59,15 @@ pub(super) fn counts(count: &Counts) -> String {
     let Counts { attempts, acquisitions, renewals, losses, .. } = count;
     format!(
         "{acquisitions} acquisitions in {attempts} attempts, {renewals} renewals, {losses} losses"
+    )
+}
+
+/// What became of locks that are shared.
+fn shares(count: &Counts) -> String {
+    let Counts { sharing, shared, joined, turns, adopted, .. } = count;
+    format!(
+        "shared: {sharing} worlds, {shared} acquisitions, {joined} of them with others, {turns} \
+         by one alone before them, {adopted} leases taken over\n"
     )
 }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use quorate_core::{
     command::{Command, Owner, PROLONG_MAX, Prolongation, Reply},
-    fence::Fence,
     lease::{Extension, Lease, LostReason},
-    line::{Extend, Session, Speaker},
+    line::{Session, Speaker},
     moment::Moment,
     quorum::{NodeSet, Vote},
     renew::{Outcome, Renew},
@@ -14,7 +13,10 @@ use quorate_core::{
     terms::Terms,
 };
 
-use super::{Client, round::Asked};
+use super::{
+    Client,
+    round::{Asked, Fenced},
+};
 use crate::{
     check::{Claim, Promise},
     clock::{NEVER, Nanos},
@@ -39,7 +41,7 @@ pub(super) struct Held {
     /// The judge's number for it.
     pub(super) claim: u32,
     /// In the default mode.
-    pub(super) fence: Option<Fence>,
+    pub(super) fenced: Option<Fenced>,
     untaken: NodeSet,
     hold_until: Moment,
     is_renewed: bool,
@@ -52,7 +54,6 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Won {
     pub(super) asked: Asked,
-    pub(super) fence: Option<Fence>,
     pub(super) sent_at: Moment,
     pub(super) lease: Lease,
     pub(super) hold_until: Moment,
@@ -83,8 +84,8 @@ impl Held {
     pub(super) fn asked(&self, terms: Terms) -> Asked {
         let owner = self.owner.clone();
         let held_until = Some(self.lease.valid_until());
-        let (from, fence) = (None, self.fence);
-        Asked { lock: self.lock, owner, terms, from, untaken: self.untaken, held_until, fence }
+        let (from, fenced) = (None, self.fenced);
+        Asked { lock: self.lock, owner, terms, from, untaken: self.untaken, held_until, fenced }
     }
 
     /// What is told to be lost was so, and is.
@@ -125,15 +126,19 @@ impl Held {
 impl Client {
     /// Looks after a lease that was won.
     pub(super) fn keep(&mut self, env: &mut Env, won: Won) -> u32 {
-        let Won { asked, fence, sent_at, lease, hold_until, is_renewed, task } = won;
+        let Won { asked, sent_at, lease, hold_until, is_renewed, task } = won;
         let limit = self.clock.when(hold_until);
         let remaining = lease.remaining(self.now(env));
         let times = (env.now, self.end_of(&lease), limit);
-        let (lock, owner, terms) = (asked.lock, asked.owner, asked.terms);
+        let Asked { lock, owner, terms, from, fenced, .. } = asked;
+        let fence = fenced.map(|fenced| fenced.fence);
+        let is_adopted = from.is_some() && fenced.is_some();
         let claim = Claim::new(lock, Some(self.number), owner.clone(), times)
-            .with_fence(fence, self.clock.when(sent_at));
+            .with_fence(fence, self.clock.when(sent_at))
+            .adopted_from(from);
         let claim = env.begin(claim);
         env.count.acquisitions += 1;
+        env.count.adopted += u64::from(is_adopted);
         let id = self.next_id();
         let held = Held {
             id,
@@ -144,7 +149,7 @@ impl Client {
             longest: terms,
             task,
             claim,
-            fence,
+            fenced,
             untaken: asked.untaken,
             hold_until,
             is_renewed,
@@ -309,11 +314,9 @@ impl Client {
             let held_until = held.lease.valid_until();
             let machine = Renew::start(terms, nodes, held_until, now);
             let (name, owner) = (env.locks[held.lock].clone(), held.owner.clone());
-            let (ttl_ms, may_heal) = (terms.ttl_ms(), true);
-            match held.fence {
-                Some(fence) => {
-                    leases_to_extend.push(Extend { name, owner, fence, ttl_ms, may_heal });
-                }
+            let ttl_ms = terms.ttl_ms();
+            match held.fenced {
+                Some(fenced) => leases_to_extend.push(fenced.extend(name, owner, ttl_ms)),
                 None => keys.push(Prolongation { name, owner, ttl_ms }),
             }
             let id = held.id;

@@ -9,6 +9,7 @@ use quorate_core::{
     lease::Extension,
     line::{Extend, Extended, Speaker, owed_until},
     moment::Moment,
+    name::Name,
     quorum::{NodeSet, Vote},
     release::{self, Release},
     renew::{self, Renew},
@@ -53,9 +54,24 @@ pub(super) struct Asked {
     pub(super) from: Option<Owner>,
     pub(super) untaken: NodeSet,
     /// In the default mode.
-    pub(super) fence: Option<Fence>,
+    pub(super) fenced: Option<Fenced>,
     /// Until when the caller holds the lock, if it does: nodes that remember have its key.
     pub(super) held_until: Option<Moment>,
+}
+
+/// A lease of the default mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fenced {
+    pub(crate) fence: Fence,
+    /// Whether a node that lost its key may take it again: not for one that came from another.
+    pub(crate) may_heal: bool,
+}
+
+impl Fenced {
+    pub(super) const fn extend(self, name: Name, owner: Owner, ttl_ms: u64) -> Extend {
+        let Self { fence, may_heal } = self;
+        Extend { name, owner, fence, ttl_ms, may_heal }
+    }
 }
 
 /// What the replies said, read and counted without the core.
@@ -157,7 +173,8 @@ impl Machine {
     fn handle_vote(&mut self, command: &Command, node: usize, vote: Vote, now: Moment) {
         match self {
             // What an undo is answered does not matter.
-            Self::Acquire(_) if matches!(command, Command::Free { .. }) => {}
+            Self::Acquire(_)
+                if matches!(command, Command::Free { .. } | Command::Release { .. }) => {}
             Self::Acquire(machine) => machine.handle_vote(node, vote, now),
             Self::Renew(machine) => machine.handle_vote(node, vote, now),
             Self::Verify(machine) => machine.handle_vote(node, vote),
@@ -231,6 +248,12 @@ impl Client {
             machine.handle_abandon();
         }
         self.drive(env, round);
+    }
+
+    /// Whether a lease is about to be taken over as this owner.
+    pub(super) fn is_adopting(&self, owner: &Owner) -> bool {
+        let asks = |round: &&Round| round.task.is_some() && round.claim.owner == *owner;
+        self.rounds.iter().filter(asks).any(|round| matches!(round.machine, Machine::Acquire(_)))
     }
 
     /// Somebody who waits for a round hears of it when the vote timeout is over.
@@ -396,13 +419,13 @@ pub(super) struct Told {
 }
 
 fn command(env: &Env, claim: &Asked, verb: Verb, speaker: Speaker) -> Command {
-    let Asked { lock, owner, terms, from, fence, .. } = claim;
+    let Asked { lock, owner, terms, from, fenced, .. } = claim;
     let (name, owner, ttl_ms) = (env.locks[*lock].clone(), owner.clone(), terms.ttl_ms());
-    match (verb, fence) {
+    match (verb, fenced) {
         (Verb::Free, Some(_)) => return Command::Release { name, owner, yields: None },
-        (Verb::Prolong, Some(fence)) => {
-            let entry = Extend { name, owner, fence: *fence, ttl_ms, may_heal: true };
-            return Command::Extend { speaker, entries: [entry].into() };
+        (Verb::Prolong, Some(fenced)) => {
+            let entries = [fenced.extend(name, owner, ttl_ms)].into();
+            return Command::Extend { speaker, entries };
         }
         _ => {}
     }

@@ -11,7 +11,10 @@ use quorate_core::{
 };
 use std::{sync::Arc, time::Duration};
 
-use super::{Client, round::Asked};
+use super::{
+    Client,
+    round::{Asked, Fenced},
+};
 use crate::{
     check::Promise,
     event::Due,
@@ -25,6 +28,7 @@ use crate::{
 pub(super) struct Waiter {
     pub(super) id: u32,
     lock: usize,
+    is_shared: bool,
     terms: Terms,
     place: Place,
     /// The owner of each life; the last one is that of today.
@@ -43,7 +47,7 @@ impl Client {
     pub(super) fn contend(
         &mut self,
         env: &mut Env,
-        (lock, ttl_ms): (usize, u64),
+        (lock, ttl_ms, is_shared): (usize, u64, bool),
         mode: Mode,
         task: usize,
     ) -> u32 {
@@ -52,14 +56,16 @@ impl Client {
         let place = Place { ticket: self.next_ticket(env), ttl_ms, client: self.id };
         let up = self.nodes_up(env);
         let machine = Contend::start(terms, env.nodes.len(), up, mode, now);
+        let machine = if is_shared { machine.shared() } else { machine };
         let id = self.next_id();
-        let owner = self.place_owner(&place);
+        let owner = self.place_owner(&place, is_shared);
         if matches!(mode, Mode::Wait(_)) && env.cut_off != Some(self.number) {
             env.check.order.stand(env.now, (self.number, id), lock, place.ticket);
         }
         let waiter = Waiter {
             id,
             lock,
+            is_shared,
             terms,
             place,
             owners: vec![owner],
@@ -83,9 +89,18 @@ impl Client {
         up
     }
 
-    fn place_owner(&mut self, place: &Place) -> Owner {
+    /// An owner that has a place in line, also one that takes over a lease.
+    pub(super) fn next_place(&mut self, env: &Env, ttl_ms: u64, is_shared: bool) -> Owner {
+        let place = Place { ticket: self.next_ticket(env), ttl_ms, client: self.id };
+        self.place_owner(&place, is_shared)
+    }
+
+    fn place_owner(&mut self, place: &Place, is_shared: bool) -> Owner {
         self.sequence += 1;
-        place.owner(self.sequence)
+        match is_shared {
+            true => place.shared_owner(self.sequence),
+            false => place.owner(self.sequence),
+        }
     }
 
     /// The nodes' time as far as it is known, but never the same twice.
@@ -173,7 +188,7 @@ impl Client {
             let life = waiter.machine.life();
             waiter.machine.handle_push(node, life, push.news, push.fence, now);
             self.drive_waiter(env, waiter);
-        } else if !self.held.iter().any(|held| held.owner == push.owner)
+        } else if !self.is_ours(&push.owner, push.news)
             && mutant::current() != Some(Mutant::OrphansKept)
         {
             // Nobody wants it any more.
@@ -182,6 +197,13 @@ impl Client {
             let waiting = Waiting { whose: Whose::Nobody, command };
             self.send(env, node, waiting);
         }
+    }
+
+    /// Whether somebody holds as this owner, or is about to take over a lease as it: what nodes tell
+    /// about that is no news. What was left is another's, but not what is handed to it later.
+    fn is_ours(&self, owner: &Owner, news: News) -> bool {
+        let is_left = self.left.contains(owner) && news == News::Inquired;
+        is_left || self.held.iter().any(|held| held.owner == *owner) || self.is_adopting(owner)
     }
 
     /// The caller has gone.
@@ -220,7 +242,7 @@ impl Client {
 
     fn say(&mut self, env: &mut Env, waiter: &mut Waiter, node: usize, said: Said) {
         while waiter.owners.len() <= said.life as usize {
-            let owner = self.place_owner(&waiter.place);
+            let owner = self.place_owner(&waiter.place, waiter.is_shared);
             waiter.owners.push(owner);
             waiter.answered = NodeSet::EMPTY;
         }
@@ -263,7 +285,7 @@ impl Client {
             from: None,
             untaken: NodeSet::EMPTY,
             held_until: None,
-            fence: None,
+            fenced: None,
         };
         env.trace.add(env.now, Some(waiter.lock), || Scene::Outcome {
             client: self.number,
@@ -276,7 +298,8 @@ impl Client {
         }
         match outcome {
             Outcome::Held { valid_until, fence } => {
-                let asked = Asked { fence: Some(fence), ..asked };
+                let fenced = Some(Fenced { fence, may_heal: true });
+                let asked = Asked { fenced, ..asked };
                 self.win(env, task, asked, waiter.asked_at, valid_until);
             }
             Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => self.think(env, task),

@@ -18,13 +18,14 @@ use quorate_core::{
 use super::{
     Client,
     keeper::Won,
-    round::{Asked, Ended, Machine, Told},
+    round::{Asked, Ended, Fenced, Machine, Told},
 };
 use crate::{
     clock::{MS, Nanos, SECOND},
     dice::Dice,
     event::Due,
     settings::Settings,
+    trace,
     world::{Env, Handover},
 };
 
@@ -59,6 +60,7 @@ enum Stage {
 struct Operation {
     lock: usize,
     ttl_ms: u64,
+    is_shared: bool,
     /// For how long it is waited for; `None` is one try.
     patience: Option<Nanos>,
     give_up_at: Moment,
@@ -102,6 +104,7 @@ impl Task {
         let operation = Operation {
             lock: 0,
             ttl_ms: 0,
+            is_shared: false,
             patience: None,
             give_up_at: Moment::ZERO,
             hold: 0,
@@ -140,10 +143,16 @@ impl Operation {
         } else {
             hold
         };
+        let is_shared = settings.sharing.is_some_and(|known| dice.below(100) < known.percent);
+        let hold = match is_shared && settings.is_crowded() {
+            true => dice.between(CROWD_HOLD_MIN, 3 * CROWD_HOLD_MIN),
+            false => hold,
+        };
         let other = dice.pick(&settings.ttls_ms);
         Self {
             lock: dice.index(settings.locks),
             ttl_ms,
+            is_shared,
             patience: match dice.below(4) {
                 0 => None,
                 1 => Some(dice.between(MS, 100 * MS)),
@@ -175,6 +184,8 @@ impl Client {
         flow.operations += 1;
         let time = if env.settings.is_coarse {
             flow.dice.pick(&[0, MS, 5 * MS, 40 * MS])
+        } else if env.settings.is_crowded() {
+            flow.dice.between(0, CROWD_THINK_MAX)
         } else {
             flow.dice.between(0, THINK_MAX)
         };
@@ -216,6 +227,7 @@ impl Client {
         flow.backoff.reset();
         if let Some(left) = &left {
             operation.lock = left.lock;
+            operation.is_shared = trace::is_shared(left.owner.as_bytes());
             operation.patience = None;
         }
         let patience = operation.patience.unwrap_or(0);
@@ -224,13 +236,13 @@ impl Client {
         flow.operation = operation;
         flow.is_waiting = operation.patience.is_some() && env.cut_off != Some(self.number);
         if flow.is_waiting {
-            env.check.add_waiter(env.now, operation.lock);
+            env.check.add_waiter(env.now, operation.lock, operation.is_shared);
         }
         if is_cancelled {
             let what = Due::Cancel { task: task as u8, operation: flow.operations };
             self.plan(env, env.now + cancel_after, what);
         }
-        if env.settings.is_in_line {
+        if env.settings.is_in_line && left.is_none() {
             self.stand_in_line(env, task);
         } else {
             self.try_once(env, task, left);
@@ -238,7 +250,7 @@ impl Client {
     }
 
     fn stand_in_line(&mut self, env: &mut Env, task: usize) {
-        let Operation { lock, ttl_ms, patience, .. } = self.tasks[task].operation;
+        let Operation { lock, ttl_ms, patience, is_shared, .. } = self.tasks[task].operation;
         let mode = match patience {
             None => Mode::Try,
             Some(_) => Mode::Wait(Duration::from_millis(ttl_ms)),
@@ -246,17 +258,21 @@ impl Client {
         env.count.attempts += 1;
         self.tasks[task].stage = Stage::InLine(self.next + 1);
         self.wait(env, task, patience.unwrap_or(HOLD_MAX));
-        self.contend(env, (lock, ttl_ms), mode, task);
+        self.contend(env, (lock, ttl_ms, is_shared), mode, task);
     }
 
     fn try_once(&mut self, env: &mut Env, task: usize, left: Option<Handover>) {
-        let Operation { lock, ttl_ms, .. } = self.tasks[task].operation;
+        let Operation { lock, ttl_ms, is_shared, .. } = self.tasks[task].operation;
         let terms = self.terms(env, ttl_ms);
-        let owner = self.next_owner();
+        let owner = match env.settings.is_in_line {
+            true => self.next_place(env, ttl_ms, is_shared),
+            false => self.next_owner(),
+        };
         let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
-        let from = left.map(|left| left.owner);
-        let (untaken, held_until, fence) = (NodeSet::EMPTY, None, None);
-        let asked = Asked { lock, owner, terms, from, untaken, held_until, fence };
+        let (from, fence) = left.map(|left| (left.owner, left.fence)).unzip();
+        let fenced = fence.flatten().map(|fence| Fenced { fence, may_heal: false });
+        let (untaken, held_until) = (NodeSet::EMPTY, None);
+        let asked = Asked { lock, owner, terms, from, untaken, held_until, fenced };
         // Known before the answers, which may come at once.
         self.tasks[task].stage = Stage::Asking(self.next + 1);
         env.count.attempts += 1;
@@ -333,8 +349,8 @@ impl Client {
             self.think(env, task);
             return;
         }
-        let (fence, is_renewed) = (asked.fence, operation.is_renewed);
-        let won = Won { asked, fence, sent_at, lease, hold_until, is_renewed, task };
+        let is_renewed = operation.is_renewed;
+        let won = Won { asked, sent_at, lease, hold_until, is_renewed, task };
         let held = self.keep(env, won);
         self.tasks[task].stage = Stage::Holding(held);
         self.wait(env, task, operation.hold / 2);
@@ -443,15 +459,17 @@ impl Client {
                 self.release(env, id, None);
                 self.think(env, task);
             }
-            // Leases of the default mode are not handed over yet.
-            End::LeaveTo(_) if env.settings.is_in_line => {
+            // What is left stays for a ttl if nobody comes for it.
+            End::LeaveTo(_) if !env.settings.does_leave() => {
                 self.release(env, id, None);
                 self.think(env, task);
             }
             End::LeaveTo(client) => {
                 if let Some(held) = self.let_go(env, id, "leaves to another") {
                     env.excused.push(held.owner.clone());
-                    let left = Handover { lock: held.lock, owner: held.owner };
+                    self.left.push(held.owner.clone());
+                    let fence = held.fenced.map(|fenced| fenced.fence);
+                    let left = Handover { lock: held.lock, owner: held.owner, fence };
                     env.handovers[client] = Some(left);
                 }
                 self.think(env, task);
@@ -484,7 +502,8 @@ impl Client {
     pub(super) fn stop_waiting(&mut self, env: &mut Env, task: usize) {
         let flow = &mut self.tasks[task];
         if std::mem::replace(&mut flow.is_waiting, false) {
-            env.check.remove_waiter(env.now, flow.operation.lock);
+            let Operation { lock, is_shared, .. } = flow.operation;
+            env.check.remove_waiter(env.now, lock, is_shared);
         }
     }
 
@@ -503,6 +522,12 @@ const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
 
 /// Users think for so long between two things, at the most.
 const THINK_MAX: Nanos = 60 * MS;
+
+/// And so long where a lock is shared all the time.
+const CROWD_THINK_MAX: Nanos = 5 * MS;
+
+/// There, those who share it hold it at least for so long, and up to three times of it.
+const CROWD_HOLD_MIN: Nanos = 20 * MS;
 
 /// Who does not let go of a lost lock does so after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;

@@ -9,7 +9,7 @@ use quorate_core::{
 
 use super::{Env, FOREIGN};
 use crate::{
-    check::{Claim, Promise, majority},
+    check::{Claim, InLine, Promise, majority},
     clock::{MS, NEVER, Nanos},
     event::Event,
     trace::{self, Key, Scene},
@@ -97,7 +97,7 @@ impl Env {
     /// An owner's key as the node has it now, whatever was asked.
     fn key(&self, node: usize, name: &Name, owner: &Owner) -> Key {
         let node = &self.nodes[node];
-        let look = Command::Look { name: name.clone() };
+        let look = Command::Check { name: name.clone(), owner: owner.clone() };
         // Whether somebody looks must not change anything.
         let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
             Reply::Seen(Some(Sighting { expires_in_ms: Some(left), .. })) => self.now + left * MS,
@@ -130,7 +130,7 @@ impl Env {
     /// Whoever stands in line on a majority of the nodes is not overtaken.
     fn check_order(&mut self, number: u32) {
         let lock = self.check.claim(number).lock;
-        let mut in_line = self.check.order.tickets(lock);
+        let in_line = self.check.order.tickets(lock);
         if in_line.is_empty() {
             return;
         }
@@ -143,16 +143,26 @@ impl Env {
                 Some((trace::client_of(&place), place.ticket))
             }));
         }
-        let quorum = self.quorum();
-        in_line.retain(|known| seen.iter().filter(|it| *it == known).count() >= quorum);
-        self.check.check_order(self.now, number, &in_line);
+        let (nodes, quorum) = (self.nodes.len(), self.quorum());
+        let in_line = in_line.into_iter().filter_map(|known| {
+            let count = seen.iter().filter(|it| **it == known).count();
+            let (client, ticket) = known;
+            let is_everywhere = count == nodes;
+            (count >= quorum).then_some(InLine { client, ticket, is_everywhere })
+        });
+        self.check.check_order(self.now, number, &in_line.collect::<Vec<_>>());
     }
 
     /// Somebody was told that it holds a lock.
     pub(crate) fn begin(&mut self, claim: Claim) -> u32 {
         let end = claim.end;
-        let is_foreign = claim.client.is_none();
+        let (is_foreign, is_shared, lock) = (claim.client.is_none(), claim.is_shared, claim.lock);
         let number = self.check.begin(self.now, claim, self.running);
+        let is_joining = self.check.is_joining(self.now, number);
+        let is_wanted = self.check.is_wanted_together(lock);
+        self.count.shared += u64::from(is_shared);
+        self.count.joined += u64::from(is_joining);
+        self.count.turns += u64::from(is_wanted && !is_shared && !is_foreign);
         if !is_foreign {
             self.audit(number);
             self.check_order(number);
@@ -207,20 +217,29 @@ impl Env {
             }
             let time = self.nodes[node].clock.at(self.now);
             for name in self.nodes[node].store.names(time) {
-                let look = Command::Look { name: name.clone() };
-                let Reply::Seen(Some(seen)) = self.nodes[node].store.apply(time, &look) else {
-                    continue;
-                };
-                let Value::Text(text) = &seen.value else { continue };
-                if are_some_excused && self.is_excused(text) {
-                    continue;
-                }
                 let lock = self.locks.iter().position(|known| *known == name);
-                let owner = trace::bytes_name(text);
-                let text = format!("n{node} still has the key of {owner}");
-                self.check.report_owner(self.now, Promise::Leak, lock, owner, text);
+                for holder in self.holders(node, &name) {
+                    if are_some_excused && self.is_excused(&holder) {
+                        continue;
+                    }
+                    let owner = trace::bytes_name(&holder);
+                    let text = format!("n{node} still has the key of {owner}");
+                    self.check.report_owner(self.now, Promise::Leak, lock, owner, text);
+                }
             }
             self.check_lines(node, are_some_excused);
+        }
+    }
+
+    /// Whose key a node has; of one that is shared, all that it lists, or nobody if it is empty.
+    fn holders(&self, node: usize, name: &Name) -> Vec<Box<[u8]>> {
+        match self.nodes[node].store.lock_state(name).key.map(|key| key.value) {
+            Some(Value::Text(text)) => vec![text],
+            Some(Value::Shared(shares)) if shares.is_empty() => vec![Box::from(*b"nobody")],
+            Some(Value::Shared(shares)) => {
+                shares.iter().map(|(owner, _)| owner.as_bytes().into()).collect()
+            }
+            Some(Value::OtherType(_)) | None => Vec::new(),
         }
     }
 

@@ -34,6 +34,9 @@ impl Store {
     pub(super) fn purge_shares(&mut self, now: NodeTime, name: &Name) {
         let now_ms = now.as_millis();
         let Some(shares) = self.shares_mut(name) else { return };
+        if mutant::is_on(Mutant::DeadSharesStay) {
+            return;
+        }
         let is_blind = mutant::is_on(Mutant::AloneAmongShares);
         match shares.purge(now_ms).filter(|_| !is_blind) {
             // A server deletes what is to go at once.
@@ -97,7 +100,7 @@ impl Store {
         let share = Share { fence, ends_at_ms: now_ms.saturating_add(ttl_ms), since_ms: now_ms };
         if let Some(shares) = self.shares_mut(name) {
             shares.put(owner, share);
-            self.live_on(now, name, ttl_ms);
+            self.share_lives_on(now, name, ttl_ms);
         } else {
             let shares = Shares::from_iter([(owner.clone(), share)]);
             self.keys.put(name, Value::Shared(shares), end(now, ttl_ms));
@@ -114,9 +117,16 @@ impl Store {
         ttl_ms: u64,
     ) {
         let ends_at_ms = share.ends_at_ms.max(now.as_millis().saturating_add(ttl_ms));
-        self.live_on(now, name, ttl_ms);
+        self.share_lives_on(now, name, ttl_ms);
         if let Some(shares) = self.shares_mut(name) {
             shares.put(owner, Share { ends_at_ms, ..share });
+        }
+    }
+
+    /// The key lives for as long as the last of them.
+    fn share_lives_on(&mut self, now: NodeTime, name: &Name, ttl_ms: u64) {
+        if !mutant::is_on(Mutant::ShareKeyShort) {
+            self.live_on(now, name, ttl_ms);
         }
     }
 
@@ -148,7 +158,7 @@ impl Store {
         let is_ours = share.is_some();
         let place = Place::of(owner.as_bytes());
         if let Some(yielded) = yields {
-            let is_any = mutant::is_on(Mutant::YieldAnyGrant);
+            let is_any = mutant::is_on(Mutant::YieldAnyShare);
             if share.is_none_or(|share| share.fence != yielded && !is_any) {
                 return Reply::Released { is_ours: false };
             }
@@ -168,7 +178,9 @@ impl Store {
             // Somebody waits for the others to go, of whom some may be gone.
             self.purge_shares(now, name);
         }
-        self.hand_on(now, name);
+        if is_ours || !mutant::is_on(Mutant::WayNotCleared) {
+            self.hand_on(now, name);
+        }
         Reply::Released { is_ours }
     }
 
@@ -181,7 +193,7 @@ impl Store {
         let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
-        let is_open = is_free || shares.is_some() || mutant::is_on(Mutant::ShareAnyones);
+        let is_open = is_free || shares.is_some() || mutant::is_on(Mutant::ShareHealsAnyones);
         match shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
             Some(share) => self.prolong_share(now, name, owner, share, *ttl_ms),
             None if *may_heal && is_open => {
@@ -213,7 +225,7 @@ impl Store {
             return if self.keys.contains(name) { Reply::Another } else { Reply::Absent };
         };
         debug_assert!(share.is_alive(now_ms), "those whose time is over leave nothing");
-        self.live_on(now, name, ttl_ms);
+        self.share_lives_on(now, name, ttl_ms);
         Reply::Taken
     }
 }

@@ -29,14 +29,14 @@ pub const NO_LEAK: &str = "no key is left behind by one who has gone";
 /// There is a way out.
 pub const PROGRESS: &str = "somebody gets the lock if nothing more goes wrong";
 
-pub(super) const CLAIMS: [Claim<World>; 10] = [
+pub(super) const CLAIMS: [Claim<World>; 12] = [
     Claim {
         name: ONE_HOLDER,
         kind: Kind::Always,
         applies: remembers,
-        is_true: |_, state| {
-            let now = state.client_now();
-            state.clients.iter().filter(|client| client.holds(now)).count() <= 1
+        is_true: |world, state| {
+            let holders = holders(state);
+            holders.len() <= 1 || holders.iter().all(|it| world.settings.is_shared(*it))
         },
     },
     Claim {
@@ -80,13 +80,29 @@ pub(super) const CLAIMS: [Claim<World>; 10] = [
     Claim {
         name: "the lock goes from one client to the next",
         kind: Kind::Sometimes,
-        applies: is_safe,
+        applies: |settings| is_safe(settings) && alone(settings) >= 2,
         is_true: |_, state| state.fences.len() >= 2,
+    },
+    Claim {
+        name: "two hold the lock together",
+        kind: Kind::Sometimes,
+        applies: |settings| is_safe(settings) && settings.sharing.len() >= 2,
+        is_true: |_, state| holders(state).len() >= 2,
+    },
+    Claim {
+        name: "one has the lock alone after another who shared it",
+        kind: Kind::Sometimes,
+        applies: |settings| is_safe(settings) && !settings.sharing.is_empty(),
+        is_true: |world, state| {
+            let had = |client: &usize| state.clients[*client].is_done();
+            holders(state).iter().any(|it| !world.settings.is_shared(*it))
+                && world.settings.sharing.iter().any(had)
+        },
     },
     Claim {
         name: "fences differ and one of them is confirmed",
         kind: Kind::Sometimes,
-        applies: |settings| is_safe(settings) && settings.nodes >= 2,
+        applies: |settings| is_safe(settings) && settings.nodes >= 2 && alone(settings) >= 1,
         is_true: |_, state| {
             let is_confirm =
                 |heard: &Heard| matches!(heard, Heard::Reply(it, _) if is_confirm(&it.what));
@@ -100,13 +116,24 @@ pub(super) const CLAIMS: [Claim<World>; 10] = [
         is_true: |_, state| {
             state.left.vanishings == 0
                 && state.clients.iter().enumerate().any(|(number, client)| {
-                    let keys = state.nodes.iter().filter_map(|node| node.key);
+                    let keys = state.nodes.iter().flat_map(|node| &node.keys);
                     let ours = keys.filter(|key| key.client == number);
                     client.is_holding() && ours.count() == state.nodes.len()
                 })
         },
     },
 ];
+
+/// Those who hold the lock.
+fn holders(state: &State) -> Vec<usize> {
+    let now = state.client_now();
+    (0..state.clients.len()).filter(|client| state.clients[*client].holds(now)).collect()
+}
+
+/// How many want the lock alone.
+fn alone(settings: &Settings) -> usize {
+    settings.attempts.len() - settings.sharing.len()
+}
 
 /// Nodes keep what they granted for as long as they said.
 fn remembers(settings: &Settings) -> bool {
@@ -126,7 +153,7 @@ fn is_backed(state: &State, client: usize) -> bool {
     if !it.holds(state.client_now()) {
         return true;
     }
-    let keys = state.nodes.iter().filter_map(|node| node.key);
+    let keys = state.nodes.iter().flat_map(|node| &node.keys);
     let ours = keys.filter(|key| key.client == client && Some(key.mark) == it.mark());
     ours.count() >= majority(state.nodes.len())
 }
@@ -142,17 +169,17 @@ fn are_kept(world: &World, state: &State, client: usize) -> bool {
         let is_dead = world.terms.valid_until(since) <= now;
         is_dead
             || node.fence >= fence
-                && node.key.is_some_and(|key| {
+                && node.keys.iter().any(|key| {
                     let is_ours = key.client == client && Some(key.mark) == it.mark();
                     is_ours && key.left_ms + age_ms >= world.terms.ttl_ms()
                 })
     })
 }
 
-/// True if the key on a node, if there is one, is somebody's business: its client waits or holds
-/// under that owner, or something about it is still to be said. Who died minds nothing.
+/// True if every key on a node is somebody's business: its client waits or holds under that owner,
+/// or something about it is still to be said. Who died minds nothing.
 fn is_minded(state: &State, node: usize) -> bool {
-    state.nodes[node].key.is_none_or(|key| {
+    state.nodes[node].keys.iter().all(|key| {
         let client = &state.clients[key.client];
         let link = state.link(key.client, node);
         let is_quiet =

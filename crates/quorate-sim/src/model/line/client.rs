@@ -64,6 +64,8 @@ pub(super) struct Desk {
     pub(super) nodes: usize,
     pub(super) now: Moment,
     pub(super) renewals: u8,
+    /// Whether it shares the lock.
+    pub(super) is_shared: bool,
     /// The nodes that know its session.
     pub(super) up: NodeSet,
     pub(super) sent: Vec<(usize, Request)>,
@@ -103,6 +105,7 @@ impl Client {
         (self.ticket, self.beats_left, self.floor) = (ticket, beats, floor);
         let machine =
             Contend::start(desk.terms, desk.nodes, desk.up, Mode::Wait(Duration::MAX), desk.now);
+        let machine = if desk.is_shared { machine.shared() } else { machine };
         self.drive(machine, desk);
     }
 

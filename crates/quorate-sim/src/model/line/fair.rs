@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::{client::Doing, link::Phase, state::State, step::Step, world::World};
 
-/// True if somebody holds the lock in the end, or nobody wants it.
+/// True if somebody holds the lock in the end, or nobody wants it any more.
 pub(super) fn ends_well(world: &World, state: &State) -> bool {
     let mut good = world.good.lock().expect("nobody panics here");
     let mut chain: Vec<u64> = Vec::new();
@@ -17,7 +17,7 @@ pub(super) fn ends_well(world: &World, state: &State) -> bool {
     let mut state = state.clone();
     loop {
         let print = state.print();
-        if is_over(&state) || good.contains(&print) {
+        if is_over(world, &state) || good.contains(&print) {
             good.extend(chain);
             return true;
         }
@@ -45,9 +45,16 @@ pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<Sta
     states.split_off(1)
 }
 
-fn is_over(state: &State) -> bool {
-    let mut clients = state.clients.iter();
-    clients.clone().any(|it| it.is_holding()) || !clients.any(|it| it.is_waiting())
+/// Where those who hold share the lock, others who would share it are let in, unless somebody waits
+/// who wants it alone.
+fn is_over(world: &World, state: &State) -> bool {
+    let clients = || state.clients.iter().enumerate();
+    let mut waiting = clients().filter(|(_, it)| it.is_waiting()).map(|(number, _)| number);
+    let mut holding = clients().filter(|(_, it)| it.is_holding()).map(|(number, _)| number);
+    let is_shared = |client: usize| world.settings.is_shared(client);
+    let is_held = holding.clone().next().is_some();
+    let is_open = holding.all(is_shared) && waiting.clone().all(is_shared);
+    waiting.next().is_none() || is_held && !is_open
 }
 
 /// The next step of the schedule.

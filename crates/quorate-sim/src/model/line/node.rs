@@ -6,7 +6,7 @@ use quorate_core::{
     line::{Ask, Place, Push, Session, Speaker},
     moment::NodeTime,
     name::Name,
-    store::Store,
+    store::{Kept, Store},
 };
 
 use super::link::{Heard, Mark};
@@ -16,7 +16,8 @@ use crate::model::print::{Print, Reading};
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     store: Store,
-    pub(super) key: Option<Key>,
+    /// Those of all who share the lock, or of the one who has it alone.
+    pub(super) keys: Vec<Key>,
     pub(super) fence: Fence,
     /// The store's print, taken after every change: most steps leave most nodes as they are.
     print: u64,
@@ -42,7 +43,7 @@ impl Node {
     pub(super) fn new(fence: u8, clients: usize, name: &Name, now: NodeTime) -> Self {
         let mut store = Store::new();
         if fence > 0 {
-            let mut past = Self { store, key: None, fence: Fence::ZERO, print: 0 };
+            let mut past = Self { store, keys: Vec::new(), fence: Fence::ZERO, print: 0 };
             past.remember(fence, name, now);
             store = past.store;
         }
@@ -51,7 +52,7 @@ impl Node {
             store.apply(now, &Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) });
             store.listen(speaker.client);
         }
-        let mut node = Self { store, key: None, fence: Fence::ZERO, print: 0 };
+        let mut node = Self { store, keys: Vec::new(), fence: Fence::ZERO, print: 0 };
         node.look(name, now);
         node
     }
@@ -109,17 +110,23 @@ impl Node {
 
     /// Lets go what has expired, and reads what is left.
     pub(super) fn look(&mut self, name: &Name, now: NodeTime) {
-        let reply = self.store.apply(now, &Command::Look { name: name.clone() });
-        let Reply::Seen(sighting) = reply else { unreachable!("a look is answered by a sighting") };
-        self.key = sighting.map(|sighting| match &sighting.value {
-            Value::Text(text) => {
-                let (client, mark) = read(text).expect("only owners of this model are stored");
-                let left_ms = sighting.expires_in_ms.expect("every key of this model has an end");
-                Key { client, mark, left_ms }
+        self.store.apply(now, &Command::Look { name: name.clone() });
+        let key = |owner: &[u8], ends_at_ms: Option<u64>| {
+            let (client, mark) = read(owner).expect("only owners of this model are stored");
+            let ends_at_ms = ends_at_ms.expect("every key of this model has an end");
+            Key { client, mark, left_ms: ends_at_ms.saturating_sub(now.as_millis()) }
+        };
+        self.keys = match self.store.lock_state(name).key {
+            None => Vec::new(),
+            Some(Kept { value: Value::Text(text), ends_at_ms }) => vec![key(&text, ends_at_ms)],
+            Some(Kept { value: Value::Shared(shares), .. }) => {
+                let alive = shares.iter().filter(|(_, share)| share.is_alive(now.as_millis()));
+                alive.map(|(owner, share)| key(owner.as_bytes(), Some(share.ends_at_ms))).collect()
             }
-            Value::Shared(_) => unreachable!("nobody shares a lock in this model"),
-            Value::OtherType(kind) => unreachable!("nobody stores a {kind}"),
-        });
+            Some(Kept { value: Value::OtherType(kind), .. }) => {
+                unreachable!("nobody stores a {kind}")
+            }
+        };
         self.fence = self.store.aside(now, name).fence.map_or(Fence::ZERO, |(fence, _)| fence);
         let clock = Reading {
             origin: ORIGIN_MS,
@@ -151,7 +158,8 @@ fn client_id(client: usize) -> ClientId {
 /// The client and the mark that an owner of this model says.
 pub(super) fn read(owner: &[u8]) -> Option<(usize, Mark)> {
     let place = Place::of(owner)?;
-    let number = owner.last()?.checked_sub(b'0')?;
+    let alone = owner.strip_suffix(b":s").unwrap_or(owner);
+    let number = alone.last()?.checked_sub(b'0')?;
     let client = (0..=LONG_GONE).find(|client| client_id(*client) == place.client)?;
     let (attempt, life) = (number / LIVES, number % LIVES);
     Some((client, Mark { ticket: u8::try_from(place.ticket).ok()?, attempt, life }))

@@ -14,6 +14,7 @@ pub fn rows() -> Vec<Settings> {
     let mut rows = small();
     rows.extend(small_with_time());
     let large = large().into_iter().chain(large_that_forget()).chain(large_with_time());
+    let large = large.chain(large_that_share());
     rows.extend(large.map(|row| Settings { is_full: true, ..row }));
     rows
 }
@@ -56,6 +57,23 @@ fn small() -> Vec<Settings> {
             fences: vec![0, 1],
             vanishings: 1,
             ..three("line-n3-vanish", "3 nodes with any fences, a key vanishes")
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            sharing: vec![0, 2],
+            cancels: 1,
+            breaks: 1,
+            ..one("line-n1-shared", "1 node, 2 share and 1 is alone, a break, a caller goes")
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            sharing: vec![0, 2],
+            ..two("line-n2-shared", "2 nodes, 2 share and 1 is alone")
+        },
+        Settings {
+            sharing: vec![1],
+            tickets: Tickets::Any(vec![1, 2]),
+            ..three("line-n3-shared-two", "3 nodes, 1 shares and 1 is alone, any tickets")
         },
         Settings {
             vanishings: 1,
@@ -164,6 +182,27 @@ fn large_that_forget() -> Vec<Settings> {
             tickets: Tickets::Fixed(vec![vec![1, 3], vec![2]]),
             vanishings: 1,
             ..three("line-n3-twice", "3 nodes, A twice, a key vanishes")
+        },
+    ]
+}
+
+/// Where some hold the lock together.
+fn large_that_share() -> Vec<Settings> {
+    let three = |name, what| Settings::new(name, what, 3);
+    vec![
+        Settings {
+            sharing: vec![1],
+            vanishings: 1,
+            renewals: 1,
+            ..three(
+                "line-n3-shared-heal",
+                "3 nodes, A alone before B who shares, a key vanishes, a renewal",
+            )
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            sharing: vec![0, 2],
+            ..three("line-n3-shared", "3 nodes, 2 share and 1 is alone, between them")
         },
     ]
 }

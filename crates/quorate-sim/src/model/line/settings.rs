@@ -20,6 +20,8 @@ pub struct Settings {
     pub nodes: usize,
     /// How often each client wants the lock; one number for each client.
     pub attempts: Vec<u8>,
+    /// Which clients share the lock; the others want it alone. Nobody dies where somebody does.
+    pub sharing: Vec<usize>,
     /// Which tickets the attempts have.
     pub tickets: Tickets,
     /// The fences that a node may have stored in the beginning; zero is none.
@@ -72,6 +74,7 @@ impl Settings {
             what,
             nodes,
             attempts: vec![1, 1],
+            sharing: Vec::new(),
             tickets: Tickets::Fixed(vec![vec![1], vec![2], vec![3]]),
             fences: vec![0],
             beats: vec![0, 0, 0],
@@ -95,6 +98,10 @@ impl Settings {
     #[must_use]
     pub fn timed(name: &'static str, what: &'static str, nodes: usize, ticks: u64) -> Self {
         Self { ticks: Some(ticks), has_progress: false, ..Self::new(name, what, nodes) }
+    }
+
+    pub(super) fn is_shared(&self, client: usize) -> bool {
+        self.sharing.contains(&client)
     }
 
     /// The tickets that attempt number `attempt` of a client may have, if its last one was `last`.

@@ -113,9 +113,11 @@ fn shown(world: &World, state: &State) -> String {
         let _ = write!(text, "t={} ", state.ticks);
     }
     for (number, node) in state.nodes.iter().enumerate() {
-        let key = node.key.map_or_else(|| "-".to_owned(), |key| name(key.client, key.mark));
+        let keys = node.keys.iter().map(|key| name(key.client, key.mark));
+        let keys = keys.collect::<Vec<_>>().join("+");
+        let key = if keys.is_empty() { "-".to_owned() } else { keys };
         let _ = write!(text, "n{number}[{key} f{}", node.fence);
-        if let Some(key) = node.key.filter(|_| world.settings.ticks.is_some()) {
+        if let Some(key) = node.keys.first().filter(|_| world.settings.ticks.is_some()) {
             let _ = write!(text, " {}ms", key.left_ms);
         }
         for (client, mark) in node.waiting(&world.name, state.node_now()) {

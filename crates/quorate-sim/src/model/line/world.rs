@@ -157,9 +157,10 @@ impl World {
         act: impl FnOnce(&mut Client, &mut Desk),
     ) {
         let Settings { nodes, renewals, .. } = self.settings;
+        let is_shared = self.settings.is_shared(number);
         let up = state.up(number);
         let (terms, sent, owed, won) = (self.terms, Vec::new(), Vec::new(), None);
-        let mut desk = Desk { terms, nodes, now, renewals, up, sent, owed, won };
+        let mut desk = Desk { terms, nodes, now, renewals, is_shared, up, sent, owed, won };
         let floor = state.clients[number].floor;
         act(state.client_mut(number), &mut desk);
         for (node, request) in desk.sent {
@@ -169,7 +170,8 @@ impl World {
         for (node, mark) in desk.owed {
             state.link_mut(number, node).owed.push(mark);
         }
-        if let Some(fence) = desk.won {
+        // Among those who hold together a fence orders nothing.
+        if let Some(fence) = desk.won.filter(|_| !is_shared) {
             state.note(fence, floor, self.settings.vanishings > 0);
         }
     }
@@ -284,7 +286,10 @@ impl World {
         let name = self.name.clone();
         let ttl_ms = self.terms.ttl_ms();
         let place = Place { ticket: mark.ticket.into(), ttl_ms, client: speaker.client };
-        let owner = place.owner(node::number(mark));
+        let owner = match self.settings.is_shared(client) {
+            true => place.shared_owner(node::number(mark)),
+            false => place.owner(node::number(mark)),
+        };
         let extend = |fence, may_heal| {
             let (name, owner) = (name.clone(), owner.clone());
             let entries = Arc::new([Extend { name, owner, fence, ttl_ms, may_heal }]);
@@ -337,7 +342,7 @@ impl Model for World {
             }
         }
         for (number, node) in state.nodes.iter().enumerate() {
-            let Some(key) = node.key else { continue };
+            let Some(key) = node.keys.first() else { continue };
             if state.left.vanishings > 0 {
                 steps.push(Step::Vanish(number));
             } else if self.settings.ticks.is_none() && state.clients[key.client].is_dead() {
