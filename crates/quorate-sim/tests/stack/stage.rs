@@ -71,8 +71,9 @@ impl Stage {
     }
 
     /// In the default mode, whatever the seed says.
-    pub(crate) fn in_line(self) -> Self {
-        Self { mode: Mode::Line, ..self }
+    pub(crate) fn in_line(mut self) -> Self {
+        self.mode = Mode::Line;
+        self
     }
 
     /// Adds a host that runs `program`, and runs it again when it is started anew.
