@@ -217,7 +217,7 @@ impl Checker {
         // Whoever takes a lease over comes in its place.
         if from.is_none()
             && let Some((since, times)) =
-                self.order.overtake(lock, (owner, asked_at, is_joining), in_line)
+                self.order.overtake(now, lock, (owner, asked_at, is_joining), in_line)
             && self.is_within_bounds()
         {
             let since = millis(since);
