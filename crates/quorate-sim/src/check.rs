@@ -217,7 +217,7 @@ impl Checker {
         // Whoever takes a lease over comes in its place.
         if from.is_none()
             && let Some((since, times)) =
-                self.order.overtake(lock, (owner, asked_at, is_joining), in_line)
+                self.order.overtake(now, lock, (owner, asked_at, is_joining), in_line)
             && self.is_within_bounds()
         {
             let since = millis(since);
@@ -228,11 +228,21 @@ impl Checker {
     }
 
     /// Whether it came to others who shared the lock from before it asked until now.
-    pub(crate) fn is_joining(&self, now: Nanos, number: u32) -> bool {
+    fn is_joining(&self, now: Nanos, number: u32) -> bool {
+        let asked_at = self.claims[number as usize].asked_at;
+        self.others_with(now, number).any(|other| other.start < asked_at)
+    }
+
+    /// Whether others share the lock with it now.
+    pub(crate) fn is_together(&self, now: Nanos, number: u32) -> bool {
+        self.others_with(now, number).next().is_some()
+    }
+
+    fn others_with(&self, now: Nanos, number: u32) -> impl Iterator<Item = &Claim> {
         let claim = &self.claims[number as usize];
-        let others = self.open[claim.lock].iter().filter(|other| **other != number);
-        let mut others = others.map(|other| &self.claims[*other as usize]);
-        others.any(|other| other.is_with(claim) && other.start < claim.asked_at && now < other.end)
+        let others = self.open[claim.lock].iter().filter(move |other| **other != number);
+        let others = others.map(|other| &self.claims[*other as usize]);
+        others.filter(move |other| other.is_with(claim) && now < other.end)
     }
 
     /// Fences grow with every holder.

@@ -19,7 +19,7 @@ fn every_small_world_ends_as_it_must() {
         assert_eq!(report.is_exhaustive, is_safe, "{report}");
     }
     let seen: BTreeSet<&str> = reports.iter().flat_map(examples).collect();
-    assert_eq!(seen.len(), 9, "each kind of example is asked for in some row: {seen:?}");
+    assert_eq!(seen.len(), 11, "each kind of example is asked for in some row: {seen:?}");
 }
 
 #[test]
@@ -128,6 +128,32 @@ fn the_model_notices_bugs_of_the_line() {
         (Mutant::RenewedFromReply, BACKED, line::Settings { renewals: 1, ..ticking(1) }),
         (Mutant::NoDeadline, BACKED, ticking(1)),
     ];
+    check_bugs(bugs);
+}
+
+/// And one in the rules of those who hold together.
+#[test]
+fn the_model_notices_bugs_of_shares() {
+    // A wants the lock alone, and comes first.
+    let few = |nodes| line::Settings {
+        sharing: vec![1],
+        ..line::Settings::new("bug", "1 shares and 1 is alone", nodes)
+    };
+    let more = |nodes| line::Settings {
+        sharing: vec![0, 2],
+        attempts: vec![1, 1, 1],
+        ..line::Settings::new("bug", "2 share and 1 is alone", nodes)
+    };
+    check_bugs([
+        (Mutant::ShareAnyones, BACKED, few(1)),
+        (Mutant::AloneAmongShares, BACKED, few(1)),
+        (Mutant::ShareFreesAll, BACKED, more(1)),
+        (Mutant::ShareNeverYields, PROGRESS, few(2)),
+        (Mutant::ShareHealsAnyones, KEPT_GRANTS, line::Settings { renewals: 1, ..few(3) }),
+    ]);
+}
+
+fn check_bugs<const N: usize>(bugs: [(Mutant, &'static str, line::Settings); N]) {
     let mut reports = Vec::new();
     for (mutant, claim, settings) in bugs {
         let (expected, what) = (Expected::Broken(claim), mutant_name(mutant));

@@ -12,7 +12,7 @@ use quorate_sim::{
     story::Story,
     timeline,
     trace::{Line, Place, Scene},
-    world::{self, Options, Without},
+    world::{self, Counts, Options, Without},
 };
 
 fn campaign(seeds: u64) -> Campaign {
@@ -80,6 +80,60 @@ fn check_forgetting(is_in_line: bool) {
     assert_eq!(guarded.beyond[Bound::Memory as usize], 0, "{:?}", guarded.beyond);
     assert_eq!((bare.count.guarded, bare.count.waits), (0, 0));
     assert!(bare.beyond[Bound::Memory as usize] > 10, "{:?}", bare.beyond);
+}
+
+/// Those who share a lock hold it together, leave it to others, and let those have their turn who
+/// want it alone.
+#[test]
+fn locks_are_shared_and_had_alone_by_turns() {
+    for is_guarded in [true, false] {
+        let (is_in_line, is_shared, is_guarded) = (Some(true), Some(true), Some(is_guarded));
+        let fixed = Fixed { is_in_line, is_shared, is_guarded, ..Fixed::default() };
+        let totals = Campaign { fixed, ..campaign(1_500) }.run(|_| {});
+        assert!(totals.first.is_none(), "{:?}", totals.first);
+        let Counts { sharing, acquisitions, shared, joined, turns, adopted, .. } = totals.count;
+        assert_eq!(sharing, totals.seeds);
+        assert!(shared > acquisitions / 3 && shared < acquisitions, "{:?}", totals.count);
+        assert!(joined > shared / 5, "{:?}", totals.count);
+        assert!(turns > 2 * totals.seeds, "{:?}", totals.count);
+        assert!(adopted > totals.seeds, "{:?}", totals.count);
+    }
+}
+
+/// In some worlds there is always somebody who shares the lock, unless one alone gets its turn.
+#[test]
+fn whoever_wants_a_lock_alone_has_its_turn_in_a_crowd() {
+    let fixed = Fixed { is_in_line: Some(true), is_shared: Some(true), ..Fixed::default() };
+    let (mut worlds, mut count) = (0, Counts::default());
+    for seed in 0..400 {
+        let settings = Settings::draw(seed, &fixed);
+        if !settings.sharing.is_some_and(|sharing| sharing.is_crowded) {
+            continue;
+        }
+        let report = world::run(settings, &Without::default(), Options::default());
+        assert!(report.violation.is_none(), "{seed}: {:?}", report.violation);
+        worlds += 1;
+        count.shared += report.count.shared;
+        count.joined += report.count.joined;
+        count.turns += report.count.turns;
+    }
+    assert!(worlds > 40, "{worlds}");
+    assert!(count.joined > count.shared / 2, "{count:?}");
+    assert!(count.turns > 10 * worlds, "{worlds}: {count:?}");
+}
+
+/// The worlds in which nobody shares anything are what they are without those who do.
+#[test]
+fn most_worlds_have_no_locks_that_are_shared() {
+    let draw = |seed| Settings::draw(seed, &Fixed::default());
+    let in_line: Vec<_> = (0..3_000).map(draw).filter(|it| it.is_in_line).collect();
+    let sharing = in_line.iter().filter(|it| it.sharing.is_some()).count();
+    assert!((in_line.len() / 4..in_line.len() * 2 / 5).contains(&sharing), "{sharing}");
+    let alone = Fixed { is_shared: Some(false), ..Fixed::default() };
+    for settings in in_line.iter().filter(|it| it.sharing.is_none()) {
+        let same = Settings::draw(settings.seed, &alone);
+        assert_eq!(format!("{settings:?}"), format!("{same:?}"));
+    }
 }
 
 #[test]

@@ -32,6 +32,8 @@ struct Waiter {
     lock: usize,
     ticket: u64,
     since: Nanos,
+    /// Since when it is known to stand in line on all nodes.
+    stood_since: Option<Nanos>,
     /// How often somebody with a later ticket came first.
     overtaken: u32,
 }
@@ -44,7 +46,14 @@ impl Order {
 
     /// Somebody stands in line from now on.
     pub(crate) fn stand(&mut self, now: Nanos, who: (usize, u32), lock: usize, ticket: u64) {
-        self.waiting.push(Waiter { who, lock, ticket, since: now, overtaken: 0 });
+        self.waiting.push(Waiter {
+            who,
+            lock,
+            ticket,
+            since: now,
+            stood_since: None,
+            overtaken: 0,
+        });
     }
 
     /// A node tells that it has handed a lock on. One that runs out goes to whoever asks first,
@@ -69,28 +78,38 @@ impl Order {
         waiting.map(|waiter| (waiter.who.0, waiter.ticket)).collect()
     }
 
+    /// These stand in line now; what was known of others is not known any more.
+    fn note(&mut self, now: Nanos, lock: usize, in_line: &[InLine]) {
+        for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
+            let is_everywhere = waiter.find(in_line).is_some_and(|seen| seen.is_everywhere);
+            let since = waiter.stood_since.unwrap_or(now);
+            waiter.stood_since = is_everywhere.then_some(since);
+        }
+    }
+
     /// Somebody who asked at `asked_at` holds the lock, and `in_line` stand in line on a majority
     /// of the nodes. Returns since when another waits who was overtaken too often.
     ///
     /// Whoever joined those who share a lock cannot have found it free on a majority, so it passed
-    /// those who stand in line on all nodes: once is too often.
+    /// those who stood in line on all nodes before it asked: once is too often.
     pub(super) fn overtake(
         &mut self,
+        now: Nanos,
         lock: usize,
         (owner, asked_at, is_joining): (&Owner, Nanos, bool),
         in_line: &[InLine],
     ) -> Option<(Nanos, u32)> {
+        self.note(now, lock, in_line);
         let ticket = Place::of(owner.as_bytes())?.ticket;
         let is_handed = self.handed.contains(owner);
-        let healed_at = self.healed_at.filter(|_| is_handed || is_joining)?;
+        let healed_at = self.healed_at?;
         let mut worst = None;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
-            let is_it =
-                |seen: &&InLine| (seen.client, seen.ticket) == (waiter.who.0, waiter.ticket);
-            let Some(seen) = in_line.iter().find(is_it) else { continue };
-            let is_passed = is_joining && seen.is_everywhere;
-            if waiter.ticket < ticket && known_at < asked_at && (is_handed || is_passed) {
+            let is_later = waiter.ticket < ticket && known_at < asked_at;
+            let is_in_line = waiter.find(in_line).is_some();
+            let is_passed = is_joining && waiter.stood_since.is_some_and(|since| since < asked_at);
+            if is_later && is_in_line && (is_handed || is_passed) {
                 waiter.overtaken += 1;
                 if waiter.overtaken > OVERTAKEN_MAX || is_passed {
                     worst = Some((waiter.since, waiter.overtaken));
@@ -98,6 +117,12 @@ impl Order {
             }
         }
         worst
+    }
+}
+
+impl Waiter {
+    fn find<'a>(&self, in_line: &'a [InLine]) -> Option<&'a InLine> {
+        in_line.iter().find(|seen| (seen.client, seen.ticket) == (self.who.0, self.ticket))
     }
 }
 

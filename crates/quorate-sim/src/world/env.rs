@@ -158,10 +158,10 @@ impl Env {
         let end = claim.end;
         let (is_foreign, is_shared, lock) = (claim.client.is_none(), claim.is_shared, claim.lock);
         let number = self.check.begin(self.now, claim, self.running);
-        let is_joining = self.check.is_joining(self.now, number);
+        let is_together = self.check.is_together(self.now, number);
         let is_wanted = self.check.is_wanted_together(lock);
         self.count.shared += u64::from(is_shared);
-        self.count.joined += u64::from(is_joining);
+        self.count.joined += u64::from(is_together);
         self.count.turns += u64::from(is_wanted && !is_shared && !is_foreign);
         if !is_foreign {
             self.audit(number);

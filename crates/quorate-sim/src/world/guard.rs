@@ -66,6 +66,8 @@ impl Env {
                 Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_looking, is_durable };
             let enrolment = Enrolment { mark, id, pact: pact.clone(), wall_ms };
             let time = node.clock.at(0);
+            // Whoever knows no later time cannot tell that it was set back to this one.
+            node.memory.seen_ms = time.as_millis();
             for command in [
                 Command::Meet { greeting },
                 Command::Enrol { enrolment },
