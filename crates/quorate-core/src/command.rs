@@ -6,7 +6,7 @@ use crate::{
     fence::{Fence, SLACK_US},
     guard::{Enrolment, Greeting, Mark, Met, Pact},
     inspect::{Cursor, Inspected, Listed},
-    line::{Ask, Extend, Extended, Session, Speaker, Standing},
+    line::{Ask, Extend, Extended, Session, Speaker, Standing, Yield},
     mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
@@ -161,9 +161,9 @@ pub enum Command {
         name: Name,
         /// Who gives it back.
         owner: Owner,
-        /// The fence of the one grant that is given back, and for which the owner stays in line;
-        /// without it the owner goes for good.
-        yields: Option<Fence>,
+        /// The one grant that is given back, and for which the owner stays in line; without it the
+        /// owner goes for good, whoever says so.
+        yields: Option<Yield>,
     },
     /// Let each of these leases live on from now. Each is judged by itself.
     Extend {
@@ -241,6 +241,7 @@ impl Command {
             | Self::Extend { speaker, .. }
             | Self::Take { speaker: Some(speaker), .. }
             | Self::Prolong { speaker: Some(speaker), .. }
+            | Self::Release { yields: Some(Yield { speaker, .. }), .. }
             | Self::Adopt { speaker: Some(speaker), .. } => speaker.session = today,
             Self::Take { .. }
             | Self::Adopt { .. }

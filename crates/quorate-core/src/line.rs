@@ -122,6 +122,16 @@ pub struct Extend {
     pub may_heal: bool,
 }
 
+/// A grant that its owner gives back, to stand in line again.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Yield {
+    /// The fence of the grant.
+    pub fence: Fence,
+    /// Who speaks. What an older connection gave back may be counted again by now: by a holder
+    /// whose extension found it there.
+    pub speaker: Speaker,
+}
+
 /// What became of one lease of an `Extend`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Extended {

@@ -79,6 +79,8 @@ pub enum Mutant {
     NoEarlierFlag,
     /// Giving a grant back gives back whichever is there.
     YieldAnyGrant,
+    /// A grant is given back by what an older connection has sent.
+    YieldUnspoken,
     /// A lock is handed to a process that does not listen.
     HandOnUnheard,
     /// A lock is handed to a process whose session has lapsed.

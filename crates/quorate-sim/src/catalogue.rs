@@ -160,6 +160,12 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("batch-by-first", Mutant::BatchByFirst, "a batch shares the fate of its first entry"),
     seeds("absent-lives-on", Mutant::AbsentLivesOn, "an absent key counts as prolonged"),
     directed(
+        "yield-unspoken",
+        Mutant::YieldUnspoken,
+        "what an older connection has given back is given away",
+        crate::directed::what_an_older_connection_has_given_back_stays,
+    ),
+    directed(
         "no-session",
         Mutant::NoSession,
         "what an older connection has sent is done as well",

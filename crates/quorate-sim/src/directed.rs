@@ -15,13 +15,13 @@ pub use self::guard::{
 pub use self::line::{
     a_confirmation_takes_no_lost_key_again, a_grant_that_has_run_out_says_nothing_about_the_fence,
     a_lease_that_is_not_the_newest_does_not_live_on, fences_neither_go_back_nor_run_away,
-    what_an_older_connection_has_sent_takes_nothing,
+    what_an_older_connection_has_given_back_stays, what_an_older_connection_has_sent_takes_nothing,
 };
 pub use self::shares::those_whose_time_is_over_keep_nobody_out;
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
     lease::{Lease, LostReason},
-    line::{Ask, Place, Session, Speaker},
+    line::{Ask, Place, Session, Speaker, Yield},
     moment::{Moment, NodeTime},
     name::Name,
     quorum::Vote,
@@ -187,12 +187,13 @@ fn yield_late(later: fn(&Place, u64) -> Owner) -> Result<(), String> {
         node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(5_000) });
         let owner = owner(&Place { ticket, ttl_ms: 1_000, client }, 1);
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
-        (owner, Command::Acquire { speaker, ask })
+        (owner, Command::Acquire { speaker, ask }, speaker)
     });
     let Reply::Granted { fence, .. } = node.apply(node_time(1), &later.1) else {
         return Err("a free lock is granted".to_owned());
     };
-    let given_back = Command::Release { name: name(), owner: later.0.clone(), yields: Some(fence) };
+    let yields = Some(Yield { fence, speaker: later.2 });
+    let given_back = Command::Release { name: name(), owner: later.0.clone(), yields };
     node.apply(node_time(2), &given_back);
     node.apply(node_time(3), &earlier.1);
     node.apply(node_time(4), &given_back);

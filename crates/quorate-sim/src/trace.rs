@@ -208,7 +208,7 @@ pub(crate) fn ask(command: &Command) -> String {
         Command::Check { owner, .. } => format!("check {}", owner_name(owner)),
         Command::Acquire { ask, .. } => format!("acquire {}", owner_name(&ask.owner)),
         Command::Release { owner, yields: None, .. } => format!("release {}", owner_name(owner)),
-        Command::Release { owner, yields: Some(fence), .. } => {
+        Command::Release { owner, yields: Some(line::Yield { fence, .. }), .. } => {
             format!("yield {} {fence}", owner_name(owner))
         }
         Command::Extend { entries, .. } => {

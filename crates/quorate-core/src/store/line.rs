@@ -14,7 +14,7 @@ use crate::{
     fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump, prolonged_ms},
     line::{
         Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Standing,
-        is_shared,
+        Yield, is_shared,
     },
     moment::NodeTime,
     mutant::{self, Mutant},
@@ -333,8 +333,14 @@ impl Store {
         now: NodeTime,
         name: &Name,
         owner: &Owner,
-        yields: Option<Fence>,
+        yields: Option<Yield>,
     ) -> Reply {
+        let is_heard =
+            |it: Yield| self.line.is_spoken(it.speaker) || mutant::is_on(Mutant::YieldUnspoken);
+        if yields.is_some_and(|it| !is_heard(it)) {
+            return Reply::Released { is_ours: false };
+        }
+        let yields = yields.map(|it| it.fence);
         if self.shares(name).is_some() {
             return self.release_share(now, name, owner, yields);
         }

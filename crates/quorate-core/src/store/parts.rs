@@ -9,6 +9,7 @@ use super::{Kept, Spoken, Store};
 use crate::{
     command::{ClientId, Command, Owner, Value},
     fence::Fence,
+    line::Yield,
     name::Name,
 };
 
@@ -107,6 +108,7 @@ impl Command {
             | Self::Extend { speaker, .. }
             | Self::Take { speaker: Some(speaker), .. }
             | Self::Prolong { speaker: Some(speaker), .. }
+            | Self::Release { yields: Some(Yield { speaker, .. }), .. }
             | Self::Adopt { speaker: Some(speaker), .. } => Some(speaker.client),
             Self::Introduce { client, .. } | Self::Who { client } => Some(*client),
             Self::Take { speaker: None, .. }

@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{Command, Owner, Reply},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
-    line::{Ask, Extend, News, Place, Push, Speaker, owed_until},
+    line::{Ask, Extend, News, Place, Push, Speaker, Yield, owed_until},
     moment::Moment,
     mutant::{self, Mutant},
     quorum::NodeSet,
@@ -255,7 +255,7 @@ impl Client {
                 Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
             }
             Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(fence) }
+                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
             }
             Saying::Leave => Command::Release { name, owner, yields: None },
             Saying::Confirm(fence) => {

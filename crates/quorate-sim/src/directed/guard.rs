@@ -9,7 +9,7 @@ use quorate_core::{
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
     fence::Fence,
     guard::{Doubt, Enrolment, Greeting, Mark, Member, Members, Met, NodeId, Pact},
-    line::{Ask, Extend, Place, Session, Speaker},
+    line::{Ask, Extend, Place, Session, Speaker, Yield},
     moment::NodeTime,
     quorum::{NodeSet, Vote},
     renew::{self, Renew},
@@ -342,7 +342,7 @@ impl Guest {
                 Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
             }
             Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(fence) }
+                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
             }
             Saying::Leave => Command::Release { name, owner, yields: None },
             Saying::Confirm(fence) => {

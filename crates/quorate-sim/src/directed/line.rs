@@ -6,9 +6,9 @@ use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Stay},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US},
-    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX},
+    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield},
     moment::{Moment, NodeTime},
-    quorum::NodeSet,
+    quorum::{NodeSet, Vote},
     renew::{self, Renew},
     store::Store,
 };
@@ -166,6 +166,45 @@ pub fn what_an_older_connection_has_sent_takes_nothing() -> Result<(), String> {
     Ok(())
 }
 
+/// A is granted one node of three, and asked to give it back; the connection breaks with that on its
+/// way. Then A gets the two others, holds the lock, and its extension finds the first node as it
+/// was. Then what A gave back arrives.
+///
+/// # Errors
+///
+/// If the node, which A counts, is given to another.
+pub fn what_an_older_connection_has_given_back_stays() -> Result<(), String> {
+    let mut nodes = Nodes::new(0);
+    let mut before = Party::start(&mut nodes, 9, 1, &[1, 2], 0);
+    before.settle(&mut nodes, &[1, 2], 0);
+    let mut early = Party::start(&mut nodes, 2, 2, &[0], 0);
+    let mut a = Party::start(&mut nodes, 1, 3, &[0, 1, 2], 1);
+    a.settle(&mut nodes, &[0, 1, 2], 1);
+    early.machine.handle_up(1, at(1));
+    early.pull(1);
+    early.settle(&mut nodes, &[0, 1], 2);
+    a.listen(&mut nodes, 0, 3)?;
+    let (_, said, _) = *a.sent.first().ok_or("nothing was given back")?;
+    let late = a.command(said);
+    a.sent.clear();
+    a.session = Session::from_random(2);
+    a.attach(&mut nodes, 4);
+    [0, 1].into_iter().for_each(|node| nodes.release(node, &early.owner(), 4));
+    [1, 2].into_iter().for_each(|node| nodes.release(node, &before.owner(), 5));
+    [1, 2].into_iter().try_for_each(|node| a.listen(&mut nodes, node, 5))?;
+    let (owner, fence) = (a.owner(), a.held()?);
+    let entry =
+        Extend { name: name(), owner: owner.clone(), fence, ttl_ms: TTL_MS, may_heal: true };
+    nodes.apply(0, 6, &Command::Extend { speaker: a.speaker(), entries: [entry].into() });
+    nodes.apply(0, 7, &late);
+    let check = Command::Check { name: name(), owner };
+    let reply = nodes.apply(0, 8, &check);
+    match check.vote(&reply) {
+        Vote::Grant => Ok(()),
+        Vote::Refuse | Vote::Unknown => Err("what the holder counts was given away".to_owned()),
+    }
+}
+
 fn differs(one: Fence, other: Fence) -> Result<(), String> {
     if one == other { Err(format!("two holders have the fence {one}")) } else { Ok(()) }
 }
@@ -264,9 +303,11 @@ impl Party {
                 let ask = Ask { name, owner, is_waiting, is_known };
                 Command::Acquire { speaker: self.speaker(), ask }
             }
-            Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(fence) }
-            }
+            Saying::Yield(fence) | Saying::Doubt(fence) => Command::Release {
+                name,
+                owner,
+                yields: Some(Yield { fence, speaker: self.speaker() }),
+            },
             Saying::Leave => Command::Release { name, owner, yields: None },
             Saying::Confirm(fence) => {
                 let entry = Extend { name, owner, fence, ttl_ms: TTL_MS, may_heal: false };
@@ -288,6 +329,16 @@ impl Party {
         let Answer { node, said, sent_at, reply } = answer;
         self.machine.handle_reply(*node, *said, *sent_at, Some(reply), at(ms));
         self.pull(ms);
+    }
+
+    /// What the node tells unasked arrives.
+    fn listen(&mut self, nodes: &mut Nodes, node: usize, ms: u64) -> Result<(), String> {
+        let pushes = nodes.stores[node].take_pushes();
+        let ours = pushes.into_iter().filter(|push| push.owner == self.owner());
+        let push = ours.last().ok_or_else(|| format!("n{node} tells nothing"))?;
+        self.machine.handle_push(node, self.machine.life(), push.news, push.fence, at(ms));
+        self.pull(ms);
+        Ok(())
     }
 
     /// Everything that is on its way to the node arrives, and so do the answers.

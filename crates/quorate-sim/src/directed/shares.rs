@@ -9,6 +9,9 @@ use quorate_core::{
 
 use super::{name, node_time};
 
+/// How the owner of a place is made.
+type Kind = fn(&Place, u64) -> Owner;
+
 /// One who shares the lock for 100 ms dies, another shares it for a second, and somebody waits who
 /// wants it alone. After 150 ms the second one goes.
 ///
@@ -17,7 +20,7 @@ use super::{name, node_time};
 /// If the one who waits does not have the lock then: nobody holds it any more.
 pub fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
     let mut node = Store::new();
-    let asks: [(u8, u64, fn(&Place, u64) -> Owner); 3] =
+    let asks: [(u8, u64, Kind); 3] =
         [(1, 100, Place::shared_owner), (2, 1_000, Place::shared_owner), (3, 1_000, Place::owner)];
     let [_, second, alone] = asks.map(|(number, ttl_ms, owner)| {
         let client = ClientId::from_random([number; 20]);

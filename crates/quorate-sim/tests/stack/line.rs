@@ -25,11 +25,15 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
             let ask = Ask { name: name(lock)?, owner, is_waiting, is_known };
             Some(Command::Acquire { speaker: speaker(key, session)?, ask })
         }
-        (Script::Release, [lock, _, _], [owner, yields @ ..]) => {
+        (Script::Release, [lock, _, _, session_key @ ..], [owner, yields @ ..]) => {
             let (name, owner) = (name(lock)?, Owner::from_bytes(owner));
-            let yields = match yields.first() {
-                Some(fence) => Some(Fence::new(number(fence)?)),
-                None => None,
+            let yields = match (session_key, yields) {
+                ([key], [fence, session, ..]) => {
+                    let fence = Fence::new(number(fence)?);
+                    Some(Yield { fence, speaker: speaker(key, session)? })
+                }
+                ([], []) => None,
+                _ => return None,
             };
             Some(Command::Release { name, owner, yields })
         }

@@ -11,7 +11,7 @@ use std::{
 use quorate_core::{
     command::{Command, Owner, Reply},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
-    line::{Ask, Extend, Place, Push, Standing},
+    line::{Ask, Extend, Place, Push, Standing, Yield},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -403,7 +403,7 @@ impl Contender {
                 Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
             }
             Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(fence) }
+                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
             }
             Saying::Leave => Command::Release { name, owner, yields: None },
             Saying::Confirm(fence) => {

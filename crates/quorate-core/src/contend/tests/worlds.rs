@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     backoff::Jitter,
     command::{ClientId, Command, Owner, Stay},
-    line::{Ask, Extend, Place, Push, Session, Speaker},
+    line::{Ask, Extend, Place, Push, Session, Speaker, Yield},
     moment::NodeTime,
     name::Name,
     store::Store,
@@ -322,7 +322,7 @@ impl Client {
                 Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
             }
             Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(fence) }
+                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
             }
             Saying::Leave => Command::Release { name, owner, yields: None },
             Saying::Confirm(fence) => {

@@ -33,6 +33,12 @@ fn speaker(number: u8) -> Speaker {
     Speaker { client: client(number), session: Session::from_random(number.into()) }
 }
 
+/// Whoever speaks for an owner.
+fn speaker_of(owner: &Owner) -> Speaker {
+    let place = Place::of(owner.as_bytes()).expect("a place");
+    speaker(u8::from_str_radix(&place.client.to_string()[..2], 16).expect("hex"))
+}
+
 fn owner(number: u8, after_us: u64) -> Owner {
     let ticket = fence(after_us).get();
     Place { ticket, ttl_ms: TTL, client: client(number) }.owner(1)
@@ -58,10 +64,8 @@ fn node_with(clients: impl IntoIterator<Item = u8>) -> Store {
 /// What the scripts of these tests say to the node, in short.
 impl Store {
     fn ask_at(&mut self, now: u64, owner: &Owner, is_waiting: bool) -> Reply {
-        let place = Place::of(owner.as_bytes()).expect("a place");
-        let number = u8::from_str_radix(&place.client.to_string()[..2], 16).expect("hex");
-        let ask = ask(owner, is_waiting);
-        self.apply(ms(now), &Command::Acquire { speaker: speaker(number), ask })
+        let (speaker, ask) = (speaker_of(owner), ask(owner, is_waiting));
+        self.apply(ms(now), &Command::Acquire { speaker, ask })
     }
 
     fn wait_at(&mut self, now: u64, owner: &Owner) -> Reply {
@@ -69,6 +73,7 @@ impl Store {
     }
 
     fn release_at(&mut self, now: u64, owner: &Owner, yields: Option<Fence>) -> Reply {
+        let yields = yields.map(|fence| Yield { fence, speaker: speaker_of(owner) });
         self.apply(ms(now), &Command::Release { name: name(), owner: owner.clone(), yields })
     }
 
@@ -105,6 +110,23 @@ fn granted(fence: Fence) -> Reply {
 fn queued(fence: Fence, expires_in_ms: u64, rank: impl Into<Option<u64>>) -> Reply {
     let (expires_in_ms, rank) = (Some(expires_in_ms), rank.into());
     Reply::Queued { fence, expires_in_ms, rank, is_foreign: false }
+}
+
+/// One whose connection broke while it gave a grant back may count that grant again by now.
+#[test]
+fn what_an_older_connection_gave_back_stays() {
+    let mut node = node_with([1, 2]);
+    let (one, two) = (owner(1, 2), owner(2, 1));
+    node.wait_at(0, &one);
+    node.wait_at(1, &two);
+    let speaker = Speaker { session: Session::from_random(99), ..speaker(1) };
+    node.apply(ms(2), &Command::Attach { speaker, stay: Stay::unguarded(SESSION) });
+    let late = node.release_at(3, &one, Some(fence(2)));
+    assert_eq!((late, node.holder_at(3)), (Reply::Released { is_ours: false }, Some(one.clone())));
+    let yields = Some(Yield { fence: fence(2), speaker });
+    let today = Command::Release { name: name(), owner: one, yields };
+    assert_eq!(node.apply(ms(4), &today), Reply::Released { is_ours: true });
+    assert_eq!(node.holder_at(4), Some(two));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 use quorate_core::{
     command::{Command, Reply, Stay},
     contend::Saying,
-    line::{Ask, Extend, Place},
+    line::{Ask, Extend, Place, Yield},
     moment::Moment,
     mutant,
     name::Name,
@@ -303,7 +303,7 @@ impl World {
                 Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
             }
             What::Say(Saying::Yield(fence) | Saying::Doubt(fence)) => {
-                Command::Release { name, owner, yields: Some(fence) }
+                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
             }
             What::Say(Saying::Leave) => Command::Release { name, owner, yields: None },
         }

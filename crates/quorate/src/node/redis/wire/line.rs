@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{ClientId, Command, Reply, Stay},
     fence::Fence,
-    line::{Ask, Extend, Extended, Place, Push, Speaker, Standing},
+    line::{Ask, Extend, Extended, Place, Push, Speaker, Standing, Yield},
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
@@ -28,12 +28,17 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
         Command::Acquire { speaker, ask } => write_acquire(out, *speaker, ask, scripts),
         Command::Release { name, owner, yields } => {
             let place = yields.and_then(|_| Place::of(owner.as_bytes()));
-            let args = 1 + usize::from(yields.is_some()) + 2 * usize::from(place.is_some());
-            write_script(out, Script::Release, scripts, 3, args);
+            let given_back = usize::from(yields.is_some());
+            let args = 1 + 2 * given_back + 2 * usize::from(place.is_some());
+            write_script(out, Script::Release, scripts, 3 + given_back, args);
             write_lock(out, scripts, name);
+            if let Some(Yield { speaker, .. }) = yields {
+                write_session_key(out, scripts, *speaker);
+            }
             write_word(out, owner.as_bytes());
-            if let Some(fence) = yields {
+            if let Some(Yield { fence, speaker }) = yields {
                 write_digits(out, fence.get());
+                write_word(out, speaker.session.to_string().as_bytes());
             }
             if let Some(place) = place {
                 write_digits(out, place.ticket);

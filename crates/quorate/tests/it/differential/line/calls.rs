@@ -4,7 +4,7 @@ use quorate_core::{
     command::{Command, Owner, Reply, Sighting, Stay},
     fence::Fence,
     inspect::{Cursor, Inspected, Listed, Remembered, ShareTold},
-    line::{Extended, Place, Speaker, is_shared},
+    line::{Extended, Place, Speaker, Yield, is_shared},
     name::Name,
     share::Share,
     store::Aside,
@@ -63,10 +63,13 @@ impl Digests {
                 eval
             }
             Command::Release { name, owner, yields } => {
-                let mut eval = lock(eval(&self.release, 3), name);
+                let mut eval = lock(eval(&self.release, 3 + usize::from(yields.is_some())), name);
+                if let Some(Yield { speaker, .. }) = yields {
+                    eval.arg(session_key(*speaker));
+                }
                 eval.arg(owner.as_bytes());
-                if let Some(fence) = yields {
-                    eval.arg(format!("{:016}", fence.get()));
+                if let Some(Yield { fence, speaker }) = yields {
+                    eval.arg(format!("{:016}", fence.get())).arg(speaker.session.to_string());
                     if let Some(place) = Place::of(owner.as_bytes()) {
                         eval.arg(format!("{:016}", place.ticket)).arg(place.ttl_ms);
                     }

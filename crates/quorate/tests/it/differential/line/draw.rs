@@ -4,7 +4,7 @@ use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay, Value},
     fence::{Fence, SLACK_US},
-    line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX, is_shared},
+    line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX, Yield, is_shared},
     moment::NodeTime,
     name::Name,
     store::{Aside, Store},
@@ -164,7 +164,10 @@ impl Draw {
             }
             47..=66 => {
                 let owner = self.holder(store, now, &name);
-                let yields = (self.up_to(2) == 0).then(|| self.fence(store, now, &name, &owner));
+                let yields = (self.up_to(2) == 0).then(|| {
+                    let fence = self.fence(store, now, &name, &owner);
+                    Yield { fence, speaker: self.speaker_or_stale(at) }
+                });
                 Command::Release { name, owner, yields }
             }
             67..=82 => {

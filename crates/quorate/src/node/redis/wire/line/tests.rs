@@ -32,6 +32,7 @@ fn acquire(owner: Owner) -> Command {
 }
 
 fn release(yields: Option<Fence>) -> Command {
+    let yields = yields.map(|fence| Yield { fence, speaker: speaker() });
     Command::Release { name: name(), owner: owner(), yields }
 }
 
@@ -84,9 +85,10 @@ fn commands_are_written_as_the_scripts_want_them() {
         format!("EVALSHA|Acquire|4|{lock}|quorate:s:CLIENT|{who}|7|0000000000000042|300|1|0")
     );
     assert_eq!(words(&release(None)), format!("EVALSHA|Release|3|{lock}|{who}"));
+    let given_back = format!("{who}|0000000000000005|7|0000000000000042|300");
     assert_eq!(
         words(&release(Some(Fence::new(5)))),
-        format!("EVALSHA|Release|3|{lock}|{who}|0000000000000005|0000000000000042|300")
+        format!("EVALSHA|Release|4|{lock}|quorate:s:CLIENT|{given_back}")
     );
     assert_eq!(
         words(&extend()),
