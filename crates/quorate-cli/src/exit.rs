@@ -71,7 +71,10 @@ impl From<LockError> for Failure {
             LockError::Timeout { .. } => BUSY,
             LockError::NoQuorum { nodes } => silence(nodes),
             LockError::Denied { .. } => DENIED,
-            LockError::InvalidName(_) | LockError::InvalidTtl(_) => USAGE,
+            LockError::InvalidName(_)
+            | LockError::InvalidTtl(_)
+            | LockError::NotShared
+            | LockError::TooManyPermits { .. } => USAGE,
             _ => SOFTWARE,
         };
         Self::new(code, error.to_string())
@@ -187,7 +190,7 @@ Exit codes:
   69              too few nodes answered
   70              a bug, or a system that refuses a process
   74              what it has to say could not be written
-  75              another has the lock, or not yet
+  75              another has the lock, or all permits are in use, or not yet
   77              the nodes refused user, password or rights
   78              the settings are wrong
   79              the lock was lost while the command ran
@@ -201,7 +204,7 @@ Exit codes:
   69              too few nodes answered
   70              a bug, or a system that refuses what it needs
   74              the lease could not be written, or nobody could read it
-  75              another has the lock
+  75              another has the lock, or all permits are in use
   77              the nodes refused user, password or rights
   78              the settings are wrong
   128 + N         signal N ended the wait";

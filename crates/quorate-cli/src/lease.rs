@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     exit::{BUSY, Failure, IO, SOFTWARE},
-    run::{Patience, Signals, by_signal, lock, named},
+    run::{Kind, Patience, Signals, by_signal, lock, named},
     runtime,
     settings::Place,
     time,
@@ -23,10 +23,12 @@ use crate::{
 /// Takes a lock and leaves it to expire, with what is needed to renew and release it.
 #[derive(Args, Debug)]
 pub(crate) struct Acquire {
-    /// The name of the lock.
+    /// The name of the lock, or of the permits.
     name: String,
     #[command(flatten)]
     patience: Patience,
+    #[command(flatten)]
+    kind: Kind,
     /// The exit code if another has the lock.
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = BUSY)]
     conflict_exit_code: u8,
@@ -98,17 +100,19 @@ impl Acquire {
             Some(_) | None => builder.build()?,
         };
         let limit = self.patience.limit();
-        let locked = lock(&client, &self.name, ttl, limit, &self.voice).await;
+        let want = self.kind.of(&self.name);
+        let locked = lock(&client, &want, ttl, limit, &self.voice).await;
         let guard = locked.map_err(|failure| match failure.code {
             BUSY => Failure { code: self.conflict_exit_code, ..failure },
             _ => failure,
         })?;
         let left = guard.remaining();
+        let permit = want.permit(guard.name());
         let lease = guard.leave_to_expire();
         let text = match self.format {
             Format::Text => format!("{lease}\n"),
-            Format::Sh => for_shell(&lease),
-            Format::Json => format!("{}\n", for_programs(&lease, left)),
+            Format::Sh => for_shell(&lease, permit),
+            Format::Json => format!("{}\n", for_programs(&lease, permit, left)),
         };
         if let Err(error) = io::stdout().write_all(text.as_bytes()) {
             // Nobody has it, so nobody could give it back.
@@ -179,10 +183,15 @@ impl Lease {
     }
 }
 
-fn for_shell(lease: &LeaseHandover) -> String {
-    let fence = lease.fence().map(|fence| fence.to_string()).unwrap_or_default();
-    let values = [lease.to_string(), lease.name().to_owned(), fence];
-    let line = |(name, value): (&str, String)| format!("export {name}={};\n", quoted(&value));
+/// What a lease does not have is nothing that was left there by an earlier one either.
+fn for_shell(lease: &LeaseHandover, permit: Option<u32>) -> String {
+    let fence = lease.fence().map(|fence| fence.to_string());
+    let permit = permit.map(|number| number.to_string());
+    let values = [Some(lease.to_string()), Some(lease.name().to_owned()), fence, permit];
+    let line = |(name, value): (&str, Option<String>)| match value {
+        Some(value) => format!("export {name}={};\n", quoted(&value)),
+        None => format!("unset {name};\n"),
+    };
     VARIABLES.into_iter().zip(values).map(line).collect()
 }
 
@@ -191,13 +200,14 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn for_programs(lease: &LeaseHandover, left: Duration) -> serde_json::Value {
+fn for_programs(lease: &LeaseHandover, permit: Option<u32>, left: Duration) -> serde_json::Value {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
         "schema_version": 1,
         "lease": lease.to_string(),
         "name": lease.name(),
         "fence": lease.fence().map(quorate::fence::Fence::get),
+        "permit": permit,
         "ttl_ms": millis(lease.ttl()),
         "valid_for_ms": millis(left),
     })
@@ -219,8 +229,8 @@ fn is_lost(out: &io::Stdout) -> bool {
     out.rdev() == nowhere.rdev() && nowhere.rdev() != 0
 }
 
-/// What a shell is given, in this order: the lease, the name, the fence.
-const VARIABLES: [&str; 3] = ["QUORATE_LEASE", "QUORATE_LOCK", "QUORATE_FENCE"];
+/// What a shell is given, in this order: the lease, the name, the fence, the permit.
+const VARIABLES: [&str; 4] = ["QUORATE_LEASE", "QUORATE_LOCK", "QUORATE_FENCE", "QUORATE_PERMIT"];
 
 const NOT_A_LEASE: &str = "this is not a lease as `quorate acquire` writes it";
 

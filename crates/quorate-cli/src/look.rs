@@ -65,7 +65,7 @@ impl Ls {
             let fence = holder.and_then(|it| it.fence).map(|fence| fence.to_string());
             [
                 lock.name.clone(),
-                holder.map_or_else(|| "-".into(), |it| it.who.clone()),
+                holders(lock).unwrap_or_else(|| "-".into()),
                 shown(holder.and_then(|it| it.held_for)),
                 shown(holder.and_then(|it| it.expires_in)),
                 fence.unwrap_or_else(|| "-".into()),
@@ -94,6 +94,13 @@ impl Show {
         if let Some(fence) = report.holder.as_ref().and_then(|holder| holder.fence) {
             lines.push(format!("fence {fence}"));
         }
+        if report.holder.as_ref().is_some_and(|holder| holder.is_shared) {
+            let with = |other: &LockHolder| format!("shared with {other}");
+            lines.extend(report.shared_with.iter().map(with));
+            if report.shared_with.is_empty() {
+                lines.push("shared, with nobody else now".into());
+            }
+        }
         let number = |(before, it): (usize, &Waiter)| format!("{:>3}. {it}", before + 1);
         lines.extend(report.waiting.iter().enumerate().map(number));
         let shown = report.waiting.len() as u64;
@@ -113,6 +120,16 @@ fn client(place: &Place) -> Result<Client, Failure> {
     Client::try_from(client).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
 }
 
+/// Who has the lock, in a few words.
+pub(crate) fn holders(report: &LockReport) -> Option<String> {
+    let first = &report.holder.as_ref()?.who;
+    Some(match report.shared_with.len() {
+        0 => first.clone(),
+        1 => format!("{first} and 1 other"),
+        others => format!("{first} and {others} others"),
+    })
+}
+
 /// A lock as JSON.
 fn lock(report: &LockReport) -> Value {
     json!({
@@ -120,6 +137,7 @@ fn lock(report: &LockReport) -> Value {
         "is_held": report.is_held(),
         "votes": report.votes,
         "holder": report.holder.as_ref().map(holder),
+        "shared_with": report.shared_with.iter().map(holder).collect::<Vec<_>>(),
         "waiting_total": report.waiting_total,
     })
 }
@@ -132,6 +150,7 @@ fn holder(holder: &LockHolder) -> Value {
         "held_for_ms": holder.held_for.map(millis),
         "expires_in_ms": holder.expires_in.map(millis),
         "is_foreign": holder.is_foreign,
+        "is_shared": holder.is_shared,
     })
 }
 

@@ -4,6 +4,7 @@
 mod danger;
 pub(crate) mod guardian;
 mod leash;
+mod lock;
 mod locks;
 mod nested;
 mod proc;
@@ -13,8 +14,9 @@ mod supervise;
 mod terminal;
 mod tree;
 mod waiting;
+mod want;
 
-use std::{ffi::OsString, time::Duration};
+use std::{collections::BTreeSet, ffi::OsString, time::Duration};
 
 use clap::Args;
 use rustix::process::Signal;
@@ -25,10 +27,13 @@ use self::{
     locks::Locks,
     spawn::Child,
     supervise::{End, Supervisor},
+    want::Want,
 };
 pub(crate) use self::{
-    locks::{Patience, lock, named},
+    lock::{lock, named},
+    locks::Patience,
     signals::Signals,
+    want::Kind,
 };
 use crate::{
     cli::outlive_file_limits,
@@ -42,7 +47,7 @@ use crate::{
 /// Runs a command under a lock.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// The name of the lock.
+    /// The name of the lock, or of the permits.
     name: String,
     /// The command, and its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "command", value_name = "COMMAND")]
@@ -51,14 +56,13 @@ pub(crate) struct Run {
     #[arg(short, long, value_name = "TEXT", conflicts_with = "argv")]
     command: Option<OsString>,
     /// One more lock that is needed; can be given several times. The command runs when all of them
-    /// are held.
+    /// are held. With --shared they are shared as well, with --permits they are held alone.
     #[arg(short, long = "lock", value_name = "NAME")]
     locks: Vec<String>,
     #[command(flatten)]
     patience: Patience,
-    /// An exclusive lock. There is no other kind yet, so this changes nothing.
-    #[arg(short = 'x', long, visible_short_alias = 'e')]
-    exclusive: bool,
+    #[command(flatten)]
+    kind: Kind,
     /// The exit code if another has the lock.
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = BUSY)]
     conflict_exit_code: u8,
@@ -114,6 +118,7 @@ impl Run {
             let text = "/proc does not show this process: it is of another namespace, or not there";
             return Err(Failure::new(SOFTWARE, text));
         }
+        let wants = self.wants()?;
         let settings = self.place.settings()?;
         let ttl = self.ttl(&settings)?;
         let kill_after = self.kill_after.unwrap_or_else(|| (ttl / 2).min(KILL_AFTER_MAX));
@@ -129,7 +134,7 @@ impl Run {
         if settings.is_local_by_default() {
             self.voice.warn("no nodes are configured: the lock is local to this machine");
         }
-        runtime::start()?.block_on(self.under_lock(&settings, ttl, danger))
+        runtime::start()?.block_on(self.under_lock(wants, &settings, ttl, danger))
     }
 
     fn ttl(&self, settings: &Settings) -> Result<Duration, Failure> {
@@ -149,8 +154,23 @@ impl Run {
         Ok(ttl)
     }
 
+    /// What must be held while the command runs.
+    fn wants(&self) -> Result<BTreeSet<Want<'_>>, Failure> {
+        let main = self.kind.of(&self.name);
+        if let Some(part) = self.locks.iter().find(|name| main.has_part(name)) {
+            return Err(Failure::usage(format!(
+                "{part:?} is one of the locks that the permits of {:?} are made of: it cannot be \
+                 held as well",
+                self.name
+            )));
+        }
+        let others = self.locks.iter().map(|name| self.kind.besides(name));
+        Ok(others.chain([main]).collect())
+    }
+
     async fn under_lock(
         &self,
+        wants: BTreeSet<Want<'_>>,
         settings: &Settings,
         ttl: Duration,
         danger: Danger,
@@ -162,8 +182,7 @@ impl Run {
             Some(who) => builder.who(who),
             None => builder,
         };
-        let names = [&self.name].into_iter().chain(&self.locks);
-        let acquired = Locks::acquire(builder, names, ttl, &self.patience, &self.voice);
+        let acquired = Locks::acquire(builder, wants, ttl, &self.patience, &self.voice);
         let acquired = tokio::select! {
             biased;
             signal = signals.end() => Err(signal),

@@ -6,17 +6,10 @@ use std::{
 };
 
 use clap::Args;
-use quorate::{
-    Client, ClientBuilder, Guard,
-    error::{LockError, ReleaseError},
-};
+use quorate::{Client, ClientBuilder, Guard, error::ReleaseError};
 
-use super::{nested, waiting::Watch};
-use crate::{
-    exit::{BUSY, Failure},
-    time,
-    voice::Voice,
-};
+use super::{lock::lock, nested, want::Want};
+use crate::{exit::Failure, time, voice::Voice};
 
 /// For how long a lock is waited for.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -42,6 +35,8 @@ impl Patience {
 pub(crate) struct Locks {
     client: Client,
     guards: Vec<Guard>,
+    /// Which of them is a permit, and its number.
+    permit: Option<(usize, u32)>,
     acquired_at: Instant,
 }
 
@@ -50,7 +45,7 @@ impl Locks {
     /// each other.
     pub(crate) async fn acquire(
         builder: ClientBuilder,
-        names: impl Iterator<Item = &String>,
+        wants: BTreeSet<Want<'_>>,
         ttl: Duration,
         patience: &Patience,
         voice: &Voice,
@@ -62,13 +57,16 @@ impl Locks {
             Some(Duration::ZERO) => builder.connect().await?,
             Some(_) | None => builder.build()?,
         };
-        let names: BTreeSet<&String> = names.collect();
-        let mut guards = Vec::new();
-        for name in names {
+        let (mut guards, mut permit) = (Vec::new(), None);
+        for want in wants {
             let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-            guards.push(lock(&client, name, ttl, left, voice).await?);
+            let guard = lock(&client, &want, ttl, left, voice).await?;
+            if let Some(number) = want.permit(guard.name()) {
+                permit = Some((guards.len(), number));
+            }
+            guards.push(guard);
         }
-        Ok(Self { client, guards, acquired_at: Instant::now() })
+        Ok(Self { client, guards, permit, acquired_at: Instant::now() })
     }
 
     /// The safe time that is left of the lease that ends first.
@@ -94,17 +92,22 @@ impl Locks {
         .await
     }
 
-    /// What the command finds in its environment. With several locks, fence and owner are those of
-    /// the first one by name.
-    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+    /// What the command finds in its environment, and what it does not, whatever an outer run has
+    /// put there. With several locks, fence and owner are those of the permit, or of the first one
+    /// by name.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, Option<String>)> {
         let names: Vec<&str> = self.guards.iter().map(Guard::name).collect();
-        let mut variables = vec![("QUORATE_HELD", "1".to_owned()), nested::variable(&self.guards)];
-        if let Some(first) = self.guards.first() {
-            variables.push(("QUORATE_LOCK", names.join("\n")));
-            variables.push(("QUORATE_OWNER", first.owner_id().into_owned()));
-            variables.extend(first.fence().map(|fence| ("QUORATE_FENCE", fence.to_string())));
-        }
-        variables
+        let (place, number) = self.permit.unzip();
+        let told = self.guards.get(place.unwrap_or_default());
+        let fence = told.and_then(Guard::fence).map(|fence| fence.to_string());
+        vec![
+            ("QUORATE_HELD", Some("1".to_owned())),
+            ("QUORATE_LOCK", Some(names.join("\n"))),
+            ("QUORATE_OWNER", told.map(|guard| guard.owner_id().into_owned())),
+            ("QUORATE_FENCE", fence),
+            ("QUORATE_PERMIT", number.map(|number| number.to_string())),
+            (nested::VARIABLE, Some(nested::value(&self.guards))),
+        ]
     }
 
     /// Gives none of them back: somebody is at work still.
@@ -132,60 +135,6 @@ impl Locks {
         self.client.shutdown(RELEASE_GRACE).await;
         was_held
     }
-}
-
-/// Takes one lock, within `left` if that is given, and tells those who read along how it goes.
-pub(crate) async fn lock(
-    client: &Client,
-    name: &str,
-    ttl: Duration,
-    left: Option<Duration>,
-    voice: &Voice,
-) -> Result<Guard, Failure> {
-    let (started, watch) = (Instant::now(), Watch::default());
-    nested::check(client, name).await?;
-    let guard = tokio::select! {
-        biased;
-        guard = lock_silently(client, name, ttl, left) => guard,
-        never = watch.tell(client, name, voice) => match never {},
-    };
-    voice.status("");
-    let guard = guard.map_err(|failure| named(name, failure))?;
-    let (waited, fence) = (time::shown(started.elapsed()), guard.fence());
-    let fence = fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
-    let was_held = watch.holder().map(|who| format!("; was held by {who}"));
-    let was_held = was_held.unwrap_or_default();
-    voice.detail(&format!("acquired {name:?}{fence} after {waited}{was_held}"));
-    Ok(guard)
-}
-
-async fn lock_silently(
-    client: &Client,
-    name: &str,
-    ttl: Duration,
-    left: Option<Duration>,
-) -> Result<Guard, Failure> {
-    let mutex = client.mutex(name).ttl(ttl);
-    let guard = match left {
-        None => mutex.lock().await,
-        // This one names the holder.
-        Some(Duration::ZERO) => match mutex.try_lock().await {
-            Ok(None) => mutex.lock_timeout(Duration::ZERO).await,
-            tried => tried.map(|guard| guard.expect("that nobody got it is dealt with")),
-        },
-        Some(left) => mutex.lock_timeout(left).await,
-    };
-    guard.map_err(|error| match error {
-        LockError::Timeout { holder: Some(holder), .. } => {
-            Failure::new(BUSY, format!("held by {holder}"))
-        }
-        LockError::Timeout { holder: None, .. } => Failure::new(BUSY, "held by another"),
-        error => error.into(),
-    })
-}
-
-pub(crate) fn named(name: &str, failure: Failure) -> Failure {
-    Failure { text: format!("{name:?}: {}", failure.text), ..failure }
 }
 
 /// How long releases are waited for at the end.

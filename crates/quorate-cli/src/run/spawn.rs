@@ -73,10 +73,11 @@ pub(crate) enum Exit {
 }
 
 impl Child {
-    /// Starts it with these variables in its environment. It may run until then.
+    /// Starts it with these variables in its environment, and without those that have no value. It
+    /// may run until then.
     pub(crate) fn start(
         command: &[OsString],
-        variables: &[(&str, String)],
+        variables: &[(&str, Option<String>)],
         is_shared: bool,
         until: Until,
     ) -> io::Result<Self> {
@@ -97,7 +98,12 @@ impl Child {
         let (leash, collar) = Leash::new(until)?;
         let mut guardian = this_program();
         guardian.args([GUARDIAN, &own, start.as_str()]).args(command);
-        guardian.envs(variables.iter().map(|(name, value)| (name, value)));
+        for (name, value) in variables {
+            match value {
+                Some(value) => guardian.env(name, value),
+                None => guardian.env_remove(name),
+            };
+        }
         guardian.stdin(OwnedFd::from(collar));
         if start != Start::Shared {
             guardian.process_group(0);

@@ -8,7 +8,8 @@ use quorate::{
     inspect::LockReport,
 };
 
-use crate::{time, voice::Voice};
+use super::want::{How, Want};
+use crate::{look::holders, time, voice::Voice};
 
 /// Keeps an eye on who has the lock while it is waited for.
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ impl Watch {
 
     /// Looks, and tells somebody at a terminal, for as long as it is polled. That the nodes do not
     /// vote yet is told to everybody, once: the wait can be a minute.
-    pub(super) async fn tell(&self, client: &Client, name: &str, voice: &Voice) -> Infallible {
+    pub(super) async fn tell(&self, client: &Client, want: &Want<'_>, voice: &Voice) -> Infallible {
         let mut is_told = false;
         tokio::time::sleep(SILENCE).await;
         loop {
@@ -33,14 +34,13 @@ impl Watch {
                 Some(left) => {
                     if !is_told {
                         is_told = true;
-                        voice.warn(&format!("waiting for {name:?}: {}", Guarded(&nodes)));
+                        voice.warn(&format!("waiting for {want}: {}", Guarded(&nodes)));
                     }
                     let left = time::shown(left);
-                    voice
-                        .status(&format!("waiting for {name:?}: no majority votes for {left} yet"));
+                    voice.status(&format!("waiting for {want}: no majority votes for {left} yet"));
                 }
                 None if voice.is_watched() || voice.is_verbose() => {
-                    self.look(client, name, voice).await;
+                    self.look(client, want, voice).await;
                 }
                 None => {}
             }
@@ -48,14 +48,20 @@ impl Watch {
         }
     }
 
-    async fn look(&self, client: &Client, name: &str, voice: &Voice) {
-        let Ok(report) = client.inspect(name).await else {
-            return voice.status(&format!("waiting for {name:?}: no node can tell who has it"));
+    async fn look(&self, client: &Client, want: &Want<'_>, voice: &Voice) {
+        let looked = match want.how {
+            How::Alone | How::Shared => client.inspect(want.name).await,
+            How::Permit(_) => client.inspect(want.line()).await,
         };
-        voice.status(&line(&report));
-        let holder = report.holder.filter(|holder| !holder.is_this_client);
-        if let Some(holder) = holder {
-            self.holder.replace(Some(holder.who));
+        let Ok(report) = looked else {
+            return voice.status(&format!("waiting for {want}: no node can tell who has it"));
+        };
+        voice.status(&line(want, &report));
+        // Who is the first in line for a permit has none.
+        let is_held = want.how == How::Alone || want.how == How::Shared;
+        let is_ours = report.holder.as_ref().is_some_and(|holder| holder.is_this_client);
+        if is_held && !is_ours && report.holder.is_some() {
+            self.holder.replace(holders(&report));
         }
     }
 }
@@ -87,16 +93,31 @@ impl fmt::Display for Guarded<'_> {
     }
 }
 
-fn line(report: &LockReport) -> String {
-    let mut line = format!("waiting for {:?}", report.name);
-    if let Some(holder) = &report.holder {
-        line.push_str(&format!(", held by {}", holder.who));
-        if let Some(held_for) = holder.held_for {
-            line.push_str(&format!(" for {}", time::shown(held_for)));
+fn line(want: &Want<'_>, report: &LockReport) -> String {
+    let mut line = format!("waiting for {want}");
+    let before = match want.how {
+        How::Alone | How::Shared => {
+            if let Some(holders) = holders(report) {
+                line.push_str(&format!(", held by {holders}"));
+            }
+            if let Some(held_for) = report.holder.as_ref().and_then(|holder| holder.held_for) {
+                line.push_str(&format!(" for {}", time::shown(held_for)));
+            }
+            report.place_of_this_client()
         }
-    }
-    match report.place_of_this_client() {
+        // Whoever stands in line has seen that all are taken; who has the line is its first.
+        How::Permit(_) => match &report.holder {
+            Some(first) => {
+                line.push_str(", all in use");
+                let behind = report.place_of_this_client().map(|place| place + 1);
+                if first.is_this_client { Some(0) } else { behind }
+            }
+            None => None,
+        },
+    };
+    match before {
         Some(0) => line.push_str("; we are next"),
+        Some(1) => line.push_str("; 1 is before us"),
         Some(before) => line.push_str(&format!("; {before} are before us")),
         None => {}
     }

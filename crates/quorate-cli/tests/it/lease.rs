@@ -138,8 +138,90 @@ fn a_script_whose_wait_is_ended_does_not_go_on() {
     rig.await_that("it waits", one_waits);
     waiting.signal(Signal::TERM);
     let ended = waiting.end().assert_code(143);
-    assert_eq!(ended.out(), "unset QUORATE_LEASE QUORATE_LOCK QUORATE_FENCE; (exit 143)\n");
+    let unset = "unset QUORATE_LEASE QUORATE_LOCK QUORATE_FENCE QUORATE_PERMIT; (exit 143)\n";
+    assert_eq!(ended.out(), unset);
     holder.close();
+}
+
+#[test]
+fn a_script_shares_a_lock() {
+    for rig in Rig::of_each_kind() {
+        let leases = [(); 2].map(|()| say(&rig, ["acquire", "-s", "x"]).assert_code(0));
+        let [one, two] = leases.each_ref().map(|lease| lease.out().trim());
+        for _ in 0..2 {
+            say(&rig, ["renew", "-v", one]).assert_code(0).assert_says("\"x\" lasts for 9.");
+        }
+        rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by");
+        rig.run(["-s", "-n", "x", "true"]).assert_code(0);
+        say(&rig, ["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
+        say(&rig, ["release", one]).assert_code(0);
+        say(&rig, ["release", one]).assert_code(79).assert_says("no longer has it");
+        say(&rig, ["renew", one]).assert_code(79).assert_says("no longer has it");
+        rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by");
+        say(&rig, ["renew", two]).assert_code(0);
+        say(&rig, ["release", two]).assert_code(0);
+        rig.run(["-n", "x", "true"]).assert_code(0);
+    }
+}
+
+#[test]
+fn a_shared_lease_ends_with_its_ttl() {
+    for rig in [Rig::without_servers(), Rig::one()] {
+        let lease = say(&rig, ["acquire", "-s", "--ttl", "500ms", "x"]).assert_code(0);
+        rig.run(["-w", "20", "x", "true"]).assert_code(0);
+        say(&rig, ["renew", lease.out().trim()]).assert_code(79);
+    }
+}
+
+/// What an earlier lease has left would be taken for its own.
+#[test]
+fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    let show = "echo $QUORATE_LOCK/${QUORATE_FENCE-none}/${QUORATE_PERMIT-none}";
+    let acquire =
+        |args: &str| format!("eval \"$({quorate} acquire --format sh {args})\" || exit; {show}; ");
+    let script = ["-s x", "--permits 1 jobs", "y", "-s x"].map(acquire).concat();
+    for shell in ["sh", "bash"] {
+        let mut command = Command::new(shell);
+        rig.prepare(&mut command);
+        let script = format!("set -eu; {script}");
+        let ended = Running::start(command.args(["-c", &script])).close().assert_code(0);
+        let lines: Vec<&str> = ended.out().lines().collect();
+        assert_eq!((lines[0], lines[3]), ("x/none/none", "x/none/none"), "{ended:?}");
+        let fence = |line: &str, start: &str, end: &str| {
+            let fence = line.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
+            fence.is_some_and(|fence| fence.parse::<u64>().is_ok())
+        };
+        assert!(fence(lines[1], "jobs#1/", "/1"), "{ended:?}");
+        assert!(fence(lines[2], "y/", "/none"), "{ended:?}");
+        rig.servers[0].flush_all();
+    }
+    let json = |args: &[&str]| -> serde_json::Value {
+        let args = ["acquire", "--format", "json"].iter().chain(args).copied();
+        serde_json::from_str(say(&rig, args).assert_code(0).out()).expect("JSON")
+    };
+    let shared = json(&["-s", "x"]);
+    assert!(shared["fence"].is_null() && shared["permit"].is_null(), "{shared}");
+    let permit = json(&["--permits", "1", "jobs"]);
+    assert!(permit["fence"].is_u64() && permit["permit"] == 1, "{permit}");
+    assert_eq!(permit["name"], "jobs#1");
+    assert!(json(&["y"])["permit"].is_null());
+}
+
+#[test]
+fn a_script_takes_renews_and_releases_a_permit() {
+    for rig in Rig::of_each_kind() {
+        let acquire = || say(&rig, ["acquire", "-n", "--permits", "2", "jobs"]);
+        let (one, two) = (acquire().assert_code(0), acquire().assert_code(0));
+        assert_ne!(one.out(), two.out());
+        acquire().assert_code(75).assert_says("all 2 permits are in use");
+        say(&rig, ["acquire", "-n", "-E", "3", "--permits", "2", "jobs"]).assert_code(3);
+        say(&rig, ["renew", one.out().trim()]).assert_code(0);
+        say(&rig, ["release", one.out().trim()]).assert_code(0);
+        acquire().assert_code(0);
+        acquire().assert_code(75);
+    }
 }
 
 #[test]
@@ -149,6 +231,10 @@ fn a_nested_acquire_of_the_same_name_is_told_so() {
     let told = rig.run(["x", quorate, "acquire", "x"]).assert_code(64);
     told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
     rig.run(["x", quorate, "acquire", "y"]).assert_code(0);
+    rig.run(["-s", "x", quorate, "acquire", "-s", "x"]).assert_code(64);
+    let permit = ["--permits", "2", "jobs"];
+    let nested = permit.into_iter().chain([quorate, "acquire"]).chain(permit);
+    rig.run(nested).assert_code(64).assert_says("take a permit once, on the outside");
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
 }
 
 fn on_each_kind_of_place(body: impl Fn(&Rig)) {
-    [Rig::without_servers(), Rig::one(), Rig::nodes(3)].iter().for_each(body);
+    Rig::of_each_kind().iter().for_each(body);
 }
 
 #[test]
@@ -63,14 +63,52 @@ fn a_lock_is_shown_with_its_line_and_its_nodes() {
         assert_eq!((&json["schema_version"], &json["is_held"]), (&1.into(), &true.into()));
         let holder_json = json["holder"].as_object().expect("a holder");
         let keys: Vec<&str> = holder_json.keys().map(String::as_str).collect();
-        let expected =
-            ["expires_in_ms", "fence", "held_for_ms", "is_foreign", "owner_prefix", "who"];
+        let expected = [
+            "expires_in_ms",
+            "fence",
+            "held_for_ms",
+            "is_foreign",
+            "is_shared",
+            "owner_prefix",
+            "who",
+        ];
         assert_eq!(keys, expected);
         assert_eq!(json["nodes"].as_array().map(Vec::len), Some(nodes));
         assert_eq!(json["nodes"][0]["state"], "held");
         assert!(json["waiting"][0]["waiting_for_ms"].is_u64(), "{json}");
         holder.close();
         waiting.end().assert_code(0);
+    });
+}
+
+#[test]
+fn all_who_share_a_lock_are_shown() {
+    on_each_kind_of_place(|rig| {
+        let holders = ["one", "two", "three"].map(|it| rig.hold_with(["-s", "--who", it, "x"], it));
+        let ended = say(rig, ["show", "x"]).assert_code(0);
+        let lines: Vec<&str> = ended.out().lines().collect();
+        assert!(lines[0].starts_with("x: held by one for "), "{ended:?}");
+        assert!(lines[0].ends_with(", shared with 2 others"), "{ended:?}");
+        assert!(lines[1].starts_with("shared with two for "), "{ended:?}");
+        assert!(lines[2].starts_with("shared with three for "), "{ended:?}");
+        assert!(!ended.out().contains("fence"), "{ended:?}");
+        let ended = say(rig, ["ls"]).assert_code(0);
+        assert!(ended.out().contains("\nx     one and 2 others  "), "{ended:?}");
+        let json = json(&say(rig, ["ls", "-o", "json"]).assert_code(0));
+        let lock = &json["locks"][0];
+        assert_eq!((&lock["is_held"], &lock["holder"]["who"]), (&true.into(), &"one".into()));
+        assert_eq!(lock["holder"]["is_shared"], true);
+        let others = lock["shared_with"].as_array().expect("a list");
+        let whos: Vec<_> = others.iter().map(|other| other["who"].as_str()).collect();
+        assert_eq!(whos, [Some("two"), Some("three")]);
+        let [one, two, three] = holders;
+        three.close().assert_code(0);
+        let ended = say(rig, ["ls"]).assert_code(0);
+        assert!(ended.out().contains("\nx     one and 1 other  "), "{ended:?}");
+        two.close().assert_code(0);
+        let ended = say(rig, ["show", "x"]).assert_code(0);
+        assert!(ended.out().contains("\nshared, with nobody else now\n"), "{ended:?}");
+        one.close().assert_code(0);
     });
 }
 

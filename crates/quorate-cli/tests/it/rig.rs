@@ -45,6 +45,11 @@ impl Rig {
         Self { servers: Vec::new(), folder: folder() }
     }
 
+    /// On this machine, with one server, and with three.
+    pub(crate) fn of_each_kind() -> [Self; 3] {
+        [Self::without_servers(), Self::one(), Self::nodes(3)]
+    }
+
     /// A path in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -146,10 +151,33 @@ impl Rig {
     /// Starts a holder of the lock, and waits until it is one. It ends with its standard input.
     #[track_caller]
     pub(crate) fn hold(&self, name: &str) -> Running {
-        let script = r#"echo $$ > "holder.$QUORATE_LOCK"; cat > /dev/null"#;
-        let running = self.start([name, "--", "sh", "-c", script]);
-        self.await_file(&format!("holder.{name}"));
+        self.hold_with([name], &format!("holder.{name}"))
+    }
+
+    /// The same with these arguments. It writes the names of its locks to this file.
+    #[track_caller]
+    pub(crate) fn hold_with<'a>(
+        &self,
+        args: impl IntoIterator<Item = &'a str>,
+        file: &str,
+    ) -> Running {
+        let script = format!(r#"echo "$QUORATE_LOCK" > "{file}"; cat > /dev/null"#);
+        let mut args: Vec<&str> = args.into_iter().collect();
+        args.extend(["--", "sh", "-c", &script]);
+        let running = self.start(args);
+        self.await_file(file);
         running
+    }
+
+    /// Waits until so many stand in line for the lock.
+    #[track_caller]
+    pub(crate) fn await_waiting(&self, name: &str, count: u64) {
+        let waiting = || -> Option<u64> {
+            let ended = self.say(["show", name, "-o", "json"]).assert_code(0);
+            let json: serde_json::Value = serde_json::from_str(ended.out()).expect("JSON");
+            json["waiting_total"].as_u64()
+        };
+        self.await_that(&format!("{count} wait for {name}"), || waiting() == Some(count));
     }
 }
 

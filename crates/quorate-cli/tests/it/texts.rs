@@ -91,6 +91,19 @@ fn locks_as_json_are_as_approved() {
     waiting.end().assert_code(0);
 }
 
+#[test]
+fn shared_locks_as_json_are_as_approved() {
+    let rig = Rig::one();
+    let holders = ["one", "two"].map(|who| rig.hold_with(["-s", "--who", who, "x"], who));
+    let ended = rig.say(["show", "x", "-o", "json"]).assert_code(0);
+    let mut json = serde_json::from_str::<Value>(ended.out()).expect("JSON");
+    settle(&mut json, &[(rig.servers[0].url(), "redis://ADDRESS")]);
+    compare("show-shared.json", &format!("{json:#}\n"));
+    for holder in holders {
+        holder.close().assert_code(0);
+    }
+}
+
 /// Puts words in the place of what is another thing each time, if it is what it has to be.
 fn settle(json: &mut Value, names: &[(String, &str)]) {
     match json {
@@ -120,7 +133,9 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ended = rig.say(["completions", shell]);
         let ended = ended.assert_code(0);
-        assert!(ended.out().contains("conflict-exit-code"), "{shell}");
+        for flag in ["conflict-exit-code", "shared", "permits"] {
+            assert!(ended.out().contains(flag), "{flag} for {shell}");
+        }
     }
     // A shell that is there reads its own.
     let script = format!("source <({} completions bash)", env!("CARGO_BIN_EXE_quorate"));

@@ -19,12 +19,42 @@ fn two_hundred_processes_count_to_two_hundred_on_this_machine() {
 
 #[test]
 fn killed_processes_never_let_two_in_at_once_on_five_nodes() {
-    kill_some(&Rig::nodes(5));
+    kill_some(&Rig::nodes(5), &ALONE);
 }
 
 #[test]
 fn killed_processes_never_let_two_in_at_once_on_this_machine() {
-    kill_some(&Rig::without_servers());
+    kill_some(&Rig::without_servers(), &ALONE);
+}
+
+#[test]
+fn killed_holders_of_permits_never_let_two_have_the_same_one_on_three_nodes() {
+    kill_some(&Rig::nodes(3), &PERMITS);
+}
+
+#[test]
+fn killed_holders_of_permits_never_let_two_have_the_same_one_on_this_machine() {
+    kill_some(&Rig::without_servers(), &PERMITS);
+}
+
+#[test]
+fn a_crowd_of_readers_and_writers_keeps_apart_on_three_nodes() {
+    read_and_write(&Rig::nodes(3));
+}
+
+#[test]
+fn a_crowd_of_readers_and_writers_keeps_apart_on_this_machine() {
+    read_and_write(&Rig::without_servers());
+}
+
+#[test]
+fn a_crowd_has_three_permits_and_never_more_on_three_nodes() {
+    share_permits(&Rig::nodes(3));
+}
+
+#[test]
+fn a_crowd_has_three_permits_and_never_more_on_this_machine() {
+    share_permits(&Rig::without_servers());
 }
 
 /// Reads, adds one, writes: two at a time would lose one.
@@ -39,18 +69,76 @@ fn count(rig: &Rig) {
     assert_eq!(rig.read("count"), format!("{CROWD}\n"));
 }
 
-/// Each holder leaves its fence, and finds it again when it is done unless another was in between.
-/// The fence of each must be larger than the one that it finds.
-fn kill_some(rig: &Rig) {
+/// A reader never meets a writer, a writer meets nobody, and readers meet each other: each waits a
+/// while for that, until it was seen once.
+fn read_and_write(rig: &Rig) {
     rig.write("last", "0\n");
+    let reader = "\
+        mkdir reader.$$; [ -e writer ] && echo a reader meets a writer >> broken; \
+        [ -z \"${QUORATE_FENCE-}\" ] || echo a reader with a fence >> broken; \
+        looks=0; while ! [ -e together ] && [ $looks -lt 50 ]; do \
+            [ $(ls -d reader.* | wc -l) -gt 1 ] && echo > together; \
+            looks=$((looks + 1)); sleep 0.01; \
+        done; \
+        [ -e writer ] && echo a writer meets a reader >> broken; \
+        rmdir reader.$$; echo >> done";
+    let writer = "\
+        mkdir writer || echo two writers >> broken; \
+        ls -d reader.* 2> /dev/null && echo a writer among readers >> broken; \
+        [ $QUORATE_FENCE -gt $(cat last) ] || echo an older fence >> broken; \
+        echo $QUORATE_FENCE > last; sleep 0.01; \
+        ls -d reader.* 2> /dev/null && echo a reader beside a writer >> broken; \
+        rmdir writer || echo writer is gone >> broken; echo >> done";
+    let start = |it: usize| {
+        let (kind, script) = if it.is_multiple_of(3) { ("-x", writer) } else { ("-s", reader) };
+        rig.start(["-q", kind, "x", "--", "sh", "-c", script])
+    };
+    let running: Vec<Running> = (0..MIXED_CROWD).map(start).collect();
+    for it in running {
+        it.end_within(CROWD_PATIENCE).assert_code(0);
+    }
+    assert_eq!(rig.read("broken"), "");
+    assert_eq!(rig.read("done").lines().count(), MIXED_CROWD);
+    assert_eq!(rig.read("together"), "\n", "two readers were there at once");
+}
+
+/// Each waits until three were there at once, so that it ends only if that happens.
+fn share_permits(rig: &Rig) {
     let script = "\
-        [ $QUORATE_FENCE -gt $(cat last) ] || echo older $QUORATE_FENCE >> broken; \
-        echo $QUORATE_FENCE > last.new && mv last.new last; \
+        mkdir permit.$QUORATE_PERMIT || echo two have $QUORATE_LOCK >> broken; \
+        mkdir in.$$; [ $(ls -d in.* | wc -l) -le 3 ] || echo more than three >> broken; \
+        while ! [ -e three ]; do \
+            [ $(ls -d in.* | wc -l) -eq 3 ] && echo > three; sleep 0.01; \
+        done; \
+        [ $(ls -d in.* | wc -l) -le 3 ] || echo more than three later >> broken; \
+        rmdir in.$$ permit.$QUORATE_PERMIT || echo another was here >> broken; \
+        echo $QUORATE_PERMIT >> done";
+    let args = ["-q", "--permits", "3", "jobs", "--", "sh", "-c", script];
+    let running: Vec<Running> = (0..PERMITS.crowd).map(|_| rig.start(args)).collect();
+    for it in running {
+        it.end_within(CROWD_PATIENCE).assert_code(0);
+    }
+    assert_eq!(rig.read("broken"), "");
+    let done = rig.read("done");
+    assert_eq!(done.lines().count(), PERMITS.crowd);
+    assert!(["1", "2", "3"].iter().all(|permit| done.lines().any(|it| it == *permit)), "{done}");
+}
+
+/// Each holder leaves its fence, and finds it again when it is done unless another was in between.
+/// The fence of each must be larger than the one that it finds. Each permit has fences of its own.
+fn kill_some(rig: &Rig, wanted: &Wanted) {
+    for permit in ["", "1", "2", "3"] {
+        rig.write(&format!("last{permit}"), "0\n");
+    }
+    let script = "last=last${QUORATE_PERMIT-}; \
+        [ $QUORATE_FENCE -gt $(cat $last) ] || echo older $QUORATE_FENCE >> broken; \
+        echo $QUORATE_FENCE > $last.new && mv $last.new $last; \
         sleep 0.02; \
-        [ $QUORATE_FENCE -eq $(cat last) ] || echo disturbed $QUORATE_FENCE >> broken; \
+        [ $QUORATE_FENCE -eq $(cat $last) ] || echo disturbed $QUORATE_FENCE >> broken; \
         echo $QUORATE_FENCE >> done";
-    let start = |_| rig.start(["-q", "--ttl", "3s", "counter", "--", "sh", "-c", script]);
-    let mut running: Vec<Running> = (0..CROWD).map(start).collect();
+    let (flags, crowd) = (wanted.flags, wanted.crowd);
+    let start = |_| rig.start(flags.iter().copied().chain(["counter", "--", "sh", "-c", script]));
+    let mut running: Vec<Running> = (0..crowd).map(start).collect();
     let mut seed = 20_261_115_u64;
     let mut killed = 0;
     let done = || rig.read("done").lines().count();
@@ -66,7 +154,7 @@ fn kill_some(rig: &Rig) {
             continue;
         };
         // Enough of them stay alive to show that they get on.
-        if killed < CROWD / 4 {
+        if killed < crowd / 4 {
             killed += 1;
             // It may be gone.
             let _ = rustix::process::kill_process(*victim, rustix::process::Signal::KILL);
@@ -79,10 +167,23 @@ fn kill_some(rig: &Rig) {
     let ill: Vec<_> = ended.iter().filter(is_ill).collect();
     assert!(ill.len() <= killed, "{killed} were killed, and these did not end well: {ill:?}");
     let well = ended.iter().filter(|it| it.0.status.code() == Some(0)).count();
-    assert!(well >= CROWD / 2 && done() >= well, "{well} ended well");
+    assert!(well >= crowd / 2 && done() >= well, "{well} ended well");
 }
 
+/// What a crowd wants.
+struct Wanted {
+    flags: &'static [&'static str],
+    crowd: usize,
+}
+
+const ALONE: Wanted = Wanted { flags: &["-q", "--ttl", "3s"], crowd: CROWD };
+
+/// Whoever comes after one that was killed as the first in line waits for its ttl.
+const PERMITS: Wanted = Wanted { flags: &["-q", "--ttl", "1s", "--permits", "3"], crowd: 40 };
+
 const CROWD: usize = 200;
+
+const MIXED_CROWD: usize = 60;
 
 /// How long all of them may take together.
 const CROWD_PATIENCE: Duration = Duration::from_secs(90);

@@ -10,9 +10,24 @@ use crate::rig::{Rig, is_alive};
 
 #[test]
 fn all_of_the_command_is_dead_before_the_lease_ends() {
+    is_dead_before_the_lease_ends(&[]);
+}
+
+#[test]
+fn all_of_the_command_is_dead_before_its_share_of_the_lock_ends() {
+    is_dead_before_the_lease_ends(&["-s"]);
+}
+
+#[test]
+fn all_of_the_command_is_dead_before_its_permit_ends() {
+    is_dead_before_the_lease_ends(&["--permits", "2"]);
+}
+
+fn is_dead_before_the_lease_ends(kind: &[&str]) {
     let rig = Rig::nodes(3);
     let ttl = Duration::from_secs(3);
-    let running = rig.start(["--ttl", "3s", "x", "--", "sh", "-c", TREE]);
+    let args = ["--ttl", "3s", "x", "--", "sh", "-c", TREE];
+    let running = rig.start(kind.iter().copied().chain(args));
     let pids = tree(&rig);
     rig.servers[..2].iter().for_each(Server::pause);
     // The last renewal was sent before this, so that the lease ends earlier than a ttl from now.

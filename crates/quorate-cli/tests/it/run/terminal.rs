@@ -186,6 +186,44 @@ fn others_of_a_pipeline_keep_the_terminal() {
     drop(terminal);
 }
 
+#[test]
+fn who_waits_is_told_how_many_share_the_lock() {
+    let rig = Rig::one();
+    let (one, two) = (rig.hold_with(["-s", "x"], "one"), rig.hold_with(["-s", "x"], "two"));
+    let writer = Terminal::start(&rig, "run x -- true");
+    rig.await_screen("waiting for \"x\", held by quorate/");
+    rig.await_screen(" and 1 other for ");
+    rig.await_screen("; we are next");
+    std::fs::rename(rig.path("screen"), rig.path("screen.writer")).expect("it is there");
+    let reader = Terminal::start(&rig, "run -s x -- true");
+    rig.await_screen(" and 1 other for ");
+    rig.await_screen("; 1 is before us");
+    one.close().assert_code(0);
+    two.close().assert_code(0);
+    assert_eq!((writer.end().code(), reader.end().code()), (0, 0));
+}
+
+#[test]
+fn who_waits_for_a_permit_is_told_how_many_are_before_it() {
+    let rig = Rig::one();
+    let hold = |file| rig.hold_with(["--permits", "2", "jobs"], file);
+    let holders = [hold("one"), hold("two")];
+    let line = "run --permits 2 jobs -- true";
+    let waiting = "waiting for one of 2 permits of \"jobs\", all in use; ";
+    let mut terminals = Vec::new();
+    for place in ["we are next", "1 is before us", "2 are before us"] {
+        terminals.push(Terminal::start(&rig, line));
+        rig.await_screen(&format!("{waiting}{place}"));
+        std::fs::rename(rig.path("screen"), rig.path(place)).expect("it is there");
+    }
+    for holder in holders {
+        holder.close().assert_code(0);
+    }
+    for terminal in terminals {
+        assert_eq!(terminal.end().code(), 0);
+    }
+}
+
 /// Says when it can be interrupted, and when it was.
 const INTERRUPTED: &str = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; \
     echo ready$((1 + 1)); while :; do sleep 0.01; done";

@@ -1,0 +1,158 @@
+//! Takes one lock, a share of it, or a permit, and says how it went.
+
+use std::{
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
+
+use quorate::{
+    Client, Guard,
+    error::{Holder, LockError},
+};
+
+use super::{
+    nested,
+    waiting::Watch,
+    want::{How, Want},
+};
+use crate::{
+    exit::{BUSY, Failure},
+    look::holders,
+    time,
+    voice::Voice,
+};
+
+/// Takes it, within `left` if that is given, and tells those who read along how it goes.
+pub(crate) async fn lock(
+    client: &Client,
+    want: &Want<'_>,
+    ttl: Duration,
+    left: Option<Duration>,
+    voice: &Voice,
+) -> Result<Guard, Failure> {
+    let (started, watch) = (Instant::now(), Watch::default());
+    nested::check(client, want).await?;
+    let guard = tokio::select! {
+        biased;
+        guard = lock_silently(client, want, ttl, left) => guard,
+        never = watch.tell(client, want, voice) => match never {},
+    };
+    voice.status("");
+    let guard = guard.map_err(|failure| named(want.name, failure))?;
+    let waited = time::shown(started.elapsed());
+    let fence = guard.fence().map_or_else(String::new, |fence| format!(" with fence {fence}"));
+    let was_held = watch.holder().map(|who| format!("; was held by {who}"));
+    let was_held = was_held.unwrap_or_default();
+    let what = acquired(want, &guard);
+    voice.detail(&format!("acquired {what}{fence} after {waited}{was_held}"));
+    Ok(guard)
+}
+
+pub(crate) fn named(name: &str, failure: Failure) -> Failure {
+    Failure { text: format!("{name:?}: {}", failure.text), ..failure }
+}
+
+fn acquired(want: &Want<'_>, guard: &Guard) -> String {
+    let name = want.name;
+    match (want.how, want.permit(guard.name())) {
+        (How::Permit(permits), Some(number)) => format!("permit {number} of {permits} of {name:?}"),
+        (How::Permit(_), None) | (How::Alone, _) => format!("{:?}", guard.name()),
+        (How::Shared, _) => format!("{name:?}, shared,"),
+    }
+}
+
+async fn lock_silently(
+    client: &Client,
+    want: &Want<'_>,
+    ttl: Duration,
+    left: Option<Duration>,
+) -> Result<Guard, Failure> {
+    // What does not wait names the holder if it is asked again.
+    let taken = match left {
+        Some(Duration::ZERO) => try_take(client, want, ttl).await.transpose(),
+        Some(_) | None => None,
+    };
+    let taken = match taken {
+        Some(taken) => taken,
+        None => take(client, want, ttl, left).await,
+    };
+    match taken {
+        Ok(guard) => Ok(guard),
+        Err(LockError::Timeout { holder, .. }) => {
+            Err(Failure::new(BUSY, busy(client, want, holder).await))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn try_take(
+    client: &Client,
+    want: &Want<'_>,
+    ttl: Duration,
+) -> Result<Option<Guard>, LockError> {
+    match want.how {
+        How::Alone => client.mutex(want.name).ttl(ttl).try_lock().await,
+        How::Shared => client.rwlock(want.name).ttl(ttl).try_read().await,
+        How::Permit(permits) => client.semaphore(want.name, permits).ttl(ttl).try_acquire().await,
+    }
+}
+
+async fn take(
+    client: &Client,
+    want: &Want<'_>,
+    ttl: Duration,
+    left: Option<Duration>,
+) -> Result<Guard, LockError> {
+    match want.how {
+        How::Alone => {
+            let mutex = client.mutex(want.name).ttl(ttl);
+            match left {
+                Some(left) => mutex.lock_timeout(left).await,
+                None => mutex.lock().await,
+            }
+        }
+        How::Shared => {
+            let rwlock = client.rwlock(want.name).ttl(ttl);
+            match left {
+                Some(left) => rwlock.read_timeout(left).await,
+                None => rwlock.read().await,
+            }
+        }
+        How::Permit(permits) => {
+            let semaphore = client.semaphore(want.name, permits).ttl(ttl);
+            match left {
+                Some(left) => semaphore.acquire_timeout(left).await,
+                None => semaphore.acquire().await,
+            }
+        }
+    }
+}
+
+/// Why it was not had.
+async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> String {
+    let by = |words: &str| holder.as_ref().map(|holder| format!("{words} {holder}"));
+    match want.how {
+        How::Alone => by("held by").unwrap_or_else(|| HELD.into()),
+        How::Shared => match in_between(client, want.name).await {
+            Some(text) => text,
+            None => by("held by").unwrap_or_else(|| HELD.into()),
+        },
+        How::Permit(NonZeroU32::MIN) => {
+            format!("the only permit is in use{}", by(", by").unwrap_or_default())
+        }
+        How::Permit(permits) => {
+            let by = by(", one of them by").unwrap_or_default();
+            format!("all {permits} permits are in use{by}")
+        }
+    }
+}
+
+/// What keeps us from a lock that is shared: one who wants it alone, and came before us.
+async fn in_between(client: &Client, name: &str) -> Option<String> {
+    let report = client.inspect(name).await.ok()?;
+    report.holder.as_ref().filter(|holder| holder.is_shared)?;
+    let (holders, first) = (holders(&report)?, report.waiting.first()?);
+    Some(format!("shared by {holders}, and {} waits to have it alone", first.who))
+}
+
+const HELD: &str = "held by another";
