@@ -128,7 +128,11 @@ fn the_model_notices_bugs_of_the_line() {
         (Mutant::RenewedFromReply, BACKED, line::Settings { renewals: 1, ..ticking(1) }),
         (Mutant::NoDeadline, BACKED, ticking(1)),
     ];
-    check_bugs(bugs);
+    let reports = search(bugs);
+    println!("{}", model::table(&reports));
+    for report in reports {
+        assert!(report.is_as_expected(), "{report}");
+    }
 }
 
 /// And one in the rules of those who hold together.
@@ -144,26 +148,26 @@ fn the_model_notices_bugs_of_shares() {
         attempts: vec![1, 1, 1],
         ..line::Settings::new("bug", "2 share and 1 is alone", nodes)
     };
-    check_bugs([
+    let reports = search([
         (Mutant::ShareAnyones, BACKED, few(1)),
         (Mutant::AloneAmongShares, BACKED, few(1)),
         (Mutant::ShareFreesAll, BACKED, more(1)),
         (Mutant::ShareNeverYields, PROGRESS, few(2)),
         (Mutant::ShareHealsAnyones, KEPT_GRANTS, line::Settings { renewals: 1, ..few(3) }),
     ]);
-}
-
-fn check_bugs<const N: usize>(bugs: [(Mutant, &'static str, line::Settings); N]) {
-    let mut reports = Vec::new();
-    for (mutant, claim, settings) in bugs {
-        let (expected, what) = (Expected::Broken(claim), mutant_name(mutant));
-        let mutant = Some(mutant);
-        reports.push(model::run(&Row::Line(line::Settings { mutant, expected, what, ..settings })));
-    }
     println!("{}", model::table(&reports));
     for report in reports {
         assert!(report.is_as_expected(), "{report}");
     }
+}
+
+fn search<const N: usize>(bugs: [(Mutant, &'static str, line::Settings); N]) -> Vec<Report> {
+    let report = |(mutant, claim, settings): (Mutant, &'static str, line::Settings)| {
+        let (expected, what) = (Expected::Broken(claim), mutant_name(mutant));
+        let mutant = Some(mutant);
+        model::run(&Row::Line(line::Settings { mutant, expected, what, ..settings }))
+    };
+    bugs.into_iter().map(report).collect()
 }
 
 fn mutant_name(mutant: Mutant) -> &'static str {

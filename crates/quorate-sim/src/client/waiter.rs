@@ -199,8 +199,8 @@ impl Client {
         }
     }
 
-    /// Whether somebody holds as this owner, or is about to take over a lease as it: what nodes tell
-    /// about that is no news. What was left is another's, but not what is handed to it later.
+    /// Whether somebody holds as this owner, or is about to take over a lease as it: what nodes
+    /// tell about that is no news. What was left is another's, but not what is handed to it later.
     fn is_ours(&self, owner: &Owner, news: News) -> bool {
         let is_left = self.left.contains(owner) && news == News::Inquired;
         is_left || self.held.iter().any(|held| held.owner == *owner) || self.is_adopting(owner)

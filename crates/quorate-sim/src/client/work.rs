@@ -1,6 +1,7 @@
 //! What the users of a client do: one thing after the other, with every call of the interface.
 
 mod leave;
+mod operation;
 
 use std::time::Duration;
 
@@ -15,16 +16,16 @@ use quorate_core::{
     verify::{self, Verify},
 };
 
+use self::operation::{Act, End, Operation};
 use super::{
     Client,
     keeper::Won,
     round::{Asked, Ended, Fenced, Machine, Told},
 };
 use crate::{
-    clock::{MS, Nanos, SECOND},
+    clock::{MS, Nanos},
     dice::Dice,
     event::Due,
-    settings::Settings,
     trace,
     world::{Env, Handover},
 };
@@ -55,50 +56,6 @@ enum Stage {
     Releasing,
 }
 
-/// What is to be done next.
-#[derive(Clone, Copy, Debug)]
-struct Operation {
-    lock: usize,
-    ttl_ms: u64,
-    is_shared: bool,
-    /// For how long it is waited for; `None` is one try.
-    patience: Option<Nanos>,
-    give_up_at: Moment,
-    hold: Nanos,
-    is_renewed: bool,
-    max_hold: Option<Nanos>,
-    act: Act,
-    /// Keeps the guard although the lock is lost.
-    is_stubborn: bool,
-    end: End,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    Nothing,
-    Extend(u64),
-    Verify,
-}
-
-impl Act {
-    /// Something in three of `among` cases.
-    fn draw(dice: &mut Dice, ttl_ms: u64, among: u64) -> Self {
-        match dice.below(among) {
-            0 => Self::Extend(ttl_ms),
-            1 => Self::Extend((ttl_ms / 2).max(20)),
-            2 => Self::Verify,
-            _ => Self::Nothing,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum End {
-    Release,
-    Drop,
-    LeaveTo(usize),
-}
-
 impl Task {
     pub(super) const fn new(dice: Dice) -> Self {
         let operation = Operation {
@@ -124,54 +81,6 @@ impl Task {
         self.stage = Stage::Thinking;
         self.operations += 1;
         self.steps += 1;
-    }
-}
-
-impl Operation {
-    fn draw(dice: &mut Dice, settings: &Settings) -> Self {
-        let ttl_ms = dice.pick(&settings.ttls_ms);
-        let ttl = ttl_ms * MS;
-        let short = (ttl / 8).min(20 * MS);
-        let hold = match dice.below(8) {
-            _ if settings.is_hoarding => dice.between(ttl / 2, ttl * 3),
-            0 => dice.between(ttl, ttl * 2).min(HOLD_MAX),
-            1 => dice.between(ttl / 2, ttl).min(HOLD_MAX),
-            _ => dice.between(0, short),
-        };
-        let hold = if settings.is_coarse && !settings.is_hoarding {
-            dice.pick(&[0, MS, ttl / 3, ttl])
-        } else {
-            hold
-        };
-        let is_shared = settings.sharing.is_some_and(|known| dice.below(100) < known.percent);
-        let hold = match is_shared && settings.is_crowded() {
-            true => dice.between(CROWD_HOLD_MIN, 3 * CROWD_HOLD_MIN),
-            false => hold,
-        };
-        let other = dice.pick(&settings.ttls_ms);
-        Self {
-            lock: dice.index(settings.locks),
-            ttl_ms,
-            is_shared,
-            patience: match dice.below(4) {
-                0 => None,
-                1 => Some(dice.between(MS, 100 * MS)),
-                // Otherwise nobody would wait for as long as a lock may take.
-                2 if settings.guard.is_some() => Some(PATIENT_FOR),
-                _ => Some(dice.between(200, 2_000) * MS),
-            },
-            give_up_at: Moment::ZERO,
-            hold: hold.min(HOLD_MAX),
-            is_renewed: dice.below(4) != 0,
-            max_hold: (dice.below(6) == 0).then(|| dice.between(1, ttl * 2)),
-            act: Act::draw(dice, other, 8),
-            is_stubborn: dice.below(4) == 0 && !settings.is_calm,
-            end: match dice.below(8) {
-                0 => End::LeaveTo(dice.index(settings.clients)),
-                1 | 2 => End::Drop,
-                _ => End::Release,
-            },
-        }
     }
 }
 
@@ -526,14 +435,8 @@ const THINK_MAX: Nanos = 60 * MS;
 /// And so long where a lock is shared all the time.
 const CROWD_THINK_MAX: Nanos = 5 * MS;
 
-/// There, those who share it hold it at least for so long, and up to three times of it.
-const CROWD_HOLD_MIN: Nanos = 20 * MS;
-
 /// Who does not let go of a lost lock does so after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;
-
-/// Longer than it may take until a waiter has a lock, where nodes are guarded.
-const PATIENT_FOR: Nanos = 10 * SECOND;
 
 /// And hold a lock for so long, at the most.
 const HOLD_MAX: Nanos = 600 * MS;

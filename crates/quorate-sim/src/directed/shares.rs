@@ -9,9 +9,6 @@ use quorate_core::{
 
 use super::{name, node_time};
 
-/// How the owner of a place is made.
-type Kind = fn(&Place, u64) -> Owner;
-
 /// One who shares the lock for 100 ms dies, another shares it for a second, and somebody waits who
 /// wants it alone. After 150 ms the second one goes.
 ///
@@ -20,9 +17,7 @@ type Kind = fn(&Place, u64) -> Owner;
 /// If the one who waits does not have the lock then: nobody holds it any more.
 pub fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
     let mut node = Store::new();
-    let asks: [(u8, u64, Kind); 3] =
-        [(1, 100, Place::shared_owner), (2, 1_000, Place::shared_owner), (3, 1_000, Place::owner)];
-    let [_, second, alone] = asks.map(|(number, ttl_ms, owner)| {
+    let ask = |node: &mut Store, number: u8, ttl_ms: u64, owner: fn(&Place, u64) -> Owner| {
         let client = ClientId::from_random([number; 20]);
         let speaker = Speaker { client, session: Session::from_random(1) };
         node.listen(client);
@@ -31,7 +26,10 @@ pub fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
         node.apply(node_time(1), &Command::Acquire { speaker, ask });
         owner
-    });
+    };
+    ask(&mut node, 1, 100, Place::shared_owner);
+    let second = ask(&mut node, 2, 1_000, Place::shared_owner);
+    let alone = ask(&mut node, 3, 1_000, Place::owner);
     let release = Command::Release { name: name(), owner: second, yields: None };
     node.apply(node_time(150), &release);
     let check = Command::Check { name: name(), owner: alone };

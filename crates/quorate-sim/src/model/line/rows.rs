@@ -189,22 +189,15 @@ fn large_that_forget() -> Vec<Settings> {
 /// Where some hold the lock together.
 fn large_that_share() -> Vec<Settings> {
     let three = |name, what| Settings::new(name, what, 3);
-    vec![
-        Settings {
-            sharing: vec![1],
-            vanishings: 1,
-            renewals: 1,
-            ..three(
-                "line-n3-shared-heal",
-                "3 nodes, A alone before B who shares, a key vanishes, a renewal",
-            )
-        },
-        Settings {
-            attempts: vec![1, 1, 1],
-            sharing: vec![0, 2],
-            ..three("line-n3-shared", "3 nodes, 2 share and 1 is alone, between them")
-        },
-    ]
+    vec![Settings {
+        sharing: vec![1],
+        vanishings: 1,
+        renewals: 1,
+        ..three(
+            "line-n3-shared-heal",
+            "3 nodes, A alone before B who shares, a key vanishes, a renewal",
+        )
+    }]
 }
 
 fn large_with_time() -> Vec<Settings> {
