@@ -52,6 +52,12 @@ impl Shares {
         self.0.iter()
     }
 
+    /// How many there are, also those whose time is over.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Nobody is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -151,23 +151,23 @@ fn a_script_shares_a_lock() {
         for _ in 0..2 {
             say(&rig, ["renew", "-v", one]).assert_code(0).assert_says("\"x\" lasts for 9.");
         }
-        rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by");
-        rig.run(["-s", "-n", "x", "true"]).assert_code(0);
-        say(&rig, ["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
+        rig.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
+        rig.run_until_answered(["-s", "-n", "x", "true"]).assert_code(0);
+        rig.say_until_answered(["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
         say(&rig, ["release", one]).assert_code(0);
         say(&rig, ["release", one]).assert_code(79).assert_says("no longer has it");
         say(&rig, ["renew", one]).assert_code(79).assert_says("no longer has it");
-        rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by");
+        rig.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
         say(&rig, ["renew", two]).assert_code(0);
         say(&rig, ["release", two]).assert_code(0);
-        rig.run(["-n", "x", "true"]).assert_code(0);
+        rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
     }
 }
 
 #[test]
 fn a_shared_lease_ends_with_its_ttl() {
     for rig in [Rig::without_servers(), Rig::one()] {
-        let lease = say(&rig, ["acquire", "-s", "--ttl", "500ms", "x"]).assert_code(0);
+        let lease = say(&rig, ["acquire", "-s", "--ttl", "1s", "x"]).assert_code(0);
         rig.run(["-w", "20", "x", "true"]).assert_code(0);
         say(&rig, ["renew", lease.out().trim()]).assert_code(79);
     }
@@ -212,11 +212,12 @@ fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit
 #[test]
 fn a_script_takes_renews_and_releases_a_permit() {
     for rig in Rig::of_each_kind() {
-        let acquire = || say(&rig, ["acquire", "-n", "--permits", "2", "jobs"]);
+        let acquire = || rig.say_until_answered(["acquire", "-n", "--permits", "2", "jobs"]);
         let (one, two) = (acquire().assert_code(0), acquire().assert_code(0));
         assert_ne!(one.out(), two.out());
         acquire().assert_code(75).assert_says("all 2 permits are in use");
-        say(&rig, ["acquire", "-n", "-E", "3", "--permits", "2", "jobs"]).assert_code(3);
+        rig.say_until_answered(["acquire", "-n", "-E", "3", "--permits", "2", "jobs"])
+            .assert_code(3);
         say(&rig, ["renew", one.out().trim()]).assert_code(0);
         say(&rig, ["release", one.out().trim()]).assert_code(0);
         acquire().assert_code(0);

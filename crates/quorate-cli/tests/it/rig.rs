@@ -143,6 +143,28 @@ impl Rig {
         self.start(args).end()
     }
 
+    /// Runs the binary with these arguments to its end, and again if too few nodes have answered:
+    /// three are given 50 ms by one who does not wait, which can be too little on a busy machine.
+    #[track_caller]
+    pub(crate) fn say_until_answered<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
+        let args: Vec<&str> = args.into_iter().collect();
+        let mut ended = self.say(args.iter().copied());
+        self.await_that(&format!("the nodes answer {args:?}"), || {
+            let is_answered = ended.0.status.code() != Some(69);
+            if !is_answered {
+                ended = self.say(args.iter().copied());
+            }
+            is_answered
+        });
+        ended
+    }
+
+    /// The same with `quorate run`.
+    #[track_caller]
+    pub(crate) fn run_until_answered<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Ended {
+        self.say_until_answered(["run"].into_iter().chain(args))
+    }
+
     /// Starts `quorate run` with these arguments.
     pub(crate) fn start<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Running {
         Running::start(&mut self.quorate(["run"].into_iter().chain(args)))

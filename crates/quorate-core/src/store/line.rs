@@ -248,7 +248,9 @@ impl Store {
         if is_shared(owner) {
             return self.acquire_share(now, ask, place, spoken);
         }
-        self.purge_shares(now, name);
+        if self.shares(name).is_some() && self.is_next(name, owner) {
+            self.purge_shares(now, name);
+        }
         match self.whose(name, owner) {
             // Whoever finds the key free gets it, also if others wait: that is so only after a key
             // has expired, and saves a look at the line in every other case.
@@ -304,7 +306,9 @@ impl Store {
         let is_foreign = holder.is_none() && self.shares(name).is_none();
         // One who shares waits for others of its kind only if somebody stands between them.
         let is_mute = mutant::is_on(Mutant::NoInquire) || mutant::is_on(Mutant::SharesNotAsked);
-        if !is_shared(owner) && !is_mute {
+        let is_awaiting = self.shares(name).is_some() && !is_shared(owner);
+        let is_next = is_awaiting && self.is_next(name, owner);
+        if is_next && !is_mute {
             self.inquire_shares(now, name, owner);
         }
         if let Some((at, holder)) = holder
@@ -316,10 +320,7 @@ impl Store {
             let (client, session) = (at.client, None);
             self.line.push(Push { client, name, owner: holder, fence, news, session });
         }
-        // One who wants it alone looks again when the first of those goes who share it: that one
-        // may be gone without a word, and the others may give it back before that.
-        let shares = self.shares(name).filter(|_| !is_shared(owner));
-        let ends_at_ms = shares.and_then(Shares::first_end).or_else(|| self.keys.end_of(name));
+        let ends_at_ms = self.look_at_ms(name, owner, is_next);
         Reply::Queued {
             fence,
             expires_in_ms: ends_at_ms.map(|end| end.saturating_sub(now.as_millis())),

@@ -68,9 +68,10 @@ if type(found) == 'table' then
   elseif not is_ours then
     redis.call('ZREM', KEYS[3], ARGV[1])
   end
-  is_shared = redis.call('EXISTS', KEYS[1]) == 1
-  if is_shared and redis.call('EXISTS', KEYS[3]) == 1 then
-    -- Somebody waits for the others to go, of whom some may be gone.
+  local left = redis.call('HLEN', KEYS[1])
+  is_shared = left > 0
+  if is_shared and left <= 32 then
+    -- Of the others some may be gone. If there are many, whoever waits looks in time.
     is_shared = purge(KEYS[1])[1] ~= nil
   end
 end

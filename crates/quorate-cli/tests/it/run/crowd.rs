@@ -91,7 +91,7 @@ fn read_and_write(rig: &Rig) {
         rmdir writer || echo writer is gone >> broken; echo >> done";
     let start = |it: usize| {
         let (kind, script) = if it.is_multiple_of(3) { ("-x", writer) } else { ("-s", reader) };
-        rig.start(["-q", kind, "x", "--", "sh", "-c", script])
+        rig.start(["-q", "--ttl", "60s", kind, "x", "--", "sh", "-c", script])
     };
     let running: Vec<Running> = (0..MIXED_CROWD).map(start).collect();
     for it in running {
@@ -113,7 +113,7 @@ fn share_permits(rig: &Rig) {
         [ $(ls -d in.* | wc -l) -le 3 ] || echo more than three later >> broken; \
         rmdir in.$$ permit.$QUORATE_PERMIT || echo another was here >> broken; \
         echo $QUORATE_PERMIT >> done";
-    let args = ["-q", "--permits", "3", "jobs", "--", "sh", "-c", script];
+    let args = ["-q", "--ttl", "60s", "--permits", "3", "jobs", "--", "sh", "-c", script];
     let running: Vec<Running> = (0..PERMITS.crowd).map(|_| rig.start(args)).collect();
     for it in running {
         it.end_within(CROWD_PATIENCE).assert_code(0);
@@ -179,7 +179,7 @@ struct Wanted {
 const ALONE: Wanted = Wanted { flags: &["-q", "--ttl", "3s"], crowd: CROWD };
 
 /// Whoever comes after one that was killed as the first in line waits for its ttl.
-const PERMITS: Wanted = Wanted { flags: &["-q", "--ttl", "1s", "--permits", "3"], crowd: 40 };
+const PERMITS: Wanted = Wanted { flags: &["-q", "--ttl", "2s", "--permits", "3"], crowd: 40 };
 
 const CROWD: usize = 200;
 

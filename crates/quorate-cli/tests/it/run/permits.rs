@@ -30,11 +30,14 @@ fn no_more_run_at_once_than_there_are_permits() {
         for patience in [&["-n"][..], &["-w", "0.3"], &["-w", "0"]] {
             let args = patience.iter().copied().chain(jobs("3", &["jobs", "true"]));
             let told = "\"jobs\": all 3 permits are in use, one of them by quorate/";
-            rig.run(args).assert_code(75).assert_says(told).assert_says(" (expires in ");
+            rig.run_until_answered(args)
+                .assert_code(75)
+                .assert_says(told)
+                .assert_says(" (expires in ");
         }
-        rig.run(jobs("3", &["-n", "-E", "9", "jobs", "true"])).assert_code(9);
+        rig.run_until_answered(jobs("3", &["-n", "-E", "9", "jobs", "true"])).assert_code(9);
         // They are as many as the largest number says.
-        rig.run(jobs("4", &["-n", "jobs", "true"])).assert_code(0);
+        rig.run_until_answered(jobs("4", &["-n", "jobs", "true"])).assert_code(0);
         let waiting = rig.start(jobs("3", &["jobs", "--", "sh", "-c", "echo $QUORATE_LOCK"]));
         rig.await_that("it is the first in line", || first_in_line(&rig).is_some());
         let freed = rig.read("holder.1");
@@ -45,7 +48,7 @@ fn no_more_run_at_once_than_there_are_permits() {
         }
         let holder = rig.hold_with(jobs("1", &["one"]), "holder");
         let told = "\"one\": the only permit is in use, by quorate/";
-        rig.run(jobs("1", &["-n", "one", "true"])).assert_code(75).assert_says(told);
+        rig.run_until_answered(jobs("1", &["-n", "one", "true"])).assert_code(75).assert_says(told);
         holder.close().assert_code(0);
     }
 }
@@ -163,15 +166,18 @@ fn a_nested_run_of_the_same_permits_is_told_so() {
         for permits in ["1", "3"] {
             let inner = [QUORATE, "run", "--permits", permits, "jobs", "true"];
             let nested = ["--permits", "2", "jobs"].into_iter().chain(inner);
-            let told = rig.run(nested).assert_code(64).assert_says("a permit of \"jobs\" is held");
+            let told = rig
+                .run_until_answered(nested)
+                .assert_code(64)
+                .assert_says("a permit of \"jobs\" is held");
             told.assert_says("take a permit once, on the outside");
         }
         let nested = ["jobs", QUORATE, "run", "-n", "jobs"];
-        rig.run(jobs("2", &nested).into_iter().chain(["true"])).assert_code(0);
+        rig.run_until_answered(jobs("2", &nested).into_iter().chain(["true"])).assert_code(0);
         let nested = ["jobs", QUORATE, "run", "-n", "--permits", "2", "jobs2", "true"];
-        rig.run(jobs("2", &nested)).assert_code(0);
+        rig.run_until_answered(jobs("2", &nested)).assert_code(0);
         let nested = ["jobs", QUORATE, "run", "-n", "--permits", "2", "jobs", "true"];
-        rig.run(nested).assert_code(0);
+        rig.run_until_answered(nested).assert_code(0);
     }
 }
 
@@ -229,7 +235,7 @@ fn the_first_in_line_leaves_it_at_once_when_it_is_asked_to_end() {
 fn the_permit_of_a_killed_holder_comes_back_after_its_ttl() {
     for rig in [Rig::without_servers(), Rig::nodes(3)] {
         let hold = |ttl, file| rig.hold_with(jobs("2", &["--ttl", ttl, "jobs"]), file);
-        let (killed, other) = (hold("1s", "killed"), hold("10s", "other"));
+        let (killed, other) = (hold("2s", "killed"), hold("10s", "other"));
         let permit = rig.read("killed");
         drop(killed);
         let show = ["-w", "20", "jobs", "--", "sh", "-c", "echo $QUORATE_LOCK"];

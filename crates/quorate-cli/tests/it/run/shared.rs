@@ -8,13 +8,16 @@ use super::signals::QUORATE;
 fn readers_come_in_together_and_wait_behind_a_writer() {
     for rig in Rig::of_each_kind() {
         let (one, two) = (rig.hold_with(["-s", "x"], "one"), rig.hold_with(["-s", "x"], "two"));
-        rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by quorate/");
+        rig.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by quorate/");
         let note = |word: &str| format!("echo {word} >> order");
         let mut writer = rig.start(["--who", "me", "x", "--", "sh", "-c", &note("writer")]);
         rig.await_waiting("x", 1);
         for patience in [["-n", "-q"], ["-w", "0.3"]] {
             let args = patience.into_iter().chain(["--shared", "x", "true"]);
-            let ended = rig.run(args).assert_code(75).assert_says("\"x\": shared by quorate/");
+            let ended = rig
+                .run_until_answered(args)
+                .assert_code(75)
+                .assert_says("\"x\": shared by quorate/");
             ended.assert_says(" and 1 other, and me waits to have it alone");
         }
         let reader = rig.start(["-s", "x", "--", "sh", "-c", &note("reader")]);
@@ -93,7 +96,7 @@ fn a_command_that_shares_its_lock_finds_no_fence() {
 
 #[test]
 fn a_nested_run_of_a_shared_lock_is_told_so() {
-    for rig in [Rig::without_servers(), Rig::one(), Rig::nodes(3)] {
+    for rig in Rig::of_each_kind() {
         // Whether the outer one is the first of those who share it, or another.
         for is_first in [true, false] {
             let other = (!is_first).then(|| rig.hold_with(["-s", "x"], "other"));
@@ -141,9 +144,8 @@ fn a_nested_run_is_told_so_however_many_share_the_lock() {
 #[test]
 fn the_share_of_a_killed_reader_ends_with_its_ttl() {
     for rig in [Rig::without_servers(), Rig::one()] {
-        let [killed, other] =
-            ["killed", "other"].map(|file| rig.hold_with(["-s", "--ttl", "1s", "x"], file));
-        drop(killed);
+        let other = rig.hold_with(["-s", "x"], "other");
+        drop(rig.hold_with(["-s", "--ttl", "2s", "x"], "killed"));
         let writer = rig.start(["x", "true"]);
         rig.await_waiting("x", 1);
         other.close().assert_code(0);

@@ -14,6 +14,12 @@ use crate::{
     share::{Share, Shares},
 };
 
+/// So many are looked at with every release: more would keep the node busy.
+const FEW: usize = 32;
+
+/// So many of a hundred who join look for those who are gone.
+const PURGES_OF_100: u64 = 2;
+
 impl Store {
     /// Those who hold the lock together, if anybody does.
     pub(in crate::store) fn shares(&self, name: &Name) -> Option<&Shares> {
@@ -70,6 +76,10 @@ impl Store {
             }
             let fence = self.line.bump(now, name, place.ticket, spoken);
             self.put_share(now, name, owner, fence, place.ttl_ms);
+            // Where many read and nobody writes, somebody has to see to those who are gone.
+            if place.ticket % 100 < PURGES_OF_100 {
+                self.purge_shares(now, name);
+            }
             self.hand_on(now, name);
             return Reply::Granted { fence, is_earlier: false };
         }
@@ -130,6 +140,38 @@ impl Store {
         }
     }
 
+    /// Whether one who wants the lock alone is the next to have it: then it looks whether those who
+    /// share it are there still, and asks later ones to give it back. For everybody to do so would
+    /// keep the node busy. Those in line who are gone are thrown out.
+    pub(super) fn is_next(&mut self, name: &Name, owner: &Owner) -> bool {
+        while let Some((ticket, first)) = self.line.next(name).filter(|(_, first)| first < owner) {
+            let place = Place::of(first.as_bytes());
+            if place.is_some_and(|place| self.line.sessions.contains(&place.client)) {
+                return false;
+            }
+            self.line.leave(name, ticket, &first);
+        }
+        true
+    }
+
+    /// When somebody who waits for those who share should look again at the latest.
+    pub(super) fn look_at_ms(&self, name: &Name, owner: &Owner, is_next: bool) -> Option<u64> {
+        let end = self.keys.end_of(name);
+        let sooner = match (self.shares(name), is_shared(owner)) {
+            // The first to go may be gone without a word, and the others may give it back before
+            // its end.
+            (Some(shares), false) if is_next => shares.first_end(),
+            // So may the one who wants it alone and stands before it.
+            (Some(_), true) => {
+                let first = self.line.first(name).filter(|first| *first != owner);
+                let client = first.and_then(|it| Place::of(it.as_bytes())).map(|it| it.client);
+                client.and_then(|client| self.line.sessions.end_of(&client))
+            }
+            (Some(_) | None, _) => None,
+        };
+        end.map(|end| sooner.map_or(end, |sooner| sooner.min(end)))
+    }
+
     /// Asks every later comer among those who share to give its grant back.
     pub(super) fn inquire_shares(&mut self, now: NodeTime, name: &Name, owner: &Owner) {
         let shares = self.shares(name).into_iter().flatten();
@@ -171,11 +213,11 @@ impl Store {
             Some(place) if !is_ours => self.line.leave(name, place.ticket, owner),
             Some(_) | None => {}
         }
-        let is_last = self.shares(name).is_none_or(Shares::is_empty);
-        if is_last || mutant::is_on(Mutant::ShareFreesAll) {
+        let left = self.shares(name).map_or(0, Shares::len);
+        if left == 0 || mutant::is_on(Mutant::ShareFreesAll) {
             self.keys.remove(name);
-        } else if self.line.first(name).is_some() {
-            // Somebody waits for the others to go, of whom some may be gone.
+        } else if left <= FEW {
+            // Of the others some may be gone. If there are many, whoever waits looks in time.
             self.purge_shares(now, name);
         }
         if is_ours || !mutant::is_on(Mutant::WayNotCleared) {

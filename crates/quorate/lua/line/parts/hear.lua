@@ -17,21 +17,40 @@ local function later_ones(others, owner)
   return later
 end
 
+-- Whether one who wants the lock alone is the next to have it: then it looks whether those who share
+-- it are there still, and asks later ones to give it back. For everybody to do so would keep the
+-- server busy. Those in line who are gone are thrown out.
+local function is_next(prefix, line, owner)
+  while true do
+    local first = redis.call('ZRANGE', line, 0, 0)[1]
+    if not first or not is_before(first, owner) then
+      return true
+    end
+    local client = string.match(first, '^q1:%d+:%d+:(%x+):')
+    if client and redis.call('EXISTS', prefix .. 's:' .. client) == 1 then
+      return false
+    end
+    redis.call('ZREM', line, first)
+  end
+end
+
 -- What is done for one who asks; see acquire.lua. An error is no answer, and never a refusal.
 local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, waits, is_known)
   local found = redis.pcall('GET', lock)
   local is_table, is_foreign, others = false, true, {}
+  local now
   if type(found) == 'table' then
     if not string.find(found.err, 'WRONGTYPE', 1, true) then
       return found
     end
     is_table = is_held_together(lock)
+    now = now_ms()
   end
 
   local is_open = not found
   if is_sharing(owner) and is_table then
     local share = redis.call('HGET', lock, owner)
-    if is_alive(share, now_ms()) then
+    if is_alive(share, now) then
       prolong_share(lock, owner, share, ttl)
       local first = redis.call('ZRANGE', line, 0, 0)[1]
       local fence = string.sub(share, 1, 16)
@@ -41,7 +60,7 @@ local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, w
     hand_on(prefix, lock, fence_key, line, true, owner)
     local first = redis.call('ZRANGE', line, 0, 0)[1]
     is_open = not first or not is_before(first, owner)
-  elseif is_table then
+  elseif is_table and is_next(prefix, line, owner) then
     others = purge(lock)
     is_open = not others[1]
   end
@@ -52,6 +71,10 @@ local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, w
     local fence = bump(fence_key, ticket, spoken)
     if is_sharing(owner) then
       put_share(lock, owner, fence, ttl)
+      -- Where many read and nobody writes, somebody has to see to those who are gone.
+      if tonumber(string.sub(ticket, -2)) < 2 then
+        purge(lock)
+      end
       hand_on(prefix, lock, fence_key, line, true)
     else
       redis.call('SET', lock, owner, 'PX', ttl)
@@ -86,10 +109,16 @@ local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, w
     end
   end
   local rank, left = redis.call('ZRANK', line, owner) or -1, redis.call('PTTL', lock)
-  -- One who wants it alone looks again when the first of those goes who share it: that one may be
-  -- gone without a word, and the others may give it back before that.
+  -- The first to go of those who share it may be gone without a word, and the others may give it
+  -- back before its end. So may the one who wants it alone and stands before one who shares.
   for i = 2, #others, 2 do
-    left = math.min(left, tonumber(string.sub(others[i], 17, 32)) - now_ms())
+    left = math.min(left, tonumber(string.sub(others[i], 17, 32)) - now)
+  end
+  local first = is_table and is_sharing(owner) and redis.call('ZRANGE', line, 0, 0)[1]
+  if first and first ~= owner then
+    local client = string.match(first, '^q1:%d+:%d+:(%x+):')
+    local lapses = client and redis.call('PTTL', prefix .. 's:' .. client) or -1
+    left = lapses >= 0 and math.min(left, lapses) or left
   end
   return {fence, left, rank, is_foreign and 1 or 0}
 end

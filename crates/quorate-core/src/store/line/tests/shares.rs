@@ -106,7 +106,7 @@ fn one_whose_session_has_lapsed_is_in_nobodys_way() {
     let brief = Stay::unguarded(10);
     node.apply(ms(0), &Command::Attach { speaker: speaker(2), stay: brief });
     node.wait_at(0, &gone);
-    assert_eq!(node.wait_at(10, &late), queued(fence(1), TTL - 10, 1));
+    assert_eq!(node.wait_at(10, &late), queued(fence(1), 0, 1), "that is told");
     assert_eq!(node.wait_at(11, &late), granted(fence(3)), "its session is over");
     assert_eq!(node.aside(ms(11), &name()).waiting, []);
 }
@@ -201,4 +201,87 @@ fn a_table_of_another_library_is_nobodys_part() {
     let foreign =
         Reply::Queued { fence: Fence::ZERO, expires_in_ms: None, rank: Some(0), is_foreign: true };
     assert_eq!(node.wait_at(0, &reader(1, 1)), foreign);
+}
+
+#[test]
+fn a_table_lives_for_as_long_as_the_last_of_them() {
+    let brief = |number: u8, ttl_ms: u64| {
+        let ticket = fence(number.into()).get();
+        Place { ticket, ttl_ms, client: client(number) }.shared_owner(1)
+    };
+    let mut node = node_with([1, 2, 3]);
+    let (short, long, heir) = (brief(1, 10), brief(2, 1_000), brief(3, 1_000));
+    node.wait_at(0, &short);
+    node.wait_at(0, &long);
+    assert_eq!(node.names(ms(11)), [name()], "the second one has it");
+    assert_eq!(holders(&mut node, 1_000), slice::from_ref(&long));
+    // What is asked for late and for less takes nothing back.
+    assert_eq!(node.extend_at(12, &long, fence(2), false), Extended::LivesOn(fence(2)));
+    assert_eq!(holders(&mut node, 1_000), slice::from_ref(&long));
+    let adopt = Command::Adopt {
+        name: name(),
+        from: long,
+        owner: heir.clone(),
+        ttl_ms: 5_000,
+        speaker: Some(speaker(3)),
+    };
+    assert_eq!(node.apply(ms(900), &adopt), Reply::Taken);
+    assert_eq!(holders(&mut node, 5_900), [heir]);
+}
+
+#[test]
+fn nothing_is_left_of_a_table_but_what_is_alive() {
+    let mut node = node_with([1, 2, 3]);
+    let long = Place { ticket: fence(2).get(), ttl_ms: 60_000, client: client(2) }.shared_owner(1);
+    node.wait_at(0, &reader(1, 1));
+    node.wait_at(0, &long);
+    node.release_at(1, &long, None);
+    assert_eq!(node.names(ms(TTL + 1)), [], "others must not wait for what was given back");
+    // Of a hundred who come some look for those who are gone.
+    for ticket in 0..100 {
+        node.wait_at(1_000 + 2 * TTL * ticket, &reader(3, 1_000 + ticket));
+    }
+    let left = node.aside(ms(1_000 + 200 * TTL - 1), &name()).shares.len();
+    assert!(left <= 1, "{left} of those who are gone");
+}
+
+#[test]
+fn one_who_reads_is_not_asked_to_make_way_for_readers() {
+    let mut node = node_with([1, 2, 3]);
+    let (dead, early, late) = (owner(1, 1), reader(2, 2), reader(3, 3));
+    node.wait_at(0, &dead);
+    node.hang_up(client(2));
+    node.wait_at(0, &early);
+    assert_eq!(node.wait_at(TTL + 1, &late), granted(fence(3)));
+    node.wait_at(TTL + 1, &early);
+    let owner = reader(2, 1);
+    node.apply(ms(TTL + 1), &Command::Release { name: name(), owner, yields: None });
+    assert_eq!(node.wait_at(TTL + 2, &late), granted(fence(3)), "nobody wants it alone");
+}
+
+#[test]
+fn only_the_next_of_those_who_want_it_alone_looks_at_the_table() {
+    let mut node = node_with([1, 2, 3]);
+    let (later, first, second) = (reader(1, 9), owner(2, 2), owner(3, 3));
+    let brief = Place { ticket: fence(8).get(), ttl_ms: 10, client: client(1) }.shared_owner(2);
+    node.wait_at(0, &later);
+    node.wait_at(0, &brief);
+    assert_eq!(node.wait_at(0, &first), queued(fence(10), 10, 0));
+    assert_eq!(node.told().len(), 2, "both are asked");
+    assert_eq!(node.wait_at(0, &second), queued(fence(10), TTL, 1), "it is not its turn");
+    assert_eq!(node.told(), []);
+}
+
+#[test]
+fn one_behind_somebody_who_may_be_gone_is_told_when_that_is_known() {
+    let mut node = node_with([1, 2, 3]);
+    let long = |number: u8, after_us: u64| Place {
+        ticket: fence(after_us).get(),
+        ttl_ms: 60_000,
+        client: client(number),
+    };
+    node.wait_at(0, &long(1, 1).shared_owner(1));
+    node.wait_at(0, &long(2, 2).owner(1));
+    let behind = node.wait_at(100, &long(3, 3).shared_owner(1));
+    assert_eq!(behind, queued(fence(1), SESSION - 100, 1));
 }
