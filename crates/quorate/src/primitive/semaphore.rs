@@ -224,7 +224,7 @@ impl Semaphore {
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
         let mut known = None;
-        let mut seen = self.try_any(None).await?;
+        let mut seen = self.try_any(MISSES_MAX, None).await?;
         for _ in 1..LOOKS_MAX {
             match seen {
                 Seen::Got(guard) => return Ok(Some(guard)),
@@ -235,7 +235,7 @@ impl Semaphore {
                 Seen::Taken(holders) => known = Some(holders),
                 Seen::Missed => return Ok(None),
             }
-            seen = self.try_free(None).await?;
+            seen = self.try_free(MISSES_MAX, None).await?;
         }
         match seen {
             Seen::Got(guard) => Ok(Some(guard)),
@@ -341,7 +341,7 @@ impl Semaphore {
         let started = engine.now();
         let deadline = wait.map(|wait| started.saturating_add(wait));
         let is_over = || deadline.is_some_and(|deadline| engine.now() >= deadline);
-        match self.try_any(deadline).await? {
+        match self.try_any(MISSES_BEFORE_LINE, deadline).await? {
             Seen::Got(guard) => return Ok(guard),
             Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
             Seen::Silence(nodes) if is_over() => return Err(LockError::NoQuorum { nodes }),
@@ -367,29 +367,37 @@ impl Semaphore {
     }
 
     /// Tries a permit at random, then those that look free.
-    async fn try_any(&self, deadline: Option<Moment>) -> Result<Seen, LockError> {
+    async fn try_any(
+        &self,
+        misses_max: usize,
+        deadline: Option<Moment>,
+    ) -> Result<Seen, LockError> {
         let slots = &self.parts()?.slots;
         let slot = &slots[self.client.engine.draw(|jitter| below(jitter, slots.len()))];
         match self.part(slot.clone(), self.hold).try_once(deadline).await? {
             Tried::Held(guard) => Ok(Seen::Got(guard)),
-            Tried::Contended => self.try_free(deadline).await,
+            Tried::Contended => self.try_free(misses_max, deadline).await,
             Tried::Silence(nodes) => Ok(Seen::Silence(nodes)),
         }
     }
 
-    /// Looks for a permit that is free. If others were after it at the same moment it looks again: to
-    /// step into the line is for those who have seen that all are taken.
-    async fn try_free(&self, deadline: Option<Moment>) -> Result<Seen, LockError> {
+    /// Looks for a permit that is free. If others were after it at the same moment it looks again:
+    /// the first in line takes all that is free for a moment, so it is better not to be there.
+    async fn try_free(
+        &self,
+        misses_max: usize,
+        deadline: Option<Moment>,
+    ) -> Result<Seen, LockError> {
         let engine = &self.client.engine;
         let mut backoff = Backoff::new(MISSED_DELAY_MIN, MISSED_DELAY_MAX);
-        for _ in 0..MISSES_MAX {
+        for missed in 1.. {
             let asked_at = engine.now();
             match self.try_each(deadline).await? {
                 Seen::Missed => {}
                 seen @ (Seen::Got(_) | Seen::Taken(_) | Seen::Silence(_)) => return Ok(seen),
             }
             let now = engine.now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
+            if missed >= misses_max || deadline.is_some_and(|deadline| now >= deadline) {
                 break;
             }
             // Those who have split the votes must not do so again.
@@ -464,7 +472,7 @@ impl Semaphore {
         let name = self.parts()?.line.as_str();
         let mut retry = Retry::start(&self.client.engine, name, self.ttl, deadline);
         loop {
-            let tried = match self.try_free(deadline).await? {
+            let tried = match self.try_each(deadline).await? {
                 Seen::Got(guard) => Tried::Held(guard),
                 Seen::Taken(_) | Seen::Missed => Tried::Contended,
                 Seen::Silence(nodes) => Tried::Silence(nodes),
@@ -553,8 +561,11 @@ fn below(jitter: &mut Jitter, bound: usize) -> usize {
 /// So often one who does not wait looks at the permits, if they change hands meanwhile.
 const LOOKS_MAX: usize = 10;
 
-/// So often one looks again for what others were after as well.
+/// So often one who does not wait looks for what others were after as well.
 const MISSES_MAX: usize = 6;
+
+/// The same for one who waits: those who come later must not get ahead while it looks.
+const MISSES_BEFORE_LINE: usize = 2;
 
 const MISSED_DELAY_MIN: Duration = Duration::from_millis(2);
 const MISSED_DELAY_MAX: Duration = Duration::from_millis(50);

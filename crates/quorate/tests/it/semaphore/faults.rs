@@ -32,7 +32,8 @@ fn one_of_three_nodes_is_not_needed(mode: Mode) {
     let waiting = std::thread::spawn(move || block_on(semaphore.acquire_timeout(PATIENCE)));
     let waited = block_on(jobs(&client, 2).acquire_timeout(Duration::from_millis(50)));
     assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
-    block_on(third.release()).unwrap();
+    // Not awaited: on a stalled machine another of the nodes may miss its answer for a moment.
+    drop(third);
     let fourth = waiting.join().unwrap().unwrap();
     assert_ne!(fourth.name(), second.name());
     drop((second, fourth));

@@ -56,7 +56,10 @@ async fn one_whose_time_is_over_leaves_nothing(rig: &Rig) {
         let (first, second) =
             tokio::join!(first.acquire_timeout(wait), second.acquire_timeout(wait));
         for waited in [first, second] {
-            assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
+            // A busy machine may take longer than all of that to hear of the nodes.
+            let is_told =
+                matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
+            assert!(is_told, "{waited:?}");
         }
         wait_until_only(rig, &guards);
     }
