@@ -166,9 +166,9 @@ pub fn what_an_older_connection_has_sent_takes_nothing() -> Result<(), String> {
     Ok(())
 }
 
-/// A is granted one node of three, and asked to give it back; the connection breaks with that on its
-/// way. Then A gets the two others, holds the lock, and its extension finds the first node as it
-/// was. Then what A gave back arrives.
+/// A is granted one node of three, and asked to give it back; the connection breaks with that on
+/// its way. Then A gets the two others, holds the lock, and its extension finds the first node as
+/// it was. Then what A gave back arrives.
 ///
 /// # Errors
 ///

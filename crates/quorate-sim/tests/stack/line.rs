@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Stay},
     fence::Fence,
-    line::{Ask, Extend, Extended, News, Push, Session, Speaker, Standing},
+    line::{Ask, Extend, Extended, News, Push, Session, Speaker, Standing, Yield},
 };
 
 use crate::language::{Script, name, number, text};

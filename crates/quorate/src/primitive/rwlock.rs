@@ -16,8 +16,8 @@ use crate::{client::Inner, error::LockError, guard::Guard};
 /// It is the lock that [`Client::mutex`](crate::Client::mutex) has under the same name: to write is
 /// to hold that alone, and a reader is in the way of it. A reader cannot become a writer: two who
 /// try would wait for each other for ever. Release first, and look again at what was read. For the
-/// same reason do not `read` again while you read: a writer that waits in between waits for you, and
-/// you wait behind it.
+/// same reason do not `read` again while you read: a writer that waits in between waits for you,
+/// and you wait behind it.
 ///
 /// What is promised of a [`Mutex`] is promised here: until the [`remaining`](Guard::remaining) time
 /// of a writer's guard is over nobody else reads or writes, and until that of a reader's is over

@@ -17,9 +17,9 @@ local function later_ones(others, owner)
   return later
 end
 
--- Whether one who wants the lock alone is the next to have it: then it looks whether those who share
--- it are there still, and asks later ones to give it back. For everybody to do so would keep the
--- server busy. Those in line who are gone are thrown out.
+-- Whether one who wants the lock alone is the next to have it: then it looks whether those who
+-- share it are there still, and asks later ones to give it back. For everybody to do so would keep
+-- the server busy. Those in line who are gone are thrown out.
 local function is_next(prefix, line, owner)
   while true do
     local first = redis.call('ZRANGE', line, 0, 0)[1]

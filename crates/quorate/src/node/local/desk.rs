@@ -142,11 +142,12 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Finds those whom the store tells something when the owner asks for the lock: one who shares
-    /// lets those in who stand before it.
+    /// Finds those whom the store looks for when the owner asks for the lock: who has to give it
+    /// back, and, where it is shared or to be, who stands before the owner.
     fn find_others(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> Result<(), Fault> {
         self.find_later(name, owner);
-        if is_shared(owner) {
+        let key = self.store.lock_state(name).key;
+        if is_shared(owner) || key.is_some_and(|key| matches!(key.value, Value::Shared(_))) {
             self.find_next(now, name, owner, false)?;
         }
         Ok(())

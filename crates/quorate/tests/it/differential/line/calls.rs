@@ -63,18 +63,8 @@ impl Digests {
                 eval
             }
             Command::Release { name, owner, yields } => {
-                let mut eval = lock(eval(&self.release, 3 + usize::from(yields.is_some())), name);
-                if let Some(Yield { speaker, .. }) = yields {
-                    eval.arg(session_key(*speaker));
-                }
-                eval.arg(owner.as_bytes());
-                if let Some(Yield { fence, speaker }) = yields {
-                    eval.arg(format!("{:016}", fence.get())).arg(speaker.session.to_string());
-                    if let Some(place) = Place::of(owner.as_bytes()) {
-                        eval.arg(format!("{:016}", place.ticket)).arg(place.ttl_ms);
-                    }
-                }
-                eval
+                let keys = 3 + usize::from(yields.is_some());
+                release(lock(eval(&self.release, keys), name), owner, yields.as_ref())
             }
             Command::Extend { speaker, entries } => {
                 let mut eval = eval(&self.extend, 1 + 3 * entries.len());
@@ -120,6 +110,19 @@ impl Digests {
         };
         pipeline.add_command(eval);
     }
+}
+
+fn release(mut eval: Cmd, owner: &Owner, yields: Option<&Yield>) -> Cmd {
+    let Some(Yield { fence, speaker }) = yields else {
+        eval.arg(owner.as_bytes());
+        return eval;
+    };
+    eval.arg(session_key(*speaker)).arg(owner.as_bytes());
+    eval.arg(format!("{:016}", fence.get())).arg(speaker.session.to_string());
+    if let Some(place) = Place::of(owner.as_bytes()) {
+        eval.arg(format!("{:016}", place.ticket)).arg(place.ttl_ms);
+    }
+    eval
 }
 
 fn session(mut eval: Cmd, speaker: Speaker, stay: &Stay) -> Cmd {

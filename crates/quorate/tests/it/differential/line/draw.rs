@@ -164,10 +164,7 @@ impl Draw {
             }
             47..=66 => {
                 let owner = self.holder(store, now, &name);
-                let yields = (self.up_to(2) == 0).then(|| {
-                    let fence = self.fence(store, now, &name, &owner);
-                    Yield { fence, speaker: self.speaker_or_stale(at) }
-                });
+                let yields = self.yields(at, store, now, (&name, &owner));
                 Command::Release { name, owner, yields }
             }
             67..=82 => {
@@ -200,6 +197,20 @@ impl Draw {
                 Caller { connection: None, .. } => Command::Look { name },
             },
             _ => return Step::Clear,
+        })
+    }
+
+    /// Sometimes one grant is given back, mostly the one that is there.
+    fn yields(
+        &mut self,
+        at: usize,
+        store: &mut Store,
+        now: NodeTime,
+        (name, owner): (&Name, &Owner),
+    ) -> Option<Yield> {
+        (self.up_to(2) == 0).then(|| {
+            let fence = self.fence(store, now, name, owner);
+            Yield { fence, speaker: self.speaker_or_stale(at) }
         })
     }
 
