@@ -257,6 +257,8 @@ impl fmt::Display for LockReport {
         match self.shared_with.len() {
             0 => {}
             1 => f.write_str(", shared with 1 other")?,
+            // No more are told.
+            others @ 99.. => write!(f, ", shared with {others} others or more")?,
             others => write!(f, ", shared with {others} others")?,
         }
         if self.holder.is_some() && !self.is_held() {

@@ -171,14 +171,14 @@ impl Draw {
                 let entries = (0..=self.up_to(2)).map(|_| self.extend(store, now)).collect();
                 Command::Extend { speaker: self.speaker_or_stale(at), entries }
             }
-            83 if self.is_heads() => Command::Look { name },
-            83 => Command::Check { owner: self.holder(store, now, &name), name },
+            83 => Command::Look { name },
             84 => Command::Inspect { name, shown: [0, 1, 100][self.index(3)] },
             85 => {
                 let prefix = ["", "a", "{größe", "x}y: *", "x}y: **", "?"][self.index(6)].into();
                 Command::List { prefix, cursor: None, count: 500 }
             }
-            86..=88 | 97 => {
+            97 => Command::Check { owner: self.holder(store, now, &name), name },
+            86..=88 => {
                 let (from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
                 while is_shared(&owner) != is_shared(&from) {
                     owner = self.new_owner(now);
