@@ -1,4 +1,7 @@
 //! Who holds each of several locks, asked in one round trip. It says where trying is worth it.
+//!
+//! Unlike what people are told, which waits for every node, this ends as soon as a majority has
+//! decided about each lock: a node that hangs holds nobody up.
 
 use std::{
     future::poll_fn,

@@ -1,0 +1,182 @@
+//! A number of permits, without async.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use super::{Client, Guard, wait, with};
+use crate::error::{LockError, WithError};
+
+impl Client {
+    /// A number of permits, each of which at most one owner holds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// use std::num::NonZeroU32;
+    ///
+    /// let reports = client.semaphore("reports", NonZeroU32::new(4).unwrap());
+    /// reports.with(|_permit| { /* no more than three others make reports now */ })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: NonZeroU32) -> Semaphore {
+        Semaphore(self.0.semaphore(name, permits))
+    }
+}
+
+/// A number of permits, each of which at most one owner holds. See [`crate::Semaphore`] for how it
+/// works.
+///
+/// # Examples
+///
+/// ```
+/// # let client = quorate::blocking::Client::memory();
+/// # use std::num::NonZeroU32;
+/// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+/// let (first, _second) = (uploads.acquire()?, uploads.acquire()?);
+/// assert!(uploads.try_acquire()?.is_none(), "both permits are in use");
+/// first.release()?;
+/// assert!(uploads.try_acquire()?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Semaphore(crate::Semaphore);
+
+impl Semaphore {
+    /// See [`crate::Semaphore::ttl`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let permit = uploads.ttl(Duration::from_secs(2)).acquire()?;
+    /// assert!(permit.remaining() < Duration::from_secs(2)); // until the next renewal
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self(self.0.ttl(ttl))
+    }
+
+    /// See [`crate::Semaphore::no_renew`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let permit = uploads.ttl(Duration::from_millis(20)).no_renew().acquire()?;
+    /// let _lost = permit.wait_until_lost(); // its ttl is over, and nobody has renewed it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn no_renew(self) -> Self {
+        Self(self.0.no_renew())
+    }
+
+    /// See [`crate::Semaphore::max_hold`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use {quorate::error::LostReason, std::{num::NonZeroU32, time::Duration}};
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let permit = uploads.max_hold(Duration::from_millis(20)).acquire()?;
+    /// assert_eq!(permit.wait_until_lost().reason, LostReason::MaxHold);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Self(self.0.max_hold(max_hold))
+    }
+
+    /// Takes a permit if there is one; `None` if all are taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::try_acquire`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// if let Some(permit) = uploads.try_acquire()? {
+    ///     // No more than one other uploads now.
+    ///     permit.release()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
+        Ok(wait(self.0.try_acquire())?.map(Guard))
+    }
+
+    /// Takes a permit, waiting for as long as others have all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::acquire`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(1).unwrap());
+    /// let first = uploads.acquire()?;
+    /// std::thread::spawn(move || drop(first));
+    /// let _second = uploads.acquire()?; // comes when the first one is gone
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn acquire(&self) -> Result<Guard, LockError> {
+        wait(self.0.acquire()).map(Guard)
+    }
+
+    /// Takes a permit, waiting up to `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::acquire_timeout`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(1).unwrap());
+    /// let _permit = uploads.acquire()?;
+    /// let error = uploads.acquire_timeout(Duration::from_millis(20)).unwrap_err();
+    /// println!("{error}"); // says who has one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<Guard, LockError> {
+        wait(self.0.acquire_timeout(limit)).map(Guard)
+    }
+
+    /// Takes a permit, runs `work`, and releases the permit.
+    ///
+    /// Nothing can stop `work` from outside: let it look at [`Guard::check`] now and then.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::with`]; the permit counts as lost if it was when `work` was done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let size = uploads.with(|permit| permit.check().map(|()| 40 + 2))??;
+    /// assert_eq!(size, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
+        with(self.acquire()?, work)
+    }
+}
