@@ -148,6 +148,11 @@ impl Folder {
         }
     }
 
+    /// Which file the database is now.
+    pub(super) fn db_id(&self) -> Option<FileId> {
+        self.id_of(DB)
+    }
+
     /// Which file has this name now. A link is not followed: the log would be elsewhere.
     fn id_of(&self, name: &str) -> Option<FileId> {
         let found = statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);

@@ -11,7 +11,7 @@ use super::{
     db::{Db, Durability, Log},
     desk::Desk,
     fault::Fault,
-    folder::Folder,
+    folder::{FileId, Folder},
     post::Post,
     time::{Boot, Era},
 };
@@ -36,8 +36,9 @@ pub(super) struct Done<T> {
 }
 
 impl Office {
-    /// Opens a folder in this boot, and makes what is missing.
-    pub(super) fn open(path: &Path, boot: &Boot) -> Result<Self, Fault> {
+    /// Opens a folder in this boot, and makes what is missing. The one who asks has had the file
+    /// `had` open in this boot before.
+    pub(super) fn open(path: &Path, boot: &Boot, had: Option<FileId>) -> Result<Self, Fault> {
         let mut folder = Folder::open(path)?;
         let turn = folder.wait_for_turn()?;
         folder.make_db()?;
@@ -45,11 +46,19 @@ impl Office {
         // Those who do not let go of what was removed would keep us out.
         folder.check_clients().inspect_err(|_| post.alarm())?;
         let db = Db::open(folder.db_path())?;
-        let era = settle(&db, &folder, boot)?;
+        // What was ours in this boot and is of another one now is in use on another machine. To
+        // take it back would end the locks that are held there.
+        let may_begin = had.is_none() || had != folder.db_id();
+        let era = settle(&db, &folder, boot, may_begin)?;
         let known = folder.look(post.ears())?;
         drop(turn);
         folder.note_open(known);
         Ok(Self { folder, db, era, post })
+    }
+
+    /// Which file the database is.
+    pub(super) fn db_id(&self) -> Option<FileId> {
+        self.folder.db_id()
     }
 
     /// How far the node's time is ahead of ours, in microseconds.
@@ -116,8 +125,8 @@ impl Office {
     }
 }
 
-/// The era of this boot, which begins with the first who comes.
-fn settle(db: &Db, folder: &Folder, boot: &Boot) -> Result<Era, Fault> {
+/// The era of this boot, which begins with the first who comes, if it may.
+fn settle(db: &Db, folder: &Folder, boot: &Boot, may_begin: bool) -> Result<Era, Fault> {
     let tx = db.begin(Durability::Disk)?;
     let before = tx.era()?.map(|(era, _)| era);
     if let Some(era) = before.as_ref().filter(|era| era.boot.id == boot.id) {
@@ -125,6 +134,9 @@ fn settle(db: &Db, folder: &Folder, boot: &Boot) -> Result<Era, Fault> {
             return Err(Fault::new(&folder.db_path(), ANOTHER_CLOCK));
         }
         return Ok(era.clone());
+    }
+    if before.is_some() && !may_begin {
+        return Err(Fault::new(&folder.db_path(), ANOTHER_BOOT));
     }
     let era = Era::begin(boot, before.as_ref(), Clock::Boot.now(), Clock::Boot.wall_ms());
     tx.void()?;

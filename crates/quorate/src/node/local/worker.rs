@@ -22,6 +22,7 @@ use super::{
     Shared,
     desk::Desk,
     fault::Fault,
+    folder::FileId,
     office::{Done, Office},
     post::{Ear, Heard, PUSH_LEN_MAX},
     queue::{Batch, Next, Phase},
@@ -34,6 +35,8 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     boot: Boot,
     open: Option<Open>,
+    /// Which file the database was when it was last open.
+    had: Option<FileId>,
     /// When to open the folder again, if it is not.
     retry_at: Moment,
     backoff: Backoff,
@@ -71,6 +74,7 @@ impl Worker {
             shared,
             boot,
             open: None,
+            had: None,
             retry_at: Moment::ZERO,
             backoff: Backoff::new(REOPEN_DELAY_MIN, REOPEN_DELAY_MAX),
             jitter: Jitter::new(seed),
@@ -123,7 +127,7 @@ impl Worker {
     }
 
     fn try_open(&mut self) -> Result<i64, Fault> {
-        let office = Office::open(&self.shared.path, &self.boot)?;
+        let office = Office::open(&self.shared.path, &self.boot, self.had)?;
         let ear = match self.shared.mode {
             Mode::Line => Some(office.post.listen(self.shared.client)?),
             Mode::Classic => None,
@@ -134,6 +138,7 @@ impl Worker {
         let ahead_us = open.office.ahead_us();
         let (time, at) = done.at;
         self.shared.ears.handle_time(NODE, time.as_micros(), at);
+        self.had = open.office.db_id();
         self.open = Some(open);
         Ok(ahead_us)
     }

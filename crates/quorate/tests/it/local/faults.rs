@@ -13,6 +13,7 @@ use quorate::{
 use quorate_testkit::eventually;
 
 use super::{PATIENCE, outside::Folder};
+use crate::keeper::journal::Journal;
 
 #[tokio::test]
 async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
@@ -101,7 +102,8 @@ async fn one_who_goes_while_it_waits_for_its_turn_leaves_nothing() {
 #[tokio::test]
 async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again() {
     let folder = Folder::new();
-    let client = folder.builder().build().unwrap();
+    let journal = Journal::default();
+    let client = folder.builder().observer(journal.clone()).build().unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
     let ours: String = folder.open().query_row("SELECT boot FROM era", [], |it| it.get(0)).unwrap();
     folder.open().execute("UPDATE era SET boot = 'another'", []).unwrap();
@@ -111,7 +113,10 @@ async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again
     assert!(text.contains("another machine uses it"), "{text}");
     assert!(text.contains(folder.db().to_str().unwrap()), "{text}");
     assert_eq!(nodes[0].node, format!("local:{}", folder.path().display()));
-    // A new client cannot know that the other machine is none: it takes the folder over.
+    // A new client would take the folder over. One that has had it knows that somebody else has it.
+    eventually("it has tried again", PATIENCE, || journal.count("down") > 3);
+    let boot: String = folder.open().query_row("SELECT boot FROM era", [], |it| it.get(0)).unwrap();
+    assert_eq!(boot, "another", "it is not taken back");
     folder.open().execute("UPDATE era SET boot = ?1", [ours]).unwrap();
     wait_until_attached(&client);
     assert!(client.mutex("b").lock().await.is_ok());

@@ -13,7 +13,7 @@ fn a_reboot_ends_locks_and_lines_and_sessions_but_no_fence_goes_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut fences = Vec::new();
     for boot in ["first", "second", "third"] {
-        let mut office = Office::open(folder.path(), &boot_of(boot)).unwrap();
+        let mut office = Office::open(folder.path(), &boot_of(boot), None).unwrap();
         let reply = acquire(&mut office, 1, false);
         assert_eq!(reply, Reply::Stale, "no session outlives a boot: {boot}");
         attach(&mut office, 1);
@@ -31,7 +31,7 @@ fn a_reboot_ends_locks_and_lines_and_sessions_but_no_fence_goes_back() {
 #[test]
 fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut office, 1);
     let Reply::Granted { fence, .. } = acquire(&mut office, 1, false) else { panic!("free") };
     // What a wall clock would have shown that is a year ahead.
@@ -44,7 +44,7 @@ fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
     tx.commit().unwrap();
     drop(office);
 
-    let mut office = Office::open(folder.path(), &boot_of("second")).unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("second"), None).unwrap();
     attach(&mut office, 1);
     let Reply::Granted { fence: next, .. } = acquire(&mut office, 1, false) else { panic!("free") };
     assert!(next > fence && next.get() >= horizon_us - 10_000_000, "{next} {horizon_us}");
@@ -53,12 +53,12 @@ fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
 #[test]
 fn the_same_boot_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut office, 1);
     assert!(matches!(acquire(&mut office, 1, false), Reply::Granted { .. }));
     let era = office.era.clone();
     drop(office);
-    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
     assert!(office.era.is_same(&era));
     attach(&mut office, 2);
     assert!(matches!(acquire(&mut office, 2, false), Reply::Queued { .. }), "it is held");
@@ -67,9 +67,9 @@ fn the_same_boot_goes_on_where_it_was() {
 #[test]
 fn another_clock_in_the_same_boot_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    drop(Office::open(folder.path(), &boot_of("first")).unwrap());
+    drop(Office::open(folder.path(), &boot_of("first"), None).unwrap());
     let other = Boot { clock: "time:[2]".into(), ..boot_of("first") };
-    let fault = Office::open(folder.path(), &other).unwrap_err();
+    let fault = Office::open(folder.path(), &other, None).unwrap_err();
     assert!(fault.to_string().contains("another clock (a time namespace)"), "{fault}");
 }
 
@@ -77,17 +77,40 @@ fn another_clock_in_the_same_boot_is_refused() {
 #[test]
 fn a_folder_that_another_machine_has_taken_over_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut here = Office::open(folder.path(), &boot_of("here")).unwrap();
+    let mut here = Office::open(folder.path(), &boot_of("here"), None).unwrap();
     attach(&mut here, 1);
-    drop(Office::open(folder.path(), &boot_of("there")).unwrap());
+    drop(Office::open(folder.path(), &boot_of("there"), None).unwrap());
     let fault = here.transact(|_, _| Ok(())).unwrap_err();
-    assert!(fault.to_string().contains("another machine uses it"), "{fault}");
+    assert!(is_told_of_another(&fault), "{fault}");
+}
+
+/// It would go to and fro, and each time end what the other machine holds.
+#[test]
+fn a_folder_that_another_machine_has_taken_over_is_not_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = Office::open(folder.path(), &boot_of("here"), None).unwrap();
+    let had = here.db_id();
+    drop(here);
+    drop(Office::open(folder.path(), &boot_of("there"), None).unwrap());
+    let fault = Office::open(folder.path(), &boot_of("here"), had).unwrap_err();
+    assert!(is_told_of_another(&fault), "{fault}");
+    drop(Office::open(folder.path(), &boot_of("there"), None).unwrap());
+
+    // A backup of an earlier boot that is put in its place is another file.
+    let (db, backup) = (folder.path().join("locks.db"), folder.path().join("backup"));
+    std::fs::copy(&db, &backup).unwrap();
+    std::fs::rename(&backup, &db).unwrap();
+    drop(Office::open(folder.path(), &boot_of("here"), had).unwrap());
+}
+
+fn is_told_of_another(fault: &Fault) -> bool {
+    fault.to_string().contains("another machine uses it")
 }
 
 #[test]
 fn the_horizon_is_on_the_disk_before_time_gets_there() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
     office.transact(|_, _| Ok(())).unwrap();
     // As if the process had been stopped for an hour: it is behind us.
     let now = office.era.time(Clock::Boot.now());
@@ -104,7 +127,7 @@ fn the_horizon_is_on_the_disk_before_time_gets_there() {
 #[test]
 fn what_fails_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first")).unwrap();
+    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
     attach(&mut office, 1);
     let failed = office.transact(|desk, now| {
         assert!(matches!(desk.run(now, &ask(1, false))?, Reply::Granted { .. }));
@@ -121,13 +144,13 @@ fn a_file_that_was_removed_or_replaced_is_noticed() {
     for gone in ["locks.db", "lock", "ears", ""] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
-        let mut office = Office::open(&path, &boot_of("first")).unwrap();
+        let mut office = Office::open(&path, &boot_of("first"), None).unwrap();
         office.transact(|_, _| Ok(())).unwrap();
         // Moved and not deleted: its number must not be that of the new one.
         std::fs::rename(path.join(gone), above.path().join("old")).unwrap();
         let fault = office.transact(|_, _| Ok(())).unwrap_err();
         assert!(fault.to_string().contains("it was removed or replaced"), "{fault}");
-        let mut next = Office::open(&path, &boot_of("first")).unwrap();
+        let mut next = Office::open(&path, &boot_of("first"), None).unwrap();
         next.transact(|_, _| Ok(())).unwrap();
         assert!(office.transact(|_, _| Ok(())).is_err(), "{gone:?}: others use another one");
     }
@@ -139,17 +162,17 @@ fn a_log_that_was_removed_or_replaced_is_noticed() {
     for gone in [&["locks.db-wal"][..], &["locks.db-shm"], &["locks.db-wal", "locks.db-shm"]] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
-        let mut office = Office::open(&path, &boot_of("first")).unwrap();
+        let mut office = Office::open(&path, &boot_of("first"), None).unwrap();
         attach(&mut office, 1);
         assert!(matches!(acquire(&mut office, 1, false), Reply::Granted { .. }));
         gone.iter().for_each(|file| std::fs::remove_file(path.join(file)).unwrap());
         let is_noticed = |fault: Fault| fault.to_string().contains("it was removed or replaced");
         assert!(is_noticed(office.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
         // Its process would get the old index again, as long as somebody there has it open.
-        assert!(is_noticed(Office::open(&path, &boot_of("first")).unwrap_err()), "{gone:?}");
+        assert!(is_noticed(Office::open(&path, &boot_of("first"), None).unwrap_err()), "{gone:?}");
         assert!(is_noticed(office.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
         drop(office);
-        let mut next = Office::open(&path, &boot_of("first")).unwrap();
+        let mut next = Office::open(&path, &boot_of("first"), None).unwrap();
         attach(&mut next, 2);
         let reply = acquire(&mut next, 2, false);
         match gone {
@@ -164,10 +187,10 @@ fn a_link_that_leads_elsewhere_is_noticed() {
     let above = tempfile::tempdir().unwrap();
     let (link, one, other) =
         (above.path().join("link"), above.path().join("one"), above.path().join("other"));
-    drop(Office::open(&other, &boot_of("first")).unwrap());
+    drop(Office::open(&other, &boot_of("first"), None).unwrap());
     std::fs::create_dir(&one).unwrap();
     std::os::unix::fs::symlink(&one, &link).unwrap();
-    let mut office = Office::open(&link, &boot_of("first")).unwrap();
+    let mut office = Office::open(&link, &boot_of("first"), None).unwrap();
     office.transact(|_, _| Ok(())).unwrap();
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();
@@ -176,7 +199,7 @@ fn a_link_that_leads_elsewhere_is_noticed() {
         fault.to_string(),
         format!("{}: it was removed or replaced while it was in use", link.display())
     );
-    Office::open(&link, &boot_of("first")).unwrap().transact(|_, _| Ok(())).unwrap();
+    Office::open(&link, &boot_of("first"), None).unwrap().transact(|_, _| Ok(())).unwrap();
 }
 
 #[test]
@@ -191,16 +214,16 @@ fn a_path_that_is_too_long_is_told_and_the_longest_can_be_used() {
     };
     let longest = of_len(495);
     assert_eq!(longest.as_os_str().len(), 495);
-    let mut office = Office::open(&longest, &boot_of("first")).unwrap();
+    let mut office = Office::open(&longest, &boot_of("first"), None).unwrap();
     office.transact(|_, _| Ok(())).unwrap();
     let longer = of_len(496);
     let told = "the path of the folder is too long: 496 bytes, 495 at most";
-    let fault = Office::open(&longer, &boot_of("first")).unwrap_err();
+    let fault = Office::open(&longer, &boot_of("first"), None).unwrap_err();
     assert_eq!(fault.to_string(), format!("{}: {told}", longer.display()));
     // It counts where a link leads to.
     let link = above.join("link");
     std::os::unix::fs::symlink(&longer, &link).unwrap();
-    let fault = Office::open(&link, &boot_of("first")).unwrap_err();
+    let fault = Office::open(&link, &boot_of("first"), None).unwrap_err();
     assert_eq!(fault.to_string(), format!("{}: {told}", link.display()));
 }
 
@@ -208,10 +231,10 @@ fn a_path_that_is_too_long_is_told_and_the_longest_can_be_used() {
 fn a_link_to_a_database_is_refused() {
     let above = tempfile::tempdir().unwrap();
     let (path, elsewhere) = (above.path().join("locks"), above.path().join("elsewhere.db"));
-    drop(Office::open(&path, &boot_of("first")).unwrap());
+    drop(Office::open(&path, &boot_of("first"), None).unwrap());
     std::fs::rename(path.join("locks.db"), &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, path.join("locks.db")).unwrap();
-    let fault = Office::open(&path, &boot_of("first")).unwrap_err();
+    let fault = Office::open(&path, &boot_of("first"), None).unwrap_err();
     assert!(fault.to_string().contains("it is a link"), "{fault}");
 }
 
