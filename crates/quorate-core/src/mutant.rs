@@ -53,6 +53,10 @@ pub enum Mutant {
     TakeForever,
     /// Anybody can take over a lock that was left to somebody.
     AdoptAnyones,
+    /// A lease that was left is taken over also where another had the key since.
+    AdoptAnyFence,
+    /// It is renewed there, too.
+    RenewAnyFence,
     /// Whoever frees a key need not be its owner.
     FreeAnyones,
     /// Whoever prolongs a key need not be its owner.

@@ -62,8 +62,8 @@ impl Client {
     async fn try_renewal(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
-        // Its end is not known here. A key that is the owner's was there all the time, since it is
-        // never made again; and where a majority was, nobody else had one.
+        // Its end is not known here. A key that is the owner's, on a node that has no larger fence,
+        // was had by no other holder since; and where a majority was, there was none.
         let held_until = Moment::from_nanos(u64::MAX);
         let machine = Machine::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
         let attempt = Attempt::start(engine, claim, now, machine);

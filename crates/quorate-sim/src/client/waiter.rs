@@ -188,9 +188,7 @@ impl Client {
             let life = waiter.machine.life();
             waiter.machine.handle_push(node, life, push.news, push.fence, now);
             self.drive_waiter(env, waiter);
-        } else if !self.is_ours(&push.owner, push.news)
-            && mutant::current() != Some(Mutant::OrphansKept)
-        {
+        } else if !self.is_ours(&push.owner) && mutant::current() != Some(Mutant::OrphansKept) {
             // Nobody wants it any more.
             let Push { name, owner, .. } = push;
             let command = Command::Release { name, owner, yields: None };
@@ -200,10 +198,12 @@ impl Client {
     }
 
     /// Whether somebody holds as this owner, or is about to take over a lease as it: what nodes
-    /// tell about that is no news. What was left is another's, but not what is handed to it later.
-    fn is_ours(&self, owner: &Owner, news: News) -> bool {
-        let is_left = self.left.contains(owner) && news == News::Inquired;
-        is_left || self.held.iter().any(|held| held.owner == *owner) || self.is_adopting(owner)
+    /// tell about that is no news. What was left is another's, with what is handed to it later: it
+    /// may be renewed there already.
+    fn is_ours(&self, owner: &Owner) -> bool {
+        self.left.contains(owner)
+            || self.held.iter().any(|held| held.owner == *owner)
+            || self.is_adopting(owner)
     }
 
     /// The caller has gone.

@@ -8,7 +8,7 @@ use std::{
 
 use quorate_core::{
     command::{Command, Owner, Reply},
-    line::{News as Told, Push, owed_until},
+    line::{Push, owed_until},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -220,8 +220,8 @@ impl Ears {
         let desk = engine.line.lock();
         let contender = match desk.claimants.get(&push.owner) {
             Some(Claimant::Waits(_, contender)) => contender.upgrade(),
-            // It had its majority without this node, and may not be there to give it back.
-            Some(Claimant::Left(_)) if push.news == Told::Granted => None,
+            // What is handed to a lease that was left is not ours to give back: it may be renewed by
+            // then, and count. It goes with the lease, or after a ttl.
             Some(Claimant::Holds | Claimant::Left(_)) => return,
             None => None,
         };

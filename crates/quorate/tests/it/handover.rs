@@ -1,5 +1,7 @@
 //! A lease goes from one process to another.
 
+mod late;
+
 use std::{net::TcpListener, thread, time::Duration};
 
 use quorate::{

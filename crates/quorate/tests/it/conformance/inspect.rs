@@ -115,12 +115,15 @@ async fn those_who_wait(rig: &Rig) {
         inspect_until(&alice, "a", |report| report.waiting.len() == number + 1).await;
     }
     let report = carol.inspect("a").await.expect("every node answers");
-    let whos: Vec<_> = report.waiting.iter().map(|it| (&*it.who, it.is_this_client)).collect();
-    assert_eq!(whos, [("bob", false), ("carol", true), ("bob", false)]);
-    assert_eq!((report.waiting_total, report.place_of_this_client()), (3, Some(1)));
+    // Whose ticket is the earliest is not certain: clients know the nodes' time up to a round trip.
+    let whos: Vec<_> = report.waiting.iter().map(|it| &*it.who).collect();
+    let place = whos.iter().position(|who| *who == "carol");
+    assert!(whos.len() == 3 && place.is_some(), "{whos:?}");
+    assert_eq!((report.waiting_total, report.place_of_this_client()), (3, place));
+    let ours = report.waiting.iter().position(|it| it.is_this_client);
+    assert_eq!(ours, place, "{whos:?}");
     let times: Vec<Duration> = report.waiting.iter().map(|it| it.waiting_for).collect();
     assert!(times.is_sorted_by(|one, other| one >= other), "{times:?}");
-    // Clients know the nodes' time up to a round trip.
     assert!(times[0] <= started.elapsed() + Duration::from_secs(1), "{times:?}");
     assert!(report.to_string().ends_with(", 3 waiting"), "{report}");
     let listed = carol.locks("").await.expect("every node answers").locks;
@@ -128,7 +131,7 @@ async fn those_who_wait(rig: &Rig) {
 
     guard.release().await.expect("it is held");
     let next = inspect_until(&alice, "a", |report| report.waiting.len() == 2).await;
-    assert_eq!(next.holder.expect("the first in line").who, "bob");
+    assert_eq!(next.holder.expect("the first in line").who, whos[0]);
     for waiter in waiters {
         let waited = tokio::time::timeout(PATIENCE, waiter).await.expect("it has an end");
         drop(waited.expect("no panic"));

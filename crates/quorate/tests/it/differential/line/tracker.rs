@@ -98,7 +98,16 @@ impl Tracker {
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
                 _ => "a heartbeat in line",
             },
-            (Command::Adopt { .. }, Reply::Taken) => "adopted",
+            (Command::Adopt { fence, .. }, Reply::Taken) => match fence {
+                Some(_) if *fence > self.stored => "adopted, and a fence raised",
+                Some(_) => "adopted",
+                None => "adopted without a fence",
+            },
+            (Command::Adopt { fence: Some(fence), .. }, Reply::Another)
+                if self.stored.is_some_and(|stored| stored > *fence) =>
+            {
+                "not adopted: had since"
+            }
             (Command::Adopt { .. }, _) => "not adopted",
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
             (_, Reply::Released { is_ours: true }) => "released",
@@ -218,7 +227,7 @@ impl Tracker {
 }
 
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 54] = [
+pub(super) const KINDS: [&str; 56] = [
     "not taken: stale",
     "taken by a session",
     "not taken: another's",
@@ -231,6 +240,8 @@ pub(super) const KINDS: [&str; 54] = [
     "nothing listed",
     "listed",
     "adopted",
+    "adopted without a fence",
+    "not adopted: had since",
     "not adopted",
     "a heartbeat finds it free",
     "a heartbeat of the holder",
@@ -276,7 +287,8 @@ pub(super) const KINDS: [&str; 54] = [
 ];
 
 /// What happens now and then, or if hours pass.
-pub(super) const SELDOM: [&str; 6] = [
+pub(super) const SELDOM: [&str; 7] = [
+    "adopted, and a fence raised",
     "a share that is waited for",
     "behind one who wants it alone",
     "the last millisecond of a fence",
