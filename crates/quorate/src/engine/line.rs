@@ -220,8 +220,8 @@ impl Ears {
         let desk = engine.line.lock();
         let contender = match desk.claimants.get(&push.owner) {
             Some(Claimant::Waits(_, contender)) => contender.upgrade(),
-            // What is handed to a lease that was left is not ours to give back: it may be renewed by
-            // then, and count. It goes with the lease, or after a ttl.
+            // What is handed to a lease that was left is not ours to give back: it may be renewed
+            // by then, and count. It goes with the lease, or after a ttl.
             Some(Claimant::Holds | Claimant::Left(_)) => return,
             None => None,
         };

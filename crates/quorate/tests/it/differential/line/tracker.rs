@@ -98,17 +98,7 @@ impl Tracker {
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
                 _ => "a heartbeat in line",
             },
-            (Command::Adopt { fence, .. }, Reply::Taken) => match fence {
-                Some(_) if *fence > self.stored => "adopted, and a fence raised",
-                Some(_) => "adopted",
-                None => "adopted without a fence",
-            },
-            (Command::Adopt { fence: Some(fence), .. }, Reply::Another)
-                if self.stored.is_some_and(|stored| stored > *fence) =>
-            {
-                "not adopted: had since"
-            }
-            (Command::Adopt { .. }, _) => "not adopted",
+            (Command::Adopt { fence, .. }, _) => self.kind_of_adoption(*fence, reply),
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
             (_, Reply::Released { is_ours: true }) => "released",
             (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
@@ -133,6 +123,16 @@ impl Tracker {
             _ => return,
         };
         *self.seen.entry(kind).or_default() += 1;
+    }
+
+    fn kind_of_adoption(&self, fence: Option<Fence>, reply: &Reply) -> &'static str {
+        match (reply, fence) {
+            (Reply::Taken, None) => "adopted without a fence",
+            (Reply::Taken, fence) if fence > self.stored => "adopted, and a fence raised",
+            (Reply::Taken, _) => "adopted",
+            (Reply::Another, Some(fence)) if self.stored > Some(fence) => "not adopted: had since",
+            _ => "not adopted",
+        }
     }
 
     /// What happened to those who hold a lock together, or might.
