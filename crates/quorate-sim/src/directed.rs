@@ -19,7 +19,10 @@ pub use self::line::{
     a_lease_that_was_left_is_not_taken_over_after_another, fences_neither_go_back_nor_run_away,
     what_an_older_connection_has_given_back_stays, what_an_older_connection_has_sent_takes_nothing,
 };
-pub use self::shares::those_whose_time_is_over_keep_nobody_out;
+pub use self::shares::{
+    one_who_gives_up_clears_the_way, those_who_wait_to_share_are_let_in_together,
+    those_whose_time_is_over_keep_nobody_out,
+};
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
     lease::{Lease, LostReason},
@@ -246,6 +249,8 @@ mod tests {
         a_late_yield_gives_back_only_the_grant_that_it_names().unwrap();
         a_late_yield_gives_back_only_the_part_that_it_names().unwrap();
         those_whose_time_is_over_keep_nobody_out().unwrap();
+        one_who_gives_up_clears_the_way().unwrap();
+        those_who_wait_to_share_are_let_in_together().unwrap();
         those_whose_session_has_lapsed_are_passed_over().unwrap();
         a_confirmation_takes_no_lost_key_again().unwrap();
         a_lease_that_is_not_the_newest_does_not_live_on().unwrap();
