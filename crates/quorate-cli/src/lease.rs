@@ -4,7 +4,7 @@ use std::{
     env, fs, io,
     io::Write as _,
     os::{fd::AsFd as _, unix::fs::MetadataExt as _},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use clap::{Args, ValueEnum};
@@ -106,9 +106,10 @@ impl Acquire {
             BUSY => Failure { code: self.conflict_exit_code, ..failure },
             _ => failure,
         })?;
-        let left = guard.remaining();
+        let (left, since) = (guard.remaining(), Instant::now());
         let permit = want.permit(guard.name());
-        let lease = guard.leave_to_expire();
+        let lease = guard.hand_over().await?;
+        let left = left.saturating_sub(since.elapsed());
         let text = match self.format {
             Format::Text => format!("{lease}\n"),
             Format::Sh => for_shell(&lease, permit),

@@ -40,9 +40,6 @@ pub enum Command {
         ttl_ms: u64,
         /// Who speaks; `None` in classic mode where nodes are not guarded.
         speaker: Option<Speaker>,
-        /// The fence of the lease, up to which the node's is raised; `None` in classic mode. A node
-        /// that has a larger one has granted the key to somebody else since.
-        fence: Option<Fence>,
     },
     /// Delete the key, if it is the owner's.
     Free {
@@ -284,13 +281,10 @@ impl Command {
         match self {
             Self::Extend { entries, .. } if entries.len() == fates.len() => {
                 let index = if mutant::is_on(Mutant::BatchByFirst) { 0 } else { index };
-                match (fates.get(index), &entries[index]) {
-                    (Some(Extended::LivesOn(stored)), entry) if entry.is_past(*stored) => {
-                        Vote::Refuse
-                    }
-                    (Some(Extended::LivesOn(_)), _) => Vote::Grant,
-                    (Some(Extended::Refused(_)), _) => Vote::Refuse,
-                    (Some(Extended::Failed) | None, _) => Vote::Unknown,
+                match fates.get(index) {
+                    Some(Extended::LivesOn(_)) => Vote::Grant,
+                    Some(Extended::Refused(_)) => Vote::Refuse,
+                    Some(Extended::Failed) | None => Vote::Unknown,
                 }
             }
             _ => Vote::Unknown,
@@ -583,14 +577,7 @@ mod tests {
         let (n, o) = (name, || owner.clone());
         let commands = [
             Command::Take { name: n(), owner: o(), ttl_ms: 1, speaker: None },
-            Command::Adopt {
-                name: n(),
-                from: other.clone(),
-                owner: o(),
-                ttl_ms: 1,
-                speaker: None,
-                fence: None,
-            },
+            Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1, speaker: None },
             Command::Free { name: n(), owner: o() },
             Command::Prolong {
                 entries: [Prolongation { name: n(), owner: o(), ttl_ms: 1 }].into(),

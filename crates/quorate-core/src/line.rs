@@ -122,17 +122,6 @@ pub struct Extend {
     pub may_heal: bool,
 }
 
-impl Extend {
-    /// Whether the lease does not count where the node's fence is this. One that was left, or
-    /// adopted, may be found on a node that has come to its owner later than the lease, and after
-    /// others who had larger fences. A holder knows better: nobody can have held the lock since.
-    pub(crate) fn is_past(&self, stored: Fence) -> bool {
-        let is_alone = !is_shared(&self.owner);
-        let is_past = !self.may_heal && is_alone && stored > self.fence;
-        is_past && !mutant::is_on(Mutant::RenewAnyFence)
-    }
-}
-
 /// A grant that its owner gives back, to stand in line again.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Yield {

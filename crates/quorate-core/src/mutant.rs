@@ -53,10 +53,8 @@ pub enum Mutant {
     TakeForever,
     /// Anybody can take over a lock that was left to somebody.
     AdoptAnyones,
-    /// A lease that was left is taken over also where another had the key since.
-    AdoptAnyFence,
-    /// It is renewed there, too.
-    RenewAnyFence,
+    /// A lease is handed over with an owner that may stand in line.
+    HandOverInLine,
     /// Whoever frees a key need not be its owner.
     FreeAnyones,
     /// Whoever prolongs a key need not be its owner.

@@ -18,7 +18,6 @@ use crate::{
     command::{
         ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
     },
-    fence::Fence,
     line::{Push, is_shared},
     moment::NodeTime,
     mutant::{self, Mutant},
@@ -59,26 +58,19 @@ impl Store {
                 self.keys.put(name, text(owner), ends_at_ms);
                 Reply::Taken
             }
-            Command::Adopt { name, from, owner, ttl_ms, speaker, fence } => {
+            Command::Adopt { name, from, owner, ttl_ms, speaker } => {
                 // Where it is not the holder it may stand in line, and will never come for that.
                 if speaker.is_some() {
                     self.line.forget_place(name, from);
                 }
-                // Without sessions there is no line, and without a line no fence.
-                let fence = speaker.and(*fence);
                 if is_shared(from) {
                     return self.adopt_share(now, name, from, owner, *ttl_ms);
                 }
                 match self.whose(name, from) {
                     Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
                     Whose::Nobodys => Reply::Absent,
-                    // It came to the owner after the lease was left, and after another had it.
-                    Whose::Ours if self.is_granted_since(name, fence) => Reply::Another,
                     Whose::Ours | Whose::Theirs => {
                         self.keys.put(name, text(owner), end(now, *ttl_ms));
-                        if let Some(fence) = fence {
-                            self.line.raise_fence(now, name, fence);
-                        }
                         Reply::Taken
                     }
                 }
@@ -215,12 +207,6 @@ impl Store {
         let share = self.shares(name)?.alive(owner, now.as_millis())?;
         let expires_in_ms = Some(share.ends_at_ms.saturating_sub(now.as_millis()));
         Some(Sighting { value: text(owner), expires_in_ms })
-    }
-
-    /// Whether the node has granted the key since this fence was given.
-    fn is_granted_since(&self, name: &Name, fence: Option<Fence>) -> bool {
-        fence.is_some_and(|fence| self.line.fence(name) > fence)
-            && !mutant::is_on(Mutant::AdoptAnyFence)
     }
 
     fn whose(&self, name: &Name, owner: &Owner) -> Whose {

@@ -223,16 +223,10 @@ pub const CATALOGUE: &[Entry] = &[
         crate::directed::a_lease_that_is_not_the_newest_does_not_live_on,
     ),
     directed(
-        "adopt-any-fence",
-        Mutant::AdoptAnyFence,
-        "a lease that was left is taken over where another had the key since",
-        crate::directed::a_lease_that_was_left_is_not_taken_over_after_another,
-    ),
-    directed(
-        "renew-any-fence",
-        Mutant::RenewAnyFence,
-        "it is renewed there, too",
-        crate::directed::a_lease_that_was_left_is_not_renewed_after_another,
+        "hand-over-in-line",
+        Mutant::HandOverInLine,
+        "a lease is handed over with an owner that may stand in line",
+        crate::directed::a_lease_that_was_handed_over_does_not_come_back,
     ),
     directed(
         "no-clamp",

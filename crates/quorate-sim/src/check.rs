@@ -8,7 +8,10 @@ use std::fmt;
 use quorate_core::{command::Owner, fence::Fence};
 
 pub(crate) use self::order::InLine;
-use self::{order::Order, stall::Stall};
+use self::{
+    order::{How, Order},
+    stall::Stall,
+};
 use crate::{
     clock::{NEVER, Nanos},
     fault::Bound,
@@ -212,12 +215,16 @@ impl Checker {
 
     /// Nobody is overtaken again and again.
     pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[InLine]) {
-        let is_joining = self.is_joining(now, number);
+        let how = match self.is_together(now, number) {
+            true if self.is_joining(now, number) => How::Joining,
+            true => How::Together,
+            false => How::First,
+        };
         let Claim { lock, asked_at, ref owner, ref from, .. } = self.claims[number as usize];
         // Whoever takes a lease over comes in its place.
         if from.is_none()
             && let Some((since, times)) =
-                self.order.overtake(now, lock, (owner, asked_at, is_joining), in_line)
+                self.order.overtake(now, lock, (owner, asked_at, how), in_line)
             && self.is_within_bounds()
         {
             let since = millis(since);

@@ -49,8 +49,6 @@ pub(crate) struct Client {
     waiters: Vec<Waiter>,
     batches: Vec<Batch>,
     held: Vec<Held>,
-    /// Owners whose leases were left to another.
-    left: Vec<Owner>,
     schedule: Schedule,
     armed_at: Option<Moment>,
     tasks: Vec<Task>,
@@ -90,7 +88,6 @@ impl Client {
             waiters: Vec::new(),
             batches: Vec::new(),
             held: Vec::new(),
-            left: Vec::new(),
             schedule: Schedule::new(),
             armed_at: None,
             tasks: tasks.collect(),

@@ -15,8 +15,7 @@ pub use self::guard::{
 pub use self::line::{
     a_confirmation_takes_no_lost_key_again, a_grant_that_has_run_out_says_nothing_about_the_fence,
     a_lease_that_is_not_the_newest_does_not_live_on,
-    a_lease_that_was_left_is_not_renewed_after_another,
-    a_lease_that_was_left_is_not_taken_over_after_another, fences_neither_go_back_nor_run_away,
+    a_lease_that_was_handed_over_does_not_come_back, fences_neither_go_back_nor_run_away,
     what_an_older_connection_has_given_back_stays, what_an_older_connection_has_sent_takes_nothing,
 };
 pub use self::shares::{
@@ -254,8 +253,7 @@ mod tests {
         those_whose_session_has_lapsed_are_passed_over().unwrap();
         a_confirmation_takes_no_lost_key_again().unwrap();
         a_lease_that_is_not_the_newest_does_not_live_on().unwrap();
-        a_lease_that_was_left_is_not_taken_over_after_another().unwrap();
-        a_lease_that_was_left_is_not_renewed_after_another().unwrap();
+        a_lease_that_was_handed_over_does_not_come_back().unwrap();
         fences_neither_go_back_nor_run_away().unwrap();
         a_grant_that_has_run_out_says_nothing_about_the_fence().unwrap();
         what_an_older_connection_has_sent_takes_nothing().unwrap();

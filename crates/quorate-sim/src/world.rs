@@ -58,6 +58,8 @@ pub(crate) struct Env {
 pub(crate) struct Handover {
     pub(crate) lock: usize,
     pub(crate) owner: Owner,
+    /// As whom it was held.
+    pub(crate) held_by: Owner,
     /// In the default mode.
     pub(crate) fence: Option<Fence>,
 }

@@ -1,11 +1,8 @@
 -- Puts a new owner in the place of the one who left the lock: of several who try, one succeeds.
--- The node's fence is raised to that of the lease. If it is larger, another had the key since.
--- KEYS: 1 the lock; not in classic mode without a guard: 2 its line, 3 the client's session; not in
---   classic mode: 4 the lock's fence
--- ARGV: 1 the owner who left it, 2 the new owner, 3 ttl in milliseconds, 4 the session, 32 digits,
---   5 the fence of the lease, 16 digits
--- Replies: 1 taken over; 0 there is no such key; -1 it is another's, whatever its type, or was so
---   since; -2 the session is not of today
+-- KEYS: 1 the lock; not in classic mode without a guard: 2 its line, 3 the client's session
+-- ARGV: 1 the owner who left it, 2 the new owner, 3 ttl in milliseconds, 4 the session, 32 digits
+-- Replies: 1 taken over; 0 there is no such key; -1 it is another's, whatever its type; -2 the
+--   session is not of today
 if KEYS[2] then
   local spoken = redis.call('GET', KEYS[3])
   if not spoken or string.sub(spoken, 1, 32) ~= ARGV[4] then
@@ -19,14 +16,7 @@ end
 
 local found = redis.pcall('GET', KEYS[1])
 if found == ARGV[1] and not is_sharing(ARGV[1]) then
-  local stored = KEYS[4] and (redis.call('GET', KEYS[4]) or '0000000000000000')
-  if stored and stored > ARGV[5] then
-    return -1
-  end
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-  if stored and stored < ARGV[5] then
-    redis.call('SET', KEYS[4], ARGV[5], 'PX', '86400000')
-  end
   return 1
 elseif not found then
   return 0

@@ -6,17 +6,20 @@ use quorate_core::{
     acquire::{Acquire, Outcome},
     command::Owner,
     contend::{self, Mode},
+    lease::LostReason,
     moment::Moment,
     name::Name,
     quorum::NodeSet,
+    release::Release,
     terms::Terms,
 };
 
 use crate::{
     client::Inner,
     engine::{Attempt, Claim, Contended, Contender, Ended, Fenced, Machine},
-    error::NodeReport,
+    error::{AdoptError, Lost, NodeReport},
     guard::{Guard, Hold, Won},
+    held::Held,
 };
 
 /// What is wanted.
@@ -53,6 +56,43 @@ pub(crate) async fn adopt(
     fenced: Option<Fenced>,
 ) -> Got {
     acquire(client, want, Some(from), fenced).await
+}
+
+/// Puts another owner in the place of the one that holds the lock: the same place, but one that
+/// never stands in line.
+pub(crate) async fn rename(client: &Arc<Inner>, held: &Held) -> Result<Owner, AdoptError> {
+    let engine = &client.engine;
+    // A shutdown waits for us, so that nothing stays that nobody has.
+    let _call = engine.enter_call();
+    if client.is_closed() {
+        return Err(AdoptError::ShutDown);
+    }
+    let (now, terms) = (engine.now(), held.hand().terms);
+    let terms = terms.with_vote_timeout(engine.vote_timeout(terms.ttl()));
+    let owner = engine.owner_beside(&held.owner, terms.ttl_ms(), now);
+    let claim = |from| Claim { from, owner: owner.clone(), ..held.claim(terms) };
+    let machine = Acquire::start(terms, engine.nodes.len(), now);
+    let from = Some(held.owner.clone());
+    let attempt = Attempt::start(engine, claim(from), now, Machine::Acquire(machine));
+    let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
+        unreachable!("an acquire ends as one")
+    };
+    let refused = match outcome {
+        // Only what was held all the time is held still: where the old owner stood in line it may
+        // have come after others.
+        Outcome::Held { .. } if !client.is_closed() => match held.check(engine.now()) {
+            Ok(()) => return Ok(owner),
+            Err(lost) => lost.into(),
+        },
+        Outcome::Contended => Lost::new(LostReason::Gone).into(),
+        _ if client.is_closed() => AdoptError::ShutDown,
+        _ => AdoptError::NoQuorum { nodes: attempt.reports() },
+    };
+    if let Outcome::Held { .. } = outcome {
+        let release = Release::start(terms, engine.nodes.len(), engine.now());
+        Attempt::start(engine, claim(None), engine.now(), Machine::Release(release));
+    }
+    Err(refused)
 }
 
 async fn acquire(

@@ -187,7 +187,7 @@ impl Client {
     ///
     /// ```
     /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
     /// let guard = client.adopt(&lease)?; // elsewhere, as a rule
     /// guard.release()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -244,7 +244,7 @@ impl Client {
     ///
     /// ```
     /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
     /// client.renew_lease(&lease)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -262,7 +262,7 @@ impl Client {
     ///
     /// ```
     /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
     /// client.release_lease(&lease)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -679,19 +679,36 @@ impl Guard {
         wait(self.0.release())
     }
 
-    /// Gives up the guard without releasing the lock.
+    /// Gives up the guard without releasing the lock, which ends with its ttl.
     ///
     /// # Examples
     ///
     /// ```
     /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.leave_to_expire();
+    /// client.mutex("video:9").lock()?.leave_to_expire();
+    /// assert!(client.mutex("video:9").try_lock()?.is_none(), "it stays locked");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn leave_to_expire(self) {
+        self.0.leave_to_expire();
+    }
+
+    /// Leaves the lock to another process.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Guard::hand_over`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
     /// println!("{lease}"); // for the process that goes on with the work
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "without it nobody can adopt the lease"]
-    pub fn leave_to_expire(self) -> LeaseHandover {
-        self.0.leave_to_expire()
+    pub fn hand_over(self) -> Result<LeaseHandover, AdoptError> {
+        wait(self.0.hand_over())
     }
 }
 

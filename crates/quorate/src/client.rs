@@ -252,7 +252,7 @@ impl Client {
         if nodes.is_multiple_of(2) { vec![Warning::EvenNodes { nodes }] } else { Vec::new() }
     }
 
-    /// Takes over a lease that another process [left](Guard::leave_to_expire): it is renewed and
+    /// Takes over a lease that another process [left](Guard::hand_over): it is renewed and
     /// released from here from now on. Of several who try to take over the same lease one succeeds
     /// at the most.
     ///
@@ -271,7 +271,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
     /// let guard = client.adopt(&lease).await?; // elsewhere, as a rule
     /// assert!(client.adopt(&lease).await.is_err(), "it has a new owner already");
     /// # Ok(()) }

@@ -26,7 +26,7 @@ use std::{
 use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Owner},
-    line::{Place, Session, Speaker},
+    line::{Place, Session, Speaker, is_shared},
     moment::Moment,
     quorum::{NODES_MAX, NodeSet, majority},
     terms::vote_timeout,
@@ -37,7 +37,7 @@ pub(crate) use self::{
     attempt::{Attempt, Claim, Ended, Fenced, Machine},
     contender::{Contender, Ended as Contended},
     inspect::{inspect, inspect_all, list},
-    line::{Ears, Line, News},
+    line::{Ears, Line, News, forget_everywhere},
     run::{Driver, Quiet, Running, Where},
     survey::survey,
     tickets::Tickets,
@@ -114,6 +114,14 @@ impl Engine {
                 let ticket = self.line.tickets.next(now);
                 self.owner_at(&Place { ticket, ttl_ms, client: self.client }, is_shared)
             }
+        }
+    }
+
+    /// Another owner of ours with the same place as this one, which nobody has had before.
+    pub(crate) fn owner_beside(&self, owner: &Owner, ttl_ms: u64, now: Moment) -> Owner {
+        match Place::of(owner.as_bytes()) {
+            Some(place) => self.owner_at(&place, is_shared(owner)),
+            None => self.next_owner(ttl_ms, false, now),
         }
     }
 

@@ -206,7 +206,7 @@ impl Lost {
 /// # let nodes = quorate::memory::MemoryNodes::new(1);
 /// # let client = quorate::Client::builder().memory(&nodes).build()?;
 /// # use quorate::error::AdoptError;
-/// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+/// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
 /// nodes.forget(0);
 /// assert!(matches!(client.adopt(&lease).await, Err(AdoptError::Lost(_))));
 /// # Ok(()) }

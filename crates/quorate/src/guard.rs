@@ -22,9 +22,10 @@ use quorate_core::{
 };
 
 use crate::{
+    acquire::rename,
     client::Inner,
-    engine::{Attempt, Ended, Engine, Fenced, Machine, Sleep},
-    error::{ExtendError, Lost, ReleaseError, VerifyError},
+    engine::{Attempt, Ended, Engine, Fenced, Machine, Sleep, forget_everywhere},
+    error::{AdoptError, ExtendError, Lost, ReleaseError, VerifyError},
     handover::LeaseHandover,
     held::{Held, Loss},
     keeper::{Keeper, Renewal},
@@ -429,7 +430,7 @@ impl Guard {
     }
 
     /// Gives up the guard without releasing the lock: it is neither renewed nor released any more,
-    /// and ends with its ttl, unless another process [adopts](crate::Client::adopt) it.
+    /// and ends with its ttl. For work that cannot be stopped.
     ///
     /// # Examples
     ///
@@ -438,20 +439,63 @@ impl Guard {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("video:9").lock().await?;
-    /// let lease = guard.leave_to_expire();
+    /// guard.leave_to_expire();
+    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
+    /// # Ok(()) }
+    /// ```
+    pub fn leave_to_expire(mut self) {
+        self.end();
+        self.engine().line.forget(&self.held.owner);
+    }
+
+    /// Leaves the lock to another process, which [adopts](crate::Client::adopt) it, or
+    /// [renews](crate::Client::renew_lease) and [releases](crate::Client::release_lease) it. If
+    /// nobody does, it ends with its ttl, which counts anew.
+    ///
+    /// The nodes are asked once, unless there is only one, or in classic mode: a holder may still
+    /// stand in line where it does not have the lock, and what comes to it later must not count for
+    /// a lease that is not in its hands any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptError::Lost`] if the lease has ended, [`AdoptError::NoQuorum`] if too few nodes
+    /// answered. The lock is released then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("video:9").lock().await?;
+    /// let lease = guard.hand_over().await?;
     /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
     /// println!("{lease}"); // for the process that goes on with the work
     /// # Ok(()) }
     /// ```
-    #[must_use = "without it nobody can adopt the lease"]
-    pub fn leave_to_expire(mut self) -> LeaseHandover {
-        self.end();
-        let (engine, held) = (self.engine(), &self.held);
-        if held.fenced.is_some() {
-            engine.line.leave(&held.owner, engine.now());
+    pub async fn hand_over(mut self) -> Result<LeaseHandover, AdoptError> {
+        self.check()?;
+        let engine = self.engine();
+        // Whoever has adopted it never stood in line.
+        let may_stand_in_line = self.held.fenced.is_some_and(|fenced| fenced.may_heal);
+        if !may_stand_in_line || engine.nodes.len() == 1 {
+            let lease = self.held.handover(self.held.owner.clone());
+            self.end();
+            self.engine().line.forget(&self.held.owner);
+            return Ok(lease);
         }
-        let (ttl, fence) = (held.hand().terms.ttl(), held.fenced.map(|fenced| fenced.fence));
-        LeaseHandover::new(held.name.clone(), held.owner.clone(), ttl, fence)
+        // From now on nothing is renewed: an extension would find another owner.
+        engine.keeper.let_go(self.held.number);
+        self.held.retire(engine);
+        let owner = rename(&self.client, &self.held).await?;
+        self.end();
+        // What was not renamed, and places in line.
+        forget_everywhere(self.engine(), &self.held.name, &self.held.owner);
+        Ok(self.held.handover(owner))
     }
 
     fn start_extension(
@@ -597,7 +641,7 @@ mod tests {
         let client = Client::builder().memory(&nodes).build().unwrap();
         let guard = client.mutex("orders").lock().await.unwrap();
         let (engine, held) = (guard.engine().clone(), guard.held.clone());
-        let lease = guard.leave_to_expire();
+        let lease = guard.hand_over().await.unwrap();
         client.adopt(&lease).await.unwrap().release().await.unwrap();
         Keeper::renew(&engine, &[held], engine.now());
         assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");

@@ -22,7 +22,7 @@ use thiserror::Error;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = quorate::Client::memory();
 /// let guard = client.mutex("job").lock().await?;
-/// let text = guard.leave_to_expire().to_string();
+/// let text = guard.hand_over().await?.to_string();
 ///
 /// // In the other process:
 /// let guard = client.adopt(&text.parse()?).await?;
@@ -50,7 +50,7 @@ impl LeaseHandover {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
     /// assert_eq!(lease.name(), "video:9");
     /// # Ok(()) }
     /// ```
@@ -69,7 +69,7 @@ impl LeaseHandover {
     /// # let client = quorate::Client::memory();
     /// # use std::time::Duration;
     /// let mutex = client.mutex("video:9").ttl(Duration::from_secs(30));
-    /// let lease = mutex.lock().await?.leave_to_expire();
+    /// let lease = mutex.lock().await?.hand_over().await?;
     /// assert_eq!(lease.ttl(), Duration::from_secs(30)); // whoever adopts it has to be faster
     /// # Ok(()) }
     /// ```
@@ -89,7 +89,7 @@ impl LeaseHandover {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("orders:42").lock().await?;
     /// let fence = guard.fence();
-    /// assert_eq!(guard.leave_to_expire().fence(), fence);
+    /// assert_eq!(guard.hand_over().await?.fence(), fence);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -163,8 +163,8 @@ impl fmt::Debug for LeaseHandover {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HandoverError {
-    /// It is not what `leave_to_expire` made.
-    #[error("this is not a lease as leave_to_expire makes it")]
+    /// It is not what `hand_over` made.
+    #[error("this is not a lease as hand_over makes it")]
     Malformed,
     /// The name in it cannot be a lock's.
     #[error(transparent)]

@@ -21,6 +21,7 @@ use crate::{
     engine::{Claim, Engine, Fenced},
     error::Lost,
     guard::Won,
+    handover::LeaseHandover,
     keeper::Renewal,
 };
 
@@ -88,6 +89,12 @@ impl Held {
         let is_spread = self.fenced.is_some() && self.hand().is_extended;
         let untaken = if is_spread { NodeSet::EMPTY } else { self.untaken };
         Claim { name, owner, terms, from: None, untaken, fenced: self.fenced }
+    }
+
+    /// The lease, for another process that goes on as this owner.
+    pub(crate) fn handover(&self, owner: Owner) -> LeaseHandover {
+        let (ttl, fence) = (self.hand().terms.ttl(), self.fenced.map(|fenced| fenced.fence));
+        LeaseHandover::new(self.name.clone(), owner, ttl, fence)
     }
 
     /// The lease is given back or left to another. Every extension is queued on all nodes by then,

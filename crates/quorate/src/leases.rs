@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Client {
-    /// Lets a lease that was [left](crate::Guard::leave_to_expire) live for its ttl from now, and
+    /// Lets a lease that was [left](crate::Guard::hand_over) live for its ttl from now, and
     /// returns the safe time that is left. It stays left: nobody renews it by itself.
     ///
     /// It is for scripts, where every step is a process of its own. A process that goes on working
@@ -39,7 +39,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
     /// let left = client.renew_lease(&lease).await?; // in a later step, as a rule
     /// assert!(left <= lease.ttl());
     /// client.release_lease(&lease).await?;
@@ -62,8 +62,9 @@ impl Client {
     async fn try_renewal(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
-        // Its end is not known here. A key that is the owner's, on a node that has no larger fence,
-        // was had by no other holder since; and where a majority was, there was none.
+        // Its end is not known here. A key that is the owner's was there all the time, since it is
+        // never made again and the owner stands in no line; and where a majority was, nobody else
+        // had one.
         let held_until = Moment::from_nanos(u64::MAX);
         let machine = Machine::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
         let attempt = Attempt::start(engine, claim, now, machine);
@@ -81,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Gives back a lease that was [left](crate::Guard::leave_to_expire).
+    /// Gives back a lease that was [left](crate::Guard::hand_over).
     ///
     /// # Cancel safety
     ///
@@ -101,7 +102,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.leave_to_expire();
+    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
     /// client.release_lease(&lease).await?; // in a later step, as a rule
     /// assert!(client.mutex("video:9").try_lock().await?.is_some());
     /// # Ok(()) }

@@ -85,7 +85,7 @@ fn take(urls: &[String]) {
     let lease = runtime.expect("a runtime").block_on(async {
         let client = Client::builder().nodes(urls).ttl(TTL).connect().await.expect("nodes");
         let guard = client.mutex(LOCK).lock_timeout(PATIENCE).await.expect("it is free");
-        guard.leave_to_expire()
+        guard.hand_over().await.expect("it is held")
     });
     say(&lease.to_string());
 }

@@ -87,18 +87,12 @@ impl Line {
         self.whos.get(client).cloned()
     }
 
-    pub(super) fn fence(&self, name: &Name) -> Fence {
+    fn fence(&self, name: &Name) -> Fence {
         self.fences.get(name).copied().unwrap_or(Fence::ZERO)
     }
 
     fn set_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
         self.fences.put(name, fence, end(now, FENCE_LIFE_MS));
-    }
-
-    pub(super) fn raise_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
-        if self.fence(name) < fence {
-            self.set_fence(now, name, fence);
-        }
     }
 
     /// Keeps the fence of a lock that is held, in a way that tells when it was granted.

@@ -66,7 +66,6 @@ fn a_vote_by_a_session_that_is_not_of_today_is_none() {
         owner: owner(2),
         ttl_ms: 100,
         speaker,
-        fence: None,
     };
     let prolong = |speaker| {
         let entry = Prolongation { name: name("a"), owner: owner(1), ttl_ms: 100 };
@@ -141,7 +140,6 @@ fn one_adopter_takes_the_place_of_the_owner_who_left() {
         owner: owner(to),
         ttl_ms: 50,
         speaker: None,
-        fence: None,
     };
     assert_eq!(store.apply(ms(0), &adopt(1, 2)), Reply::Absent);
     store.apply(ms(0), &take(1, 10));

@@ -25,6 +25,17 @@ pub(crate) struct Order {
     healed_at: Option<Nanos>,
 }
 
+/// How somebody came to hold a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum How {
+    /// Nobody else holds it.
+    First,
+    /// Others hold it as well.
+    Together,
+    /// Others hold it since before it asked.
+    Joining,
+}
+
 #[derive(Debug)]
 struct Waiter {
     /// The client and its attempt.
@@ -91,12 +102,14 @@ impl Order {
     /// of the nodes. Returns since when another waits who was overtaken too often.
     ///
     /// Whoever joined those who share a lock cannot have found it free on a majority, so it passed
-    /// those who stood in line on all nodes before it asked: once is too often.
+    /// those who stood in line on all nodes before it asked: once is too often. Those who are let
+    /// in together are one: whoever came to the nodes after that, and before they had heard of it,
+    /// was passed once.
     pub(super) fn overtake(
         &mut self,
         now: Nanos,
         lock: usize,
-        (owner, asked_at, is_joining): (&Owner, Nanos, bool),
+        (owner, asked_at, how): (&Owner, Nanos, How),
         in_line: &[InLine],
     ) -> Option<(Nanos, u32)> {
         self.note(now, lock, in_line);
@@ -108,8 +121,9 @@ impl Order {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
             let is_later = waiter.ticket < ticket && known_at < asked_at;
             let is_in_line = waiter.find(in_line).is_some();
-            let is_passed = is_joining && waiter.stood_since.is_some_and(|since| since < asked_at);
-            if is_later && is_in_line && (is_handed || is_passed) {
+            let is_passed =
+                how == How::Joining && waiter.stood_since.is_some_and(|since| since < asked_at);
+            if is_later && is_in_line && (is_handed && how == How::First || is_passed) {
                 waiter.overtaken += 1;
                 if waiter.overtaken > OVERTAKEN_MAX || is_passed {
                     worst = Some((waiter.since, waiter.overtaken));

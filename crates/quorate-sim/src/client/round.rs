@@ -433,8 +433,7 @@ fn command(env: &Env, claim: &Asked, verb: Verb, speaker: Speaker) -> Command {
     match (verb, from) {
         (Verb::Take, None) => Command::Take { name, owner, ttl_ms, speaker },
         (Verb::Take, Some(from)) => {
-            let (from, fence) = (from.clone(), fenced.map(|fenced| fenced.fence));
-            Command::Adopt { name, from, owner, ttl_ms, speaker, fence }
+            Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker }
         }
         (Verb::Free, _) => Command::Free { name, owner },
         (Verb::Prolong, _) => {

@@ -188,7 +188,9 @@ impl Client {
             let life = waiter.machine.life();
             waiter.machine.handle_push(node, life, push.news, push.fence, now);
             self.drive_waiter(env, waiter);
-        } else if !self.is_ours(&push.owner) && mutant::current() != Some(Mutant::OrphansKept) {
+        } else if !self.is_ours(&push.owner, push.news)
+            && mutant::current() != Some(Mutant::OrphansKept)
+        {
             // Nobody wants it any more.
             let Push { name, owner, .. } = push;
             let command = Command::Release { name, owner, yields: None };
@@ -198,10 +200,9 @@ impl Client {
     }
 
     /// Whether somebody holds as this owner, or is about to take over a lease as it: what nodes
-    /// tell about that is no news. What was left is another's, with what is handed to it later: it
-    /// may be renewed there already.
-    fn is_ours(&self, owner: &Owner) -> bool {
-        self.left.contains(owner)
+    /// tell about that is no news. What is asked for may be a lease that others hold by now.
+    fn is_ours(&self, owner: &Owner, news: News) -> bool {
+        news == News::Inquired
             || self.held.iter().any(|held| held.owner == *owner)
             || self.is_adopting(owner)
     }

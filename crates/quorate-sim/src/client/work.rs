@@ -1,5 +1,6 @@
 //! What the users of a client do: one thing after the other, with every call of the interface.
 
+mod hand_over;
 mod leave;
 mod operation;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 use quorate_core::{
     acquire::{self, Acquire},
     backoff::Backoff,
+    command::Owner,
     contend::Mode,
     lease::{Lease, LostReason},
     moment::Moment,
@@ -16,6 +18,7 @@ use quorate_core::{
     verify::{self, Verify},
 };
 
+use self::hand_over::Handing;
 use self::operation::{Act, End, Operation};
 use super::{
     Client,
@@ -41,6 +44,10 @@ pub(crate) struct Task {
     steps: u32,
     backoff: Backoff,
     is_waiting: bool,
+    /// A lease that is about to be left to another client.
+    handing: Option<Handing>,
+    /// As whom the one who left a lease held it, if that is to be taken over.
+    held_by: Option<Owner>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +79,17 @@ impl Task {
             end: End::Release,
         };
         let backoff = Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX);
-        let (operations, steps, is_waiting) = (0, 0, false);
-        Self { dice, stage: Stage::Thinking, operation, operations, steps, backoff, is_waiting }
+        Self {
+            dice,
+            stage: Stage::Thinking,
+            operation,
+            operations: 0,
+            steps: 0,
+            backoff,
+            is_waiting: false,
+            handing: None,
+            held_by: None,
+        }
     }
 
     /// The process died.
@@ -81,6 +97,7 @@ impl Task {
         self.stage = Stage::Thinking;
         self.operations += 1;
         self.steps += 1;
+        self.handing = None;
     }
 }
 
@@ -178,6 +195,7 @@ impl Client {
             false => self.next_owner(),
         };
         let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
+        self.tasks[task].held_by = left.as_ref().map(|left| left.held_by.clone());
         let (from, fence) = left.map(|left| (left.owner, left.fence)).unzip();
         let fenced = fence.flatten().map(|fence| Fenced { fence, may_heal: false });
         let (untaken, held_until) = (NodeSet::EMPTY, None);
@@ -214,11 +232,14 @@ impl Client {
         told: Told,
         outcome: acquire::Outcome,
     ) {
+        if let Some(handing) = self.tasks[task].handing.take() {
+            return self.hand_over(env, task, told, outcome, handing);
+        }
         let now = self.now(env);
         let operation = self.tasks[task].operation;
         match outcome {
             acquire::Outcome::Held { valid_until } => {
-                let from = told.claim.from.clone();
+                let from = self.tasks[task].held_by.take();
                 self.win(env, task, told.claim, told.asked_at, valid_until);
                 if let (Some(from), Stage::Holding(held)) = (from, self.tasks[task].stage)
                     && let Some(held) = self.held(held)
@@ -373,16 +394,7 @@ impl Client {
                 self.release(env, id, None);
                 self.think(env, task);
             }
-            End::LeaveTo(client) => {
-                if let Some(held) = self.let_go(env, id, "leaves to another") {
-                    env.excused.push(held.owner.clone());
-                    self.left.push(held.owner.clone());
-                    let fence = held.fenced.map(|fenced| fenced.fence);
-                    let left = Handover { lock: held.lock, owner: held.owner, fence };
-                    env.handovers[client] = Some(left);
-                }
-                self.think(env, task);
-            }
+            End::LeaveTo(client) => self.start_handing_over(env, task, id, client),
         }
     }
 

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use quorate_core::{
     command::{Command, Fate, Owner, Prolongation, Reply, Value},
-    fence::Fence,
     name::Name,
 };
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
@@ -94,17 +93,14 @@ impl Script {
         let (keys, args) = rest.split_at_checked(number(count)?.try_into().ok()?)?;
         match (self, keys, args) {
             (Self::Adopt, [key, more @ ..], [from, to, ttl, session @ ..]) => {
-                let (speaker, fence) = match (more, session) {
-                    ([], []) => (None, None),
-                    ([_, key], [session]) => (Some(line::speaker(key, session)?), None),
-                    ([_, key, _], [session, fence]) => {
-                        (Some(line::speaker(key, session)?), Some(Fence::new(number(fence)?)))
-                    }
+                let speaker = match (more, session) {
+                    ([], []) => None,
+                    ([_, key], [session]) => Some(line::speaker(key, session)?),
                     _ => return None,
                 };
                 let (from, owner) = (Owner::from_bytes(from), Owner::from_bytes(to));
                 let (name, ttl_ms) = (name(key)?, number(ttl)?);
-                Some(Command::Adopt { name, from, owner, ttl_ms, speaker, fence })
+                Some(Command::Adopt { name, from, owner, ttl_ms, speaker })
             }
             (Self::Free, [key], [owner]) => {
                 Some(Command::Free { name: name(key)?, owner: Owner::from_bytes(owner) })

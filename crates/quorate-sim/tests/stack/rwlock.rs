@@ -104,7 +104,7 @@ impl Story {
         let Some(guard) = got else { return };
         match dice.chance(10) {
             true => {
-                let lease = guard.leave_to_expire();
+                let Ok(lease) = guard.hand_over().await else { return };
                 if let Ok(guard) = client.adopt(&lease).await {
                     self.work_and_release(guard, dice).await;
                 }

@@ -249,8 +249,7 @@ impl Attempt {
         match (verb, from, fenced) {
             (Verb::Take, None, _) => Command::Take { name, owner, ttl_ms, speaker },
             (Verb::Take, Some(from), _) => {
-                let (from, fence) = (from.clone(), fenced.map(|fenced| fenced.fence));
-                Command::Adopt { name, from, owner, ttl_ms, speaker, fence }
+                Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker }
             }
             (Verb::Free, _, None) => Command::Free { name, owner },
             (Verb::Free, _, Some(_)) => Command::Release { name, owner, yields: None },

@@ -8,7 +8,7 @@ use std::{
 
 use quorate_core::{
     command::{Command, Owner, Reply},
-    line::{Push, owed_until},
+    line::{News as Told, Push, owed_until},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -49,8 +49,6 @@ struct Desk {
 enum Claimant {
     Waits(Name, Weak<Contender>),
     Holds,
-    /// The lease was left to another process, which may adopt it until then.
-    Left(Moment),
 }
 
 impl Line {
@@ -91,13 +89,6 @@ impl Line {
         self.lock().set(owner, None);
     }
 
-    /// The lease is another process's business, unless nobody takes it.
-    pub(crate) fn leave(&self, owner: &Owner, now: Moment) {
-        let mut desk = self.lock();
-        desk.claimants.retain(|_, claimant| !matches!(claimant, Claimant::Left(at) if *at < now));
-        desk.set(owner, Some(Claimant::Left(self.owed_until(now))));
-    }
-
     /// Until when a release that got no answer at `now` is sent again.
     pub(crate) fn owed_until(&self, now: Moment) -> Moment {
         owed_until(now, self.max_ttl)
@@ -111,7 +102,7 @@ impl Line {
     fn contenders(&self) -> Vec<Arc<Contender>> {
         let waiting = |claimant: &Claimant| match claimant {
             Claimant::Waits(_, contender) => contender.upgrade(),
-            Claimant::Holds | Claimant::Left(_) => None,
+            Claimant::Holds => None,
         };
         self.lock().claimants.values().filter_map(waiting).collect()
     }
@@ -220,16 +211,17 @@ impl Ears {
         let desk = engine.line.lock();
         let contender = match desk.claimants.get(&push.owner) {
             Some(Claimant::Waits(_, contender)) => contender.upgrade(),
-            // What is handed to a lease that was left is not ours to give back: it may be renewed
-            // by then, and count. It goes with the lease, or after a ttl.
-            Some(Claimant::Holds | Claimant::Left(_)) => return,
+            Some(Claimant::Holds) => return,
+            // It may be a lease that others hold by now: only what has just come to one who had
+            // gone is nobody's.
+            None if push.news == Told::Inquired => return,
             None => None,
         };
         drop(desk);
         match contender {
             Some(contender) => contender.handle_push(node, &push, now),
             // Nobody wants it any more: the next in line shall have it.
-            None => Orphan::release(&engine, node, push, now),
+            None => Orphan::release(&engine, node, push.name, push.owner, now),
         }
     }
 }
@@ -248,6 +240,15 @@ impl Timed for Ears {
     }
 }
 
+/// Gives back whatever an owner of ours has on any node, and its places in line.
+pub(crate) fn forget_everywhere(engine: &Arc<Engine>, name: &Name, owner: &Owner) {
+    let now = engine.now();
+    for node in 0..engine.nodes.len() {
+        Orphan::release(engine, node, name.clone(), owner.clone(), now);
+    }
+    engine.line.forget(owner);
+}
+
 /// Gives back what was handed to somebody who has gone.
 #[derive(Debug)]
 struct Orphan {
@@ -255,8 +256,8 @@ struct Orphan {
 }
 
 impl Orphan {
-    fn release(engine: &Arc<Engine>, node: usize, push: Push, now: Moment) {
-        let command = Command::Release { name: push.name, owner: push.owner, yields: None };
+    fn release(engine: &Arc<Engine>, node: usize, name: Name, owner: Owner, now: Moment) {
+        let command = Command::Release { name, owner, yields: None };
         let inbox = Arc::new(Self { engine: Arc::downgrade(engine) });
         let request = Request { command: command.clone(), node, inbox: inbox.clone() };
         match engine.nodes[node].send(request, now) {

@@ -29,7 +29,7 @@
 //! A lock is never held longer than `max_hold`, one hour unless you say otherwise: a holder that
 //! hangs must not keep its lock for ever.
 //!
-//! A lease can move: [`leave_to_expire`](crate::Guard::leave_to_expire) gives a text that another
+//! A lease can move: [`hand_over`](crate::Guard::hand_over) gives a text that another
 //! process turns into a guard with [`Client::adopt`](crate::Client::adopt).
 //!
 //! # Examples

@@ -94,7 +94,7 @@ impl Mutex {
     /// # let client = quorate::Client::memory();
     /// # use std::time::Duration;
     /// let minute = client.mutex("reports").ttl(Duration::from_secs(60)).no_renew();
-    /// let _lease = minute.lock().await?.leave_to_expire(); // one a minute, whoever makes it
+    /// minute.lock().await?.leave_to_expire(); // one a minute, whoever makes it
     /// assert!(minute.try_lock().await?.is_none());
     /// # Ok(()) }
     /// ```

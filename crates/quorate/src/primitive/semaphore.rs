@@ -139,7 +139,7 @@ impl Semaphore {
     /// let calls = client.semaphore("calls", NonZeroU32::new(5).unwrap());
     /// let calls = calls.ttl(Duration::from_secs(60)).no_renew();
     /// for _ in 0..5 {
-    ///     let _lease = calls.acquire().await?.leave_to_expire();
+    ///     calls.acquire().await?.leave_to_expire();
     /// }
     /// assert!(calls.try_acquire().await?.is_none());
     /// # Ok(()) }

@@ -154,7 +154,7 @@ fn use_everything(servers: &[Server]) {
     assert!(mutex.lock_timeout(Duration::from_millis(20)).is_err());
     assert!(client.inspect(NAME).expect("a majority answers").is_held());
     assert_eq!(client.locks("").expect("a majority answers").locks[0].name, NAME);
-    let lease = guard.leave_to_expire();
+    let lease = guard.hand_over().unwrap();
     client.adopt(&lease).expect("nobody else has it").release().expect("it was held");
 
     let fixed = mutex.clone().no_renew().max_hold(LONG).lock_timeout(PATIENCE);

@@ -1,6 +1,7 @@
 //! A lease goes from one process to another.
 
 mod late;
+mod leaving;
 
 use std::{net::TcpListener, thread, time::Duration};
 
@@ -25,7 +26,7 @@ fn a_lease_goes_from_one_client_to_another_on_a_server() {
     let server = Server::start();
     let first = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(first.mutex(NAME).ttl(SHORT).lock()).unwrap();
-    let text = guard.leave_to_expire().to_string();
+    let text = block_on(guard.hand_over()).unwrap().to_string();
     // As if the process had ended: nothing of it is left but the text.
     assert!(block_on(first.shutdown(PATIENCE)).is_clean);
 
@@ -58,16 +59,16 @@ fn a_node_that_accepts_and_is_silent_does_not_cost_a_short_lease() {
         block_on(settings.ttl(Duration::from_millis(900)).connect()).unwrap()
     };
     let (first, second, third, fourth) = (client(), client(), client(), client());
-    let lease = block_on(first.mutex(NAME).lock()).unwrap().leave_to_expire();
+    let lease = block_on(block_on(first.mutex(NAME).lock()).unwrap().hand_over()).unwrap();
     block_on(second.renew_lease(&lease)).unwrap();
-    let lease = block_on(third.adopt(&lease)).unwrap().leave_to_expire();
+    let lease = block_on(block_on(third.adopt(&lease)).unwrap().hand_over()).unwrap();
     block_on(fourth.release_lease(&lease)).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_is_left_neither_renews_nor_releases() {
     let bench = Bench::new(3);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     let wanted = bench.other().mutex(NAME);
     pass(TTL - TTL / 100).await;
     assert!(is_taken(&wanted).await, "nobody has released it");
@@ -82,7 +83,7 @@ async fn a_lease_survives_its_way_as_text() {
     let bench = Bench::new(3);
     for name in [NAME, "a:b c:d", "Ümläute und 日本語", "quotes '\" and \\"] {
         let guard = take(&bench.client.mutex(name).ttl(TTL / 3)).await;
-        let lease = guard.leave_to_expire();
+        let lease = guard.hand_over().await.unwrap();
         let read: LeaseHandover = lease.to_string().parse().unwrap();
         assert_eq!(read, lease);
         assert_eq!((read.name(), read.ttl()), (name, lease.ttl()));
@@ -93,7 +94,7 @@ async fn a_lease_survives_its_way_as_text() {
 
 #[tokio::test(start_paused = true)]
 async fn the_text_shows_nothing_to_a_log() {
-    let lease = Bench::new(1).hold().await.leave_to_expire();
+    let lease = Bench::new(1).hold().await.hand_over().await.unwrap();
     let text = lease.to_string();
     let owner = text.split(':').nth(2).unwrap();
     assert!(!format!("{lease:?}").contains(owner));
@@ -105,7 +106,7 @@ async fn an_extended_ttl_goes_with_the_lease() {
     let bench = Bench::new(3);
     let guard = bench.hold().await;
     guard.extend(4 * TTL).await.unwrap();
-    let lease = guard.leave_to_expire();
+    let lease = guard.hand_over().await.unwrap();
     assert_eq!(lease.ttl(), 4 * TTL);
     pass(3 * TTL).await;
     let guard = bench.other().adopt(&lease).await.unwrap();
@@ -115,7 +116,7 @@ async fn an_extended_ttl_goes_with_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn an_adopted_lease_is_renewed_and_held_like_any_other() {
     let bench = Bench::new(3);
-    let lease = bench.other().mutex(NAME).lock().await.unwrap().leave_to_expire();
+    let lease = bench.other().mutex(NAME).lock().await.unwrap().hand_over().await.unwrap();
     let guard = bench.client.adopt(&lease).await.unwrap();
     pass(20 * TTL).await;
     guard.check().unwrap();
@@ -128,7 +129,7 @@ async fn an_adopted_lease_is_renewed_and_held_like_any_other() {
 #[tokio::test(start_paused = true)]
 async fn an_adopted_lease_has_the_longest_time_of_its_new_client() {
     let bench = Bench::new(3);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     let client = build(settings(&bench.nodes).max_hold(Some(2 * TTL)));
     let guard = client.adopt(&lease).await.unwrap();
     assert_eq!(loss(&guard).await.0.reason, LostReason::MaxHold);
@@ -137,7 +138,7 @@ async fn an_adopted_lease_has_the_longest_time_of_its_new_client() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_ended_cannot_be_adopted() {
     let bench = Bench::new(3);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     pass(TTL + TICK).await;
     assert_eq!(lost_reason(bench.client.adopt(&lease).await), LostReason::Gone);
 
@@ -152,7 +153,7 @@ async fn a_lease_that_has_ended_cannot_be_adopted() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_released_meanwhile_cannot_be_adopted() {
     let bench = Bench::new(3);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     bench.client.adopt(&lease).await.unwrap().release().await.unwrap();
     assert_eq!(lost_reason(bench.client.adopt(&lease).await), LostReason::Gone);
 }
@@ -161,7 +162,7 @@ async fn a_lease_that_was_released_meanwhile_cannot_be_adopted() {
 async fn a_lease_cannot_be_adopted_without_a_majority() {
     for behaviour in [Fail, Hang] {
         let bench = Bench::new(3);
-        let lease = bench.hold().await.leave_to_expire();
+        let lease = bench.hold().await.hand_over().await.unwrap();
         bench.behave(&[behaviour, behaviour, Answer]);
         let adopted = bench.client.adopt(&lease).await;
         let Err(AdoptError::NoQuorum { nodes }) = adopted else {
@@ -189,7 +190,7 @@ async fn a_lease_cannot_be_adopted_without_a_majority() {
 #[tokio::test(start_paused = true)]
 async fn of_several_who_adopt_the_same_lease_one_succeeds() {
     let bench = Bench::new(3);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     let (first, second) = (bench.other(), bench.other());
     let (first, second) = tokio::join!(first.adopt(&lease), second.adopt(&lease));
     let guard = first.unwrap();
@@ -205,7 +206,7 @@ fn of_several_who_adopt_the_same_lease_on_servers_no_two_succeed() {
     let clients = [(); 3].map(|()| connect_to_all(cluster.direct()));
     for round in 0..ROUNDS {
         let guard = block_on(clients[0].mutex(NAME).lock_timeout(PATIENCE)).unwrap();
-        let lease = guard.leave_to_expire();
+        let lease = block_on(guard.hand_over()).unwrap();
         let adopted: Vec<_> = thread::scope(|scope| {
             let calls = clients.each_ref().map(|client| {
                 let lease = &lease;
@@ -222,7 +223,7 @@ fn of_several_who_adopt_the_same_lease_on_servers_no_two_succeed() {
 #[tokio::test(start_paused = true)]
 async fn a_minority_that_fails_does_not_stop_an_adoption() {
     let bench = Bench::new(5);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     bench.behave(&[Fail, Hang, Answer, Answer, Answer]);
     bench.client.adopt(&lease).await.unwrap().check().unwrap();
 }
@@ -230,7 +231,7 @@ async fn a_minority_that_fails_does_not_stop_an_adoption() {
 #[tokio::test(start_paused = true)]
 async fn a_ttl_above_the_new_clients_limit_is_refused() {
     let bench = Bench::new(3);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     let max = TTL / 2;
     let client = build(settings(&bench.nodes).ttl(max).max_ttl(max));
     let expected = AdoptError::InvalidTtl(TtlError::AboveMax { ttl: TTL, max });
@@ -241,7 +242,7 @@ async fn a_ttl_above_the_new_clients_limit_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_was_shut_down_adopts_nothing() {
     let bench = Bench::new(3);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     let client = bench.other();
     client.clone().shutdown(TTL).await;
     assert_eq!(client.adopt(&lease).await.unwrap_err(), AdoptError::ShutDown);

@@ -1,7 +1,7 @@
 //! The line of one node, one sentence at a time.
 
 use super::*;
-use crate::{command::Command, fence::SLACK_US, quorum::Vote};
+use crate::{command::Command, fence::SLACK_US};
 
 /// When everything begins, in milliseconds of the node's time.
 const T0: u64 = 1_800_000_000_000;

@@ -27,6 +27,7 @@ impl Client {
                 Stage::Asking(round) => {
                     self.stop_waiting(env, task);
                     self.abandon(env, round);
+                    self.stop_handing_over(env, task);
                 }
                 Stage::InLine(waiter) => {
                     self.stop_waiting(env, task);
@@ -54,6 +55,7 @@ impl Client {
                 env.count.faults[CANCELLED] += 1;
                 self.think(env, task);
                 self.abandon(env, round);
+                self.stop_handing_over(env, task);
             }
             Stage::InLine(waiter) => {
                 env.count.faults[CANCELLED] += 1;

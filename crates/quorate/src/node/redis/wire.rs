@@ -36,7 +36,22 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_word(out, ttl.as_bytes());
             write_word(out, speaker.session.to_string().as_bytes());
         }
-        Command::Adopt { .. } => write_adopt(out, command, scripts),
+        Command::Adopt { name, from, owner, ttl_ms, speaker } => {
+            // Without a session there is no line either.
+            let more = usize::from(speaker.is_some());
+            write_script(out, Script::Adopt, scripts, 1 + 2 * more, 3 + more);
+            write_word(out, name.as_bytes());
+            if let Some(speaker) = speaker {
+                line::write_line(out, scripts, name);
+                line::write_session_key(out, scripts, *speaker);
+            }
+            write_word(out, from.as_bytes());
+            write_word(out, owner.as_bytes());
+            write_word(out, Decimal::new(*ttl_ms).as_bytes());
+            if let Some(speaker) = speaker {
+                write_word(out, speaker.session.to_string().as_bytes());
+            }
+        }
         Command::Free { name, owner } => {
             write_script(out, Script::Free, scripts, 1, 1);
             write_word(out, name.as_bytes());
@@ -72,31 +87,6 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
         }
         other if guard::write(out, other, scripts) => {}
         other => line::write(out, other, scripts),
-    }
-}
-
-fn write_adopt(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
-    let Command::Adopt { name, from, owner, ttl_ms, speaker, fence } = command else { return };
-    // Without a session there is no line either, and without a line no fence.
-    let fence = speaker.and(*fence);
-    let (more, most) = (usize::from(speaker.is_some()), usize::from(fence.is_some()));
-    write_script(out, Script::Adopt, scripts, 1 + 2 * more + most, 3 + more + most);
-    write_word(out, name.as_bytes());
-    if let Some(speaker) = speaker {
-        line::write_line(out, scripts, name);
-        line::write_session_key(out, scripts, *speaker);
-    }
-    if fence.is_some() {
-        line::write_fence_key(out, scripts, name);
-    }
-    write_word(out, from.as_bytes());
-    write_word(out, owner.as_bytes());
-    write_word(out, Decimal::new(*ttl_ms).as_bytes());
-    if let Some(speaker) = speaker {
-        write_word(out, speaker.session.to_string().as_bytes());
-    }
-    if let Some(fence) = fence {
-        line::write_digits(out, fence.get());
     }
 }
 

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use quorate::{
-    Client, Guard, Mutex,
+    Client, Guard,
     inspect::{LockReport, Sight},
 };
 use quorate_testkit::redis::pipe;
+use tokio::{task::JoinSet, time::timeout};
 
 use super::rig::{LONG, PATIENCE, Rig, SHORT, on_memory, on_servers, take};
 use crate::mode::Mode;
@@ -92,7 +93,7 @@ async fn a_foreign_holder_is_told_from_ours(rig: &Rig) {
 async fn what_has_expired_is_gone(rig: &Rig) {
     let client = rig.client("alice").await;
     let guard = take(client.mutex("a").ttl(SHORT).no_renew()).await;
-    let _lease = guard.leave_to_expire();
+    guard.leave_to_expire();
     inspect_until(&client, "a", |report| report.holder.is_none()).await;
     assert_eq!(client.locks("").await.expect("every node answers").locks, []);
 }
@@ -108,10 +109,10 @@ async fn those_who_wait(rig: &Rig) {
     let (bob, carol) = (rig.client("bob").await, rig.client("carol").await);
     let guard = take(alice.mutex("a")).await;
     let started = Instant::now();
-    let wait = |mutex: Mutex| tokio::spawn(async move { mutex.lock().await.expect("its turn") });
-    let mut waiters = Vec::new();
+    let mut waiters = JoinSet::new();
     for (number, client) in [&bob, &carol, &bob].into_iter().enumerate() {
-        waiters.push(wait(client.mutex("a")));
+        let mutex = client.mutex("a");
+        waiters.spawn(async move { mutex.lock().await.expect("its turn") });
         inspect_until(&alice, "a", |report| report.waiting.len() == number + 1).await;
     }
     let report = carol.inspect("a").await.expect("every node answers");
@@ -132,9 +133,9 @@ async fn those_who_wait(rig: &Rig) {
     guard.release().await.expect("it is held");
     let next = inspect_until(&alice, "a", |report| report.waiting.len() == 2).await;
     assert_eq!(next.holder.expect("the first in line").who, whos[0]);
-    for waiter in waiters {
-        let waited = tokio::time::timeout(PATIENCE, waiter).await.expect("it has an end");
-        drop(waited.expect("no panic"));
+    for _ in 0..3 {
+        let waited = timeout(PATIENCE, waiters.join_next()).await.expect("it has an end");
+        drop(waited.expect("three of them").expect("no panic"));
     }
 }
 

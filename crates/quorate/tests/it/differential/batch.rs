@@ -115,8 +115,8 @@ impl Draw {
             35..=44 => Step::Ask(Command::Free { name, owner: self.owner() }),
             45..=49 => {
                 let (from, owner) = (self.owner(), self.owner());
-                let (ttl_ms, speaker, fence) = (self.ttl_ms(), None, None);
-                Step::Ask(Command::Adopt { name, from, owner, ttl_ms, speaker, fence })
+                let (ttl_ms, speaker) = (self.ttl_ms(), None);
+                Step::Ask(Command::Adopt { name, from, owner, ttl_ms, speaker })
             }
             50..=69 => {
                 let entries = (0..=self.up_to(2)).map(|_| self.prolongation()).collect();

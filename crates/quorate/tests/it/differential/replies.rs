@@ -169,23 +169,17 @@ impl<'a> Wire<'a> {
                 let set = pipeline.cmd("SET").arg(name.as_bytes()).arg(owner.as_bytes());
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
-            Command::Adopt { name, from, owner, ttl_ms, speaker, fence } => {
+            Command::Adopt { name, from, owner, ttl_ms, speaker } => {
                 // Without a session there is no line either.
-                let keys = 1 + 2 * usize::from(speaker.is_some()) + usize::from(fence.is_some());
+                let keys = 1 + 2 * usize::from(speaker.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
                 eval.arg(name.as_bytes());
                 if let Some(speaker) = speaker {
                     eval.arg(calls::line_key(name)).arg(calls::session_key(*speaker));
                 }
-                if fence.is_some() {
-                    eval.arg(calls::fence_key(name));
-                }
                 eval.arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
                 if let Some(speaker) = speaker {
                     eval.arg(speaker.session.to_string());
-                }
-                if let Some(fence) = fence {
-                    eval.arg(format!("{:016}", fence.get()));
                 }
             }
             Command::Free { name, owner } => {

@@ -55,7 +55,7 @@ async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
 async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
     let stage = Stage::of(Server::start_many(3), MAX_TTL).await;
     let [first, second] = [client(&stage).await, client(&stage).await];
-    let lease = first.mutex("a").lock().await.expect("they vote").leave_to_expire();
+    let lease = first.mutex("a").lock().await.expect("they vote").hand_over().await.unwrap();
     for server in &stage.servers[..2] {
         let owner = server.get("a").expect("it is held");
         let mut again = pipe();

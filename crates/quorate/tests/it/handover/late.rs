@@ -1,7 +1,9 @@
-//! A node that comes to the owner of a lease when that was left already.
+//! What comes to the owner of a lease, or is told to it, when that was handed over already.
 
-use quorate::{Client, Guard, LeaseHandover, error::AdoptError};
-use quorate_testkit::{Server, eventually, redis::cmd};
+use std::time::Duration;
+
+use quorate::{Client, Guard, error::AdoptError};
+use quorate_testkit::{Fault, Proxy, Server, eventually};
 
 use crate::{
     faults::cluster::{PATIENCE, connect_to_all},
@@ -9,77 +11,87 @@ use crate::{
     links::executor::block_on,
 };
 
-/// Whoever left the lease and hears of it must not give it back: the lease may be renewed there by
-/// then, and hold by it.
+/// Alice has the lock by two nodes, and stands in line on the third.
 #[test]
-fn it_is_kept_and_counts() {
-    let mut scene = Scene::start();
-    scene.hand_to_the_lease();
-    // Two questions over the link on which it was told: the second one comes after whatever the
-    // first one finds to say.
-    for _ in 0..2 {
-        block_on(scene.alice.inspect(NAME)).expect("every node answers");
-    }
-    assert!(scene.is_handed_on(), "it is not hers to give back");
-    scene.servers[0].kill();
-    block_on(scene.carol.renew_lease(&scene.lease)).expect("two nodes have it");
-    let adopted = block_on(scene.carol.adopt(&scene.lease)).expect("two nodes have it");
-    assert_eq!(adopted.fence(), scene.lease.fence());
+fn whoever_has_handed_over_stands_in_no_line() {
+    let scene = Scene::start();
+    let lease = block_on(scene.alices.hand_over()).expect("two nodes have it");
+    block_on(scene.bobs.release()).expect("it is held");
+    assert_eq!(scene.servers[2].get(NAME), None, "nobody waits for it");
+    block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
+    let adopted = block_on(scene.carol.adopt(&lease)).expect("two nodes have it");
+    assert_eq!(adopted.fence(), lease.fence());
     block_on(adopted.release()).expect("it is held");
+    let left = || scene.servers.iter().any(|server| server.get(NAME).is_some());
+    eventually("nothing is left", PATIENCE, || !left());
 }
 
-/// The lease is older than what the node gave to others: who holds by that node would have a fence
-/// that lies before theirs.
+/// The third node does not hear of it in time, and hands itself to her as if she were the holder.
 #[test]
-fn it_does_not_count_if_others_had_it_in_between() {
-    let mut scene = Scene::start();
-    let fence = scene.lease.fence().expect("it has one").get();
-    let later = format!("{:016}", fence + 5);
-    let key = format!("quorate:f:{{{NAME}}}");
-    let mut node = scene.servers[2].connection();
-    cmd("SET").arg(key).arg(later).exec(&mut node).expect("the server is there");
-    scene.hand_to_the_lease();
-    block_on(scene.carol.renew_lease(&scene.lease)).expect("the other two have it");
+fn a_node_that_comes_too_late_does_not_count_and_is_given_back() {
+    let scene = Scene::start();
+    scene.to_third.set(Fault::BlackHole);
+    let lease = block_on(scene.alices.hand_over()).expect("the other two have it");
+    block_on(scene.bobs.release()).expect("it is held");
+    assert!(scene.servers[2].get(NAME).is_some(), "she stood in line");
+    block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
     scene.servers[0].kill();
-    let renewed = block_on(scene.carol.renew_lease(&scene.lease));
+    let renewed = block_on(scene.carol.renew_lease(&lease));
     assert!(matches!(renewed, Err(AdoptError::NoQuorum { .. })), "{renewed:?}");
-    let adopted = block_on(scene.carol.adopt(&scene.lease));
-    assert!(adopted.is_err(), "{adopted:?}");
+    scene.to_third.set(Fault::Pass);
+    eventually("it is given back", PATIENCE, || scene.servers[2].get(NAME).is_none());
 }
 
-/// Alice has left a lease that she has by two nodes. On the third she stands in line.
+/// Those who wait since before it was adopted ask for it all the time, and the process that they
+/// ask does not know it any more.
+#[test]
+fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
+    let server = Server::start();
+    let [alice, bob, dave] = [(); 3].map(|()| {
+        let settings = Client::builder().restart_guard(false).nodes([server.url()]);
+        connect_to_all(settings.ttl(Duration::from_millis(300)))
+    });
+    let long = Duration::from_secs(60);
+    let guard = block_on(alice.mutex(NAME).ttl(long).lock()).expect("nobody has it");
+    let lease = block_on(guard.hand_over()).expect("it is held");
+    let waiter = std::thread::spawn(move || block_on(dave.mutex(NAME).lock_timeout(PATIENCE)));
+    eventually("it waits", PATIENCE, || {
+        block_on(bob.inspect(NAME)).is_ok_and(|report| report.waiting_total == 1)
+    });
+    let lease = block_on(block_on(bob.adopt(&lease)).expect("it is there").hand_over());
+    let (lease, owner) = (lease.expect("it is held"), server.get(NAME));
+    let told = server.command_calls("publish");
+    eventually("it was asked for", PATIENCE, || server.command_calls("publish") > told + 3);
+    block_on(bob.inspect(NAME)).expect("whatever was told before is done by now");
+    assert!(owner.is_some() && server.get(NAME) == owner, "it is held");
+    block_on(alice.release_lease(&lease)).expect("it is held");
+    drop(waiter.join().expect("no panic").expect("its turn"));
+}
+
 struct Scene {
     servers: Vec<Server>,
-    alice: Client,
+    /// Between Alice and the third.
+    to_third: Proxy,
     carol: Client,
-    lease: LeaseHandover,
-    /// Has the third node and knows no other.
-    third: Option<Guard>,
+    alices: Guard,
+    /// By the third node: Bob knows no other.
+    bobs: Guard,
 }
 
 impl Scene {
     fn start() -> Self {
         let servers = Server::start_many(3);
+        let to_third = Proxy::start(&servers[2].address());
         let settings = || Client::builder().restart_guard(false);
-        let urls = || servers.iter().map(Server::url);
+        let carol = connect_to_all(settings().nodes(servers.iter().map(Server::url)));
         let bob = connect_to_all(settings().nodes([servers[2].url()]));
-        let third = block_on(bob.mutex(NAME).lock()).expect("nobody has it");
-        let [alice, carol] = [(); 2].map(|()| connect_to_all(settings().nodes(urls())));
-        let guard = block_on(alice.mutex(NAME).lock()).expect("two nodes are free");
+        let bobs = block_on(bob.mutex(NAME).lock()).expect("nobody has it");
+        let urls = [servers[0].url(), servers[1].url(), to_third.url()];
+        let alice = connect_to_all(settings().nodes(urls));
+        let alices = block_on(alice.mutex(NAME).lock()).expect("two nodes are free");
         eventually("she stands in line", PATIENCE, || {
             block_on(bob.inspect(NAME)).is_ok_and(|report| report.waiting_total == 1)
         });
-        Self { lease: guard.leave_to_expire(), servers, alice, carol, third: Some(third) }
-    }
-
-    fn hand_to_the_lease(&mut self) {
-        let third = self.third.take().expect("once");
-        block_on(third.release()).expect("it is held");
-        assert!(self.is_handed_on(), "she stood in line");
-    }
-
-    fn is_handed_on(&self) -> bool {
-        let owner = self.servers[2].get(NAME);
-        owner.is_some() && owner == self.servers[1].get(NAME)
+        Self { servers, to_third, carol, alices, bobs }
     }
 }

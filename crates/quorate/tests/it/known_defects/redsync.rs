@@ -86,7 +86,7 @@ async fn extend_recreates_a_key_only_if_nobody_else_had_it_since() {
 #[tokio::test(start_paused = true)]
 async fn extend_of_a_lease_that_was_handed_over_never_recreates_a_key() {
     let bench = Bench::new(3);
-    let left = take(&bench.mutex().no_renew()).await.leave_to_expire();
+    let left = take(&bench.mutex().no_renew()).await.hand_over().await.unwrap();
     let guard = bench.other().adopt(&left).await.unwrap();
     (0..3).for_each(|node| bench.nodes.forget(node));
     let Err(ExtendError::Lost(lost)) = guard.extend(TTL).await else { panic!("no node has it") };

@@ -41,7 +41,7 @@ async fn every_guard_that_was_handed_out_is_told_to_be_gone() {
     let balance = |bench: &Bench| [bench.journal.count("held"), bench.journal.count("let go")];
     bench.hold().await.release().await.unwrap();
     drop(bench.hold().await);
-    let lease = bench.hold().await.leave_to_expire();
+    let lease = bench.hold().await.hand_over().await.unwrap();
     assert_eq!(balance(&bench), [3, 3]);
     let adopted = bench.client.adopt(&lease).await.unwrap();
     assert_eq!(balance(&bench), [4, 3]);

@@ -28,7 +28,7 @@ fn a_late_renewal_of_who_left_a_lease_does_not_shorten_it() {
     proxy.set(Fault::BlackHole);
     eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
 
-    let lease = guard.leave_to_expire();
+    let lease = block_on(guard.hand_over()).unwrap();
     let guard = block_on(adopter.adopt(&lease)).unwrap();
     block_on(guard.extend(Duration::from_secs(30))).unwrap();
     let calls = server.command_calls("evalsha");

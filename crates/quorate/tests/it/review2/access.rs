@@ -37,7 +37,7 @@ async fn a_user_with_the_commands_of_the_readme_can_do_everything() {
         mutex.lock().await.expect("its turn comes").release().await.expect("it is held");
     };
     let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(turn(mutex.clone()))).collect();
-    let lease = guard.leave_to_expire();
+    let lease = guard.hand_over().await.unwrap();
     client.adopt(&lease).await.expect("it was left").release().await.expect("it is held");
     for waiter in waiters {
         tokio::time::timeout(PATIENCE, waiter).await.expect("it has an end").expect("no panic");

@@ -7,7 +7,7 @@ use crate::conformance::rig::{PATIENCE, on_servers, take};
 /// Where somebody else was in the way, the one who left a lease stayed in line for ever, and was
 /// handed the lock in the end.
 #[test]
-fn one_who_left_a_lease_stands_in_no_line_after_it_was_adopted() {
+fn one_who_hands_a_lease_over_stands_in_no_line() {
     on_servers(&[3, 5], async |rig| {
         let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
         let server = &rig.servers()[0];
@@ -19,15 +19,15 @@ fn one_who_left_a_lease_stands_in_no_line_after_it_was_adopted() {
             count.expect("it is a line")
         };
         eventually("it stands in line where another is in the way", PATIENCE, || standing() == 1);
-        let lease = guard.leave_to_expire();
+        let lease = guard.hand_over().await.unwrap();
+        eventually("its place is given up", PATIENCE, || standing() == 0);
         let guard = bob.adopt(&lease).await.expect("it was left");
         guard.verify().await.expect("it is held");
-        eventually("its place is given up", PATIENCE, || standing() == 0);
         guard.release().await.expect("it is held");
     });
 }
 
-/// The same, if nobody adopted it: the lock was handed to the one who had left, for a whole ttl.
+/// The lock was handed to one who had left it to expire, for a whole ttl.
 #[test]
 fn one_who_left_a_lease_gives_back_what_it_is_handed_later() {
     on_servers(&[3, 5], async |rig| {
@@ -35,7 +35,7 @@ fn one_who_left_a_lease_gives_back_what_it_is_handed_later() {
         let server = &rig.servers()[0];
         let plant = cmd("SET").arg("a").arg("another library\'s").exec(&mut server.connection());
         plant.expect("it is stored");
-        let lease = take(alice.mutex("a")).await.leave_to_expire();
+        take(alice.mutex("a")).await.leave_to_expire();
         let fence = || server.get("quorate:f:{a}");
         eventually("it stands in line", PATIENCE, || {
             let standing: Option<usize> =
@@ -48,6 +48,5 @@ fn one_who_left_a_lease_gives_back_what_it_is_handed_later() {
         assert!(bob.mutex("a").try_lock().await.expect("all nodes answer").is_none());
         eventually("it was handed on", PATIENCE, || fence().is_some());
         rig.wait_until_empty([0]);
-        bob.adopt(&lease).await.expect("a majority has it").release().await.expect("it is held");
     });
 }

@@ -62,7 +62,7 @@ async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(rig: &Rig) {
 async fn a_part_is_handed_to_another_process(rig: &Rig) {
     let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
     let _other = read(&alice).await;
-    let lease = read(&alice).await.leave_to_expire();
+    let lease = read(&alice).await.hand_over().await.unwrap();
     assert_eq!(lease.fence(), None);
     let lease: LeaseHandover = lease.to_string().parse().expect("it is one");
     assert!(bob.renew_lease(&lease).await.expect("it is there") > LONG / 2);
@@ -78,7 +78,7 @@ async fn a_part_is_handed_to_another_process(rig: &Rig) {
     let mut whos = [&*holder.who, &*report.shared_with[0].who];
     whos.sort_unstable();
     assert_eq!(whos, ["alice", "bob"]);
-    let lease = guard.leave_to_expire();
+    let lease = guard.hand_over().await.unwrap();
     alice.release_lease(&lease).await.expect("it is there");
     assert!(alice.renew_lease(&lease).await.is_err(), "it is over");
     told(rig, &alice, |report| report.shared_with.is_empty()).await;

@@ -89,7 +89,7 @@ async fn a_holder_that_dies_gives_its_permit_back(rig: &Rig) {
     // Nobody renews or releases it any more, as after a death.
     let dies = take(&jobs(&alice, 2).ttl(SHORT).no_renew(), 1).await.remove(0);
     let name = dies.name().to_owned();
-    let _lease = dies.leave_to_expire();
+    dies.leave_to_expire();
     let got = jobs(&bob, 2).acquire_timeout(PATIENCE).await.expect("its time is over");
     assert_eq!(got.name(), name);
     drop((kept, got));
@@ -100,7 +100,7 @@ async fn one_who_dies_as_the_first_in_line_is_waited_for_no_longer_than_its_ttl(
     let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
     let guards = take(&jobs(&alice, 2), 2).await;
     let dead = alice.mutex("jobs#line").ttl(4 * SHORT).no_renew().lock().await.expect("free");
-    let _lease = dead.leave_to_expire();
+    dead.leave_to_expire();
     let semaphore = jobs(&bob, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
     // Nobody but bob can step up, and it does.

@@ -72,45 +72,6 @@ fn a_confirmation_never_takes_a_lost_key_again() {
 }
 
 #[test]
-fn a_lease_that_was_left_is_taken_over_unless_another_had_the_key_since() {
-    let [left, new] = [owner(1, 5), owner(2, 6)];
-    let adopt = |fence| Command::Adopt {
-        name: name(),
-        from: left.clone(),
-        owner: new.clone(),
-        ttl_ms: TTL,
-        speaker: Some(speaker(2)),
-        fence: Some(fence),
-    };
-    for (of_lease, reply, holder, stored) in [
-        (fence(4), Reply::Another, &left, fence(5)),
-        (fence(5), Reply::Taken, &new, fence(5)),
-        (fence(7), Reply::Taken, &new, fence(7)),
-    ] {
-        let mut node = node_with([1, 2]);
-        node.wait_at(0, &left);
-        assert_eq!(node.apply(ms(1), &adopt(of_lease)), reply);
-        assert_eq!(node.holder_at(2), Some(holder.clone()));
-        assert_eq!(node.line.fence(&name()), stored);
-    }
-}
-
-#[test]
-fn a_lease_that_was_left_does_not_count_where_another_had_the_key_since() {
-    let vote = |may_heal, fence: Fence| {
-        let mut node = node_with([1]);
-        let owner = owner(1, 5);
-        node.wait_at(0, &owner);
-        let entry = Extend { name: name(), owner, fence, ttl_ms: TTL, may_heal };
-        let command = Command::Extend { speaker: speaker(1), entries: [entry].into() };
-        command.vote(&node.apply(ms(1), &command))
-    };
-    assert_eq!(vote(false, fence(4)), Vote::Refuse);
-    assert_eq!([vote(false, fence(5)), vote(false, fence(6))], [Vote::Grant; 2]);
-    assert_eq!(vote(true, fence(4)), Vote::Grant, "a holder counts what it was granted later");
-}
-
-#[test]
 fn each_lease_is_judged_by_itself() {
     let mut node = node_with([1]);
     let (ours, other) = (owner(1, 1), Name::parse("b", "").expect("valid"));

@@ -167,7 +167,6 @@ fn a_part_is_taken_over_by_another_and_looked_for() {
         owner: owner.clone(),
         ttl_ms: TTL,
         speaker: Some(speaker(3)),
-        fence: None,
     };
     assert_eq!(node.apply(ms(9), &adopt(&one, &heir)), Reply::Taken);
     assert_eq!(node.apply(ms(9), &adopt(&one, &heir)), Reply::Another, "it is gone by now");
@@ -225,7 +224,6 @@ fn a_table_lives_for_as_long_as_the_last_of_them() {
         owner: heir.clone(),
         ttl_ms: 5_000,
         speaker: Some(speaker(3)),
-        fence: None,
     };
     assert_eq!(node.apply(ms(900), &adopt), Reply::Taken);
     assert_eq!(holders(&mut node, 5_900), [heir]);

@@ -125,13 +125,8 @@ pub(crate) fn channel(prefix: &str, client: &ClientId) -> String {
 /// The key of a lock, of its fence and of its line.
 pub(super) fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_word(out, name.as_bytes());
-    write_fence_key(out, scripts, name);
-    write_line(out, scripts, name);
-}
-
-/// The key of a lock's fence.
-pub(super) fn write_fence_key(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_key(out, scripts, &["f:{", name.as_str(), "}"]);
+    write_line(out, scripts, name);
 }
 
 /// The key of a client's session.
@@ -159,7 +154,7 @@ fn write_key(out: &mut Vec<u8>, scripts: &Scripts, parts: &[&str]) {
 }
 
 /// A ticket or a fence: the order of the texts is the order of the numbers.
-pub(super) fn write_digits(out: &mut Vec<u8>, number: u64) {
+fn write_digits(out: &mut Vec<u8>, number: u64) {
     write_word(out, format!("{number:016}").as_bytes());
 }
 

@@ -138,7 +138,7 @@ fn lock(mut eval: Cmd, name: &Name) -> Cmd {
     eval
 }
 
-pub(in super::super) fn fence_key(name: &Name) -> String {
+fn fence_key(name: &Name) -> String {
     format!("quorate:f:{{{name}}}")
 }
 

@@ -184,9 +184,7 @@ impl Draw {
                     owner = self.new_owner(now);
                 }
                 let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
-                // None in classic mode on a guarded node.
-                let fence = (self.up_to(3) > 0).then(|| self.fence(store, now, &name, &from));
-                Command::Adopt { name, from, owner, ttl_ms, speaker, fence }
+                Command::Adopt { name, from, owner, ttl_ms, speaker }
             }
             89..=94 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());

@@ -98,7 +98,8 @@ impl Tracker {
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
                 _ => "a heartbeat in line",
             },
-            (Command::Adopt { fence, .. }, _) => self.kind_of_adoption(*fence, reply),
+            (Command::Adopt { .. }, Reply::Taken) => "adopted",
+            (Command::Adopt { .. }, _) => "not adopted",
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
             (_, Reply::Released { is_ours: true }) => "released",
             (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
@@ -123,16 +124,6 @@ impl Tracker {
             _ => return,
         };
         *self.seen.entry(kind).or_default() += 1;
-    }
-
-    fn kind_of_adoption(&self, fence: Option<Fence>, reply: &Reply) -> &'static str {
-        match (reply, fence) {
-            (Reply::Taken, None) => "adopted without a fence",
-            (Reply::Taken, fence) if fence > self.stored => "adopted, and a fence raised",
-            (Reply::Taken, _) => "adopted",
-            (Reply::Another, Some(fence)) if self.stored > Some(fence) => "not adopted: had since",
-            _ => "not adopted",
-        }
     }
 
     /// What happened to those who hold a lock together, or might.
@@ -227,7 +218,7 @@ impl Tracker {
 }
 
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 56] = [
+pub(super) const KINDS: [&str; 54] = [
     "not taken: stale",
     "taken by a session",
     "not taken: another's",
@@ -240,8 +231,6 @@ pub(super) const KINDS: [&str; 56] = [
     "nothing listed",
     "listed",
     "adopted",
-    "adopted without a fence",
-    "not adopted: had since",
     "not adopted",
     "a heartbeat finds it free",
     "a heartbeat of the holder",
@@ -287,8 +276,7 @@ pub(super) const KINDS: [&str; 56] = [
 ];
 
 /// What happens now and then, or if hours pass.
-pub(super) const SELDOM: [&str; 7] = [
-    "adopted, and a fence raised",
+pub(super) const SELDOM: [&str; 6] = [
     "a share that is waited for",
     "behind one who wants it alone",
     "the last millisecond of a fence",

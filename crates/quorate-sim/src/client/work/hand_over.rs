@@ -1,0 +1,78 @@
+//! A lease goes to another client.
+
+use quorate_core::{
+    acquire,
+    moment::Moment,
+    mutant::{self, Mutant},
+};
+
+use crate::{
+    client::{
+        Client,
+        round::{Asked, Told},
+    },
+    world::{Env, Handover},
+};
+
+/// What is handed over, while the nodes are asked to name another owner.
+#[derive(Debug)]
+pub(super) struct Handing {
+    to: usize,
+    old: Asked,
+    /// Until when it is held. What comes to the old owner later does not count.
+    until: Moment,
+}
+
+impl Client {
+    /// Whoever may stand in line somewhere takes another owner first, which does not.
+    pub(super) fn start_handing_over(&mut self, env: &mut Env, task: usize, id: u32, to: usize) {
+        let Some(held) = self.let_go(env, id, "leaves to another") else {
+            return self.think(env, task);
+        };
+        let (lock, owner) = (held.lock, held.owner.clone());
+        let fence = held.fenced.map(|fenced| fenced.fence);
+        let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
+        let may_stand_in_line = held.fenced.is_some_and(|fenced| fenced.may_heal)
+            && mutant::current() != Some(Mutant::HandOverInLine);
+        if !may_stand_in_line || env.nodes.len() == 1 {
+            env.excused.push(left.owner.clone());
+            env.handovers[to] = Some(left);
+            return self.think(env, task);
+        }
+        let (old, until) = (held.asked(held.longest), held.lease.valid_until());
+        self.tasks[task].handing = Some(Handing { to, old, until });
+        self.try_once(env, task, Some(left));
+    }
+
+    /// The nodes have answered.
+    pub(super) fn hand_over(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        told: Told,
+        outcome: acquire::Outcome,
+        handing: Handing,
+    ) {
+        let Handing { to, old, until } = handing;
+        if let acquire::Outcome::Held { .. } = outcome {
+            if self.now(env) < until {
+                let (lock, owner, held_by) = (old.lock, told.claim.owner, old.owner.clone());
+                let fence = old.fenced.map(|fenced| fenced.fence);
+                env.excused.push(owner.clone());
+                env.handovers[to] = Some(Handover { lock, owner, held_by, fence });
+            } else {
+                self.start_release(env, told.claim, None);
+            }
+        }
+        // What was not renamed, and places in line.
+        self.start_release(env, old, None);
+        self.think(env, task);
+    }
+
+    /// Nobody waits for it any more: it is given back.
+    pub(super) fn stop_handing_over(&mut self, env: &mut Env, task: usize) {
+        if let Some(handing) = self.tasks[task].handing.take() {
+            self.start_release(env, handing.old, None);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The one who hands a lease over, and what becomes of it if that fails.
+
+use std::time::Duration;
+
+use quorate::{
+    error::{AdoptError, LostReason},
+    memory::Behaviour::{Answer, Fail, Hang},
+};
+use quorate_testkit::{Fault, eventually};
+
+use super::SHORT;
+use crate::{
+    cancellation::bench::poll,
+    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    keeper::bench::{Bench, NAME, TICK, TTL, pass, take},
+    links::executor::block_on,
+};
+
+#[tokio::test(start_paused = true)]
+async fn its_ttl_counts_anew() {
+    let bench = Bench::new(3);
+    let guard = take(&bench.mutex().no_renew()).await;
+    pass(TTL / 2).await;
+    let lease = guard.hand_over().await.unwrap();
+    pass(TTL - TTL / 100).await;
+    bench.other().adopt(&lease).await.unwrap().check().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_majority_it_is_given_back() {
+    for behaviour in [Fail, Hang] {
+        let bench = Bench::new(3);
+        let guard = bench.hold().await;
+        bench.behave(&[behaviour, behaviour, Answer]);
+        let left = guard.hand_over().await;
+        assert!(matches!(left, Err(AdoptError::NoQuorum { .. })), "{behaviour:?}: {left:?}");
+        bench.behave(&[Answer; 3]);
+        pass(TICK).await;
+        assert_eq!(bench.holding(), 0, "{behaviour:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_does_not_wait_for_it_gives_it_back() {
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    bench.behave(&[Hang; 3]);
+    let mut call = Box::pin(guard.hand_over());
+    assert!(poll(call.as_mut()).is_pending());
+    drop(call);
+    bench.behave(&[Answer; 3]);
+    pass(TICK).await;
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_cannot_be_handed_over() {
+    let bench = Bench::new(3);
+    let over = take(&bench.mutex().no_renew()).await;
+    pass(TTL).await;
+    let left = over.hand_over().await;
+    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == LostReason::Expired));
+    let guard = bench.hold().await;
+    bench.client.clone().shutdown(TTL).await;
+    let left = guard.hand_over().await;
+    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == LostReason::ShutDown));
+}
+
+/// All nodes name the new owner, and say so when the lease is over: somebody else may have had the
+/// lock before they did.
+#[test]
+fn what_was_over_before_the_nodes_had_answered_is_given_back() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT));
+    let guard = block_on(client.mutex(NAME).ttl(2 * SHORT).no_renew().lock()).unwrap();
+    eventually("it is over soon", PATIENCE, || guard.remaining() < SHORT / 4);
+    cluster.set(&[0, 1, 2], Fault::Delay { up: Duration::ZERO, down: SHORT / 2 });
+    let left = block_on(guard.hand_over());
+    assert!(matches!(left, Err(AdoptError::Lost(_))), "{left:?}");
+    cluster.mend(&[0, 1, 2]);
+    cluster.wait_until_empty("it is given back");
+}
