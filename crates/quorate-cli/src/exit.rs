@@ -138,11 +138,26 @@ impl From<Failure> for ExitCode {
 
 /// Too few nodes answered; if that is because they turned us away, it is no use to try again.
 fn silence(nodes: &[NodeReport]) -> u8 {
-    let is_denied = |report: &&NodeReport| {
-        matches!(report.answer, NodeAnswer::Trouble(Trouble::Auth(_) | Trouble::NoPermission(_)))
+    let trouble = |report: &NodeReport| match &report.answer {
+        NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
+        _ => None,
     };
-    let denied = nodes.iter().filter(is_denied).count();
-    if denied > 0 && nodes.len() - denied < nodes.len() / 2 + 1 { DENIED } else { UNAVAILABLE }
+    too_few(nodes.iter().map(trouble))
+}
+
+/// The same, of what each node was in trouble with.
+pub(crate) fn too_few(troubles: impl ExactSizeIterator<Item = Option<Trouble>>) -> u8 {
+    let nodes = troubles.len();
+    let is_denied = |trouble: &Option<Trouble>| {
+        matches!(trouble, Some(Trouble::Auth(_) | Trouble::NoPermission(_)))
+    };
+    let denied = troubles.filter(is_denied).count();
+    if denied > 0 && nodes - denied < majority(nodes) { DENIED } else { UNAVAILABLE }
+}
+
+/// How many of so many nodes decide.
+pub(crate) const fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
 }
 
 /// The arguments make no sense.

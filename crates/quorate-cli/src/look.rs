@@ -1,17 +1,18 @@
 //! `quorate ls` and `quorate show`: who has which lock, and who waits.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use clap::Args;
 use quorate::{
     blocking::Client,
-    inspect::{LockHolder, LockReport, NodeView, Sight, Waiter},
+    error::{NodeAnswer, NodeReport},
+    inspect::{LockHolder, LockReport, Locks, NodeView, Sight, Waiter},
 };
 use serde_json::{Value, json};
 
 use crate::{
     cli::{Output, SCHEMA_VERSION, print},
-    exit::{Failure, SOFTWARE},
+    exit::{Failure, SOFTWARE, majority, too_few},
     settings::Place,
     table, time,
     voice::Voice,
@@ -43,11 +44,21 @@ pub(crate) struct Show {
 impl Ls {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         let found = client(&self.place)?.locks(&self.names)?;
+        self.show(&found)?;
         if !found.is_complete {
-            let troubles: Vec<String> = found.nodes.iter().map(ToString::to_string).collect();
-            let text = format!("some locks may be missing: {}", troubles.join(", "));
-            Voice::default().warn(&text);
+            let trouble = |node: &NodeReport| match &node.answer {
+                NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
+                _ => None,
+            };
+            let code = too_few(found.nodes.iter().map(trouble));
+            return Err(unknown(code, "some locks may be missing", &found.nodes));
         }
+        // All could be listed, and one not looked at.
+        found.locks.iter().try_for_each(check_known)?;
+        Ok(0)
+    }
+
+    fn show(&self, found: &Locks) -> Result<u8, Failure> {
         if self.output.is_json() {
             let locks: Vec<Value> = found.locks.iter().map(lock).collect();
             let (version, is_complete) = (SCHEMA_VERSION, found.is_complete);
@@ -56,7 +67,9 @@ impl Ls {
             return print(&list.to_string());
         }
         if found.locks.is_empty() {
-            Voice::default().warn("no locks: try `quorate run demo -- sleep 30`");
+            if found.is_complete {
+                Voice::default().warn("no locks: try `quorate run demo -- sleep 30`");
+            }
             return Ok(0);
         }
         let row = |lock: &LockReport| {
@@ -81,8 +94,14 @@ impl Ls {
 impl Show {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         let report = client(&self.place)?.inspect(&self.name)?;
+        self.show(&report)?;
+        check_known(&report)?;
+        Ok(0)
+    }
+
+    fn show(&self, report: &LockReport) -> Result<u8, Failure> {
         if self.output.is_json() {
-            let mut json = lock(&report);
+            let mut json = lock(report);
             json["schema_version"] = SCHEMA_VERSION.into();
             let waiter =
                 |it: &Waiter| json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) });
@@ -120,6 +139,30 @@ fn client(place: &Place) -> Result<Client, Failure> {
     Client::try_from(client).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
 }
 
+/// True if a majority of all nodes has answered: what is shown is so.
+fn is_known(report: &LockReport) -> bool {
+    let is_answer = |view: &&NodeView| !matches!(view.sight, Sight::Trouble(_));
+    report.nodes.iter().filter(is_answer).count() >= majority(report.nodes.len())
+}
+
+/// Fails if too few nodes have answered to tell whether somebody has the lock.
+fn check_known(report: &LockReport) -> Result<(), Failure> {
+    if is_known(report) {
+        return Ok(());
+    }
+    let trouble = |view: &NodeView| match &view.sight {
+        Sight::Trouble(trouble) => Some(trouble.clone()),
+        _ => None,
+    };
+    let code = too_few(report.nodes.iter().map(trouble));
+    Err(unknown(code, &format!("{:?} is not known", report.name), &report.nodes))
+}
+
+fn unknown(code: u8, what: &str, nodes: &[impl fmt::Display]) -> Failure {
+    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    Failure::new(code, format!("{what}: too few nodes answered: {}", nodes.join(", ")))
+}
+
 /// Who has the lock, in a few words.
 pub(crate) fn holders(report: &LockReport) -> Option<String> {
     let first = &report.holder.as_ref()?.who;
@@ -135,6 +178,7 @@ fn lock(report: &LockReport) -> Value {
     json!({
         "name": report.name,
         "is_held": report.is_held(),
+        "is_known": is_known(report),
         "votes": report.votes,
         "holder": report.holder.as_ref().map(holder),
         "shared_with": report.shared_with.iter().map(holder).collect::<Vec<_>>(),

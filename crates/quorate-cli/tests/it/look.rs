@@ -155,6 +155,40 @@ fn a_node_that_is_down_is_shown_as_such() {
     holder.close();
 }
 
+/// What is known is shown, and nobody takes it for more.
+#[test]
+fn a_lock_that_too_few_nodes_can_tell_of_is_not_known() {
+    let rig = Rig::nodes(3);
+    let holder = rig.hold("x");
+    let known = json(&say(&rig, ["show", "x", "-o", "json"]).assert_code(0));
+    assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &true.into()));
+    rig.servers[1].kill();
+    let known = json(&say(&rig, ["show", "y", "-o", "json"]).assert_code(0));
+    assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &false.into()));
+    rig.servers[2].kill();
+    let ended = say(&rig, ["show", "x"]).assert_code(69).assert_says("\"x\" is not known: ");
+    assert!(ended.out().contains(", on 1 of 3 nodes only\n"), "{ended:?}");
+    let ended = say(&rig, ["show", "y"]).assert_code(69).assert_says("too few nodes answered: ");
+    assert!(ended.out().starts_with("y: not known: "), "{ended:?}");
+    let ended = say(&rig, ["ls"]).assert_code(69).assert_says("some locks may be missing: ");
+    assert!(ended.out().contains("\nx "), "{ended:?}");
+    for args in
+        [&["show", "x", "-o", "json"][..], &["ls", "-o", "json"], &["ls", "y", "-o", "json"]]
+    {
+        let ended = say(&rig, args.iter().copied()).assert_code(69);
+        let expected = r#"{"error":{"code":69,"kind":"unavailable","message":"#;
+        assert!(ended.err().starts_with(expected), "{ended:?}");
+        let told = json(&ended);
+        let key = if args[0] == "show" { "is_known" } else { "is_complete" };
+        assert_eq!(told[key], false, "{ended:?}");
+    }
+    let ended = say(&rig, ["ls", "y"]).assert_code(69);
+    assert!(!ended.err().contains("no locks"), "{ended:?}");
+    // It has lost its lock.
+    holder.signal(rustix::process::Signal::TERM);
+    holder.close();
+}
+
 /// `script` makes a terminal.
 #[test]
 fn the_head_of_a_table_is_bold_on_a_terminal_that_can_do_that() {
