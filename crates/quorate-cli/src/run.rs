@@ -182,7 +182,8 @@ impl Run {
             Some(who) => builder.who(who),
             None => builder,
         };
-        let acquired = Locks::acquire(builder, wants, ttl, &self.patience, &self.voice);
+        let main = self.kind.of(&self.name);
+        let acquired = Locks::acquire(builder, wants, main, ttl, &self.patience, &self.voice);
         let acquired = tokio::select! {
             biased;
             signal = signals.end() => Err(signal),
