@@ -123,9 +123,12 @@ impl Supervisor<'_> {
 
     /// Ends the command for good.
     async fn kill(&self, is_lost: bool) -> End {
+        // We may have been stopped meanwhile, but its guardian was not.
+        let was_left = self.child.is_anything_left();
         let why = match self.kill_tree().await {
             Killed::No => return End::Stuck,
             Killed::Late => "what was left of the command has ended",
+            Killed::Yes if !was_left => KILLED_IN_TIME,
             Killed::Yes if is_lost || !self.locks.left().is_zero() => "the command was killed",
             Killed::Yes => "the command was killed, but not before the lock was over",
         };
@@ -176,7 +179,7 @@ impl Supervisor<'_> {
                 End::Finished(code)
             }
             Exit::Late => {
-                self.voice.error("the lock was not renewed in time, and the command was killed");
+                self.voice.error(KILLED_IN_TIME);
                 End::Lost
             }
             Exit::Guardian(code) => match self.kill_tree().await {
@@ -208,6 +211,9 @@ enum Killed {
     Late,
     No,
 }
+
+/// By its guardian.
+const KILLED_IN_TIME: &str = "the lock was not renewed in time, and the command was killed";
 
 /// For how long a guardian may not have noticed that nothing is left.
 const GUARDIAN_BOUND: Duration = Duration::from_millis(200);
