@@ -205,9 +205,10 @@ impl Run {
         // The moment first: the guardian is never told a later end.
         let until = Until::now();
         let until = until.after(danger.allowed(locks.left()));
+        let (variables, voice) = (locks.variables(), &self.voice);
         let started = signals
             .listen_to_stops()
-            .and_then(|()| Child::start(&command, &locks.variables(), self.foreground, until));
+            .and_then(|()| Child::start(&command, &variables, self.foreground, until, voice));
         let child = match started {
             Ok(child) => child,
             Err(error) => {

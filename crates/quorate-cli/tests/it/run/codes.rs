@@ -133,6 +133,28 @@ fn a_command_that_cannot_be_run_is_126_or_127_and_gives_the_lock_back() {
 }
 
 #[test]
+fn a_command_that_cannot_be_run_is_told_in_the_form_that_was_asked_for() {
+    let rig = Rig::one();
+    rig.write("text", "");
+    for (command, code) in [("no-such-command", 127), ("./text", 126)] {
+        let ended = rig.run(["--log-format", "json", "x", command]).assert_code(code);
+        let told: serde_json::Value = serde_json::from_str(ended.err()).expect("one object");
+        assert_eq!(told["level"], "error", "{ended:?}");
+        let message = told["message"].as_str().expect("a text");
+        assert!(message.starts_with(&format!("cannot run {command}: ")), "{ended:?}");
+    }
+    // What quorate starts to look after the command, without a quorate.
+    for part in ["__guardian", "__command"] {
+        let ended = rig.say([part, "json", "1", "apart", "true"]).assert_code(70);
+        let told: serde_json::Value = serde_json::from_str(ended.err()).expect("one object");
+        let message = told["message"].as_str().expect("a text");
+        assert!(message.starts_with("the command was not started: "), "{ended:?}");
+        let ended = rig.say([part, "text", "1", "apart", "true"]).assert_code(70);
+        assert!(ended.err().starts_with("quorate: the command was not started: "), "{ended:?}");
+    }
+}
+
+#[test]
 fn the_lock_is_free_as_soon_as_the_command_ends() {
     let rig = Rig::one();
     for _ in 0..20 {
