@@ -79,10 +79,14 @@ impl Voice {
         is_for_people && io::stderr().is_terminal() && !is_dumb()
     }
 
-    /// Puts a line where the last one of these was, for somebody who reads along.
+    /// Puts a line where the last one of these was, for somebody who reads along. Nothing takes
+    /// the last one away; what others have written there stays.
     pub(crate) fn status(&self, text: &str) {
-        if self.is_watched() {
-            IS_STATUS_SHOWN.store(!text.is_empty(), Ordering::Relaxed);
+        if !self.is_watched() {
+            return;
+        }
+        let is_shown = IS_STATUS_SHOWN.swap(!text.is_empty(), Ordering::Relaxed);
+        if is_shown || !text.is_empty() {
             // A terminal that is gone is no reason to fail.
             let _ = write!(io::stderr(), "\r\x1b[2K{text}");
         }

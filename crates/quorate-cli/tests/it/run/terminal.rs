@@ -18,6 +18,28 @@ fn ctrl_c_ends_the_wait() {
     holder.close().assert_code(0);
 }
 
+/// A question that a script has asked, and that its command reads the answer to.
+#[test]
+fn what_stands_on_the_line_of_the_cursor_stays_if_nothing_was_told_there() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    rig.write("job.sh", &format!("printf 'sure? '; {quorate} run x -- sh -c 'read l; echo $l'"));
+    let mut terminal = Terminal::start_program(&rig, "sh job.sh");
+    rig.await_screen("sure? ");
+    terminal.type_in("yes\n");
+    assert_eq!(terminal.end().code(), 0);
+    let screen = rig.read("screen");
+    // On a busy machine it may have had to wait for so long that it said so.
+    assert!(!screen.contains('\x1b') || screen.contains("waiting for"), "{screen:?}");
+    // What was told is taken away.
+    let holder = rig.hold("x");
+    let terminal = Terminal::start(&rig, "run x -- true");
+    rig.await_screen("waiting for \"x\"");
+    holder.close().assert_code(0);
+    assert_eq!(terminal.end().code(), 0);
+    assert!(rig.read("screen").contains("\r\x1b[2K\n"), "{:?}", rig.read("screen"));
+}
+
 #[test]
 fn ctrl_c_ends_the_command_and_not_quorate() {
     let rig = Rig::one();
