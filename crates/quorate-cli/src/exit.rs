@@ -137,7 +137,7 @@ impl From<Failure> for ExitCode {
 }
 
 /// Too few nodes answered; if that is because they turned us away, it is no use to try again.
-fn silence(nodes: &[NodeReport]) -> u8 {
+pub(crate) fn silence(nodes: &[NodeReport]) -> u8 {
     let trouble = |report: &NodeReport| match &report.answer {
         NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
         _ => None,

@@ -16,7 +16,7 @@ use super::{
     want::{How, Want},
 };
 use crate::{
-    exit::{BUSY, Failure},
+    exit::{BUSY, Failure, UNAVAILABLE, silence},
     look::holders,
     time,
     voice::Voice,
@@ -72,9 +72,10 @@ async fn lock_silently(
         Some(Duration::ZERO) => try_take(client, want, ttl).await.transpose(),
         Some(_) | None => None,
     };
-    let taken = match taken {
-        Some(taken) => taken,
-        None => take(client, want, ttl, left).await,
+    let taken = match (taken, left) {
+        (Some(taken), _) => taken,
+        (None, Some(_)) => take(client, want, ttl, left).await,
+        (None, None) => take_patiently(client, want, ttl).await,
     };
     match taken {
         Ok(guard) => Ok(guard),
@@ -82,6 +83,35 @@ async fn lock_silently(
             Err(Failure::new(BUSY, busy(client, want, holder).await))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes it without a limit. The library gives up when no majority has answered for a ttl, which
+/// may be less than a server needs to start again: who waits for ever waits for that.
+async fn take_patiently(
+    client: &Client,
+    want: &Want<'_>,
+    ttl: Duration,
+) -> Result<Guard, LockError> {
+    let patience = ttl.max(SILENCE_MIN);
+    let mut silent_since = Instant::now();
+    loop {
+        let asked_at = Instant::now();
+        let taken = take(client, want, ttl, None).await;
+        let Err(LockError::NoQuorum { nodes }) = &taken else { return taken };
+        // Nodes that turn us away will do so again.
+        if silence(nodes) != UNAVAILABLE {
+            return taken;
+        }
+        let now = Instant::now();
+        // What took so much longer was answered before the nodes fell silent.
+        if now - asked_at > ttl * 2 + SILENCE_NOTICED {
+            silent_since = now.checked_sub(ttl).unwrap_or(now);
+        }
+        if now - silent_since >= patience {
+            return taken;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
@@ -154,5 +184,13 @@ async fn in_between(client: &Client, name: &str) -> Option<String> {
     let (holders, first) = (holders(&report)?, report.waiting.first()?);
     Some(format!("shared by {holders}, and {} waits to have it alone", first.who))
 }
+
+/// Nodes that are silent for no longer than this are waited for, if there is no limit.
+const SILENCE_MIN: Duration = Duration::from_secs(10);
+
+/// How much longer than a ttl it may take until the library has noticed.
+const SILENCE_NOTICED: Duration = Duration::from_millis(500);
+
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 const HELD: &str = "held by another";

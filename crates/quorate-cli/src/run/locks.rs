@@ -17,7 +17,8 @@ pub(crate) struct Patience {
     /// Fails at once if another has the lock.
     #[arg(short, long, visible_alias = "nb")]
     nonblock: bool,
-    /// Gives up after so long; 0 is the same as --nonblock.
+    /// Gives up after so long; 0 is the same as --nonblock. Without it the lock is waited for
+    /// without end while nodes answer, and for 10s, or a ttl if that is longer, while too few do.
     #[arg(short, long, visible_alias = "timeout", value_name = "TIME", value_parser = time::parse)]
     #[arg(conflicts_with = "nonblock")]
     wait: Option<Duration>,

@@ -1,5 +1,7 @@
 //! Every exit code.
 
+use std::time::{Duration, Instant};
+
 use quorate_testkit::{Server, redis::cmd};
 
 use crate::rig::{Rig, Running};
@@ -43,6 +45,26 @@ fn silent_nodes_are_69() {
         let args = patience.iter().copied().chain(["x", "true"]);
         rig.run(args).assert_code(69).assert_says("connection refused");
     }
+}
+
+/// However short the ttl is: a server may be about to start again.
+#[test]
+fn nodes_that_are_silent_for_a_while_are_waited_for() {
+    let rig = Rig::one();
+    for verb in [&["run", "--ttl", "500ms", "x", "true"][..], &["acquire", "--ttl", "500ms", "y"]] {
+        rig.servers[0].pause();
+        let started = Instant::now();
+        let waiting = Running::start(&mut rig.quorate(verb.iter().copied()));
+        // That is several ttls.
+        rig.run(["-w", "2", "z", "true"]).assert_code(69);
+        rig.servers[0].resume();
+        waiting.close().assert_code(0);
+        assert!(started.elapsed() >= Duration::from_secs(2), "{verb:?}");
+    }
+    rig.servers[0].kill();
+    let started = Instant::now();
+    rig.run(["--ttl", "200ms", "x", "true"]).assert_code(69).assert_says("connection refused");
+    assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[test]
