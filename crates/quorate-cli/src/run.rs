@@ -92,7 +92,9 @@ pub(crate) struct Run {
     /// The signal that asks the command to end.
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     signal: Signal,
-    /// Runs the command in the process group of this one, in place of one of its own.
+    /// Runs the command in the process group of this one, in place of one of its own. What is sent
+    /// to that whole group, as by `kill -TERM -PGID`, reaches the command twice: from its sender,
+    /// and from here.
     #[arg(long)]
     foreground: bool,
     /// Who holds the lock, for people who wait for it. Program, host and process by default. What
