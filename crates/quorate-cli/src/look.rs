@@ -43,7 +43,8 @@ pub(crate) struct Show {
 
 impl Ls {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let found = client(&self.place)?.locks(&self.names)?;
+        let mut found = client(&self.place)?.locks(&self.names)?;
+        found.locks = found.locks.into_iter().map(discreet).collect();
         self.show(&found)?;
         if !found.is_complete {
             let trouble = |node: &NodeReport| match &node.answer {
@@ -93,7 +94,7 @@ impl Ls {
 
 impl Show {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let report = client(&self.place)?.inspect(&self.name)?;
+        let report = discreet(client(&self.place)?.inspect(&self.name)?);
         self.show(&report)?;
         check_known(&report)?;
         Ok(0)
@@ -163,6 +164,27 @@ fn unknown(code: u8, what: &str, nodes: &[impl fmt::Display]) -> Failure {
     Failure::new(code, format!("{what}: too few nodes answered: {}", nodes.join(", ")))
 }
 
+/// Hides what could release the lock of another library: for most of them that is its value.
+pub(crate) fn discreet(mut report: LockReport) -> LockReport {
+    let seen = report.nodes.iter_mut().filter_map(|view| match &mut view.sight {
+        Sight::Held(holder) => Some(holder),
+        _ => None,
+    });
+    let foreign = report.holder.iter_mut().chain(&mut report.shared_with).chain(seen);
+    for holder in foreign.filter(|holder| holder.is_foreign) {
+        holder.who = beginning(&holder.who);
+    }
+    report
+}
+
+/// So much of a value that people can tell it from others, and no more.
+pub(crate) fn beginning(value: &str) -> String {
+    match value.char_indices().nth(VALUE_SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
 /// Who has the lock, in a few words.
 pub(crate) fn holders(report: &LockReport) -> Option<String> {
     let first = &report.holder.as_ref()?.who;
@@ -212,3 +234,6 @@ fn node(view: &NodeView) -> Value {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// How many characters are shown of a value that is another library's.
+const VALUE_SHOWN_MAX: usize = 8;

@@ -8,6 +8,7 @@ use std::{
 use quorate::{
     Client, Guard,
     error::{Holder, LockError},
+    inspect::LockReport,
 };
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     exit::{BUSY, Failure, UNAVAILABLE, silence},
-    look::holders,
+    look::{beginning, holders},
     time,
     voice::Voice,
 };
@@ -160,10 +161,21 @@ async fn take(
 
 /// Why it was not had.
 async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> String {
+    let report = match want.how {
+        How::Alone | How::Shared => client.inspect(want.name).await.ok(),
+        // Which of its locks was another's is not known, and no other library has those.
+        How::Permit(_) => None,
+    };
+    let holder = holder.map(|mut holder| {
+        if !matches!(want.how, How::Permit(_)) && !is_ours(&holder, report.as_ref()) {
+            holder.who = beginning(&holder.who);
+        }
+        holder
+    });
     let by = |words: &str| holder.as_ref().map(|holder| format!("{words} {holder}"));
     match want.how {
         How::Alone => by("held by").unwrap_or_else(|| HELD.into()),
-        How::Shared => match in_between(client, want.name).await {
+        How::Shared => match report.as_ref().and_then(in_between) {
             Some(text) => text,
             None => by("held by").unwrap_or_else(|| HELD.into()),
         },
@@ -177,11 +189,18 @@ async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> Strin
     }
 }
 
+/// True if the holder is known to be Quorate's: what is not may be a value that releases the lock.
+fn is_ours(holder: &Holder, report: Option<&LockReport>) -> bool {
+    let Some(report) = report else { return false };
+    let waiting = report.waiting.iter().map(|waiter| &waiter.who);
+    let ours = report.holder.iter().chain(&report.shared_with).filter(|it| !it.is_foreign);
+    ours.map(|it| &it.who).chain(waiting).any(|who| *who == holder.who)
+}
+
 /// What keeps us from a lock that is shared: one who wants it alone, and came before us.
-async fn in_between(client: &Client, name: &str) -> Option<String> {
-    let report = client.inspect(name).await.ok()?;
+fn in_between(report: &LockReport) -> Option<String> {
     report.holder.as_ref().filter(|holder| holder.is_shared)?;
-    let (holders, first) = (holders(&report)?, report.waiting.first()?);
+    let (holders, first) = (holders(report)?, report.waiting.first()?);
     Some(format!("shared by {holders}, and {} waits to have it alone", first.who))
 }
 

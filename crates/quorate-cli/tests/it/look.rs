@@ -189,6 +189,34 @@ fn a_lock_that_too_few_nodes_can_tell_of_is_not_known() {
     holder.close();
 }
 
+/// Whoever has it could release the lock.
+#[test]
+fn no_more_than_the_beginning_of_another_librarys_value_is_shown() {
+    let rig = Rig::one();
+    let value = "0a1b2c3d4e5f-of-another";
+    let mut steal = quorate_testkit::redis::cmd("SET");
+    steal.arg("x").arg(value).exec(&mut rig.servers[0].connection()).expect("it is set");
+    let waiting = rig.start(["-v", "x", "true"]);
+    rig.await_waiting("x", 1);
+    for (args, code) in [
+        (&["run", "-n", "x", "true"][..], 75),
+        (&["run", "-n", "-s", "x", "true"], 75),
+        (&["run", "-w", "0.3", "x", "true"], 75),
+        (&["acquire", "-n", "x"], 75),
+        (&["acquire", "-n", "x", "--format", "json"], 75),
+        (&["show", "x"], 0),
+        (&["show", "x", "-o", "json"], 0),
+        (&["ls"], 0),
+        (&["ls", "-o", "json"], 0),
+    ] {
+        let ended = say(&rig, args.iter().copied()).assert_code(code);
+        let told = format!("{}{}", ended.out(), ended.err());
+        assert!(told.contains("0a1b2c3d…") && !told.contains("0a1b2c3d4"), "{args:?}: {ended:?}");
+    }
+    waiting.signal(rustix::process::Signal::TERM);
+    waiting.end().assert_code(143);
+}
+
 /// `script` makes a terminal.
 #[test]
 fn the_head_of_a_table_is_bold_on_a_terminal_that_can_do_that() {
