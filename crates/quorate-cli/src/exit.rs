@@ -1,6 +1,6 @@
 //! How the command ends. The numbers are part of its interface.
 
-use std::process::ExitCode;
+use std::{fmt, process::ExitCode};
 
 use quorate::error::{
     AdmitError, AdoptError, ChangeError, ConfigError, ConnectError, InspectError, LockError,
@@ -21,6 +21,11 @@ impl Failure {
 
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(USAGE, text)
+    }
+
+    /// The system has refused something: what could not be done for that, and what it says.
+    pub(crate) fn system(what: &str, error: impl fmt::Display) -> Self {
+        Self::new(SOFTWARE, format!("{what}: {error}"))
     }
 
     /// One word for what the code means.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{Output, SCHEMA_VERSION, print},
-    exit::{Failure, SOFTWARE, majority, too_few},
+    exit::{Failure, majority, too_few},
     settings::Place,
     table, time,
     voice::Voice,
@@ -137,7 +137,7 @@ fn client(place: &Place) -> Result<Client, Failure> {
     settings.warn(&Voice::default());
     // Nothing is written to the nodes. One that does not vote yet is not asked about locks.
     let client = settings.builder()?.look_only().build()?;
-    Client::try_from(client).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
+    Client::try_from(client).map_err(|error| Failure::system("cannot wait for nodes", error))
 }
 
 /// True if a majority of all nodes has answered: what is shown is so.

@@ -16,7 +16,7 @@ mod tree;
 mod waiting;
 mod want;
 
-use std::{collections::BTreeSet, ffi::OsString, time::Duration};
+use std::{collections::BTreeSet, ffi::OsString, io, time::Duration};
 
 use clap::Args;
 use rustix::process::Signal;
@@ -120,6 +120,7 @@ impl Run {
             let text = "/proc does not show this process: it is of another namespace, or not there";
             return Err(Failure::new(SOFTWARE, text));
         }
+        self.check_holds()?;
         let wants = self.wants()?;
         let settings = self.place.settings()?;
         let ttl = self.ttl(&settings)?;
@@ -137,6 +138,19 @@ impl Run {
             self.voice.warn("no nodes are configured: the lock is local to this machine");
         }
         runtime::start()?.block_on(self.under_lock(wants, &settings, ttl, danger))
+    }
+
+    fn check_holds(&self) -> Result<(), Failure> {
+        match (self.min_hold, self.max_hold) {
+            (Some(least), Some(most)) if most < least => {
+                let (least, most) = (time::shown(least), time::shown(most));
+                Err(Failure::usage(format!(
+                    "--max-hold {most} is less than --min-hold {least}: the lock cannot be held \
+                     for both"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn ttl(&self, settings: &Settings) -> Result<Duration, Failure> {
@@ -177,8 +191,8 @@ impl Run {
         ttl: Duration,
         danger: Danger,
     ) -> Result<u8, Failure> {
-        let refused = |error: std::io::Error| Failure::new(SOFTWARE, error.to_string());
-        let mut signals = Signals::listen().map_err(refused)?;
+        let deaf = |error| Failure::system("cannot listen to signals", error);
+        let mut signals = Signals::listen().map_err(deaf)?;
         let builder = settings.builder()?;
         let builder = match self.introduction() {
             Some(who) => builder.who(who),
@@ -215,7 +229,7 @@ impl Run {
             Ok(child) => child,
             Err(error) => {
                 locks.release(&self.voice).await;
-                return Err(refused(error));
+                return Err(not_started(&error));
             }
         };
         let supervisor = Supervisor {
@@ -281,6 +295,16 @@ impl Run {
             }
         }
     }
+}
+
+fn not_started(error: &io::Error) -> Failure {
+    let why = match error.kind() {
+        io::ErrorKind::ArgumentListTooLong => {
+            "its arguments and environment, where all names of its locks stand, are too long: "
+        }
+        _ => "",
+    };
+    Failure::system("the command was not started", format!("{why}{error}"))
 }
 
 pub(crate) fn by_signal(signal: Signal) -> u8 {

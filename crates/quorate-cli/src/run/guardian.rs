@@ -175,7 +175,10 @@ fn become_command(mut args: Skip<ArgsOs>, voice: &Voice) -> io::Result<u8> {
     // What the guardian has blocked would stay so in the command.
     SigSet::all().thread_unblock()?;
     let error = Command::new(&program).args(args).exec();
-    voice.error(&format!("cannot run {}: {error}", program.to_string_lossy()));
+    match program.is_empty() {
+        true => voice.error("cannot run a command whose name is empty"),
+        false => voice.error(&format!("cannot run {}: {error}", program.to_string_lossy())),
+    }
     Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 

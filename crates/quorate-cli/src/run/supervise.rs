@@ -170,10 +170,12 @@ impl Supervisor<'_> {
         match exit {
             Exit::Command(code) => {
                 let left = self.left_behind().await;
+                let go_on = match left {
+                    1 => "1 process that the command has started goes on".to_owned(),
+                    left => format!("{left} processes that the command has started go on"),
+                };
                 if left > 0 {
-                    self.voice.warn(&format!(
-                        "{left} of what the command has started go on without the lock"
-                    ));
+                    self.voice.warn(&format!("{go_on} without the lock"));
                 }
                 self.child.dismiss_guardian();
                 End::Finished(code)

@@ -228,7 +228,8 @@ fn what_goes_on_without_the_lock_is_told() {
     let rig = Rig::one();
     let script = "sleep 60 > /dev/null 2>&1 & echo $! > pid";
     let ended = rig.run(["x", "--", "sh", "-c", script]).assert_code(0);
-    let ended = ended.assert_says("1 of what the command has started go on without the lock");
+    let ended =
+        ended.assert_says("1 process that the command has started goes on without the lock");
     drop(ended);
     let pid = rig.read("pid");
     assert!(is_alive(&pid));
