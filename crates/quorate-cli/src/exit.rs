@@ -1,6 +1,6 @@
 //! How the command ends. The numbers are part of its interface.
 
-use std::process::ExitCode;
+use std::{fmt, process::ExitCode};
 
 use quorate::error::{
     AdmitError, AdoptError, ChangeError, ConfigError, ConnectError, InspectError, LockError,
@@ -21,6 +21,11 @@ impl Failure {
 
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(USAGE, text)
+    }
+
+    /// The system has refused something: what could not be done for that, and what it says.
+    pub(crate) fn system(what: &str, error: impl fmt::Display) -> Self {
+        Self::new(SOFTWARE, format!("{what}: {error}"))
     }
 
     /// One word for what the code means.
@@ -137,12 +142,27 @@ impl From<Failure> for ExitCode {
 }
 
 /// Too few nodes answered; if that is because they turned us away, it is no use to try again.
-fn silence(nodes: &[NodeReport]) -> u8 {
-    let is_denied = |report: &&NodeReport| {
-        matches!(report.answer, NodeAnswer::Trouble(Trouble::Auth(_) | Trouble::NoPermission(_)))
+pub(crate) fn silence(nodes: &[NodeReport]) -> u8 {
+    let trouble = |report: &NodeReport| match &report.answer {
+        NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
+        _ => None,
     };
-    let denied = nodes.iter().filter(is_denied).count();
-    if denied > 0 && nodes.len() - denied < nodes.len() / 2 + 1 { DENIED } else { UNAVAILABLE }
+    too_few(nodes.iter().map(trouble))
+}
+
+/// The same, of what each node was in trouble with.
+pub(crate) fn too_few(troubles: impl ExactSizeIterator<Item = Option<Trouble>>) -> u8 {
+    let nodes = troubles.len();
+    let is_denied = |trouble: &Option<Trouble>| {
+        matches!(trouble, Some(Trouble::Auth(_) | Trouble::NoPermission(_)))
+    };
+    let denied = troubles.filter(is_denied).count();
+    if denied > 0 && nodes - denied < majority(nodes) { DENIED } else { UNAVAILABLE }
+}
+
+/// How many of so many nodes decide.
+pub(crate) const fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
 }
 
 /// The arguments make no sense.

@@ -12,7 +12,7 @@ use quorate::{ClientBuilder, HandoverError, LeaseHandover};
 use serde_json::json;
 
 use crate::{
-    exit::{BUSY, Failure, IO, SOFTWARE},
+    exit::{BUSY, Failure, IO},
     run::{Kind, Patience, Signals, by_signal, lock, named},
     runtime,
     settings::Place,
@@ -81,8 +81,8 @@ impl Acquire {
         let ttl = self.ttl.map_or_else(|| settings.ttl(), Ok)?;
         let builder = settings.builder()?;
         block_on(async {
-            let mut signals =
-                Signals::listen().map_err(|error| Failure::new(SOFTWARE, error.to_string()))?;
+            let mut signals = Signals::listen()
+                .map_err(|error| Failure::system("cannot listen to signals", error))?;
             tokio::select! {
                 biased;
                 signal = signals.end() => {
@@ -178,6 +178,10 @@ impl Lease {
             HandoverError::Malformed => Failure::usage(NOT_A_LEASE),
             error => Failure::usage(error.to_string()),
         })?;
+        // Two that were pasted together look like one with a strange name, which would be told.
+        if lease.name().contains(LEASE_MARK) {
+            return Err(Failure::usage(NOT_A_LEASE));
+        }
         let settings = self.place.settings()?;
         settings.warn(&self.voice);
         Ok((lease, settings.builder()?))
@@ -232,6 +236,9 @@ fn is_lost(out: &io::Stdout) -> bool {
 
 /// What a shell is given, in this order: the lease, the name, the fence, the permit.
 const VARIABLES: [&str; 4] = ["QUORATE_LEASE", "QUORATE_LOCK", "QUORATE_FENCE", "QUORATE_PERMIT"];
+
+/// How a lease begins.
+const LEASE_MARK: &str = "quorate-lease-";
 
 const NOT_A_LEASE: &str = "this is not a lease as `quorate acquire` writes it";
 

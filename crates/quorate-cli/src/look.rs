@@ -1,17 +1,18 @@
 //! `quorate ls` and `quorate show`: who has which lock, and who waits.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use clap::Args;
 use quorate::{
     blocking::Client,
-    inspect::{LockHolder, LockReport, NodeView, Sight, Waiter},
+    error::{NodeAnswer, NodeReport},
+    inspect::{LockHolder, LockReport, Locks, NodeView, Sight, Waiter},
 };
 use serde_json::{Value, json};
 
 use crate::{
     cli::{Output, SCHEMA_VERSION, print},
-    exit::{Failure, SOFTWARE},
+    exit::{Failure, majority, too_few},
     settings::Place,
     table, time,
     voice::Voice,
@@ -42,12 +43,23 @@ pub(crate) struct Show {
 
 impl Ls {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let found = client(&self.place)?.locks(&self.names)?;
+        let mut found = client(&self.place)?.locks(&self.names)?;
+        found.locks = found.locks.into_iter().map(discreet).collect();
+        self.show(&found)?;
         if !found.is_complete {
-            let troubles: Vec<String> = found.nodes.iter().map(ToString::to_string).collect();
-            let text = format!("some locks may be missing: {}", troubles.join(", "));
-            Voice::default().warn(&text);
+            let trouble = |node: &NodeReport| match &node.answer {
+                NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
+                _ => None,
+            };
+            let code = too_few(found.nodes.iter().map(trouble));
+            return Err(unknown(code, "some locks may be missing", &found.nodes));
         }
+        // All could be listed, and one not looked at.
+        found.locks.iter().try_for_each(check_known)?;
+        Ok(0)
+    }
+
+    fn show(&self, found: &Locks) -> Result<u8, Failure> {
         if self.output.is_json() {
             let locks: Vec<Value> = found.locks.iter().map(lock).collect();
             let (version, is_complete) = (SCHEMA_VERSION, found.is_complete);
@@ -56,7 +68,9 @@ impl Ls {
             return print(&list.to_string());
         }
         if found.locks.is_empty() {
-            Voice::default().warn("no locks: try `quorate run demo -- sleep 30`");
+            if found.is_complete {
+                Voice::default().warn("no locks: try `quorate run demo -- sleep 30`");
+            }
             return Ok(0);
         }
         let row = |lock: &LockReport| {
@@ -80,9 +94,15 @@ impl Ls {
 
 impl Show {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        let report = client(&self.place)?.inspect(&self.name)?;
+        let report = discreet(client(&self.place)?.inspect(&self.name)?);
+        self.show(&report)?;
+        check_known(&report)?;
+        Ok(0)
+    }
+
+    fn show(&self, report: &LockReport) -> Result<u8, Failure> {
         if self.output.is_json() {
-            let mut json = lock(&report);
+            let mut json = lock(report);
             json["schema_version"] = SCHEMA_VERSION.into();
             let waiter =
                 |it: &Waiter| json!({ "who": it.who, "waiting_for_ms": millis(it.waiting_for) });
@@ -117,7 +137,52 @@ fn client(place: &Place) -> Result<Client, Failure> {
     settings.warn(&Voice::default());
     // Nothing is written to the nodes. One that does not vote yet is not asked about locks.
     let client = settings.builder()?.look_only().build()?;
-    Client::try_from(client).map_err(|error| Failure::new(SOFTWARE, error.to_string()))
+    Client::try_from(client).map_err(|error| Failure::system("cannot wait for nodes", error))
+}
+
+/// True if a majority of all nodes has answered: what is shown is so.
+fn is_known(report: &LockReport) -> bool {
+    let is_answer = |view: &&NodeView| !matches!(view.sight, Sight::Trouble(_));
+    report.nodes.iter().filter(is_answer).count() >= majority(report.nodes.len())
+}
+
+/// Fails if too few nodes have answered to tell whether somebody has the lock.
+fn check_known(report: &LockReport) -> Result<(), Failure> {
+    if is_known(report) {
+        return Ok(());
+    }
+    let trouble = |view: &NodeView| match &view.sight {
+        Sight::Trouble(trouble) => Some(trouble.clone()),
+        _ => None,
+    };
+    let code = too_few(report.nodes.iter().map(trouble));
+    Err(unknown(code, &format!("{:?} is not known", report.name), &report.nodes))
+}
+
+fn unknown(code: u8, what: &str, nodes: &[impl fmt::Display]) -> Failure {
+    let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    Failure::new(code, format!("{what}: too few nodes answered: {}", nodes.join(", ")))
+}
+
+/// Hides what could release the lock of another library: for most of them that is its value.
+pub(crate) fn discreet(mut report: LockReport) -> LockReport {
+    let seen = report.nodes.iter_mut().filter_map(|view| match &mut view.sight {
+        Sight::Held(holder) => Some(holder),
+        _ => None,
+    });
+    let foreign = report.holder.iter_mut().chain(&mut report.shared_with).chain(seen);
+    for holder in foreign.filter(|holder| holder.is_foreign) {
+        holder.who = beginning(&holder.who);
+    }
+    report
+}
+
+/// So much of a value that people can tell it from others, and no more.
+pub(crate) fn beginning(value: &str) -> String {
+    match value.char_indices().nth(VALUE_SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
+    }
 }
 
 /// Who has the lock, in a few words.
@@ -135,6 +200,7 @@ fn lock(report: &LockReport) -> Value {
     json!({
         "name": report.name,
         "is_held": report.is_held(),
+        "is_known": is_known(report),
         "votes": report.votes,
         "holder": report.holder.as_ref().map(holder),
         "shared_with": report.shared_with.iter().map(holder).collect::<Vec<_>>(),
@@ -168,3 +234,6 @@ fn node(view: &NodeView) -> Value {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// How many characters are shown of a value that is another library's.
+const VALUE_SHOWN_MAX: usize = 8;

@@ -12,7 +12,7 @@ use quorate::{
 };
 
 use crate::{
-    exit::{EXIT_CODES_OF_NODES, Failure, SOFTWARE, UNAVAILABLE},
+    exit::{EXIT_CODES_OF_NODES, Failure, UNAVAILABLE},
     settings::Place,
 };
 
@@ -51,7 +51,7 @@ impl Verb {
             Self::Admit(_) | Self::Change(_) | Self::Vouch(_) => settings,
         };
         let client = Client::try_from(settings.build()?)
-            .map_err(|error| Failure { code: SOFTWARE, text: error.to_string() })?;
+            .map_err(|error| Failure::system("cannot wait for nodes", error))?;
         match self {
             Self::Show(_) => show(&client),
             Self::Admit(_) => {

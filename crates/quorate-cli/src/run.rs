@@ -16,7 +16,7 @@ mod tree;
 mod waiting;
 mod want;
 
-use std::{collections::BTreeSet, ffi::OsString, time::Duration};
+use std::{collections::BTreeSet, ffi::OsString, io, time::Duration};
 
 use clap::Args;
 use rustix::process::Signal;
@@ -92,7 +92,9 @@ pub(crate) struct Run {
     /// The signal that asks the command to end.
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     signal: Signal,
-    /// Runs the command in the process group of this one, in place of one of its own.
+    /// Runs the command in the process group of this one, in place of one of its own. What is sent
+    /// to that whole group, as by `kill -TERM -PGID`, reaches the command twice: from its sender,
+    /// and from here.
     #[arg(long)]
     foreground: bool,
     /// Who holds the lock, for people who wait for it. Program, host and process by default. What
@@ -118,6 +120,7 @@ impl Run {
             let text = "/proc does not show this process: it is of another namespace, or not there";
             return Err(Failure::new(SOFTWARE, text));
         }
+        self.check_holds()?;
         let wants = self.wants()?;
         let settings = self.place.settings()?;
         let ttl = self.ttl(&settings)?;
@@ -135,6 +138,19 @@ impl Run {
             self.voice.warn("no nodes are configured: the lock is local to this machine");
         }
         runtime::start()?.block_on(self.under_lock(wants, &settings, ttl, danger))
+    }
+
+    fn check_holds(&self) -> Result<(), Failure> {
+        match (self.min_hold, self.max_hold) {
+            (Some(least), Some(most)) if most < least => {
+                let (least, most) = (time::shown(least), time::shown(most));
+                Err(Failure::usage(format!(
+                    "--max-hold {most} is less than --min-hold {least}: the lock cannot be held \
+                     for both"
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn ttl(&self, settings: &Settings) -> Result<Duration, Failure> {
@@ -175,14 +191,15 @@ impl Run {
         ttl: Duration,
         danger: Danger,
     ) -> Result<u8, Failure> {
-        let refused = |error: std::io::Error| Failure::new(SOFTWARE, error.to_string());
-        let mut signals = Signals::listen().map_err(refused)?;
+        let deaf = |error| Failure::system("cannot listen to signals", error);
+        let mut signals = Signals::listen().map_err(deaf)?;
         let builder = settings.builder()?;
         let builder = match self.introduction() {
             Some(who) => builder.who(who),
             None => builder,
         };
-        let acquired = Locks::acquire(builder, wants, ttl, &self.patience, &self.voice);
+        let main = self.kind.of(&self.name);
+        let acquired = Locks::acquire(builder, wants, main, ttl, &self.patience, &self.voice);
         let acquired = tokio::select! {
             biased;
             signal = signals.end() => Err(signal),
@@ -204,14 +221,15 @@ impl Run {
         // The moment first: the guardian is never told a later end.
         let until = Until::now();
         let until = until.after(danger.allowed(locks.left()));
+        let (variables, voice) = (locks.variables(), &self.voice);
         let started = signals
             .listen_to_stops()
-            .and_then(|()| Child::start(&command, &locks.variables(), self.foreground, until));
+            .and_then(|()| Child::start(&command, &variables, self.foreground, until, voice));
         let child = match started {
             Ok(child) => child,
             Err(error) => {
                 locks.release(&self.voice).await;
-                return Err(refused(error));
+                return Err(not_started(&error));
             }
         };
         let supervisor = Supervisor {
@@ -277,6 +295,16 @@ impl Run {
             }
         }
     }
+}
+
+fn not_started(error: &io::Error) -> Failure {
+    let why = match error.kind() {
+        io::ErrorKind::ArgumentListTooLong => {
+            "its arguments and environment, where all names of its locks stand, are too long: "
+        }
+        _ => "",
+    };
+    Failure::system("the command was not started", format!("{why}{error}"))
 }
 
 pub(crate) fn by_signal(signal: Signal) -> u8 {

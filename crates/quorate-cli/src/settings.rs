@@ -32,8 +32,10 @@ pub(crate) struct Place {
     /// Keeps the locks on this machine, whatever nodes are configured.
     #[arg(long, conflicts_with = "nodes", help_heading = "Where the locks are")]
     local: bool,
-    /// The folder of the locks of this machine.
-    #[arg(long, value_name = "FOLDER", help_heading = "Where the locks are")]
+    /// The folder of the locks of this machine, which are meant then, whatever nodes are
+    /// configured. QUORATE_DIR names one that is used only if no node is.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "nodes")]
+    #[arg(help_heading = "Where the locks are")]
     dir: Option<PathBuf>,
     /// The file of settings. Without it QUORATE_CONFIG names it, or it is
     /// ~/.config/quorate/config.toml or /etc/quorate/config.toml, if there is one.
@@ -150,6 +152,10 @@ impl Place {
     ) -> Result<Setting<Vec<String>>, Failure> {
         if self.local {
             return Ok(Setting::new(Vec::new(), Source::Flag("--local")));
+        }
+        // Whoever names the folder here and now means it, and nodes would not know it.
+        if self.dir.is_some() {
+            return Ok(Setting::new(Vec::new(), Source::Flag("--dir")));
         }
         if !self.nodes.is_empty() {
             return Ok(Setting::new(self.nodes.clone(), Source::Flag("--node")));

@@ -1,6 +1,7 @@
 //! What is said on standard error. Standard output belongs to the command that is run.
 
 use std::{
+    ffi::OsStr,
     io::{self, IsTerminal as _, Write as _},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -34,6 +35,21 @@ enum LogFormat {
 }
 
 impl Voice {
+    /// What another part of this program has to be told to write in the same form.
+    pub(crate) const fn form(&self) -> &'static str {
+        match self.log_format {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+
+    /// That of a part which was told so.
+    pub(crate) fn of_form(form: &OsStr) -> Self {
+        let is_json = form == "json";
+        let log_format = if is_json { LogFormat::Json } else { LogFormat::Text };
+        Self { log_format, ..Self::default() }
+    }
+
     /// Told with `--verbose` only.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose {
@@ -63,10 +79,14 @@ impl Voice {
         is_for_people && io::stderr().is_terminal() && !is_dumb()
     }
 
-    /// Puts a line where the last one of these was, for somebody who reads along.
+    /// Puts a line where the last one of these was, for somebody who reads along. Nothing takes
+    /// the last one away; what others have written there stays.
     pub(crate) fn status(&self, text: &str) {
-        if self.is_watched() {
-            IS_STATUS_SHOWN.store(!text.is_empty(), Ordering::Relaxed);
+        if !self.is_watched() {
+            return;
+        }
+        let is_shown = IS_STATUS_SHOWN.swap(!text.is_empty(), Ordering::Relaxed);
+        if is_shown || !text.is_empty() {
             // A terminal that is gone is no reason to fail.
             let _ = write!(io::stderr(), "\r\x1b[2K{text}");
         }

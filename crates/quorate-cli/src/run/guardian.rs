@@ -6,9 +6,10 @@
 //! started by a third one, which becomes the command: the kernel kills it with the guardian.
 
 use std::{
-    env,
+    env::{self, ArgsOs},
     ffi::OsString,
-    io::{self, Write as _},
+    io,
+    iter::Skip,
     os::{fd::AsFd as _, unix::process::CommandExt as _},
     process::{Command, ExitCode},
     time::Duration,
@@ -26,9 +27,12 @@ use super::{
     terminal::Terminal,
     tree::{Reaped, Tree},
 };
-use crate::exit::{BY_SIGNAL, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE};
+use crate::{
+    exit::{BY_SIGNAL, NOT_EXECUTABLE, NOT_FOUND, SOFTWARE},
+    voice::Voice,
+};
 
-/// The first argument of the guardian.
+/// The first argument of the guardian. The second one of both says how messages are written.
 pub(crate) const GUARDIAN: &str = "__guardian";
 
 /// The first argument of what becomes the command.
@@ -37,16 +41,17 @@ pub(crate) const COMMAND: &str = "__command";
 /// Does what this process was started for, if it is not for a person.
 pub(crate) fn play_part() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
-    let played = match args.next()?.to_str()? {
-        GUARDIAN => guard(args),
-        COMMAND => become_command(args),
+    let part = args.next()?;
+    let part: fn(_, &Voice) -> io::Result<u8> = match part.to_str()? {
+        GUARDIAN => guard,
+        COMMAND => become_command,
         _ => return None,
     };
-    Some(match played {
+    let voice = Voice::of_form(&args.next().unwrap_or_default());
+    Some(match part(args, &voice) {
         Ok(code) => code.into(),
         Err(error) => {
-            // Standard error that is closed is no reason to fail in another way.
-            let _ = writeln!(io::stderr(), "quorate: the command was not started: {error}");
+            voice.error(&format!("the command was not started: {error}"));
             SOFTWARE.into()
         }
     })
@@ -54,7 +59,7 @@ pub(crate) fn play_part() -> Option<ExitCode> {
 
 /// Starts the command, and ends with its status. `args`: the pid of its parent, how to start, the
 /// command.
-fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
+fn guard(mut args: Skip<ArgsOs>, voice: &Voice) -> io::Result<u8> {
     let (parent, start) = (next_pid(&mut args)?, Start::parse(&args.next().unwrap_or_default()));
     let signals = catch_signals()?;
     let (collar, input) = Collar::take()?;
@@ -70,7 +75,9 @@ fn guard(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
         terminal.give_to(process::getpid());
     }
     let own = process::getpid().as_raw_nonzero().to_string();
-    let started = this_program().arg(COMMAND).arg(own).args(args).stdin(input).spawn()?;
+    let mut program = this_program();
+    program.args([COMMAND, voice.form(), &own]).args(args);
+    let started = program.stdin(input).spawn()?;
     let command = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
     let command = command.ok_or(io::ErrorKind::InvalidData)?;
     // What was sent to the group before the command was in it.
@@ -157,7 +164,7 @@ pub(super) fn code(status: WaitStatus) -> Option<u8> {
 }
 
 /// Becomes the command. `args`: the pid of the guardian, the command.
-fn become_command(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
+fn become_command(mut args: Skip<ArgsOs>, voice: &Voice) -> io::Result<u8> {
     let guardian = next_pid(&mut args)?;
     let program = args.next().ok_or(io::ErrorKind::InvalidInput)?;
     // Survives the change of the program. A guardian that is gone already is noticed below.
@@ -168,8 +175,10 @@ fn become_command(mut args: impl Iterator<Item = OsString>) -> io::Result<u8> {
     // What the guardian has blocked would stay so in the command.
     SigSet::all().thread_unblock()?;
     let error = Command::new(&program).args(args).exec();
-    // Standard error that is closed is no reason to fail in another way.
-    let _ = writeln!(io::stderr(), "quorate: cannot run {}: {error}", program.to_string_lossy());
+    match program.is_empty() {
+        true => voice.error("cannot run a command whose name is empty"),
+        false => voice.error(&format!("cannot run {}: {error}", program.to_string_lossy())),
+    }
     Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 

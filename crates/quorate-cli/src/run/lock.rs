@@ -8,6 +8,7 @@ use std::{
 use quorate::{
     Client, Guard,
     error::{Holder, LockError},
+    inspect::LockReport,
 };
 
 use super::{
@@ -16,8 +17,8 @@ use super::{
     want::{How, Want},
 };
 use crate::{
-    exit::{BUSY, Failure},
-    look::holders,
+    exit::{BUSY, Failure, UNAVAILABLE, silence},
+    look::{beginning, holders},
     time,
     voice::Voice,
 };
@@ -72,9 +73,10 @@ async fn lock_silently(
         Some(Duration::ZERO) => try_take(client, want, ttl).await.transpose(),
         Some(_) | None => None,
     };
-    let taken = match taken {
-        Some(taken) => taken,
-        None => take(client, want, ttl, left).await,
+    let taken = match (taken, left) {
+        (Some(taken), _) => taken,
+        (None, Some(_)) => take(client, want, ttl, left).await,
+        (None, None) => take_patiently(client, want, ttl).await,
     };
     match taken {
         Ok(guard) => Ok(guard),
@@ -82,6 +84,35 @@ async fn lock_silently(
             Err(Failure::new(BUSY, busy(client, want, holder).await))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes it without a limit. The library gives up when no majority has answered for a ttl, which
+/// may be less than a server needs to start again: who waits for ever waits for that.
+async fn take_patiently(
+    client: &Client,
+    want: &Want<'_>,
+    ttl: Duration,
+) -> Result<Guard, LockError> {
+    let patience = ttl.max(SILENCE_MIN);
+    let mut silent_since = Instant::now();
+    loop {
+        let asked_at = Instant::now();
+        let taken = take(client, want, ttl, None).await;
+        let Err(LockError::NoQuorum { nodes }) = &taken else { return taken };
+        // Nodes that turn us away will do so again.
+        if silence(nodes) != UNAVAILABLE {
+            return taken;
+        }
+        let now = Instant::now();
+        // What took so much longer was answered before the nodes fell silent.
+        if now - asked_at > ttl * 2 + SILENCE_NOTICED {
+            silent_since = now.checked_sub(ttl).unwrap_or(now);
+        }
+        if now - silent_since >= patience {
+            return taken;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
@@ -130,10 +161,21 @@ async fn take(
 
 /// Why it was not had.
 async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> String {
+    let report = match want.how {
+        How::Alone | How::Shared => client.inspect(want.name).await.ok(),
+        // Which of its locks was another's is not known, and no other library has those.
+        How::Permit(_) => None,
+    };
+    let holder = holder.map(|mut holder| {
+        if !matches!(want.how, How::Permit(_)) && !is_ours(&holder, report.as_ref()) {
+            holder.who = beginning(&holder.who);
+        }
+        holder
+    });
     let by = |words: &str| holder.as_ref().map(|holder| format!("{words} {holder}"));
     match want.how {
         How::Alone => by("held by").unwrap_or_else(|| HELD.into()),
-        How::Shared => match in_between(client, want.name).await {
+        How::Shared => match report.as_ref().and_then(in_between) {
             Some(text) => text,
             None => by("held by").unwrap_or_else(|| HELD.into()),
         },
@@ -147,12 +189,27 @@ async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> Strin
     }
 }
 
+/// True if the holder is known to be Quorate's: what is not may be a value that releases the lock.
+fn is_ours(holder: &Holder, report: Option<&LockReport>) -> bool {
+    let Some(report) = report else { return false };
+    let waiting = report.waiting.iter().map(|waiter| &waiter.who);
+    let ours = report.holder.iter().chain(&report.shared_with).filter(|it| !it.is_foreign);
+    ours.map(|it| &it.who).chain(waiting).any(|who| *who == holder.who)
+}
+
 /// What keeps us from a lock that is shared: one who wants it alone, and came before us.
-async fn in_between(client: &Client, name: &str) -> Option<String> {
-    let report = client.inspect(name).await.ok()?;
+fn in_between(report: &LockReport) -> Option<String> {
     report.holder.as_ref().filter(|holder| holder.is_shared)?;
-    let (holders, first) = (holders(&report)?, report.waiting.first()?);
+    let (holders, first) = (holders(report)?, report.waiting.first()?);
     Some(format!("shared by {holders}, and {} waits to have it alone", first.who))
 }
+
+/// Nodes that are silent for no longer than this are waited for, if there is no limit.
+const SILENCE_MIN: Duration = Duration::from_secs(10);
+
+/// How much longer than a ttl it may take until the library has noticed.
+const SILENCE_NOTICED: Duration = Duration::from_millis(500);
+
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 const HELD: &str = "held by another";

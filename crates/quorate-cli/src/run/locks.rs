@@ -17,7 +17,8 @@ pub(crate) struct Patience {
     /// Fails at once if another has the lock.
     #[arg(short, long, visible_alias = "nb")]
     nonblock: bool,
-    /// Gives up after so long; 0 is the same as --nonblock.
+    /// Gives up after so long; 0 is the same as --nonblock. Without it the lock is waited for
+    /// without end while nodes answer, and for 10s, or a ttl if that is longer, while too few do.
     #[arg(short, long, visible_alias = "timeout", value_name = "TIME", value_parser = time::parse)]
     #[arg(conflicts_with = "nonblock")]
     wait: Option<Duration>,
@@ -35,17 +36,20 @@ impl Patience {
 pub(crate) struct Locks {
     client: Client,
     guards: Vec<Guard>,
-    /// Which of them is a permit, and its number.
-    permit: Option<(usize, u32)>,
+    /// Which of them is that of the name that the command is run under.
+    main: usize,
+    /// The number of that one, if it is a permit.
+    permit: Option<u32>,
     acquired_at: Instant,
 }
 
 impl Locks {
     /// Waits for all of them, always in the same order: two who want the same ones never wait for
-    /// each other.
+    /// each other. `main` is the one of them that the command is told the fence of.
     pub(crate) async fn acquire(
         builder: ClientBuilder,
         wants: BTreeSet<Want<'_>>,
+        main: Want<'_>,
         ttl: Duration,
         patience: &Patience,
         voice: &Voice,
@@ -57,16 +61,14 @@ impl Locks {
             Some(Duration::ZERO) => builder.connect().await?,
             Some(_) | None => builder.build()?,
         };
-        let (mut guards, mut permit) = (Vec::new(), None);
+        let place = wants.iter().position(|want| *want == main).unwrap_or_default();
+        let mut guards = Vec::new();
         for want in wants {
             let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-            let guard = lock(&client, &want, ttl, left, voice).await?;
-            if let Some(number) = want.permit(guard.name()) {
-                permit = Some((guards.len(), number));
-            }
-            guards.push(guard);
+            guards.push(lock(&client, &want, ttl, left, voice).await?);
         }
-        Ok(Self { client, guards, permit, acquired_at: Instant::now() })
+        let permit = guards.get(place).and_then(|guard| main.permit(guard.name()));
+        Ok(Self { client, guards, main: place, permit, acquired_at: Instant::now() })
     }
 
     /// The safe time that is left of the lease that ends first.
@@ -93,19 +95,17 @@ impl Locks {
     }
 
     /// What the command finds in its environment, and what it does not, whatever an outer run has
-    /// put there. With several locks, fence and owner are those of the permit, or of the first one
-    /// by name.
+    /// put there. With several locks, fence and owner are those of the name that it is run under.
     pub(crate) fn variables(&self) -> Vec<(&'static str, Option<String>)> {
         let names: Vec<&str> = self.guards.iter().map(Guard::name).collect();
-        let (place, number) = self.permit.unzip();
-        let told = self.guards.get(place.unwrap_or_default());
+        let told = self.guards.get(self.main);
         let fence = told.and_then(Guard::fence).map(|fence| fence.to_string());
         vec![
             ("QUORATE_HELD", Some("1".to_owned())),
             ("QUORATE_LOCK", Some(names.join("\n"))),
             ("QUORATE_OWNER", told.map(|guard| guard.owner_id().into_owned())),
             ("QUORATE_FENCE", fence),
-            ("QUORATE_PERMIT", number.map(|number| number.to_string())),
+            ("QUORATE_PERMIT", self.permit.map(|number| number.to_string())),
             (nested::VARIABLE, Some(nested::value(&self.guards))),
         ]
     }

@@ -16,6 +16,7 @@ use super::{
     terminal::{self, Terminal},
     tree::{Reaped, Tree},
 };
+use crate::voice::Voice;
 
 /// In which group the command runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -74,12 +75,14 @@ pub(crate) enum Exit {
 
 impl Child {
     /// Starts it with these variables in its environment, and without those that have no value. It
-    /// may run until then.
+    /// may run until then. What it has to tell before it is the command is told in the form of
+    /// this voice.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, Option<String>)],
         is_shared: bool,
         until: Until,
+        voice: &Voice,
     ) -> io::Result<Self> {
         let terminal = Terminal::in_front();
         let start = match &terminal {
@@ -97,7 +100,7 @@ impl Child {
         let own = process::getpid().as_raw_nonzero().to_string();
         let (leash, collar) = Leash::new(until)?;
         let mut guardian = this_program();
-        guardian.args([GUARDIAN, &own, start.as_str()]).args(command);
+        guardian.args([GUARDIAN, voice.form(), &own, start.as_str()]).args(command);
         for (name, value) in variables {
             match value {
                 Some(value) => guardian.env(name, value),

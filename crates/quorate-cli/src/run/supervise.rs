@@ -123,9 +123,12 @@ impl Supervisor<'_> {
 
     /// Ends the command for good.
     async fn kill(&self, is_lost: bool) -> End {
+        // We may have been stopped meanwhile, but its guardian was not.
+        let was_left = self.child.is_anything_left();
         let why = match self.kill_tree().await {
             Killed::No => return End::Stuck,
             Killed::Late => "what was left of the command has ended",
+            Killed::Yes if !was_left => KILLED_IN_TIME,
             Killed::Yes if is_lost || !self.locks.left().is_zero() => "the command was killed",
             Killed::Yes => "the command was killed, but not before the lock was over",
         };
@@ -167,16 +170,18 @@ impl Supervisor<'_> {
         match exit {
             Exit::Command(code) => {
                 let left = self.left_behind().await;
+                let go_on = match left {
+                    1 => "1 process that the command has started goes on".to_owned(),
+                    left => format!("{left} processes that the command has started go on"),
+                };
                 if left > 0 {
-                    self.voice.warn(&format!(
-                        "{left} of what the command has started go on without the lock"
-                    ));
+                    self.voice.warn(&format!("{go_on} without the lock"));
                 }
                 self.child.dismiss_guardian();
                 End::Finished(code)
             }
             Exit::Late => {
-                self.voice.error("the lock was not renewed in time, and the command was killed");
+                self.voice.error(KILLED_IN_TIME);
                 End::Lost
             }
             Exit::Guardian(code) => match self.kill_tree().await {
@@ -208,6 +213,9 @@ enum Killed {
     Late,
     No,
 }
+
+/// By its guardian.
+const KILLED_IN_TIME: &str = "the lock was not renewed in time, and the command was killed";
 
 /// For how long a guardian may not have noticed that nothing is left.
 const GUARDIAN_BOUND: Duration = Duration::from_millis(200);

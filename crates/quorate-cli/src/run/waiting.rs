@@ -9,7 +9,11 @@ use quorate::{
 };
 
 use super::want::{How, Want};
-use crate::{look::holders, time, voice::Voice};
+use crate::{
+    look::{discreet, holders},
+    time,
+    voice::Voice,
+};
 
 /// Keeps an eye on who has the lock while it is waited for.
 #[derive(Debug, Default)]
@@ -56,6 +60,7 @@ impl Watch {
         let Ok(report) = looked else {
             return voice.status(&format!("waiting for {want}: no node can tell who has it"));
         };
+        let report = discreet(report);
         voice.status(&line(want, &report));
         // Who is the first in line for a permit has none.
         let is_held = want.how == How::Alone || want.how == How::Shared;

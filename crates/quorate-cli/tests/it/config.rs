@@ -49,6 +49,25 @@ fn a_flag_counts_before_the_environment_and_that_before_the_file() {
     assert_eq!(row(&shown, "prefix"), "prefix p: --prefix");
     let shown = config(&rig, &variables, &["--local"]);
     assert_eq!(row(&shown, "nodes"), "nodes this machine --local");
+    let shown = config(&rig, &variables, &["--config", "file.toml", "--dir", "/flag"]);
+    assert_eq!(row(&shown, "nodes"), "nodes this machine --dir");
+    variables.push(("QUORATE_DIR", "/variable"));
+    let shown = config(&rig, &variables, file);
+    assert_eq!(row(&shown, "nodes"), "nodes redis://a,redis://b $QUORATE_NODES");
+}
+
+#[test]
+fn a_folder_that_is_named_by_a_flag_is_that_of_the_locks() {
+    let rig = Rig::one();
+    let folder = rig.path("named").display().to_string();
+    let holder = rig.hold_with(["--dir", &folder, "x"], "held");
+    assert!(rig.servers[0].keys().is_empty(), "no node is asked");
+    let told = rig.run(["--dir", &folder, "-n", "x", "true"]).assert_code(75);
+    assert!(!told.err().contains("no nodes are configured"), "{told:?}");
+    rig.run(["-n", "x", "true"]).assert_code(0);
+    holder.close().assert_code(0);
+    let both = ["run", "--node", "redis://h", "--dir", &folder, "x", "true"];
+    rig.say(both).assert_code(64).assert_says("cannot be used with");
 }
 
 #[test]

@@ -281,3 +281,22 @@ fn wrong_leases_are_told() {
     rig.servers[0].kill();
     say(&rig, ["acquire", "-n", "x"]).assert_code(69).assert_says("connection refused");
 }
+
+/// The second one is no part of a name, and no secret is shown.
+#[test]
+fn leases_that_were_pasted_together_are_not_a_lease() {
+    let rig = Rig::one();
+    let lease = say(&rig, ["acquire", "x"]).assert_code(0);
+    let lease = lease.out().trim();
+    let secret = lease.split(':').nth(3).expect("an owner");
+    for between in ["", " ", "\n"] {
+        let both = format!("{lease}{between}{lease}");
+        for verb in ["renew", "release"] {
+            let ended = say(&rig, [verb, &both]).assert_code(64);
+            assert!(!ended.err().contains(secret), "{ended:?}");
+            let is_told = ended.err().contains("not a lease") || between == "\n";
+            assert!(is_told, "{ended:?}");
+        }
+    }
+    say(&rig, ["release", lease]).assert_code(0);
+}

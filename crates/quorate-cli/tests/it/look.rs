@@ -155,6 +155,68 @@ fn a_node_that_is_down_is_shown_as_such() {
     holder.close();
 }
 
+/// What is known is shown, and nobody takes it for more.
+#[test]
+fn a_lock_that_too_few_nodes_can_tell_of_is_not_known() {
+    let rig = Rig::nodes(3);
+    let holder = rig.hold("x");
+    let known = json(&say(&rig, ["show", "x", "-o", "json"]).assert_code(0));
+    assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &true.into()));
+    rig.servers[1].kill();
+    let known = json(&say(&rig, ["show", "y", "-o", "json"]).assert_code(0));
+    assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &false.into()));
+    rig.servers[2].kill();
+    let ended = say(&rig, ["show", "x"]).assert_code(69).assert_says("\"x\" is not known: ");
+    assert!(ended.out().contains(", on 1 of 3 nodes only\n"), "{ended:?}");
+    let ended = say(&rig, ["show", "y"]).assert_code(69).assert_says("too few nodes answered: ");
+    assert!(ended.out().starts_with("y: not known: "), "{ended:?}");
+    let ended = say(&rig, ["ls"]).assert_code(69).assert_says("some locks may be missing: ");
+    assert!(ended.out().contains("\nx "), "{ended:?}");
+    for args in
+        [&["show", "x", "-o", "json"][..], &["ls", "-o", "json"], &["ls", "y", "-o", "json"]]
+    {
+        let ended = say(&rig, args.iter().copied()).assert_code(69);
+        let expected = r#"{"error":{"code":69,"kind":"unavailable","message":"#;
+        assert!(ended.err().starts_with(expected), "{ended:?}");
+        let told = json(&ended);
+        let key = if args[0] == "show" { "is_known" } else { "is_complete" };
+        assert_eq!(told[key], false, "{ended:?}");
+    }
+    let ended = say(&rig, ["ls", "y"]).assert_code(69);
+    assert!(!ended.err().contains("no locks"), "{ended:?}");
+    // It has lost its lock.
+    holder.signal(rustix::process::Signal::TERM);
+    holder.close();
+}
+
+/// Whoever has it could release the lock.
+#[test]
+fn no_more_than_the_beginning_of_another_librarys_value_is_shown() {
+    let rig = Rig::one();
+    let value = "0a1b2c3d4e5f-of-another";
+    let mut steal = quorate_testkit::redis::cmd("SET");
+    steal.arg("x").arg(value).exec(&mut rig.servers[0].connection()).expect("it is set");
+    let waiting = rig.start(["-v", "x", "true"]);
+    rig.await_waiting("x", 1);
+    for (args, code) in [
+        (&["run", "-n", "x", "true"][..], 75),
+        (&["run", "-n", "-s", "x", "true"], 75),
+        (&["run", "-w", "0.3", "x", "true"], 75),
+        (&["acquire", "-n", "x"], 75),
+        (&["acquire", "-n", "x", "--format", "json"], 75),
+        (&["show", "x"], 0),
+        (&["show", "x", "-o", "json"], 0),
+        (&["ls"], 0),
+        (&["ls", "-o", "json"], 0),
+    ] {
+        let ended = say(&rig, args.iter().copied()).assert_code(code);
+        let told = format!("{}{}", ended.out(), ended.err());
+        assert!(told.contains("0a1b2c3d…") && !told.contains("0a1b2c3d4"), "{args:?}: {ended:?}");
+    }
+    waiting.signal(rustix::process::Signal::TERM);
+    waiting.end().assert_code(143);
+}
+
 /// `script` makes a terminal.
 #[test]
 fn the_head_of_a_table_is_bold_on_a_terminal_that_can_do_that() {

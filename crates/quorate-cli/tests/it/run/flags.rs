@@ -66,6 +66,27 @@ fn several_locks_are_had_all_or_none() {
     holder.close().assert_code(0);
 }
 
+/// Whatever the names are, and in whichever order they are taken.
+#[test]
+fn fence_and_owner_are_those_of_the_name_also_with_other_locks() {
+    let rig = Rig::one();
+    for (name, others) in [("a", ["b", "c"]), ("b", ["a", "c"]), ("c", ["a", "b"])] {
+        let show = format!(
+            "echo $QUORATE_FENCE $QUORATE_OWNER; {} show {name}; echo \"$QUORATE_LOCKS\"",
+            env!("CARGO_BIN_EXE_quorate")
+        );
+        let args = ["-l", others[0], "-l", others[1], name, "--", "sh", "-c", &show];
+        let ended = rig.run(args).assert_code(0);
+        let lines: Vec<&str> = ended.out().lines().collect();
+        let (fence, owner) = lines[0].split_once(' ').expect("both");
+        assert!(lines.contains(&&*format!("fence {fence}")), "{name}: {ended:?}");
+        for held in ["a", "b", "c"] {
+            let is_its = lines.contains(&&*format!("{owner} {held}"));
+            assert_eq!(is_its, held == name, "{name}: {ended:?}");
+        }
+    }
+}
+
 #[test]
 fn a_nested_run_of_the_same_name_is_told_so() {
     let rig = Rig::one();
@@ -207,7 +228,8 @@ fn what_goes_on_without_the_lock_is_told() {
     let rig = Rig::one();
     let script = "sleep 60 > /dev/null 2>&1 & echo $! > pid";
     let ended = rig.run(["x", "--", "sh", "-c", script]).assert_code(0);
-    let ended = ended.assert_says("1 of what the command has started go on without the lock");
+    let ended =
+        ended.assert_says("1 process that the command has started goes on without the lock");
     drop(ended);
     let pid = rig.read("pid");
     assert!(is_alive(&pid));

@@ -18,6 +18,28 @@ fn ctrl_c_ends_the_wait() {
     holder.close().assert_code(0);
 }
 
+/// A question that a script has asked, and that its command reads the answer to.
+#[test]
+fn what_stands_on_the_line_of_the_cursor_stays_if_nothing_was_told_there() {
+    let rig = Rig::one();
+    let quorate = env!("CARGO_BIN_EXE_quorate");
+    rig.write("job.sh", &format!("printf 'sure? '; {quorate} run x -- sh -c 'read l; echo $l'"));
+    let mut terminal = Terminal::start_program(&rig, "sh job.sh");
+    rig.await_screen("sure? ");
+    terminal.type_in("yes\n");
+    assert_eq!(terminal.end().code(), 0);
+    let screen = rig.read("screen");
+    // On a busy machine it may have had to wait for so long that it said so.
+    assert!(!screen.contains('\x1b') || screen.contains("waiting for"), "{screen:?}");
+    // What was told is taken away.
+    let holder = rig.hold("x");
+    let terminal = Terminal::start(&rig, "run x -- true");
+    rig.await_screen("waiting for \"x\"");
+    holder.close().assert_code(0);
+    assert_eq!(terminal.end().code(), 0);
+    assert!(rig.read("screen").contains("\r\x1b[2K\n"), "{:?}", rig.read("screen"));
+}
+
 #[test]
 fn ctrl_c_ends_the_command_and_not_quorate() {
     let rig = Rig::one();
@@ -67,7 +89,8 @@ fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
     let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
     // A shell that starts a program waits in the kernel until that has begun: were that stopped
     // before, the shell would not be.
-    let script = "setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & exec sleep 60";
+    let script = "echo $PPID > guardian; \
+        setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & exec sleep 60";
     rig.write("job.sh", script);
     terminal.type_in(&format!("{quorate} run --ttl 2s x -- sh job.sh\n"));
     let apart = rig.await_file("apart");
@@ -77,9 +100,13 @@ fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
     let next = rig.run(["-w", "20", "x", "--", "sh", "-c", &check]).assert_code(0);
     // A process that was killed is there until its parent has seen it: a stopped one, here.
     assert!(next.out().is_empty() || !crate::rig::is_alive(&apart), "{next:?}");
+    let guardian = rig.read("guardian");
+    rig.await_that("its guardian has done its work", || !crate::rig::is_alive(&guardian));
     terminal.type_in("fg\n");
     terminal.type_in("echo co$((70 + 9)) $?\n");
     rig.await_screen("co79 79");
+    rig.await_screen("the lock was not renewed in time, and the command was killed");
+    assert!(!rig.read("screen").contains("but not before"), "{:?}", rig.read("screen"));
     drop(terminal);
 }
 

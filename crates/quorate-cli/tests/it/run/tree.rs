@@ -105,7 +105,7 @@ fn what_comes_from_before_is_left_alone_also_if_it_was_started_later() {
         rig.await_that("it has come", || parent(&left) == quorate);
         rig.write("on", "");
         let ended = running.end();
-        assert!(!ended.err().contains("go on without the lock"), "{ended:?}");
+        assert!(!ended.err().contains("on without the lock"), "{ended:?}");
         assert!(is_alive(&left), "after {end}: {ended:?}");
         kill(&left);
     }
