@@ -65,7 +65,8 @@ fn guard(mut args: Skip<ArgsOs>, voice: &Voice) -> io::Result<u8> {
     let (collar, input) = Collar::take()?;
     let tree = Tree::own()?;
     process::set_child_subreaper(Some(process::getpid()))?;
-    process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    // Wakes us also if somebody has stopped us.
+    process::set_parent_process_death_signal(Some(Signal::CONT))?;
     if process::getppid() != Some(parent) || !collar.may_run() {
         return Err(io::Error::other("the lock was over before"));
     }
@@ -195,6 +196,7 @@ fn catch_signals() -> nix::Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in [
         S::SIGCHLD,
+        S::SIGCONT,
         S::SIGTERM,
         S::SIGINT,
         S::SIGHUP,

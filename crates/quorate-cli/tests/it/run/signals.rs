@@ -91,6 +91,19 @@ fn the_command_dies_with_all_it_has_started_when_quorate_is_killed() {
     }
 }
 
+/// In the foreground they are one group, which the kernel does not wake.
+#[test]
+fn a_guardian_that_is_stopped_wakes_up_when_quorate_is_killed() {
+    let rig = Rig::one();
+    let running = rig.start(["--foreground", "x", "--", "sh", "-c", TREE]);
+    let pids = tree(&rig);
+    kill_process(children(running.pid())[0], Signal::STOP).expect("it is there");
+    running.signal(Signal::KILL);
+    for pid in &pids {
+        eventually("all of it is dead", PATIENCE, || !is_alive(pid));
+    }
+}
+
 #[test]
 fn the_command_dies_with_all_it_has_started_when_its_guardian_is_killed() {
     let rig = Rig::one();
