@@ -16,7 +16,7 @@ use quorate_core::{
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Claim, Contended, Contender, Ended, Fenced, Machine},
+    engine::{Attempt, Claim, Contended, Contender, Ended, Engine, Fenced, Machine},
     error::{AdoptError, Lost, NodeReport},
     guard::{Guard, Hold, Won},
     held::Held,
@@ -70,29 +70,59 @@ pub(crate) async fn rename(client: &Arc<Inner>, held: &Held) -> Result<Owner, Ad
     let (now, terms) = (engine.now(), held.hand().terms);
     let terms = terms.with_vote_timeout(engine.vote_timeout(terms.ttl()));
     let owner = engine.owner_beside(&held.owner, terms.ttl_ms(), now);
-    let claim = |from| Claim { from, owner: owner.clone(), ..held.claim(terms) };
+    let claim = Claim { from: Some(held.owner.clone()), ..as_owner(held, &owner, terms) };
     let machine = Acquire::start(terms, engine.nodes.len(), now);
-    let from = Some(held.owner.clone());
-    let attempt = Attempt::start(engine, claim(from), now, Machine::Acquire(machine));
+    let attempt = Attempt::start(engine, claim, now, Machine::Acquire(machine));
     let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
         unreachable!("an acquire ends as one")
     };
-    let refused = match outcome {
-        // Only what was held all the time is held still: where the old owner stood in line it may
-        // have come after others.
-        Outcome::Held { .. } if !client.is_closed() => match held.check(engine.now()) {
-            Ok(()) => return Ok(owner),
-            Err(lost) => lost.into(),
-        },
-        Outcome::Contended => Lost::new(LostReason::Gone).into(),
-        _ if client.is_closed() => AdoptError::ShutDown,
-        _ => AdoptError::NoQuorum { nodes: attempt.reports() },
-    };
-    if let Outcome::Held { .. } = outcome {
-        let release = Release::start(terms, engine.nodes.len(), engine.now());
-        Attempt::start(engine, claim(None), engine.now(), Machine::Release(release));
+    match outcome {
+        Outcome::Held { .. } => {}
+        Outcome::Contended => return Err(Lost::new(LostReason::Gone).into()),
+        Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => {
+            held.check(engine.now())?;
+            return Err(match client.is_closed() {
+                true => AdoptError::ShutDown,
+                false => AdoptError::NoQuorum { nodes: attempt.reports() },
+            });
+        }
     }
-    Err(refused)
+    let mut renamed = Renamed { engine, held, owner: &owner, terms, is_kept: false };
+    // Only what was held all the time is held still: where the old owner stood in line it may have
+    // come after others.
+    held.check(engine.now())?;
+    // Whoever goes on with the lease may give it back at once, and what we have sent to a node that
+    // is slow must not come after that.
+    attempt.settled().await;
+    if client.is_closed() {
+        return Err(AdoptError::ShutDown);
+    }
+    renamed.is_kept = true;
+    drop(renamed);
+    Ok(owner)
+}
+
+fn as_owner(held: &Held, owner: &Owner, terms: Terms) -> Claim {
+    Claim { owner: owner.clone(), untaken: NodeSet::EMPTY, ..held.claim(terms) }
+}
+
+/// A lease that goes on as another owner, unless nobody wants it any more.
+struct Renamed<'a> {
+    engine: &'a Arc<Engine>,
+    held: &'a Held,
+    owner: &'a Owner,
+    terms: Terms,
+    is_kept: bool,
+}
+
+impl Drop for Renamed<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let (engine, now) = (self.engine, self.engine.now());
+            let machine = Machine::Release(Release::start(self.terms, engine.nodes.len(), now));
+            Attempt::start(engine, as_owner(self.held, self.owner, self.terms), now, machine);
+        }
+    }
 }
 
 async fn acquire(

@@ -450,11 +450,12 @@ impl Guard {
 
     /// Leaves the lock to another process, which [adopts](crate::Client::adopt) it, or
     /// [renews](crate::Client::renew_lease) and [releases](crate::Client::release_lease) it. If
-    /// nobody does, it ends with its ttl, which counts anew.
+    /// nobody does, it ends with its ttl.
     ///
-    /// The nodes are asked once, unless there is only one, or in classic mode: a holder may still
-    /// stand in line where it does not have the lock, and what comes to it later must not count for
-    /// a lease that is not in its hands any more.
+    /// The nodes are asked twice, except in classic mode: a holder may still stand in line where it
+    /// does not have the lock yet, and what comes to it later must not count for a lease that is
+    /// not in its hands any more. So it waits up to 50 ms for nodes that are about to come, and
+    /// then the lease goes on with another owner, and with its whole ttl.
     ///
     /// # Cancel safety
     ///
@@ -462,8 +463,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`AdoptError::Lost`] if the lease has ended, [`AdoptError::NoQuorum`] if too few nodes
-    /// answered. The lock is released then.
+    /// [`AdoptError::Lost`] if the lease has ended: as long as too few nodes answer, it waits for
+    /// them. [`AdoptError::NoQuorum`] if they went away just then; the lock is released.
     ///
     /// # Examples
     ///
@@ -479,23 +480,46 @@ impl Guard {
     /// ```
     pub async fn hand_over(mut self) -> Result<LeaseHandover, AdoptError> {
         self.check()?;
-        let engine = self.engine();
-        // Whoever has adopted it never stood in line.
-        let may_stand_in_line = self.held.fenced.is_some_and(|fenced| fenced.may_heal);
-        if !may_stand_in_line || engine.nodes.len() == 1 {
-            let lease = self.held.handover(self.held.owner.clone());
-            self.end();
-            self.engine().line.forget(&self.held.owner);
-            return Ok(lease);
+        let mut owner = self.held.owner.clone();
+        if self.held.fenced.is_some() {
+            self.gather().await?;
+            // From now on nothing is renewed: an extension would find another owner.
+            self.held.retire(self.engine());
+            owner = rename(&self.client, &self.held).await?;
+            // What was not renamed, and places in line.
+            forget_everywhere(self.engine(), &self.held.name, &self.held.owner);
         }
-        // From now on nothing is renewed: an extension would find another owner.
-        engine.keeper.let_go(self.held.number);
-        self.held.retire(engine);
-        let owner = rename(&self.client, &self.held).await?;
         self.end();
-        // What was not renamed, and places in line.
-        forget_everywhere(self.engine(), &self.held.name, &self.held.owner);
         Ok(self.held.handover(owner))
+    }
+
+    /// Waits until a majority of the nodes has the lease, and a little for the others: one that is
+    /// handed over does not come to more nodes than it has.
+    async fn gather(&self) -> Result<(), AdoptError> {
+        let engine = self.engine();
+        let enough_at = engine.now().saturating_add(GATHER_MAX);
+        let mut backoff = Backoff::new(GATHER_DELAY_MIN, GATHER_DELAY_MAX);
+        loop {
+            let (now, terms) = (engine.now(), self.asking_terms());
+            let machine = Machine::Verify(Verify::start(terms, engine.nodes.len(), now));
+            let attempt = self.start(terms, now, machine);
+            let Ended::Verify(outcome) = attempt.clone().outcome().await else {
+                unreachable!("a verify ends as one")
+            };
+            attempt.settled().await;
+            self.check()?;
+            let is_everywhere = !attempt.is_refused_somewhere();
+            match outcome {
+                verify::Outcome::Confirmed if is_everywhere || engine.now() >= enough_at => {
+                    return Ok(());
+                }
+                verify::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
+                verify::Outcome::Confirmed | verify::Outcome::Unsure => {}
+            }
+            let delay = engine.draw(|jitter| backoff.next(jitter));
+            let ends_at = self.held.hand().lease.valid_until();
+            Sleep::until(engine, engine.now().saturating_add(delay).min(ends_at)).await;
+        }
     }
 
     fn start_extension(
@@ -613,6 +637,11 @@ impl Hold {
         self.max.map_or(Moment::from_nanos(u64::MAX), |max| sent_at.saturating_add(max))
     }
 }
+
+/// How long a lease that is handed over waits for nodes that it can do without.
+const GATHER_MAX: Duration = Duration::from_millis(50);
+const GATHER_DELAY_MIN: Duration = Duration::from_millis(1);
+const GATHER_DELAY_MAX: Duration = Duration::from_millis(20);
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);

@@ -117,6 +117,24 @@ impl Attempt {
         }
     }
 
+    /// Waits until every node has answered or was given up, once there is an outcome.
+    pub(crate) async fn settled(&self) {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.machine.tally().pending().is_empty() {
+                return Poll::Ready(());
+            }
+            state.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// True if some node plainly refused.
+    pub(crate) fn is_refused_somewhere(&self) -> bool {
+        !self.lock().machine.tally().refused().is_empty()
+    }
+
     /// Nodes to which the owner was never sent.
     pub(crate) fn untaken(&self) -> NodeSet {
         self.lock().untaken

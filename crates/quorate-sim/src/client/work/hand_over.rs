@@ -32,9 +32,8 @@ impl Client {
         let (lock, owner) = (held.lock, held.owner.clone());
         let fence = held.fenced.map(|fenced| fenced.fence);
         let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
-        let may_stand_in_line = held.fenced.is_some_and(|fenced| fenced.may_heal)
-            && mutant::current() != Some(Mutant::HandOverInLine);
-        if !may_stand_in_line || env.nodes.len() == 1 {
+        let is_in_line = mutant::current() == Some(Mutant::HandOverInLine);
+        if held.fenced.is_none() || is_in_line {
             env.excused.push(left.owner.clone());
             env.handovers[to] = Some(left);
             return self.think(env, task);

@@ -6,8 +6,9 @@ use quorate::{Client, Guard, error::AdoptError};
 use quorate_testkit::{Fault, Proxy, Server, eventually};
 
 use crate::{
+    cancellation::bench::poll,
     faults::cluster::{PATIENCE, connect_to_all},
-    keeper::bench::NAME,
+    keeper::{bench::NAME, journal::Journal},
     links::executor::block_on,
 };
 
@@ -66,6 +67,30 @@ fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
     assert!(owner.is_some() && server.get(NAME) == owner, "it is held");
     block_on(alice.release_lease(&lease)).expect("it is held");
     drop(waiter.join().expect("no panic").expect("its turn"));
+}
+
+/// An extension of the holder, and a heartbeat of one who waited, make a key anew.
+#[test]
+fn what_was_under_way_to_the_only_node_comes_before() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let journal = Journal::default();
+    let settings = Client::builder().restart_guard(false).nodes([proxy.url()]);
+    let settings = settings.ttl(Duration::from_secs(6)).vote_timeout(Duration::from_millis(100));
+    let alice = connect_to_all(settings.observer(journal.clone()));
+    let carol = connect_to_all(Client::builder().restart_guard(false).nodes([server.url()]));
+    let guard = block_on(alice.mutex(NAME).lock()).expect("nobody has it");
+    proxy.set(Fault::BlackHole);
+    eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
+    let mut leaving = Box::pin(guard.hand_over());
+    assert!(poll(leaving.as_mut()).is_pending(), "also an only node is asked");
+    proxy.set(Fault::Pass);
+    let lease = block_on(leaving).expect("it is held");
+    block_on(carol.release_lease(&lease)).expect("it is held");
+    // Whatever Alice has sent before this was there before it.
+    block_on(alice.inspect(NAME)).expect("the node answers");
+    assert_eq!(server.get(NAME), None, "it stays free");
+    assert!(block_on(carol.renew_lease(&lease)).is_err(), "it is over");
 }
 
 struct Scene {

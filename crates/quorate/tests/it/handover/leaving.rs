@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use quorate::{
-    error::{AdoptError, LostReason},
+    error::{
+        AdoptError,
+        LostReason::{self, Expired},
+    },
     memory::Behaviour::{Answer, Fail, Hang},
 };
 use quorate_testkit::{Fault, eventually};
@@ -27,13 +30,23 @@ async fn its_ttl_counts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_majority_it_is_given_back() {
+async fn a_majority_is_waited_for_until_the_lease_ends() {
     for behaviour in [Fail, Hang] {
         let bench = Bench::new(3);
         let guard = bench.hold().await;
         bench.behave(&[behaviour, behaviour, Answer]);
+        let leaving = tokio::spawn(guard.hand_over());
+        pass(TTL / 2).await;
+        bench.behave(&[Answer; 3]);
+        let lease = leaving.await.unwrap().unwrap();
+        let guard = bench.client.adopt(&lease).await.unwrap();
+
+        bench.behave(&[behaviour, behaviour, Answer]);
+        let watcher = tokio::spawn(guard.lost());
         let left = guard.hand_over().await;
-        assert!(matches!(left, Err(AdoptError::NoQuorum { .. })), "{behaviour:?}: {left:?}");
+        let is_told = matches!(&left, Err(AdoptError::Lost(lost)) if lost.reason == Expired);
+        assert!(is_told, "{behaviour:?}: {left:?}");
+        assert_eq!(watcher.await.unwrap().reason, Expired, "so are those who watch");
         bench.behave(&[Answer; 3]);
         pass(TICK).await;
         assert_eq!(bench.holding(), 0, "{behaviour:?}");
@@ -59,7 +72,7 @@ async fn what_is_over_cannot_be_handed_over() {
     let over = take(&bench.mutex().no_renew()).await;
     pass(TTL).await;
     let left = over.hand_over().await;
-    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == LostReason::Expired));
+    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == Expired));
     let guard = bench.hold().await;
     bench.client.clone().shutdown(TTL).await;
     let left = guard.hand_over().await;

@@ -10,7 +10,7 @@ use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 use crate::{
     cancellation::bench::poll,
-    faults::cluster::PATIENCE,
+    faults::cluster::{PATIENCE, connect_to_all},
     keeper::{bench::NAME, journal::Journal},
     links::executor::block_on,
 };
@@ -18,12 +18,14 @@ use crate::{
 #[test]
 fn a_late_renewal_of_who_left_a_lease_does_not_shorten_it() {
     // Both had the same owner, so it took 30 s for 3 s, and the lock went to somebody else.
-    let server = Server::start();
-    let proxy = Proxy::start(&server.address());
+    let servers = Server::start_many(3);
+    let proxy = Proxy::start(&servers[2].address());
     let journal = Journal::default();
-    let settings = Client::builder().restart_guard(false).nodes([proxy.url()]).vote_timeout(SHORT);
-    let leaver = block_on(settings.observer(journal.clone()).connect()).unwrap();
-    let adopter = block_on(Client::connect([server.url()])).unwrap();
+    let urls = [servers[0].url(), servers[1].url(), proxy.url()];
+    let settings = Client::builder().restart_guard(false).nodes(urls).vote_timeout(SHORT);
+    let leaver = connect_to_all(settings.observer(journal.clone()));
+    let settings = Client::builder().restart_guard(false);
+    let adopter = connect_to_all(settings.nodes(servers.iter().map(Server::url)));
     let guard = block_on(leaver.mutex(NAME).ttl(30 * SHORT).lock()).unwrap();
     proxy.set(Fault::BlackHole);
     eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
@@ -31,11 +33,11 @@ fn a_late_renewal_of_who_left_a_lease_does_not_shorten_it() {
     let lease = block_on(guard.hand_over()).unwrap();
     let guard = block_on(adopter.adopt(&lease)).unwrap();
     block_on(guard.extend(Duration::from_secs(30))).unwrap();
-    let calls = server.command_calls("evalsha");
+    let calls = servers[2].command_calls("evalsha");
     proxy.set(Fault::Pass);
-    eventually("it has come", PATIENCE, || server.command_calls("evalsha") > calls);
+    eventually("it has come", PATIENCE, || servers[2].command_calls("evalsha") > calls);
     // Read first, so it is more than at the moment when the other one is read.
-    let left = Duration::from_millis(server.pttl(NAME).try_into().unwrap());
+    let left = Duration::from_millis(servers[0].pttl(NAME).try_into().unwrap());
     assert!(guard.remaining() <= left, "promised {:?}, kept {left:?}", guard.remaining());
     block_on(guard.verify()).unwrap();
 }
