@@ -7,6 +7,7 @@ use quorate::{
 use quorate_testkit::{Server, redis::cmd};
 
 use super::stage::{Stage, guarded, is_attached, settings, wait_until};
+use crate::conformance::rig::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_record_is_named_until_it_is_deleted() {
@@ -26,7 +27,9 @@ async fn a_damaged_record_is_named_until_it_is_deleted() {
         (&["SET", RECORD, "text"], "it has another type"),
     ] {
         tell(server, damage);
-        let client = stage.settings().connect().await.expect("two of them vote");
+        // The other two must answer, however much the machine has to do.
+        let settings = stage.settings().vote_timeout(PATIENCE);
+        let client = settings.connect().await.expect("two of them vote");
         let damaged = expect_damaged(&client, 1, what);
         let expected = format!(
             "the node's record quorate:node is damaged: {what}, delete it and the node is guarded \

@@ -21,9 +21,9 @@ fn a_release_that_meets_an_inquiry_is_a_release() {
         if let Event::Started { action: Action::Release, .. } = event {
             let asked = asking.command_calls("evalsha");
             let owner = asking.get(NAME).expect("it is not released yet");
-            inquire(&asking, &owner);
-            // One that nobody knows is answered by a release: by then the first was heard.
-            inquire(&asking, &[&owner[..], b"0"].concat());
+            tell(&asking, "I", &owner);
+            // One that nobody knows gives back what it is handed: by then the first was heard.
+            tell(&asking, "G", &[&owner[..], b"0"].concat());
             let is_heard = || asking.command_calls("evalsha") > asked;
             eventually("the client has heard it", PATIENCE, is_heard);
         }
@@ -36,11 +36,17 @@ fn a_release_that_meets_an_inquiry_is_a_release() {
     }
 }
 
-/// Tells the client of an owner what a node tells it when somebody earlier waits.
-fn inquire(server: &Server, owner: &[u8]) {
+/// Tells the client of an owner what a node tells it: I when somebody earlier waits, G when it is
+/// handed the lock, with the session by which it is.
+fn tell(server: &Server, what: &str, owner: &[u8]) {
     let place = Place::of(owner).expect("an owner in line");
     let fence = server.get(format!("quorate:f:{{{NAME}}}")).unwrap_or_default();
-    let news = [b"I ", &fence[..], b" ", owner, b"\n", NAME.as_bytes()].concat();
+    let mut news = [what.as_bytes(), b" ", &fence[..], b" "].concat();
+    if what == "G" {
+        let session = server.get(format!("quorate:s:{}", place.client)).expect("a session");
+        news.extend([&session[..32], b" "].concat());
+    }
+    news.extend([owner, b"\n", NAME.as_bytes()].concat());
     let channel = format!("quorate:c:{}", place.client);
     let told = cmd("PUBLISH").arg(channel).arg(news).exec(&mut server.connection());
     told.expect("the server answers");
