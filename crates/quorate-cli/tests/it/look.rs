@@ -159,7 +159,8 @@ fn a_node_that_is_down_is_shown_as_such() {
 #[test]
 fn a_lock_that_too_few_nodes_can_tell_of_is_not_known() {
     let rig = Rig::nodes(3);
-    let holder = rig.hold("x");
+    // It is not lost before the end.
+    let holder = rig.hold_with(["--ttl", "60s", "x"], "holder");
     let known = json(&say(&rig, ["show", "x", "-o", "json"]).assert_code(0));
     assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &true.into()));
     rig.servers[1].kill();
