@@ -11,6 +11,7 @@ mod keeper;
 mod limit;
 mod multiplexed;
 mod scripts;
+mod service;
 mod stage;
 mod start;
 mod table;
@@ -30,11 +31,12 @@ fn main() -> std::process::ExitCode {
         Some("faults") => local.block_on(&runtime, faults::run(quick)),
         Some("handoff") => local.block_on(&runtime, handoff::run(quick, &nodes)),
         Some("scripts") => scripts::run(quick),
+        Some("service") => local.block_on(&runtime, service::run(quick, &nodes)),
         Some("start") => start::run(quick),
         Some("waiters") => local.block_on(&runtime, waiters::run(quick)),
         _ => {
             table::line("usage: quorate-bench NAME [NODES…] [--quick]");
-            table::line("NAME: limit, handoff, faults, keeper, scripts, start or waiters");
+            table::line("NAME: limit, handoff, faults, keeper, scripts, service, start or waiters");
             return std::process::ExitCode::from(64);
         }
     }

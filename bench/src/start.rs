@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use crate::table::{line, median};
+use crate::table::{high, line, median};
 
 /// Runs `true` in three ways, one after the other.
 pub(crate) fn run(quick: bool) {
@@ -45,12 +45,6 @@ fn time(mut command: Command) -> f64 {
     let status = command.stdin(Stdio::null()).status().expect("it can be run");
     assert!(status.success(), "{status}");
     started.elapsed().as_secs_f64() * 1e3
-}
-
-fn high(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() * 99 / 100]
 }
 
 /// Built beside this one.

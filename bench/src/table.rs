@@ -15,6 +15,13 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
+/// 99 of 100 values are below this one.
+pub(crate) fn high(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() * 99 / 100]
+}
+
 /// Median and range of per-round ratios.
 pub(crate) fn ratio(ours: &[f64], limit: &[f64]) -> String {
     let ratios: Vec<f64> = ours.iter().zip(limit).map(|(ours, limit)| ours / limit).collect();

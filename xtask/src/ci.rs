@@ -11,6 +11,7 @@ use crate::process::{cargo, first_line, root, run as run_command, run_within};
 use crate::redis;
 use crate::steps::Steps;
 use crate::test::cargo_test;
+use crate::tools;
 use crate::valkey;
 
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
@@ -18,6 +19,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::of("ci");
     steps.run("redis-server", redis::ensure)?;
     steps.run("valkey-server", valkey::ensure)?;
+    steps.run("tools", tools::ensure)?;
     if full {
         // Before anything else: it measures how soon a loss is told, so it must have the machine.
         steps.run("stopped majorities", stopped_majorities)?;

@@ -21,6 +21,7 @@ mod redis;
 mod steps;
 mod test;
 pub mod tidy;
+mod tools;
 mod valkey;
 
 /// Runs the verb that the first argument names, and turns its result into an exit code.

@@ -6,12 +6,14 @@ use crate::failure::Failure;
 use crate::process::{cargo, run as run_command};
 use crate::redis;
 use crate::steps::Steps;
+use crate::tools;
 use crate::valkey;
 
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let mut steps = Steps::of("test");
     steps.run("redis-server", redis::ensure)?;
     steps.run("valkey-server", valkey::ensure)?;
+    steps.run("tools", tools::ensure)?;
     steps.run("test", || cargo_test(args))?;
     steps.finish();
     Ok(())

@@ -108,6 +108,7 @@ const RULES: &[Rule] = &[
     Rule::new(Source::is_rust, rust::dead_module),
     Rule::new(is_product, words::bare_token),
     Rule::new(is_public_crate, limits::redis_in_the_api),
+    Rule::new(is_public_crate, limits::guessable_numbers),
     Rule::new(is_core, limits::impure_core),
     Rule::new(is_core_manifest, limits::core_dependencies),
     Rule::new(is_script, prose::script_header),

@@ -27,10 +27,10 @@ fn ci_runs_every_step_in_order() {
     let seen = Seen::by(&mut xtask(&["ci"]));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let steps = seen.steps();
-    let servers = ["redis-server", "valkey-server"];
-    assert_eq!(steps[..2], servers);
+    let first = ["redis-server", "valkey-server", "tools"];
+    assert_eq!(steps[..3], first);
     let expected = ["fmt", "clippy", "api", "test", "simulate", "mutants"];
-    let steps = &steps[2..];
+    let steps = &steps[3..];
     assert_eq!(steps[..expected.len()], expected);
     assert_eq!(steps.last(), Some(&"doc"));
     for call in [
@@ -56,7 +56,7 @@ fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
 fn ci_measures_stopped_majorities_first_and_only_if_everything_is_asked_for() {
     let step = "stopped majorities";
     let seen = Seen::by(&mut xtask(&["ci", "--full"]));
-    assert_eq!(seen.steps()[..4], ["redis-server", "valkey-server", step, "fmt"]);
+    assert_eq!(seen.steps()[..5], ["redis-server", "valkey-server", "tools", step, "fmt"]);
     let call = "fake cargo test --locked --release -p quorate --all-features --test it loss::";
     assert!(seen.out.contains(call), "{}", seen.out);
     assert!(!Seen::by(&mut xtask(&["ci"])).steps().contains(&step));
@@ -118,9 +118,9 @@ fn a_chosen_server_that_does_not_run_is_a_failure() {
 #[test]
 fn root_on_debian_gets_the_server_installed() {
     let bin = fresh_folder("bin");
-    let path = std::env::join_paths([bin.clone(), fake("debian")]).unwrap();
     let mut command = xtask(&["test"]);
-    command.env_remove("QUORATE_REDIS_SERVER").env("PATH", path);
+    command.env_remove("QUORATE_REDIS_SERVER");
+    command.env("PATH", paths([bin.clone(), fake("debian"), fake("tools")]));
     command.env("FAKE_BIN", bin).env("FAKE_SERVER", fake("redis-server"));
     let seen = Seen::by(&mut command);
     assert_eq!(seen.code, Some(0), "{}", seen.err);
@@ -135,7 +135,8 @@ fn a_valkey_server_is_fetched_by_pip_and_kept_in_the_build_folder() {
     let target = fresh_folder("fetched");
     let mut command = xtask(&["test"]);
     command.env_remove("QUORATE_VALKEY_SERVER").env("CARGO_TARGET_DIR", &target);
-    command.env("PATH", fake("python")).env("FAKE_SERVER", fake("redis-server"));
+    command.env("PATH", paths([fake("python"), fake("tools")]));
+    command.env("FAKE_SERVER", fake("redis-server"));
     let seen = Seen::by(&mut command);
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     assert!(seen.out.contains("--require-hashes --requirement "), "{}", seen.out);
@@ -168,6 +169,56 @@ fn pip_that_refuses_the_archive_is_a_failure() {
 }
 
 #[test]
+fn tools_of_other_languages_are_kept_in_a_folder_and_not_installed_twice() {
+    let folder = fresh_folder("tools");
+    let run = || Seen::by(xtask(&["test"]).env("QUORATE_TOOLS", &folder));
+    let seen = run();
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let pip = format!("requirements-dev.txt --target {}", folder.join("python-").display());
+    for call in ["--require-hashes --requirement ", &pip, "fake npm ci --ignore-scripts "] {
+        assert!(seen.out.contains(call), "{call} in {}", seen.out);
+    }
+    let again = run();
+    assert_eq!(again.code, Some(0), "{}", again.err);
+    assert!(!again.out.contains("pip install") && !again.out.contains("npm ci"), "{}", again.out);
+}
+
+#[test]
+fn kit_that_cannot_be_installed_is_a_failure_and_tried_again() {
+    let folder = fresh_folder("broken-tools");
+    for _ in 0..2 {
+        let mut command = xtask(&["test"]);
+        let seen = Seen::by(command.env("QUORATE_TOOLS", &folder).env("FAKE_NPM_FAILS", "1"));
+        assert_eq!(seen.code, Some(1));
+        assert!(seen.last_error().contains("`tools` after "), "{}", seen.err);
+    }
+}
+
+#[test]
+fn without_tools_and_without_the_right_to_install_the_failure_says_what_to_install() {
+    let mut command = xtask(&["ci"]);
+    let seen = Seen::by(command.env("PATH", fresh_folder("no-tools")));
+    assert_eq!(seen.code, Some(1));
+    assert_eq!(seen.steps().last(), Some(&"tools"));
+    for word in ["node", "apt-get install", "golang-go", "default-jdk-headless"] {
+        assert!(seen.last_error().contains(word), "{}", seen.err);
+    }
+}
+
+#[test]
+fn root_on_debian_gets_the_tools_installed() {
+    let mut command = xtask(&["test"]);
+    let bin = fresh_folder("tools-to-install");
+    command.env("PATH", paths([fake("debian"), bin.clone()]));
+    command.env("FAKE_BIN", bin).env("FAKE_SERVER", fake("redis-server"));
+    let seen = Seen::by(&mut command);
+    let install = "fake apt-get install -y -qq --no-install-recommends golang-go (noninteractive)";
+    assert!(seen.out.contains(install), "{}", seen.out);
+    assert_eq!(seen.code, Some(1), "the stand-in installs nothing");
+    assert!(seen.last_error().contains("`curl --version`"), "{}", seen.err);
+}
+
+#[test]
 fn api_asks_rustdoc_and_names_what_is_wrong_with_its_exit_code() {
     let seen = Seen::by(&mut xtask(&["api"]));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
@@ -185,7 +236,7 @@ fn api_asks_rustdoc_and_names_what_is_wrong_with_its_exit_code() {
 #[test]
 fn test_hands_its_arguments_to_cargo() {
     let seen = Seen::by(&mut xtask(&["test", "lease", "--", "--nocapture"]));
-    assert_eq!(seen.steps(), ["redis-server", "valkey-server", "test"]);
+    assert_eq!(seen.steps(), ["redis-server", "valkey-server", "tools", "test"]);
     let call = "fake cargo test --locked --workspace lease -- --nocapture\n";
     assert!(seen.out.contains(call), "{}", seen.out);
     let seen = Seen::by(&mut xtask(&["test", "-p", "quorate"]));
@@ -199,7 +250,15 @@ fn xtask(args: &[&str]) -> Command {
     command.env("CARGO", fake("cargo")).env("QUORATE_REDIS_SERVER", fake("redis-server"));
     command.env("QUORATE_VALKEY_SERVER", fake("redis-server"));
     command.env("CARGO_TARGET_DIR", fake("good")).env_remove("FAKE_CARGO_FAILS");
+    command.env("QUORATE_TOOLS", build_folder().join("tmp-of-verbs/kits"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(fake("tools")).chain(std::env::split_paths(&path));
+    command.env("PATH", paths(path));
     command
+}
+
+fn paths(folders: impl IntoIterator<Item = PathBuf>) -> std::ffi::OsString {
+    std::env::join_paths(folders).expect("no folder has a colon in its name")
 }
 
 fn fake(name: &str) -> PathBuf {

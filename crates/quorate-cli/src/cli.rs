@@ -13,12 +13,13 @@ use serde_json::json;
 use crate::{
     exit::{
         EXIT_CODES, EXIT_CODES_OF_ACQUIRE, EXIT_CODES_OF_LEASES, EXIT_CODES_OF_LOOKS,
-        EXIT_CODES_OF_NODES, EXIT_CODES_OF_TEXTS, Failure, IO, USAGE,
+        EXIT_CODES_OF_NODES, EXIT_CODES_OF_SERVE, EXIT_CODES_OF_TEXTS, Failure, IO, USAGE,
     },
     lease, look, nodes, paper,
     run::{self, guardian},
+    serve,
     settings::{Place, Shown},
-    table,
+    table, token,
     voice::Voice,
     wish::Wish,
 };
@@ -57,6 +58,13 @@ enum Verb {
     /// Shows the nodes, lets new ones in, and changes which ones there are.
     #[command(subcommand, after_help = EXIT_CODES_OF_NODES)]
     Nodes(Box<nodes::Verb>),
+    /// Serve locks over HTTP, for programs in every language.
+    #[command(after_help = EXIT_CODES_OF_SERVE)]
+    Serve(Box<serve::Serve>),
+    /// Create a token for `serve`: the entry for its file goes to standard output, the token to
+    /// standard error.
+    #[command(after_help = EXIT_CODES_OF_TEXTS)]
+    Token(Box<token::Token>),
     /// Writes what a shell needs to complete arguments.
     #[command(after_help = EXIT_CODES_OF_TEXTS)]
     Completions {
@@ -165,6 +173,8 @@ impl Verb {
             Self::Show(show) => show.run(),
             Self::Config(config) => config.run(),
             Self::Nodes(verb) => print(&verb.run()?),
+            Self::Serve(serve) => serve.run(),
+            Self::Token(token) => token.run(),
             Self::Completions { shell } => print(&paper::completions(*shell)?),
             Self::Man { verb } => print(&paper::man(verb)?),
         }
@@ -180,7 +190,8 @@ impl Verb {
             Self::Ls(ls) => tell_in(ls.output, failure),
             Self::Show(show) => tell_in(show.output, failure),
             Self::Config(config) => tell_in(config.output, failure),
-            Self::Nodes(_) | Self::Completions { .. } | Self::Man { .. } => {
+            Self::Serve(serve) => serve.voice.error(&failure.text),
+            Self::Nodes(_) | Self::Token(_) | Self::Completions { .. } | Self::Man { .. } => {
                 Voice::default().error(&failure.text);
             }
         }

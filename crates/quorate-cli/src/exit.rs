@@ -113,10 +113,10 @@ impl From<AdoptError> for Failure {
 impl From<AdmitError> for Failure {
     fn from(error: AdmitError) -> Self {
         let code = match error {
-            AdmitError::NotEmpty { .. } | AdmitError::InUse { .. } | AdmitError::NotNew { .. } => {
-                REFUSED
-            }
-            AdmitError::GuardIsOff => CONFIG,
+            AdmitError::NotEmpty { .. }
+            | AdmitError::InUse { .. }
+            | AdmitError::NotNew { .. }
+            | AdmitError::GuardIsOff => REFUSED,
             _ => UNAVAILABLE,
         };
         Self::new(code, error.to_string())
@@ -127,8 +127,7 @@ impl From<ChangeError> for Failure {
     fn from(error: ChangeError) -> Self {
         let code = match error {
             ChangeError::TooSoon { .. } | ChangeError::NotYet(_) => BUSY,
-            ChangeError::Impossible(_) => REFUSED,
-            ChangeError::GuardIsOff => CONFIG,
+            ChangeError::Impossible(_) | ChangeError::GuardIsOff => REFUSED,
             _ => UNAVAILABLE,
         };
         Self::new(code, error.to_string())
@@ -168,7 +167,7 @@ pub(crate) const fn majority(nodes: usize) -> usize {
 /// The arguments make no sense.
 pub(crate) const USAGE: u8 = 64;
 
-/// It would not be safe, or is done already.
+/// It would not be safe, or there is nothing to do.
 pub(crate) const REFUSED: u8 = 65;
 
 /// Too few nodes answered.
@@ -256,12 +255,20 @@ pub(crate) const EXIT_CODES_OF_NODES: &str = "\
 Exit codes:
   0               it is done
   64              the arguments make no sense
-  65              it would not be safe, or is done already
+  65              it would not be safe, is done already, or there is no restart guard
   69              too few nodes answered, or no majority votes
   70              a bug, or a system that refuses what it needs
   74              what it has to say could not be written
   75              not yet: the same later
   78              the settings are wrong";
+
+/// Those of `serve`.
+pub(crate) const EXIT_CODES_OF_SERVE: &str = "\
+Exit codes:
+  0               the service was asked to stop, and stopped
+  64              invalid arguments
+  70              a bug, or the system refuses what the service needs
+  78              invalid configuration, or the address is in use";
 
 /// Those of what only writes a text.
 pub(crate) const EXIT_CODES_OF_TEXTS: &str = "\

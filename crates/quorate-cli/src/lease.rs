@@ -95,10 +95,7 @@ impl Acquire {
     }
 
     async fn take(&self, builder: ClientBuilder, ttl: Duration) -> Result<(), Failure> {
-        let client = match self.patience.limit() {
-            Some(Duration::ZERO) => builder.connect().await?,
-            Some(_) | None => builder.build()?,
-        };
+        let client = builder.build()?;
         let limit = self.patience.limit();
         let want = self.kind.of(&self.name);
         let locked = lock(&client, &want, ttl, limit, &self.voice).await;

@@ -9,9 +9,11 @@ mod nodes;
 mod paper;
 mod run;
 mod runtime;
+mod serve;
 mod settings;
 mod table;
 mod time;
+mod token;
 mod voice;
 mod wish;
 

@@ -18,11 +18,12 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Shows whether each node votes, and if not, why and for how much longer.
+    /// Shows whether each node votes, and if not, why and for how much longer. It writes nothing.
     #[command(after_help = EXIT_CODES_OF_NODES)]
     Show(Place),
     /// Lets new, empty nodes vote at once. Say this once for new servers, and never by habit:
-    /// servers that have all lost their data look just like new ones.
+    /// servers that have all lost their data look just like new ones. Without the restart guard
+    /// there is nothing to admit.
     #[command(after_help = EXIT_CODES_OF_NODES)]
     Admit(Place),
     /// Makes these nodes the set that all clients go by: one more, one less, or one exchanged. Say
@@ -44,13 +45,9 @@ impl Verb {
             let text = "no nodes are given: write --node URL once for each, or set QUORATE_NODES";
             return Err(Failure::usage(text));
         }
-        // Guarded however few they are.
-        let settings = settings.builder()?.restart_guard(true);
-        let settings = match self {
-            Self::Show(_) => settings.look_only(),
-            Self::Admit(_) | Self::Change(_) | Self::Vouch(_) => settings,
-        };
-        let client = Client::try_from(settings.build()?)
+        // With the settings that all clients have: what these cannot use is not to be changed. It
+        // looks, and writes nothing before it has decided.
+        let client = Client::try_from(settings.builder()?.look_only().build()?)
             .map_err(|error| Failure::system("cannot wait for nodes", error))?;
         match self {
             Self::Show(_) => show(&client),
@@ -70,8 +67,12 @@ impl Verb {
 /// One line for each node, once they have said what they stay with.
 fn show(client: &Client) -> Result<String, Failure> {
     let nodes = settled(client);
-    let lines: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    let votes = nodes.iter().filter(|it| it.answer == NodeAnswer::Attached).count();
+    let line = |node: &NodeReport| match client.is_guarded() || !votes(node) {
+        true => node.to_string(),
+        false => format!("{node}, without the restart guard"),
+    };
+    let lines: Vec<String> = nodes.iter().map(line).collect();
+    let votes = nodes.iter().filter(|node| votes(node)).count();
     let text = lines.join("\n");
     match votes > nodes.len() / 2 {
         true => Ok(text),
@@ -86,7 +87,6 @@ fn settled(client: &Client) -> Box<[NodeReport]> {
     let (mut nodes, mut since) = (client.nodes(), started);
     loop {
         let is_settled = since.elapsed() >= SETTLED_AFTER && nodes.iter().all(is_known);
-        let votes = |it: &NodeReport| it.answer == NodeAnswer::Attached;
         if nodes.iter().all(votes) || is_settled || started.elapsed() >= PATIENCE {
             return nodes;
         }
@@ -98,6 +98,11 @@ fn settled(client: &Client) -> Box<[NodeReport]> {
         }
         nodes = now;
     }
+}
+
+/// Now, or as soon as a client comes that does not only look.
+fn votes(report: &NodeReport) -> bool {
+    matches!(report.answer, NodeAnswer::Attached | NodeAnswer::Ready(_))
 }
 
 fn is_known(report: &NodeReport) -> bool {

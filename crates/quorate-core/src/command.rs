@@ -231,6 +231,33 @@ impl Command {
         }
     }
 
+    /// Whether it changes nothing on a node, and needs no session.
+    #[must_use]
+    pub const fn only_looks(&self) -> bool {
+        match self {
+            Self::Check { .. }
+            | Self::Look { .. }
+            | Self::Inspect { .. }
+            | Self::List { .. }
+            | Self::Who { .. } => true,
+            Self::Meet { greeting } => greeting.is_looking,
+            Self::Take { .. }
+            | Self::Adopt { .. }
+            | Self::Free { .. }
+            | Self::Prolong { .. }
+            | Self::Enrol { .. }
+            | Self::Change { .. }
+            | Self::Admit { .. }
+            | Self::Attach { .. }
+            | Self::Ping { .. }
+            | Self::Acquire { .. }
+            | Self::Heartbeat { .. }
+            | Self::Introduce { .. }
+            | Self::Release { .. }
+            | Self::Extend { .. } => false,
+        }
+    }
+
     /// Says it with this session: the one of the connection on which it is sent.
     pub fn set_session(&mut self, today: Session) {
         match self {
@@ -376,6 +403,8 @@ pub enum Reply {
     },
     /// The session, or the mark, is not of today: nothing was done.
     Stale,
+    /// The node has no memory left for anything new: nothing was done.
+    Full,
     /// The key is the owner's.
     Granted {
         /// Names this grant of this node.

@@ -6,11 +6,14 @@
 
 mod bounds;
 mod parts;
+mod polls;
 mod seat;
+mod traces;
 
 use std::{collections::VecDeque, time::Duration};
 
 use self::seat::{Grant, Seat};
+pub use self::traces::Traces;
 use crate::{
     command::Reply,
     fence::Fence,
@@ -37,6 +40,8 @@ pub struct Contend {
     up: NodeSet,
     life: u32,
     is_contending: bool,
+    /// At the last look some nodes could be reached, but too few.
+    is_cut_off: bool,
     started_at: Moment,
     beat_at: Moment,
     poll_at: Option<Moment>,
@@ -44,6 +49,7 @@ pub struct Contend {
     short_since: Option<Moment>,
     to_say: VecDeque<(usize, Said)>,
     outcome: Option<Outcome>,
+    traces: Traces,
 }
 
 /// How much is wanted.
@@ -135,12 +141,14 @@ impl Contend {
             up,
             life: 0,
             is_contending: false,
+            is_cut_off: false,
             started_at: now,
             beat_at: now,
             poll_at: None,
             short_since: None,
             to_say: VecDeque::new(),
             outcome: None,
+            traces: Traces::default(),
         };
         attempt.beat(now);
         // One try asks nobody, and so waits for nobody, if too few nodes can be reached.
@@ -154,6 +162,12 @@ impl Contend {
     pub const fn shared(mut self) -> Self {
         self.is_shared = true;
         self
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub const fn nodes(&self) -> usize {
+        self.seats.len()
     }
 
     /// The owner's present life; a push for an older one is for nobody.
@@ -183,7 +197,7 @@ impl Contend {
     /// True while a node has not answered the last question.
     #[must_use]
     pub fn is_asking(&self) -> bool {
-        self.seats.iter().any(|seat| seat.is_asking)
+        !self.unanswered().is_empty()
     }
 
     /// The nodes whose last answer was that another has the lock.
@@ -196,6 +210,12 @@ impl Contend {
     #[must_use]
     pub const fn is_short(&self) -> bool {
         self.short_since.is_some()
+    }
+
+    /// What the nodes may know of the owner besides its keys.
+    #[must_use]
+    pub const fn traces(&self) -> &Traces {
+        &self.traces
     }
 
     /// The nodes whose grants are counted.
@@ -225,6 +245,7 @@ impl Contend {
         reply: Option<&Reply>,
         now: Moment,
     ) {
+        self.traces.handle_reply(said.what, reply);
         if said.life != self.life || self.outcome.is_some() {
             return;
         }
@@ -298,6 +319,7 @@ impl Contend {
         self.up.insert(node);
         self.seats[node].handle_silence();
         self.seats[node].failures = 0;
+        self.is_cut_off &= !self.has_quorum_up();
         if self.outcome.is_some() {
             return;
         }
@@ -357,12 +379,13 @@ impl Contend {
             self.leave();
             self.outcome = Some(Outcome::NoQuorum);
         } else if self.has_quorum_up() || mutant::is_on(Mutant::NoWithdraw) {
+            self.is_cut_off = false;
             let is_first = !std::mem::replace(&mut self.is_contending, true);
             if is_first || !mutant::is_on(Mutant::NoHeartbeat) {
                 self.up.iter().for_each(|node| self.ask(node, now));
             }
         } else if self.is_contending {
-            self.withdraw();
+            self.look_if_cut_off(now);
         }
         self.drop_dead(now);
     }
@@ -377,10 +400,27 @@ impl Contend {
         }
     }
 
+    /// Withdraws if it is cut off from the majority for good, for all that it knows. Connections
+    /// that break together come back one after another, and a place that is given up may not be had
+    /// again: a full node gives none. Where no node can be reached, nobody would hear of it.
+    fn look_if_cut_off(&mut self, now: Moment) {
+        if mutant::is_on(Mutant::HastyWithdraw) {
+            self.withdraw();
+            return;
+        }
+        let is_partly_up = self.up != NodeSet::EMPTY;
+        let was_cut_off = std::mem::replace(&mut self.is_cut_off, is_partly_up);
+        match (is_partly_up, was_cut_off) {
+            (true, true) => self.withdraw(),
+            (true, false) => self.poll_after(SECOND_LOOK_MS, now),
+            (false, _) => {}
+        }
+    }
+
     /// An early ticket that is cut off from the majority would be in everybody's way for ever.
     fn withdraw(&mut self) {
         self.leave();
-        self.is_contending = false;
+        (self.is_contending, self.is_cut_off) = (false, false);
         if !mutant::is_on(Mutant::SameOwnerAgain) {
             self.life = self.life.saturating_add(1);
         }
@@ -407,6 +447,7 @@ impl Contend {
     }
 
     fn say(&mut self, node: usize, what: Saying) {
+        self.traces.handle_said(what);
         self.to_say.push_back((node, Said { life: self.life, what }));
     }
 
@@ -425,7 +466,7 @@ impl Contend {
     /// Nobody knows whether the fence was stored: whoever waits asks again soon.
     fn handle_unconfirmed(&mut self, node: usize, now: Moment) {
         self.seats[node].handle_unconfirmed();
-        self.poll_after(RETRY_MS, now);
+        self.poll_after(polls::RETRY_MS, now);
     }
 
     /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
@@ -440,38 +481,6 @@ impl Contend {
             self.seats[node].handle_yielded(fence);
             self.say(node, Saying::Yield(fence));
         }
-    }
-
-    /// A lock whose holder goes by itself is polled when it should have gone, in the order of the
-    /// line.
-    fn plan_poll(
-        &mut self,
-        expires_in_ms: Option<u64>,
-        rank: Option<u64>,
-        foreign: bool,
-        now: Moment,
-    ) {
-        let rank = rank.unwrap_or(0);
-        if rank > POLL_RANK_MAX {
-            return;
-        }
-        let gone = expires_in_ms.map_or(u64::MAX, |left| left.saturating_add(2));
-        let after_ms = match foreign {
-            true => gone.min(FOREIGN_POLL_MS.saturating_mul(rank.saturating_add(1))),
-            false => gone.saturating_add(rank.saturating_mul(POLL_STEP_MS)),
-        };
-        self.poll_after(after_ms, now);
-    }
-
-    /// A node that answers with an error is asked again soon, and then less and less often.
-    fn plan_retry(&mut self, node: usize, now: Moment) {
-        let doublings = self.seats[node].failures.saturating_sub(1).min(RETRY_DOUBLINGS_MAX);
-        self.poll_after(RETRY_MS.saturating_mul(1 << doublings), now);
-    }
-
-    fn poll_after(&mut self, after_ms: u64, now: Moment) {
-        let at = now.saturating_add(Duration::from_millis(after_ms));
-        self.poll_at = Some(self.poll_at.map_or(at, |known| known.min(at)));
     }
 
     /// Takes the lock, if a majority of grants is alive and agrees about the fence.
@@ -534,7 +543,7 @@ impl Contend {
         if self.mode != Mode::Try || self.outcome.is_some() {
             return;
         }
-        let open = self.nodes_where(|seat| seat.is_asking);
+        let open = self.unanswered();
         let answered = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused);
         let may_win = self.granted().union(open).len() >= self.quorum();
         let is_settled =
@@ -561,18 +570,9 @@ impl Contend {
     }
 }
 
-/// A foreign holder tells nobody when it goes, so the first in line looks this often.
-const FOREIGN_POLL_MS: u64 = 20;
-
-/// Those behind the first in line look this much later each.
-const POLL_STEP_MS: u64 = 3;
-
-/// Those further behind leave it to the ones before them, and to their heartbeat.
-const POLL_RANK_MAX: u64 = 8;
-
-/// A node that answered with an error is asked again after this time, then after twice of it.
-const RETRY_MS: u64 = 50;
-const RETRY_DOUBLINGS_MAX: u32 = 6;
+/// How long connections have to come back before a place is given up: as long as it takes to notice
+/// that one is silent and to make it anew. A heartbeat may come earlier.
+const SECOND_LOOK_MS: u64 = 2_000;
 
 #[cfg(test)]
 mod tests;

@@ -200,7 +200,8 @@ pub struct Greeting {
     pub life_ms: u64,
     /// How long the guard is, where the node does not know better.
     pub guard_ms: u64,
-    /// Whether it only looks: the node is to stay as it is.
+    /// Whether it only looks: the node is to stay as it is. What it then tells of its mark and its
+    /// name is kept nowhere, if they are those of the greeting.
     pub is_looking: bool,
     /// Whether the client has seen just now that the server writes everything to disk at once, and
     /// wants that to count.
@@ -237,6 +238,10 @@ pub struct Met {
     pub keys: u64,
     /// For how many milliseconds it does not go by another change of the set; zero if it would.
     pub changes_in_ms: u64,
+    /// For how many milliseconds it is not to be asked for locks, though it gives sessions: its
+    /// guard has just ended, and the holders of locks give it back their keys first. Otherwise
+    /// waiters would take them, and the holders could not survive the next restart.
+    pub recovers_in_ms: u64,
 }
 
 /// Why a node may have forgotten locks.

@@ -3,7 +3,7 @@
 macro_rules! hex_number {
     ($name:ident) => {
         impl $name {
-            /// Makes one from random bits, which need not be secret but must not repeat.
+            /// Makes one from random bits, which must not repeat and must not be guessed.
             #[must_use]
             pub const fn from_random(bits: u128) -> Self {
                 Self(bits)

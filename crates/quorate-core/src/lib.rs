@@ -12,6 +12,7 @@
 //! - [`quorum`]: majority, node sets, the tally of votes.
 //! - [`name`] and [`command`]: the whole language that is spoken to a node.
 //! - [`line`](mod@line) and [`fence`]: waiting in line, and the numbers of holders.
+//! - [`tickets`]: where a waiter stands in the queue.
 //! - [`share`]: holding a lock together with others.
 //! - [`guard`]: which node may vote, and what the nodes have agreed upon.
 //! - [`inspect`]: what a node tells people about its locks.
@@ -21,6 +22,7 @@
 //! - [`round`]: what machines hand out, and the counting that they share.
 //! - [`lease`]: the life of a held lock, in which lost stays lost.
 //! - [`schedule`]: when each held lease is renewed and when it ends.
+//! - [`client`]: what composes these machines into a client.
 //! - [`debts`]: releases that a node has not answered.
 //! - [`backoff`]: delays drawn from randomness that is passed in.
 //! - [`mutant`]: deliberate bugs for showing that the tests notice them.
@@ -37,6 +39,7 @@
 
 pub mod acquire;
 pub mod backoff;
+pub mod client;
 pub mod command;
 pub mod contend;
 pub mod debts;
@@ -57,4 +60,5 @@ pub mod schedule;
 pub mod share;
 pub mod store;
 pub mod terms;
+pub mod tickets;
 pub mod verify;

@@ -1,7 +1,11 @@
 //! What is said about waiting in line: who waits where, who speaks, and what a node tells unasked.
 
+mod request;
+
 use std::{fmt::Write as _, time::Duration};
 
+use self::request::SHARED;
+pub use self::request::{Request, TAG_LEN, Tag, label_of, tag_of};
 use crate::{
     command::{ClientId, Owner},
     fence::Fence,
@@ -20,6 +24,11 @@ pub struct Session(u128);
 
 hex_number!(Session);
 
+impl Session {
+    /// Stands for the session of the connection by which a command goes, until that is put in.
+    pub const UNSET: Self = Self(0);
+}
+
 /// Who speaks, on which connection. It need not be the owner: a lease can move to another process.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Speaker {
@@ -31,9 +40,10 @@ pub struct Speaker {
 
 /// A place in the line of a lock, as it can be read from the owner who has it.
 ///
-/// The owner of a waiter reads `q1:<ticket>:<ttl>:<client>:<number>`, and `:s` behind that if it
+/// The owner of a waiter reads `q1:<ticket>:<ttl>:<client>:<request>`, and `:s` behind that if it
 /// shares the lock: a node can hand the lock on without any other record. The ticket has sixteen
-/// digits: the order of the texts is the order of the tickets.
+/// digits: the order of the texts is the order of the tickets. The request is a number that the
+/// client never uses again, and may have a secret, a tag and a label: see [`Request`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Place {
     /// When the waiter came, in microseconds of the nodes' time. It is also the fence that it
@@ -49,19 +59,23 @@ impl Place {
     /// The owner of request `number` that has this place.
     #[must_use]
     pub fn owner(&self, number: u64) -> Owner {
-        let Self { ticket, ttl_ms, client } = self;
-        let mut text = String::with_capacity(96);
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{MARK}{:016}:{ttl_ms}:{client}:{number}", ticket.min(&TICKET_MAX));
-        Owner::from_bytes(text.as_bytes())
+        self.owner_of(&Request { number, ..Request::default() })
     }
 
     /// The same, of a request that shares the lock with others of its kind.
     #[must_use]
     pub fn shared_owner(&self, number: u64) -> Owner {
-        let mut text = self.owner(number).as_bytes().to_vec();
-        text.extend_from_slice(SHARED);
-        Owner::from_bytes(&text)
+        self.owner_of(&Request { number, is_shared: true, ..Request::default() })
+    }
+
+    /// The owner of a request that has this place.
+    #[must_use]
+    pub fn owner_of(&self, request: &Request<'_>) -> Owner {
+        let Self { ticket, ttl_ms, client } = self;
+        let mut text = String::with_capacity(128);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{MARK}{:016}:{ttl_ms}:{client}:{request}", ticket.min(&TICKET_MAX));
+        Owner::from_bytes(text.as_bytes())
     }
 
     /// Reads the place from an owner; `None` if it is another library's, or of classic mode.
@@ -81,7 +95,7 @@ impl Place {
 /// does another library's.
 #[must_use]
 pub fn is_shared(owner: &Owner) -> bool {
-    owner.as_bytes().ends_with(SHARED) && Place::of(owner.as_bytes()).is_some()
+    owner.as_bytes().ends_with(SHARED.as_bytes()) && Place::of(owner.as_bytes()).is_some()
 }
 
 /// One request for a lock.
@@ -120,6 +134,47 @@ pub struct Extend {
     /// Whether a node that lost the key may take it again. A right of holders only: whoever has not
     /// decided its fence yet must not.
     pub may_heal: bool,
+}
+
+/// How a lease of the default mode is extended: with its fence, and by the right to heal or not.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct FencedLease {
+    fence: Fence,
+    may_heal: bool,
+}
+
+impl FencedLease {
+    /// A lease that its holder has won: a node that lost the key takes it again.
+    #[must_use]
+    pub const fn won(fence: Fence) -> Self {
+        Self { fence, may_heal: true }
+    }
+
+    /// A lease that came from another process. It never heals: its end is not known here, and it
+    /// may have been released by another process that knows its owner.
+    #[must_use]
+    pub fn adopted(fence: Fence) -> Self {
+        Self { fence, may_heal: mutant::is_on(Mutant::AdoptedHeals) }
+    }
+
+    /// The fence of the lease.
+    #[must_use]
+    pub const fn fence(self) -> Fence {
+        self.fence
+    }
+
+    /// Whether a node that lost the key takes it again.
+    #[must_use]
+    pub const fn may_heal(self) -> bool {
+        self.may_heal
+    }
+
+    /// The extension of this lease, as it is sent to a node.
+    #[must_use]
+    pub const fn extend(self, name: Name, owner: Owner, ttl_ms: u64) -> Extend {
+        let Self { fence, may_heal } = self;
+        Extend { name, owner, fence, ttl_ms, may_heal }
+    }
 }
 
 /// A grant that its owner gives back, to stand in line again.
@@ -199,9 +254,6 @@ fn number(digits: &str) -> Option<u64> {
 /// How the owners of waiters begin; the number is that of the protocol.
 const MARK: &str = "q1:";
 const TICKET_DIGITS: usize = 16;
-
-/// How the owners of those end who share a lock.
-const SHARED: &[u8] = b":s";
 
 /// The largest ticket that has sixteen digits.
 pub const TICKET_MAX: u64 = 9_999_999_999_999_999;

@@ -53,6 +53,16 @@ pub enum Mutant {
     TakeForever,
     /// Anybody can take over a lock that was left to somebody.
     AdoptAnyones,
+    /// A ticket goes by the client's own clock until the nodes have told their time.
+    TicketByOwnClock,
+    /// Tickets never go back, even if the nodes' time turns out to be much earlier.
+    TicketsNeverGoBack,
+    /// An adoption needs no session.
+    AdoptUnspoken,
+    /// An owner whose lease was adopted stays in line.
+    AdoptKeepsPlace,
+    /// An adopted lease takes a lost key again.
+    AdoptedHeals,
     /// A lease is handed over with an owner that may stand in line.
     HandOverInLine,
     /// Whoever frees a key need not be its owner.
@@ -75,6 +85,10 @@ pub enum Mutant {
     NoSession,
     /// A fence is whatever a client proposes.
     NoClamp,
+    /// A fence is forgotten although its grant is less than a day old.
+    BriefFence,
+    /// An extension does not keep the fence of its lock alive.
+    FenceNotKept,
     /// A waiter with an earlier ticket does not ask for what a later one was granted.
     NoInquire,
     /// A granted owner is not told that somebody with an earlier ticket waits.
@@ -103,12 +117,18 @@ pub enum Mutant {
     NoWriteBack,
     /// Grants that have run out count for the fence.
     DeadGrantCounts,
+    /// A lease that was waited for may be about to end.
+    LittleLeft,
     /// Nobody gives a grant back to an earlier ticket.
     NoYield,
     /// A grant counts although it was given back.
     CountAfterYield,
+    /// A waiter doubts every grant of a node that has forgotten its fences.
+    EndlessDoubt,
     /// A waiter that is cut off from the majority keeps what it was granted.
     NoWithdraw,
+    /// A waiter gives its place up at the first look that finds too few nodes.
+    HastyWithdraw,
     /// A waiter that withdrew comes back as the same owner.
     SameOwnerAgain,
     /// A waiter asks once and then only listens.
@@ -145,8 +165,22 @@ pub enum Mutant {
     NoRollbackCheck,
     /// A node whose clock went forward by itself is not doubted.
     NoStepCheck,
+    /// The guard counts from the doubt, not from when the node got its place.
+    GuardFromDoubt,
+    /// A restarted node keeps its vote although it was not durable before.
+    NewlyDurable,
+    /// A restarted node keeps its vote although it is not durable any more.
+    OnceDurable,
+    /// A restart ends the guard of a durable node.
+    DurableInGuard,
+    /// The clock of a durable node that was restarted is not checked.
+    DurableAnyClock,
+    /// A durable node votes with the record of another one.
+    DurableAnyPlace,
     /// The node's own clock alone says when the guard is over.
     GuardByNodeClock,
+    /// A node whose guard has ended grants locks before their holders could renew them there.
+    NoRecovery,
     /// A node takes a lost key again while it is doubted.
     HealInGuard,
     /// A session goes on although the node is not what it was judged to be.
@@ -165,10 +199,36 @@ pub enum Mutant {
     HastyChange,
     /// A new node gets its place before a majority has heard of it.
     HastyNewcomer,
+    /// A node that is only looked at keeps what it found out about itself.
+    WritingLook,
     /// A client counts nodes that go by different lists.
     AnyPact,
     /// A server gets a place among the nodes whatever its address.
     AnyLabel,
+    /// A client that is shut down leaves its leases to expire.
+    ShutdownKeeps,
+    /// The watchdog goes on to renew a lease that was released.
+    ReleasedRenews,
+    /// The watchdog renews a lease once, and never again.
+    RenewsOnce,
+    /// A renewal that was not confirmed is not tried again.
+    NoRenewalRetry,
+    /// Heartbeats that travel together share the answer to the first one.
+    HeartbeatByFirst,
+    /// Of several waiters that are due, only the first asks.
+    HeartbeatOfFirst,
+    /// News about an owner go nowhere once it holds the lock, as if it were gone.
+    HolderForgotten,
+    /// News about the owners of a waiter that withdrew go nowhere.
+    ReturnUnregistered,
+    /// A node without memory lets the sessions of its clients lapse.
+    FullEndsSessions,
+    /// A node without memory refuses those who wait in its queues.
+    FullDropsWaiters,
+    /// A node without memory stores new locks and places.
+    FullGrants,
+    /// A node without memory is given leases by their renewals that it never had.
+    FullHealsAnything,
 }
 
 /// Switches one on for this thread, or all off.

@@ -1,4 +1,4 @@
-//! When each held lease is renewed and when it ends: the keeper's memory.
+//! When each held lease is renewed and when it ends: the watchdog's memory.
 //!
 //! It holds two lists. A renewal may come a little early, so that those which are due at about the
 //! same time travel together. The end of a lease is never early.

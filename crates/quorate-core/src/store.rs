@@ -4,6 +4,7 @@
 //! real server are tested against it: the same random commands must give the same replies.
 
 mod expiring;
+mod full;
 mod line;
 mod parts;
 mod record;
@@ -32,13 +33,15 @@ pub struct Store {
     record: Option<Record>,
     /// Which run of which server this is.
     run: u64,
+    /// The server has no memory left.
+    is_full: bool,
 }
 
 impl Store {
     /// A node that holds nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { keys: Expiring::new(), line: Line::new(), record: None, run: 0 }
+        Self { keys: Expiring::new(), line: Line::new(), record: None, run: 0, is_full: false }
     }
 
     /// Runs one command at the node's own time.
@@ -47,6 +50,7 @@ impl Store {
         self.line.expire(now.as_millis());
         match command {
             stale if self.is_stale(stale) => Reply::Stale,
+            new if self.lacks_memory_for(new) => Reply::Full,
             Command::Take { name, owner, ttl_ms, .. } => {
                 if self.keys.contains(name) && !mutant::is_on(Mutant::TakeOverwrites) {
                     return Reply::Another;
@@ -60,7 +64,7 @@ impl Store {
             }
             Command::Adopt { name, from, owner, ttl_ms, speaker } => {
                 // Where it is not the holder it may stand in line, and will never come for that.
-                if speaker.is_some() {
+                if speaker.is_some() && !mutant::is_on(Mutant::AdoptKeepsPlace) {
                     self.line.forget_place(name, from);
                 }
                 if is_shared(from) {
@@ -151,7 +155,7 @@ impl Store {
     /// Forgets everything, as FLUSHALL does. Whoever listens goes on to listen.
     pub fn clear(&mut self) {
         let listeners = std::mem::take(&mut self.line.listeners);
-        *self = Self { run: self.run, ..Self::new() };
+        *self = Self { run: self.run, is_full: self.is_full, ..Self::new() };
         self.line.listeners = listeners;
     }
 
@@ -166,7 +170,7 @@ impl Store {
         let (speaker, is_let_in) = match command {
             Command::Take { speaker, .. } => (speaker, mutant::is_on(Mutant::TakeUnspoken)),
             Command::Prolong { speaker, .. } => (speaker, mutant::is_on(Mutant::ProlongUnspoken)),
-            Command::Adopt { speaker, .. } => (speaker, false),
+            Command::Adopt { speaker, .. } => (speaker, mutant::is_on(Mutant::AdoptUnspoken)),
             _ => return false,
         };
         speaker.is_some_and(|speaker| !self.line.is_spoken(speaker)) && !is_let_in

@@ -143,6 +143,24 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("take-overwrites", Mutant::TakeOverwrites, "a taker replaces what is there"),
     seeds("take-forever", Mutant::TakeForever, "a key that is taken never expires"),
     seeds("adopt-anyones", Mutant::AdoptAnyones, "anybody takes over a lock"),
+    directed(
+        "adopt-unspoken",
+        Mutant::AdoptUnspoken,
+        "an adoption needs no session",
+        crate::directed::stale_session_cannot_adopt,
+    ),
+    directed(
+        "adopt-keeps-place",
+        Mutant::AdoptKeepsPlace,
+        "an owner whose lease was adopted stays in line",
+        crate::directed::adopted_owner_leaves_the_queue,
+    ),
+    directed(
+        "adopted-heals",
+        Mutant::AdoptedHeals,
+        "an adopted lease takes a lost key again",
+        crate::directed::adopted_lease_never_heals,
+    ),
     seeds("free-anyones", Mutant::FreeAnyones, "a key is freed without the owner check"),
     seeds("prolong-anyones", Mutant::ProlongAnyones, "a key is prolonged without the owner check"),
     directed(
@@ -203,12 +221,10 @@ pub const CATALOGUE: &[Entry] = &[
         "what is handed to one who has gone is kept",
         "whoever goes tells every node that it asked, again and again until that is heard",
     ),
-    redundant(
+    seeds(
         "confirm-any-fence",
         Mutant::ConfirmAnyFence,
         "a fence counts where a larger one is stored",
-        "while the key is ours the node's fence is from our own last grant or confirmation, and \
-         what is said on one connection arrives in its order",
     ),
     directed(
         "confirm-heals",
@@ -234,6 +250,18 @@ pub const CATALOGUE: &[Entry] = &[
         "a fence is whatever a client proposes",
         crate::directed::fences_neither_go_back_nor_run_away,
     ),
+    directed(
+        "brief-fence",
+        Mutant::BriefFence,
+        "a fence is forgotten within a day of its grant",
+        crate::directed::fence_lives_for_a_day_after_its_grant,
+    ),
+    directed(
+        "fence-not-kept",
+        Mutant::FenceNotKept,
+        "an extension does not keep the fence",
+        crate::directed::extension_keeps_the_fence,
+    ),
     seeds("pushed-now", Mutant::PushedNow, "validity counts from the push"),
     seeds("no-write-back", Mutant::NoWriteBack, "a fence that no majority has stored is taken"),
     directed(
@@ -242,10 +270,70 @@ pub const CATALOGUE: &[Entry] = &[
         "run-out grants count for the fence",
         crate::directed::a_grant_that_has_run_out_says_nothing_about_the_fence,
     ),
+    directed(
+        "ticket-by-own-clock",
+        Mutant::TicketByOwnClock,
+        "a ticket goes by the client's clock until nodes tell theirs",
+        crate::directed::callers_queue_in_the_order_in_which_they_came,
+    ),
+    directed(
+        "tickets-never-go-back",
+        Mutant::TicketsNeverGoBack,
+        "tickets stay ahead of the nodes' time",
+        crate::directed::callers_queue_in_the_order_in_which_they_came,
+    ),
+    directed(
+        "little-left",
+        Mutant::LittleLeft,
+        "a lease that was waited for may be about to end",
+        crate::directed::lease_that_was_waited_for_has_time_left,
+    ),
     seeds("no-yield", Mutant::NoYield, "nobody gives way to an earlier ticket"),
     seeds("count-after-yield", Mutant::CountAfterYield, "a grant that was given back counts"),
+    directed(
+        "endless-doubt",
+        Mutant::EndlessDoubt,
+        "a node that has forgotten its fences is doubted for ever",
+        crate::directed::waiter_trusts_a_node_again_after_one_doubt,
+    ),
     seeds("no-withdraw", Mutant::NoWithdraw, "a waiter that is cut off keeps what it was granted"),
-    seeds("same-owner-again", Mutant::SameOwnerAgain, "it comes back as the same owner"),
+    directed(
+        "hasty-withdraw",
+        Mutant::HastyWithdraw,
+        "a waiter gives its place up although its connections come back",
+        crate::directed::a_waiter_comes_back_to_full_nodes_one_by_one,
+    ),
+    directed(
+        "same-owner-again",
+        Mutant::SameOwnerAgain,
+        "a waiter that withdrew comes back as the same owner",
+        crate::directed::a_late_release_takes_nothing_from_one_who_came_back,
+    ),
+    seeds("shutdown-keeps", Mutant::ShutdownKeeps, "a shutdown leaves leases to expire"),
+    seeds("released-renews", Mutant::ReleasedRenews, "what is released is renewed all the same"),
+    seeds("renews-once", Mutant::RenewsOnce, "a lease is renewed once and never again"),
+    directed(
+        "no-renewal-retry",
+        Mutant::NoRenewalRetry,
+        "a failed renewal is not tried again",
+        crate::directed::renewal_without_an_answer_is_tried_again,
+    ),
+    seeds(
+        "heartbeat-by-first",
+        Mutant::HeartbeatByFirst,
+        "heartbeats that travel together share the answer to the first",
+    ),
+    seeds(
+        "heartbeat-of-first",
+        Mutant::HeartbeatOfFirst,
+        "of several waiters that are due only the first asks",
+    ),
+    seeds("holder-forgotten", Mutant::HolderForgotten, "a holder counts as gone"),
+    seeds(
+        "return-unregistered",
+        Mutant::ReturnUnregistered,
+        "a waiter that comes back is not told of its grants",
+    ),
     seeds("no-heartbeat", Mutant::NoHeartbeat, "a waiter asks once and then only listens"),
     seeds("share-anyones", Mutant::ShareAnyones, "one who shares joins one who holds alone"),
     seeds("alone-among-shares", Mutant::AloneAmongShares, "one alone does not see those who share"),
@@ -279,10 +367,47 @@ pub const CATALOGUE: &[Entry] = &[
         "only the first who shares is let in",
         crate::directed::those_who_wait_to_share_are_let_in_together,
     ),
+    seeds("no-recovery", Mutant::NoRecovery, "a node grants locks before their holders renew them"),
     seeds("no-guard", Mutant::NoGuard, "a node that may have forgotten votes at once"),
     seeds("any-run", Mutant::AnyRun, "a node is not asked which run of which server it is"),
     seeds("no-rollback-check", Mutant::NoRollbackCheck, "a node may be older than it was"),
     seeds("no-step-check", Mutant::NoStepCheck, "a node's clock may go forward by itself"),
+    directed(
+        "guard-from-doubt",
+        Mutant::GuardFromDoubt,
+        "the guard counts from the doubt, not from the node's place",
+        members::directed::guard_counts_from_when_the_node_got_its_place,
+    ),
+    directed(
+        "newly-durable",
+        Mutant::NewlyDurable,
+        "a restarted node votes that was not durable before",
+        crate::directed::node_that_was_not_durable_is_guarded_after_a_restart,
+    ),
+    directed(
+        "once-durable",
+        Mutant::OnceDurable,
+        "a restarted node votes that is not durable any more",
+        crate::directed::node_that_is_not_durable_any_more_is_guarded_after_a_restart,
+    ),
+    directed(
+        "durable-in-guard",
+        Mutant::DurableInGuard,
+        "a restart ends the guard of a durable node",
+        crate::directed::restart_does_not_end_the_guard_of_a_durable_node,
+    ),
+    directed(
+        "durable-any-clock",
+        Mutant::DurableAnyClock,
+        "the clock of a durable node is not checked after a restart",
+        crate::directed::durable_node_with_a_wrong_clock_is_guarded_after_a_restart,
+    ),
+    directed(
+        "durable-any-place",
+        Mutant::DurableAnyPlace,
+        "a durable node votes with the record of another",
+        members::directed::durable_server_with_the_data_of_another_does_not_vote,
+    ),
     directed(
         "guard-by-node-clock",
         Mutant::GuardByNodeClock,
@@ -338,8 +463,13 @@ pub const CATALOGUE: &[Entry] = &[
         "a new node has its place before a majority has heard of it",
         members::directed::a_newcomer_waits_until_a_majority_has_heard_of_it,
     ),
+    directed("writing-look", Mutant::WritingLook, "a look leaves its trace", members::hunt),
     directed("any-pact", Mutant::AnyPact, "nodes count that go by other lists", members::hunt),
     directed("any-label", Mutant::AnyLabel, "any server has a place", members::hunt),
+    seeds("full-ends-sessions", Mutant::FullEndsSessions, "sessions lapse on a full node"),
+    seeds("full-drops-waiters", Mutant::FullDropsWaiters, "a full node refuses those who wait"),
+    seeds("full-grants", Mutant::FullGrants, "a full node stores new locks and places"),
+    seeds("full-heals-anything", Mutant::FullHealsAnything, "a full node stores a new lease"),
     redundant(
         "old-extension-counts",
         Mutant::OldExtensionCounts,
@@ -364,5 +494,15 @@ mod tests {
             assert_eq!(find(entry.name).unwrap().door, entry.door);
         }
         assert!(find("frob").unwrap_err().contains("small-quorum"));
+    }
+
+    #[test]
+    fn every_schedule_notices_its_mutant_and_nothing_else() {
+        for entry in CATALOGUE {
+            let Noticed::Directed(schedule) = entry.noticed else { continue };
+            assert_eq!(schedule(), Ok(()), "{entry} without the mutant");
+            let _on = entry.switch_on();
+            assert!(schedule().is_err(), "{entry} is not noticed: {}", entry.about);
+        }
     }
 }

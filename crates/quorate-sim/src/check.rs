@@ -29,6 +29,8 @@ pub(crate) struct Checker {
     stalled: Vec<Stall>,
     pub(crate) order: Order,
     progress_within: Nanos,
+    /// Nobody new gets a lock for now, and nobody is to blame.
+    is_suspended: bool,
     healed_at: Option<Nanos>,
     broken: Vec<Bound>,
     /// A guarded node has forgotten: its keys, and its fences.
@@ -104,6 +106,8 @@ pub enum Promise {
     Order,
     /// An outcome says what really happened.
     Reason,
+    /// A full node keeps what it has, and takes in nothing new.
+    Memory,
 }
 
 impl fmt::Display for Promise {
@@ -118,6 +122,7 @@ impl fmt::Display for Promise {
             Self::Progress => "progress",
             Self::Order => "order",
             Self::Reason => "reason",
+            Self::Memory => "memory",
         })
     }
 }
@@ -131,6 +136,7 @@ impl Checker {
             stalled: vec![Stall::default(); locks],
             order: Order::default(),
             progress_within,
+            is_suspended: false,
             healed_at: None,
             broken: Vec::new(),
             has_lost_keys: false,

@@ -1,7 +1,7 @@
 //! A simulated client: the core's machines, driven by virtual time instead of sockets and threads.
 
 mod guard;
-mod keeper;
+mod leases;
 mod link;
 mod round;
 mod waiter;
@@ -9,19 +9,25 @@ mod work;
 
 use quorate_core::{
     backoff::Jitter,
+    client::{
+        heartbeats::{Heartbeat, Heartbeats},
+        registry::Registry,
+        watchdog::Watchdog,
+    },
     command::{ClientId, Command, Owner, Reply},
+    line::{Session, Speaker},
     moment::Moment,
     quorum::majority,
-    schedule::Schedule,
     terms::{Terms, vote_timeout},
+    tickets::Tickets,
 };
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use self::{
     guard::Meetings,
-    keeper::{Batch, Held},
+    leases::Held,
     round::Round,
-    waiter::Waiter,
+    waiter::{Question, Waiter},
     work::Task,
 };
 use crate::{
@@ -47,16 +53,22 @@ pub(crate) struct Client {
     jitter: Jitter,
     rounds: Vec<Round>,
     waiters: Vec<Waiter>,
-    batches: Vec<Batch>,
+    waiters_armed_at: Option<Moment>,
+    registry: Registry<u32>,
+    /// By node.
+    heartbeats: Vec<Heartbeats<Question>>,
+    /// Heartbeats that are not answered.
+    asked: BTreeMap<u32, Heartbeat<Question>>,
+    watchdog: Watchdog,
     held: Vec<Held>,
-    schedule: Schedule,
     armed_at: Option<Moment>,
     tasks: Vec<Task>,
-    /// What a node's clock showed, and when that was known.
-    node_time: Option<(u64, Moment)>,
+    tickets: Tickets,
+    /// Tickets are coarse, and which was the last one.
+    is_coarse: bool,
+    last_coarse: u64,
     /// What it makes of its nodes, where they are guarded.
     meetings: Option<Meetings>,
-    last_ticket: u64,
     /// Names rounds, batches and leases.
     next: u32,
     /// What came while it stood still.
@@ -76,24 +88,30 @@ impl Client {
         let mut dice = Dice::new(seed, stream);
         let tasks =
             (0..settings.tasks).map(|task| Task::new(Dice::new(seed, task_stream(number, task))));
+        let id = draw_id(number, &mut dice);
+        let jitter = Jitter::new(dice.next());
         Self {
             number,
             life: 0,
             clock,
-            id: draw_id(number, &mut dice),
+            id,
             sequence: 0,
-            jitter: Jitter::new(dice.next()),
+            watchdog: watchdog(settings, id, jitter.clone()),
+            jitter,
             dice,
             rounds: Vec::new(),
             waiters: Vec::new(),
-            batches: Vec::new(),
+            waiters_armed_at: None,
+            registry: Registry::default(),
+            heartbeats: (0..settings.nodes).map(|_| Heartbeats::default()).collect(),
+            asked: BTreeMap::new(),
+            is_coarse: settings.is_coarse,
             held: Vec::new(),
-            schedule: Schedule::new(),
             armed_at: None,
             tasks: tasks.collect(),
-            node_time: None,
+            tickets: Tickets::new(settings.nodes),
+            last_coarse: 0,
             meetings: Meetings::new(settings, Dice::new(seed, MEETING_STREAM + number as u64)),
-            last_ticket: 0,
             next: 0,
             deferred: Vec::new(),
             stops: 0,
@@ -129,10 +147,12 @@ impl Client {
                 self.reconnect(env, usize::from(node), generation);
             }
             Due::Round(round) => self.handle_round_timeout(env, round),
-            Due::Waiter(waiter) => self.handle_waiter_timeout(env, waiter),
+            Due::Waiters => self.handle_waiters_timeout(env),
             Due::Ping { node, generation } => self.ping(env, usize::from(node), generation),
-            Due::Batch(batch) => self.handle_batch_timeout(env, batch),
-            Due::Keeper => self.handle_tick(env),
+            Due::Recovered { node, generation } => {
+                self.handle_recovered(env, usize::from(node), generation);
+            }
+            Due::Watchdog => self.handle_watchdog_timeout(env),
             Due::Work { task, step } => self.handle_work(env, usize::from(task), step),
             Due::Cancel { task, operation } => self.cancel(env, usize::from(task), operation),
         }
@@ -175,12 +195,13 @@ impl Client {
         for task in 0..self.tasks.len() {
             self.stop_waiting(env, task);
         }
-        for held in std::mem::take(&mut self.held) {
-            env.check.die(env.now, held.claim);
-            env.trace.add(env.now, Some(held.lock), || Scene::LetGo {
+        for known in std::mem::take(&mut self.held) {
+            env.check.die(env.now, known.claim);
+            let Some(held) = self.watchdog.lease(known.id) else { continue };
+            env.trace.add(env.now, Some(known.lock), || Scene::LetGo {
                 client: self.number,
-                claim: held.claim,
-                owner: trace::owner_name(&held.owner),
+                claim: known.claim,
+                owner: trace::owner_name(held.owner()),
                 how: "dies with",
             });
         }
@@ -196,8 +217,11 @@ impl Client {
         self.life += 1;
         self.rounds.clear();
         self.waiters.clear();
-        self.batches.clear();
-        self.schedule = Schedule::new();
+        self.waiters_armed_at = None;
+        self.registry = Registry::default();
+        self.heartbeats.iter_mut().for_each(|gathered| *gathered = Heartbeats::default());
+        self.asked.clear();
+        self.watchdog = watchdog(&env.settings, self.id, self.jitter.clone());
         self.armed_at = None;
         self.tasks.iter_mut().for_each(Task::forget);
         env.running &= !(1 << self.number);
@@ -217,6 +241,8 @@ impl Client {
     pub(crate) fn reborn(&mut self, env: &mut Env) {
         self.is_dead = false;
         self.id = draw_id(self.number, &mut self.dice);
+        self.watchdog = watchdog(&env.settings, self.id, self.jitter.clone());
+        self.tickets = Tickets::new(env.nodes.len());
         if let Some(meetings) = &mut self.meetings {
             meetings.forget(&env.settings);
         }
@@ -248,19 +274,16 @@ impl Client {
         }
         match whose {
             Whose::Round(round) => self.handle_vote(env, round, node, &command, answer.as_ref()),
-            Whose::Batch(batch) => {
-                self.handle_batch_vote(env, batch, node, &command, answer.as_ref());
-            }
+            Whose::Batch(batch) => self.handle_batch_vote(env, batch, node, answer.as_ref()),
             Whose::Debt(until) => {
                 if answer.is_none() {
                     self.owe(env, node, (command, until));
                 }
             }
-            Whose::Nobody => {}
             Whose::Waiter(id, said, sent_at) => {
-                let asked = (id, said, sent_at);
-                self.handle_waiter_reply(env, asked, node, command, answer.as_ref());
+                self.handle_waiter_reply(env, (id, said, sent_at), node, answer.as_ref());
             }
+            Whose::Heartbeat(id) => self.handle_heartbeat(env, id, node, answer.as_ref()),
             Whose::Link(sent_at) => self.handle_link_answer(env, node, sent_at, answer.as_ref()),
             Whose::Meeting(sent_at) => self.handle_meeting(env, node, sent_at, answer.as_ref()),
         }
@@ -314,7 +337,7 @@ impl Client {
         self.next
     }
 
-    fn next_owner(&mut self) -> Owner {
+    fn next_classic_owner(&mut self) -> Owner {
         self.sequence += 1;
         Owner::new(&self.id, self.sequence, &trace::client_name(self.number))
     }
@@ -327,6 +350,11 @@ impl Client {
         let ttl = Duration::from_millis(ttl_ms);
         Terms::new(ttl, vote_timeout(ttl, trip), DRIFT).expect("the ttls of a world are fair")
     }
+}
+
+fn watchdog(settings: &Settings, client: ClientId, jitter: Jitter) -> Watchdog {
+    let speaker = Speaker { client, session: Session::UNSET };
+    Watchdog::new(settings.nodes, speaker, settings.has_sessions(), jitter)
 }
 
 /// The first byte is the number, so that traces can tell whose an owner is.

@@ -1,27 +1,40 @@
 //! Schedules that random seeds do not reach, written down step by step over the core's machines.
 
+mod full;
 mod guard;
 mod line;
 mod shares;
+mod watchdog;
 
 use std::time::Duration;
 
+pub use self::full::a_waiter_comes_back_to_full_nodes_one_by_one;
 pub use self::guard::{
     a_clock_that_is_set_after_the_meeting_gives_no_session,
     a_clock_that_is_set_right_again_is_doubted, a_node_in_its_guard_takes_no_lost_key_again,
     a_node_that_was_a_replica_hands_nothing_on, a_node_that_was_a_replica_prolongs_nothing,
-    a_session_does_not_outlive_what_was_judged, the_guard_is_not_ended_by_the_nodes_clock_alone,
+    a_session_does_not_outlive_what_was_judged,
+    durable_node_with_a_wrong_clock_is_guarded_after_a_restart,
+    node_that_is_not_durable_any_more_is_guarded_after_a_restart,
+    node_that_was_not_durable_is_guarded_after_a_restart,
+    restart_does_not_end_the_guard_of_a_durable_node, stale_session_cannot_adopt,
+    the_guard_is_not_ended_by_the_nodes_clock_alone,
 };
 pub use self::line::{
     a_confirmation_takes_no_lost_key_again, a_grant_that_has_run_out_says_nothing_about_the_fence,
+    a_late_release_takes_nothing_from_one_who_came_back,
     a_lease_that_is_not_the_newest_does_not_live_on,
-    a_lease_that_was_handed_over_does_not_come_back, fences_neither_go_back_nor_run_away,
+    a_lease_that_was_handed_over_does_not_come_back, adopted_lease_never_heals,
+    adopted_owner_leaves_the_queue, extension_keeps_the_fence,
+    fence_lives_for_a_day_after_its_grant, fences_neither_go_back_nor_run_away,
+    lease_that_was_waited_for_has_time_left, waiter_trusts_a_node_again_after_one_doubt,
     what_an_older_connection_has_given_back_stays, what_an_older_connection_has_sent_takes_nothing,
 };
 pub use self::shares::{
     one_who_gives_up_clears_the_way, those_who_wait_to_share_are_let_in_together,
     those_whose_time_is_over_keep_nobody_out,
 };
+pub use self::watchdog::renewal_without_an_answer_is_tried_again;
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
     lease::{Lease, LostReason},
@@ -32,6 +45,7 @@ use quorate_core::{
     renew::{self, Renew},
     store::Store,
     terms::Terms,
+    tickets::Tickets,
 };
 
 use crate::settings::DRIFT;
@@ -206,6 +220,30 @@ fn yield_late(later: fn(&Place, u64) -> Owner) -> Result<(), String> {
     match check.vote(&reply) {
         Vote::Grant => Ok(()),
         Vote::Refuse | Vote::Unknown => Err("a grant that is counted was given away".to_owned()),
+    }
+}
+
+/// A lock is held. A client whose own clock is an hour ahead comes before any node has told its
+/// time, then another client, then the first one again: the clocks of the nodes were an hour ahead,
+/// too, and have been set right.
+///
+/// # Errors
+///
+/// If they do not queue in the order in which they came.
+pub fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
+    let hour = Duration::from_secs(3_600);
+    let [mut one, mut other] = [Tickets::new(1), Tickets::new(1)];
+    let at = |ms: u64| Moment::ZERO.saturating_add(Duration::from_millis(ms));
+    let early = one.draw(at(1).saturating_add(hour));
+    one.handle_time(0, node_time(2).as_micros(), at(2).saturating_add(hour));
+    let first = early.or_else(|| one.draw(at(1).saturating_add(hour)));
+    other.handle_time(0, node_time(2).as_micros() + hour.as_micros() as u64, at(2));
+    let ahead = other.draw(at(3));
+    other.handle_time(0, node_time(4).as_micros(), at(4));
+    let (second, third) = (other.draw(at(500)), one.draw(at(501).saturating_add(hour)));
+    match first < second && second < third && third < ahead {
+        true => Ok(()),
+        false => Err("one who came later is first in the queue".to_owned()),
     }
 }
 

@@ -33,6 +33,8 @@ pub enum What {
     Isolate { node: usize, lasts: Nanos },
     /// A node answers everything with an error, and does nothing.
     Fail { node: usize, lasts: Nanos },
+    /// Nodes have no memory left: they keep what they have, and take in nothing new.
+    Full { nodes: u32, lasts: Nanos },
     /// A client's process stands still.
     Pause { client: usize, lasts: Nanos },
     /// A client's machine sleeps. Its connections do not outlive that.
@@ -160,6 +162,7 @@ impl What {
             | Self::Cut { .. }
             | Self::Isolate { .. }
             | Self::Fail { .. }
+            | Self::Full { .. }
             | Self::Pause { .. }
             | Self::Suspend { .. }
             | Self::ClientCrash { .. }
@@ -206,6 +209,7 @@ impl What {
             Self::Replace { .. } => 20,
             Self::Blackout { .. } => 21,
             Self::Nudge { .. } => 22,
+            Self::Full { .. } => 23,
         }
     }
 
@@ -217,6 +221,7 @@ impl What {
             | Self::Cut { lasts, .. }
             | Self::Isolate { lasts, .. }
             | Self::Fail { lasts, .. }
+            | Self::Full { lasts, .. }
             | Self::Pause { lasts, .. }
             | Self::Suspend { lasts, .. }
             | Self::ForeignForever { lasts, .. } => lasts,
@@ -238,7 +243,7 @@ impl What {
 }
 
 /// The names of the kinds; the last one is not planned but drawn by the callers themselves.
-pub const KINDS: [&str; 24] = [
+pub const KINDS: [&str; 25] = [
     "connection broken",
     "messages delayed",
     "messages held up",
@@ -262,15 +267,19 @@ pub const KINDS: [&str; 24] = [
     "server replaced by an empty one",
     "nodes restarted together",
     "node clock set in its guard",
+    "nodes full",
     "call cancelled",
 ];
 
 /// The kind of a cancelled call.
-pub(crate) const CANCELLED: usize = 23;
+pub(crate) const CANCELLED: usize = 24;
 
 /// Draws the faults of a world, in the order of their times.
 pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
     let mut dice = Dice::new(settings.seed, STREAM);
+    if settings.is_rolling {
+        return restarts(settings, &mut dice);
+    }
     let mut faults: Vec<Fault> = (0..settings.faults)
         .map(|_| {
             let at = dice.between(5 * MS, settings.faults_until.saturating_sub(50 * MS));
@@ -280,7 +289,20 @@ pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
     faults.sort_by_key(|fault| fault.at);
     aim_nudges(settings, &mut dice, &mut faults);
     faults.sort_by_key(|fault| fault.at);
+    // Behind the others, which keep their numbers.
+    faults.extend(settings.fulls.iter().map(|full| full.fault()));
     faults
+}
+
+/// All nodes lose their data one after the other, each when the one before votes again.
+fn restarts(settings: &Settings, dice: &mut Dice) -> Vec<Fault> {
+    let every = settings.restarted_every();
+    let restart = |node: usize| {
+        let at = every * node as u64 + dice.between(every / 2, every / 2 + 100 * MS);
+        let back_after = dice.between(MS, 100 * MS);
+        Fault { at, what: What::NodeCrash { node, back_after, keeps: Keeps::Nothing } }
+    };
+    (0..settings.nodes).map(restart).collect()
 }
 
 /// A clock that is set in the guard: soon after its node has forgotten something.
@@ -446,7 +468,11 @@ mod tests {
                 seen[fault.what.kind()] += 1;
                 let broken = fault.what.breaks(settings.is_forgetful);
                 assert!(broken.is_none() || broken == settings.beyond, "{fault:?}");
-                assert!(fault.at < settings.faults_until);
+                // Only nodes that are full begin later; all that begins before is cut off there.
+                let is_full = matches!(fault.what, What::Full { .. });
+                let ends_at = fault.at + fault.what.lasts();
+                let is_late = fault.at >= settings.faults_until;
+                assert!(!is_late || is_full && ends_at < settings.work_until, "{fault:?}");
             }
         }
         assert!(seen[..CANCELLED].iter().all(|count| *count > 0), "{seen:?}");

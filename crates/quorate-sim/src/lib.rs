@@ -32,6 +32,7 @@ mod dice;
 pub mod directed;
 mod event;
 pub mod fault;
+pub mod full;
 pub mod members;
 pub mod model;
 mod net;

@@ -82,9 +82,10 @@ mod tests {
         assert_eq!(hunt(), Ok(()));
     }
 
+    /// One in ten thousand notices `AnyMark`, which has a schedule of its own.
     #[test]
     fn mutants_are_noticed_by_seeds() {
-        for bug in [Mutant::AnyMark, Mutant::AnyPact, Mutant::AnyLabel] {
+        for bug in [Mutant::AnyPact, Mutant::AnyLabel, Mutant::WritingLook] {
             mutant::switch(Some(bug));
             let seen = hunt();
             mutant::switch(None);

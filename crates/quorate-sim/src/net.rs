@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use quorate_core::{
+    client::watchdog::BatchId,
     command::{Command, Reply},
     contend::Said,
     debts::Debts,
@@ -33,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) is_up: bool,
     /// The node knows the session; where there are none, every connection will do.
     pub(crate) is_attached: bool,
+    /// The node is not to be asked for locks yet: holders renew theirs first.
+    pub(crate) is_recovering: bool,
     pub(crate) session: Session,
     pub(crate) generation: u32,
     /// What the client waits for, in order.
@@ -71,16 +74,17 @@ pub(crate) struct Waiting {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Whose {
     Round(u32),
-    Batch(u32),
+    Batch(BatchId),
     /// A release that was owed until then.
     Debt(Moment),
     /// A waiter, what it said, and when.
     Waiter(u32, Said, Moment),
+    /// Several waiters.
+    Heartbeat(u32),
     /// The link itself: its attach and its pings, sent then.
     Link(Moment),
     /// The link, before it is of use: what the node is, asked then.
     Meeting(Moment),
-    Nobody,
 }
 
 /// A message on its way.
@@ -126,6 +130,7 @@ impl Net {
         let link = |number: usize| Link {
             is_up: !settings.has_sessions(),
             is_attached: !settings.has_sessions(),
+            is_recovering: false,
             session: Session::from_random(0),
             generation: 0,
             waiting: VecDeque::new(),
@@ -314,6 +319,7 @@ impl Net {
         let link = self.link(client, node);
         link.is_up = false;
         link.is_attached = false;
+        link.is_recovering = false;
         let broken = link.generation;
         link.generation += 1;
         link.breaks = None;
@@ -344,7 +350,7 @@ impl Net {
     /// True if all connections of a client are up, and a message that is sent now is not late.
     pub(crate) fn is_calm(&self, now: Nanos, client: usize) -> bool {
         let links = self.links.iter().skip(client * self.nodes).take(self.nodes);
-        links.into_iter().all(|link| link.is_attached && link.is_calm(now))
+        links.into_iter().all(|link| link.votes() && link.is_calm(now))
     }
 
     /// Connections that were to break do not any more.
@@ -364,6 +370,11 @@ impl Net {
 }
 
 impl Link {
+    /// Whether the node can be asked for locks.
+    pub(crate) const fn votes(&self) -> bool {
+        self.is_attached && !self.is_recovering
+    }
+
     /// A new connection.
     pub(crate) fn open(&mut self, now: Nanos, settings: &Settings) {
         self.is_up = true;

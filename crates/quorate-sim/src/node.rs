@@ -4,7 +4,7 @@ mod memory;
 
 use quorate_core::{
     command::{ClientId, Command, Fate, Owner, Prolongation, Reply},
-    line::Extended,
+    line::{Extend, Extended},
     moment::NodeTime,
     name::Name,
     quorum::Vote,
@@ -27,8 +27,12 @@ pub(crate) struct Node {
     pub(crate) crashes: u32,
     /// How many faults let it answer with errors.
     pub(crate) failing: u32,
+    /// How many faults let it have no memory.
+    pub(crate) fulls: u32,
     /// An extension has made a key that was not there.
     pub(crate) has_revived: bool,
+    /// It has taken in somebody new although it was full.
+    pub(crate) has_hoarded: bool,
     pub(crate) memory: Memory,
     /// Its clock was set, and shows something else than those of the others since.
     pub(crate) is_stepped: bool,
@@ -48,7 +52,9 @@ impl Node {
             clock,
             crashes: 0,
             failing: 0,
+            fulls: 0,
             has_revived: false,
+            has_hoarded: false,
             memory: Memory::default(),
             is_stepped: false,
             runs: number as u64 * RUNS_MAX,
@@ -75,9 +81,38 @@ impl Node {
         let read_at = now.saturating_sub(self.dice.below(CLOCK_LAG_MAX));
         let time = self.clock.at(read_at);
         let kept = self.kept(time, command);
+        let most = (self.fulls > 0).then(|| self.most_owners(time, command));
         let reply = self.store.apply(time, command);
         self.has_revived |= self.kept(time, command) > kept;
+        self.has_hoarded |= most.is_some_and(|most| self.store.owners(time) > most);
         reply
+    }
+
+    /// How many owners it may have after a command if it is full: those that it has, and leases
+    /// whose key it lost and whose fence it knows.
+    fn most_owners(&mut self, time: NodeTime, command: &Command) -> usize {
+        let owners = self.store.owners(time);
+        let Command::Extend { entries, .. } = command else { return owners };
+        let is_known = |(at, entry): &(usize, &Extend)| {
+            let known = self.store.aside(time, &entry.name).fence;
+            // An entry may raise the fence that a later one of the same batch needs.
+            let before = entries[..*at].iter().filter(|before| before.name == entry.name);
+            let raised = before.map(|before| before.fence).max();
+            known.is_some_and(|(known, _)| raised.map_or(known, |it| known.max(it)) >= entry.fence)
+        };
+        owners + entries.iter().enumerate().filter(is_known).count()
+    }
+
+    /// One more fault lets it have no memory.
+    pub(crate) const fn fill(&mut self) {
+        self.fulls += 1;
+        self.store.set_full(true);
+    }
+
+    /// One of them is over.
+    pub(crate) const fn end_full(&mut self) {
+        self.fulls -= 1;
+        self.store.set_full(self.fulls > 0);
     }
 
     /// How many keys of a `Prolong` are there.
@@ -167,6 +202,7 @@ impl Node {
         match self.remembered.iter().find(|(of, ..)| *of == fault) {
             Some((_, store, memory)) => {
                 self.store = store.clone();
+                self.store.set_full(self.fulls > 0);
                 self.memory.set_back(now, memory.seen_ms);
             }
             None => self.forget_all(now),

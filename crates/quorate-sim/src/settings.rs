@@ -8,6 +8,7 @@ use crate::{
     clock::{MS, Nanos, Ppm, SECOND, US},
     dice::Dice,
     fault::Bound,
+    full::Full,
 };
 
 /// One world.
@@ -54,14 +55,19 @@ pub struct Settings {
     pub faults_until: Nanos,
     /// For how long work goes on at all.
     pub work_until: Nanos,
-    /// How many faults there are.
+    /// How many faults there are, besides nodes that are full.
     pub faults: usize,
+    /// When nodes are full.
+    pub fulls: Vec<Full>,
     /// The restart guard, if nodes are guarded.
     pub guard: Option<Guard>,
     /// Whether nodes forget although exclusion is promised: the guard makes up for it.
     pub is_forgetful: bool,
     /// Who shares locks, if anybody does.
     pub sharing: Option<Sharing>,
+    /// Whether nodes are restarted without their data one after the other, and nothing else goes
+    /// wrong: holders keep their locks.
+    pub is_rolling: bool,
 }
 
 /// Who shares locks with others.
@@ -157,8 +163,10 @@ impl Settings {
             guard: None,
             is_forgetful: false,
             sharing: None,
+            is_rolling: false,
+            fulls: Vec::new(),
         };
-        drawn.guarded(fixed).shared(fixed)
+        drawn.guarded(fixed).shared(fixed).rolling().filled()
     }
 
     /// A third of the worlds in line have locks that are shared. They have a stream of their own,
@@ -206,6 +214,31 @@ impl Settings {
         self.faults_until += more;
         self.work_until += 2 * more;
         self
+    }
+
+    /// In an eighth of the worlds in line where nodes forget, they are restarted in turn. They have
+    /// a stream of their own, too.
+    fn rolling(mut self) -> Self {
+        let mut dice = Dice::new(self.seed, ROLLING_STREAM);
+        let is_rolling = dice.below(8) == 0 && self.is_in_line && self.is_forgetful;
+        let Some(guard) = self.guard.as_mut().filter(|_| is_rolling) else { return self };
+        self.is_rolling = true;
+        self.does_end_cut = false;
+        self.ttls_ms = dice.pick::<&[u64]>(&[&[200, 300], &[400], &[300, 400]]).to_vec();
+        let longest_ms = self.ttls_ms.iter().max().copied().unwrap_or(0);
+        *guard = Guard::draw(&mut dice, longest_ms, self.session_ms);
+        (guard.wall_ms, guard.is_durable) = (WALL_FINE_MS, false);
+        (self.tasks, self.locks) = (2, 2);
+        self.faults = self.nodes;
+        self.faults_until = self.restarted_every() * (self.nodes as u64 + 1);
+        self.work_until = self.faults_until + 300 * MS;
+        self
+    }
+
+    /// When a restarted node certainly votes, and is asked for locks, so that the next can follow.
+    pub(crate) fn restarted_every(&self) -> Nanos {
+        let guard_ms = self.guard.map_or(0, |guard| guard.guard_ms / 50 * 51 + 2 * guard.wall_ms);
+        (guard_ms + 3 * self.session_ms + 600) * MS
     }
 
     /// Whether a lock is shared all the time.
@@ -308,6 +341,7 @@ pub(crate) const SETTLED_WITHIN: Nanos = 2 * SECOND;
 const STREAM: u64 = 1;
 const GUARD_STREAM: u64 = 3;
 const SHARE_STREAM: u64 = 4;
+const ROLLING_STREAM: u64 = 5;
 
 /// The address of a node.
 pub(crate) fn label(node: usize) -> String {

@@ -97,7 +97,7 @@ fn shrink_one(campaign: &Campaign, seed: u64, fixed: Fixed, promise: Promise) ->
     for client in 0..settings.clients {
         try_out(&mut without, &is_broken, |without| without.clients.push(client));
     }
-    for fault in 0..settings.faults {
+    for fault in 0..settings.faults + settings.fulls.len() {
         try_out(&mut without, &is_broken, |without| without.faults.push(fault));
     }
     let report = campaign.run_one(seed, fixed, &without, true);

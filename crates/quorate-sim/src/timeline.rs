@@ -193,6 +193,7 @@ fn title(story: &Story) -> String {
         Promise::Leak => "A key that nobody frees",
         Promise::Progress => "A lock that nobody gets",
         Promise::Order => "A waiter that others overtake",
+        Promise::Memory => "A full node did not keep what it had, or took in something new",
         Promise::Reason => "An outcome that is not true",
     };
     let (at, seed) = (millis(story.violation.at), story.settings.seed);

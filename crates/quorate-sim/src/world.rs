@@ -1,7 +1,7 @@
 //! One world from its seed to its end.
 
 use quorate_core::{
-    command::{Command, Owner},
+    command::{Command, Owner, Reply},
     fence::Fence,
     line::Ask,
     name::Name,
@@ -22,6 +22,7 @@ use crate::{
 
 mod env;
 mod faults;
+mod full;
 mod guard;
 mod without;
 
@@ -43,6 +44,8 @@ pub(crate) struct Env {
     pub(crate) running: u32,
     /// By client: a lock that was left to it.
     pub(crate) handovers: Vec<Option<Handover>>,
+    /// Who stood in the queues of nodes that are full now.
+    pub(crate) queued: Vec<full::Queued>,
     /// Owners whose keys nobody frees.
     pub(crate) excused: Vec<Owner>,
     /// A client that is cut off from the majority for good: it waits in vain.
@@ -226,6 +229,7 @@ impl World {
             count: Counts { sharing: u64::from(settings.sharing.is_some()), ..Counts::default() },
             running: without.clients.iter().fold(running, |set, client| set & !(1 << client)),
             handovers: vec![None; settings.clients],
+            queued: Vec::new(),
             excused: Vec::new(),
             cut_off: None,
             dead: Vec::new(),
@@ -323,7 +327,9 @@ impl World {
             env.nodes[node].listen(speaker.client, link, generation);
         }
         let reply = match env.nodes[node].failing {
-            0 => Some(env.run(client, node, request.sent_at, &request.what)),
+            // That it is full is an error like any other.
+            0 => Some(env.run(client, node, request.sent_at, &request.what))
+                .filter(|reply| *reply != Reply::Full),
             _ => Node::fail(&request.what),
         };
         match env.net.link(client, node).breaks {

@@ -105,7 +105,7 @@ fn the_model_notices_bugs_of_the_line() {
         (
             Mutant::SameOwnerAgain,
             KEPT_GRANTS,
-            line::Settings { breaks: 2, beats: vec![1, 0], ..three() },
+            line::Settings { breaks: 2, beats: vec![2, 0], ..three() },
         ),
         (
             Mutant::ConfirmHeals,

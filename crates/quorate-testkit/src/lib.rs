@@ -39,4 +39,4 @@ pub use eventually::eventually;
 pub use proxy::{Fault, Proxy};
 pub use redis;
 pub use scripts::script;
-pub use server::{Clock, Flavour, Server, ServerBuilder};
+pub use server::{Clock, Contents, Flavour, ProcessClock, Server, ServerBuilder};

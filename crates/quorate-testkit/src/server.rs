@@ -16,8 +16,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use self::builder::{Flavour, ServerBuilder};
-pub use self::clock::Clock;
+pub use self::clock::{Clock, ProcessClock};
 use self::folder::Folder;
+pub use self::inspect::Contents;
 use self::launch::{LaunchFailure, launch};
 use self::process::Process;
 use crate::eventually;

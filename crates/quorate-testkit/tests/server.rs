@@ -41,6 +41,19 @@ fn its_data_can_be_looked_into() {
 }
 
 #[test]
+fn every_write_changes_its_contents_and_no_read_does() {
+    let server = Server::start();
+    set(&server, "a", "1");
+    let before = server.contents();
+    let script = "return redis.call('GET', 'a')";
+    redis::cmd("EVAL").arg(script).arg(0).exec(&mut server.connection()).unwrap();
+    redis::cmd("PUBLISH").arg("a").arg("").exec(&mut server.connection()).unwrap();
+    assert_eq!(server.contents(), before);
+    set(&server, "a", "1");
+    assert_ne!(server.contents(), before, "also one that leaves everything as it was");
+}
+
+#[test]
 fn its_clock_is_the_clock_of_this_machine() {
     let server = Server::start();
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();

@@ -16,6 +16,8 @@ end
 
 local found = redis.pcall('GET', KEYS[1])
 if found == ARGV[1] and not is_sharing(ARGV[1]) then
+  -- A script that has written may store also if the server is full.
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   return 1
 elseif not found then

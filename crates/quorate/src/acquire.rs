@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     acquire::{Acquire, Outcome},
+    client::watchdog::HeldLease,
     command::Owner,
     contend::{self, Mode},
     lease::LostReason,
+    line::FencedLease,
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -16,10 +18,10 @@ use quorate_core::{
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Claim, Contended, Contender, Ended, Engine, Fenced, Machine},
+    engine::{Attempt, Claim, Contended, Contender, Ended, Engine, Machine, OwnerKind},
     error::{AdoptError, Lost, NodeReport},
     guard::{Guard, Hold, Won},
-    held::Held,
+    held::{Held, claim},
 };
 
 /// What is wanted.
@@ -27,8 +29,7 @@ pub(crate) struct Want {
     pub(crate) name: Name,
     pub(crate) terms: Terms,
     pub(crate) hold: Hold,
-    /// Together with others who want it so.
-    pub(crate) is_shared: bool,
+    pub(crate) kind: OwnerKind,
 }
 
 /// What came of it.
@@ -53,24 +54,28 @@ pub(crate) async fn adopt(
     client: &Arc<Inner>,
     want: Want,
     from: Owner,
-    fenced: Option<Fenced>,
+    fenced: Option<FencedLease>,
 ) -> Got {
     acquire(client, want, Some(from), fenced).await
 }
 
 /// Puts another owner in the place of the one that holds the lock: the same place, but one that
 /// never stands in line.
-pub(crate) async fn rename(client: &Arc<Inner>, held: &Held) -> Result<Owner, AdoptError> {
+pub(crate) async fn rename(
+    client: &Arc<Inner>,
+    held: &Held,
+    lease: &HeldLease,
+) -> Result<Owner, AdoptError> {
     let engine = &client.engine;
     // A shutdown waits for us, so that nothing stays that nobody has.
     let _call = engine.enter_call();
     if client.is_closed() {
         return Err(AdoptError::ShutDown);
     }
-    let (now, terms) = (engine.now(), held.hand().terms);
+    let (now, terms) = (engine.now(), lease.terms());
     let terms = terms.with_vote_timeout(engine.vote_timeout(terms.ttl()));
     let owner = engine.owner_beside(&held.owner, terms.ttl_ms(), now);
-    let claim = Claim { from: Some(held.owner.clone()), ..as_owner(held, &owner, terms) };
+    let claim = Claim { from: Some(held.owner.clone()), ..as_owner(lease, &owner, terms) };
     let machine = Acquire::start(terms, engine.nodes.len(), now);
     let attempt = Attempt::start(engine, claim, now, Machine::Acquire(machine));
     let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
@@ -80,17 +85,17 @@ pub(crate) async fn rename(client: &Arc<Inner>, held: &Held) -> Result<Owner, Ad
         Outcome::Held { .. } => {}
         Outcome::Contended => return Err(Lost::new(LostReason::Gone).into()),
         Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => {
-            held.check(engine.now())?;
+            held.check(engine, engine.now())?;
             return Err(match client.is_closed() {
                 true => AdoptError::ShutDown,
                 false => AdoptError::NoQuorum { nodes: attempt.reports() },
             });
         }
     }
-    let mut renamed = Renamed { engine, held, owner: &owner, terms, is_kept: false };
+    let mut renamed = Renamed { engine, lease, owner: &owner, terms, is_kept: false };
     // Only what was held all the time is held still: where the old owner stood in line it may have
     // come after others.
-    held.check(engine.now())?;
+    held.check(engine, engine.now())?;
     // Whoever goes on with the lease may give it back at once, and what we have sent to a node that
     // is slow must not come after that.
     attempt.settled().await;
@@ -102,14 +107,14 @@ pub(crate) async fn rename(client: &Arc<Inner>, held: &Held) -> Result<Owner, Ad
     Ok(owner)
 }
 
-fn as_owner(held: &Held, owner: &Owner, terms: Terms) -> Claim {
-    Claim { owner: owner.clone(), untaken: NodeSet::EMPTY, ..held.claim(terms) }
+fn as_owner(lease: &HeldLease, owner: &Owner, terms: Terms) -> Claim {
+    Claim { owner: owner.clone(), untaken: NodeSet::EMPTY, ..claim(lease, terms) }
 }
 
 /// A lease that goes on as another owner, unless nobody wants it any more.
 struct Renamed<'a> {
     engine: &'a Arc<Engine>,
-    held: &'a Held,
+    lease: &'a HeldLease,
     owner: &'a Owner,
     terms: Terms,
     is_kept: bool,
@@ -120,7 +125,7 @@ impl Drop for Renamed<'_> {
         if !self.is_kept {
             let (engine, now) = (self.engine, self.engine.now());
             let machine = Machine::Release(Release::start(self.terms, engine.nodes.len(), now));
-            Attempt::start(engine, as_owner(self.held, self.owner, self.terms), now, machine);
+            Attempt::start(engine, as_owner(self.lease, self.owner, self.terms), now, machine);
         }
     }
 }
@@ -129,7 +134,7 @@ async fn acquire(
     client: &Arc<Inner>,
     want: Want,
     from: Option<Owner>,
-    fenced: Option<Fenced>,
+    fenced: Option<FencedLease>,
 ) -> Got {
     let engine = &client.engine;
     // A shutdown waits for us, so that a lock that is won meanwhile is given back.
@@ -137,9 +142,9 @@ async fn acquire(
     if client.is_closed() {
         return Got::ShutDown;
     }
-    let Want { name, terms, hold, is_shared } = want;
+    let Want { name, terms, hold, kind } = want;
     let now = engine.now();
-    let owner = engine.next_owner(terms.ttl_ms(), is_shared, now);
+    let owner = engine.next_owner(terms.ttl_ms(), &kind, now);
     // What nodes tell about it before we hold it is no news.
     let entry = fenced.map(|_| Entry::new(client, &owner));
     let (untaken, machine) = (NodeSet::EMPTY, Acquire::start(terms, engine.nodes.len(), now));
@@ -163,6 +168,7 @@ async fn acquire(
                 fenced,
                 hold,
                 untaken,
+                contender: None,
             };
             hand_out(client, won, || attempt.reports())
         }
@@ -190,8 +196,8 @@ pub(crate) async fn contend(
     if client.is_closed() {
         return Got::ShutDown;
     }
-    let Want { name, terms, hold, is_shared } = want;
-    let contender = Contender::start(engine, name.clone(), terms, is_shared, mode);
+    let Want { name, terms, hold, kind } = want;
+    let contender = Contender::start(engine, name.clone(), terms, kind, mode);
     let ended = contender.clone().outcome(deadline).await;
     let Some(Contended { outcome, owner, untaken }) = ended else {
         return match contender.is_short() {
@@ -202,7 +208,7 @@ pub(crate) async fn contend(
     };
     match outcome {
         contend::Outcome::Held { valid_until, fence } => {
-            let fenced = Some(Fenced { fence, may_heal: true });
+            let fenced = Some(FencedLease::won(fence));
             let (acquired_at, granted_at) = (engine.now(), terms.granted_at(valid_until));
             let won = Won {
                 name,
@@ -214,6 +220,7 @@ pub(crate) async fn contend(
                 fenced,
                 hold,
                 untaken,
+                contender: Some(contender.clone()),
             };
             hand_out(client, won, || contender.reports())
         }

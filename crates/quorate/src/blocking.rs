@@ -140,6 +140,19 @@ impl Client {
         wait(self.0.admit())
     }
 
+    /// Whether nodes that may have forgotten locks are kept from voting. See
+    /// [`crate::Client::is_guarded`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert!(!quorate::blocking::Client::memory().is_guarded());
+    /// ```
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.0.is_guarded()
+    }
+
     /// Makes the nodes of this client the set that all clients go by. See
     /// [`crate::Client::change_nodes`].
     ///
@@ -351,6 +364,21 @@ impl Mutex {
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
+    }
+
+    /// See [`crate::Mutex::who`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let _guard = client.mutex("orders:42").who("nightly invoices").lock()?;
+    /// assert!(client.inspect("orders:42")?.to_string().contains("nightly invoices"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn who(self, who: impl AsRef<str>) -> Self {
+        Self(self.0.who(who))
     }
 
     /// See [`crate::Mutex::no_renew`].

@@ -2,14 +2,14 @@
 
 #[cfg(feature = "simulation")]
 pub mod simulation;
+#[cfg(test)]
+mod tests;
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     command::ClientId,
+    moment::Moment,
     quorum::NODES_MAX,
     terms::{Drift, Terms},
 };
@@ -22,7 +22,7 @@ use crate::node::local;
 use crate::{
     Client,
     client::{Defaults, Inner},
-    clock::Clock,
+    clock::{Clock, node_time},
     engine::{Driver, Ears, Engine, Mode, Quiet, Running, Settings, Where},
     error::{ConfigError, ConnectError, TtlError},
     memory::MemoryNodes,
@@ -31,12 +31,12 @@ use crate::{
         memory::View,
         redis::{Chamber, Identities, Link, Security, Surroundings, Target, blot, drive},
     },
+    nonces::{Nonces, OwnerKey},
     observe::Observer,
     who,
 };
 
-/// Settings of a [`Client`]. Nothing is checked before [`build`](Self::build), and nothing is sent
-/// before the client is used.
+/// Settings of a [`Client`]. Nothing is checked and nothing is sent before [`build`](Self::build).
 ///
 /// # Examples
 ///
@@ -70,7 +70,7 @@ pub struct ClientBuilder {
     mode: Mode,
     restart_guard: Option<bool>,
     is_durable: bool,
-    is_looking: bool,
+    only_looks: bool,
     #[cfg(feature = "simulation")]
     simulation: simulation::Settings,
 }
@@ -112,7 +112,7 @@ impl Default for ClientBuilder {
             mode: Mode::Line,
             restart_guard: None,
             is_durable: false,
-            is_looking: false,
+            only_looks: false,
             #[cfg(feature = "simulation")]
             simulation: simulation::Settings::default(),
         }
@@ -429,9 +429,10 @@ impl ClientBuilder {
     /// Default: on with three nodes or more, off with fewer, and for nodes in memory.
     ///
     /// It covers restarts, flushed data, promoted replicas, other servers behind the same address,
-    /// copied and rolled-back data, and clocks that were set forward. The nodes keep a record of
-    /// what all clients have agreed upon: which nodes there are, and [`max_ttl`](Self::max_ttl). A
-    /// client that differs is refused with [`Disagreement`](crate::error::Trouble::Disagreement).
+    /// copied and rolled-back data, and clocks that were set forward by 5 s or more. The nodes keep
+    /// a record of what all clients have agreed upon: which nodes there are, and
+    /// [`max_ttl`](Self::max_ttl). A client that differs is refused with
+    /// [`Disagreement`](crate::error::Trouble::Disagreement).
     ///
     /// Nodes that were never used wait, too; [`Client::admit`] lets them in at once.
     ///
@@ -475,9 +476,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Only looks at guarded nodes: no record is written, no set is founded, and no node is told
-    /// anything. For tools that show [`nodes`](Client::nodes); without the restart guard it does
-    /// nothing.
+    /// Only looks at servers: the client writes nothing, begins no session, and takes no locks. For
+    /// tools that show [`nodes`](Client::nodes) or [locks](Client::inspect), and for operators:
+    /// [`admit`](Client::admit), [`change_nodes`](Client::change_nodes) and
+    /// [`vouch_for_nodes`](Client::vouch_for_nodes) write only when they have seen that they can
+    /// do what they are told. It does nothing for nodes in memory or in a folder.
     ///
     /// # Examples
     ///
@@ -489,7 +492,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub const fn look_only(mut self) -> Self {
-        self.is_looking = true;
+        self.only_looks = true;
         self
     }
 
@@ -537,20 +540,27 @@ impl ClientBuilder {
     /// ```
     pub fn build(self) -> Result<Client, ConfigError> {
         self.check()?;
-        let parts = self.parts()?;
-        let Opened { nodes, drivers, chamber, time_guess_us } = self.open(&parts)?;
-        let Parts { clock, client, who, ears, status, quiet, jitter_seed } = parts;
+        let parts = self.parts(Nonces::of_the_system())?;
+        self.build_of(parts)
+    }
+
+    fn build_of(self, parts: Parts) -> Result<Client, ConfigError> {
+        let Opened { nodes, drivers, chamber, node_time } = self.open(&parts)?;
+        let Parts { clock, client, owner_key, who, ears, status, quiet, .. } = parts;
+        let (jitter_seed, first_round) = (parts.jitter_seed, parts.first_round);
         let settings = Settings {
             clock,
             status,
             quiet: quiet.clone(),
             client,
+            owner_key,
             who,
             mode: self.mode,
             has_sessions: self.mode == Mode::Line || chamber.is_some(),
             max_ttl: self.max_ttl,
-            time_guess_us,
+            node_time,
             jitter_seed,
+            first_round,
             vote_timeout: self.vote_timeout,
             observer: self.observer.clone(),
         };
@@ -571,7 +581,8 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the client; nothing was stored on any node.
+    /// Dropping the future drops the client; no lock was taken. The nodes know its session for a
+    /// few seconds.
     ///
     /// # Errors
     ///
@@ -596,27 +607,30 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    fn parts(&self) -> Result<Parts, ConfigError> {
+    fn parts(&self, nonces: Nonces) -> Result<Parts, ConfigError> {
         let clock = match self.place {
             Where::OwnThread => Clock::Boot,
             Where::ThisRuntime => Clock::of_runtime(),
         };
-        let random = Random::draw()?;
         #[cfg(feature = "simulation")]
-        let (clock, random) = self.simulated(clock, random);
+        let (clock, nonces) = self.simulated(clock, nonces);
         Ok(Parts {
             clock,
-            client: ClientId::from_random(random.client),
+            client: nonces.client()?,
+            owner_key: nonces.owner_key()?,
             who: self.who.as_deref().map_or_else(who::this_process, who::printable).into(),
             ears: Arc::default(),
             status: Arc::default(),
             quiet: Arc::default(),
-            jitter_seed: random.jitter,
+            jitter_seed: nonces.number()?,
+            first_round: nonces.number()?,
+            nonces,
         })
     }
 
     fn open(&self, parts: &Parts) -> Result<Opened, ConfigError> {
-        let Parts { clock, client, who, ears, status, quiet, jitter_seed } = parts.clone();
+        let Parts { clock, client, who, ears, status, quiet, jitter_seed, nonces, .. } =
+            parts.clone();
         let mode = self.mode;
         match &self.source {
             Source::Memory(nodes) => {
@@ -626,10 +640,11 @@ impl ClientBuilder {
                     reason: "clients whose engine runs on a runtime, and clients with a thread of \
                              their own, have different clocks and cannot share nodes in memory",
                 };
-                let view = View { clock, client, who, mode, quiet, ears };
+                let view = View { clock, client, who, mode, quiet, ears, nonces };
                 let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
-                // They have our clock.
-                Ok(Opened { nodes, drivers: Vec::new(), chamber: None, time_guess_us: 0 })
+                let now = clock.now();
+                let node_time = Some((node_time(now).as_micros(), now));
+                Ok(Opened { nodes, drivers: Vec::new(), chamber: None, node_time })
             }
             #[cfg(feature = "local")]
             Source::Local(folder) => {
@@ -644,12 +659,15 @@ impl ClientBuilder {
                     status,
                     quiet,
                     jitter_seed,
+                    nonces,
                     observer,
                 };
                 let local::Opened { node, driver, ahead_us } = local::open(folder, around)?;
-                let time_guess_us = ahead_us.unwrap_or_else(|| time_guess_us(clock));
+                let now = clock.now();
+                let time_us = |ahead| node_time(now).as_micros().saturating_add_signed(ahead);
+                let node_time = ahead_us.map(|ahead| (time_us(ahead), now));
                 let (nodes, drivers) = (vec![node], vec![driver]);
-                Ok(Opened { nodes, drivers, chamber: None, time_guess_us })
+                Ok(Opened { nodes, drivers, chamber: None, node_time })
             }
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
@@ -665,16 +683,18 @@ impl ClientBuilder {
                     ears,
                     identities: Arc::new(Identities::new(urls.len())),
                     chamber: chamber.clone(),
+                    only_looks: self.only_looks,
                     status,
                     quiet,
                     jitter_seed,
+                    nonces,
                     observer: self.observer.clone(),
                     security: self.security(&targets)?,
                     #[cfg(feature = "simulation")]
                     network: self.simulation.network.clone(),
                 };
                 let (nodes, drivers) = links(targets, &surroundings);
-                Ok(Opened { nodes, drivers, chamber, time_guess_us: time_guess_us(clock) })
+                Ok(Opened { nodes, drivers, chamber, node_time: None })
             }
         }
     }
@@ -684,7 +704,7 @@ impl ClientBuilder {
         let is_on = self.restart_guard.unwrap_or(targets.len() >= GUARDED_FROM);
         is_on.then(|| {
             let labels = targets.iter().map(|target| target.label.as_str().into());
-            Arc::new(Chamber::new(labels, self.max_ttl, (self.is_durable, self.is_looking)))
+            Arc::new(Chamber::new(labels, self.max_ttl, (self.is_durable, self.only_looks)))
         })
     }
 
@@ -786,27 +806,13 @@ fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node
     targets.into_iter().enumerate().map(link).unzip()
 }
 
-/// How far the nodes' time is ahead of our clock, before they have told it.
-fn time_guess_us(clock: Clock) -> i64 {
-    match clock {
-        // Where time is simulated, the nodes tell theirs before they can be asked anything.
-        Clock::Runtime(_) => 0,
-        Clock::Boot => {
-            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let ours = clock.now().as_nanos() / 1_000;
-            let micros = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
-            micros(wall.as_micros()).saturating_sub(micros(ours.into()))
-        }
-    }
-}
-
 /// The nodes, and what keeps their links alive.
 struct Opened {
     nodes: Vec<Box<dyn Node>>,
     drivers: Vec<Driver>,
     chamber: Option<Arc<Chamber>>,
-    /// How far the nodes' time is ahead of our clock, as far as that is known.
-    time_guess_us: i64,
+    /// What their clocks showed, and when, if that is known already.
+    node_time: Option<(u64, Moment)>,
 }
 
 /// What nodes and engine share.
@@ -814,29 +820,14 @@ struct Opened {
 struct Parts {
     clock: Clock,
     client: ClientId,
+    owner_key: OwnerKey,
     who: Arc<str>,
     ears: Arc<Ears>,
     status: Arc<Notify>,
     quiet: Arc<Quiet>,
     jitter_seed: u64,
-}
-
-/// What must come from the operating system's source of randomness.
-struct Random {
-    client: [u8; 20],
-    jitter: u64,
-}
-
-impl Random {
-    fn draw() -> Result<Self, ConfigError> {
-        let refused = |error: getrandom::Error| ConfigError::System {
-            what: "random bytes",
-            reason: error.to_string(),
-        };
-        let mut client = [0; 20];
-        getrandom::fill(&mut client).map_err(refused)?;
-        Ok(Self { client, jitter: getrandom::u64().map_err(refused)? })
-    }
+    first_round: u64,
+    nonces: Nonces,
 }
 
 /// With fewer nodes one that forgets is no danger, or there is none left to keep the lock.

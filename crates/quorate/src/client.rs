@@ -2,11 +2,16 @@
 
 use std::{
     num::NonZeroU32,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use quorate_core::{
+    client::watchdog::Renewal,
+    line::FencedLease,
     quorum::majority,
     terms::{Drift, Terms},
 };
@@ -17,17 +22,16 @@ use crate::{
     ClientBuilder, Mutex, RwLock, Semaphore,
     acquire::{Got, Want, adopt},
     clock::Clock,
-    engine::{Engine, Fenced, Mode, Running, Sleep},
+    engine::{Engine, Mode, OwnerKind, Running, Sleep},
     error::{
         AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
     },
     guard::{Guard, Hold, release},
     handover::LeaseHandover,
-    keeper::Renewal,
     leases::others_within,
     memory::MemoryNodes,
     node::redis::Chamber,
-    observe::Event,
+    watchdog::Watchdog,
 };
 
 /// A connection to a set of nodes. Clones share it.
@@ -56,7 +60,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the client; nothing was stored on any node.
+    /// Dropping the future drops the client; no lock was taken. The nodes know its session for a
+    /// few seconds.
     ///
     /// # Errors
     ///
@@ -282,11 +287,11 @@ impl Client {
         if lease.stored_fence().is_some() != (client.engine.mode == Mode::Line) {
             return Err(AdoptError::OtherMode);
         }
-        let fenced = lease.stored_fence().map(|fence| Fenced { fence, may_heal: false });
+        let fenced = lease.stored_fence().map(FencedLease::adopted);
         self.settle(others_within(lease.ttl())).await;
         let (name, from) = lease.parts();
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        let want = Want { name: name.clone(), terms, hold, is_shared: lease.is_shared() };
+        let want = Want { name: name.clone(), terms, hold, kind: OwnerKind::of(from) };
         match adopt(client, want, from.clone(), fenced).await {
             Got::Held(guard) => Ok(guard),
             Got::Contended => Err(Lost::new(LostReason::Gone).into()),
@@ -319,9 +324,7 @@ impl Client {
         let engine = &self.inner.engine;
         engine.is_closed.store(true, Ordering::SeqCst);
         engine.line.abandon_all(engine.now());
-        for held in engine.keeper.lose_all(LostReason::ShutDown) {
-            let (name, reason) = (held.name.as_str(), LostReason::ShutDown);
-            engine.tell(&Event::Lost { name, reason });
+        for held in Watchdog::lose_all(engine, LostReason::ShutDown) {
             release(engine, &held);
         }
         self.inner.running.order_end(grace);
@@ -330,7 +333,7 @@ impl Client {
 
     /// True if the engine runs on an async runtime of the user's.
     pub(crate) fn is_driven_by_user(&self) -> bool {
-        matches!(self.inner.engine.clock, Clock::Runtime(_))
+        matches!(self.inner.engine.clock, Clock::Runtime { .. })
     }
 
     pub(crate) fn from_inner(inner: Inner) -> Self {
@@ -347,7 +350,8 @@ impl Client {
                     NodeAnswer::Attached
                     | NodeAnswer::Granted
                     | NodeAnswer::Refused
-                    | NodeAnswer::NotAwaited => None,
+                    | NodeAnswer::NotAwaited
+                    | NodeAnswer::Ready(_) => None,
                 })
             };
             let is_doubled = troubles().any(|trouble| matches!(trouble, Trouble::SameServer(_)));
@@ -362,35 +366,13 @@ impl Client {
         }
     }
 
-    /// Looks at the nodes whenever a link comes up or goes down, until `look` has seen enough;
-    /// `None` if that is not so within `patience`.
+    /// The same as [`Inner::watch_nodes`].
     pub(crate) async fn watch_nodes<T>(
         &self,
         patience: Duration,
-        mut look: impl FnMut(&[NodeReport]) -> Option<T>,
+        look: impl FnMut(&[NodeReport]) -> Option<T>,
     ) -> Option<T> {
-        let engine = &self.inner.engine;
-        let deadline = engine.now().saturating_add(patience);
-        let mut sleep = std::pin::pin!(Sleep::until(engine, deadline));
-        loop {
-            let changed = engine.status.notified();
-            let mut changed = std::pin::pin!(changed);
-            // Enabled before the look, so that a change between the two is not missed.
-            changed.as_mut().enable();
-            if let Some(seen) = look(&engine.reports()) {
-                return Some(seen);
-            }
-            if engine.now() >= deadline {
-                return None;
-            }
-            std::future::poll_fn(|cx| {
-                if sleep.as_mut().poll(cx).is_ready() {
-                    return std::task::Poll::Ready(());
-                }
-                changed.as_mut().poll(cx)
-            })
-            .await;
-        }
+        self.inner.watch_nodes(patience, look).await
     }
 }
 
@@ -455,6 +437,8 @@ pub(crate) struct Inner {
     pub(crate) defaults: Defaults,
     /// What is known of the set of nodes, if they are guarded.
     pub(crate) chamber: Option<Arc<Chamber>>,
+    /// Every node was attached, or failed to, at least once.
+    has_met: AtomicBool,
 }
 
 /// What holds for every lock that does not say otherwise.
@@ -474,7 +458,62 @@ impl Inner {
         defaults: Defaults,
         chamber: Option<Arc<Chamber>>,
     ) -> Self {
-        Self { engine, running, defaults, chamber }
+        let has_met = AtomicBool::new(false);
+        Self { engine, running, defaults, chamber, has_met }
+    }
+
+    /// Looks at the nodes whenever a link comes up or goes down, until `look` has seen enough;
+    /// `None` if that is not so within `patience`.
+    pub(crate) async fn watch_nodes<T>(
+        &self,
+        patience: Duration,
+        mut look: impl FnMut(&[NodeReport]) -> Option<T>,
+    ) -> Option<T> {
+        let engine = &self.engine;
+        let deadline = engine.now().saturating_add(patience);
+        let mut sleep = std::pin::pin!(Sleep::until(engine, deadline));
+        loop {
+            let changed = engine.status.notified();
+            let mut changed = std::pin::pin!(changed);
+            // Enabled before the look, so that a change between the two is not missed.
+            changed.as_mut().enable();
+            if let Some(seen) = look(&engine.reports()) {
+                return Some(seen);
+            }
+            if engine.now() >= deadline {
+                return None;
+            }
+            std::future::poll_fn(|cx| {
+                if sleep.as_mut().poll(cx).is_ready() {
+                    return std::task::Poll::Ready(());
+                }
+                changed.as_mut().poll(cx)
+            })
+            .await;
+        }
+    }
+
+    /// True once every node was attached, or failed to.
+    pub(crate) fn has_met(&self) -> bool {
+        self.has_met.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the first connections of a client that was built a moment ago: until a majority is
+    /// attached, or every node is attached or has failed to. Whoever tries once, and waits for no
+    /// holder, needs no more time than that. Links bound it, by their time to connect.
+    pub(crate) async fn first_contact(&self) {
+        if self.has_met() || self.is_closed() {
+            return;
+        }
+        let met = self.watch_nodes(FIRST_CONTACT_MAX, |nodes| {
+            let attached = |report: &&NodeReport| report.answer == NodeAnswer::Attached;
+            let is_majority = nodes.iter().filter(attached).count() >= majority(nodes.len());
+            let is_all = !nodes.iter().any(is_coming);
+            (is_majority || is_all).then_some(is_all)
+        });
+        if met.await == Some(true) {
+            self.has_met.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -499,6 +538,24 @@ impl Drop for Inner {
         self.running.wait_for_end(DROP_GRACE * 2);
     }
 }
+
+/// Whether the node may be attached in a moment: it was not tried yet; or the links have just
+/// learned from each other which nodes there are, and ask again.
+fn is_coming(report: &NodeReport) -> bool {
+    match &report.answer {
+        NodeAnswer::Trouble(Trouble::Connecting | Trouble::SessionLost) => true,
+        NodeAnswer::Trouble(Trouble::Guarded { left, .. }) => left.is_zero(),
+        NodeAnswer::Attached
+        | NodeAnswer::Granted
+        | NodeAnswer::Refused
+        | NodeAnswer::NotAwaited
+        | NodeAnswer::Ready(_)
+        | NodeAnswer::Trouble(_) => false,
+    }
+}
+
+/// More than a link needs to connect or to fail.
+pub(crate) const FIRST_CONTACT_MAX: Duration = Duration::from_secs(2);
 
 /// How long the drop of the last handle waits for releases that are on their way.
 const DROP_GRACE: Duration = Duration::from_millis(100);

@@ -14,17 +14,22 @@ use tokio::time::Instant;
 pub(crate) enum Clock {
     /// The system's clock that counts suspended time and cannot be stepped.
     Boot,
-    /// The clock of the tokio runtime, which tests and simulations can pause and advance, counted
-    /// from this instant.
-    Runtime(Instant),
+    /// The clock of the tokio runtime, which tests and simulations can pause and advance.
+    Runtime {
+        /// Where it begins.
+        origin: Instant,
+        /// How far the wall clock is ahead of it. Only simulations set it.
+        wall_ahead_ms: i64,
+    },
 }
 
 impl Clock {
     /// The clock of the tokio runtime, with an origin that all clients of this process share.
     pub(crate) fn of_runtime() -> Self {
-        Self::Runtime(*ORIGIN.get_or_init(|| {
+        let origin = *ORIGIN.get_or_init(|| {
             Instant::now().checked_sub(RUNTIME_AGE_MAX).unwrap_or_else(Instant::now)
-        }))
+        });
+        Self::Runtime { origin, wall_ahead_ms: 0 }
     }
 
     pub(crate) fn now(self) -> Moment {
@@ -35,22 +40,31 @@ impl Clock {
                 let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
                 Moment::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
             }
-            Self::Runtime(origin) => {
-                Moment::ZERO.saturating_add(Instant::now().saturating_duration_since(origin))
+            Self::Runtime { origin, .. } => {
+                let passed = Instant::now().saturating_duration_since(origin);
+                #[cfg(test)]
+                let passed = passed + altered::suspended();
+                Moment::ZERO.saturating_add(passed)
             }
         }
     }
 }
 
 impl Clock {
-    /// The wall clock, in milliseconds since the epoch; where time is simulated, the time itself.
+    /// The wall clock, in milliseconds since the epoch. Where time is simulated, it is the time
+    /// itself, shifted as the simulation wants.
     pub(crate) fn wall_ms(self) -> u64 {
         match self {
             Self::Boot => {
                 let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)
             }
-            Self::Runtime(_) => self.now().as_nanos() / 1_000_000,
+            Self::Runtime { wall_ahead_ms, .. } => {
+                let wall_ms = self.now().as_nanos() / 1_000_000;
+                #[cfg(test)]
+                let wall_ms = wall_ms.saturating_add_signed(altered::stepped_ms());
+                wall_ms.saturating_add_signed(wall_ahead_ms)
+            }
         }
     }
 }
@@ -74,6 +88,35 @@ const BOOT: ClockId = ClockId::Boottime;
 /// the system.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: ClockId = ClockId::Monotonic;
+
+/// What tests do to the runtime's clock as the tests of one thread see it.
+#[cfg(test)]
+pub(crate) mod altered {
+    use std::{cell::Cell, time::Duration};
+
+    thread_local! {
+        static SUSPENDED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        static STEPPED_MS: Cell<i64> = const { Cell::new(0) };
+    }
+
+    /// Both clocks go on, and the timers of the runtime stand still: the machine was suspended.
+    pub(crate) fn suspend(time: Duration) {
+        SUSPENDED.set(SUSPENDED.get() + time);
+    }
+
+    /// Somebody sets the wall clock.
+    pub(crate) fn step_wall(ms: i64) {
+        STEPPED_MS.set(STEPPED_MS.get() + ms);
+    }
+
+    pub(super) fn suspended() -> Duration {
+        SUSPENDED.get()
+    }
+
+    pub(super) fn stepped_ms() -> i64 {
+        STEPPED_MS.get()
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -8,16 +8,18 @@ mod contender;
 mod heartbeats;
 mod inspect;
 mod line;
+mod list_page;
+mod report;
 mod run;
 mod survey;
-mod tickets;
+mod tagged;
 mod timers;
 mod wait;
 
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -25,30 +27,36 @@ use std::{
 
 use quorate_core::{
     backoff::Jitter,
+    client::{owners::Owners, round::Asker},
     command::{ClientId, Owner},
-    line::{Place, Session, Speaker, is_shared},
+    line::{Place, Request, Session, Speaker, Tag},
     moment::Moment,
     quorum::{NODES_MAX, NodeSet, majority},
     terms::vote_timeout,
+    tickets::Tickets,
 };
 use tokio::sync::Notify;
 
+pub(crate) use quorate_core::client::owners::OwnerKind;
+
 pub(crate) use self::{
-    attempt::{Attempt, Claim, Ended, Fenced, Machine},
+    attempt::{Attempt, Claim, Ended, Machine},
     contender::{Contender, Ended as Contended},
     inspect::{inspect, inspect_all, list},
     line::{Ears, Line, News, forget_everywhere},
+    list_page::list_page,
     run::{Driver, Quiet, Running, Where},
     survey::survey,
-    tickets::Tickets,
-    timers::{FOREVER, Sleep, Timed, Timers},
+    tagged::tagged,
+    timers::{Sleep, Timed, Timers},
 };
 use crate::{
     clock::Clock,
     error::{NodeAnswer, NodeReport},
-    keeper::Keeper,
     node::Node,
+    nonces::OwnerKey,
     observe::{self, Event, Observer},
+    watchdog::Watchdog,
 };
 
 /// What all parts of one client share.
@@ -56,19 +64,19 @@ pub(crate) struct Engine {
     pub(crate) nodes: Box<[Box<dyn Node>]>,
     pub(crate) clock: Clock,
     pub(crate) timers: Arc<Timers>,
-    pub(crate) keeper: Keeper,
+    pub(crate) watchdog: Watchdog,
     pub(crate) line: Line,
     pub(crate) mode: Mode,
     /// The nodes know our sessions, without which they do not vote.
     has_sessions: bool,
-    /// Held from numbering an extension until it is queued on every node: they must reach the nodes
-    /// in the order of their numbers.
-    pub(crate) extending: Mutex<()>,
+    /// See [`Self::order_extensions`].
+    extending: Mutex<()>,
     observer: Option<Arc<dyn Observer>>,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
     pub(crate) is_closed: AtomicBool,
     client: ClientId,
+    owner_key: OwnerKey,
     who: Arc<str>,
     sequence: AtomicU64,
     /// Begins anywhere, so that clients which share an observer do not speak of each other's.
@@ -82,37 +90,54 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(settings: Settings, nodes: Vec<Box<dyn Node>>) -> Self {
-        let tickets = Tickets::new(nodes.len(), settings.time_guess_us);
+        let mut tickets = Tickets::new(nodes.len());
+        if let Some((time_us, at)) = settings.node_time {
+            (0..nodes.len()).for_each(|node| tickets.handle_time(node, time_us, at));
+        }
+        let speaker = Speaker { client: settings.client, session: Session::UNSET };
+        let mut seeds = Jitter::new(settings.jitter_seed);
+        let jitter = Jitter::new(seeds.next());
         Self {
             line: Line::new(nodes.len(), tickets, settings.max_ttl),
             mode: settings.mode,
             has_sessions: settings.has_sessions,
-            nodes: nodes.into(),
             clock: settings.clock,
             timers: Arc::default(),
-            keeper: Keeper::default(),
+            watchdog: Watchdog::new(nodes.len(), speaker, settings.has_sessions, jitter),
             extending: Mutex::new(()),
             observer: settings.observer,
             status: settings.status,
             is_closed: AtomicBool::new(false),
             client: settings.client,
+            owner_key: settings.owner_key,
             who: settings.who,
             sequence: AtomicU64::new(0),
-            rounds: AtomicU64::new(settings.jitter_seed),
+            rounds: AtomicU64::new(settings.first_round),
             calls: AtomicUsize::new(0),
             quiet: settings.quiet,
-            jitter: Mutex::new(Jitter::new(settings.jitter_seed)),
+            jitter: Mutex::new(seeds),
             vote_timeout: settings.vote_timeout,
+            nodes: nodes.into(),
         }
     }
 
+    /// Held from numbering an extension until it is queued on every node: they must reach the nodes
+    /// in the order of their numbers.
+    pub(crate) fn order_extensions(&self) -> MutexGuard<'_, ()> {
+        self.extending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An owner that nobody has had before.
-    pub(crate) fn next_owner(&self, ttl_ms: u64, is_shared: bool, now: Moment) -> Owner {
+    pub(crate) fn next_owner(&self, ttl_ms: u64, kind: &OwnerKind, now: Moment) -> Owner {
         match self.mode {
-            Mode::Classic => Owner::new(&self.client, self.next_number(), &self.who),
+            Mode::Classic => {
+                let who = kind.label.as_deref().unwrap_or(&self.who);
+                Owner::new(&self.client, self.next_number(), who)
+            }
             Mode::Line => {
-                let ticket = self.line.tickets.next(now);
-                self.owner_at(&Place { ticket, ttl_ms, client: self.client }, is_shared)
+                // It takes the place of another holder, and never stands in the queue.
+                let ticket = self.line.draw_ticket(now).unwrap_or(0);
+                self.owner_at(&Place { ticket, ttl_ms, client: self.client }, kind)
             }
         }
     }
@@ -120,17 +145,24 @@ impl Engine {
     /// Another owner of ours with the same place as this one, which nobody has had before.
     pub(crate) fn owner_beside(&self, owner: &Owner, ttl_ms: u64, now: Moment) -> Owner {
         match Place::of(owner.as_bytes()) {
-            Some(place) => self.owner_at(&place, is_shared(owner)),
-            None => self.next_owner(ttl_ms, false, now),
+            Some(place) => self.owner_at(&place, &OwnerKind::of(owner)),
+            None => self.next_owner(ttl_ms, &OwnerKind::default(), now),
         }
     }
 
+    /// The same, and other processes find it by its tag.
+    pub(crate) fn tagged_owner(&self, owner: &Owner, tag: Tag) -> Option<Owner> {
+        let kind = OwnerKind { tag: Some(tag), ..OwnerKind::of(owner) };
+        Some(self.owner_at(&Place::of(owner.as_bytes())?, &kind))
+    }
+
     /// An owner that nobody has had before, with this place in line.
-    fn owner_at(&self, place: &Place, is_shared: bool) -> Owner {
-        match is_shared {
-            true => place.shared_owner(self.next_number()),
-            false => place.owner(self.next_number()),
-        }
+    fn owner_at(&self, place: &Place, kind: &OwnerKind) -> Owner {
+        let number = self.next_number();
+        // Whoever knows one owner of this client must not know the others.
+        let secret = Some(self.owner_key.secret(number));
+        let OwnerKind { is_shared, tag, ref label } = *kind;
+        place.owner_of(&Request { number, secret, tag, label: label.as_deref(), is_shared })
     }
 
     fn next_number(&self) -> u64 {
@@ -139,12 +171,13 @@ impl Engine {
 
     /// Who speaks to the nodes. Each puts in the session of its own connection.
     pub(crate) const fn speaker(&self) -> Speaker {
-        Speaker { client: self.client, session: Session::from_random(0) }
+        Speaker { client: self.client, session: Session::UNSET }
     }
 
-    /// The same where nodes know sessions, and nobody where they do not.
-    pub(crate) fn known_speaker(&self) -> Option<Speaker> {
-        self.has_sessions.then(|| self.speaker())
+    /// Who asks in rounds.
+    const fn asker(&self) -> Asker {
+        let (client, has_sessions) = (self.client, self.has_sessions);
+        Asker { client, has_sessions, max_ttl: self.line.max_ttl() }
     }
 
     /// Tells the observer, if there is one.
@@ -202,9 +235,10 @@ impl Engine {
 
     /// What each node is up to, attached or not.
     pub(crate) fn reports(&self) -> Box<[NodeReport]> {
-        let answer = |node: &dyn Node| match node.trouble() {
-            Some(trouble) => NodeAnswer::Trouble(trouble),
-            None => NodeAnswer::Attached,
+        let answer = |node: &dyn Node| match (node.trouble(), node.why_not_yet()) {
+            (Some(trouble), _) => NodeAnswer::Trouble(trouble),
+            (None, Some(why)) => NodeAnswer::Ready(why.to_owned()),
+            (None, None) => NodeAnswer::Attached,
         };
         self.nodes.iter().map(|node| NodeReport::new(node.label(), answer(&**node))).collect()
     }
@@ -242,6 +276,20 @@ impl Drop for Call<'_> {
     }
 }
 
+impl Owners for &Engine {
+    fn client(&self) -> ClientId {
+        self.client
+    }
+
+    fn draw_ticket(&mut self, came_at: Moment) -> Option<u64> {
+        self.line.draw_ticket(came_at)
+    }
+
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+        self.owner_at(place, kind)
+    }
+}
+
 /// What an engine needs besides its nodes.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -249,13 +297,17 @@ pub(crate) struct Settings {
     pub(crate) status: Arc<Notify>,
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) client: ClientId,
+    pub(crate) owner_key: OwnerKey,
     pub(crate) who: Arc<str>,
     pub(crate) mode: Mode,
     pub(crate) has_sessions: bool,
     pub(crate) max_ttl: Duration,
-    /// What the nodes' time is ahead of our clock, as far as that can be said without asking them.
-    pub(crate) time_guess_us: i64,
+    /// What the clocks of all nodes showed, and when, if that is known without asking them.
+    pub(crate) node_time: Option<(u64, Moment)>,
+    /// For delays only.
     pub(crate) jitter_seed: u64,
+    /// Shown to observers: nothing else may follow from it.
+    pub(crate) first_round: u64,
     pub(crate) vote_timeout: Option<Duration>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }

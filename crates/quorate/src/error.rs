@@ -483,7 +483,8 @@ impl InspectError {
             NodeAnswer::Attached
             | NodeAnswer::Granted
             | NodeAnswer::Refused
-            | NodeAnswer::NotAwaited => false,
+            | NodeAnswer::NotAwaited
+            | NodeAnswer::Ready(_) => false,
         });
         if is_denied { Self::Denied { nodes } } else { Self::NoAnswer { nodes } }
     }

@@ -1,17 +1,16 @@
 //! A held lock in the hand of its holder.
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+mod hand_over;
+
+use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Backoff,
+    client::watchdog::{self, Extending, HeldLease, Renewal},
     command::Owner,
     fence::Fence,
-    lease::{Extension, Lease, LostReason},
-    line::is_shared,
+    lease::{Extension, LostReason},
+    line::{FencedLease, is_shared},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -22,20 +21,18 @@ use quorate_core::{
 };
 
 use crate::{
-    acquire::rename,
     client::Inner,
-    engine::{Attempt, Ended, Engine, Fenced, Machine, Sleep, forget_everywhere},
-    error::{AdoptError, ExtendError, Lost, ReleaseError, VerifyError},
-    handover::LeaseHandover,
-    held::{Held, Loss},
-    keeper::{Keeper, Renewal},
+    engine::{Attempt, Contender, Ended, Engine, Machine, Sleep},
+    error::{ExtendError, Lost, ReleaseError, VerifyError},
+    held::{Held, Loss, claim},
     observe::Event,
     signal::CancellationToken,
+    watchdog::Watchdog,
 };
 
 /// A held lock.
 ///
-/// While it is there, the client's keeper renews the lock in the background, unless it was taken
+/// While it is there, the client's watchdog renews the lock in the background, unless it was taken
 /// with [`no_renew`](crate::Mutex::no_renew). If the lock is lost all the same,
 /// [`lost`](Self::lost) completes, before anyone else can have it.
 ///
@@ -58,19 +55,19 @@ use crate::{
 pub struct Guard {
     client: Arc<Inner>,
     held: Arc<Held>,
+    /// Who won it, unless the lease came from another process.
+    contender: Option<Arc<Contender>>,
     is_over: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(client: Arc<Inner>, won: Won) -> Self {
+    pub(crate) fn new(client: Arc<Inner>, mut won: Won) -> Self {
+        let contender = won.contender.take();
         let engine = &client.engine;
-        let hold_until = won.hold.until(won.acquired_at);
-        let lease = Lease::new(won.valid_until, hold_until);
-        let number = engine.keeper.next_number();
-        let held = Arc::new(Held::new(number, won, lease));
-        Keeper::keep(engine, held.clone());
+        let acquired_at = won.acquired_at;
+        let held = Watchdog::keep(engine, won.into_lease(), acquired_at);
         engine.tell(&Event::Held { name: held.name.as_str() });
-        Self { client, held, is_over: false }
+        Self { client, held, contender, is_over: false }
     }
 
     /// The name of the lock.
@@ -111,7 +108,7 @@ impl Guard {
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         let fenced = self.held.fenced.filter(|_| !is_shared(&self.held.owner));
-        fenced.map(|fenced| fenced.fence)
+        fenced.map(FencedLease::fence)
     }
 
     /// The value that marks the lock as this holder's on the nodes. Whoever has it can release the
@@ -150,7 +147,7 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.held.remaining(self.engine().now())
+        self.held.remaining(self.engine(), self.engine().now())
     }
 
     /// Says whether the holder may act right now. It asks nobody.
@@ -173,11 +170,11 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn check(&self) -> Result<(), Lost> {
-        self.held.check(self.engine().now())
+        self.held.check(self.engine(), self.engine().now())
     }
 
     /// True if the last renewal was not confirmed, or a clock jumped. The lease goes on, and the
-    /// keeper tries again.
+    /// watchdog tries again.
     ///
     /// # Examples
     ///
@@ -196,12 +193,13 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
-        self.held.hand().lease.is_at_risk()
+        self.engine().watchdog.lease(&self.held).is_some_and(|it| it.lease().is_at_risk())
     }
 
     /// Completes when the lock is lost: at its deadline even if no node ever answers, and before
     /// anyone else can have it, unless this machine is too busy to run a woken task within the
-    /// drift allowance. [`check`](Self::check) is exact on any machine.
+    /// drift allowance. After the machine was suspended it completes at most one second after the
+    /// machine resumes. [`check`](Self::check) is exact on any machine.
     ///
     /// It never completes while the lock is held, and stays usable after the guard is gone; a lock
     /// that was released is not lost.
@@ -322,7 +320,7 @@ impl Guard {
     }
 
     /// Lets the lock live for `ttl` from now, if it is still ours on a majority of nodes. From then
-    /// on the keeper renews it with that ttl.
+    /// on the watchdog renews it with that ttl.
     ///
     /// While too few nodes answer, it tries again until the lease ends. A failed extension does not
     /// release anything. A shorter `ttl` lets this lease end earlier, from the moment when it is
@@ -331,7 +329,7 @@ impl Guard {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the lease with the earlier of its old and its new end, until the
-    /// keeper renews it, with the new ttl.
+    /// watchdog renews it, with the new ttl.
     ///
     /// # Errors
     ///
@@ -359,17 +357,13 @@ impl Guard {
             }
             let now = engine.now();
             let (extension, attempt) = self.start_extension(terms, now)?;
-            // A shorter life counts at once, for the keeper as well.
-            Keeper::handle_sent(engine, &self.held, now);
             let Ended::Renew(outcome) = attempt.outcome().await else {
                 unreachable!("a renew ends as one")
             };
             match outcome {
                 renew::Outcome::Extended { valid_until } => {
-                    let mut hand = self.held.hand();
-                    hand.lease.handle_extended(extension, valid_until, engine.now());
-                    drop(hand);
-                    Keeper::handle_extended(engine, &self.held, now);
+                    let extended = (extension, valid_until);
+                    Watchdog::handle_extended(engine, &self.held, extended, now);
                     return Ok(self.check()?);
                 }
                 renew::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
@@ -382,7 +376,7 @@ impl Guard {
                 renew::Outcome::Unsure => {}
             }
             let delay = engine.draw(|jitter| backoff.next(jitter));
-            let ends_at = self.held.hand().lease.valid_until();
+            let ends_at = self.held.valid_until();
             let next = engine.now().saturating_add(delay).min(ends_at);
             Sleep::until(engine, next).await;
         }
@@ -448,127 +442,50 @@ impl Guard {
         self.engine().line.forget(&self.held.owner);
     }
 
-    /// Leaves the lock to another process, which [adopts](crate::Client::adopt) it, or
-    /// [renews](crate::Client::renew_lease) and [releases](crate::Client::release_lease) it. If
-    /// nobody does, it ends with its ttl.
-    ///
-    /// The nodes are asked twice, except in classic mode: a holder may still stand in line where it
-    /// does not have the lock yet, and what comes to it later must not count for a lease that is
-    /// not in its hands any more. So it waits up to 50 ms for nodes that are about to come, and
-    /// then the lease goes on with another owner, and with its whole ttl.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future releases the lock.
-    ///
-    /// # Errors
-    ///
-    /// [`AdoptError::Lost`] if the lease has ended: as long as too few nodes answer, it waits for
-    /// them. [`AdoptError::NoQuorum`] if they went away just then; the lock is released.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let guard = client.mutex("video:9").lock().await?;
-    /// let lease = guard.hand_over().await?;
-    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
-    /// println!("{lease}"); // for the process that goes on with the work
-    /// # Ok(()) }
-    /// ```
-    pub async fn hand_over(mut self) -> Result<LeaseHandover, AdoptError> {
-        self.check()?;
-        let mut owner = self.held.owner.clone();
-        if self.held.fenced.is_some() {
-            self.gather().await?;
-            // From now on nothing is renewed: an extension would find another owner.
-            self.held.retire(self.engine());
-            owner = rename(&self.client, &self.held).await?;
-            // What was not renamed, and places in line.
-            forget_everywhere(self.engine(), &self.held.name, &self.held.owner);
-        }
-        self.end();
-        Ok(self.held.handover(owner))
-    }
-
-    /// Waits until a majority of the nodes has the lease, and a little for the others: one that is
-    /// handed over does not come to more nodes than it has.
-    async fn gather(&self) -> Result<(), AdoptError> {
-        let engine = self.engine();
-        let enough_at = engine.now().saturating_add(GATHER_MAX);
-        let mut backoff = Backoff::new(GATHER_DELAY_MIN, GATHER_DELAY_MAX);
-        loop {
-            let (now, terms) = (engine.now(), self.asking_terms());
-            let machine = Machine::Verify(Verify::start(terms, engine.nodes.len(), now));
-            let attempt = self.start(terms, now, machine);
-            let Ended::Verify(outcome) = attempt.clone().outcome().await else {
-                unreachable!("a verify ends as one")
-            };
-            attempt.settled().await;
-            self.check()?;
-            let is_everywhere = !attempt.is_refused_somewhere();
-            match outcome {
-                verify::Outcome::Confirmed if is_everywhere || engine.now() >= enough_at => {
-                    return Ok(());
-                }
-                verify::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
-                verify::Outcome::Confirmed | verify::Outcome::Unsure => {}
-            }
-            let delay = engine.draw(|jitter| backoff.next(jitter));
-            let ends_at = self.held.hand().lease.valid_until();
-            Sleep::until(engine, engine.now().saturating_add(delay).min(ends_at)).await;
-        }
-    }
-
     fn start_extension(
         &self,
         terms: Terms,
         now: Moment,
     ) -> Result<(Extension, Arc<Attempt>), Lost> {
         let engine = self.engine();
-        let _order = engine.extending.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut hand = self.held.hand();
-        hand.check_extension(now).map_err(Lost::new)?;
-        hand.terms = terms;
-        if terms.ttl() > hand.longest.ttl() {
-            hand.longest = terms;
-        }
-        let extension = hand.lease.handle_extension_sent(&terms, now);
-        hand.is_extended = true;
-        let held_until = hand.lease.valid_until();
-        drop(hand);
+        let _order = engine.order_extensions();
+        let extending = Watchdog::begin_extension(engine, &self.held, terms, now);
+        let Extending { extension, held_until } = extending.map_err(Lost::new)?;
         let machine = Renew::start(terms, engine.nodes.len(), held_until, now);
         Ok((extension, self.start(terms, now, Machine::Renew(machine))))
     }
 
     fn let_go(&mut self) -> Arc<Attempt> {
-        self.end();
-        release(self.engine(), &self.held)
+        let held = self.end();
+        release(self.engine(), &held)
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> HeldLease {
         self.is_over = true;
         let engine = self.engine();
-        engine.keeper.let_go(self.held.number);
-        self.held.retire(engine);
+        let held = engine.watchdog.let_go(engine, &self.held);
         let held_for = engine.now().saturating_since(self.held.acquired_at);
         engine.tell(&Event::LetGo { name: self.held.name.as_str(), held_for });
+        held.expect("a guard lets go once")
     }
 
     fn start(&self, terms: Terms, now: Moment, machine: Machine) -> Arc<Attempt> {
-        Attempt::start(self.engine(), self.held.claim(terms), now, machine)
+        Attempt::start(self.engine(), claim(&self.lease(), terms), now, machine)
     }
 
     /// The lock's terms with a vote timeout that fits the nodes as they are now.
     fn asking_terms(&self) -> Terms {
-        let longest = self.held.hand().longest;
+        let longest = self.lease().longest();
         longest.with_vote_timeout(self.engine().vote_timeout(longest.ttl()))
     }
 
     fn lose(&self, reason: LostReason) -> Lost {
-        Keeper::lose(self.engine(), &self.held, reason)
+        Watchdog::lose(self.engine(), &self.held, reason)
+    }
+
+    /// What the watchdog knows of it.
+    pub(crate) fn lease(&self) -> HeldLease {
+        self.engine().watchdog.lease(&self.held).expect("its guard has not let go")
     }
 
     fn engine(&self) -> &Arc<Engine> {
@@ -577,16 +494,14 @@ impl Guard {
 }
 
 /// Sends the release of a held lock to all nodes.
-pub(crate) fn release(engine: &Arc<Engine>, held: &Held) -> Arc<Attempt> {
-    let now = engine.now();
-    let longest = held.hand().longest;
-    held.retire(engine);
+pub(crate) fn release(engine: &Arc<Engine>, held: &HeldLease) -> Arc<Attempt> {
+    let (now, longest) = (engine.now(), held.longest());
     let terms = longest.with_vote_timeout(engine.vote_timeout(longest.ttl()));
     let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
-    let attempt = Attempt::start(engine, held.claim(terms), now, machine);
+    let attempt = Attempt::start(engine, claim(held, terms), now, machine);
     // Not before: a node that inquires meanwhile would be told to release it first, and this
     // release would not find it.
-    engine.line.forget(&held.owner);
+    engine.line.forget(held.owner());
     attempt
 }
 
@@ -618,10 +533,31 @@ pub(crate) struct Won {
     pub(crate) granted_at: Moment,
     pub(crate) valid_until: Moment,
     /// Absent in classic mode.
-    pub(crate) fenced: Option<Fenced>,
+    pub(crate) fenced: Option<FencedLease>,
     pub(crate) hold: Hold,
     /// Nodes to which the owner was never sent.
     pub(crate) untaken: NodeSet,
+    /// Who won it in line.
+    pub(crate) contender: Option<Arc<Contender>>,
+}
+
+impl Won {
+    fn into_lease(self) -> watchdog::Won {
+        let hold_until = self.hold.until(self.acquired_at);
+        let Self { name, owner, terms, fenced, untaken, valid_until, granted_at, .. } = self;
+        let renewal = self.hold.renewal;
+        watchdog::Won {
+            name,
+            owner,
+            terms,
+            fenced,
+            untaken,
+            renewal,
+            valid_until,
+            hold_until,
+            granted_at,
+        }
+    }
 }
 
 /// How long a lock is held.
@@ -638,11 +574,6 @@ impl Hold {
     }
 }
 
-/// How long a lease that is handed over waits for nodes that it can do without.
-const GATHER_MAX: Duration = Duration::from_millis(50);
-const GATHER_DELAY_MIN: Duration = Duration::from_millis(1);
-const GATHER_DELAY_MAX: Duration = Duration::from_millis(20);
-
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
 
@@ -651,7 +582,7 @@ mod tests {
     use super::*;
     use crate::{Client, memory::MemoryNodes};
 
-    /// The keeper may have been about to renew the lease when the guard went.
+    /// The watchdog may have been about to renew the lease when the guard went.
     #[tokio::test]
     async fn a_renewal_that_comes_after_the_release_takes_nothing() {
         let nodes = MemoryNodes::new(3);
@@ -659,7 +590,7 @@ mod tests {
         let guard = client.mutex("orders").lock().await.unwrap();
         let (engine, held) = (guard.engine().clone(), guard.held.clone());
         guard.release().await.unwrap();
-        Keeper::renew(&engine, &[held], engine.now());
+        Watchdog::renew(&engine, &[held.id]);
         assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
     }
 
@@ -672,7 +603,7 @@ mod tests {
         let (engine, held) = (guard.engine().clone(), guard.held.clone());
         let lease = guard.hand_over().await.unwrap();
         client.adopt(&lease).await.unwrap().release().await.unwrap();
-        Keeper::renew(&engine, &[held], engine.now());
+        Watchdog::renew(&engine, &[held.id]);
         assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
     }
 }

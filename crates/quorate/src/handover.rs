@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use quorate_core::{
     command::Owner,
     fence::{FENCE_MAX, Fence},
-    line::is_shared,
+    line::{Place, is_shared},
     name::{Name, NameError},
 };
 use thiserror::Error;
@@ -97,6 +97,54 @@ impl LeaseHandover {
         self.fence.filter(|_| !self.is_shared())
     }
 
+    /// The same lease with nothing in it but what follows from its owner, for a service that gives
+    /// leases to clients which it does not trust. Its [fence](Self::fence) may be smaller.
+    ///
+    /// Renewing a lease stores its fence, from which all later ones are counted. A client that
+    /// changes the text could store any fence.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.mutex("orders:42").lock().await?.hand_over().await?.bound_to_owner();
+    /// assert!(lease.is_bound_to_owner());
+    /// client.release_lease(&lease).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn bound_to_owner(&self) -> Self {
+        let place = Place::of(self.owner.as_bytes());
+        // The nodes that granted the lock have a fence no smaller than the ticket.
+        let fence = place.and_then(|place| self.fence.map(|it| it.min(Fence::new(place.ticket))));
+        Self { fence, ..self.clone() }
+    }
+
+    /// True if everything in it follows from its owner, which the nodes compare before they renew
+    /// or release anything. That of a lease in classic mode never does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::LeaseHandover;
+    /// # let client = quorate::Client::memory();
+    /// let lease = client.mutex("orders:42").lock().await?.hand_over().await?.bound_to_owner();
+    /// let forged = lease.to_string().replacen(":10000:", ":86400000:", 1); // the ttl
+    /// assert!(!forged.parse::<LeaseHandover>()?.is_bound_to_owner());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_bound_to_owner(&self) -> bool {
+        Place::of(self.owner.as_bytes()).is_some_and(|place| {
+            let is_within = |fence: Fence| fence <= Fence::new(place.ticket);
+            self.ttl == Duration::from_millis(place.ttl_ms) && self.fence.is_some_and(is_within)
+        })
+    }
+
     /// The fence with which it is extended: also one who shares the lock has that.
     pub(crate) const fn stored_fence(&self) -> Option<Fence> {
         self.fence
@@ -114,11 +162,8 @@ impl LeaseHandover {
 impl fmt::Display for LeaseHandover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fence = self.fence.map_or(0, Fence::get);
-        write!(f, "{MARK}:{}:{fence}:", self.ttl.as_millis())?;
-        for byte in self.owner.as_bytes() {
-            write!(f, "{byte:02x}")?;
-        }
-        write!(f, ":{}", self.name)
+        let owner = hex(self.owner.as_bytes());
+        write!(f, "{MARK}:{}:{fence}:{owner}:{}", self.ttl.as_millis(), self.name)
     }
 }
 
@@ -171,6 +216,12 @@ pub enum HandoverError {
     InvalidName(#[from] NameError),
 }
 
+/// A service writes every lease as text: the machinery of formats would take longer than the rest.
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
 fn bytes(hex: &str) -> Option<Vec<u8>> {
     let pairs = hex.as_bytes().chunks_exact(2);
     if hex.is_empty() || !pairs.remainder().is_empty() || hex.len() > OWNER_HEX_MAX {
@@ -203,6 +254,24 @@ mod tests {
         }
         let lease = LeaseHandover::new(name, owner, Duration::ZERO, None);
         assert_eq!(format!("{lease:?}"), "LeaseHandover { name: \"a:b c:d\", .. }");
+    }
+
+    #[test]
+    fn only_what_follows_from_the_owner_is_bound_to_it() {
+        let place = Place { ticket: 50, ttl_ms: 1_500, client: ClientId::from_random([9; 20]) };
+        let name = Name::parse("a", "").unwrap();
+        let lease = |ttl_ms, fence| {
+            let (name, ttl) = (name.clone(), Duration::from_millis(ttl_ms));
+            LeaseHandover::new(name, place.owner(3), ttl, Some(Fence::new(fence)))
+        };
+        assert_eq!(lease(1_500, 70).bound_to_owner(), lease(1_500, 50));
+        assert_eq!(lease(1_500, 30).bound_to_owner(), lease(1_500, 30), "it was adopted");
+        assert!(lease(1_500, 50).is_bound_to_owner());
+        assert!(!lease(1_500, 51).is_bound_to_owner());
+        assert!(!lease(1_501, 50).is_bound_to_owner());
+        let foreign = Owner::from_bytes(b"0000000000000050");
+        let foreign = LeaseHandover::new(name, foreign, Duration::ZERO, Some(Fence::new(1)));
+        assert!(!foreign.is_bound_to_owner());
     }
 
     #[test]

@@ -22,9 +22,13 @@ use std::{fmt, time::Duration};
 use quorate_core::{fence::Fence, name::Name, quorum::majority};
 
 use crate::{
-    Client, engine,
+    Client,
+    client::FIRST_CONTACT_MAX,
+    engine,
     error::{InspectError, NodeAnswer, NodeReport, Trouble},
 };
+
+pub use crate::lock_pages::{CursorError, LockCursor, LockPage};
 
 impl Client {
     /// Asks all nodes what they know about a lock. It takes no lock and changes nothing.
@@ -55,7 +59,7 @@ impl Client {
     pub async fn inspect(&self, name: impl AsRef<str>) -> Result<LockReport, InspectError> {
         let name = Name::parse(name.as_ref(), &self.inner.defaults.prefix)?;
         self.check_open()?;
-        self.settle(self.patience()).await;
+        self.settle(FIRST_CONTACT_MAX).await;
         let report = engine::inspect(&self.inner.engine, name, self.patience()).await;
         let trouble = |view: &NodeView| match &view.sight {
             Sight::Trouble(trouble) => Some(trouble.clone()),
@@ -103,7 +107,7 @@ impl Client {
     /// ```
     pub async fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
         self.check_open()?;
-        self.settle(self.patience()).await;
+        self.settle(FIRST_CONTACT_MAX).await;
         let (engine, patience) = (&self.inner.engine, self.patience());
         let (names, troubles) = engine::list(engine, prefix.as_ref(), patience).await;
         let told = troubles.iter().filter(|trouble| trouble.is_none()).count();
@@ -119,7 +123,7 @@ impl Client {
         Ok(Locks { locks, nodes, is_complete })
     }
 
-    fn check_open(&self) -> Result<(), InspectError> {
+    pub(crate) fn check_open(&self) -> Result<(), InspectError> {
         if self.inner.is_closed() { Err(InspectError::ShutDown) } else { Ok(()) }
     }
 
@@ -133,11 +137,11 @@ impl Client {
     }
 
     /// People can wait longer than a lock can.
-    fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         self.inner.engine.vote_timeout(self.inner.defaults.ttl).max(PATIENCE)
     }
 
-    fn reports(&self, troubles: Vec<Option<Trouble>>) -> Box<[NodeReport]> {
+    pub(crate) fn reports(&self, troubles: Vec<Option<Trouble>>) -> Box<[NodeReport]> {
         let report = |(node, trouble): (usize, Option<Trouble>)| {
             let answer = trouble.map_or(NodeAnswer::Attached, NodeAnswer::Trouble);
             NodeReport::new(self.inner.engine.nodes[node].label(), answer)
@@ -235,7 +239,7 @@ impl LockReport {
     }
 
     /// True if enough nodes have answered to say that nobody has the lock or waits for it.
-    fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.holder.is_none() && self.waiting_total == 0 && self.is_free()
     }
 

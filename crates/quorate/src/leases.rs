@@ -1,8 +1,9 @@
 //! What a process can do for a lease that it does not hold itself: renew it, or give it back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
+    line::FencedLease,
     moment::Moment,
     quorum::NodeSet,
     release::{self, Release},
@@ -12,7 +13,8 @@ use quorate_core::{
 
 use crate::{
     Client, LeaseHandover,
-    engine::{Attempt, Claim, Ended, Fenced, Machine, Mode},
+    client::FIRST_CONTACT_MAX,
+    engine::{Attempt, Claim, Ended, Machine, Mode},
     error::{AdoptError, Lost, LostReason},
     inspect::is_connecting,
 };
@@ -52,7 +54,7 @@ impl Client {
             // The majority that has it, and the one that is there already, may have one node in
             // common.
             Err(AdoptError::NoQuorum { .. }) if !is_settled => {
-                self.settle(OTHERS_WITHIN).await;
+                self.settle(FIRST_CONTACT_MAX).await;
                 self.try_renewal(lease).await
             }
             renewed => renewed,
@@ -60,8 +62,20 @@ impl Client {
     }
 
     async fn try_renewal(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
-        let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
+        let (valid_until, _) = self.prolong(claim, terms, now).await?;
+        let left = valid_until.saturating_since(self.inner.engine.now());
+        if left.is_zero() { Err(Lost::new(LostReason::Expired).into()) } else { Ok(left) }
+    }
+
+    /// Lets a lease live on, perhaps as another owner, and takes nothing back if that fails.
+    pub(crate) async fn prolong(
+        &self,
+        claim: Claim,
+        terms: Terms,
+        now: Moment,
+    ) -> Result<(Moment, Arc<Attempt>), AdoptError> {
+        let engine = &self.inner.engine;
         // Its end is not known here. A key that is the owner's was there all the time, since it is
         // never made again and the owner stands in no line; and where a majority was, nobody else
         // had one.
@@ -72,10 +86,7 @@ impl Client {
             unreachable!("a renewal ends as one")
         };
         match outcome {
-            renew::Outcome::Extended { valid_until } => {
-                let left = valid_until.saturating_since(engine.now());
-                if left.is_zero() { Err(Lost::new(LostReason::Expired).into()) } else { Ok(left) }
-            }
+            renew::Outcome::Extended { valid_until } => Ok((valid_until, attempt)),
             renew::Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
             renew::Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
             renew::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
@@ -123,7 +134,10 @@ impl Client {
         }
     }
 
-    fn claim(&self, lease: &LeaseHandover) -> Result<(Claim, Terms, Moment), AdoptError> {
+    pub(crate) fn claim(
+        &self,
+        lease: &LeaseHandover,
+    ) -> Result<(Claim, Terms, Moment), AdoptError> {
         let client = &self.inner;
         if client.is_closed() {
             return Err(AdoptError::ShutDown);
@@ -132,7 +146,7 @@ impl Client {
         if lease.stored_fence().is_some() != (client.engine.mode == Mode::Line) {
             return Err(AdoptError::OtherMode);
         }
-        let fenced = lease.stored_fence().map(|fence| Fenced { fence, may_heal: false });
+        let fenced = lease.stored_fence().map(FencedLease::adopted);
         let (name, owner) = lease.parts();
         let (name, owner, untaken) = (name.clone(), owner.clone(), NodeSet::EMPTY);
         let claim = Claim { name, owner, terms, from: None, untaken, fenced };
@@ -142,7 +156,5 @@ impl Client {
 
 /// How long a lease of this ttl waits for nodes that a majority can do without.
 pub(crate) fn others_within(ttl: Duration) -> Duration {
-    (ttl / 10).min(OTHERS_WITHIN)
+    (ttl / 10).min(FIRST_CONTACT_MAX)
 }
-
-const OTHERS_WITHIN: Duration = Duration::from_secs(1);

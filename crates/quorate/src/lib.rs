@@ -50,16 +50,19 @@ mod guard;
 mod handover;
 mod held;
 pub mod inspect;
-mod keeper;
 mod leases;
+mod lock_pages;
 #[cfg(doc)]
 pub mod manual;
 mod node;
 mod nodes;
+mod nonces;
 pub mod observe;
 mod primitive;
 mod signal;
+mod tags;
 mod trouble;
+mod watchdog;
 mod who;
 
 #[cfg(feature = "simulation")]
@@ -76,4 +79,5 @@ pub use self::{
     nodes::NodesChanged,
     primitive::{mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
     signal::CancellationToken,
+    tags::{LeaseTag, TaggedLease},
 };

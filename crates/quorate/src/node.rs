@@ -47,6 +47,15 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     /// Why nothing can be asked right now, if so.
     fn trouble(&self) -> Option<Trouble>;
 
+    /// Why it does not vote yet although it can be asked: this client only looks.
+    fn why_not_yet(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Counts connections: it is another number whenever the node has come up or gone down. What
+    /// was heard while it was another may be over.
+    fn connection(&self) -> u64;
+
     /// How long an answer takes as a rule; zero while that is not known.
     fn round_trip(&self) -> Duration;
 

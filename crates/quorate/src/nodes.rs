@@ -1,21 +1,42 @@
 //! What an operator says about the nodes themselves: that new ones may vote at once, and which
 //! ones there are.
+//!
+//! Each call looks at all nodes first, decides, and only then acts. So a client that only looks
+//! has written nothing if it refuses. What changes in between is found by the scripts on the nodes.
 
-use std::{fmt, sync::Arc, time::Duration};
+mod known;
+mod outcome;
+
+use std::time::Duration;
 
 use quorate_core::{
-    guard::{Doubt, Met, Pact, Unplanned},
+    guard::{Opinion, Pact, Unplanned},
     quorum::majority,
 };
-use thiserror::Error;
 
+use self::known::{Known, Proposal, While, check_admissible};
+pub use self::outcome::{AdmitError, ChangeError, NodesChanged};
 use crate::{
     Client,
-    error::{NodeAnswer, NodeReport, Reports, Trouble},
+    error::{NodeAnswer, NodeReport, Trouble},
     node::redis::{CHANGED_LATELY, Chamber},
 };
 
 impl Client {
+    /// Whether nodes that may have forgotten locks are kept from voting: the
+    /// [restart guard](crate::ClientBuilder::restart_guard) is on for this client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let client = quorate::Client::memory();
+    /// assert!(!client.is_guarded(), "there is nothing to admit");
+    /// ```
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.inner.chamber.is_some()
+    }
+
     /// Lets the nodes of this client vote at once, if all of them are new and empty.
     ///
     /// The restart guard keeps nodes of which nothing is known from voting for as long as a lock
@@ -26,10 +47,14 @@ impl Client {
     /// Never call it as a part of every start: servers that have all lost their data look just like
     /// new ones, while the holders of their locks may still be at work.
     ///
+    /// Build the client with [`look_only`](crate::ClientBuilder::look_only): then all nodes are
+    /// looked at first, and nothing is written if one of them is refused. A client that does not
+    /// only look has begun the guard of new nodes already by connecting to them.
+    ///
     /// # Errors
     ///
-    /// [`AdmitError`]; no node is admitted then, unless one was found to hold something at the last
-    /// moment.
+    /// [`AdmitError`]. Unless it is [`Incomplete`](AdmitError::Incomplete), or a node fell silent
+    /// while it was admitted ([`Unheard`](AdmitError::Unheard)), no node was admitted.
     ///
     /// # Examples
     ///
@@ -39,57 +64,67 @@ impl Client {
     /// use quorate::Client;
     ///
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// let client = Client::builder().nodes(nodes).build()?; // `connect` would wait for votes
+    /// // `connect` would wait for votes.
+    /// let client = Client::builder().nodes(nodes).look_only().build()?;
     /// client.admit().await?;
     /// # Ok(()) }
     /// ```
     pub async fn admit(&self) -> Result<(), AdmitError> {
         let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
         chamber.forget();
-        let answered = self.watch_nodes(PATIENCE, |reports| {
-            let met = met(chamber, reports);
-            let is_ready = |it: &Known| it.votes || it.is_enrolled();
-            let is_in_vain = met.iter().any(|it| it.is_lasting);
-            (is_in_vain || met.iter().all(is_ready)).then_some(met)
-        });
-        let known = answered.await.ok_or_else(|| AdmitError::Unheard { nodes: self.nodes() })?;
-        if known.iter().all(|it| it.votes) {
+        let looked_at = self.know(chamber, Known::is_met).await?;
+        if looked_at.iter().all(Known::votes) {
             return Ok(());
         }
-        let is_in_use = known.iter().any(|it| it.votes);
-        if known.iter().any(|it| it.is_lasting && !it.votes) {
-            return Err(AdmitError::Unheard { nodes: self.nodes() });
+        check_admissible(&looked_at)?;
+        let _acting = While::is(chamber, Chamber::set_acting);
+        let placed = self.know(chamber, Known::has_place).await?;
+        if placed.iter().all(Known::votes) {
+            return Ok(());
         }
-        if is_in_use {
-            return Err(AdmitError::InUse { nodes: self.nodes() });
-        }
-        let doubted = known.iter().find_map(|it| {
-            let (why, _) = it.met.as_ref()?.doubt.filter(|(why, _)| *why != Doubt::Unknown)?;
-            Some(AdmitError::NotNew { node: it.label.to_string(), why: why.to_string() })
+        check_admissible(&placed)?;
+        let _admitting = While::is(chamber, Chamber::set_admitting);
+        self.await_admission(chamber).await
+    }
+
+    /// Waits until each node is as wanted, or one of them is refused.
+    async fn know(
+        &self,
+        chamber: &Chamber,
+        is_wanted: impl Fn(&Known) -> bool,
+    ) -> Result<Vec<Known>, AdmitError> {
+        let known = self.watch_nodes(PATIENCE, |reports| {
+            let known = Known::of_all(chamber, reports, false);
+            let is_in_vain = known.iter().any(Known::is_refused);
+            (is_in_vain || known.iter().all(&is_wanted)).then_some(known)
         });
-        if let Some(error) = doubted {
-            return Err(error);
-        }
-        let holding = known.iter().find_map(|it| {
-            let keys = it.met.as_ref().map_or(0, |met| met.keys);
-            (keys > 0).then(|| AdmitError::NotEmpty { node: it.label.to_string(), keys })
+        known.await.ok_or_else(|| AdmitError::Unheard { nodes: self.nodes() })
+    }
+
+    /// Waits until each node votes, or has refused to be let in.
+    async fn await_admission(&self, chamber: &Chamber) -> Result<(), AdmitError> {
+        let votes = |report: &NodeReport| report.answer == NodeAnswer::Attached;
+        let settled = self.watch_nodes(PATIENCE, |reports| {
+            let holding = chamber.holding();
+            let mut nodes = reports.iter().zip(holding);
+            nodes.all(|(report, keys)| votes(report) || keys.is_some()).then_some(())
         });
-        if let Some(error) = holding {
-            return Err(error);
+        // Who is silent by then is told to be so.
+        let _ = settled.await;
+        let nodes = self.nodes();
+        let admitted = nodes.iter().filter(|report| votes(report)).count();
+        if admitted == nodes.len() {
+            return Ok(());
         }
-        let _admitting = Admitting::start(chamber);
-        let admitted = self.watch_nodes(PATIENCE, |reports| {
-            let is_refused =
-                |it: &NodeReport| matches!(it.answer, NodeAnswer::Trouble(Trouble::NotEmpty(_)));
-            if reports.iter().any(is_refused) {
-                return Some(false);
-            }
-            reports.iter().all(|it| it.answer == NodeAnswer::Attached).then_some(true)
+        let holding = nodes.iter().zip(chamber.holding());
+        let holding = holding.filter(|(report, _)| !votes(report)).find_map(|(report, keys)| {
+            Some(AdmitError::NotEmpty { node: report.node.clone(), keys: keys? })
         });
-        match admitted.await {
-            Some(true) => Ok(()),
-            Some(false) | None => Err(AdmitError::Unheard { nodes: self.nodes() }),
-        }
+        Err(match (admitted, holding) {
+            (0, Some(error)) => error,
+            (0, None) => AdmitError::Unheard { nodes },
+            (admitted, _) => AdmitError::Incomplete { admitted, nodes },
+        })
     }
 
     /// Vouches for the list of nodes, so that one which has forgotten it has its place again
@@ -104,7 +139,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AdmitError`], if less than a majority answers, or a node must not be one.
+    /// [`AdmitError`], if less than a majority answers, or a node must not be one. A client that
+    /// [only looks](crate::ClientBuilder::look_only) has written nothing then.
     ///
     /// # Examples
     ///
@@ -114,7 +150,7 @@ impl Client {
     /// # use quorate::Client;
     /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data, and no change is missing.
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// let client = Client::builder().nodes(nodes).build()?;
+    /// let client = Client::builder().nodes(nodes).look_only().build()?;
     /// client.vouch_for_nodes().await?;
     /// # Ok(()) }
     /// ```
@@ -122,21 +158,27 @@ impl Client {
         let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
         // One that votes for all we know may have forgotten just now.
         chamber.forget_all();
-        let _vouching = Vouching::start(chamber);
-        let has_place = |it: &Known| it.met.is_some() && (it.votes || it.is_enrolled());
-        let is_refused = |it: &Known| it.met.is_none() && it.is_lasting;
+        let known = |reports: &[NodeReport]| Known::of_all(chamber, reports, true);
         let heard = self.watch_nodes(PATIENCE, |reports| {
-            let known = met(chamber, reports);
-            known.iter().all(|it| has_place(it) || is_refused(it)).then_some(())
+            let is_told = |it: &Known| it.is_met() || it.is_refused();
+            known(reports).iter().all(is_told).then_some(())
         });
         // Whoever is silent by then is taken for dead: what it may have forgotten, nobody can help.
         let _ = heard.await;
+        let looked_at = known(&self.nodes());
+        let met = || looked_at.iter().filter(|it| it.is_met());
+        if met().count() < majority(looked_at.len()) || !met().all(Known::may_have_place) {
+            return Err(AdmitError::Unheard { nodes: Known::reports(&looked_at) });
+        }
+        if met().all(Known::has_place) {
+            return Ok(());
+        }
+        let _acting = While::is(chamber, Chamber::set_acting);
+        let _vouching = While::is(chamber, Chamber::set_vouched);
         let placed = self.watch_nodes(PATIENCE, |reports| {
-            let known = met(chamber, reports);
-            let placed = known.iter().filter(|it| has_place(it)).count();
-            let is_waited_for = |it: &Known| it.met.is_some() && !has_place(it);
-            let is_done = placed >= majority(known.len()) && !known.iter().any(is_waited_for);
-            is_done.then_some(())
+            let known = known(reports);
+            let mut nodes = known.iter().zip(&looked_at);
+            nodes.all(|(now, then)| !then.is_met() || now.has_place()).then_some(())
         });
         placed.await.ok_or_else(|| AdmitError::Unheard { nodes: self.nodes() })
     }
@@ -158,7 +200,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ChangeError`]; what was begun goes on when this is called again with the same list.
+    /// [`ChangeError`]; what was begun goes on when this is called again with the same list. If the
+    /// change is refused, a client that [only looks](crate::ClientBuilder::look_only) has written
+    /// nothing; [`NotYet`](ChangeError::NotYet) may have told nodes of the change before.
     ///
     /// # Examples
     ///
@@ -169,45 +213,30 @@ impl Client {
     ///
     /// // 10.0.0.3 has died, 10.0.0.4 takes its place.
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
-    /// let client = Client::builder().nodes(nodes).build()?;
+    /// let client = Client::builder().nodes(nodes).look_only().build()?;
     /// println!("{}", client.change_nodes().await?);
     /// # Ok(()) }
     /// ```
     pub async fn change_nodes(&self) -> Result<NodesChanged, ChangeError> {
         let chamber = self.inner.chamber.as_deref().ok_or(ChangeError::GuardIsOff)?;
         chamber.forget();
-        let heard = self.watch_nodes(PATIENCE, |_| {
-            let met = chamber.met();
-            met.iter().all(|(_, met)| met.is_some()).then_some(())
-        });
-        // Whoever is silent by then may be one of those that are not needed.
-        let _ = heard.await;
+        let looked_at = self.hear(chamber, &|_| true).await;
+        if !looked_at.contains(&true) {
+            return Err(ChangeError::Unheard { nodes: self.nodes() });
+        }
         // With other terms no node would be told anything, whatever the list.
         let differs = chamber.check_terms();
         differs.map_err(|differs| ChangeError::Impossible(differs.to_string()))?;
-        let mut proposal = Proposal { chamber, is_agreed: false };
-        let mut last = None;
-        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan(self.inner.engine.now()) {
-            Err(Unplanned::Minority { going, needed, pact }) => {
-                // Some have heard of a change, and the others shall hear of it, too.
-                chamber.propose(&pact);
-                last = Some(Unplanned::Minority { going, needed, pact });
-                None
-            }
-            planned => Some(planned),
-        });
-        let impossible = |why: Unplanned| match why {
-            Unplanned::TooSoon { left_ms } => {
-                ChangeError::TooSoon { left: Duration::from_millis(left_ms) }
-            }
-            Unplanned::Minority { .. } | Unplanned::Joining => ChangeError::NotYet(why.to_string()),
-            _ => ChangeError::Impossible(why.to_string()),
+        let under_way = match chamber.plan(self.inner.engine.now()) {
+            Ok(_) => None,
+            Err(why) if is_to_go_on(chamber, &why) => Some(why),
+            Err(why) => return Err(why.into()),
         };
-        let pact = match (planned.await, last) {
-            (Some(planned), _) => planned.map_err(impossible)?,
-            (None, Some(why)) => return Err(impossible(why)),
-            (None, None) => return Err(ChangeError::Unheard { nodes: self.nodes() }),
-        };
+        let _acting = While::is(chamber, Chamber::set_acting);
+        self.hear(chamber, &|node| looked_at[node]).await;
+        let mut proposal = Proposal::new(chamber);
+        let pact = self.plan(chamber, under_way).await?;
+        // The same, if it is one that was broken off before.
         chamber.propose(&pact);
         let agreed = self.watch_nodes(PATIENCE, |reports| {
             let too_soon = reports.iter().find_map(too_soon).map(Err);
@@ -222,20 +251,56 @@ impl Client {
             None => Err(ChangeError::Unheard { nodes: self.nodes() }),
         }
     }
-}
 
-/// A change that is told to the nodes until it is agreed upon, or its caller goes.
-struct Proposal<'a> {
-    chamber: &'a Chamber,
-    is_agreed: bool,
-}
+    /// Waits until these nodes have told what they are, but no longer than they are waited for:
+    /// whoever is silent by then may be one of those that are not needed. Says which have.
+    async fn hear(&self, chamber: &Chamber, is_wanted: &dyn Fn(usize) -> bool) -> Vec<bool> {
+        let are_met = || chamber.met().iter().map(|(_, met)| met.is_some()).collect::<Vec<bool>>();
+        let heard = self.watch_nodes(PATIENCE, |_| {
+            let mut nodes = are_met().into_iter().enumerate();
+            nodes.all(|(node, is_met)| is_met || !is_wanted(node)).then_some(())
+        });
+        let _ = heard.await;
+        are_met()
+    }
 
-impl Drop for Proposal<'_> {
-    fn drop(&mut self) {
-        if !self.is_agreed {
-            self.chamber.retract();
+    /// The next pact, once enough have heard of the last one; or that one, if it was broken off and
+    /// is what is wanted.
+    async fn plan(
+        &self,
+        chamber: &Chamber,
+        mut under_way: Option<Unplanned>,
+    ) -> Result<Pact, ChangeError> {
+        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan(self.inner.engine.now()) {
+            Err(why) if is_to_go_on(chamber, &why) => {
+                if let Unplanned::Minority { pact, .. } = &why {
+                    chamber.propose(pact);
+                }
+                under_way = Some(why);
+                None
+            }
+            planned => Some(planned),
+        });
+        match (planned.await, under_way) {
+            (Some(planned), None) => planned.map_err(ChangeError::from),
+            (Some(_), Some(Unplanned::Minority { pact, .. })) if chamber.is_wanted(&pact) => {
+                Ok(*pact)
+            }
+            (Some(planned), Some(_)) => planned.map_err(|why| {
+                ChangeError::NotYet(format!("the last change was finished first: {why}"))
+            }),
+            (None, Some(why)) => Err(why.into()),
+            (None, None) => Err(ChangeError::Unheard { nodes: self.nodes() }),
         }
     }
+}
+
+/// Whether an earlier change is under way, of which some nodes are still to be told.
+fn is_to_go_on(chamber: &Chamber, why: &Unplanned) -> bool {
+    let is_told =
+        |it: &Option<Opinion>| matches!(it, Some(Opinion::Tell { .. } | Opinion::Enrol(_)));
+    matches!(why, Unplanned::Minority { .. } | Unplanned::Joining)
+        && chamber.outlook(false).iter().any(is_told)
 }
 
 /// For how long the node does not go by another list, if that is what it says.
@@ -244,199 +309,6 @@ fn too_soon(report: &NodeReport) -> Option<Duration> {
         NodeAnswer::Trouble(Trouble::Guarded { left, why }) if why == CHANGED_LATELY => Some(*left),
         _ => None,
     }
-}
-
-/// What is known of one node.
-struct Known {
-    label: Arc<str>,
-    met: Option<Met>,
-    votes: bool,
-    is_lasting: bool,
-}
-
-impl Known {
-    fn is_enrolled(&self) -> bool {
-        self.met.as_ref().is_some_and(|met| met.is_enrolled && met.doubt.is_some())
-    }
-}
-
-fn met(chamber: &Chamber, reports: &[NodeReport]) -> Vec<Known> {
-    let known = |((label, met), report): ((Arc<str>, Option<Met>), &NodeReport)| Known {
-        label,
-        met,
-        votes: report.answer == NodeAnswer::Attached,
-        is_lasting: matches!(&report.answer, NodeAnswer::Trouble(it) if it.is_lasting()),
-    };
-    chamber.met().into_iter().zip(reports).map(known).collect()
-}
-
-/// New nodes are let in while this lives, however the caller goes.
-struct Admitting<'a>(&'a Chamber);
-
-impl<'a> Admitting<'a> {
-    fn start(chamber: &'a Chamber) -> Self {
-        chamber.set_admitting(true);
-        Self(chamber)
-    }
-}
-
-impl Drop for Admitting<'_> {
-    fn drop(&mut self) {
-        self.0.set_admitting(false);
-    }
-}
-
-/// The list is vouched for while this lives, however the caller goes.
-struct Vouching<'a>(&'a Chamber);
-
-impl<'a> Vouching<'a> {
-    fn start(chamber: &'a Chamber) -> Self {
-        chamber.set_vouched(true);
-        Self(chamber)
-    }
-}
-
-impl Drop for Vouching<'_> {
-    fn drop(&mut self) {
-        self.0.set_vouched(false);
-    }
-}
-
-/// Why nodes were not admitted.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// use quorate::{Client, error::AdmitError};
-///
-/// let refused = Client::memory().admit().await;
-/// assert_eq!(refused, Err(AdmitError::GuardIsOff));
-/// # }
-/// ```
-#[derive(Clone, Debug, Error, PartialEq)]
-#[non_exhaustive]
-pub enum AdmitError {
-    /// The nodes are not guarded: they vote anyway.
-    #[error("the restart guard is off for this client: its nodes vote without being admitted")]
-    GuardIsOff,
-    /// Not all nodes could be asked, or one of them must not be a node.
-    #[error("not every node can be admitted: {}", Reports(.nodes))]
-    Unheard {
-        /// What each node said.
-        nodes: Box<[NodeReport]>,
-    },
-    /// Some of the nodes vote already, so locks may be held: the others wait.
-    #[error("some nodes are in use, so that the others must wait: {}", Reports(.nodes))]
-    InUse {
-        /// What each node said.
-        nodes: Box<[NodeReport]>,
-    },
-    /// A node was in use before: only new ones are admitted.
-    #[error("{node} is not new, and must wait: {why}")]
-    NotNew {
-        /// Its address.
-        node: String,
-        /// Why it is doubted.
-        why: String,
-    },
-    /// A node holds something, which may be locks.
-    #[error("{node} holds {keys} keys: only empty nodes are admitted; flush it if it is new")]
-    NotEmpty {
-        /// Its address.
-        node: String,
-        /// How many keys.
-        keys: u64,
-    },
-}
-
-/// A change of the set of nodes that was agreed upon.
-///
-/// # Examples
-///
-/// ```no_run
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
-/// # let client = quorate::Client::builder().nodes(nodes).build()?;
-/// let changed = client.change_nodes().await?;
-/// if changed.is_open {
-///     println!("call it once more when all clients have the new list");
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct NodesChanged {
-    /// Counts the changes of this set, from 1 when it was founded.
-    pub change: u64,
-    /// The addresses of the nodes.
-    pub nodes: Vec<String>,
-    /// For how long the new node does not vote yet, if there is one.
-    pub joins_in: Option<Duration>,
-    /// Clients with the list before are still let in.
-    pub is_open: bool,
-}
-
-impl NodesChanged {
-    fn new(pact: &Pact, joins_in: Option<Duration>) -> Self {
-        let nodes = pact.members.iter().map(|member| member.label.to_string()).collect();
-        Self { change: pact.change, nodes, joins_in, is_open: pact.before.is_some() }
-    }
-}
-
-impl fmt::Display for NodesChanged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "change {}: the nodes are {}", self.change, self.nodes.join(", "))?;
-        if let Some(left) = self.joins_in {
-            write!(f, "; the new one votes in {left:.1?}")?;
-        }
-        if self.is_open {
-            f.write_str("; clients with the list before are let in until this is called again")?;
-        }
-        Ok(())
-    }
-}
-
-/// Why the set of nodes was not changed.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// use quorate::{Client, error::ChangeError};
-///
-/// let refused = Client::memory().change_nodes().await;
-/// assert_eq!(refused, Err(ChangeError::GuardIsOff));
-/// # }
-/// ```
-#[derive(Clone, Debug, Error, PartialEq)]
-#[non_exhaustive]
-pub enum ChangeError {
-    /// The nodes are not guarded, and have agreed upon nothing.
-    #[error("the restart guard is off for this client: its nodes have not agreed upon any set")]
-    GuardIsOff,
-    /// The list is not one step away from what was agreed upon, or the step must not be made now.
-    #[error("this change is not possible: {0}")]
-    Impossible(String),
-    /// The last change is not over yet: too few nodes have heard of it, or its new node has not
-    /// joined.
-    #[error("not yet: {0}")]
-    NotYet(String),
-    /// The last change was too short a while ago.
-    #[error("the set of nodes was changed a short while ago: wait for {left:.1?}")]
-    TooSoon {
-        /// For how long the nodes do not go by another list.
-        left: Duration,
-    },
-    /// Too few nodes have heard of it. Those that have will tell the others.
-    #[error("too few nodes have heard of the change, call it again: {}", Reports(.nodes))]
-    Unheard {
-        /// What each node said.
-        nodes: Box<[NodeReport]>,
-    },
 }
 
 /// How long nodes are waited for.

@@ -171,7 +171,7 @@ pub enum Event<'a> {
         /// How long it was held.
         held_for: Duration,
     },
-    /// The keeper tried to renew a lease.
+    /// The watchdog tried to renew a lease.
     Renewed {
         /// The lock.
         name: &'a str,

@@ -55,7 +55,7 @@ impl CancellationToken {
     /// ```
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.held.check(self.engine.now()).is_err()
+        self.held.check(&self.engine, self.engine.now()).is_err()
     }
 
     /// Completes when the lock is lost.

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use quorate_core::quorum::Vote;
 use thiserror::Error;
 
-/// What one node said in one round.
+/// What one node said in one round, or what is wrong with it when the report is made.
 ///
 /// # Examples
 ///
@@ -40,6 +40,7 @@ impl fmt::Display for NodeReport {
             NodeAnswer::Granted => f.write_str("granted"),
             NodeAnswer::Refused => f.write_str("refused"),
             NodeAnswer::NotAwaited => f.write_str("not waited for"),
+            NodeAnswer::Ready(why) => f.write_str(why),
             NodeAnswer::Trouble(trouble) => write!(f, "{trouble}"),
         }
     }
@@ -64,7 +65,8 @@ impl fmt::Display for NodeReport {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum NodeAnswer {
-    /// It is connected and may vote.
+    /// It is connected and may vote. In an error: it was not asked, or its answer was lost with an
+    /// earlier connection.
     Attached,
     /// It did what was asked.
     Granted,
@@ -72,6 +74,9 @@ pub enum NodeAnswer {
     Refused,
     /// The outcome was clear before it answered.
     NotAwaited,
+    /// It is connected, and votes soon after the next client connects: this one [only
+    /// looks](crate::ClientBuilder::look_only). The text says what it waits for.
+    Ready(String),
     /// No usable answer: what was asked may have happened or not.
     Trouble(Trouble),
 }
@@ -131,8 +136,8 @@ pub enum Trouble {
     /// The server is still reading its data.
     #[error("is loading its data")]
     Loading,
-    /// The server has no memory left for another key.
-    #[error("out of memory")]
+    /// The server is full: it keeps the locks that it has, and stores no new one.
+    #[error("memory is full: the server answers OOM to new locks; free memory or raise maxmemory")]
     OutOfMemory,
     /// The key has a type that the command cannot handle.
     #[error("the key has another type")]
@@ -190,6 +195,9 @@ pub enum Trouble {
     /// A node that was to be admitted holds so many keys.
     #[error("is not empty: it holds {0} keys")]
     NotEmpty(u64),
+    /// The operating system gives no random bytes, without which no session can begin.
+    #[error("the operating system gives no random bytes: {0}")]
+    NoRandomness(String),
     /// The folder of a local node cannot be used right now: its path, and what is wrong.
     #[error("{0}")]
     Storage(String),
@@ -214,6 +222,8 @@ impl Trouble {
             "NOPERM" => Self::NoPermission(text),
             // What a command inside of a script is told.
             "ERR" if text.contains("user executing the script can't") => Self::NoPermission(text),
+            // Redis 6 tells what a script was answered within a text of its own.
+            "ERR" if text.contains("-OOM ") => Self::OutOfMemory,
             "READONLY" => Self::ReadOnly,
             "LOADING" => Self::Loading,
             "OOM" => Self::OutOfMemory,
@@ -283,6 +293,7 @@ impl Trouble {
             Self::ClockStandsStill => "clock_stands_still",
             Self::DamagedRecord { .. } => "damaged_record",
             Self::NotEmpty(_) => "not_empty",
+            Self::NoRandomness(_) => "no_randomness",
             Self::Storage(_) => "storage",
             Self::ShutDown => "shut_down",
         }
@@ -326,7 +337,8 @@ mod tests {
             ("NOPERM this user has no permissions", "no permission"),
             ("READONLY You can't write against a read only replica.", "read-only replica"),
             ("LOADING Redis is loading the dataset in memory", "is loading its data"),
-            ("OOM command not allowed when used memory > 'maxmemory'.", "out of memory"),
+            ("OOM command not allowed when used memory > 'maxmemory'.", "memory is full"),
+            ("ERR Error running script (call to f_0): @user_script:20: -OOM command", "is full"),
             ("WRONGTYPE Operation against a key", "the key has another type"),
             ("BUSY Redis is busy running a script.", "busy with a script"),
             ("MISCONF Redis is configured to save", "server error: MISCONF"),

@@ -1,20 +1,21 @@
-//! Processes that want one lock are killed and stopped: the one who holds it, the one who is next,
-//! and a node.
+//! Processes that want one lock, or one of two permits, are killed and stopped: the one who holds
+//! it, and the one who is next. Nodes are killed, and restarted without their data.
 //!
-//! What everybody believed is taken down and judged at the end: no two held the lock at a time, and
-//! the fence of each was larger than all before. The program starts itself again as each contender.
-//! It has no test harness, so that a contender is a plain process with one purpose; what `cargo
-//! test` hands over is understood or ignored.
+//! What everybody believed is taken down and judged at the end: no two held the lock, or the same
+//! permit, at a time, and the fence of each was larger than all before. The program starts itself
+//! again as each contender. It has no test harness, so that a contender is a plain process with one
+//! purpose; what `cargo test` hands over is understood or ignored.
 
 use std::{
     collections::BTreeMap,
     env, fs,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode},
     time::Duration,
 };
 
-use quorate::{Client, blocking};
+use quorate::{Client, ClientBuilder, Guard, blocking, error::NodeAnswer};
 use quorate_core::line::Place;
 use quorate_testkit::{
     Server, eventually,
@@ -26,10 +27,10 @@ use rustix::process::{Pid, Signal, kill_process};
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
-    if let [CONTENDER, name, folder, urls @ ..] =
+    if let [CONTENDER, wanted, name, folder, urls @ ..] =
         &*args.iter().map(String::as_str).collect::<Vec<_>>()
     {
-        return contend(name, Path::new(folder), urls);
+        return contend(Wanted::parse(wanted), name, Path::new(folder), urls);
     }
     if has("--list") {
         // Nothing is ignored here, so a list of what is has no lines.
@@ -38,8 +39,10 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    for nodes in [1, 3] {
-        run_case(&Server::start_many(nodes));
+    for wanted in [Wanted::Lock, Wanted::Permit] {
+        for nodes in [1, 3] {
+            run_case(wanted, &Server::start_many(nodes));
+        }
     }
     ExitCode::SUCCESS
 }
@@ -48,39 +51,86 @@ fn main() -> ExitCode {
 fn admit(servers: &[Server]) {
     if servers.len() >= 3 {
         servers.iter().for_each(Server::flush_all);
-        let settings = Client::builder().nodes(servers.iter().map(Server::url));
-        let client = settings.build().expect("the settings are valid");
+        let client = settings(servers.iter().map(Server::url)).build().expect("they are valid");
         let client = blocking::Client::try_from(client).expect("it has a thread of its own");
         client.admit().expect("they are new and empty");
     }
 }
 
+fn settings(urls: impl IntoIterator<Item = impl AsRef<str>>) -> ClientBuilder {
+    // The longest ttl says for how long a restarted node does not vote.
+    Client::builder().nodes(urls).ttl(TTL).max_ttl(TTL)
+}
+
 /// Panics if a promise was broken, or if the lock was not had again.
-fn run_case(servers: &[Server]) {
+fn run_case(wanted: Wanted, servers: &[Server]) {
     admit(servers);
-    let mut stage = Stage::start(servers);
+    let mut stage = Stage::start(wanted, servers);
     for round in 0..ROUNDS {
         for fate in [Fate::HolderKilled, Fate::NextKilled, Fate::HolderStopped] {
             let after = stage.strike(fate);
-            say(&format!("{fate:?}, round {round}: had again after {after:?}"));
+            say(&format!("{wanted:?}: {fate:?}, round {round}: had again after {after:?}"));
         }
     }
-    if servers.len() > 1 {
-        let node = servers.last().expect("there are some");
+    // The first node says who holds the lock: it stays.
+    for (number, node) in servers.iter().enumerate().skip(1) {
         let after = stage.go_on_after(|_| node.kill());
         say(&format!("a node killed: had again after {after:?}"));
         let after = stage.strike(Fate::HolderKilled);
         say(&format!("HolderKilled without that node: had again after {after:?}"));
+        node.restart_empty();
+        let after = stage.strike(Fate::HolderKilled);
+        say(&format!("HolderKilled while that node is guarded: had again after {after:?}"));
+        stage.wait_until_voting(number);
     }
     let history = stage.end();
     history.assert_kept(Until::Believed);
+    let locks = history.claims().iter().map(|claim| claim.lock.as_str());
+    let strange: Vec<&str> = locks.filter(|lock| !wanted.locks().contains(lock)).collect();
+    assert_eq!(strange, [""; 0], "more permits than there are");
     let report = history.report();
     say(&format!(
-        "nodes: {}; {} claims, none overlapped, all fences grew; longest wait {:?}",
+        "{wanted:?}, nodes: {}; {} claims, none overlapped, all fences grew; longest wait {:?}",
         servers.len(),
         report.claims(),
         report.longest_wait(),
     ));
+}
+
+/// What the contenders want.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wanted {
+    Lock,
+    Permit,
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Self {
+        let known = [Self::Lock, Self::Permit];
+        known.into_iter().find(|it| it.as_str() == text).expect("one of the two")
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Permit => "permit",
+        }
+    }
+
+    /// What can be held.
+    const fn locks(self) -> &'static [&'static str] {
+        match self {
+            Self::Lock => &[LOCK],
+            Self::Permit => &["round#1", "round#2"],
+        }
+    }
+
+    async fn get(self, client: &Client) -> Result<Guard, quorate::error::LockError> {
+        match self {
+            Self::Lock => client.mutex(LOCK).lock_timeout(PATIENCE).await,
+            Self::Permit => client.semaphore(LOCK, PERMITS).acquire_timeout(PATIENCE).await,
+        }
+    }
 }
 
 /// What happens to a process.
@@ -93,6 +143,7 @@ enum Fate {
 
 /// The contenders, and what they take down.
 struct Stage<'a> {
+    wanted: Wanted,
     servers: &'a [Server],
     folder: tempfile::TempDir,
     running: BTreeMap<String, Child>,
@@ -101,10 +152,10 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn start(servers: &'a [Server]) -> Self {
+    fn start(wanted: Wanted, servers: &'a [Server]) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the history");
         let (running, deaths) = (BTreeMap::new(), Vec::new());
-        let mut stage = Self { servers, folder, running, started: 0, deaths };
+        let mut stage = Self { wanted, servers, folder, running, started: 0, deaths };
         (0..CONTENDERS).for_each(|_| stage.add());
         stage.go_on_after(|_| {});
         stage
@@ -114,7 +165,7 @@ impl<'a> Stage<'a> {
         self.started += 1;
         let name = format!("contender-{}", self.started);
         let mut command = Command::new(env::current_exe().expect("the path of this program"));
-        command.arg(CONTENDER).arg(&name).arg(self.folder.path());
+        command.arg(CONTENDER).arg(self.wanted.as_str()).arg(&name).arg(self.folder.path());
         command.args(self.servers.iter().map(Server::url));
         let child = command.spawn().expect("the program starts itself");
         self.running.insert(name, child);
@@ -152,8 +203,14 @@ impl<'a> Stage<'a> {
         let mut found = None;
         eventually("somebody is there to be hit", PATIENCE, || {
             let owner = match fate {
-                Fate::HolderKilled | Fate::HolderStopped => self.servers[0].get(LOCK),
-                Fate::NextKilled => first_in_line(&self.servers[0]),
+                Fate::HolderKilled | Fate::HolderStopped => {
+                    self.servers[0].get(self.wanted.locks()[0])
+                }
+                Fate::NextKilled => match self.wanted {
+                    Wanted::Lock => first_in_line(&self.servers[0]),
+                    // Whoever waits for a permit first has a lock that says so.
+                    Wanted::Permit => self.servers[0].get("round#line"),
+                },
             };
             let client = owner.and_then(|owner| Place::of(&owner)).map(|place| place.client);
             let who = client.and_then(|it| self.servers[0].get(format!("quorate:w:{it}")));
@@ -176,6 +233,15 @@ impl<'a> Stage<'a> {
             times.len() > CONTENDERS * 2
         });
         times[0]
+    }
+
+    /// Waits until a restarted node votes again.
+    fn wait_until_voting(&self, node: usize) {
+        let client = settings(self.servers.iter().map(Server::url)).build();
+        let client = client.expect("they are valid");
+        eventually("the node votes again", PATIENCE, || {
+            client.nodes()[node].answer == NodeAnswer::Attached
+        });
     }
 
     fn history(&self) -> History {
@@ -224,9 +290,9 @@ fn first_in_line(server: &Server) -> Option<Vec<u8>> {
 }
 
 /// The life of a contender.
-fn contend(name: &str, folder: &Path, urls: &[&str]) -> ExitCode {
+fn contend(wanted: Wanted, name: &str, folder: &Path, urls: &[&str]) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.expect("a runtime").block_on(take_turns(name, folder, urls)) {
+    match runtime.expect("a runtime").block_on(take_turns(wanted, name, folder, urls)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             complain(&format!("{name}: {failure}"));
@@ -236,16 +302,18 @@ fn contend(name: &str, folder: &Path, urls: &[&str]) -> ExitCode {
 }
 
 async fn take_turns(
+    wanted: Wanted,
     name: &str,
     folder: &Path,
     urls: &[&str],
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let client = Client::builder().nodes(urls).who(name).ttl(TTL).connect().await?;
+    let client = settings(urls).who(name).connect().await?;
     let recorder = Recorder::to_file(history_file(folder));
-    let mutex = client.mutex(LOCK);
     while !stop_file(folder).exists() {
-        let request = recorder.ask(name, LOCK);
-        let guard = mutex.lock_timeout(PATIENCE).await?;
+        let request = (wanted == Wanted::Lock).then(|| recorder.ask(name, LOCK));
+        let guard = wanted.get(&client).await?;
+        // Which permit it is, is known only now.
+        let request = request.unwrap_or_else(|| recorder.ask(name, guard.name()));
         let valid_until = Moment::now().after(guard.remaining());
         let fence = guard.fence().ok_or("there is a fence in this mode")?.get();
         let holding = request.acquired(Some(fence), Some(valid_until));
@@ -284,6 +352,7 @@ const CONTENDER: &str = "--contender";
 const CONTENDERS: usize = 5;
 const ROUNDS: usize = 3;
 const LOCK: &str = "round";
+const PERMITS: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
 /// What a dead holder's lock is gone after.
 const TTL: Duration = Duration::from_millis(600);

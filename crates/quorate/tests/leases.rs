@@ -1,11 +1,13 @@
-//! One process takes a lease and ends; another renews and releases it.
+//! One process takes a lease and ends; another renews and releases it. Then several processes adopt
+//! one lease at the same time, while a node is away.
 //!
-//! The program starts itself again as the first one. It has no test harness, so that this is a
+//! The program starts itself again as each of the others. It has no test harness, so that this is a
 //! plain process with one purpose; what `cargo test` hands over is understood or ignored.
 
 use std::{
     env,
-    process::{Command, ExitCode},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
     time::Duration,
 };
 
@@ -15,9 +17,16 @@ use quorate_testkit::{Server, eventually};
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
-    if let Some((TAKER, urls)) = args.split_first().map(|(first, urls)| (first.as_str(), urls)) {
-        take(urls);
-        return ExitCode::SUCCESS;
+    match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some((TAKER, urls)) => {
+            take(urls);
+            return ExitCode::SUCCESS;
+        }
+        Some((ADOPTER, [lease, urls @ ..])) => {
+            adopt(lease, urls);
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
     if has("--list") {
         // Nothing is ignored here, so a list of what is has no lines.
@@ -30,6 +39,7 @@ fn main() -> ExitCode {
     for nodes in [1, 3] {
         run_case(&servers[..nodes]);
     }
+    run_rivals(&servers);
     ExitCode::SUCCESS
 }
 
@@ -71,6 +81,84 @@ fn run_case(servers: &[Server]) {
     say(&format!("a lease was renewed and released by another process, nodes: {}", servers.len()));
 }
 
+/// Panics if two processes have adopted one lease.
+fn run_rivals(servers: &[Server]) {
+    admit(servers);
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let client = blocking::Client::connect(&urls).expect("the nodes are there");
+    servers[2].kill();
+    let mut succeeded = 0;
+    for round in 0..ROUNDS {
+        let mutex = client.mutex(LOCK).ttl(LONG);
+        let guard = mutex.lock_timeout(PATIENCE).expect("two nodes are there");
+        let lease = guard.hand_over().expect("it is held").to_string();
+        let mut rivals = [(); RIVALS].map(|()| Rival::start(&lease, &urls));
+        rivals.iter_mut().for_each(|rival| assert_eq!(rival.hear(), READY));
+        rivals.iter_mut().for_each(Rival::go);
+        let outcomes = rivals.each_mut().map(Rival::hear);
+        let held = outcomes.iter().filter(|outcome| *outcome == HELD).count();
+        assert!(held <= 1, "round {round}: {outcomes:?}");
+        if held == 1 {
+            assert!(mutex.try_lock().expect("two nodes answer").is_none(), "it is held");
+        }
+        succeeded += held;
+        // Whoever holds it releases it when its input ends. If none does, they have given it back.
+        rivals.into_iter().for_each(Rival::end);
+    }
+    say(&format!("{RIVALS} processes adopted one lease: {succeeded} of {ROUNDS} times one had it"));
+}
+
+/// A process that adopts a lease when it is told to.
+struct Rival {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Rival {
+    fn start(lease: &str, urls: &[String]) -> Self {
+        let mut command = Command::new(env::current_exe().expect("the path of this program"));
+        command.arg(ADOPTER).arg(lease).args(urls);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("the program starts itself");
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, input, output }
+    }
+
+    /// The next line that it prints.
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it is plain text");
+        line.trim_end().to_owned()
+    }
+
+    fn go(&mut self) {
+        self.input.write_all(b"\n").expect("it listens");
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.child.wait().expect("it ends").success());
+    }
+}
+
+/// The life of a rival.
+fn adopt(lease: &str, urls: &[String]) {
+    let client = blocking::Client::connect(urls).expect("two nodes are there");
+    let lease = lease.parse().expect("a lease");
+    say(READY);
+    io::stdin().read_line(&mut String::new()).expect("it is told to go");
+    match client.adopt(&lease) {
+        Ok(guard) => {
+            say(HELD);
+            io::stdin().read_to_end(&mut Vec::new()).expect("it ends");
+            guard.release().expect("it is held");
+        }
+        Err(_) => say("not adopted"),
+    }
+}
+
 /// What the other process prints before it ends.
 fn hear_of_lease(urls: &[String]) -> String {
     let mut command = Command::new(env::current_exe().expect("the path of this program"));
@@ -96,7 +184,12 @@ fn say(line: &str) {
 }
 
 const TAKER: &str = "--taker";
+const ADOPTER: &str = "--adopter";
 const LOCK: &str = "handed:over";
+const READY: &str = "ready";
+const HELD: &str = "held";
+const RIVALS: usize = 3;
+const ROUNDS: usize = 5;
 
 /// Longer than it takes to start a process on a busy machine.
 const TTL: Duration = Duration::from_secs(3);

@@ -1,5 +1,6 @@
-//! Five nodes are restarted one after another without their data, each as soon as the one before
-//! votes again: nobody who works with locks notices.
+//! Three and five nodes are restarted one after another without their data, each as soon as the one
+//! before votes again. Holders keep their locks, although others wait for them and late callers ask
+//! for them all the time.
 //!
 //! It has no test harness, since it waits for five guards and nothing else is to wait for it; what
 //! `cargo test` hands over is understood or ignored.
@@ -7,14 +8,23 @@
 use std::{
     env,
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
 use quorate::{
-    Client, ClientBuilder,
+    Client, ClientBuilder, Guard,
     error::{NodeAnswer, NodeReport, Trouble},
 };
-use quorate_testkit::{Server, eventually, history::Moment};
+use quorate_testkit::{Fault, Proxy, Server, eventually, history::Moment};
+use tokio::{
+    task::JoinHandle,
+    time::{interval, timeout},
+};
 
 use self::load::{Job, Load};
 
@@ -31,22 +41,34 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(restart_all());
-    ExitCode::SUCCESS
+    // Each set has a thread and a runtime of its own: waiting blocks the thread.
+    let sets = [3, 5].map(|nodes| {
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(restart_all(nodes));
+        })
+    });
+    let failed = sets.into_iter().map(thread::JoinHandle::join).filter(Result::is_err).count();
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Panics if a promise was broken, a lock was lost, or somebody waited for too long.
-async fn restart_all() {
-    let servers = Server::start_many(5);
+async fn restart_all(nodes: usize) {
+    let servers = Server::start_many(nodes);
     let settings = || settings(&servers);
     settings().build().expect("the settings are valid").admit().await.expect("they are new");
     let mut clients = Vec::new();
     for _ in 0..3 {
         clients.push(attached(settings()).await);
     }
-    let holder = attached(settings()).await;
+    // The holder finds every node later than its rivals do.
+    let proxies: Vec<Proxy> = servers.iter().map(|it| Proxy::start(&it.address())).collect();
+    proxies.iter().for_each(|it| it.set(Fault::Delay { up: LATE, down: LATE }));
+    let holder = attached(with_nodes(proxies.iter().map(Proxy::url))).await;
+    let watcher = attached(settings()).await;
     let held = holder.mutex("held").lock().await.expect("the nodes vote");
+    let read = holder.rwlock("read").read().await.expect("the nodes vote");
+    let mut rivals = Rivals::start(&attached(settings()).await, &["held", "read"]).await;
     let load = Load::start(clients, JOBS);
     let is_at_work = |then| {
         eventually("locks are taken", PATIENCE, || load.claims_since(then) >= 20);
@@ -55,29 +77,103 @@ async fn restart_all() {
         is_at_work(Moment::now());
         let started = Instant::now();
         server.restart_empty();
-        wait_until(&holder, "it is guarded", |nodes| is_guarded(&nodes[number]));
+        wait_until(&watcher, "it is guarded", |nodes| is_guarded(&nodes[number]));
         is_at_work(Moment::now());
-        wait_until(&holder, "all vote", |nodes| nodes.iter().all(is_attached));
+        for client in [&watcher, &holder] {
+            wait_until(client, "all vote", |nodes| nodes.iter().all(is_attached));
+        }
+        rivals.await_more();
         let lost = load.lost();
-        assert_eq!((held.check(), lost), (Ok(()), 0), "they were renewed all the time");
-        say(&format!("node {number} votes again after {:?}", started.elapsed()));
+        let checks = (held.check(), read.check(), lost);
+        assert_eq!(checks, (Ok(()), Ok(()), 0), "they were renewed all the time");
+        let after = started.elapsed();
+        say(&format!("{nodes} nodes: node {number} votes again after {after:?}"));
     }
     is_at_work(Moment::now());
-    held.verify().await.expect("it is held");
-    held.release().await.expect("it is held");
+    rivals.stop_asking();
+    for guard in [held, read] {
+        guard.verify().await.expect("it is held");
+        guard.release().await.expect("it is held");
+    }
+    rivals.end().await;
     let lost = load.lost();
     let history = load.end().await;
     let quick = history.claims().iter().filter(|claim| claim.lock == QUICK);
     let longest = quick.map(|claim| claim.acquired_at.since(claim.asked_at)).max();
     let longest = longest.expect("it was taken all the time");
-    say(&format!("{lost} locks lost; longest wait for {QUICK:?}: {longest:?}"));
+    say(&format!("{nodes} nodes: {lost} locks lost; longest wait for {QUICK:?}: {longest:?}"));
     say(&format!("{}", history.report()));
     assert_eq!(lost, 0);
     assert!(longest <= WAIT_MAX, "{longest:?}");
 }
 
+/// Rivals for locks that are held: for each of them a waiter in the queue, and a caller that
+/// tries again and again without waiting.
+struct Rivals {
+    waiting: Vec<JoinHandle<Guard>>,
+    asking: Vec<JoinHandle<()>>,
+    asked: Arc<AtomicU64>,
+}
+
+impl Rivals {
+    async fn start(client: &Client, names: &[&'static str]) -> Self {
+        let asked = Arc::new(AtomicU64::new(0));
+        let (mut waiting, mut asking) = (Vec::new(), Vec::new());
+        for &name in names {
+            let mutex = client.mutex(name);
+            waiting.push(tokio::spawn(async move { mutex.lock().await.expect("its turn comes") }));
+            let is_waiting = async || client.inspect(name).await.expect("nodes").waiting_total == 1;
+            let mut looks = interval(ASK_EVERY);
+            let one_waits = async {
+                while !is_waiting().await {
+                    looks.tick().await;
+                }
+            };
+            timeout(PATIENCE, one_waits).await.expect("one waits");
+            let (mutex, asked) = (client.mutex(name), asked.clone());
+            asking.push(tokio::spawn(async move {
+                let mut turns = interval(ASK_EVERY);
+                loop {
+                    turns.tick().await;
+                    // Nodes that go down while they are asked leave too few answers.
+                    let won = mutex.try_lock().await;
+                    assert!(!matches!(won, Ok(Some(_))), "two hold {name}");
+                    asked.fetch_add(1, Ordering::SeqCst);
+                }
+            }));
+        }
+        Self { waiting, asking, asked }
+    }
+
+    /// Waits until all have asked again a few times.
+    fn await_more(&self) {
+        let asked = self.asked.load(Ordering::SeqCst);
+        eventually("they ask", PATIENCE, || self.asked.load(Ordering::SeqCst) > asked + 20);
+    }
+
+    /// Nobody asks any more who does not wait.
+    fn stop_asking(&mut self) {
+        for asking in self.asking.drain(..) {
+            assert!(!asking.is_finished(), "it asks until it is stopped");
+            asking.abort();
+        }
+    }
+
+    /// The waiters get their turn.
+    async fn end(self) {
+        for waiting in self.waiting {
+            let guard = timeout(PATIENCE, waiting).await.expect("its turn comes");
+            guard.expect("it waited").release().await.expect("it is held");
+        }
+    }
+}
+
 fn settings(servers: &[Server]) -> ClientBuilder {
-    Client::builder().nodes(servers.iter().map(Server::url)).ttl(TTL).max_ttl(TTL)
+    with_nodes(servers.iter().map(Server::url))
+}
+
+fn with_nodes(urls: impl Iterator<Item = String>) -> ClientBuilder {
+    Client::builder().nodes(urls).ttl(TTL).max_ttl(TTL)
 }
 
 async fn attached(settings: ClientBuilder) -> Client {
@@ -110,8 +206,14 @@ const JOBS: [Job; 2] = [
 ];
 const QUICK: &str = "first";
 
-/// The guard lasts for 7 s longer, and there are five of them.
+/// The guard lasts for 7 s longer and the recovery for 5 s, and there are five of them.
 const TTL: Duration = Duration::from_millis(3_000);
+
+/// What every message of the holder takes longer.
+const LATE: Duration = Duration::from_millis(5);
+
+/// How often locks are asked for that are held.
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// A ttl and a second: what a node that goes in the middle of a vote may cost.
 const WAIT_MAX: Duration = Duration::from_millis(4_000);

@@ -30,6 +30,14 @@ fn declaration(lines: &[&str]) -> String {
     lines.iter().take(end + 1).copied().collect::<Vec<_>>().join("\n")
 }
 
+/// Sessions, marks and ids must not be guessed: one file draws them, from the operating system.
+pub(super) fn guessable_numbers(source: &Source, _: &Tree) -> Findings {
+    let is_source = source.path() == NONCES;
+    let lines = source.product_lines().filter(|_| !is_source);
+    let found = lines.filter(|(_, line)| code_of(line).contains("from_random"));
+    found.map(|(at, _)| (at, format!("`from_random` outside of {NONCES}"))).collect()
+}
+
 /// The core gets time and chance as arguments. What reads a clock, depends on a random seed,
 /// rounds, or reaches the outside would make two runs of one seed differ.
 pub(super) fn impure_core(source: &Source, _: &Tree) -> Findings {
@@ -81,6 +89,7 @@ const FOREIGN: &[&str] = &[
     "tokio_rustls::",
     "url::",
 ];
+const NONCES: &str = "crates/quorate/src/nonces.rs";
 const PUBLIC_ITEMS: &[&str] = &["fn", "struct", "enum", "type", "trait"];
 const FUNCTION_KINDS: &[&str] = &["const", "async"];
 const IMPURE: &[&str] =
@@ -116,6 +125,18 @@ mod tests {
         }
         let private = "//! A.\npub fn a() -> redis::Client {}\n";
         is_quiet(&[("crates/quorate-testkit/src/lib.rs", private)]);
+    }
+
+    #[test]
+    fn numbers_that_could_be_guessed() {
+        let path = "crates/quorate/src/lib.rs";
+        let text = "//! A.\nlet a = Session::from_random(jitter.next());\n";
+        fires(&[(path, text)], &format!("{path}:2: `from_random` outside of {NONCES}"));
+        let map = "//! A.\nlet a = draw().map(Mark::from_random);\n";
+        fires(&[(path, map)], &format!("{path}:2: `from_random` outside of {NONCES}"));
+        let test = "//! A.\n#[cfg(test)]\nmod tests {\n    Mark::from_random(1);\n}\n";
+        is_quiet(&[(path, test), ("crates/quorate-sim/src/lib.rs", text)]);
+        is_quiet(&[(path, "//! A.\nmod nonces;\n"), (NONCES, text)]);
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl Source {
             return 0;
         }
         let lines: Vec<&str> = self.text.lines().collect();
-        let marked = (0..lines.len()).filter(|&at| lines[at].starts_with("#[cfg(test)]"));
+        let is_mark = |line: &str| TEST_MARKS.iter().any(|mark| line.starts_with(mark));
+        let marked = (0..lines.len()).filter(|&at| is_mark(lines[at]));
         marked.into_iter().find(|&at| opens_module(&lines[at + 1..])).unwrap_or(lines.len())
     }
 
@@ -145,6 +146,8 @@ fn walk(root: &Path) -> BTreeSet<String> {
     found
 }
 
+/// Also of tests that need a feature.
+const TEST_MARKS: &[&str] = &["#[cfg(test)]", "#[cfg(all(test,"];
 const NOT_OURS: &[&str] = &["target", ".git"];
 
 #[cfg(test)]
@@ -169,6 +172,8 @@ mod tests {
         let inline = "fn a() {}\n#[cfg(test)]\n#[path = \"x.rs\"]\nmod tests {\n}\n";
         let declared = "#[cfg(test)]\nmod tests;\nfn a() {}\n";
         assert_eq!(product_lines("src/a.rs", inline), 1);
+        let with_feature = "fn a() {}\n#[cfg(all(test, feature = \"x\"))]\nmod tests {\n}\n";
+        assert_eq!(product_lines("src/a.rs", with_feature), 1);
         assert_eq!(product_lines("src/a.rs", declared), 3);
         assert_eq!(product_lines("src/a/tests.rs", declared), 0);
         assert_eq!(product_lines("tests/a.rs", declared), 0);

@@ -56,11 +56,7 @@ impl Locks {
     ) -> Result<Self, Failure> {
         let started = Instant::now();
         let limit = patience.limit();
-        let client = match limit {
-            // Who does not wait needs the nodes at once.
-            Some(Duration::ZERO) => builder.connect().await?,
-            Some(_) | None => builder.build()?,
-        };
+        let client = builder.build()?;
         let place = wants.iter().position(|want| *want == main).unwrap_or_default();
         let mut guards = Vec::new();
         for want in wants {

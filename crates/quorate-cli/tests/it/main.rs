@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod config;
+mod deploy;
 mod lease;
 mod look;
 mod nodes;

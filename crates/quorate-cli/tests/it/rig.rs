@@ -42,7 +42,17 @@ impl Rig {
 
     /// With no server.
     pub(crate) fn without_servers() -> Self {
-        Self { servers: Vec::new(), folder: folder() }
+        Self::with(Vec::new(), "")
+    }
+
+    /// With these servers, and a file with these settings.
+    pub(crate) fn with(servers: Vec<Server>, settings: &str) -> Self {
+        let rig = Self { servers, folder: folder() };
+        if !settings.is_empty() {
+            fs::create_dir_all(rig.path(".config/quorate")).expect("it can be made");
+            rig.write(".config/quorate/config.toml", settings);
+        }
+        rig
     }
 
     /// On this machine, with one server, and with three.

@@ -20,6 +20,8 @@ fn help_is_as_approved() {
         ("help-show.txt", &["show", "--help"]),
         ("help-config.txt", &["config", "--help"]),
         ("help-nodes.txt", &["nodes", "--help"]),
+        ("help-serve.txt", &["serve", "--help"]),
+        ("help-token.txt", &["token", "--help"]),
     ] {
         approve(name, args);
     }
@@ -32,6 +34,8 @@ fn the_manual_is_as_approved() {
     approve("quorate-acquire.1", &["man", "acquire"]);
     approve("quorate-nodes.1", &["man", "nodes"]);
     approve("quorate-nodes-change.1", &["man", "nodes", "change"]);
+    approve("quorate-serve.1", &["man", "serve"]);
+    approve("quorate-token.1", &["man", "token"]);
     let rig = Rig::without_servers();
     let ended = rig.say(["man", "fly"]);
     ended.assert_code(64).assert_says("no verb `fly`");
@@ -53,7 +57,7 @@ fn pages_of_the_manual_name_only_pages_that_can_be_written() {
         let others = page.out().lines().filter_map(|line| line.strip_suffix("(1)"));
         names.extend(others.map(|other| other.replace('\\', "")));
     }
-    assert_eq!(next, 15, "{names:?}");
+    assert_eq!(next, 17, "{names:?}");
 }
 
 #[test]

@@ -6,10 +6,16 @@ use super::{Contend, Mode};
 use crate::{
     moment::Moment,
     mutant::{self, Mutant},
-    quorum::majority,
+    quorum::{NodeSet, majority},
 };
 
 impl Contend {
+    /// The nodes that have not answered the last question.
+    #[must_use]
+    pub fn unanswered(&self) -> NodeSet {
+        self.nodes_where(|seat| seat.is_asking)
+    }
+
     pub(super) fn has_quorum_up(&self) -> bool {
         self.up.len() >= self.quorum()
     }
@@ -28,6 +34,9 @@ impl Contend {
 
     /// What must be left of a lease that was waited for.
     pub(super) fn least_left(&self) -> Duration {
+        if mutant::is_on(Mutant::LittleLeft) {
+            return Duration::ZERO;
+        }
         self.terms.ttl().checked_div(4).unwrap_or_default()
     }
 }

@@ -8,7 +8,7 @@ use crate::{fence::Fence, moment::Moment};
 impl Contend {
     /// What is known about each node, and the rest: two attempts are the same up to the numbers of
     /// the nodes if these are. What never changes is left out, and so is when something is due,
-    /// which `poll_output` tells.
+    /// which `poll_output` tells, and what only matters when the lease is handed over.
     pub fn parts(&self) -> (impl Iterator<Item = impl Hash>, impl Hash) {
         let Self {
             terms: _,
@@ -18,14 +18,16 @@ impl Contend {
             up,
             life,
             is_contending,
+            is_cut_off,
             started_at: _,
             beat_at: _,
             poll_at: _,
             short_since: _,
             to_say,
             outcome,
+            traces: _,
         } = self;
-        (seats.iter(), (up, u64::from(*life), is_contending, to_say, outcome))
+        (seats.iter(), (up, u64::from(*life), is_contending, is_cut_off, to_say, outcome))
     }
 
     /// The grants that are counted: of which node, with which fence, and since when at least.

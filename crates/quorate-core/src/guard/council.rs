@@ -103,6 +103,30 @@ impl Council {
         self.forget();
     }
 
+    /// Nothing that was told before counts. What was only looked at has left no trace on the nodes:
+    /// whoever acts must meet each of them again.
+    pub fn start_over(&mut self) {
+        self.forget_all();
+        self.seats.iter_mut().for_each(|seat| seat.since = 0);
+        (self.pact, self.is_sure) = (None, false);
+    }
+
+    /// What would be done about each node if all of them were met again, at one moment, and were
+    /// still what they told last. An operator decides by this before anything is written.
+    #[must_use]
+    pub fn outlook(&self, is_vouched: bool) -> Vec<Option<Opinion>> {
+        let mut council = Self { is_vouched, ..self.clone() };
+        let mut opinions = vec![None; council.seats.len()];
+        // Only when all have been heard does each know about all others.
+        for node in (0..opinions.len()).chain(0..opinions.len()) {
+            if let Some(met) = council.seats[node].met.clone() {
+                council.ask(node);
+                opinions[node] = Some(council.hear(node, met).0);
+            }
+        }
+        opinions
+    }
+
     /// Whether an operator vouches for the list: that all servers which are not in it, and were
     /// nodes once, are off for good, and that nodes which do not answer have not agreed on a later
     /// one. Then each has its place again on that word alone.
@@ -372,7 +396,8 @@ impl Council {
         }
         // A server that votes without a guard after a restart must not do so with another's record.
         let slot = view.at(&self.seats[node].label);
-        if met.is_durable && slot.is_some_and(|slot| slot.id != met.id) {
+        let is_elsewhere = slot.is_some_and(|slot| slot.id != met.id);
+        if met.is_durable && is_elsewhere && !mutant::is_on(Mutant::DurableAnyPlace) {
             return Err(Disagreement::OtherPlace);
         }
         let is_same = |seat: &&Seat| {

@@ -92,12 +92,15 @@ impl Line {
     }
 
     fn set_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
-        self.fences.put(name, fence, end(now, FENCE_LIFE_MS));
+        let is_brief = mutant::is_on(Mutant::BriefFence);
+        let life_ms = if is_brief { FENCE_LIFE_MS / 2 } else { FENCE_LIFE_MS };
+        self.fences.put(name, fence, end(now, life_ms));
     }
 
     /// Keeps the fence of a lock that is held, in a way that tells when it was granted.
     fn keep_fence(&mut self, now: NodeTime, name: &Name) {
         let left_ms = self.fences.end_of(name).map(|end| end.saturating_sub(now.as_millis()));
+        let left_ms = left_ms.filter(|_| !mutant::is_on(Mutant::FenceNotKept));
         if let Some(ends_at_ms) = left_ms.and_then(prolonged_ms).and_then(|left| end(now, left)) {
             self.fences.set_end(name, ends_at_ms);
         }
@@ -153,7 +156,7 @@ impl Line {
         self.waiting.get(name).and_then(|waiting| waiting.first()).map(|(_, owner)| owner)
     }
 
-    fn rank(&self, name: &Name, ticket: u64, owner: &Owner) -> Option<u64> {
+    pub(super) fn rank(&self, name: &Name, ticket: u64, owner: &Owner) -> Option<u64> {
         let mut waiting = self.waiting.get(name)?.iter();
         let before = waiting.position(|known| *known == (ticket, owner.clone()))?;
         u64::try_from(before).ok()
@@ -223,6 +226,9 @@ impl Store {
         if !self.is_judged(stay.mark) {
             return if stay.mark.is_some() { Reply::Stale } else { Reply::Guarded };
         }
+        if self.is_full && mutant::is_on(Mutant::FullEndsSessions) {
+            return Reply::Full;
+        }
         let spoken = Spoken::new(now, speaker.session, stay.slack_us);
         self.line.sessions.put(&speaker.client, spoken, end(now, stay.life_ms));
         self.see(now, stay.wall_ms);
@@ -245,8 +251,13 @@ impl Store {
         if !self.line.is_spoken(speaker) {
             return Reply::Stale;
         }
+        // Whoever only tries is told as usual that another has the lock.
+        let lacks_memory = self.lacks_memory_for_ask(now, ask, place);
+        if lacks_memory && *is_waiting {
+            return Reply::Full;
+        }
         if is_shared(owner) {
-            return self.acquire_share(now, ask, place, spoken);
+            return self.acquire_share(now, ask, (place, spoken), lacks_memory);
         }
         if self.shares(name).is_some() && self.is_next(name, owner) {
             self.purge_shares(now, name);
@@ -254,6 +265,7 @@ impl Store {
         match self.whose(name, owner) {
             // Whoever finds the key free gets it, also if others wait: that is so only after a key
             // has expired, and saves a look at the line in every other case.
+            Whose::Nobodys if lacks_memory => Reply::Full,
             Whose::Nobodys => {
                 let fence = self.line.bump(now, name, place.ticket, spoken);
                 self.keys.put(name, text(owner), end(now, place.ttl_ms));
@@ -424,15 +436,17 @@ impl Store {
         let stored = self.line.fence(name);
         let may_heal = *may_heal || mutant::is_on(Mutant::ConfirmHeals);
         let is_past = stored > *fence && !mutant::is_on(Mutant::HealAnyFence);
+        let is_known = self.line.fences.contains(name) && stored >= *fence;
         match self.whose(name, owner) {
             _ if is_shared(owner) => {
-                if !self.extend_share(now, entry) {
-                    return Extended::Refused(stored);
+                if let Err(fate) = self.extend_share(now, entry, (stored, is_known)) {
+                    return fate;
                 }
             }
             Whose::Theirs => return Extended::Refused(stored),
             // Another was granted the key here since: this lease is not the newest.
             Whose::Nobodys if !may_heal || is_past => return Extended::Refused(stored),
+            Whose::Nobodys if self.lacks_memory_to_heal(is_known) => return Extended::Failed,
             Whose::Nobodys => {
                 self.keys.put(name, text(owner), end(now, *ttl_ms));
                 if let Some(place) = Place::of(owner.as_bytes()) {
@@ -441,7 +455,7 @@ impl Store {
             }
             Whose::Ours => self.live_on(now, name, *ttl_ms),
         }
-        if self.line.fences.contains(name) && stored >= *fence {
+        if is_known {
             self.line.keep_fence(now, name);
             return Extended::LivesOn(stored);
         }

@@ -28,6 +28,8 @@ pub(super) struct Record {
     changed_ms: u64,
     /// When the node was last doubted, by its own clock.
     doubted_ms: u64,
+    /// Until when it is not to be asked for locks, by its own clock.
+    recovers_until_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -85,8 +87,20 @@ impl Record {
             .then_some(Doubt::ClockStepped)
     }
 
+    /// Whether a restart has lost nothing: the node wrote everything to disk before, and does now.
+    fn has_kept_all(&self, greeting: &Greeting) -> bool {
+        let was_durable = self.is_durable || mutant::is_on(Mutant::NewlyDurable);
+        let is_durable = greeting.is_durable || mutant::is_on(Mutant::OnceDurable);
+        was_durable && is_durable && self.may_be_durable()
+    }
+
+    /// A node in its guard has forgotten something before: a restart must not end that guard.
+    fn may_be_durable(&self) -> bool {
+        self.doubted.is_none() || mutant::is_on(Mutant::DurableInGuard)
+    }
+
     /// The guard ends when both clocks say so, if the node has its place among the others.
-    fn end_guard(&mut self, now: Instant, fresh: Mark) {
+    fn end_guard(&mut self, now: Instant, greeting: &Greeting) {
         let Some(doubted) = &mut self.doubted else { return };
         // A clock that was set back must not keep the node out for as long as that.
         doubted.since.node_ms = doubted.since.node_ms.min(now.node_ms);
@@ -97,7 +111,20 @@ impl Record {
         let Some(pact) = self.pact.as_ref().filter(|_| self.is_enrolled) else { return };
         if doubted.since.left_ms(now, pact.guard_ms) == 0 || mutant::is_on(Mutant::NoGuard) {
             self.doubted = None;
-            self.mark = fresh;
+            self.mark = greeting.mark;
+            self.recovers_until_ms = now.node_ms.saturating_add(greeting.life_ms);
+        }
+    }
+
+    /// For how long holders are to find the node before others ask it for locks: as long as a
+    /// session lasts. A clock that was set back must not make that longer.
+    fn recovers_in_ms(&self, now: Instant, life_ms: u64) -> u64 {
+        let left_ms = self.recovers_until_ms.saturating_sub(now.node_ms);
+        let is_set_back = left_ms > life_ms.saturating_add(BACK_TOLERANCE_MS);
+        let is_skipped = mutant::is_on(Mutant::NoRecovery) || mutant::is_on(Mutant::NoGuard);
+        match is_set_back || is_skipped {
+            true => 0,
+            false => left_ms.min(life_ms),
         }
     }
 
@@ -118,8 +145,8 @@ impl Record {
         due_ms.saturating_sub(now_ms)
     }
 
-    fn told(&self, now: Instant, time_us: u64, guard_ms: u64, keys: u64) -> Met {
-        let guard_ms = self.pact.as_ref().map_or(guard_ms, |pact| pact.guard_ms);
+    fn told(&self, now: Instant, time_us: u64, greeting: &Greeting, keys: u64) -> Met {
+        let guard_ms = self.pact.as_ref().map_or(greeting.guard_ms, |pact| pact.guard_ms);
         // Without its place the guard has not begun.
         let left_ms = |it: Doubted| match self.is_enrolled {
             true => it.since.left_ms(now, guard_ms),
@@ -136,6 +163,7 @@ impl Record {
             is_durable: self.is_durable,
             keys,
             changes_in_ms: self.changes_in_ms(now.node_ms),
+            recovers_in_ms: self.recovers_in_ms(now, greeting.life_ms),
         }
     }
 }
@@ -164,7 +192,7 @@ impl Store {
     /// Takes over all data of another node, as a replica does. Who listens stays.
     pub fn copy(&mut self, other: &Self) {
         let listeners = std::mem::take(&mut self.line.listeners);
-        *self = Self { run: self.run, ..other.clone() };
+        *self = Self { run: self.run, is_full: self.is_full, ..other.clone() };
         self.line.listeners = listeners;
         self.line.pushes.clear();
     }
@@ -172,7 +200,8 @@ impl Store {
     pub(super) fn meet(&mut self, now: NodeTime, greeting: &Greeting) -> Reply {
         let at = Instant { node_ms: now.as_millis(), wall_ms: greeting.wall_ms };
         let (run, keys) = (self.run, self.held());
-        let before = greeting.is_looking.then(|| self.record.clone());
+        let is_looking = greeting.is_looking && !mutant::is_on(Mutant::WritingLook);
+        let before = is_looking.then(|| self.record.clone());
         let is_new = self.record.is_none();
         let doubted = |why| Some(Doubted { why, since: at });
         let record = self.record.get_or_insert_with(|| Record {
@@ -186,14 +215,14 @@ impl Store {
             seen: at,
             changed_ms: 0,
             doubted_ms: at.node_ms,
+            recovers_until_ms: 0,
         });
         // Of a node that knows nothing there is no more to say.
         match record.doubt(at, run, greeting).filter(|_| !is_new) {
-            Some(Doubt::OtherRun)
-                if record.is_durable && greeting.is_durable && record.doubted.is_none() =>
-            {
+            Some(Doubt::OtherRun) if record.has_kept_all(greeting) => {
                 // Nothing was lost, and the clocks agree with that.
                 let is_lasting = Record { run, ..record.clone() }.doubt(at, run, greeting);
+                let is_lasting = is_lasting.filter(|_| !mutant::is_on(Mutant::DurableAnyClock));
                 record.mark = greeting.mark;
                 record.doubted = is_lasting.and_then(doubted);
                 record.doubted_ms =
@@ -210,18 +239,14 @@ impl Store {
                 record.doubted_ms = at.node_ms;
                 record.is_enrolled = false;
             }
-            None => record.end_guard(at, greeting.mark),
+            None => record.end_guard(at, greeting),
         }
         record.run = run;
-        record.is_durable = greeting.is_durable && record.doubted.is_none();
+        record.is_durable = greeting.is_durable && record.may_be_durable();
         record.see(at);
-        let told = record.told(at, now.as_micros(), greeting.guard_ms, keys);
+        let told = record.told(at, now.as_micros(), greeting, keys);
         if let Some(before) = before {
             self.record = before;
-            // Who may begin a session was here.
-            if told.doubt.is_none() {
-                self.see(now, greeting.wall_ms);
-            }
         }
         Reply::Met(Box::new(told))
     }
@@ -239,7 +264,9 @@ impl Store {
         record.id = *id;
         record.pact = Some(pact.clone());
         record.is_enrolled = true;
-        doubted.since = Instant { node_ms: now.as_millis(), wall_ms: *wall_ms };
+        if !mutant::is_on(Mutant::GuardFromDoubt) {
+            doubted.since = Instant { node_ms: now.as_millis(), wall_ms: *wall_ms };
+        }
         // It has heard of the change now. Before the first there is nobody who goes by another.
         if pact.change > 1 {
             record.changed_ms = now.as_millis();

@@ -23,6 +23,8 @@ pub(crate) struct Order {
     handed: HashSet<Owner>,
     /// From when on the order is judged.
     healed_at: Option<Nanos>,
+    /// Whether nothing ever goes wrong: then tickets tell the order in which callers came.
+    is_calm: bool,
 }
 
 /// How somebody came to hold a lock.
@@ -53,6 +55,7 @@ impl Order {
     /// Faults have stopped.
     pub(super) fn heal(&mut self, now: Nanos) {
         self.healed_at = Some(now);
+        self.is_calm |= now == 0;
     }
 
     /// Somebody stands in line from now on.
@@ -119,7 +122,9 @@ impl Order {
         let mut worst = None;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
-            let is_later = waiter.ticket < ticket && known_at < asked_at;
+            // A caller that comes before all nodes have told their time may misjudge it.
+            let is_told = self.is_calm && waiter.since > ARRIVES_WITHIN;
+            let is_later = (waiter.ticket < ticket || is_told) && known_at < asked_at;
             let is_in_line = waiter.find(in_line).is_some();
             let is_passed =
                 how == How::Joining && waiter.stood_since.is_some_and(|since| since < asked_at);

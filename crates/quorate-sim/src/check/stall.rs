@@ -54,11 +54,18 @@ impl Checker {
             true => stall.alone + stall.shared > 0,
             false => is_shared && stall.shared > 0 && stall.alone == 0,
         };
-        if self.healed_at.is_some() && is_in_vain {
+        if self.healed_at.is_some() && is_in_vain && !self.is_suspended {
             stall.since.get_or_insert(now);
         } else if !is_free {
             stall.since = None;
         }
+    }
+
+    /// Says whether somebody new can get a lock at all; when it can, all who wait count anew.
+    pub(crate) fn suspend_stalls(&mut self, now: Nanos, is_suspended: bool) {
+        self.is_suspended = is_suspended;
+        self.stalled.iter_mut().for_each(|stall| stall.since = None);
+        (0..self.open.len()).for_each(|lock| self.start_stall(now, lock));
     }
 
     /// What happened now may keep a lock from those who wait for another ttl.

@@ -38,6 +38,8 @@ struct Seat {
     known: Option<(u64, Moment)>,
     /// For how long it need not be asked again.
     away: Option<Nanos>,
+    /// For how long it is not to be asked for locks, as it was judged.
+    recovers_in: Nanos,
 }
 
 impl Meetings {
@@ -78,6 +80,11 @@ impl Meetings {
             self.set_wall();
         }
         wall_ms(now).saturating_add_signed(self.wall_off_ms)
+    }
+
+    /// For how long a node is not to be asked for locks.
+    pub(super) fn recovers_in(&self, node: usize) -> Nanos {
+        self.seats[node].recovers_in
     }
 
     pub(super) fn mark(&self, node: usize) -> Option<Mark> {
@@ -187,12 +194,18 @@ impl Client {
         match opinion {
             Opinion::Votes(mark) => {
                 meetings.seats[node].mark = Some(mark);
+                meetings.seats[node].recovers_in = met.recovers_in_ms * MS;
                 self.attach(env, node);
             }
             Opinion::Waits { left_ms, .. } => {
                 env.count.waits += 1;
-                // Some ask again before it is time.
-                let away_ms = meetings.dice.between(left_ms / 8, left_ms).min(AWAY_MAX_MS);
+                // Nobody is late when the guard ends.
+                let often_ms = meetings.session_ms / 5;
+                let away_ms = match left_ms < meetings.session_ms {
+                    true => left_ms.min(often_ms),
+                    false => meetings.dice.between(left_ms / 8, left_ms / 4).max(often_ms),
+                };
+                let away_ms = away_ms.min(AWAY_MAX_MS);
                 meetings.seats[node].away = Some(away_ms * MS);
                 self.close(env, node);
             }

@@ -25,7 +25,7 @@ impl Client {
         answer: Option<&Reply>,
     ) {
         let Some(Reply::Attached { time_us }) = answer else { return };
-        self.node_time = Some((*time_us, sent_at));
+        self.tickets.handle_time(node, *time_us, sent_at);
         if let Some(meetings) = &mut self.meetings {
             meetings.know(node, *time_us, sent_at);
             meetings.hear_again(node);
@@ -33,9 +33,25 @@ impl Client {
         let generation = env.net.link(self.number, node).generation;
         let next = env.now + env.settings.session_ms * MS / 4;
         self.plan(env, next, Due::Ping { node: node as u8, generation });
+        let recovers_in = self.meetings.as_ref().map_or(0, |meetings| meetings.recovers_in(node));
         let link = env.net.link(self.number, node);
         if !std::mem::replace(&mut link.is_attached, true) {
+            link.is_recovering = recovers_in > 0;
             self.pay_debts(env, node);
+            if recovers_in > 0 {
+                self.renew_all(env);
+                let what = Due::Recovered { node: node as u8, generation };
+                self.plan(env, env.now + recovers_in, what);
+            } else {
+                self.tell_waiters(env, node, true);
+            }
+        }
+    }
+
+    pub(super) fn handle_recovered(&mut self, env: &mut Env, node: usize, generation: u32) {
+        let link = env.net.link(self.number, node);
+        if link.generation == generation && link.is_recovering {
+            link.is_recovering = false;
             self.tell_waiters(env, node, true);
         }
     }

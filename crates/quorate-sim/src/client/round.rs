@@ -1,21 +1,19 @@
 //! One machine of the core at work: its requests, its timer, and the task that waits for it.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
+pub(super) use quorate_core::client::round::{Ended, Machine};
 use quorate_core::{
-    acquire::{self, Acquire},
-    command::{Command, Fate, Owner, Prolongation, Reply, Sighting, Value},
-    fence::Fence,
+    acquire,
+    client::round::{Asker, Claim, Output, QuorumRound},
+    command::{Command, Fate, Owner, Reply, Sighting, Value},
     lease::Extension,
-    line::{Extend, Extended, Speaker, owed_until},
+    line::{Extended, FencedLease},
     moment::Moment,
-    name::Name,
-    quorum::{NodeSet, Vote},
-    release::{self, Release},
-    renew::{self, Renew},
-    round::{Output, Verb},
+    quorum::NodeSet,
+    release, renew,
     terms::Terms,
-    verify::{self, Verify},
+    verify,
 };
 
 use super::Client;
@@ -32,7 +30,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) id: u32,
-    pub(super) machine: Machine,
+    machine: QuorumRound,
     pub(super) claim: Asked,
     /// Who waits for the outcome, if somebody still does.
     pub(super) task: Option<usize>,
@@ -54,24 +52,9 @@ pub(super) struct Asked {
     pub(super) from: Option<Owner>,
     pub(super) untaken: NodeSet,
     /// In the default mode.
-    pub(super) fenced: Option<Fenced>,
+    pub(super) fenced: Option<FencedLease>,
     /// Until when the caller holds the lock, if it does: nodes that remember have its key.
     pub(super) held_until: Option<Moment>,
-}
-
-/// A lease of the default mode.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fenced {
-    pub(crate) fence: Fence,
-    /// Whether a node that lost its key may take it again: not for one that came from another.
-    pub(crate) may_heal: bool,
-}
-
-impl Fenced {
-    pub(super) const fn extend(self, name: Name, owner: Owner, ttl_ms: u64) -> Extend {
-        let Self { fence, may_heal } = self;
-        Extend { name, owner, fence, ttl_ms, may_heal }
-    }
 }
 
 /// What the replies said, read and counted without the core.
@@ -107,97 +90,45 @@ impl Votes {
     }
 }
 
-#[derive(Debug)]
-pub(super) enum Machine {
-    Acquire(Acquire),
-    Renew(Renew),
-    Verify(Verify),
-    Release(Release),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Ended {
-    Acquire(acquire::Outcome),
-    Renew(renew::Outcome),
-    Verify(verify::Outcome),
-    Release(release::Outcome),
-}
-
 impl Round {
     /// When silent nodes are not waited for any more.
     fn give_up_at(&self) -> Moment {
         self.asked_at.saturating_add(self.claim.terms.vote_timeout())
     }
-}
 
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Acquire(outcome) => match outcome {
-                acquire::Outcome::Held { .. } => "won",
-                acquire::Outcome::Contended => "contended",
-                acquire::Outcome::NoQuorum => "no quorum",
-                acquire::Outcome::TooLate => "won too late",
-                acquire::Outcome::Abandoned => "abandoned",
-            },
-            Self::Renew(outcome) => match outcome {
-                renew::Outcome::Extended { .. } => "extended",
-                renew::Outcome::Gone => "gone",
-                renew::Outcome::TooLate => "extended too late",
-                renew::Outcome::Unsure => "not extended, unsure",
-            },
-            Self::Verify(outcome) => match outcome {
-                verify::Outcome::Confirmed => "confirmed",
-                verify::Outcome::Gone => "gone",
-                verify::Outcome::Unsure => "not confirmed, unsure",
-            },
-            Self::Release(outcome) => match outcome {
-                release::Outcome::Released => "released",
-                release::Outcome::WasGone => "was gone before the release",
-                release::Outcome::Unsure => "released, unsure",
-            },
-        })
+    /// The answer to an undo says nothing about who won.
+    fn count(&mut self, command: &Command, answer: Option<&Reply>) {
+        if !self.machine.machine().is_undo(command) {
+            self.votes.count(command, answer);
+        }
     }
 }
 
-impl Machine {
-    fn poll_output(&mut self) -> Output {
-        match self {
-            Self::Acquire(machine) => machine.poll_output(),
-            Self::Renew(machine) => machine.poll_output(),
-            Self::Verify(machine) => machine.poll_output(),
-            Self::Release(machine) => machine.poll_output(),
-        }
-    }
-
-    fn handle_vote(&mut self, command: &Command, node: usize, vote: Vote, now: Moment) {
-        match self {
-            // What an undo is answered does not matter.
-            Self::Acquire(_)
-                if matches!(command, Command::Free { .. } | Command::Release { .. }) => {}
-            Self::Acquire(machine) => machine.handle_vote(node, vote, now),
-            Self::Renew(machine) => machine.handle_vote(node, vote, now),
-            Self::Verify(machine) => machine.handle_vote(node, vote),
-            Self::Release(machine) => machine.handle_vote(node, vote),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Moment) {
-        match self {
-            Self::Acquire(machine) => machine.handle_timeout(now),
-            Self::Renew(machine) => machine.handle_timeout(now),
-            Self::Verify(machine) => machine.handle_timeout(now),
-            Self::Release(machine) => machine.handle_timeout(now),
-        }
-    }
-
-    fn ended(&self) -> Option<Ended> {
-        match self {
-            Self::Acquire(machine) => machine.outcome().map(Ended::Acquire),
-            Self::Renew(machine) => machine.outcome().map(Ended::Renew),
-            Self::Verify(machine) => machine.outcome().map(Ended::Verify),
-            Self::Release(machine) => machine.outcome().map(Ended::Release),
-        }
+const fn told(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Acquire(outcome) => match outcome {
+            acquire::Outcome::Held { .. } => "won",
+            acquire::Outcome::Contended => "contended",
+            acquire::Outcome::NoQuorum => "no quorum",
+            acquire::Outcome::TooLate => "won too late",
+            acquire::Outcome::Abandoned => "abandoned",
+        },
+        Ended::Renew(outcome) => match outcome {
+            renew::Outcome::Extended { .. } => "extended",
+            renew::Outcome::Gone => "gone",
+            renew::Outcome::TooLate => "extended too late",
+            renew::Outcome::Unsure => "not extended, unsure",
+        },
+        Ended::Verify(outcome) => match outcome {
+            verify::Outcome::Confirmed => "confirmed",
+            verify::Outcome::Gone => "gone",
+            verify::Outcome::Unsure => "not confirmed, unsure",
+        },
+        Ended::Release(outcome) => match outcome {
+            release::Outcome::Released => "released",
+            release::Outcome::WasGone => "was gone before the release",
+            release::Outcome::Unsure => "released, unsure",
+        },
     }
 }
 
@@ -215,6 +146,15 @@ impl Client {
         let asked_at = self.now(env);
         let votes = Votes::default();
         let (open, has_timer) = (0, false);
+        let Asked { lock, owner, terms, from, untaken, fenced, .. } = claim.clone();
+        let name = env.locks[lock].clone();
+        let asker = Asker {
+            client: self.id,
+            has_sessions: env.settings.has_sessions(),
+            max_ttl: Duration::from_nanos(env.settings.longest_ttl()),
+        };
+        let asked = Claim { name, owner, terms, from, untaken, fenced };
+        let machine = QuorumRound::start(asker, asked, machine);
         let round = Round { id, machine, claim, task, asked_at, extends, open, has_timer, votes };
         self.drive(env, round);
         id
@@ -230,7 +170,9 @@ impl Client {
     ) {
         let Some(mut round) = self.take_round(id) else { return };
         round.open -= 1;
-        self.take_in(env, &mut round, node, command, answer);
+        round.count(command, answer);
+        let debt = round.machine.handle_answer(node, command, answer, self.now(env));
+        self.owe_release(env, node, debt);
         self.drive(env, round);
     }
 
@@ -244,16 +186,11 @@ impl Client {
     pub(super) fn abandon(&mut self, env: &mut Env, id: u32) {
         let Some(mut round) = self.take_round(id) else { return };
         round.task = None;
-        if let Machine::Acquire(machine) = &mut round.machine {
-            machine.handle_abandon();
+        round.machine.handle_abandon();
+        if matches!(round.machine.machine(), Machine::Acquire(_)) {
+            self.registry.forget(&round.claim.owner);
         }
         self.drive(env, round);
-    }
-
-    /// Whether a lease is about to be taken over as this owner.
-    pub(super) fn is_adopting(&self, owner: &Owner) -> bool {
-        let asks = |round: &&Round| round.task.is_some() && round.claim.owner == *owner;
-        self.rounds.iter().filter(asks).any(|round| matches!(round.machine, Machine::Acquire(_)))
     }
 
     /// Somebody who waits for a round hears of it when the vote timeout is over.
@@ -286,12 +223,8 @@ impl Client {
     fn drive(&mut self, env: &mut Env, mut round: Round) {
         let wait_until = loop {
             match round.machine.poll_output() {
-                Output::Send { nodes, verb } => {
-                    for node in nodes.iter() {
-                        self.send_one(env, &mut round, node, verb);
-                    }
-                }
-                Output::Wait { until } => break Some(until),
+                Output::Send { node, command } => self.send_one(env, &mut round, node, command),
+                Output::Until(until) => break Some(until),
                 Output::Idle => break None,
             }
         };
@@ -300,12 +233,13 @@ impl Client {
         {
             self.plan_at(env, until, Due::Round(round.id));
         }
-        let ended = round.machine.ended();
+        let ended = round.machine.machine().ended();
         let told = ended.and_then(|ended| Some((round.task.take()?, ended)));
         if let Some((task, ended)) = told {
             self.check_reason(env, &round, ended);
             let (id, asked_at, extends) = (round.id, round.asked_at, round.extends);
-            let claim = round.claim.clone();
+            let untaken = round.machine.claim().untaken;
+            let claim = Asked { untaken, ..round.claim.clone() };
             self.keep_round(round, wait_until.is_some());
             self.handle_outcome(env, task, Told { id, ended, asked_at, extends, claim });
         } else {
@@ -319,46 +253,19 @@ impl Client {
         }
     }
 
-    fn send_one(&self, env: &mut Env, round: &mut Round, node: usize, verb: Verb) {
-        let session = env.net.link(self.number, node).session;
-        let speaker = Speaker { client: self.id, session };
-        let command = command(env, &round.claim, verb, speaker);
-        let waiting = Waiting { whose: Whose::Round(round.id), command };
-        if env.net.link(self.number, node).is_attached {
+    fn send_one(&self, env: &mut Env, round: &mut Round, node: usize, mut command: Command) {
+        let link = env.net.link(self.number, node);
+        command.set_session(link.session);
+        let is_taking = matches!(command, Command::Take { .. });
+        let waiting = Waiting { whose: Whose::Round(round.id), command: command.clone() };
+        if if is_taking { link.votes() } else { link.is_attached } {
             self.send(env, node, waiting);
             round.open += 1;
         } else {
-            if verb == Verb::Take {
-                round.claim.untaken.insert(node);
-            }
-            self.take_in(env, round, node, &waiting.command, None);
+            round.count(&command, None);
+            let debt = round.machine.handle_unsent(node, &command, self.now(env));
+            self.owe_release(env, node, debt);
         }
-    }
-
-    fn take_in(
-        &self,
-        env: &mut Env,
-        round: &mut Round,
-        node: usize,
-        command: &Command,
-        answer: Option<&Reply>,
-    ) {
-        let now = self.now(env);
-        let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
-        let is_free = matches!(command, Command::Free { .. } | Command::Release { .. });
-        if answer.is_none() && is_free && !round.claim.untaken.contains(node) {
-            let until = match command {
-                Command::Release { .. } => {
-                    owed_until(now, Duration::from_nanos(env.settings.longest_ttl()))
-                }
-                _ => round.claim.terms.forgotten_at(now),
-            };
-            self.owe(env, node, (command.clone(), until));
-        }
-        if !(is_free && matches!(round.machine, Machine::Acquire(_))) {
-            round.votes.count(command, answer);
-        }
-        round.machine.handle_vote(command, node, vote, now);
     }
 
     /// Every refusal has a reason, and it is the true one.
@@ -395,6 +302,7 @@ impl Client {
             | Ended::Release(release::Outcome::Released) => grants >= quorum,
         };
         if !is_true {
+            let ended = told(ended);
             let text = format!(
                 "`{ended}` after {grants} grants and {refusals} refusals, {open} still open"
             );
@@ -403,7 +311,7 @@ impl Client {
         }
         env.trace.add(env.now, Some(round.claim.lock), || Scene::Outcome {
             client: self.number,
-            text: format!("{}: {ended}", trace::owner_name(&round.claim.owner)),
+            text: format!("{}: {}", trace::owner_name(&round.claim.owner), told(ended)),
         });
     }
 }
@@ -416,30 +324,4 @@ pub(super) struct Told {
     pub(super) asked_at: Moment,
     pub(super) extends: Option<(Extension, Moment)>,
     pub(super) claim: Asked,
-}
-
-fn command(env: &Env, claim: &Asked, verb: Verb, speaker: Speaker) -> Command {
-    let Asked { lock, owner, terms, from, fenced, .. } = claim;
-    let (name, owner, ttl_ms) = (env.locks[*lock].clone(), owner.clone(), terms.ttl_ms());
-    match (verb, fenced) {
-        (Verb::Free, Some(_)) => return Command::Release { name, owner, yields: None },
-        (Verb::Prolong, Some(fenced)) => {
-            let entries = [fenced.extend(name, owner, ttl_ms)].into();
-            return Command::Extend { speaker, entries };
-        }
-        _ => {}
-    }
-    let speaker = env.settings.has_sessions().then_some(speaker);
-    match (verb, from) {
-        (Verb::Take, None) => Command::Take { name, owner, ttl_ms, speaker },
-        (Verb::Take, Some(from)) => {
-            Command::Adopt { name, from: from.clone(), owner, ttl_ms, speaker }
-        }
-        (Verb::Free, _) => Command::Free { name, owner },
-        (Verb::Prolong, _) => {
-            let entries = [Prolongation { name, owner, ttl_ms }].into();
-            Command::Prolong { entries, speaker }
-        }
-        (Verb::Check, _) => Command::Check { name, owner },
-    }
 }

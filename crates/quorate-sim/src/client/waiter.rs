@@ -1,45 +1,76 @@
-//! A lock in the default mode: waiting in line on the nodes, and what they push.
+//! A lock in the default mode: the core's waiter, driven by virtual time and watched by the judge.
 
 use quorate_core::{
-    command::{Command, Owner, Reply},
-    contend::{Contend, Mode, Outcome, Output, Said, Saying},
-    line::{Ask, Extend, News, Place, Push, Speaker, Yield, owed_until},
+    client::{
+        Debt,
+        owners::{OwnerKind, Owners},
+        registry::Route,
+        waiter::{Output, Waiter as Machine, Want},
+    },
+    command::{ClientId, Command, Owner, Reply},
+    contend::{Mode, Outcome, Said, Saying},
+    line::{FencedLease, News, Place, Push, Speaker, Standing, owed_until},
     moment::Moment,
-    mutant::{self, Mutant},
     quorum::NodeSet,
-    terms::Terms,
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use super::{
-    Client,
-    round::{Asked, Fenced},
-};
+use super::{Client, leases::Times, round::Asked};
 use crate::{
     check::Promise,
+    clock::Nanos,
     event::Due,
     net::{Waiting, Whose},
     trace::{self, Scene},
     world::Env,
 };
 
-/// One attempt in line.
+/// One call.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) id: u32,
     lock: usize,
-    is_shared: bool,
-    terms: Terms,
-    place: Place,
-    /// The owner of each life; the last one is that of today.
-    owners: Vec<Owner>,
-    machine: Contend,
+    machine: Machine,
+    came_at: Nanos,
     /// Who waits for the outcome, if somebody still does.
     task: Option<usize>,
-    asked_at: Moment,
     planned_at: Option<Moment>,
     /// Nodes that have answered today's owner, without the machine's counting.
     answered: NodeSet,
+    /// Commands that are not answered.
+    open: u32,
+    /// The judge looks at its place in the queue.
+    is_standing: bool,
+    is_over: bool,
+}
+
+/// What a command was about: which waiter, what it said, and when.
+pub(super) type Question = (u32, Said, Moment);
+
+/// How questions leave: each by itself, or with those of others who wait.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sending {
+    AtOnce,
+    Gathered,
+}
+
+impl Owners for Client {
+    fn client(&self) -> ClientId {
+        self.id
+    }
+
+    fn draw_ticket(&mut self, came_at: Moment) -> Option<u64> {
+        let ticket = self.tickets.draw(came_at)?;
+        Some(if self.is_coarse { self.coarse(ticket) } else { ticket })
+    }
+
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+        self.sequence += 1;
+        match kind.is_shared {
+            true => place.shared_owner(self.sequence),
+            false => place.owner(self.sequence),
+        }
+    }
 }
 
 impl Client {
@@ -51,38 +82,46 @@ impl Client {
         mode: Mode,
         task: usize,
     ) -> u32 {
-        let terms = self.terms(env, ttl_ms);
-        let now = self.now(env);
-        let place = Place { ticket: self.next_ticket(env), ttl_ms, client: self.id };
-        let up = self.nodes_up(env);
-        let machine = Contend::start(terms, env.nodes.len(), up, mode, now);
-        let machine = if is_shared { machine.shared() } else { machine };
+        let (terms, now) = (self.terms(env, ttl_ms), self.now(env));
+        let (name, up) = (env.locks[lock].clone(), self.nodes_up(env));
+        let kind = OwnerKind { is_shared, ..OwnerKind::default() };
+        let want = Want { name: name.clone(), terms, kind, mode, max_ttl: max_ttl(env) };
+        let machine = Machine::start(want, env.nodes.len(), up, self, now);
         let id = self.next_id();
-        let owner = self.place_owner(&place, is_shared);
-        if matches!(mode, Mode::Wait(_)) && env.cut_off != Some(self.number) {
-            env.check.order.stand(env.now, (self.number, id), lock, place.ticket);
-        }
+        self.registry.wait(machine.owner(), &name, id);
         let waiter = Waiter {
             id,
             lock,
-            is_shared,
-            terms,
-            place,
-            owners: vec![owner],
             machine,
+            came_at: env.now,
             task: Some(task),
-            asked_at: now,
             planned_at: None,
             answered: NodeSet::EMPTY,
+            open: 0,
+            is_standing: false,
+            is_over: false,
         };
-        self.drive_waiter(env, waiter);
+        self.drive_waiter(env, waiter, Sending::AtOnce);
+        self.arm_waiters(env);
         id
+    }
+
+    /// The judge looks at the order of waiters.
+    fn stand(&self, env: &mut Env, waiter: &mut Waiter) {
+        let is_looked_at =
+            waiter.machine.machine().is_waiting() && env.cut_off != Some(self.number);
+        if let Some(ticket) = waiter.machine.ticket().filter(|_| is_looked_at)
+            && !std::mem::replace(&mut waiter.is_standing, true)
+        {
+            let who = (self.number, waiter.id);
+            env.check.order.stand(waiter.came_at, who, waiter.lock, ticket);
+        }
     }
 
     pub(super) fn nodes_up(&self, env: &mut Env) -> NodeSet {
         let mut up = NodeSet::EMPTY;
         for node in 0..env.nodes.len() {
-            if env.net.link(self.number, node).is_attached {
+            if env.net.link(self.number, node).votes() {
                 up.insert(node);
             }
         }
@@ -91,76 +130,111 @@ impl Client {
 
     /// An owner that has a place in line, also one that takes over a lease.
     pub(super) fn next_place(&mut self, env: &Env, ttl_ms: u64, is_shared: bool) -> Owner {
-        let place = Place { ticket: self.next_ticket(env), ttl_ms, client: self.id };
-        self.place_owner(&place, is_shared)
+        let ticket = self.draw_ticket(self.now(env)).unwrap_or(0);
+        let kind = OwnerKind { is_shared, ..OwnerKind::default() };
+        self.next_owner(&Place { ticket, ttl_ms, client: self.id }, &kind)
     }
 
-    fn place_owner(&mut self, place: &Place, is_shared: bool) -> Owner {
-        self.sequence += 1;
-        match is_shared {
-            true => place.shared_owner(self.sequence),
-            false => place.owner(self.sequence),
-        }
-    }
-
-    /// The nodes' time as far as it is known, but never the same twice.
-    fn next_ticket(&mut self, env: &Env) -> u64 {
-        let now = self.now(env);
-        let since =
-            |(time_us, at): (u64, Moment)| time_us + now.saturating_since(at).as_micros() as u64;
-        let time = self.node_time.map_or(0, since);
-        let time = if env.settings.is_coarse { time / COARSE_US * COARSE_US } else { time };
-        self.last_ticket = time.max(self.last_ticket + 1);
-        self.last_ticket
+    /// The same but for the last digits, in which those of one client differ.
+    const fn coarse(&mut self, ticket: u64) -> u64 {
+        let coarse = ticket / COARSE_US * COARSE_US;
+        let is_next = self.last_coarse / COARSE_US * COARSE_US == coarse;
+        self.last_coarse = if is_next { self.last_coarse + 1 } else { coarse };
+        self.last_coarse
     }
 
     pub(super) fn handle_waiter_reply(
         &mut self,
         env: &mut Env,
-        (id, said, sent_at): (u32, Said, Moment),
+        (id, said, sent_at): Question,
         node: usize,
-        command: Command,
         reply: Option<&Reply>,
     ) {
-        if reply.is_none() && said.what == Saying::Leave {
-            self.owe_release(env, node, command);
-        }
         let now = self.now(env);
         let Some(mut waiter) = self.take_waiter(id) else { return };
-        if said.life == waiter.machine.life() && reply.is_some() {
+        waiter.open -= 1;
+        if said.life == waiter.machine.machine().life() && reply.is_some() {
             waiter.answered.insert(node);
         }
-        waiter.machine.handle_reply(node, said, sent_at, reply, now);
-        self.drive_waiter(env, waiter);
+        let debt = waiter.machine.handle_answer(node, said, sent_at, reply, now);
+        self.owe_release(env, node, debt);
+        self.drive_waiter(env, waiter, Sending::AtOnce);
+        self.arm_waiters(env);
+    }
+
+    /// The answer to the heartbeats of several waiters.
+    pub(super) fn handle_heartbeat(
+        &mut self,
+        env: &mut Env,
+        heartbeat: u32,
+        node: usize,
+        reply: Option<&Reply>,
+    ) {
+        let Some(heartbeat) = self.asked.remove(&heartbeat) else { return };
+        for (question, reply) in heartbeat.answers(reply) {
+            // That it is full is an error like any other.
+            let reply = reply.filter(|reply| **reply != Reply::Full);
+            self.handle_waiter_reply(env, *question, node, reply);
+        }
     }
 
     /// A release that was not answered is sent again, until its key is gone.
-    fn owe_release(&self, env: &mut Env, node: usize, command: Command) {
-        let until = owed_until(self.now(env), Duration::from_nanos(env.settings.longest_ttl()));
-        self.owe(env, node, (command, until));
-    }
-
-    pub(super) fn handle_waiter_timeout(&mut self, env: &mut Env, id: u32) {
-        let now = self.now(env);
-        let Some(mut waiter) = self.take_waiter(id) else { return };
-        if waiter.planned_at.is_some_and(|at| at <= now) {
-            waiter.planned_at = None;
+    pub(super) fn owe_release(&self, env: &mut Env, node: usize, debt: Option<Debt>) {
+        if let Some(Debt { release, until }) = debt {
+            self.owe(env, node, (release, until));
         }
-        waiter.machine.handle_timeout(now);
-        self.drive_waiter(env, waiter);
     }
 
-    /// A connection came up: those who wait ask on it.
+    /// The next timer of all waiters: those who are due at the same time ask together.
+    pub(super) fn handle_waiters_timeout(&mut self, env: &mut Env) {
+        let now = self.now(env);
+        if self.waiters_armed_at.is_some_and(|armed_at| armed_at <= now) {
+            self.waiters_armed_at = None;
+        }
+        let is_due = |waiter: &&Waiter| waiter.planned_at.is_some_and(|at| at <= now);
+        for id in self.waiters.iter().filter(is_due).map(|it| it.id).collect::<Vec<_>>() {
+            let Some(mut waiter) = self.take_waiter(id) else { continue };
+            waiter.planned_at = None;
+            waiter.machine.handle_timeout(now);
+            self.drive_waiter(env, waiter, Sending::Gathered);
+        }
+        self.send_heartbeats(env);
+        self.arm_waiters(env);
+    }
+
+    /// A connection came up, or went down: those who wait ask on it.
     pub(super) fn tell_waiters(&mut self, env: &mut Env, node: usize, is_up: bool) {
         let now = self.now(env);
-        for id in self.waiters.iter().map(|waiter| waiter.id).collect::<Vec<_>>() {
+        let mut ids: Vec<u32> = self.waiters.iter().map(|waiter| waiter.id).collect();
+        ids.sort_unstable();
+        for id in ids {
             let Some(mut waiter) = self.take_waiter(id) else { continue };
             if is_up {
                 waiter.machine.handle_up(node, now);
+                self.drive_waiter(env, waiter, Sending::Gathered);
             } else {
-                waiter.machine.handle_down(node);
+                waiter.machine.handle_down(node, false);
+                self.drive_waiter(env, waiter, Sending::AtOnce);
             }
-            self.drive_waiter(env, waiter);
+        }
+        self.send_heartbeats(env);
+        self.arm_waiters(env);
+    }
+
+    fn send_heartbeats(&mut self, env: &mut Env) {
+        for node in 0..env.nodes.len() {
+            let link = env.net.link(self.number, node);
+            let (speaker, votes) =
+                (Speaker { client: self.id, session: link.session }, link.votes());
+            for heartbeat in self.heartbeats[node].take(speaker) {
+                let id = self.next_id();
+                let waiting =
+                    Waiting { whose: Whose::Heartbeat(id), command: heartbeat.command.clone() };
+                self.asked.insert(id, heartbeat);
+                if !votes || !self.send(env, node, waiting) {
+                    self.handle_heartbeat(env, id, node, None);
+                }
+            }
         }
     }
 
@@ -180,31 +254,22 @@ impl Client {
         if push.news == News::Granted {
             env.check.order.hand_on(&push.owner);
         }
-        let is_of = |waiter: &Waiter| {
-            waiter.owners.get(waiter.machine.life() as usize) == Some(&push.owner)
-        };
-        if let Some(index) = self.waiters.iter().position(is_of) {
-            let mut waiter = self.waiters.swap_remove(index);
-            let life = waiter.machine.life();
-            waiter.machine.handle_push(node, life, push.news, push.fence, now);
-            self.drive_waiter(env, waiter);
-        } else if !self.is_ours(&push.owner, push.news)
-            && mutant::current() != Some(Mutant::OrphansKept)
-        {
-            // Nobody wants it any more.
-            let Push { name, owner, .. } = push;
-            let command = Command::Release { name, owner, yields: None };
-            let waiting = Waiting { whose: Whose::Nobody, command };
-            self.send(env, node, waiting);
+        match self.registry.route(&push) {
+            Route::Waiter(id) => {
+                let Some(mut waiter) = self.take_waiter(id) else { return };
+                waiter.machine.handle_push(node, &push, now);
+                self.drive_waiter(env, waiter, Sending::AtOnce);
+                self.arm_waiters(env);
+            }
+            Route::Ignore => {}
+            Route::Release => {
+                // Nobody wants it any more.
+                let Push { name, owner, .. } = push;
+                let command = Command::Release { name, owner, yields: None };
+                let until = owed_until(now, max_ttl(env));
+                self.send(env, node, Waiting { whose: Whose::Debt(until), command });
+            }
         }
-    }
-
-    /// Whether somebody holds as this owner, or is about to take over a lease as it: what nodes
-    /// tell about that is no news. What is asked for may be a lease that others hold by now.
-    fn is_ours(&self, owner: &Owner, news: News) -> bool {
-        news == News::Inquired
-            || self.held.iter().any(|held| held.owner == *owner)
-            || self.is_adopting(owner)
     }
 
     /// The caller has gone.
@@ -212,7 +277,8 @@ impl Client {
         let Some(mut waiter) = self.take_waiter(id) else { return };
         waiter.task = None;
         waiter.machine.handle_abandon();
-        self.drive_waiter(env, waiter);
+        self.drive_waiter(env, waiter, Sending::AtOnce);
+        self.arm_waiters(env);
     }
 
     fn take_waiter(&mut self, id: u32) -> Option<Waiter> {
@@ -220,92 +286,128 @@ impl Client {
         Some(self.waiters.swap_remove(index))
     }
 
+    fn arm_waiters(&mut self, env: &mut Env) {
+        if let Some(next) = self.waiters.iter().filter_map(|waiter| waiter.planned_at).min()
+            && self.waiters_armed_at.is_none_or(|armed_at| next < armed_at)
+        {
+            self.waiters_armed_at = Some(next);
+            self.plan_at(env, next, Due::Waiters);
+        }
+    }
+
     /// Does what the machine says until it waits, then tells the task.
-    fn drive_waiter(&mut self, env: &mut Env, mut waiter: Waiter) {
-        let wait_until = loop {
-            match waiter.machine.poll_output() {
-                Output::Say { node, said } => self.say(env, &mut waiter, node, said),
-                Output::Wait { until } => break Some(until),
+    fn drive_waiter(&mut self, env: &mut Env, mut waiter: Waiter, sending: Sending) {
+        waiter.planned_at = loop {
+            match waiter.machine.poll_output(self) {
+                Output::Wait(owner) => {
+                    waiter.answered = NodeSet::EMPTY;
+                    self.registry.wait(&owner, &env.locks[waiter.lock], waiter.id);
+                }
+                Output::Hold(owner) => {
+                    self.registry.hold(&owner);
+                    let removed = self.heartbeats.iter_mut().map(|it| it.remove(&owner));
+                    waiter.open -= removed.sum::<usize>() as u32;
+                }
+                Output::Forget(owner) => self.registry.forget(&owner),
+                Output::Send { node, said, command } => {
+                    self.stand(env, &mut waiter);
+                    self.send_said(env, &mut waiter, node, (said, command), sending);
+                }
+                Output::Until(until) => break Some(until),
                 Output::Idle => break None,
             }
         };
-        if let Some(until) = wait_until
-            && waiter.planned_at.is_none_or(|planned| until < planned)
-        {
-            waiter.planned_at = Some(until);
-            self.plan_at(env, until, Due::Waiter(waiter.id));
+        let outcome = waiter.machine.machine().outcome();
+        let ended = outcome.filter(|_| !std::mem::replace(&mut waiter.is_over, outcome.is_some()));
+        let task = waiter.task.take_if(|_| ended.is_some());
+        let told = ended.map(|outcome| self.note_end_of_wait(env, &waiter, outcome));
+        if waiter.open > 0 || outcome.is_none() {
+            self.waiters.push(waiter);
         }
-        match waiter.machine.outcome() {
-            None => self.waiters.push(waiter),
-            Some(outcome) => self.end_wait(env, waiter, outcome),
-        }
-    }
-
-    fn say(&mut self, env: &mut Env, waiter: &mut Waiter, node: usize, said: Said) {
-        while waiter.owners.len() <= said.life as usize {
-            let owner = self.place_owner(&waiter.place, waiter.is_shared);
-            waiter.owners.push(owner);
-            waiter.answered = NodeSet::EMPTY;
-        }
-        let name = env.locks[waiter.lock].clone();
-        let owner = waiter.owners[said.life as usize].clone();
-        let session = env.net.link(self.number, node).session;
-        let speaker = Speaker { client: self.id, session };
-        let command = match said.what {
-            Saying::Ask { is_waiting, is_known } => {
-                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
-            }
-            Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
-            }
-            Saying::Leave => Command::Release { name, owner, yields: None },
-            Saying::Confirm(fence) => {
-                let ttl_ms = waiter.terms.ttl_ms();
-                let entry = Extend { name, owner, fence, ttl_ms, may_heal: false };
-                Command::Extend { speaker, entries: Arc::new([entry]) }
-            }
-        };
-        let whose = Whose::Waiter(waiter.id, said, self.now(env));
-        let waiting = Waiting { whose, command: command.clone() };
-        if !env.net.link(self.number, node).is_attached || !self.send(env, node, waiting) {
-            if said.what == Saying::Leave {
-                self.owe_release(env, node, command);
-            }
-            waiter.machine.handle_reply(node, said, self.now(env), None, self.now(env));
+        if let (Some(task), Some((asked, sent_at)), Some(outcome)) = (task, told, ended) {
+            self.end_wait(env, task, asked, sent_at, outcome);
         }
     }
 
-    fn end_wait(&mut self, env: &mut Env, waiter: Waiter, outcome: Outcome) {
+    fn send_said(
+        &mut self,
+        env: &mut Env,
+        waiter: &mut Waiter,
+        node: usize,
+        (said, mut command): (Said, Command),
+        sending: Sending,
+    ) {
+        let now = self.now(env);
+        let question = (waiter.id, said, now);
+        match &command {
+            Command::Acquire { ask, .. } if ask.is_waiting && sending == Sending::Gathered => {
+                let (name, owner) = (ask.name.clone(), ask.owner.clone());
+                self.heartbeats[node].add(Standing { name, owner }, question);
+                waiter.open += 1;
+                return;
+            }
+            Command::Release { owner, yields: None, .. } => {
+                waiter.open -= self.heartbeats[node].remove(owner) as u32;
+            }
+            _ => {}
+        }
+        let link = env.net.link(self.number, node);
+        command.set_session(link.session);
+        let is_asking = matches!(said.what, Saying::Ask { .. });
+        let is_open = if is_asking { link.votes() } else { link.is_attached };
+        let waiting = Waiting { whose: Whose::Waiter(waiter.id, said, now), command };
+        if is_open && self.send(env, node, waiting) {
+            waiter.open += 1;
+        } else {
+            let debt = waiter.machine.handle_unsent(node, said, now);
+            self.owe_release(env, node, debt);
+        }
+    }
+
+    fn note_end_of_wait(
+        &self,
+        env: &mut Env,
+        waiter: &Waiter,
+        outcome: Outcome,
+    ) -> (Asked, Moment) {
         env.check.order.step_out((self.number, waiter.id));
-        let Some(task) = waiter.task else { return };
-        let owner = waiter.owners.last().cloned().expect("a waiter has an owner");
-        let asked = Asked {
-            lock: waiter.lock,
-            owner,
-            terms: waiter.terms,
-            from: None,
-            untaken: NodeSet::EMPTY,
-            held_until: None,
-            fenced: None,
-        };
-        env.trace.add(env.now, Some(waiter.lock), || Scene::Outcome {
+        let (owner, lock) = (waiter.machine.owner().clone(), waiter.lock);
+        env.trace.add(env.now, Some(lock), || Scene::Outcome {
             client: self.number,
-            text: format!("{}: {}", trace::owner_name(&asked.owner), told(outcome)),
+            text: format!("{}: {}", trace::owner_name(&owner), told(outcome)),
         });
         if outcome == Outcome::Contended && waiter.answered.len() < env.quorum() {
-            let (lock, owner) = (Some(waiter.lock), trace::owner_name(&asked.owner));
             let text = "contended although no majority has answered".to_owned();
-            env.check.report_owner(env.now, Promise::Reason, lock, owner, text);
+            let owner = trace::owner_name(&owner);
+            env.check.report_owner(env.now, Promise::Reason, Some(lock), owner, text);
         }
+        let (terms, untaken) = (waiter.machine.want().terms, waiter.machine.untaken());
+        let (from, held_until, fenced) = (None, None, None);
+        let asked = Asked { lock, owner, terms, from, untaken, held_until, fenced };
+        (asked, waiter.machine.came_at())
+    }
+
+    fn end_wait(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        asked: Asked,
+        sent_at: Moment,
+        outcome: Outcome,
+    ) {
         match outcome {
             Outcome::Held { valid_until, fence } => {
-                let fenced = Some(Fenced { fence, may_heal: true });
-                let asked = Asked { fenced, ..asked };
-                self.win(env, task, asked, waiter.asked_at, valid_until);
+                let fenced = Some(FencedLease::won(fence));
+                let times = Times { sent_at, granted_at: asked.terms.granted_at(valid_until) };
+                self.win(env, task, Asked { fenced, ..asked }, times, valid_until);
             }
             Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => self.think(env, task),
         }
     }
+}
+
+fn max_ttl(env: &Env) -> Duration {
+    Duration::from_nanos(env.settings.longest_ttl())
 }
 
 const fn told(outcome: Outcome) -> &'static str {

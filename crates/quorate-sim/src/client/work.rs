@@ -9,9 +9,11 @@ use std::time::Duration;
 use quorate_core::{
     acquire::{self, Acquire},
     backoff::Backoff,
+    client::watchdog::LeaseId,
     command::Owner,
     contend::Mode,
     lease::{Lease, LostReason},
+    line::FencedLease,
     moment::Moment,
     quorum::NodeSet,
     renew::{self, Renew},
@@ -22,8 +24,8 @@ use self::hand_over::Handing;
 use self::operation::{Act, End, Operation};
 use super::{
     Client,
-    keeper::Won,
-    round::{Asked, Ended, Fenced, Machine, Told},
+    leases::{Times, Won, asked},
+    round::{Asked, Ended, Machine, Told},
 };
 use crate::{
     clock::{MS, Nanos},
@@ -47,7 +49,7 @@ pub(crate) struct Task {
     /// A lease that is about to be left to another client.
     handing: Option<Handing>,
     /// As whom the one who left a lease held it, if that is to be taken over.
-    held_by: Option<Owner>,
+    pub(super) held_by: Option<Owner>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +59,9 @@ enum Stage {
     /// In line.
     InLine(u32),
     Resting,
-    Holding(u32),
+    Holding(LeaseId),
     /// An extension or a question about a held lock is under way.
-    Acting(u32),
+    Acting(LeaseId),
     Releasing,
 }
 
@@ -192,14 +194,18 @@ impl Client {
         let terms = self.terms(env, ttl_ms);
         let owner = match env.settings.is_in_line {
             true => self.next_place(env, ttl_ms, is_shared),
-            false => self.next_owner(),
+            false => self.next_classic_owner(),
         };
         let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
         self.tasks[task].held_by = left.as_ref().map(|left| left.held_by.clone());
         let (from, fence) = left.map(|left| (left.owner, left.fence)).unzip();
-        let fenced = fence.flatten().map(|fence| Fenced { fence, may_heal: false });
+        let fenced = fence.flatten().map(FencedLease::adopted);
         let (untaken, held_until) = (NodeSet::EMPTY, None);
         let asked = Asked { lock, owner, terms, from, untaken, held_until, fenced };
+        // What nodes tell about it before we hold it is no news.
+        if asked.fenced.is_some() && self.tasks[task].handing.is_none() {
+            self.registry.hold(&asked.owner);
+        }
         // Known before the answers, which may come at once.
         self.tasks[task].stage = Stage::Asking(self.next + 1);
         env.count.attempts += 1;
@@ -235,12 +241,16 @@ impl Client {
         if let Some(handing) = self.tasks[task].handing.take() {
             return self.hand_over(env, task, told, outcome, handing);
         }
+        if !matches!(outcome, acquire::Outcome::Held { .. }) {
+            self.registry.forget(&told.claim.owner);
+        }
         let now = self.now(env);
         let operation = self.tasks[task].operation;
         match outcome {
             acquire::Outcome::Held { valid_until } => {
-                let from = self.tasks[task].held_by.take();
-                self.win(env, task, told.claim, told.asked_at, valid_until);
+                let from = self.tasks[task].held_by.clone();
+                let times = Times { sent_at: told.asked_at, granted_at: told.asked_at };
+                self.win(env, task, told.claim, times, valid_until);
                 if let (Some(from), Stage::Holding(held)) = (from, self.tasks[task].stage)
                     && let Some(held) = self.held(held)
                 {
@@ -265,22 +275,21 @@ impl Client {
         env: &mut Env,
         task: usize,
         asked: Asked,
-        sent_at: Moment,
+        times: Times,
         valid_until: Moment,
     ) {
         self.stop_waiting(env, task);
         let operation = self.tasks[task].operation;
         let max = operation.max_hold.unwrap_or(u64::MAX);
-        let hold_until = self.now(env).max(sent_at).saturating_add(Duration::from_nanos(max));
-        let lease = Lease::new(valid_until, hold_until);
+        let hold_until = self.now(env).max(times.sent_at).saturating_add(Duration::from_nanos(max));
         // The holder's own limit may have come already.
-        if lease.check(self.now(env)).is_err() {
+        if Lease::new(valid_until, hold_until).check(self.now(env)).is_err() {
             self.start_release(env, asked, None);
             self.think(env, task);
             return;
         }
         let is_renewed = operation.is_renewed;
-        let won = Won { asked, sent_at, lease, hold_until, is_renewed, task };
+        let won = Won { asked, times, valid_until, hold_until, is_renewed, task };
         let held = self.keep(env, won);
         self.tasks[task].stage = Stage::Holding(held);
         self.wait(env, task, operation.hold / 2);
@@ -290,7 +299,7 @@ impl Client {
         &mut self,
         env: &mut Env,
         task: usize,
-        id: u32,
+        id: LeaseId,
         told: &Told,
         outcome: renew::Outcome,
     ) {
@@ -317,9 +326,10 @@ impl Client {
     }
 
     /// Half of the work is done: something else about the lock, if that is wanted.
-    fn go_on(&mut self, env: &mut Env, task: usize, id: u32) {
+    fn go_on(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let now = self.now(env);
-        let is_alive = self.held(id).is_some_and(|held| held.lease.check(now).is_ok());
+        let held = self.watchdog.lease(id);
+        let is_alive = held.is_some_and(|held| held.lease().check(now).is_ok());
         match self.tasks[task].operation.act {
             _ if !is_alive => self.give_back(env, task, id),
             Act::Nothing => self.finish(env, task, id),
@@ -336,33 +346,32 @@ impl Client {
         }
     }
 
-    fn act(&mut self, env: &mut Env, task: usize, id: u32) {
+    fn act(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let now = self.now(env);
         let nodes = env.nodes.len();
         match self.tasks[task].operation.act {
             Act::Extend(ttl_ms) => {
                 let terms = self.terms(env, ttl_ms);
-                let Some(held) = self.held(id) else { return };
-                if let Err(reason) = held.lease.check(now) {
-                    self.lose(env, id, reason);
-                    return;
-                }
-                held.terms = terms;
-                if terms.ttl() > held.longest.ttl() {
-                    held.longest = terms;
-                }
-                let extension = held.lease.handle_extension_sent(&terms, now);
-                let held_until = held.lease.valid_until();
-                let machine = Renew::start(terms, nodes, held_until, now);
-                let asked = held.asked(terms);
-                self.handle_sent(env, id);
-                let extends = Some((extension, held_until));
+                let Some(lock) = self.held(id).map(|held| held.lock) else { return };
+                let extending = match self.watchdog.begin_extension(id, terms, now) {
+                    Ok(extending) => extending,
+                    Err(reason) => {
+                        self.lose(env, id, reason);
+                        return;
+                    }
+                };
+                self.attend(env);
+                let Some(held) = self.watchdog.lease(id) else { return };
+                let machine = Renew::start(terms, nodes, extending.held_until, now);
+                let asked = asked(lock, held, terms);
+                let extends = Some((extending.extension, extending.held_until));
                 self.ask(env, Machine::Renew(machine), asked, Some(task), extends);
             }
             Act::Verify | Act::Nothing => {
-                let Some(held) = self.held(id) else { return };
-                let terms = held.longest;
-                let asked = held.asked(terms);
+                let Some(lock) = self.held(id).map(|held| held.lock) else { return };
+                let Some(held) = self.watchdog.lease(id) else { return };
+                let terms = held.longest();
+                let asked = asked(lock, held, terms);
                 let machine = Machine::Verify(Verify::start(terms, nodes, now));
                 self.ask(env, machine, asked, Some(task), None);
             }
@@ -370,7 +379,7 @@ impl Client {
     }
 
     /// The other half of the work.
-    fn hold_on(&mut self, env: &mut Env, task: usize, id: u32) {
+    fn hold_on(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let flow = &mut self.tasks[task];
         flow.stage = Stage::Holding(id);
         let other = flow.dice.pick(&env.settings.ttls_ms);
@@ -379,7 +388,7 @@ impl Client {
         self.wait(env, task, time);
     }
 
-    fn finish(&mut self, env: &mut Env, task: usize, id: u32) {
+    fn finish(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         match self.tasks[task].operation.end {
             End::Release => {
                 self.tasks[task].stage = Stage::Releasing;
@@ -399,13 +408,13 @@ impl Client {
     }
 
     /// The guard goes without waiting for anything.
-    fn give_back(&mut self, env: &mut Env, task: usize, id: u32) {
+    fn give_back(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         self.release(env, id, None);
         self.think(env, task);
     }
 
     /// The holder was told that the lock is lost.
-    pub(super) fn handle_loss(&mut self, env: &mut Env, task: usize, id: u32) {
+    pub(super) fn handle_loss(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         env.count.losses += 1;
         match self.tasks[task].stage {
             // It finds out when it looks.

@@ -1,6 +1,7 @@
 //! Schedules for guarded nodes.
 
 mod classic;
+mod durable;
 
 use std::time::Duration;
 
@@ -17,6 +18,12 @@ use quorate_core::{
 };
 
 pub use self::classic::a_node_that_was_a_replica_prolongs_nothing;
+pub use self::durable::{
+    durable_node_with_a_wrong_clock_is_guarded_after_a_restart,
+    node_that_is_not_durable_any_more_is_guarded_after_a_restart,
+    node_that_was_not_durable_is_guarded_after_a_restart,
+    restart_does_not_end_the_guard_of_a_durable_node, stale_session_cannot_adopt,
+};
 use super::{at, name, terms};
 
 /// A holds three nodes of five, and B has asked the two others. One of those restarts empty. A
@@ -191,6 +198,8 @@ struct Hall {
     stores: Vec<Store>,
     /// By how much each node's clock was set forward.
     ahead_ms: Vec<u64>,
+    /// Whether clients find that the nodes write everything to disk at once.
+    is_durable: bool,
     pact: Pact,
 }
 
@@ -198,7 +207,7 @@ impl Hall {
     fn founded(nodes: usize) -> Self {
         let members = Members::new((0..nodes).map(member));
         let pact = Pact::founded_by(members, TTL_MS, GUARD_MS).expect("there are nodes");
-        let mut hall = Self { stores: Vec::new(), ahead_ms: Vec::new(), pact };
+        let mut hall = Self { stores: Vec::new(), ahead_ms: Vec::new(), is_durable: false, pact };
         (0..nodes).for_each(|node| hall.open(node, 0));
         hall
     }
@@ -255,7 +264,7 @@ impl Hall {
             life_ms: LIFE_MS,
             guard_ms: GUARD_MS,
             is_looking: false,
-            is_durable: false,
+            is_durable: self.is_durable,
         };
         match self.apply(node, ms, &Command::Meet { greeting }) {
             Reply::Met(met) => Some(met),

@@ -1,5 +1,7 @@
 //! Schedules for those who wait in line, over three nodes.
 
+mod leases;
+
 use std::time::Duration;
 
 use quorate_core::{
@@ -15,6 +17,11 @@ use quorate_core::{
     store::Store,
 };
 
+pub use self::leases::{
+    adopted_lease_never_heals, adopted_owner_leaves_the_queue, extension_keeps_the_fence,
+    fence_lives_for_a_day_after_its_grant, lease_that_was_waited_for_has_time_left,
+    waiter_trusts_a_node_again_after_one_doubt,
+};
 use super::{at, name, terms};
 
 /// A has two grants with different fences and sends a confirmation to the one that is behind. That
@@ -208,6 +215,50 @@ pub fn what_an_older_connection_has_given_back_stays() -> Result<(), String> {
     }
 }
 
+/// A waits, is cut off from two nodes and withdraws; what it says to the third is held up there.
+/// The holder goes, A comes back and holds the lock by two nodes. Then the old release arrives at
+/// one of them, and B comes.
+///
+/// # Errors
+///
+/// If B holds the lock as well.
+pub fn a_late_release_takes_nothing_from_one_who_came_back() -> Result<(), String> {
+    let mut nodes = Nodes::new(0);
+    let mut before = Party::start(&mut nodes, 9, 1, &[0, 1, 2], 0);
+    before.settle(&mut nodes, &[0, 1, 2], 0);
+    let mut a = Party::start(&mut nodes, 1, 2, &[0, 1, 2], 1);
+    a.settle(&mut nodes, &[0, 1, 2], 1);
+    [1, 2].into_iter().for_each(|node| a.machine.handle_down(node));
+    let withdrawn = a.owner();
+    for ms in [35, 69] {
+        a.machine.handle_timeout(at(ms));
+        a.pull(ms);
+    }
+    let (_, said, _) = *a.sent.first().ok_or("nothing was given back")?;
+    let late = a.command(said);
+    a.sent.clear();
+    a.machine.handle_down(0);
+    for node in 0..3 {
+        nodes.stores[node].hang_up(a.place.client);
+        nodes.release(node, &before.owner(), 70);
+    }
+
+    a.session = Session::from_random(2);
+    a.attach(&mut nodes, 71);
+    nodes.release(1, &withdrawn, 71);
+    [0, 1].into_iter().for_each(|node| a.machine.handle_up(node, at(72)));
+    a.pull(72);
+    a.settle(&mut nodes, &[0, 1], 73);
+    a.held()?;
+    nodes.apply(0, 74, &late);
+    let mut b = Party::start(&mut nodes, 2, 3, &[0, 1, 2], 75);
+    b.settle(&mut nodes, &[0, 2], 76);
+    match b.held() {
+        Ok(_) => Err("what was given back long ago lets another hold the lock".to_owned()),
+        Err(_) => Ok(()),
+    }
+}
+
 /// A holds the lock by two nodes, stands in line behind B on the third, and hands the lease over.
 /// On one of the two its time is over; B gets that one, holds the lock, and goes. Then C adopts the
 /// lease of A.
@@ -268,13 +319,13 @@ fn follows(before: Fence, after: Fence) -> Result<(), String> {
 }
 
 /// Three nodes whose clocks agree.
-struct Nodes {
-    stores: [Store; 3],
+pub(super) struct Nodes {
+    pub(super) stores: [Store; 3],
     begin_us: u64,
 }
 
 impl Nodes {
-    const fn new(begin_us: u64) -> Self {
+    pub(super) const fn new(begin_us: u64) -> Self {
         Self { stores: [const { Store::new() }; 3], begin_us }
     }
 
@@ -282,22 +333,22 @@ impl Nodes {
         NodeTime::from_micros(self.begin_us + ms * 1_000)
     }
 
-    fn apply(&mut self, node: usize, ms: u64, command: &Command) -> Reply {
+    pub(super) fn apply(&mut self, node: usize, ms: u64, command: &Command) -> Reply {
         let now = self.time(ms);
         self.stores[node].apply(now, command)
     }
 
-    fn release(&mut self, node: usize, owner: &Owner, ms: u64) {
+    pub(super) fn release(&mut self, node: usize, owner: &Owner, ms: u64) {
         let release = Command::Release { name: name(), owner: owner.clone(), yields: None };
         self.apply(node, ms, &release);
     }
 }
 
 /// A client with one attempt.
-struct Party {
+pub(super) struct Party {
     session: Session,
     place: Place,
-    machine: Contend,
+    pub(super) machine: Contend,
     /// What is on its way to the nodes, and since when.
     sent: Vec<(usize, Said, Moment)>,
 }
@@ -311,7 +362,7 @@ struct Answer {
 }
 
 impl Party {
-    fn start(nodes: &mut Nodes, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
+    pub(super) fn start(nodes: &mut Nodes, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
         let place = Place { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
         let mut reached = NodeSet::EMPTY;
         up.iter().for_each(|node| reached.insert(*node));
@@ -324,11 +375,11 @@ impl Party {
         party
     }
 
-    const fn speaker(&self) -> Speaker {
+    pub(super) const fn speaker(&self) -> Speaker {
         Speaker { client: self.place.client, session: self.session }
     }
 
-    fn owner(&self) -> Owner {
+    pub(super) fn owner(&self) -> Owner {
         self.place.owner(self.machine.life().into())
     }
 
@@ -341,7 +392,7 @@ impl Party {
     }
 
     /// Takes what the machine wants to say.
-    fn pull(&mut self, ms: u64) {
+    pub(super) fn pull(&mut self, ms: u64) {
         while let Output::Say { node, said } = self.machine.poll_output() {
             self.sent.push((node, said, at(ms)));
         }
@@ -383,7 +434,7 @@ impl Party {
     }
 
     /// What the node tells unasked arrives.
-    fn listen(&mut self, nodes: &mut Nodes, node: usize, ms: u64) -> Result<(), String> {
+    pub(super) fn listen(&mut self, nodes: &mut Nodes, node: usize, ms: u64) -> Result<(), String> {
         let pushes = nodes.stores[node].take_pushes();
         let ours = pushes.into_iter().filter(|push| push.owner == self.owner());
         let push = ours.last().ok_or_else(|| format!("n{node} tells nothing"))?;
@@ -400,13 +451,13 @@ impl Party {
     }
 
     /// The same for these nodes, until nothing is left to say to them.
-    fn settle(&mut self, nodes: &mut Nodes, these: &[usize], ms: u64) {
+    pub(super) fn settle(&mut self, nodes: &mut Nodes, these: &[usize], ms: u64) {
         while self.sent.iter().any(|(to, _, _)| these.contains(to)) {
             these.iter().for_each(|node| self.exchange(nodes, *node, ms));
         }
     }
 
-    fn held(&self) -> Result<Fence, String> {
+    pub(super) fn held(&self) -> Result<Fence, String> {
         match self.machine.outcome() {
             Some(Outcome::Held { fence, .. }) => Ok(fence),
             other => Err(format!("an attempt ended as {other:?}, not with the lock")),
@@ -414,4 +465,4 @@ impl Party {
     }
 }
 
-const TTL_MS: u64 = 100;
+pub(super) const TTL_MS: u64 = 100;

@@ -21,6 +21,8 @@ pub const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::HastyNewcomer, a_newcomer_waits_until_a_majority_has_heard_of_it),
     (Mutant::AdmitAnything, a_node_with_old_data_is_not_admitted),
     (Mutant::NoGuard, a_node_with_old_data_is_not_admitted),
+    (Mutant::GuardFromDoubt, guard_counts_from_when_the_node_got_its_place),
+    (Mutant::DurableAnyPlace, durable_server_with_the_data_of_another_does_not_vote),
 ];
 
 /// Servers whose clients have clocks that agree, and where nothing takes time.
@@ -30,12 +32,15 @@ struct Bench {
     next: u64,
     /// Nobody hears these just now.
     cut: Vec<usize>,
+    /// Whether clients find that the servers write everything to disk at once.
+    is_durable: bool,
 }
 
 impl Bench {
     fn founded(nodes: usize) -> (Self, Council) {
         let stores = vec![Store::new(); nodes];
-        let mut bench = Self { stores, now_ms: 1_800_000_000_000, next: 0, cut: Vec::new() };
+        let (now_ms, cut, is_durable) = (1_800_000_000_000, Vec::new(), false);
+        let mut bench = Self { stores, now_ms, next: 0, cut, is_durable };
         let list: Vec<usize> = (0..nodes).collect();
         let mut council = Self::council(&list);
         bench.settle(&mut council, &list);
@@ -69,7 +74,7 @@ impl Bench {
             life_ms: LIFE,
             guard_ms: GUARD,
             is_looking: false,
-            is_durable: false,
+            is_durable: self.is_durable,
         };
         match self.apply(node, &Command::Meet { greeting }) {
             Reply::Met(met) => Some(*met),
@@ -215,6 +220,52 @@ pub fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
     bench.apply(1, &Command::Admit { mark, fresh });
     match bench.take(2, &mut second, &list, &[1, 2]) {
         2 => Err("a node that was set back gave the lock away again".into()),
+        _ => Ok(()),
+    }
+}
+
+/// A server is met long before it is a node. The lock is held by a node that it replaces.
+///
+/// # Errors
+///
+/// What was seen, if the lock has two holders.
+pub fn guard_counts_from_when_the_node_got_its_place() -> Result<(), String> {
+    let (mut bench, mut old) = Bench::founded(3);
+    bench.stores.push(Store::new());
+    bench.met(3);
+    bench.now_ms += GUARD;
+    if bench.take(1, &mut old, &[0, 1, 2], &[1, 2]) < 2 {
+        return Err("the lock is not to be had".into());
+    }
+    // The new server has no place yet, and cannot be told of the change.
+    bench.change(&[0, 1, 3]);
+    let mut new = Bench::council(&[0, 1, 3]);
+    match bench.take(2, &mut new, &[0, 1, 3], &[0, 3]) {
+        2 => Err("the new node and the one that it replaces gave the lock away".into()),
+        _ => Ok(()),
+    }
+}
+
+/// A holds two nodes of three, and the third is B's. A server of A's restarts with the disk of the
+/// third, which is away.
+///
+/// # Errors
+///
+/// What was seen, if the lock has two holders.
+pub fn durable_server_with_the_data_of_another_does_not_vote() -> Result<(), String> {
+    let (mut bench, mut first) = Bench::founded(3);
+    let list = [0, 1, 2];
+    bench.is_durable = true;
+    if bench.take(1, &mut first, &list, &[1, 2]) < 2 {
+        return Err("the lock is not to be had".into());
+    }
+    let mut granted = bench.take(2, &mut Bench::council(&list), &list, &[0]);
+    bench.stores[1] = bench.stores[0].clone();
+    bench.stores[1].set_run(7);
+    bench.cut = vec![0];
+    granted += bench.take(2, &mut Bench::council(&list), &list, &[1]);
+    match granted {
+        2 => Err("a server with another's data gave the lock away again".into()),
         _ => Ok(()),
     }
 }

@@ -9,6 +9,9 @@ pub const MUTANTS: &[(&str, Mutant)] = &[
     ("admit-anything", Mutant::AdmitAnything),
     ("hasty-change", Mutant::HastyChange),
     ("hasty-newcomer", Mutant::HastyNewcomer),
+    ("writing-look", Mutant::WritingLook),
     ("any-pact", Mutant::AnyPact),
     ("any-label", Mutant::AnyLabel),
+    ("guard-from-doubt", Mutant::GuardFromDoubt),
+    ("durable-any-place", Mutant::DurableAnyPlace),
 ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quorate_core::{
-    command::{Command, Reply},
+    command::{ClientId, Command, Reply},
     fence::Fence,
     guard::{Greeting, Mark, Met, NodeId},
     moment::NodeTime,
@@ -196,7 +196,17 @@ impl Net {
 
     pub(super) fn apply(&mut self, server: usize, command: &Command) -> Reply {
         let now = NodeTime::from_micros(self.wall_ms() * 1_000);
-        self.servers[server].store.apply(now, command)
+        let store = &mut self.servers[server].store;
+        // What is over by now goes with every command.
+        store.apply(now, &Command::Who { client: ClientId::from_random([0; 20]) });
+        let before = command.only_looks().then(|| store.clone());
+        let reply = store.apply(now, command);
+        // Whoever refuses has only looked, and must not have changed anything.
+        if before.is_some_and(|before| before != *store) {
+            let said = format!("server {server} is another one since it was looked at");
+            self.judge.violation.get_or_insert(said);
+        }
+        reply
     }
 
     pub(super) fn greeting(&mut self) -> Greeting {

@@ -1,10 +1,11 @@
-//! An operator, who changes the set: it meets the nodes that it wants, plans, and tells.
+//! An operator, who changes the set: it looks at the nodes that it wants, and decides. Only then
+//! does it meet them, plan, and tell.
 
 use std::sync::Arc;
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{Mark, Met, Pact, Unplanned, plan},
+    guard::{Greeting, Mark, Met, Pact, Unplanned, plan},
     quorum::majority,
 };
 
@@ -20,6 +21,8 @@ pub(super) struct Operator {
     labels: Vec<Arc<str>>,
     met: Vec<Option<(Met, u64)>>,
     pub(super) pact: Option<Pact>,
+    /// It has decided; before, it only looks.
+    is_acting: bool,
     generation: u64,
     began_at: Ms,
     ends_at: Ms,
@@ -39,6 +42,7 @@ impl Operator {
             met: vec![None; wanted.len()],
             wanted,
             pact: None,
+            is_acting: false,
             generation: net.fresh(),
             began_at: net.now,
             ends_at: net.now + 4 * GUARD,
@@ -84,7 +88,7 @@ impl Operator {
             return is_agreed;
         }
         for seat in 0..self.wanted.len() {
-            let greeting = net.greeting();
+            let greeting = Greeting { is_looking: !self.is_acting, ..net.greeting() };
             self.send(net, seat, Kind::Meet, Command::Meet { greeting });
         }
         if self.pact.is_none() && net.now >= self.began_at + 40 {
@@ -107,6 +111,13 @@ impl Operator {
     fn decide(&mut self, net: &mut Net) {
         let met = self.met.iter().map(|it| it.as_ref().map(|(met, _)| met));
         match plan(self.labels.iter().zip(met)) {
+            Ok(_) | Err(Unplanned::Minority { .. }) if !self.is_acting => {
+                net.note(|| format!("operator {} acts", self.party));
+                self.is_acting = true;
+                // What was looked at left no trace: a newcomer has no name yet.
+                self.met.fill(None);
+                (self.generation, self.began_at) = (net.fresh(), net.now);
+            }
             Ok(pact) => {
                 net.note(|| {
                     format!("operator {} plans {}: {}", self.party, pact.change, pact.members)

@@ -1,4 +1,4 @@
-//! What a client does: the machines of the core, driven as the engine and the keeper drive them.
+//! What a client does: the machines of the core, driven as the engine drives them.
 //!
 //! This is the seam to the protocol. The world knows when a client may move, what it sends, and
 //! that answers or breaks come; which machines there are and what follows from an answer is known

@@ -40,6 +40,11 @@ impl Env {
         if self.trace.is_on() {
             self.note_run(client, node, sent_at, command, &reply);
         }
+        if self.nodes[node].has_hoarded {
+            let text = format!("n{node} is full, and has taken in somebody new");
+            let name = trace::client_name(client);
+            self.check.report_owner(self.now, Promise::Memory, None, name, text);
+        }
         if self.nodes[node].has_revived
             && let Command::Prolong { entries, .. } = command
         {
@@ -232,7 +237,7 @@ impl Env {
     }
 
     /// Whose key a node has; of one that is shared, all that it lists, or nobody if it is empty.
-    fn holders(&self, node: usize, name: &Name) -> Vec<Box<[u8]>> {
+    pub(super) fn holders(&self, node: usize, name: &Name) -> Vec<Box<[u8]>> {
         match self.nodes[node].store.lock_state(name).key.map(|key| key.value) {
             Some(Value::Text(text)) => vec![text],
             Some(Value::Shared(shares)) if shares.is_empty() => vec![Box::from(*b"nobody")],

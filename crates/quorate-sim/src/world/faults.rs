@@ -32,10 +32,14 @@ impl World {
         }
     }
 
-    /// Whatever lasts is over when faults are to stop.
+    /// Whatever lasts is over when faults are to stop, but for nodes that are full only then.
     fn end_of(&self, index: usize) -> Nanos {
         let Fault { at, what } = self.faults[index];
-        (at + what.lasts()).min(self.env.settings.faults_until)
+        let end = at + what.lasts();
+        match at < self.env.settings.faults_until {
+            true => end.min(self.env.settings.faults_until),
+            false => end,
+        }
     }
 
     pub(super) fn handle_fault(&mut self, index: usize, part: Part) {
@@ -63,7 +67,7 @@ impl World {
                 });
                 self.begin_fault(index, what);
             }
-            Part::End => self.end_fault(what),
+            Part::End => self.end_fault(index, what),
         }
     }
 
@@ -83,6 +87,7 @@ impl World {
                 (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, true));
             }
             What::Fail { node, .. } => env.nodes[node].failing += 1,
+            What::Full { nodes, .. } => self.fill(index, nodes),
             What::Pause { client, .. } => self.stop(client, end),
             What::Suspend { client, lasts } => {
                 self.stop(client, end);
@@ -98,6 +103,9 @@ impl World {
                 }
             }
             What::NodeCrash { node, keeps, .. } => {
+                if env.settings.is_rolling {
+                    self.clients.iter_mut().for_each(|client| client.carry(env));
+                }
                 env.nodes[node].crashes += 1;
                 self.restart(index, node, keeps);
             }
@@ -130,7 +138,7 @@ impl World {
         }
     }
 
-    fn end_fault(&mut self, what: What) {
+    fn end_fault(&mut self, index: usize, what: What) {
         let env = &mut self.env;
         match what {
             What::Slow { client, node, by, .. } => env.net.link(client, node).slow_by -= by,
@@ -139,6 +147,7 @@ impl World {
                 (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, false));
             }
             What::Fail { node, .. } => env.nodes[node].failing -= 1,
+            What::Full { nodes, .. } => self.end_full(index, nodes),
             What::NodeCrash { node, .. } => env.nodes[node].crashes -= 1,
             What::ForeignForever { lock, node, .. } => {
                 let time = env.nodes[node].clock.at(env.now);
@@ -270,6 +279,6 @@ const fn place(what: What) -> Place {
         What::Pause { client, .. }
         | What::Suspend { client, .. }
         | What::ClientCrash { client, .. } => Place::Client(client),
-        What::ForeignTake { .. } | What::Blackout { .. } => Place::World,
+        What::ForeignTake { .. } | What::Blackout { .. } | What::Full { .. } => Place::World,
     }
 }

@@ -26,7 +26,8 @@ impl Without {
     ///
     /// What there is instead.
     pub fn check(&self, settings: &Settings) -> Result<(), String> {
-        let Settings { seed, faults, clients, .. } = *settings;
+        let Settings { seed, clients, .. } = *settings;
+        let faults = settings.faults + settings.fulls.len();
         let is_there = self.faults.iter().all(|fault| *fault < faults)
             && self.clients.iter().all(|client| *client < clients);
         match is_there {

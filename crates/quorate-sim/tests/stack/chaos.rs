@@ -14,6 +14,9 @@ pub(crate) struct Chaos {
     until: Duration,
     next_at: Duration,
     programs: usize,
+    pause_max_ms: u64,
+    /// The test restarts the servers itself.
+    is_without_restarts: bool,
     active: Vec<(Duration, Fault)>,
 }
 
@@ -28,8 +31,12 @@ enum Fault {
     Down(usize),
     /// The server behaves badly.
     Odd(usize, Manner),
+    /// The server has no memory left.
+    Full(usize),
     /// The program's process is gone.
     Killed(usize),
+    /// Connections break, and a prefix of the bytes in flight arrives later.
+    Broken(usize, usize),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,9 +48,25 @@ enum Lost {
 
 impl Chaos {
     /// Faults of programs `client-0` to `client-(programs - 1)` and of all servers.
-    pub(crate) fn new(seed: u64, programs: usize, until: Duration) -> Self {
+    pub(crate) fn new(stage: &Stage, programs: usize, until: Duration) -> Self {
+        let seed = stage.seed();
         let dice = Dice::new(seed, "chaos");
-        Self { dice, until, next_at: Duration::ZERO, programs, active: Vec::new() }
+        stage.wires.leave_stragglers(Dice::new(seed, "stragglers"));
+        Self {
+            dice,
+            until,
+            next_at: Duration::ZERO,
+            programs,
+            pause_max_ms: 250,
+            is_without_restarts: false,
+            active: Vec::new(),
+        }
+    }
+
+    /// Starts faults less often, and never restarts a server.
+    pub(crate) fn calm(self, pause_max: Duration) -> Self {
+        let pause_max_ms = u64::try_from(pause_max.as_millis()).expect("short");
+        Self { pause_max_ms, is_without_restarts: true, ..self }
     }
 
     /// To be called after every tick.
@@ -56,7 +79,7 @@ impl Chaos {
             heal(stage, fault);
         }
         if !is_over && now >= self.next_at {
-            self.next_at = now + self.dice.ms(10..=250);
+            self.next_at = now + self.dice.ms(10..=self.pause_max_ms);
             let fault = self.draw(stage.nodes.len());
             if self.active.iter().all(|(_, other)| other.place() != fault.place()) {
                 // Some are over before anybody notices, some outlast the link timeout.
@@ -69,16 +92,18 @@ impl Chaos {
 
     fn draw(&mut self, nodes: usize) -> Fault {
         let (program, node) = (self.dice.below(self.programs), self.dice.below(nodes));
-        match self.dice.below(14) {
+        match self.dice.below(19) {
             0 | 1 => Fault::Cut(program, node, Lost::Both),
             2 | 3 => Fault::Cut(program, node, Lost::There),
             4 | 5 => Fault::Cut(program, node, Lost::Back),
             6 | 7 => Fault::Held(program, node),
-            8 | 9 => Fault::Down(node),
-            10 => Fault::Odd(node, Manner::Hang),
+            8 | 9 if !self.is_without_restarts => Fault::Down(node),
+            8..=10 => Fault::Odd(node, Manner::Hang),
             11 => Fault::Odd(node, Manner::Late(self.dice.ms(5..=600))),
             12 => Fault::Odd(node, Manner::HangUp),
-            _ => Fault::Killed(program),
+            13 => Fault::Killed(program),
+            14 | 15 => Fault::Full(node),
+            _ => Fault::Broken(program, node),
         }
     }
 }
@@ -87,8 +112,10 @@ impl Fault {
     /// There is at most one fault of a link, a server or a program at a time.
     const fn place(self) -> (Option<usize>, Option<usize>) {
         match self {
-            Self::Cut(program, node, _) | Self::Held(program, node) => (Some(program), Some(node)),
-            Self::Down(node) | Self::Odd(node, _) => (None, Some(node)),
+            Self::Cut(program, node, _)
+            | Self::Held(program, node)
+            | Self::Broken(program, node) => (Some(program), Some(node)),
+            Self::Down(node) | Self::Odd(node, _) | Self::Full(node) => (None, Some(node)),
             Self::Killed(program) => (Some(program), None),
         }
     }
@@ -112,7 +139,11 @@ fn start(stage: &mut Stage, fault: Fault) {
             stage.nodes[node].forget_scripts();
             stage.nodes[node].set(manner);
         }
+        Fault::Full(node) => stage.nodes[node].set_full(true),
         Fault::Killed(program) => stage.kill(&program_host(program)),
+        Fault::Broken(program, node) => {
+            stage.wires.cut(stage.sim.lookup(program_host(program)), &Node::host(node));
+        }
     }
 }
 
@@ -125,7 +156,9 @@ fn heal(stage: &mut Stage, fault: Fault) {
         Fault::Held(program, node) => stage.sim.release(program_host(program), Node::host(node)),
         Fault::Down(node) => stage.sim.bounce(Node::host(node)),
         Fault::Odd(node, _) => stage.nodes[node].set(Manner::Answer),
+        Fault::Full(node) => stage.nodes[node].set_full(false),
         Fault::Killed(program) => stage.sim.bounce(program_host(program)),
+        Fault::Broken(..) => {}
     }
 }
 

@@ -2,14 +2,22 @@
 
 use std::cell::RefCell;
 
-use crate::{counter, dice::for_seeds};
+use crate::{counter, dice::for_seeds, mix};
 
 #[test]
-fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+fn same_seed_gives_the_same_trace_and_another_seed_another() {
+    assert_deterministic(20, counter::run);
+}
+
+#[test]
+fn same_seed_of_the_mix_gives_the_same_trace_and_another_seed_another() {
+    assert_deterministic(4, mix::run);
+}
+
+fn assert_deterministic(seeds: u64, run: fn(u64) -> Vec<String>) {
     let of_another_seed = RefCell::default();
-    for_seeds(20, |seed| {
-        let first = counter::run(seed);
-        let second = counter::run(seed);
+    for_seeds(seeds, |seed| {
+        let (first, second) = (run(seed), run(seed));
         let differs = first.iter().zip(&second).position(|(a, b)| a != b);
         assert_eq!(differs.map(|at| (&first[at], &second[at])), None, "the same seed");
         assert_eq!(first.len(), second.len(), "the same seed");

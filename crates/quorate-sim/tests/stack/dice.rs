@@ -7,15 +7,21 @@ use std::{
 };
 
 use quorate_core::backoff::Jitter;
+use quorate_sim::catalogue;
 
-/// Runs `test` with each of `count` seeds, or as many as `QUORATE_SEEDS` says, or with
-/// `QUORATE_SEED` alone. A failure says which seed it was and how to run that one again.
-pub(crate) fn for_seeds(count: u64, test: impl Fn(u64)) {
+/// Runs `test` with each of `count` seeds, or as many as `QUORATE_SEEDS` says, from `QUORATE_FROM`
+/// on, or with `QUORATE_SEED` alone. `QUORATE_MUTANT` switches on a deliberate bug of the core. A
+/// failure says which seed it was and how to run that one again. Returns how many seeds were run.
+pub(crate) fn for_seeds(count: u64, test: impl Fn(u64)) -> u64 {
+    let from = number("QUORATE_FROM").unwrap_or(0);
     let seeds = match (number("QUORATE_SEED"), number("QUORATE_SEEDS")) {
         (Some(alone), _) => alone..alone + 1,
-        (None, many) => 0..many.unwrap_or(count),
+        (None, many) => from..from + many.unwrap_or(count),
     };
-    for seed in seeds {
+    let _on = std::env::var("QUORATE_MUTANT").ok().map(|name| {
+        catalogue::find(&name).unwrap_or_else(|error| panic!("QUORATE_MUTANT: {error}")).switch_on()
+    });
+    for seed in seeds.clone() {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(seed))) {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let Some(text) = text.or_else(|| panic.downcast_ref::<&str>().copied()) else {
@@ -28,6 +34,7 @@ pub(crate) fn for_seeds(count: u64, test: impl Fn(u64)) {
             );
         }
     }
+    seeds.end - seeds.start
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -8,7 +8,7 @@ use quorate_core::{
 };
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
-use crate::line;
+use crate::{guard, line};
 
 /// One request as it came: its words.
 pub(crate) type Words = Vec<Vec<u8>>;
@@ -31,44 +31,62 @@ pub(crate) fn next_request(bytes: &[u8]) -> Result<Option<(Words, usize)>, Strin
 /// The scripts of the library. Others can be loaded, but not run: there is no Lua here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Script {
+    Take,
     Adopt,
     Free,
     Prolong,
     Look,
+    Introduce,
     Attach,
     Ping,
     Acquire,
     Release,
     Extend,
     Heartbeat,
+    Meet,
+    Enrol,
+    Change,
+    Admit,
 }
 
 impl Script {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 16] = [
+        Self::Take,
         Self::Adopt,
         Self::Free,
         Self::Prolong,
         Self::Look,
+        Self::Introduce,
         Self::Attach,
         Self::Ping,
         Self::Acquire,
         Self::Release,
         Self::Extend,
         Self::Heartbeat,
+        Self::Meet,
+        Self::Enrol,
+        Self::Change,
+        Self::Admit,
     ];
 
     const fn text(self) -> &'static str {
         match self {
+            Self::Take => include_str!("../../../quorate/lua/take.lua"),
             Self::Adopt => include_str!("../../../quorate/lua/adopt.lua"),
             Self::Free => include_str!("../../../quorate/lua/free.lua"),
             Self::Prolong => include_str!("../../../quorate/lua/prolong.lua"),
             Self::Look => include_str!("../../../quorate/lua/look.lua"),
+            Self::Introduce => include_str!("../../../quorate/lua/line/introduce.lua"),
             Self::Attach => include_str!("../../../quorate/lua/line/attach.lua"),
             Self::Ping => include_str!("../../../quorate/lua/line/ping.lua"),
             Self::Acquire => include_str!("../../../quorate/lua/line/acquire.lua"),
             Self::Release => include_str!("../../../quorate/lua/line/release.lua"),
             Self::Extend => include_str!("../../../quorate/lua/line/extend.lua"),
             Self::Heartbeat => include_str!("../../../quorate/lua/line/heartbeat.lua"),
+            Self::Meet => include_str!("../../../quorate/lua/guard/meet.lua"),
+            Self::Enrol => include_str!("../../../quorate/lua/guard/enrol.lua"),
+            Self::Change => include_str!("../../../quorate/lua/guard/change.lua"),
+            Self::Admit => include_str!("../../../quorate/lua/guard/admit.lua"),
         }
     }
 
@@ -92,6 +110,11 @@ impl Script {
         let (count, rest) = rest.split_first()?;
         let (keys, args) = rest.split_at_checked(number(count)?.try_into().ok()?)?;
         match (self, keys, args) {
+            (Self::Take, [key, session_key], [owner, ttl, session]) => {
+                let (name, owner, ttl_ms) = (name(key)?, Owner::from_bytes(owner), number(ttl)?);
+                let speaker = Some(line::speaker(session_key, session)?);
+                Some(Command::Take { name, owner, ttl_ms, speaker })
+            }
             (Self::Adopt, [key, more @ ..], [from, to, ttl, session @ ..]) => {
                 let speaker = match (more, session) {
                     ([], []) => None,
@@ -109,16 +132,25 @@ impl Script {
             (Self::Look, [key], [owner]) => {
                 Some(Command::Check { name: name(key)?, owner: Owner::from_bytes(owner) })
             }
-            (Self::Prolong, keys, args) if args.len() == 2 * keys.len() => {
+            (Self::Prolong, keys, args) => {
+                let (keys, args, speaker) = match (keys, args) {
+                    ([keys @ .., key], [args @ .., session]) if args.len() == 2 * keys.len() => {
+                        (keys, args, Some(line::speaker(key, session)?))
+                    }
+                    (keys, args) if args.len() == 2 * keys.len() => (keys, args, None),
+                    _ => return None,
+                };
                 let entry = |(key, args): (&Vec<u8>, &[Vec<u8>])| {
                     let (name, owner) = (name(key)?, Owner::from_bytes(&args[0]));
                     Some(Prolongation { name, owner, ttl_ms: number(&args[1])? })
                 };
                 let entries = keys.iter().zip(args.chunks_exact(2)).map(entry);
                 let entries = entries.collect::<Option<_>>()?;
-                Some(Command::Prolong { entries, speaker: None })
+                Some(Command::Prolong { entries, speaker })
             }
-            (of_line, keys, args) => line::command(of_line, keys, args),
+            (script, keys, args) => {
+                line::command(script, keys, args).or_else(|| guard::command(script, keys, args))
+            }
         }
     }
 }
@@ -139,6 +171,9 @@ pub(crate) fn take(words: &[Vec<u8>]) -> Option<Command> {
 /// The reply as a server writes it.
 pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
     match (command, reply) {
+        (_, Reply::Full) => "-OOM command not allowed when used memory > 'maxmemory'.\r\n".into(),
+        (Command::Adopt { .. }, Reply::Stale) => ":-2\r\n".into(),
+        (_, Reply::Stale) if !matches!(command, Command::Admit { .. }) => ":0\r\n".into(),
         (Command::Take { .. }, Reply::Taken) => "+OK\r\n".into(),
         (Command::Take { .. }, _) => "_\r\n".into(),
         (_, Reply::Taken | Reply::Freed) => ":1\r\n".into(),
@@ -170,9 +205,9 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
                 }
             }
         }
-        (_, other) => {
-            line::encode(other).unwrap_or_else(|| unreachable!("never answered: {other:?}"))
-        }
+        (_, other) => line::encode(other)
+            .or_else(|| guard::encode(command, other))
+            .unwrap_or_else(|| unreachable!("never answered: {other:?}")),
     }
 }
 

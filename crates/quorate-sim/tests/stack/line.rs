@@ -3,16 +3,24 @@
 use std::fmt::Write as _;
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Stay},
+    command::{ClientId, Command, Owner, Reply},
     fence::Fence,
     line::{Ask, Extend, Extended, News, Push, Session, Speaker, Standing, Yield},
 };
 
-use crate::language::{Script, name, number, text};
+use crate::{
+    guard::terms,
+    language::{Script, name, number, text},
+};
 
 /// The command that this call of a script is.
 pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Option<Command> {
     match (script, keys, args) {
+        (Script::Introduce, [key], [who, life]) => Some(Command::Introduce {
+            client: client(key, "w:")?,
+            who: str::from_utf8(who).ok()?.into(),
+            life_ms: number(life)?,
+        }),
         (Script::Attach, [key, _], [session, stay @ ..]) => {
             Some(Command::Attach { speaker: speaker(key, session)?, stay: terms(stay)? })
         }
@@ -63,24 +71,9 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
     }
 }
 
-/// The terms of a session, without a guard.
-fn terms(args: &[Vec<u8>]) -> Option<Stay> {
-    let [life, mark, slack, wall] = args else { return None };
-    let (life_ms, slack_us, wall_ms) = (number(life)?, number(slack)?, number(wall)?);
-    mark.is_empty().then_some(Stay { life_ms, mark: None, slack_us, wall_ms })
-}
-
-/// `SET` and `GET` of who a client is.
-pub(crate) fn introduction(words: &[Vec<u8>]) -> Option<Command> {
-    match words {
-        [set, key, who, px, life] if set == b"SET" && px == b"PX" => Some(Command::Introduce {
-            client: client(key, "w:")?,
-            who: str::from_utf8(who).ok()?.into(),
-            life_ms: number(life)?,
-        }),
-        [get, key] if get == b"GET" => Some(Command::Who { client: client(key, "w:")? }),
-        _ => None,
-    }
+/// `GET` of who a client is.
+pub(crate) fn who(key: &[u8]) -> Option<Command> {
+    Some(Command::Who { client: client(key, "w:")? })
 }
 
 /// Who listens on this channel.
@@ -91,7 +84,6 @@ pub(crate) fn listener(channel: &[u8]) -> Option<ClientId> {
 /// The reply as a server writes it; `None` if it is not about lines.
 pub(crate) fn encode(reply: &Reply) -> Option<String> {
     Some(match reply {
-        Reply::Stale => ":0\r\n".into(),
         Reply::Attached { time_us } => text(&format!("{time_us:016}")),
         Reply::Granted { .. } | Reply::Queued { .. } => asked(reply),
         Reply::EachHeard(each) => {
@@ -135,6 +127,7 @@ pub(crate) fn subscribed(channel: &[u8]) -> String {
 
 fn asked(reply: &Reply) -> String {
     match reply {
+        Reply::Full => ":-1\r\n".into(),
         Reply::Granted { fence, is_earlier: false } => digits(*fence),
         Reply::Granted { fence, is_earlier: true } => array(vec![digits(*fence)]),
         Reply::Queued { fence, expires_in_ms, rank, is_foreign } => array(vec![
@@ -147,7 +140,7 @@ fn asked(reply: &Reply) -> String {
     }
 }
 
-fn array(items: Vec<String>) -> String {
+pub(crate) fn array(items: Vec<String>) -> String {
     let mut out = format!("*{}\r\n", items.len());
     items.iter().for_each(|item| {
         let _ = write!(out, "{item}");

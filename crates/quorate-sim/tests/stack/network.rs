@@ -1,5 +1,7 @@
 //! The network that the library is given: sockets of the simulation.
 
+mod pipe;
+
 use std::{
     any::Any,
     fmt, io,
@@ -8,6 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 
+pub(crate) use self::pipe::{Pipe, STRAGGLE_MAX_MS, Wires};
 use quorate::simulation::{Connecting, Network, Reader, Writer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use turmoil::net::{
@@ -18,7 +21,10 @@ use turmoil::net::{
 /// The sockets of one process. Once it is killed it says nothing any more: its futures are dropped,
 /// which a kill does not do, and what they would send on their way is not sent.
 #[derive(Clone, Default)]
-pub(crate) struct Sockets(Arc<Mutex<State>>);
+pub(crate) struct Sockets {
+    state: Arc<Mutex<State>>,
+    wires: Wires,
+}
 
 #[derive(Default)]
 struct State {
@@ -29,6 +35,11 @@ struct State {
 }
 
 impl Sockets {
+    /// The sockets of a new process.
+    pub(crate) fn new(wires: &Wires) -> Self {
+        Self { state: Arc::default(), wires: wires.clone() }
+    }
+
     pub(crate) fn kill(&self) {
         self.with(|state| state.is_killed = true);
     }
@@ -46,7 +57,7 @@ impl Sockets {
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -60,9 +71,13 @@ impl Network for Sockets {
     fn connect(&self, host: &str, port: u16) -> Connecting {
         let (host, process) = (host.to_owned(), self.clone());
         Box::pin(async move {
-            let (reader, writer) = TcpStream::connect((host, port)).await?.into_split();
-            let reader: Reader = Box::new(Half { half: Some(reader), process: process.clone() });
-            let writer: Writer = Box::new(Half { half: Some(writer), process });
+            let stream = TcpStream::connect((host.as_str(), port)).await?;
+            let pipe = process.wires.connect(&stream, &host)?;
+            let (reader, writer) = stream.into_split();
+            let (reader, writer) = (Some(reader), Some(writer));
+            let ends = (process.clone(), pipe.clone());
+            let reader: Reader = Box::new(Half { half: reader, process: ends.0, pipe: ends.1 });
+            let writer: Writer = Box::new(Half { half: writer, process, pipe });
             Ok((reader, writer))
         })
     }
@@ -73,6 +88,7 @@ struct Half<T: Any + Send> {
     /// There until it is dropped.
     half: Option<T>,
     process: Sockets,
+    pipe: Arc<Pipe>,
 }
 
 impl<T: Any + Send> Half<T> {
@@ -82,6 +98,9 @@ impl<T: Any + Send> Half<T> {
     {
         // At the end of a simulation what is left is dropped outside of it.
         let is_over = self.process.is_killed() || !turmoil::in_simulation();
+        if self.pipe.is_broken() {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         let half = self.half.as_mut().filter(|_| !is_over);
         half.map(Pin::new).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
@@ -89,6 +108,7 @@ impl<T: Any + Send> Half<T> {
 
 impl<T: Any + Send> Drop for Half<T> {
     fn drop(&mut self) {
+        self.pipe.tear();
         self.process.leave(self.half.take());
     }
 }
@@ -99,6 +119,7 @@ impl AsyncRead for Half<OwnedReadHalf> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.pipe.watch(cx.waker());
         self.half()?.poll_read(cx, buffer)
     }
 }
@@ -109,7 +130,11 @@ impl AsyncWrite for Half<OwnedWriteHalf> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.half()?.poll_write(cx, bytes)
+        let written = self.half()?.poll_write(cx, bytes);
+        if let Poll::Ready(Ok(len)) = &written {
+            self.pipe.handle_sent(&bytes[..*len]);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -7,7 +7,7 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
-    server::{Manner, Node},
+    server::{Keeps, Manner, Node},
     stage::{Desk, Mode, Stage, TICK},
     trace::now,
     waiting::{all_attached, eventually},
@@ -90,7 +90,7 @@ fn a_server_that_forgets_takes_no_lock_away() {
         let ttl = dice.ms(500..=1_500);
         let mut stage = Stage::new(seed, 3, dice.ms(2..=10));
         let struck = dice.below(3);
-        stage.nodes[struck].forget_at_restart();
+        stage.nodes[struck].set_keeps(Keeps::Nothing);
         let is_back = Rc::new(Cell::new(false));
         let told = is_back.clone();
         stage.program("holder", move |desk| {

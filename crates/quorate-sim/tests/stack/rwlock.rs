@@ -34,18 +34,13 @@ fn run(seed: u64) -> u32 {
         let story = story.clone();
         stage.program(&program_host(number), move |desk| story.clone().play(desk));
     }
-    let mut chaos = Chaos::new(seed, programs, story.chaos_until);
+    let mut chaos = Chaos::new(&stage, programs, story.chaos_until);
     stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
 
     let Seen { reads, writes, together } = story.seen.get();
     let programs = u32::try_from(programs).expect("few");
     assert!(reads >= programs && writes >= programs, "all had their turns after the chaos");
-    // A process that was killed leaves its keys to their ttl.
-    stage.pass(story.ttl + story.ttl / 50);
-    let now = stage.now();
-    for node in &stage.nodes {
-        assert_eq!(node.names(now), [""; 0], "on node-{}", node.number);
-    }
+    stage.assert_nothing_left(story.ttl);
     together
 }
 

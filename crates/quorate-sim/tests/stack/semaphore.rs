@@ -31,16 +31,11 @@ fn run(seed: u64) {
         let story = story.clone();
         stage.program(&program_host(number), move |desk| story.clone().play(desk));
     }
-    let mut chaos = Chaos::new(seed, programs, story.chaos_until);
+    let mut chaos = Chaos::new(&stage, programs, story.chaos_until);
     stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
 
     assert!(stage.claims.len() >= 2 * programs, "all had permits after the end of the chaos");
-    // A process that was killed leaves its keys to their ttl.
-    stage.pass(story.ttl + story.ttl / 50);
-    let now = stage.now();
-    for node in &stage.nodes {
-        assert_eq!(node.names(now), [""; 0], "on node-{}", node.number);
-    }
+    stage.assert_nothing_left(story.ttl);
 }
 
 #[derive(Clone)]

@@ -1,12 +1,20 @@
 //! A server of the simulation: the core's store behind the bytes that the library's links speak.
 
+mod memory;
+
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
-use quorate_core::{command::ClientId, moment::NodeTime, store::Store};
+use quorate_core::{
+    command::{ClientId, Command},
+    moment::NodeTime,
+    name::Name,
+    store::Store,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::Notify,
@@ -15,9 +23,12 @@ use tokio::{
 };
 use turmoil::net::{TcpListener, TcpStream};
 
+pub(crate) use self::memory::Keeps;
+use self::memory::Memory;
 use crate::{
-    language::{Script, Words, encode, next_request, take, text},
-    line::{introduction, listener, message, subscribed},
+    language::{Script, Words, encode, name, next_request, take, text},
+    line::{listener, message, subscribed, who},
+    network::{Pipe, Wires},
     trace::{Trace, now},
 };
 
@@ -26,19 +37,20 @@ use crate::{
 pub(crate) struct Node {
     pub(crate) number: usize,
     store: RefCell<Store>,
+    memory: Memory,
     /// The scripts that the running process knows.
     scripts: RefCell<Vec<Script>>,
     manner: Cell<Manner>,
     manner_changed: Notify,
-    /// Whether the store survives a restart of the process.
-    is_durable: Cell<bool>,
     /// How much faster than true time this server's clock runs, in parts per million.
     fast_ppm: i64,
-    runs: Cell<u32>,
+    /// How far its clock is ahead of true time.
+    ahead_us: Cell<i64>,
     accepted: Cell<u32>,
     refused: Cell<u32>,
     /// Those who listen, and on which connection.
     listeners: RefCell<Vec<(ClientId, Rc<Outlet>)>>,
+    wires: Wires,
     trace: Trace,
 }
 
@@ -60,22 +72,25 @@ pub(crate) enum Manner {
     Hang,
     /// Runs them and hangs up instead of answering.
     HangUp,
+    /// Runs none of them, and answers each with an error.
+    Busy,
 }
 
 impl Node {
-    pub(crate) fn new(number: usize, fast_ppm: i64, trace: &Trace) -> Rc<Self> {
+    pub(crate) fn new(number: usize, fast_ppm: i64, wires: &Wires, trace: &Trace) -> Rc<Self> {
         Rc::new(Self {
             number,
             store: RefCell::default(),
+            memory: Memory::default(),
             scripts: RefCell::default(),
             manner: Cell::new(Manner::Answer),
             manner_changed: Notify::new(),
-            is_durable: Cell::new(true),
             fast_ppm,
-            runs: Cell::new(0),
+            ahead_us: Cell::new(0),
             accepted: Cell::new(0),
             refused: Cell::new(0),
             listeners: RefCell::default(),
+            wires: wires.clone(),
             trace: trace.clone(),
         })
     }
@@ -89,14 +104,20 @@ impl Node {
         self.manner_changed.notify_waiters();
     }
 
-    /// Lets the store go with the next end of the process.
-    pub(crate) fn forget_at_restart(&self) {
-        self.is_durable.set(false);
+    /// The server has no memory left from now on, or has some again.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.store.borrow_mut().set_full(is_full);
     }
 
     /// Lets the process forget the scripts that were loaded.
     pub(crate) fn forget_scripts(&self) {
         self.scripts.borrow_mut().clear();
+    }
+
+    /// Lets the process forget the scripts that acquire a lock, and no other.
+    pub(crate) fn forget_how_to_acquire(&self) {
+        let acquires = |script: &Script| matches!(script, Script::Acquire | Script::Take);
+        self.scripts.borrow_mut().retain(|script| !acquires(script));
     }
 
     /// The names that are locked there at true time `at`.
@@ -105,8 +126,26 @@ impl Node {
         names.iter().map(ToString::to_string).collect()
     }
 
+    /// The names of locks with waiters there at true time `at`.
+    pub(crate) fn queues(&self, at: Duration) -> Vec<String> {
+        let names = self.store.borrow_mut().lines(self.time(at));
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    /// How many wait for the lock there.
+    pub(crate) fn waiters(&self, lock: &str) -> usize {
+        let name = name(lock.as_bytes()).expect("a valid name");
+        self.store.borrow().lock_state(&name).line.map_or(0, |line| line.value.len())
+    }
+
     pub(crate) fn has(&self, name: &str, at: Duration) -> bool {
         self.names(at).iter().any(|known| known == name)
+    }
+
+    /// How many wait for a lock there at true time `at`.
+    pub(crate) fn waits_for(&self, name: &str, at: Duration) -> usize {
+        let name = Name::parse(name, "").expect("a name");
+        self.store.borrow_mut().aside(self.time(at), &name).waiting.len()
     }
 
     /// How many connections were accepted so far.
@@ -121,13 +160,10 @@ impl Node {
 
     /// The process: runs until the host crashes.
     pub(crate) async fn run(self: Rc<Self>) -> turmoil::Result {
-        self.runs.set(self.runs.get() + 1);
         self.scripts.borrow_mut().clear();
         self.listeners.borrow_mut().clear();
+        self.recall();
         self.store.borrow_mut().hang_up_all();
-        if !self.is_durable.get() {
-            self.store.borrow_mut().clear();
-        }
         let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
         loop {
             let (stream, _) = listener.accept().await?;
@@ -140,25 +176,38 @@ impl Node {
     async fn serve(self: Rc<Self>, mut stream: TcpStream) {
         let outlet = Rc::new(Outlet::default());
         let mut bytes = Vec::new();
+        let mut pipe: Option<Arc<Pipe>> = None;
         loop {
+            let is_broken = async {
+                match &pipe {
+                    Some(pipe) => pipe.broken().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
+                () = is_broken => {
+                    self.run_stragglers(pipe.as_deref().expect("it is broken"), &outlet).await;
+                    break;
+                }
                 read = stream.read_buf(&mut bytes) => match read {
                     Ok(0) | Err(_) => break,
                     Ok(_) => {}
                 },
                 () = outlet.told.notified() => {}
             }
-            while self.manner.get() == Manner::Hang {
-                self.manner_changed.notified().await;
+            self.awake().await;
+            if pipe.is_none() {
+                pipe = stream.peer_addr().ok().and_then(|peer| self.wires.from(peer));
             }
-            while let Some((words, len)) = next_request(&bytes).expect("a client speaks RESP") {
-                bytes.drain(..len);
-                let reply = self.answer(&words, &outlet);
-                outlet.text.borrow_mut().push_str(&reply);
+            if pipe.as_ref().is_some_and(|pipe| pipe.is_broken()) {
+                continue;
             }
+            let len = self.run_requests(&bytes, &outlet);
+            bytes.drain(..len);
+            pipe.iter().for_each(|pipe| pipe.handle_run(len));
             match self.manner.get() {
-                Manner::Answer | Manner::Hang => {}
+                Manner::Answer | Manner::Hang | Manner::Busy => {}
                 Manner::Late(delay) => sleep(delay).await,
                 Manner::HangUp => break,
             }
@@ -168,6 +217,36 @@ impl Node {
             }
         }
         self.close(&outlet);
+    }
+
+    /// Waits while the process is stopped.
+    async fn awake(&self) {
+        while self.manner.get() == Manner::Hang {
+            self.manner_changed.notified().await;
+        }
+    }
+
+    /// Runs all whole requests, and returns their length.
+    fn run_requests(&self, bytes: &[u8], outlet: &Rc<Outlet>) -> usize {
+        let mut len = 0;
+        while let Some((words, more)) = next_request(&bytes[len..]).expect("a client speaks RESP") {
+            len += more;
+            let reply = self.answer(&words, outlet);
+            outlet.text.borrow_mut().push_str(&reply);
+        }
+        len
+    }
+
+    /// Runs the bytes that were in flight when the client's end broke: later, behind requests of
+    /// newer connections. The replies are lost. The server notices the end only after that.
+    async fn run_stragglers(&self, pipe: &Pipe, outlet: &Rc<Outlet>) {
+        let (bytes, delay) = pipe.stragglers();
+        sleep(delay).await;
+        self.awake().await;
+        if !bytes.is_empty() {
+            self.trace.add(format_args!("node-{} hears of an old connection", self.number));
+            self.run_requests(&bytes, outlet);
+        }
     }
 
     /// Nobody listens on this connection any more.
@@ -182,16 +261,20 @@ impl Node {
     }
 
     fn answer(&self, words: &Words, outlet: &Rc<Outlet>) -> String {
+        if self.manner.get() == Manner::Busy {
+            return "-BUSY Redis is busy running a script.\r\n".into();
+        }
         let (verb, rest) = words.split_first().expect("a request has a verb");
         match (verb.to_ascii_uppercase().as_slice(), rest) {
             (b"HELLO", [version, ..]) if version == b"3" => "%1\r\n+proto\r\n:3\r\n".into(),
-            (b"INFO", [section]) if section == b"server" => {
-                text(&format!("# Server\r\nrun_id:{:020}{:020}\r\n", self.number, self.runs.get()))
-            }
-            (b"INFO", [section]) if section == b"replication" => {
-                text("# Replication\r\nrole:master\r\n")
-            }
-            (b"INFO", [section]) if section == b"memory" => text("# Memory\r\nmaxmemory:0\r\n"),
+            (b"INFO", [section]) => match self.info(section) {
+                Some(info) => text(&info),
+                None => self.refuse(words),
+            },
+            (b"CONFIG", [get, setting]) if get == b"GET" => match self.setting(setting) {
+                Some((setting, value)) => format!("%1\r\n{}{}", text(setting), text(value)),
+                None => self.refuse(words),
+            },
             (b"TIME", []) => {
                 // What is asked later must be later, also where no time passes.
                 let micros = self.time(now()).as_micros() - 1;
@@ -199,8 +282,10 @@ impl Node {
                 format!("*2\r\n{}{}", text(&seconds.to_string()), text(&micros.to_string()))
             }
             (b"PUBLISH", [_, _]) => ":1\r\n".into(),
-            // Nodes are not guarded here, so that there is no record.
-            (b"HMGET", [_, field]) if field == b"change" => "*1\r\n_\r\n".into(),
+            (b"HMGET", [_, field]) if field == b"change" => match self.store.borrow().origin() {
+                Some(_) => format!("*1\r\n{}", text("1")),
+                None => "*1\r\n_\r\n".into(),
+            },
             (b"SCRIPT", [load, script]) if load == b"LOAD" => match Script::by_text(script) {
                 Some(script) => {
                     self.learn(script);
@@ -229,11 +314,16 @@ impl Node {
                 }
                 None => self.refuse(words),
             },
-            (b"SET" | b"GET", rest) => match take(rest).or_else(|| introduction(words)) {
-                Some(command) => self.apply("plain", &command, rest),
-                None => self.refuse(words),
-            },
+            (b"SET", rest) => self.run_plain(take(rest), words),
+            (b"GET", [key]) => self.run_plain(who(key), words),
             _ => self.refuse(words),
+        }
+    }
+
+    fn run_plain(&self, command: Option<Command>, words: &Words) -> String {
+        match command {
+            Some(command) => self.apply("plain", &command, &words[1..]),
+            None => self.refuse(words),
         }
     }
 
@@ -244,12 +334,10 @@ impl Node {
         }
     }
 
-    fn apply(
-        &self,
-        verb: &str,
-        command: &quorate_core::command::Command,
-        rest: &[Vec<u8>],
-    ) -> String {
+    fn apply(&self, verb: &str, command: &Command, rest: &[Vec<u8>]) -> String {
+        if let Command::Introduce { client, who, .. } = command {
+            self.trace.call(client.to_string(), who.to_string());
+        }
         let reply = self.store.borrow_mut().apply(self.time(now()), command);
         let words: Vec<_> = rest.iter().map(|word| String::from_utf8_lossy(word)).collect();
         let (number, words) = (self.number, words.join(" "));
@@ -283,7 +371,7 @@ impl Node {
     fn time(&self, at: Duration) -> NodeTime {
         let true_us = i64::try_from(at.as_micros()).expect("simulations are short");
         let skew_us = true_us * self.fast_ppm / 1_000_000;
-        NodeTime::from_micros(EPOCH_US + (true_us + skew_us).cast_unsigned())
+        NodeTime::from_micros((EPOCH_US + true_us + skew_us + self.ahead_us.get()).cast_unsigned())
     }
 }
 
@@ -291,4 +379,4 @@ impl Node {
 pub(crate) const PORT: u16 = 6379;
 
 /// A server's clock shows the date, and not the age of the simulation.
-const EPOCH_US: u64 = 1_700_000_000_000_000;
+pub(crate) const EPOCH_US: i64 = 1_700_000_000_000_000;

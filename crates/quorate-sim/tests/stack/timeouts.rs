@@ -11,7 +11,7 @@ use tokio::{join, time::sleep};
 use crate::{
     dice::{Dice, for_seeds},
     server::{Manner, Node},
-    stage::{Desk, Stage, TICK},
+    stage::{self, Desk, TICK},
     trace::now,
     waiting::{all_attached, eventually, polled},
 };
@@ -240,17 +240,12 @@ fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
     });
 }
 
-/// A seed's latencies, three servers, and one program.
+/// With three servers.
 fn play<F>(seed: u64, story: impl Fn(Desk, Dice) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    let mut stage = Stage::new(seed, 3, Dice::new(seed, "latency").ms(1..=8));
-    stage.program("client-0", move |desk| {
-        let dice = desk.dice("story");
-        story(desk, dice)
-    });
-    stage.run(Duration::from_secs(60), |_| {});
+    stage::play(seed, 3, story);
 }
 
 /// Each reply belongs to its question, whatever was left behind on the connections before.

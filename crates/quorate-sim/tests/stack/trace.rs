@@ -18,7 +18,11 @@ pub(crate) fn now() -> Duration {
 /// Everything that the servers ran, that the clients claimed and that the library told. Clones are
 /// the same trace.
 #[derive(Clone, Default)]
-pub(crate) struct Trace(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Trace {
+    all: Arc<Mutex<Vec<String>>>,
+    /// Client ids, and the names of their programs.
+    names: Arc<Mutex<Vec<(String, String)>>>,
+}
 
 impl Trace {
     /// Notes what happens now, inside of a host.
@@ -31,12 +35,33 @@ impl Trace {
         self.lock().push(format!("{ms:>6}.{us:03} ms  {what}"));
     }
 
+    /// Prints `id` as `name` in a story.
+    pub(crate) fn call(&self, id: String, name: String) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if !names.iter().any(|(known, _)| *known == id) {
+            names.push((id, name));
+        }
+    }
+
+    /// The last lines for people, without pings and the like.
+    pub(crate) fn story(&self, lines: usize) -> String {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.lock();
+        let told = |line: &&String| !QUIET.iter().any(|word| line.contains(word));
+        let mut last: Vec<&String> = all.iter().rev().filter(told).take(lines).collect();
+        last.reverse();
+        let named = |line: &&String| {
+            names.iter().fold((*line).clone(), |line, (id, name)| line.replace(id, name))
+        };
+        last.iter().map(named).collect::<Vec<_>>().join("\n")
+    }
+
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lock().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,3 +88,6 @@ impl Observer for Witness {
         }
     }
 }
+
+/// A story leaves out lines with these words.
+const QUIET: [&str; 3] = [" Ping ", " plain SET ", " tells Answered"];

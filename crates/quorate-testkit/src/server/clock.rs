@@ -5,11 +5,14 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
 
 /// The wall clock of one server; see [`Server::clock`](super::Server::clock).
 ///
@@ -93,6 +96,50 @@ impl Clock {
     }
 }
 
+/// A wall clock for processes that a test starts itself, such as clients.
+///
+/// What they measure spans of time with goes on whatever this clock shows.
+#[derive(Debug)]
+pub struct ProcessClock {
+    clock: Clock,
+    folder: TempDir,
+}
+
+impl ProcessClock {
+    /// A clock that is right until it is set.
+    ///
+    /// # Panics
+    ///
+    /// If there is no C compiler, or no place for a file.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder for a clock");
+        let library = library().unwrap_or_else(|why| panic!("{why}"));
+        fs::write(folder.path().join(LIBRARY), library).expect("a library for the clock");
+        Self { clock: Clock::create(&folder.path().join(READING)), folder }
+    }
+
+    /// Gives this clock to the process that the command starts, and to all that it starts itself.
+    pub fn give_to(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", self.folder.path().join(LIBRARY));
+        command.env(FILE_VARIABLE, self.folder.path().join(READING));
+    }
+}
+
+impl Default for ProcessClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Deref for ProcessClock {
+    type Target = Clock;
+
+    fn deref(&self) -> &Clock {
+        &self.clock
+    }
+}
+
 impl Reading {
     fn now(&self) -> i64 {
         self.stopped_at.unwrap_or_else(|| true_now() + self.ahead)
@@ -137,6 +184,9 @@ fn compile() -> Result<Vec<u8>, String> {
     }
     fs::read(library).map_err(|error| error.to_string())
 }
+
+const LIBRARY: &str = "clock.so";
+const READING: &str = "clock";
 
 const NANOS_OF_MILLI: i64 = 1_000_000;
 

@@ -3,7 +3,8 @@
 //! Responsible for a plain connection and the few questions tests ask over and over. Every
 //! question uses a new connection, so an answer never depends on an earlier one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, cmd};
@@ -33,6 +34,22 @@ impl Server {
         let mut keys: Vec<Vec<u8>> = self.ask(cmd("KEYS").arg("*"));
         keys.sort();
         keys
+    }
+
+    /// Everything that is stored in database 0, and how many writes there were. Two of these are
+    /// equal only if nothing was written in between, not even a value that was there already.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[must_use]
+    pub fn contents(&self) -> Contents {
+        let writes = self.stat("rdb_changes_since_last_save");
+        let dumped = |key: Vec<u8>| {
+            let value = self.ask(cmd("DUMP").arg(&key));
+            (String::from_utf8_lossy(&key).into_owned(), value)
+        };
+        Contents { keys: self.keys().into_iter().map(dumped).collect(), writes }
     }
 
     /// The keys of locks and of their lines: all but what clients and nodes keep of themselves, and
@@ -157,6 +174,21 @@ impl Server {
         connection.set_read_timeout(Some(ANSWERS_WITHIN))?;
         connection.set_write_timeout(Some(ANSWERS_WITHIN))?;
         Ok(connection)
+    }
+}
+
+/// Everything that a server has stored at one moment.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Contents {
+    /// By key, as the server writes them to disk.
+    keys: BTreeMap<String, Option<Vec<u8>>>,
+    writes: u64,
+}
+
+impl fmt::Debug for Contents {
+    /// The values are bytes that say nothing to people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} after {} writes", self.keys.keys(), self.writes)
     }
 }
 

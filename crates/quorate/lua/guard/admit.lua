@@ -9,6 +9,8 @@ if mark ~= ARGV[1] or doubt ~= 'unknown' or enrolled ~= '1' then
 end
 local keys = redis.call('DBSIZE') - 1
 if keys == 0 then
+  -- A script that has written may store also if the server is full.
+  redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], 'mark', ARGV[2], 'doubt', '', 'since', '', 'since_wall', '')
 end
 return keys

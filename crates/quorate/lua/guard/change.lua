@@ -17,6 +17,8 @@ changed = changed and math.min(changed, ms)
 if changed and changed + guard > ms then
   return {changed + guard - ms}
 end
+-- A script that has written may store also if the server is full.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'mark', ARGV[2], 'changed', string.format('%.0f', ms),
   'change', ARGV[4], 'members', ARGV[6], 'before', ARGV[7], 'newcomer', ARGV[8],
   'max_ttl', ARGV[9], 'guard', ARGV[10])

@@ -14,6 +14,8 @@ if enrolled == '1' and tonumber(change) >= tonumber(ARGV[4]) then
 end
 local now = redis.call('TIME')
 local ms = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
+-- A script that has written may store also if the server is full.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], 'id', ARGV[2], 'enrolled', '1', 'since', ms, 'since_wall', ARGV[3],
   'change', ARGV[4], 'origin', ARGV[5], 'members', ARGV[6], 'before', ARGV[7],
   'newcomer', ARGV[8], 'max_ttl', ARGV[9], 'guard', ARGV[10])

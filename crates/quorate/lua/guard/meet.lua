@@ -10,11 +10,12 @@
 -- Replies: {time in microseconds, 16 digits, mark, name, why it is doubted or nothing, how many
 --   milliseconds the guard still lasts, 1 if it has its place among the others else 0, 1 if it
 --   writes everything to disk at once else 0, how many keys it has besides the record, for how
---   many milliseconds it goes by no other change, and if it knows of a set: its change, origin,
+--   many milliseconds it goes by no other change, for how many it is not to be asked for locks,
+--   and if it knows of a set: its change, origin,
 --   nodes, nodes before, newcomer, the longest ttl, the guard in milliseconds}; the version of the
 --   record, if the client does not read it; an error DAMAGED, if the record makes no sense
 local fields = {'wire', 'run', 'mark', 'doubt', 'since', 'since_wall', 'seen', 'seen_wall',
-  'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed', 'change'}
+  'enrolled', 'durable', 'guard', 'id', 'doubted', 'changed', 'change', 'recovers'}
 local record = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
   record[fields[i]] = value or ''
@@ -22,8 +23,9 @@ end
 -- Of a record that somebody has meddled with nothing is believed.
 local needed = {'wire', 'seen', 'seen_wall', 'doubted', 'enrolled', 'durable', 'since',
   'since_wall'}
-for i, field in ipairs({'guard', 'changed', unpack(record.wire == '' and {} or needed)}) do
-  local may_lack = i <= 2 or i >= 9 and record.doubt == ''
+for i, field in ipairs({'guard', 'changed', 'recovers',
+    unpack(record.wire == '' and {} or needed)}) do
+  local may_lack = i <= 3 or i >= 10 and record.doubt == ''
   if not string.match(record[field], may_lack and '^%d*$' or '^%d+$') then
     return redis.error_reply('DAMAGED ' .. field .. ' is not a number')
   end
@@ -88,7 +90,8 @@ if record.doubt ~= '' then
   -- Without its place the guard has not begun.
   left = record.enrolled == '1' and math.max(guard - passed, 0) or tonumber(guard)
   if not why and left == 0 and record.enrolled == '1' then
-    record.doubt, record.mark = '', ARGV[5]
+    -- Holders give it back their keys before others ask for them.
+    record.doubt, record.mark, record.recovers = '', ARGV[5], ms + ARGV[7]
   end
 end
 -- A clock that was set back is believed as well: keys that are stored by it are over at once when
@@ -102,28 +105,36 @@ local keys = redis.call('DBSIZE') - redis.call('EXISTS', KEYS[1])
 local function digits(number)
   return string.format('%.0f', tonumber(number))
 end
+local function keep()
+  -- A record that is there is kept also if the server is full: a script that has written may store.
+  if record.wire ~= '' then
+    redis.call('HDEL', KEYS[1], '')
+  end
+end
 if ARGV[10] ~= '1' then
+  keep()
   redis.call('HSET', KEYS[1], 'wire', ARGV[1], 'run', run, 'id', record.id, 'mark', record.mark,
   'doubt', record.doubt, 'since', record.doubt == '' and '' or digits(record.since),
   'since_wall', record.doubt == '' and '' or digits(record.since_wall),
   'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall),
-  'enrolled', record.enrolled, 'durable', record.durable, 'doubted', digits(record.doubted))
-elseif record.doubt == '' then
-  -- Who may begin a session was here.
-  redis.call('HSET', KEYS[1], 'seen', digits(record.seen), 'seen_wall', digits(record.seen_wall))
+  'enrolled', record.enrolled, 'durable', record.durable, 'doubted', digits(record.doubted),
+  'recovers', record.recovers == '' and '' or digits(record.recovers))
 end
 -- Those who go by the list before the last one must be gone.
 local changes_in = 0
 if record.changed ~= '' then
   changes_in = math.max(math.min(tonumber(record.changed), ms) + record.guard - ms, 0)
 end
+-- A clock that was set back must not make it longer.
+local recovers_in = record.recovers == '' and 0 or math.max(record.recovers - ms, 0)
+recovers_in = recovers_in > ARGV[7] + 1000 and 0 or math.min(recovers_in, ARGV[7])
 local told = {string.format('%016.0f', time), record.mark, record.id, record.doubt, left,
-  tonumber(record.enrolled), tonumber(record.durable), keys, changes_in}
+  tonumber(record.enrolled), tonumber(record.durable), keys, changes_in, recovers_in}
 local pact = redis.call('HMGET', KEYS[1], 'change', 'origin', 'members', 'before', 'newcomer',
   'max_ttl', 'guard')
 if pact[1] then
   for i, value in ipairs(pact) do
-    told[9 + i] = value
+    told[10 + i] = value
   end
 end
 return told

@@ -6,7 +6,8 @@
 -- Replies: granted: its fence, 16 digits; granted, and an earlier ticket waits: {fence};
 --   the key is another's, whatever its type: {the node's fence, ms left or -1, how many stand
 --   before the owner or -1, 1 if the holder is another library's, else 0};
---   0 the session is not of today
+--   0 the session is not of today; an error OOM, if the server is full and the owner is new: one
+--   that neither has the key nor stands in line
 -- Tells holders with a later ticket: I, its fence, its owner, and in a last line the lock. Tells
 --   those who come in with the owner: G, as release.lua does.
 -- Idempotent: a second run finds the owner as holder, or in line.
@@ -14,10 +15,9 @@ local spoken = redis.call('GET', KEYS[4])
 if not spoken or string.sub(spoken, 1, 32) ~= ARGV[2] then
   return 0
 end
-if
-  string.sub(ARGV[1], -2) ~= ':s'
-  and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4])
-then
+local is_alone = string.sub(ARGV[1], -2) ~= ':s'
+local taken = is_alone and redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4])
+if taken and taken.ok then
   local fence = ARGV[3]
   local stored = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
   local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
@@ -33,9 +33,15 @@ then
   return fence
 end
 
--- parts: order, shares, hold, hand_on, hear
+-- parts: order, shares, hold, hand_on, full, hear
 
+if is_alone then
+  note_full(taken)
+  if taken and not is_full(KEYS[4]) then
+    return taken -- another error is no answer, and never a refusal
+  end
+end
 return hear(
-  string.sub(KEYS[4], 1, -43), spoken, KEYS[1], KEYS[2], KEYS[3],
+  KEYS[4], spoken, KEYS[1], KEYS[2], KEYS[3],
   ARGV[1], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6] == '1'
 )

@@ -22,6 +22,9 @@ if ARGV[3] ~= '' and math.floor(time / 1000) > seen + ARGV[2] then
 end
 local low, high = math.max(time - ARGV[4], 0), time + ARGV[4]
 local spoken = ARGV[1] .. string.format('%016.0f%016.0f', low, high)
+-- A script that has written may store also if the server is full: a session is small, and without
+-- it every lease of the client would run out.
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('SET', KEYS[1], spoken, 'PX', ARGV[2])
 local ms = math.floor(time / 1000)
 if mark and (ms >= tonumber(seen) or ms + 1000 < tonumber(seen)) then

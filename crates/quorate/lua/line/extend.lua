@@ -6,26 +6,33 @@
 -- ARGV: 1 the session, 32 digits, then for each lock its owner, the fence of the lease, 16 digits,
 --   ttl in milliseconds, whether it may be taken again: 1 or 0
 -- Replies: for each lock, lives on: the node's fence, 16 digits; not the owner's: {fence};
---   0 an error, which is no answer and never a refusal, and which leaves the others alone;
---   in place of all that, 0 the session is not of today
+--   0 an error, which is no answer and never a refusal, and which leaves the others alone: also if
+--   the server is full and would have to store a lease that it never had; in place of all that,
+--   0 the session is not of today
 -- Idempotent: a second run only counts the time anew.
 local spoken = redis.call('GET', KEYS[1])
 if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
   return 0
 end
 
--- parts: shares, hold
+-- parts: shares, hold, full
 
--- Lets a share live on, or takes a lost one again. Returns false if it is not the owner's.
-local function extend_share(lock, owner, fence, ttl, line, may_heal)
+is_full(KEYS[1]) -- Before anything is written.
+
+-- Lets a share live on, or takes a lost one again. Returns false if it is not the owner's, and
+-- nothing if there is no memory for it.
+local function extend_share(lock, owner, fence, ttl, line, may_heal, is_known)
   local kind = redis.call('TYPE', lock).ok
   local is_table = kind == 'hash' and is_held_together(lock)
   local share = is_table and redis.call('HGET', lock, owner)
   if is_alive(share, now_ms()) then
     prolong_share(lock, owner, share, ttl)
   elseif may_heal == '1' and (is_table or kind == 'none') then
-    put_share(lock, owner, fence, ttl)
+    if was_full and not is_known then
+      return nil
+    end
     redis.call('ZREM', line, owner)
+    put_share(lock, owner, fence, ttl)
   else
     return false
   end
@@ -38,30 +45,35 @@ for i = 1, (#KEYS - 1) / 3 do
   local owner, fence, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
   local found = redis.call('MGET', lock, fence_key)
   local stored = found[2] or '0000000000000000'
+  -- If the node knows the fence of the lease, it had its key before.
+  local is_known = found[2] and stored >= fence
   local done
   if is_sharing(owner) then
     local is_done, is_kept =
-      pcall(extend_share, lock, owner, fence, ttl, KEYS[3 * i + 1], ARGV[4 * i + 1])
-    if not is_done then
+      pcall(extend_share, lock, owner, fence, ttl, KEYS[3 * i + 1], ARGV[4 * i + 1], is_known)
+    if not is_done or is_kept == nil then
       done = {err = ''}
     elseif not is_kept then
       fates[i] = {stored}
     end
   elseif found[1] == owner then
-    if redis.call('PTTL', lock) < tonumber(ttl) then
-      done = redis.pcall('PEXPIRE', lock, ttl)
-    end
+    -- In any case, and first: a script that has written may store also if the server is full.
+    done = redis.pcall('PEXPIRE', lock, math.max(redis.call('PTTL', lock), tonumber(ttl)))
   elseif found[1] or ARGV[4 * i + 1] ~= '1' or stored > fence then
     fates[i] = {stored}
   elseif redis.call('EXISTS', lock) == 1 then
     fates[i] = {stored} -- what is not text is not told by MGET
+  elseif was_full and not is_known then
+    done = {err = ''}
   else
-    done = redis.pcall('SET', lock, owner, 'PX', ttl)
-    redis.call('ZREM', KEYS[3 * i + 1], owner)
+    -- In this order: a script that has written may store also if the server is full.
+    done = redis.pcall('ZREM', KEYS[3 * i + 1], owner)
+    if type(done) ~= 'table' then
+      done = redis.pcall('SET', lock, owner, 'PX', ttl)
+    end
   end
   if not fates[i] and (type(done) ~= 'table' or not done.err) then
-    -- What is stored already is not stored anew: that works also if there is no memory left.
-    if found[2] and stored >= fence then
+    if is_known then
       -- What is left of its life tells when it was granted. So it is prolonged only when half of
       -- that is over, and then by a life and a half; by a half when it has two hundred before it.
       local left = redis.call('PTTL', fence_key)

@@ -55,6 +55,21 @@ impl RwLock {
         Self(self.0.ttl(ttl))
     }
 
+    /// See [`crate::RwLock::who`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// let _guard = client.rwlock("prices").who("nightly invoices").read()?;
+    /// assert!(client.inspect("prices")?.to_string().contains("nightly invoices"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn who(self, who: impl AsRef<str>) -> Self {
+        Self(self.0.who(who))
+    }
+
     /// See [`crate::RwLock::no_renew`].
     ///
     /// # Examples

@@ -60,6 +60,23 @@ impl Semaphore {
         Self(self.0.ttl(ttl))
     }
 
+    /// See [`crate::Semaphore::who`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let permit = uploads.who("nightly invoices").acquire()?;
+    /// assert!(client.inspect(permit.name())?.to_string().contains("nightly invoices"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn who(self, who: impl AsRef<str>) -> Self {
+        Self(self.0.who(who))
+    }
+
     /// See [`crate::Semaphore::no_renew`].
     ///
     /// # Examples

@@ -1,18 +1,17 @@
-//! The door for simulations: another network, and a seed instead of randomness.
+//! The door for simulations: another network, a seed instead of randomness, a wrong wall clock.
 //!
-//! Nothing here is for users. With both, on a paused runtime, one seed decides everything that a
-//! client does.
+//! Nothing here is for users. With a network and a seed, on a paused runtime, one seed decides
+//! everything that a client does.
 
 use std::{fmt, io, pin::Pin, sync::Arc};
 
-use quorate_core::backoff::Jitter;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::Instant,
 };
 
-use super::{ClientBuilder, Random, Source};
-use crate::clock::Clock;
+use super::{ClientBuilder, Source};
+use crate::{clock::Clock, nonces::Nonces};
 
 /// Opens byte streams in place of the operating system.
 pub trait Network: fmt::Debug + Send + Sync + 'static {
@@ -46,20 +45,31 @@ impl ClientBuilder {
         self
     }
 
+    /// Shifts the wall clock; without this it shows the time since the build. Needs a seed. The
+    /// danger: nodes and the first tickets go by a wrong wall clock.
+    #[doc(hidden)]
+    pub const fn danger_wall_clock_ahead(mut self, ahead_ms: i64) -> Self {
+        self.simulation.wall_ahead_ms = ahead_ms;
+        self
+    }
+
     /// What takes the place of the system's clock and randomness, if there is a seed.
-    pub(super) fn simulated(&self, clock: Clock, random: Random) -> (Clock, Random) {
+    pub(super) fn simulated(&self, clock: Clock, nonces: Nonces) -> (Clock, Nonces) {
         let Some(seed) = self.simulation.seed else {
-            return (clock, random);
+            return (clock, nonces);
         };
         let clock = match (clock, &self.source) {
             // Renewals keep to beats of the clock, so its origin must not depend on the process.
-            (Clock::Runtime(_), Source::Urls(_)) => Clock::Runtime(Instant::now()),
+            (Clock::Runtime { .. }, Source::Urls(_)) => Clock::Runtime {
+                origin: Instant::now(),
+                wall_ahead_ms: self.simulation.wall_ahead_ms,
+            },
             // Clients that share nodes in memory share their origin, too.
-            (Clock::Runtime(_), Source::Memory(_)) | (Clock::Boot, _) => clock,
+            (Clock::Runtime { .. }, Source::Memory(_)) | (Clock::Boot, _) => clock,
             #[cfg(feature = "local")]
-            (Clock::Runtime(_), Source::Local(_)) => clock,
+            (Clock::Runtime { .. }, Source::Local(_)) => clock,
         };
-        (clock, Random::from_seed(seed))
+        (clock, Nonces::from_seed(seed))
     }
 }
 
@@ -68,13 +78,5 @@ impl ClientBuilder {
 pub(super) struct Settings {
     pub(super) network: Option<Arc<dyn Network>>,
     seed: Option<u64>,
-}
-
-impl Random {
-    fn from_seed(seed: u64) -> Self {
-        let mut jitter = Jitter::new(seed);
-        let mut client = [0; 20];
-        client.fill_with(|| jitter.next().to_le_bytes()[0]);
-        Self { client, jitter: jitter.next() }
-    }
+    wall_ahead_ms: i64,
 }

@@ -1,17 +1,24 @@
 //! One attempt to win a lock in line, at work: its requests, its timer, and whoever waits for it.
 
 mod report;
+mod traces;
 
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
     task::{Poll, Waker},
+    time::Duration,
 };
 
 use quorate_core::{
+    client::{
+        Debt,
+        owners::OwnerKind,
+        waiter::{Output, Waiter, Want},
+    },
     command::{Command, Owner, Reply},
-    contend::{Contend, Mode, Outcome, Output, Said, Saying},
-    line::{Ask, Extend, Place, Push, Standing, Yield},
+    contend::{Mode, Outcome, Said, Saying},
+    line::{Push, Standing},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -20,11 +27,12 @@ use quorate_core::{
 
 use super::{
     Engine,
+    report::Heard,
     timers::{FOREVER, Timed},
 };
 use crate::{
     error::Trouble,
-    node::{Inbox, Node, Request, Sent},
+    node::{Inbox, Request, Sent},
     observe::{Action, Event},
 };
 
@@ -34,8 +42,6 @@ pub(crate) struct Contender {
     engine: Arc<Engine>,
     name: Name,
     terms: Terms,
-    place: Place,
-    is_shared: bool,
     /// Its name and beginning, for the observer.
     round: u64,
     started_at: Moment,
@@ -43,11 +49,10 @@ pub(crate) struct Contender {
 }
 
 struct State {
-    machine: Contend,
-    /// The last one is that of today.
-    lives: Vec<Life>,
-    /// By node, why the last question got no answer.
-    troubles: Box<[Option<Trouble>]>,
+    waiter: Waiter,
+    /// By node, why the last question got no answer, and when it was asked.
+    heard: Box<[Option<Heard>]>,
+    asked_at: Box<[Moment]>,
     waker: Option<Waker>,
     /// Set while the caller wants to hear of every answer, not only of the end.
     is_nosy: bool,
@@ -62,13 +67,6 @@ struct State {
     is_late: bool,
     /// The caller has the outcome; from now on it is the caller's business.
     is_delivered: bool,
-}
-
-/// One owner under which the lock was asked for.
-struct Life {
-    owner: Owner,
-    /// Where it may be known. Elsewhere it could not be sent, and has nothing to give back.
-    sent: NodeSet,
 }
 
 /// What a request was about.
@@ -94,26 +92,24 @@ impl Contender {
         engine: &Arc<Engine>,
         name: Name,
         terms: Terms,
-        is_shared: bool,
+        kind: OwnerKind,
         mode: Mode,
     ) -> Arc<Self> {
         let now = engine.now();
-        let ticket = engine.line.tickets.next(now);
-        let place = Place { ticket, ttl_ms: terms.ttl_ms(), client: engine.client };
-        let owner = engine.owner_at(&place, is_shared);
-        let mut started = None;
-        let is_behind = engine.line.enter(&owner, &name.clone(), |up| {
+        let (mut started, mut is_short) = (None, false);
+        let is_behind = engine.line.enter(&name.clone(), |up| {
             let nodes = engine.nodes.len();
             // News of nodes that came up may be on their way.
-            let is_short = up.len() < quorate_core::quorum::majority(nodes);
+            is_short = up.len() < quorate_core::quorum::majority(nodes);
             let up = if is_short { engine.reachable() } else { up };
-            let trouble = |node: &dyn Node| if is_short { node.trouble() } else { None };
-            let troubles = engine.nodes.iter().map(|node| trouble(&**node));
-            let machine = Contend::start(terms, nodes, up, mode, now);
+            let max_ttl = engine.line.max_ttl();
+            let want = Want { name: name.clone(), terms, kind, mode, max_ttl };
+            let waiter = Waiter::start(want, nodes, up, &mut &**engine, now);
+            let owner = waiter.owner().clone();
             let state = State {
-                machine: if is_shared { machine.shared() } else { machine },
-                lives: vec![Life { owner: owner.clone(), sent: NodeSet::EMPTY }],
-                troubles: troubles.collect(),
+                waiter,
+                heard: vec![None; nodes].into(),
+                asked_at: vec![now; nodes].into(),
                 waker: None,
                 is_nosy: false,
                 planned: Vec::new(),
@@ -127,19 +123,19 @@ impl Contender {
                 engine: engine.clone(),
                 name,
                 terms,
-                place,
-                is_shared,
                 round: engine.next_round(),
                 started_at: now,
                 state: Mutex::new(state),
             });
-            Arc::downgrade(started.insert(contender))
+            (owner, Arc::downgrade(started.insert(contender)))
         });
         let contender = started.expect("entered");
         let (round, name) = (contender.round, contender.name.as_str());
         engine.tell(&Event::Started { round, action: Action::Acquire, name });
         let mut state = contender.lock();
-        contender.give_up_if_denied(&mut state);
+        if is_short {
+            contender.give_up_if_denied(&mut state);
+        }
         // Its turn comes after theirs: what they say goes first.
         let sending = match mode {
             Mode::Wait(_) if is_behind => Sending::Behind,
@@ -172,7 +168,7 @@ impl Contender {
     /// What it came to, as soon as that is certain.
     pub(super) fn poll_ended(&self, waker: &Waker) -> Poll<Ended> {
         let mut state = self.lock();
-        let Some(outcome) = state.machine.outcome() else {
+        let Some(outcome) = state.waiter.machine().outcome() else {
             match &state.waker {
                 Some(known) if known.will_wake(waker) => {}
                 _ => state.waker = Some(waker.clone()),
@@ -180,9 +176,8 @@ impl Contender {
             return Poll::Pending;
         };
         state.is_delivered = true;
-        let Life { owner, sent } = state.lives.last().expect("there is one from the beginning");
-        let untaken = NodeSet::all(self.nodes()).without(*sent);
-        Poll::Ready(Ended { outcome, owner: owner.clone(), untaken })
+        let (owner, untaken) = (state.waiter.owner().clone(), state.waiter.untaken());
+        Poll::Ready(Ended { outcome, owner, untaken })
     }
 
     /// True while a node has not answered the last question. The caller hears of every answer from
@@ -190,7 +185,12 @@ impl Contender {
     pub(super) fn is_asking(&self) -> bool {
         let mut state = self.lock();
         state.is_nosy = true;
-        state.machine.is_asking()
+        state.waiter.machine().is_asking()
+    }
+
+    /// When its caller came, and which of several that came at the same time it is.
+    pub(super) const fn arrival(&self) -> (Moment, u64) {
+        (self.started_at, self.round)
     }
 
     pub(super) const fn engine(&self) -> &Arc<Engine> {
@@ -200,8 +200,12 @@ impl Contender {
     /// Until when the first answers are waited for by one who has no time left: as long as usual,
     /// however patient the client is with others.
     pub(super) fn first_answers_by(&self) -> Moment {
+        self.started_at.saturating_add(self.patience_with_first_answers())
+    }
+
+    fn patience_with_first_answers(&self) -> Duration {
         let usual = self.engine.usual_vote_timeout(self.terms.ttl());
-        self.started_at.saturating_add(self.terms.vote_timeout().min(usual))
+        self.terms.vote_timeout().min(usual)
     }
 
     /// True while too few nodes can be reached, or answer anything but errors.
@@ -211,28 +215,20 @@ impl Contender {
 
     pub(super) fn handle_up(self: &Arc<Self>, node: usize, now: Moment) {
         let mut state = self.lock();
-        state.machine.handle_up(node, now);
+        state.waiter.handle_up(node, now);
         self.drive(state, Sending::Gathered, now);
     }
 
     pub(super) fn handle_down(self: &Arc<Self>, node: usize, is_forgotten: bool, now: Moment) {
         let mut state = self.lock();
-        match is_forgotten {
-            true => state.machine.handle_forgotten(node),
-            false => state.machine.handle_down(node),
-        }
-        if state.machine.outcome().is_none() {
-            state.troubles[node] = self.engine.nodes[node].trouble();
-            self.give_up_if_denied(&mut state);
-        }
+        state.waiter.handle_down(node, is_forgotten);
+        self.give_up_if_denied(&mut state);
         self.drive(state, Sending::AtOnce, now);
     }
 
     pub(super) fn handle_push(self: &Arc<Self>, node: usize, push: &Push, now: Moment) {
         let mut state = self.lock();
-        let Some(life) = state.lives.iter().position(|it| it.owner == push.owner) else { return };
-        let life = u32::try_from(life).unwrap_or(u32::MAX);
-        state.machine.handle_push(node, life, push.news, push.fence, now);
+        state.waiter.handle_push(node, push, now);
         self.drive(state, Sending::AtOnce, now);
     }
 
@@ -249,37 +245,48 @@ impl Contender {
         answer: Result<Reply, Trouble>,
         now: Moment,
     ) {
+        let connection = || self.engine.nodes[node].connection();
+        let answer = answer.map_err(|trouble| Heard::new(trouble, connection()));
         let mut state = self.lock();
-        self.take_in(&mut state, node, (spoken.said, spoken.sent_at), answer, now);
+        self.tell_heard(&mut state, node, (spoken.said, spoken.sent_at), &answer, now);
+        let reply = answer.as_ref().ok();
+        let debt = state.waiter.handle_answer(node, spoken.said, spoken.sent_at, reply, now);
+        self.settle(&mut state, node, debt, answer.is_err());
         self.drive(state, Sending::AtOnce, now);
     }
 
     /// Does what the machine says until it waits. The lock is held while requests are queued, so
     /// that they leave in the order in which the machine asked for them.
     fn drive(self: &Arc<Self>, mut state: MutexGuard<'_, State>, sending: Sending, now: Moment) {
-        if self.engine.is_closed.load(Ordering::SeqCst)
-            && !state.is_delivered
-            && state.machine.outcome() != Some(Outcome::Abandoned)
-        {
-            state.machine.handle_abandon();
+        if self.engine.is_closed.load(Ordering::SeqCst) && !state.is_delivered {
+            state.waiter.handle_abandon();
         }
+        let line = &self.engine.line;
         let mut queued = NodeSet::EMPTY;
         let wait_until = loop {
-            match state.machine.poll_output() {
-                Output::Say { node, said } => {
-                    if self.say(&mut state, node, said, sending, now) {
+            match state.waiter.poll_output(&mut &*self.engine) {
+                Output::Wait(owner) => line.enter_again(&owner, &self.name, Arc::downgrade(self)),
+                Output::Hold(owner) => {
+                    line.hold(&owner);
+                    if state.is_gathered {
+                        // From now on the holder may release it at any time.
+                        (0..self.nodes()).for_each(|node| line.heartbeats.remove(node, &owner));
+                    }
+                }
+                Output::Forget(owner) => line.forget(&owner),
+                Output::Send { node, said, command } => {
+                    if self.send(&mut state, node, (said, command), sending, now) {
                         queued.insert(node);
                     }
                 }
-                Output::Wait { until } => break Some(until),
+                Output::Until(until) => break Some(until),
                 Output::Idle => break None,
             }
         };
-        let outcome = state.machine.outcome();
+        let outcome = state.waiter.machine().outcome();
         let is_news = outcome.is_some() && state.ended_at.is_none();
-        if let Some(outcome) = outcome.filter(|_| is_news) {
+        if is_news {
             state.ended_at = Some(now);
-            self.note_end(&state, outcome);
         }
         // A timer that is set comes, needed or not: another is set only if it is to come earlier.
         let next = state.planned.last().copied();
@@ -309,125 +316,69 @@ impl Contender {
         }
     }
 
-    /// Says one thing to one node. Returns true if that is queued and has to be flushed.
-    fn say(
+    /// Sends one command to one node. Returns true if that is queued and has to be flushed.
+    fn send(
         self: &Arc<Self>,
         state: &mut State,
         node: usize,
-        said: Said,
+        (said, command): (Said, Command),
         sending: Sending,
         now: Moment,
     ) -> bool {
         let engine = &self.engine;
-        // The next life begins before the last one is forgotten: in between nobody would tell us of
-        // nodes that come up.
-        while state.lives.len() <= state.machine.life().max(said.life) as usize {
-            let owner = engine.owner_at(&self.place, self.is_shared);
-            engine.line.enter_again(&owner, &self.name, Arc::downgrade(self));
-            state.lives.push(Life { owner, sent: NodeSet::EMPTY });
-        }
-        let life = &mut state.lives[said.life as usize];
-        let owner = life.owner.clone();
         let spoken = Spoken { contender: self.clone(), said, sent_at: now };
-        match said.what {
-            Saying::Ask { is_waiting: true, .. } if sending == Sending::Gathered => {
-                life.sent.insert(node);
-                state.is_gathered = true;
-                let standing = Standing { name: self.name.clone(), owner };
-                engine.line.heartbeats.add(node, standing, spoken);
-                return false;
-            }
-            Saying::Leave => {
-                engine.line.forget(&owner);
-                engine.line.heartbeats.remove(node, &owner);
-                if !life.sent.contains(node) {
+        match &command {
+            Command::Acquire { ask, .. } => {
+                state.asked_at[node] = now;
+                if ask.is_waiting && sending == Sending::Gathered {
+                    state.is_gathered = true;
+                    let (name, owner) = (ask.name.clone(), ask.owner.clone());
+                    engine.line.heartbeats.add(node, Standing { name, owner }, spoken);
                     return false;
                 }
             }
-            Saying::Ask { .. } | Saying::Yield(_) | Saying::Doubt(_) | Saying::Confirm(_) => {}
+            Command::Release { owner, yields: None, .. } => {
+                engine.line.heartbeats.remove(node, owner);
+            }
+            _ => {}
         }
-        let command = self.command(owner, said.what);
+        let connection = engine.nodes[node].connection();
         let request = Request { command, node, inbox: Arc::new(spoken) };
-        match engine.nodes[node].send(request, now) {
-            Sent::Queued => {
-                state.lives[said.life as usize].sent.insert(node);
-                true
-            }
-            Sent::Answered(answer) => {
-                if answer.is_ok() {
-                    state.lives[said.life as usize].sent.insert(node);
-                }
-                self.take_in(state, node, (said, now), answer, now);
-                false
-            }
-        }
+        let Sent::Answered(answer) = engine.nodes[node].send(request, now) else { return true };
+        let answer = answer.map_err(|trouble| Heard::new(trouble, connection));
+        self.tell_heard(state, node, (said, now), &answer, now);
+        let debt = match &answer {
+            Ok(reply) => state.waiter.handle_answer(node, said, now, Some(reply), now),
+            Err(_) => state.waiter.handle_unsent(node, said, now),
+        };
+        self.settle(state, node, debt, answer.is_err());
+        false
     }
 
-    fn take_in(
+    /// Notes what a node has answered, for reports.
+    fn tell_heard(
         self: &Arc<Self>,
         state: &mut State,
         node: usize,
         (said, sent_at): (Said, Moment),
-        answer: Result<Reply, Trouble>,
+        answer: &Result<Reply, Heard>,
         now: Moment,
     ) {
-        if answer.is_err() && said.what == Saying::Leave {
-            let owner = state.lives[said.life as usize].owner.clone();
-            let until = self.engine.line.owed_until(now);
-            self.engine.nodes[node].owe(self.command(owner, said.what), until);
-        }
         if matches!(said.what, Saying::Ask { .. }) {
-            self.tell_answer(state, node, &answer, (sent_at, now));
-            if state.machine.outcome().is_none() {
-                state.troubles[node] = answer.as_ref().err().cloned();
-            }
-        }
-        state.machine.handle_reply(node, said, sent_at, answer.as_ref().ok(), now);
-        self.give_up_if_denied(state);
-    }
-
-    /// Waiting does not help if so many nodes deny us that no majority is left.
-    fn give_up_if_denied(&self, state: &mut State) {
-        let denied = |trouble: &&Option<Trouble>| trouble.as_ref().is_some_and(Trouble::is_denial);
-        let denials = state.troubles.iter().filter(denied).count();
-        let is_denied = self.nodes() - denials < quorate_core::quorum::majority(self.nodes());
-        if is_denied && state.machine.outcome().is_none() {
-            state.machine.handle_abandon();
-        }
-    }
-
-    fn command(&self, owner: Owner, what: Saying) -> Command {
-        let (name, speaker) = (self.name.clone(), self.engine.speaker());
-        match what {
-            Saying::Ask { is_waiting, is_known } => {
-                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
-            }
-            Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
-            }
-            Saying::Leave => Command::Release { name, owner, yields: None },
-            Saying::Confirm(fence) => {
-                let ttl_ms = self.terms.ttl_ms();
-                let entry = Extend { name, owner, fence, ttl_ms, may_heal: false };
-                Command::Extend { speaker, entries: Arc::new([entry]) }
+            self.tell_answer(state, node, answer, (sent_at, now));
+            if state.waiter.machine().outcome().is_none() {
+                state.heard[node] = answer.as_ref().err().cloned();
             }
         }
     }
 
-    fn note_end(&self, state: &State, outcome: Outcome) {
-        let owner = &state.lives.last().expect("there is one from the beginning").owner;
-        match outcome {
-            Outcome::Held { .. } => {
-                self.engine.line.hold(owner);
-                if state.is_gathered {
-                    // From now on the holder may release it at any time.
-                    let heartbeats = &self.engine.line.heartbeats;
-                    (0..self.nodes()).for_each(|node| heartbeats.remove(node, owner));
-                }
-            }
-            Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => {
-                self.engine.line.forget(owner);
-            }
+    /// What follows from an answer.
+    fn settle(&self, state: &mut State, node: usize, debt: Option<Debt>, is_failed: bool) {
+        if let Some(Debt { release, until }) = debt {
+            self.engine.nodes[node].owe(release, until);
+        }
+        if is_failed {
+            self.give_up_if_denied(state);
         }
     }
 
@@ -464,7 +415,7 @@ impl Timed for Contender {
     fn handle_timeout(self: Arc<Self>, now: Moment) {
         let mut state = self.lock();
         while state.planned.pop_if(|planned| *planned <= now).is_some() {}
-        state.machine.handle_timeout(now);
+        state.waiter.handle_timeout(now);
         // The engine's end is told as the end of time; what is sent is sent now.
         self.drive(state, Sending::Gathered, self.engine.now());
     }
@@ -492,7 +443,7 @@ impl Drop for Caller {
             let now = contender.engine.now();
             let mut state = contender.lock();
             state.waker = None;
-            state.machine.handle_abandon();
+            state.waiter.handle_abandon();
             contender.drive(state, Sending::AtOnce, now);
         }
     }

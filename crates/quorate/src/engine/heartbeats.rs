@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_core::{
-    command::{Command, Owner, PROLONG_MAX, Reply},
-    line::{Ask, Standing},
+    client::heartbeats::{Heartbeat, Heartbeats as Gathered},
+    command::{Command, Owner, Reply},
+    line::Standing,
     moment::Moment,
 };
 
@@ -19,7 +20,7 @@ use crate::{
 pub(super) struct Heartbeats {
     /// Held while the request is queued: an owner that leaves is taken out before its release is
     /// queued, or is asked for before it.
-    gathered: Box<[Mutex<Gathered>]>,
+    gathered: Box<[Mutex<Gathered<Spoken>>]>,
 }
 
 impl Heartbeats {
@@ -29,12 +30,12 @@ impl Heartbeats {
 
     /// Asks `node` with the next request.
     pub(super) fn add(&self, node: usize, standing: Standing, spoken: Spoken) {
-        self.lock(node).push((standing, spoken));
+        self.lock(node).add(standing, spoken);
     }
 
     /// The owner leaves: it must not be asked for any more.
     pub(super) fn remove(&self, node: usize, owner: &Owner) {
-        self.lock(node).retain(|(standing, _)| standing.owner != *owner);
+        self.lock(node).remove(owner);
     }
 
     /// Sends what was gathered. Every node is asked before any answer is heard: whoever holds the
@@ -46,10 +47,9 @@ impl Heartbeats {
             if gathered.is_empty() {
                 continue;
             }
-            let all = std::mem::take(&mut *gathered);
-            for chunk in all.chunks(PROLONG_MAX) {
-                let (command, spoken) = request(engine, chunk);
-                let inbox = Arc::new(Heartbeat { spoken });
+            for heartbeat in gathered.take(engine.speaker()) {
+                let command = heartbeat.command.clone();
+                let inbox = Arc::new(Asked(heartbeat));
                 let request =
                     Request { command: command.clone(), node: number, inbox: inbox.clone() };
                 if let Sent::Answered(answer) = node.send(request, now) {
@@ -64,54 +64,70 @@ impl Heartbeats {
         }
     }
 
-    fn lock(&self, node: usize) -> MutexGuard<'_, Gathered> {
+    fn lock(&self, node: usize) -> MutexGuard<'_, Gathered<Spoken>> {
         self.gathered[node].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who is to be asked for, and who wants to know.
-type Gathered = Vec<(Standing, Spoken)>;
-
-/// One request for all; one who is alone asks alone.
-fn request(engine: &Engine, chunk: &[(Standing, Spoken)]) -> (Command, Vec<Spoken>) {
-    let speaker = engine.speaker();
-    let command = match chunk {
-        [(Standing { name, owner }, _)] => {
-            let (name, owner) = (name.clone(), owner.clone());
-            Command::Acquire { speaker, ask: Ask { name, owner, is_waiting: true, is_known: true } }
-        }
-        _ => Command::Heartbeat {
-            speaker,
-            standing: chunk.iter().map(|(standing, _)| standing.clone()).collect(),
-        },
-    };
-    (command, chunk.iter().map(|(_, spoken)| spoken.clone()).collect())
-}
-
 /// Takes in the answer for all who asked.
 #[derive(Debug)]
-struct Heartbeat {
-    spoken: Vec<Spoken>,
-}
+struct Asked(Heartbeat<Spoken>);
 
-impl Inbox for Heartbeat {
+impl Inbox for Asked {
     fn handle_answer(
         self: Arc<Self>,
         node: usize,
-        command: Command,
+        _command: Command,
         answer: Result<Reply, Trouble>,
         now: Moment,
     ) {
-        for (index, spoken) in self.spoken.iter().enumerate() {
-            let answer = match (&command, &answer) {
-                (_, Err(trouble)) => Err(trouble.clone()),
-                (Command::Heartbeat { .. }, Ok(Reply::EachHeard(each))) => match each.get(index) {
-                    Some(Some(reply)) if each.len() == self.spoken.len() => Ok(reply.clone()),
-                    _ => Err(Trouble::Server("it could not tell about this lock".into())),
-                },
-                (_, Ok(reply)) => Ok(reply.clone()),
+        for (spoken, reply) in self.0.answers(answer.as_ref().ok()) {
+            let answer = match (&answer, reply) {
+                (Err(trouble), _) => Err(trouble.clone()),
+                (Ok(_), Some(Reply::Full)) => Err(Trouble::OutOfMemory),
+                (Ok(_), Some(reply)) => Ok(reply.clone()),
+                (Ok(_), None) => Err(Trouble::Server("it could not tell about this lock".into())),
             };
             spoken.contender.handle_said(node, spoken, answer, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use quorate_core::{contend::Mode, name::Name};
+
+    use crate::{
+        Client,
+        engine::{Contender, OwnerKind, Timed as _},
+        memory::MemoryNodes,
+    };
+
+    /// A node that is asked behind the release would put it in line again.
+    #[tokio::test(start_paused = true)]
+    async fn one_who_leaves_is_not_asked_for_any_more() {
+        let nodes = MemoryNodes::new(3);
+        let client = || Client::builder().memory(&nodes).danger_engine_on_this_runtime().build();
+        let (holder, client) = (client().expect("valid"), client().expect("valid"));
+        let _held = holder.mutex("a").lock().await.expect("it is free");
+        let (engine, ttl) = (&client.inner.engine, Duration::from_secs(10));
+        let terms = client.inner.terms(ttl).expect("valid");
+        let name = Name::parse("a", "").expect("valid");
+        let mode = Mode::Wait(Duration::MAX);
+        let waiter = Contender::start(engine, name, terms, OwnerKind::default(), mode);
+        let outcome = waiter.clone().outcome(None);
+        assert_eq!(waiting(&holder).await, 1);
+
+        // Its heartbeat is gathered, but not sent yet.
+        waiter.handle_timeout(engine.now().saturating_add(ttl));
+        drop(outcome);
+        engine.line.heartbeats.flush(engine, engine.now());
+        assert_eq!(waiting(&holder).await, 0);
+    }
+
+    async fn waiting(client: &Client) -> u64 {
+        client.inspect("a").await.expect("all nodes answer").waiting_total
     }
 }

@@ -7,11 +7,13 @@ use quorate_core::{
     fence::{Fence, age_ms},
     inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, ShareTold, WAITING_SHOWN_MAX},
     line::Place,
+    moment::Moment,
     name::Name,
 };
 
 use super::{
     Engine,
+    report::Heard,
     survey::{Identity, Question, Whos, ask, digits, most_seen, of_all},
 };
 use crate::{
@@ -22,8 +24,8 @@ use crate::{
 /// What is known about a lock.
 pub(crate) async fn inspect(engine: &Engine, name: Name, patience: Duration) -> LockReport {
     let command = Command::Inspect { name: name.clone(), shown: WAITING_SHOWN_MAX };
-    let answers = ask(engine, of_all(engine, &command).collect(), patience).await;
-    let view = View::new(&name, answers.into_iter().map(inspected).collect());
+    let answers = ask(engine, of_all(engine, &command).collect(), patience, inspected).await;
+    let view = View::new(&name, answers);
     let mut whos = Whos::default();
     whos.learn(engine, view.clients(), patience).await;
     view.report(engine, &whos)
@@ -40,8 +42,8 @@ pub(crate) async fn inspect_all(
     for names in names.chunks(ASKED_AT_ONCE_MAX) {
         let commands = names.iter().map(|name| Command::Inspect { name: name.clone(), shown: 0 });
         let questions = commands.flat_map(|command| of_all(engine, &command).collect::<Vec<_>>());
-        let answers = ask(engine, questions.collect(), patience).await;
-        let mut answers = answers.into_iter().map(inspected);
+        let answers = ask(engine, questions.collect(), patience, inspected).await;
+        let mut answers = answers.into_iter();
         let views: Vec<View> = names
             .iter()
             .map(|name| View::new(name, answers.by_ref().take(engine.nodes.len()).collect()))
@@ -58,45 +60,82 @@ pub(crate) async fn list(
     prefix: &str,
     patience: Duration,
 ) -> (BTreeSet<Name>, Vec<Option<Trouble>>) {
-    let end = engine.now().saturating_add(LIST_TIME_MAX);
-    let mut names = BTreeSet::new();
-    let mut troubles = vec![None; engine.nodes.len()];
-    let mut walks: Vec<(usize, Option<Cursor>)> =
-        (0..engine.nodes.len()).map(|node| (node, None)).collect();
-    while !walks.is_empty() {
-        let questions = walks.iter().map(|(node, cursor)| Question {
-            node: *node,
-            command: Command::List {
-                prefix: prefix.into(),
-                cursor: cursor.clone(),
-                count: LIST_LOOKED_MAX,
-            },
-        });
-        let answers = ask(engine, questions.collect(), patience).await;
-        let is_over = engine.now() >= end || names.len() >= NAMES_MAX;
-        let mut next = Vec::new();
-        for ((node, _), answer) in walks.into_iter().zip(answers) {
-            match listed(answer) {
-                Ok(Listed { names: found, next: cursor }) => {
-                    names.extend(found);
-                    match cursor {
-                        Some(_) if is_over => troubles[node] = Some(Trouble::TimedOut),
-                        Some(cursor) => next.push((node, Some(cursor))),
-                        None => {}
+    let mut list = List {
+        engine,
+        prefix,
+        patience,
+        end: engine.now().saturating_add(LIST_TIME_MAX),
+        names: BTreeSet::new(),
+        heard: vec![None; engine.nodes.len()],
+    };
+    list.walk((0..engine.nodes.len()).collect()).await;
+    // One that came back while others were walked through is asked from the beginning.
+    let is_back = |node: &usize| {
+        let heard = list.heard[*node].as_ref();
+        heard.is_some_and(|heard| !heard.is_current(&*engine.nodes[*node]))
+    };
+    let back: Vec<usize> = (0..engine.nodes.len()).filter(is_back).collect();
+    list.walk(back).await;
+    let heard = list.heard.into_iter().zip(&engine.nodes);
+    let troubles = heard.map(|(heard, node)| heard.map(|heard| heard.now(&**node)));
+    (list.names, troubles.collect())
+}
+
+/// The names that were found so far.
+struct List<'a> {
+    engine: &'a Engine,
+    prefix: &'a str,
+    patience: Duration,
+    end: Moment,
+    names: BTreeSet<Name>,
+    /// Why a node could not tell all of its names.
+    heard: Vec<Option<Heard>>,
+}
+
+impl List<'_> {
+    /// Goes through all names of these nodes.
+    async fn walk(&mut self, nodes: Vec<usize>) {
+        nodes.iter().for_each(|node| self.heard[*node] = None);
+        let mut walks: Vec<(usize, Option<Cursor>)> =
+            nodes.into_iter().map(|node| (node, None)).collect();
+        while !walks.is_empty() {
+            let questions = walks.iter().map(|(node, cursor)| Question {
+                node: *node,
+                command: Command::List {
+                    prefix: self.prefix.into(),
+                    cursor: cursor.clone(),
+                    count: LIST_LOOKED_MAX,
+                },
+            });
+            let answers = ask(self.engine, questions.collect(), self.patience, listed).await;
+            let is_over = self.engine.now() >= self.end || self.names.len() >= NAMES_MAX;
+            let mut next = Vec::new();
+            for ((node, _), answer) in walks.into_iter().zip(answers) {
+                match answer {
+                    Ok(Listed { names, next: cursor }) => {
+                        self.names.extend(names);
+                        match cursor {
+                            Some(_) if is_over => self.heard[node] = Some(self.out_of_time(node)),
+                            Some(cursor) => next.push((node, Some(cursor))),
+                            None => {}
+                        }
                     }
+                    Err(heard) => self.heard[node] = Some(heard),
                 }
-                Err(trouble) => troubles[node] = Some(trouble),
             }
+            walks = next;
         }
-        walks = next;
     }
-    (names, troubles)
+
+    fn out_of_time(&self, node: usize) -> Heard {
+        Heard::new(Trouble::TimedOut, self.engine.nodes[node].connection())
+    }
 }
 
 /// What the nodes know about one lock.
 struct View {
     name: Name,
-    nodes: Vec<Result<Inspected, Trouble>>,
+    nodes: Vec<Result<Inspected, Heard>>,
     /// Who stands in line, as most nodes have it.
     waiting: Vec<Owner>,
     waiting_total: u64,
@@ -109,7 +148,7 @@ struct View {
 }
 
 impl View {
-    fn new(name: &Name, nodes: Vec<Result<Inspected, Trouble>>) -> Self {
+    fn new(name: &Name, nodes: Vec<Result<Inspected, Heard>>) -> Self {
         let told: Vec<&Inspected> = nodes.iter().flatten().collect();
         let entries: Vec<Entry> = told.iter().flat_map(|it| entries(it)).collect();
         let most = most_seen(entries.iter(), |it| &it.value);
@@ -150,20 +189,20 @@ impl View {
         let waiter = |owner: &Owner| {
             let place = Place::of(owner.as_bytes())?;
             Some(Waiter {
-                who: whos.of(place.client),
+                who: whos.words(&Identity::of_text(owner.as_bytes())),
                 is_this_client: place.client == engine.client,
                 waiting_for: Duration::from_micros(self.time_us.saturating_sub(place.ticket)),
             })
         };
         let waiting = self.waiting.iter().filter_map(waiter).collect();
-        let view = |(node, said): (usize, &Result<Inspected, Trouble>)| NodeView {
+        let view = |(node, said): (usize, &Result<Inspected, Heard>)| NodeView {
             node: engine.nodes[node].label().to_owned(),
             sight: match said {
                 Ok(told) => match entries(told).first() {
                     Some(entry) => Sight::Held(entry.holder(engine, whos)),
                     None => Sight::Free,
                 },
-                Err(trouble) => Sight::Trouble(trouble.clone()),
+                Err(heard) => Sight::Trouble(heard.now(&*engine.nodes[node])),
             },
         };
         LockReport {
@@ -198,7 +237,7 @@ fn entries(told: &Inspected) -> Vec<Entry> {
     };
     let alone = |seen: &Sighting| {
         // A fence is not about a holder that knows no fences.
-        let is_line = matches!(Identity::of(&seen.value), Identity::Line(_));
+        let is_line = matches!(Identity::of(&seen.value), Identity::Line(..));
         let fence = told.fence.filter(|_| is_line);
         Entry {
             value: seen.value.clone(),
@@ -267,22 +306,22 @@ fn middle(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.get(numbers.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
-fn inspected(answer: Result<Reply, Trouble>) -> Result<Inspected, Trouble> {
-    match answer? {
-        Reply::Inspected(inspected) => Ok(*inspected),
-        _ => Err(Trouble::Protocol("an unexpected reply".into())),
+pub(super) fn inspected(reply: Reply) -> Option<Inspected> {
+    match reply {
+        Reply::Inspected(inspected) => Some(*inspected),
+        _ => None,
     }
 }
 
-fn listed(answer: Result<Reply, Trouble>) -> Result<Listed, Trouble> {
-    match answer? {
-        Reply::Listed(listed) => Ok(listed),
-        _ => Err(Trouble::Protocol("an unexpected reply".into())),
+pub(super) fn listed(reply: Reply) -> Option<Listed> {
+    match reply {
+        Reply::Listed(listed) => Some(listed),
+        _ => None,
     }
 }
 
-/// So many locks are asked about at once.
-const ASKED_AT_ONCE_MAX: usize = 64;
+/// How many locks are asked about at once: callers that want a lock wait behind these questions.
+const ASKED_AT_ONCE_MAX: usize = 16;
 
 /// A walk through all keys of a node takes no longer.
 const LIST_TIME_MAX: Duration = Duration::from_secs(30);
@@ -299,7 +338,7 @@ mod tests {
     }
 
     /// What a node tells that has the key of `holder`, and of those in line all but `hidden`.
-    fn told(holder: Option<u64>, tickets: &[u64], hidden: u64) -> Result<Inspected, Trouble> {
+    fn told(holder: Option<u64>, tickets: &[u64], hidden: u64) -> Result<Inspected, Heard> {
         let value = |ticket| Value::Text(owner(ticket).as_bytes().into());
         Ok(Inspected {
             sighting: holder.map(|it| Sighting { value: value(it), expires_in_ms: Some(1) }),
@@ -311,7 +350,7 @@ mod tests {
         })
     }
 
-    fn view(nodes: impl IntoIterator<Item = Result<Inspected, Trouble>>) -> (Vec<Owner>, u64) {
+    fn view(nodes: impl IntoIterator<Item = Result<Inspected, Heard>>) -> (Vec<Owner>, u64) {
         let name = Name::parse("a", "").unwrap();
         let view = View::new(&name, nodes.into_iter().collect());
         (view.waiting, view.waiting_total)
@@ -321,7 +360,7 @@ mod tests {
     fn in_line_is_who_stands_there_on_half_of_the_nodes() {
         let nodes = [told(Some(1), &[2, 3], 0), told(Some(1), &[3, 4], 0), told(Some(1), &[2], 0)];
         assert_eq!(view(nodes), (vec![owner(2), owner(3)], 2), "in the order of their tickets");
-        let silent = || Err(Trouble::TimedOut);
+        let silent = || Err(Heard::new(Trouble::TimedOut, 0));
         assert_eq!(view([told(None, &[5, 6], 0), silent(), silent()]).0.len(), 2, "one that tells");
         assert_eq!(view([silent(), silent()]), (vec![], 0));
     }

@@ -1,92 +1,97 @@
 //! Who of this client waits in line or holds a lock, and where the nodes' news go.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
 use quorate_core::{
+    client::registry::{Registry, Route},
     command::{Command, Owner, Reply},
-    line::{News as Told, Push, owed_until},
+    line::{Push, owed_until},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
+    tickets::Tickets,
 };
 
 use super::{
     Contender, Engine,
     heartbeats::Heartbeats,
-    tickets::Tickets,
     timers::{Timed, Timers},
 };
 use crate::{
     error::Trouble,
     node::{Inbox, Request, Sent},
+    watchdog::Watchdog,
 };
 
 /// The part of an engine that deals with lines.
 #[derive(Debug)]
 pub(crate) struct Line {
-    desk: Mutex<Desk>,
-    pub(super) tickets: Tickets,
+    owners: Mutex<Owners>,
+    tickets: Mutex<Tickets>,
     pub(super) heartbeats: Heartbeats,
     /// No lease of these nodes is longer.
     max_ttl: Duration,
 }
 
 #[derive(Debug)]
-struct Desk {
-    claimants: HashMap<Owner, Claimant>,
-    /// How many of them wait for each lock.
-    waiting: HashMap<Name, usize>,
+struct Owners {
+    registry: Registry<Weak<Contender>>,
     /// The nodes that can be reached.
     up: NodeSet,
-}
-
-/// What an owner of ours is about.
-#[derive(Debug)]
-enum Claimant {
-    Waits(Name, Weak<Contender>),
-    Holds,
 }
 
 impl Line {
     pub(super) fn new(nodes: usize, tickets: Tickets, max_ttl: Duration) -> Self {
         let heartbeats = Heartbeats::new(nodes);
-        let (claimants, waiting) = (HashMap::new(), HashMap::new());
-        let desk = Desk { claimants, waiting, up: NodeSet::EMPTY };
-        Self { desk: Mutex::new(desk), tickets, heartbeats, max_ttl }
+        let owners = Owners { registry: Registry::default(), up: NodeSet::EMPTY };
+        Self { owners: Mutex::new(owners), tickets: Mutex::new(tickets), heartbeats, max_ttl }
+    }
+
+    /// A ticket for a caller that came at `came_at`, if enough nodes have told their time.
+    pub(super) fn draw_ticket(&self, came_at: Moment) -> Option<u64> {
+        self.tickets().draw(came_at)
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, Tickets> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `enter` gets the nodes that can be reached right now; what it adds hears of every change.
     /// Returns true if others of ours wait for the lock already.
     pub(super) fn enter(
         &self,
-        owner: &Owner,
         name: &Name,
-        enter: impl FnOnce(NodeSet) -> Weak<Contender>,
+        enter: impl FnOnce(NodeSet) -> (Owner, Weak<Contender>),
     ) -> bool {
-        let mut desk = self.lock();
-        let contender = enter(desk.up);
-        let is_behind = desk.waiting.contains_key(name);
-        desk.set(owner, Some(Claimant::Waits(name.clone(), contender)));
+        let mut owners = self.lock();
+        let (owner, contender) = enter(owners.up);
+        let is_behind = owners.registry.is_awaited(name);
+        owners.registry.wait(&owner, name, contender);
         is_behind
     }
 
-    /// The owner of another life of the same contender.
+    /// Another owner of the same contender.
     pub(super) fn enter_again(&self, owner: &Owner, name: &Name, contender: Weak<Contender>) {
-        self.lock().set(owner, Some(Claimant::Waits(name.clone(), contender)));
+        self.lock().registry.wait(owner, name, contender);
     }
 
     /// The owner holds a lock, or is about to: what nodes tell about it is no news.
     pub(crate) fn hold(&self, owner: &Owner) {
-        self.lock().set(owner, Some(Claimant::Holds));
+        self.lock().registry.hold(owner);
     }
 
     /// Nobody wants anything for this owner any more.
     pub(crate) fn forget(&self, owner: &Owner) {
-        self.lock().set(owner, None);
+        self.lock().registry.forget(owner);
+    }
+
+    /// No lease of these nodes is longer.
+    pub(super) const fn max_ttl(&self) -> Duration {
+        self.max_ttl
     }
 
     /// Until when a release that got no answer at `now` is sent again.
@@ -99,36 +104,17 @@ impl Line {
         self.contenders().iter().for_each(|contender| contender.handle_end(now));
     }
 
+    /// All waiters in the order in which they came: the earliest asks first on a node that is back.
     fn contenders(&self) -> Vec<Arc<Contender>> {
-        let waiting = |claimant: &Claimant| match claimant {
-            Claimant::Waits(_, contender) => contender.upgrade(),
-            Claimant::Holds => None,
-        };
-        self.lock().claimants.values().filter_map(waiting).collect()
+        let owners = self.lock();
+        let mut contenders: Vec<_> = owners.registry.waiters().filter_map(Weak::upgrade).collect();
+        drop(owners);
+        contenders.sort_by_key(|contender| contender.arrival());
+        contenders
     }
 
-    fn lock(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Desk {
-    fn set(&mut self, owner: &Owner, claimant: Option<Claimant>) {
-        if let Some(Claimant::Waits(name, _)) = &claimant {
-            *self.waiting.entry(name.clone()).or_default() += 1;
-        }
-        let before = match claimant {
-            Some(claimant) => self.claimants.insert(owner.clone(), claimant),
-            None => self.claimants.remove(owner),
-        };
-        if let Some(Claimant::Waits(name, _)) = before
-            && let Entry::Occupied(mut count) = self.waiting.entry(name)
-        {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+    fn lock(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -155,8 +141,8 @@ impl Ears {
         let _ = self.engine.set(Arc::downgrade(engine));
         let _ = self.timers.set(Arc::downgrade(&engine.timers));
         // Under the lock: a node that comes up meanwhile says so before or after.
-        let mut desk = engine.line.lock();
-        desk.up = engine.reachable();
+        let mut owners = engine.line.lock();
+        owners.up = engine.reachable();
     }
 
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
@@ -177,6 +163,14 @@ impl Ears {
 
     fn posted(&self) -> MutexGuard<'_, VecDeque<News>> {
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node whose guard has ended has a session of ours again: what we hold is renewed there
+    /// before others ask for it.
+    pub(crate) fn handle_recovering(&self) {
+        if let Some(engine) = self.engine() {
+            Watchdog::renew_all(&engine);
+        }
     }
 
     /// The node can be reached.
@@ -201,27 +195,22 @@ impl Ears {
     /// The node's clock showed `time_us` at `at`.
     pub(crate) fn handle_time(&self, node: usize, time_us: u64, at: Moment) {
         if let Some(engine) = self.engine() {
-            engine.line.tickets.handle_time(node, time_us, at);
+            engine.line.tickets().handle_time(node, time_us, at);
         }
     }
 
     /// A node tells something about one of our owners.
     pub(crate) fn handle_push(&self, node: usize, push: Push, now: Moment) {
         let Some(engine) = self.engine() else { return };
-        let desk = engine.line.lock();
-        let contender = match desk.claimants.get(&push.owner) {
-            Some(Claimant::Waits(_, contender)) => contender.upgrade(),
-            Some(Claimant::Holds) => return,
-            // It may be a lease that others hold by now: only what has just come to one who had
-            // gone is nobody's.
-            None if push.news == Told::Inquired => return,
-            None => None,
-        };
-        drop(desk);
-        match contender {
-            Some(contender) => contender.handle_push(node, &push, now),
-            // Nobody wants it any more: the next in line shall have it.
-            None => Orphan::release(&engine, node, push.name, push.owner, now),
+        let route = engine.line.lock().registry.route(&push);
+        match route {
+            Route::Waiter(contender) => match contender.upgrade() {
+                Some(contender) => contender.handle_push(node, &push, now),
+                // It is about to be forgotten.
+                None => Orphan::release(&engine, node, push.name, push.owner, now),
+            },
+            Route::Ignore => {}
+            Route::Release => Orphan::release(&engine, node, push.name, push.owner, now),
         }
     }
 }

@@ -10,12 +10,12 @@ use std::{
 
 use quorate_core::{
     command::{ClientId, Command, Reply, Sighting, Value},
-    line::Place,
+    line::{Place, label_of},
     moment::Moment,
     name::Name,
 };
 
-use super::{Engine, timers::Timed};
+use super::{Engine, report::Heard, timers::Timed};
 use crate::{
     error::{Holder, Trouble},
     node::{Inbox, Request, Sent},
@@ -24,12 +24,12 @@ use crate::{
 /// The holder that most nodes know, if any of them answers within `patience`.
 pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> Option<Holder> {
     let look = Command::Look { name: name.clone() };
-    let answers = ask(engine, of_all(engine, &look).collect(), patience).await;
-    let sightings = answers.into_iter().filter_map(|answer| match answer {
-        Ok(Reply::Seen(sighting)) => sighting,
-        Ok(_) | Err(_) => None,
-    });
-    let sightings: Vec<Sighting> = sightings.collect();
+    let read = |reply| match reply {
+        Reply::Seen(sighting) => Some(sighting),
+        _ => None,
+    };
+    let answers = ask(engine, of_all(engine, &look).collect(), patience, read).await;
+    let sightings: Vec<Sighting> = answers.into_iter().flatten().flatten().collect();
     let sighting = most_seen(sightings.iter(), |seen| &seen.value)?;
     let identity = Identity::of(&sighting.value);
     let mut whos = Whos::default();
@@ -50,16 +50,42 @@ pub(super) struct Question {
     pub(super) command: Command,
 }
 
-/// Asks all of it at once, and returns what is answered within `patience`, in the same order.
-pub(super) async fn ask(
+/// Asks all of it at once, and returns what is answered within `patience`, in the same order: what
+/// `read` makes of each reply, or what is wrong with the node.
+///
+/// A node that was not connected yet, or lost the question with its connection, and can be asked by
+/// now, is asked once more.
+pub(super) async fn ask<T>(
     engine: &Engine,
     questions: Vec<Question>,
     patience: Duration,
-) -> Vec<Result<Reply, Trouble>> {
+    read: impl Fn(Reply) -> Option<T>,
+) -> Vec<Result<T, Heard>> {
+    let mut answers = ask_once(engine, &questions, patience, &read).await;
+    let is_lost = |(answer, question): &(&mut Result<T, Heard>, Question)| match answer {
+        Ok(_) => false,
+        Err(heard) => !heard.is_current(&*engine.nodes[question.node]),
+    };
+    let (lost, again): (Vec<_>, Vec<_>) = answers.iter_mut().zip(questions).filter(is_lost).unzip();
+    if !again.is_empty() {
+        let answers = ask_once(engine, &again, patience, &read).await;
+        lost.into_iter().zip(answers).for_each(|(lost, answer)| *lost = answer);
+    }
+    answers
+}
+
+async fn ask_once<T>(
+    engine: &Engine,
+    questions: &[Question],
+    patience: Duration,
+    read: impl Fn(Reply) -> Option<T>,
+) -> Vec<Result<T, Heard>> {
     let now = engine.now();
     let survey = Arc::new(Survey::new(questions.len()));
     let nodes: BTreeSet<usize> = questions.iter().map(|question| question.node).collect();
-    for (number, Question { node, command }) in questions.into_iter().enumerate() {
+    let connections = questions.iter().map(|question| engine.nodes[question.node].connection());
+    let connections: Vec<u64> = connections.collect();
+    for (number, Question { node, command }) in questions.iter().cloned().enumerate() {
         // The inbox wants to know which question it was: there may be several to one node.
         let request = Request { command, node: number, inbox: survey.clone() };
         if let Sent::Answered(answer) = engine.nodes[node].send(request, now) {
@@ -78,9 +104,15 @@ pub(super) async fn ask(
         Poll::Pending
     })
     .await;
-    let silence = || if is_ended { Trouble::ShutDown } else { Trouble::TimedOut };
+    let silence = if is_ended { Trouble::ShutDown } else { Trouble::TimedOut };
     let answers = std::mem::take(&mut survey.lock().answers);
-    answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(silence()))).collect()
+    let read = |(answer, connection): (Option<Result<Reply, Trouble>>, u64)| {
+        let unexpected = || Trouble::Protocol("an unexpected reply".into());
+        let answer = answer.unwrap_or_else(|| Err(silence.clone()));
+        let answer = answer.and_then(|reply| read(reply).ok_or_else(unexpected));
+        answer.map_err(|trouble| Heard::new(trouble, connection))
+    };
+    answers.into_iter().zip(connections).map(read).collect()
 }
 
 /// Different nodes may show different holders for a moment: the one on most nodes has it.
@@ -95,8 +127,8 @@ pub(super) fn most_seen<'a, T>(
 /// Whom a stored value speaks of.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Identity {
-    /// A client of ours, which the nodes may know.
-    Line(ClientId),
+    /// A client of ours, which the nodes may know, and how this owner is to be shown, if otherwise.
+    Line(ClientId, Option<String>),
     /// A client of ours in classic mode, and who it is.
     Classic(ClientId, String),
     /// Another library's or program's: how it is shown.
@@ -118,9 +150,9 @@ impl Identity {
     }
 
     /// The readable part of an owner of ours; for another library's, the value as it is, escaped.
-    fn of_text(text: &[u8]) -> Self {
+    pub(super) fn of_text(text: &[u8]) -> Self {
         if let Some(Place { client, .. }) = Place::of(text) {
-            return Self::Line(client);
+            return Self::Line(client, label_of(text).map(|label| shown(label.as_bytes())));
         }
         let classic = text.iter().position(|byte| *byte == b'@').and_then(|at| {
             let (id, number) = text[..at].split_at_checked(41)?;
@@ -133,7 +165,7 @@ impl Identity {
 
     pub(super) const fn client(&self) -> Option<ClientId> {
         match self {
-            Self::Line(client) | Self::Classic(client, _) => Some(*client),
+            Self::Line(client, _) | Self::Classic(client, _) => Some(*client),
             Self::Foreign(_) => None,
         }
     }
@@ -141,8 +173,8 @@ impl Identity {
     /// The client that the nodes must be asked about.
     pub(super) const fn asked(&self) -> Option<ClientId> {
         match self {
-            Self::Line(client) => Some(*client),
-            Self::Classic(..) | Self::Foreign(_) => None,
+            Self::Line(client, None) => Some(*client),
+            Self::Line(_, Some(_)) | Self::Classic(..) | Self::Foreign(_) => None,
         }
     }
 }
@@ -168,12 +200,13 @@ impl Whos {
         }
         let commands = unknown.iter().map(|client| Command::Who { client: *client });
         let questions = commands.flat_map(|who| of_all(engine, &who).collect::<Vec<_>>());
-        let answers = ask(engine, questions.collect(), patience).await;
+        let read = |reply| match reply {
+            Reply::Known(who) => Some(who),
+            _ => None,
+        };
+        let answers = ask(engine, questions.collect(), patience, read).await;
         for (client, answers) in unknown.into_iter().zip(answers.chunks(engine.nodes.len())) {
-            let who = answers.iter().find_map(|answer| match answer {
-                Ok(Reply::Known(who)) => who.as_deref(),
-                Ok(_) | Err(_) => None,
-            });
+            let who = answers.iter().flatten().find_map(Option::as_deref);
             self.0.insert(client, who.map(|who| shown(who.as_bytes())));
         }
     }
@@ -181,8 +214,10 @@ impl Whos {
     /// Whom a stored value speaks of, in words.
     pub(super) fn words(&self, identity: &Identity) -> String {
         match identity {
-            Identity::Line(client) => self.of(*client),
-            Identity::Classic(_, who) | Identity::Foreign(who) => who.clone(),
+            Identity::Line(client, None) => self.of(*client),
+            Identity::Line(_, Some(who)) | Identity::Classic(_, who) | Identity::Foreign(who) => {
+                who.clone()
+            }
         }
     }
 

@@ -227,7 +227,24 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::{Client, memory::MemoryNodes};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_that_comes_before_the_others_is_not_slept_through() {
+        let ms = Duration::from_millis;
+        let settings = Client::builder().memory(&MemoryNodes::new(1));
+        let client = settings.danger_engine_on_this_runtime().build().expect("valid");
+        let engine = &client.inner.engine;
+        let after = |time| Sleep::until(engine, engine.now().saturating_add(time));
+        let _far = after(ms(5_000));
+        after(ms(700)).await;
+        let started = Instant::now();
+        after(ms(10)).await;
+        assert!(started.elapsed() <= ms(11), "{:?}", started.elapsed());
+    }
 
     #[test]
     fn deadlines_that_nobody_waits_for_any_more_are_thrown_out() {

@@ -1,18 +1,19 @@
 //! # Holding a lock
 //!
 //! A lock is stored with a ttl, so that a crashed holder's lock goes away by itself. While a
-//! [`Guard`](crate::Guard) is there, the client's keeper renews the lock at a third of its ttl, on
-//! a thread of its own: work that blocks your runtime does not stop it. Renewals of all locks
+//! [`Guard`](crate::Guard) is there, the client's watchdog renews the lock at a third of its ttl,
+//! on a thread of its own: work that blocks your runtime does not stop it. Renewals of all locks
 //! travel together, up to 128 in one request.
 //!
 //! A guard is in one of three states:
 //!
 //! - **Held**: [`check`](crate::Guard::check) is `Ok`.
 //! - **At risk**: held, but the last renewal was not confirmed
-//!   ([`is_at_risk`](crate::Guard::is_at_risk)). The keeper tries again until the deadline.
+//!   ([`is_at_risk`](crate::Guard::is_at_risk)). The watchdog tries again until the deadline.
 //! - **Lost**: `check` is an error and [`lost`](crate::Guard::lost) completes. That happens at the
 //!   deadline on the client's own clock, even if no node ever answers, and before any node lets
-//!   another client have the lock. Nothing revives a lost guard.
+//!   another client have the lock. After the machine was suspended, `check` is an error at once,
+//!   and `lost` completes within a second. Nothing revives a lost guard.
 //!
 //! What to do about loss, from the easiest to the most careful:
 //!
@@ -26,8 +27,9 @@
 //!    resource, and let it refuse smaller ones than it has seen: [`crate::fence`] has what it
 //!    needs. That holds even for a holder that was paused between the check and the step.
 //!
-//! A lock is never held longer than `max_hold`, one hour unless you say otherwise: a holder that
-//! hangs must not keep its lock for ever.
+//! A guard is never valid for longer than `max_hold`, one hour unless you say otherwise: a holder
+//! that hangs must not keep its lock for ever. A process that adopts a lease has a `max_hold` of
+//! its own.
 //!
 //! A lease can move: [`hand_over`](crate::Guard::hand_over) gives a text that another
 //! process turns into a guard with [`Client::adopt`](crate::Client::adopt).

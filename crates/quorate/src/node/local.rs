@@ -29,6 +29,7 @@ use std::{
 
 use quorate_core::{
     command::{ClientId, Command},
+    line::Session,
     moment::Moment,
 };
 use rustix::process::geteuid;
@@ -45,6 +46,7 @@ use crate::{
     clock::Clock,
     engine::{Driver, Ears, Mode, Quiet},
     error::{ConfigError, Trouble},
+    nonces::Nonces,
     observe::{self, Event, Observer},
 };
 
@@ -63,7 +65,9 @@ pub(crate) struct Surroundings {
     /// Told whenever the folder can be used again, or cannot any more.
     pub(crate) status: Arc<Notify>,
     pub(crate) quiet: Arc<Quiet>,
+    /// For delays only.
     pub(crate) jitter_seed: u64,
+    pub(crate) nonces: Nonces,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
@@ -142,6 +146,7 @@ struct Shared {
     status: Arc<Notify>,
     quiet: Arc<Quiet>,
     observer: Option<Arc<dyn Observer>>,
+    nonces: Nonces,
     queue: Queue,
 }
 
@@ -160,6 +165,7 @@ impl Shared {
             status: around.status,
             quiet: around.quiet,
             observer: around.observer,
+            nonces: around.nonces,
             queue,
         }
     }
@@ -171,6 +177,12 @@ impl Shared {
     }
 
     /// Tells the observer, if there is one.
+    /// A session that nobody has had.
+    fn fresh_session(&self) -> Result<Session, Fault> {
+        let none = |it| Fault::new(&self.path, Trouble::from(it).to_string());
+        self.nonces.session().map_err(none)
+    }
+
     fn tell(&self, event: &Event<'_>) {
         observe::tell(self.observer.as_ref(), event);
     }
@@ -203,6 +215,10 @@ impl Node for LocalNode {
             Phase::Down(trouble) => Some(trouble),
             Phase::Closed => Some(Trouble::ShutDown),
         }
+    }
+
+    fn connection(&self) -> u64 {
+        self.0.queue.phases()
     }
 
     fn round_trip(&self) -> Duration {

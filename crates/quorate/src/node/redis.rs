@@ -13,6 +13,7 @@ mod target;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
+mod version;
 mod wire;
 
 #[cfg(feature = "tls")]
@@ -22,7 +23,7 @@ pub(crate) use self::{
     chamber::Chamber,
     drive::drive,
     link::{Link, Surroundings},
-    meeting::CHANGED_LATELY,
+    meeting::{CHANGED_LATELY, differs_by},
     target::{Target, blot},
     transport::Security,
 };

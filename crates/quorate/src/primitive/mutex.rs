@@ -3,6 +3,7 @@
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use quorate_core::{
+    client::watchdog::Renewal,
     contend,
     moment::Moment,
     name::{Name, NameError},
@@ -12,11 +13,11 @@ use quorate_core::{
 use crate::{
     acquire::{Got, Want, contend, take},
     client::Inner,
-    engine::{Mode, survey},
+    engine::{Mode, OwnerKind, survey},
     error::{LockError, NodeAnswer, NodeReport, WithError},
     guard::{Guard, Hold},
-    keeper::Renewal,
     primitive::retry::{Retry, is_guarded},
+    who::printable,
 };
 
 /// A lock that at most one owner holds at a time, across processes and machines.
@@ -61,8 +62,8 @@ pub struct Mutex {
     name: Result<Name, NameError>,
     ttl: Duration,
     hold: Hold,
-    /// Together with others who want it so: see [`RwLock`](crate::RwLock).
-    is_shared: bool,
+    /// Readers share the lock: see [`RwLock`](crate::RwLock).
+    kind: OwnerKind,
 }
 
 impl Mutex {
@@ -70,18 +71,24 @@ impl Mutex {
         let name = Name::parse(name, &client.defaults.prefix);
         let ttl = client.defaults.ttl;
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        Self { client, name, ttl, hold, is_shared: false }
+        Self { client, name, ttl, hold, kind: OwnerKind::default() }
     }
 
     /// The same lock, held together with others who want it so.
     pub(super) const fn shared(mut self) -> Self {
-        self.is_shared = true;
+        self.kind.is_shared = true;
         self
     }
 
     /// One of several locks that are one thing to the user.
-    pub(super) const fn part(client: Arc<Inner>, name: Name, ttl: Duration, hold: Hold) -> Self {
-        Self { client, name: Ok(name), ttl, hold, is_shared: false }
+    pub(super) const fn part(
+        client: Arc<Inner>,
+        name: Name,
+        ttl: Duration,
+        hold: Hold,
+        kind: OwnerKind,
+    ) -> Self {
+        Self { client, name: Ok(name), ttl, hold, kind }
     }
 
     /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
@@ -124,6 +131,28 @@ impl Mutex {
         self
     }
 
+    /// How the holder is shown to others who look at the lock or fail to get it, instead of the
+    /// client's [`who`](crate::ClientBuilder::who). At most 96 characters; those that would garble
+    /// a log are replaced.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let mutex = client.mutex("orders:42").who("invoice 42 (nightly)");
+    /// let _guard = mutex.lock().await?;
+    /// let report = client.inspect("orders:42").await?;
+    /// assert_eq!(report.holder.expect("it is held").who, "invoice 42 (nightly)");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn who(mut self, who: impl AsRef<str>) -> Self {
+        self.kind.label = Some(printable(who.as_ref()).into());
+        self
+    }
+
     /// How long the lock outlives a holder that crashed. It is renewed at a third of it. Default:
     /// the client's.
     ///
@@ -145,6 +174,10 @@ impl Mutex {
     }
 
     /// Takes the lock if nobody has it; `None` if someone has.
+    ///
+    /// A client that was [built](crate::ClientBuilder::build) a moment ago waits for its first
+    /// connections: until a majority is attached, or every node is attached or has failed to, which
+    /// takes a node that is silent a second.
     ///
     /// # Cancel safety
     ///
@@ -169,6 +202,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
+        self.first_contact().await?;
         match self.try_once(None).await? {
             Tried::Held(guard) => Ok(Some(guard)),
             Tried::Contended => Ok(None),
@@ -326,6 +360,15 @@ impl Mutex {
         }
     }
 
+    /// Waits for the first connections, if there is anything to ask for.
+    pub(super) async fn first_contact(&self) -> Result<(), LockError> {
+        if !self.client.has_met() {
+            self.want()?;
+            self.client.first_contact().await;
+        }
+        Ok(())
+    }
+
     async fn contend(
         &self,
         mode: contend::Mode,
@@ -336,11 +379,11 @@ impl Mutex {
 
     fn want(&self) -> Result<Want, LockError> {
         let name = self.name.as_ref().map_err(Clone::clone)?.clone();
-        let (terms, hold, is_shared) = (self.client.terms(self.ttl)?, self.hold, self.is_shared);
-        if is_shared && self.client.engine.mode == Mode::Classic {
+        let (terms, hold, kind) = (self.client.terms(self.ttl)?, self.hold, self.kind.clone());
+        if kind.is_shared && self.client.engine.mode == Mode::Classic {
             return Err(LockError::NotShared);
         }
-        Ok(Want { name, terms, hold, is_shared })
+        Ok(Want { name, terms, hold, kind })
     }
 
     /// Asks all nodes once. Silent ones are not waited for beyond `deadline`.
@@ -393,7 +436,8 @@ fn is_denied(nodes: &[NodeReport]) -> bool {
         NodeAnswer::Attached
         | NodeAnswer::Granted
         | NodeAnswer::Refused
-        | NodeAnswer::NotAwaited => false,
+        | NodeAnswer::NotAwaited
+        | NodeAnswer::Ready(_) => false,
     });
     let denials = denials.count();
     nodes.len() - denials < quorate_core::quorum::majority(nodes.len())

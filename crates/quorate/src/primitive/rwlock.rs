@@ -52,6 +52,27 @@ impl RwLock {
         Self { mutex: Mutex::new(client, name) }
     }
 
+    /// How the holder is shown to others who look at the lock or fail to get it, instead of the
+    /// client's [`who`](crate::ClientBuilder::who). At most 96 characters; those that would garble
+    /// a log are replaced.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let lock = client.rwlock("orders:42").who("invoice 42 (nightly)");
+    /// let _guard = lock.read().await?;
+    /// let report = client.inspect("orders:42").await?;
+    /// assert_eq!(report.holder.expect("it is held").who, "invoice 42 (nightly)");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn who(self, who: impl AsRef<str>) -> Self {
+        Self { mutex: self.mutex.who(who) }
+    }
+
     /// As [`Mutex::ttl`].
     ///
     /// # Examples

@@ -8,9 +8,11 @@ use std::{
 
 use quorate_core::{
     backoff::{Backoff, Jitter},
+    client::watchdog::Renewal,
     command::Value,
     moment::Moment,
     name::Name,
+    quorum::majority,
     terms::VOTE_TIMEOUT_MAX,
 };
 
@@ -18,11 +20,11 @@ use self::look::holders;
 use crate::{
     Mutex,
     client::Inner,
-    engine::{Mode, Sleep, survey},
-    error::{LockError, NodeReport, WithError},
+    engine::{Mode, OwnerKind, Sleep, survey},
+    error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
     guard::{Guard, Hold},
-    keeper::Renewal,
     primitive::{mutex::Tried, retry::Retry},
+    who::printable,
 };
 
 /// A number of permits, each of which at most one owner holds at a time, across processes and
@@ -98,6 +100,7 @@ pub struct Semaphore {
     parts: Result<Parts, LockError>,
     ttl: Duration,
     hold: Hold,
+    kind: OwnerKind,
 }
 
 impl Semaphore {
@@ -123,7 +126,7 @@ impl Semaphore {
         let parts = Parts::new(name, permits.get(), &client.defaults.prefix);
         let ttl = client.defaults.ttl;
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        Self { client, parts, ttl, hold }
+        Self { client, parts, ttl, hold, kind: OwnerKind::default() }
     }
 
     /// Takes fixed leases: a permit ends with its ttl unless it is extended by hand.
@@ -171,6 +174,29 @@ impl Semaphore {
         self
     }
 
+    /// How the holder is shown to others who look at the lock or fail to get it, instead of the
+    /// client's [`who`](crate::ClientBuilder::who). At most 96 characters; those that would garble
+    /// a log are replaced.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let semaphore = client.semaphore("api", NonZeroU32::MIN).who("invoice 42 (nightly)");
+    /// let guard = semaphore.acquire().await?;
+    /// let report = client.inspect(guard.name()).await?;
+    /// assert_eq!(report.holder.expect("it is held").who, "invoice 42 (nightly)");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn who(mut self, who: impl AsRef<str>) -> Self {
+        self.kind.label = Some(printable(who.as_ref()).into());
+        self
+    }
+
     /// How long a permit outlives a holder that crashed. It is renewed at a third of it. Default:
     /// the client's.
     ///
@@ -197,7 +223,8 @@ impl Semaphore {
     /// Permits are tried one after another, so that nobody is refused by one who takes more than
     /// it needs. `None` says that there was a moment in which others had all of them; one that is
     /// on its way to somebody in line counts as taken. Where others come and go so quickly that no
-    /// such moment can be seen, it gives up after a few looks.
+    /// such moment can be seen, it gives up after a few looks. A new client waits for its first
+    /// connections, as with [`Mutex::try_lock`].
     ///
     /// # Cancel safety
     ///
@@ -223,6 +250,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
+        self.part(self.parts()?.line.clone(), self.hold).first_contact().await?;
         let mut known = None;
         let mut seen = self.try_any(MISSES_MAX, None).await?;
         for _ in 1..LOOKS_MAX {
@@ -354,9 +382,17 @@ impl Semaphore {
         let Some(place) = line.wait_until(deadline).await? else {
             return Err(self.timeout(started).await);
         };
-        let got = match engine.mode {
-            Mode::Line => self.stand_in_lines(deadline).await,
-            Mode::Classic => self.look_again(deadline).await,
+        let got = loop {
+            let got = match engine.mode {
+                Mode::Line => self.stand_in_lines(deadline).await,
+                Mode::Classic => self.look_again(deadline).await,
+            };
+            // A full server keeps its place as the first in line, and gives it no others before
+            // there is memory again.
+            match &got {
+                Err(error) if deadline.is_none() && is_full(error) && place.check().is_ok() => {}
+                Ok(_) | Err(_) => break got,
+            }
         };
         // Not before: the next in line finds nobody before it when it asks for the permits.
         drop(place);
@@ -497,7 +533,7 @@ impl Semaphore {
     }
 
     fn part(&self, name: Name, hold: Hold) -> Mutex {
-        Mutex::part(self.client.clone(), name, self.ttl, hold)
+        Mutex::part(self.client.clone(), name, self.ttl, hold, self.kind.clone())
     }
 
     fn parts(&self) -> Result<&Parts, LockError> {
@@ -552,6 +588,14 @@ enum Seen {
     /// Some looked free, but others were quicker, or were after it at the same moment.
     Missed,
     Silence(Box<[NodeReport]>),
+}
+
+/// True if so many nodes lack memory that no majority is left.
+fn is_full(error: &LockError) -> bool {
+    let LockError::NoQuorum { nodes } = error else { return false };
+    let is_full = |it: &&NodeReport| it.answer == NodeAnswer::Trouble(Trouble::OutOfMemory);
+    let full = nodes.iter().filter(is_full).count();
+    nodes.len() - full < majority(nodes.len())
 }
 
 fn below(jitter: &mut Jitter, bound: usize) -> usize {

@@ -80,6 +80,7 @@ mod ownership;
 pub(crate) mod rig;
 mod settings;
 mod stored;
+mod tags;
 mod ties;
 mod validity;
 mod verify;

@@ -26,27 +26,32 @@ use quorate_core::{
 use quorate_testkit::{Flavour, Server};
 
 use self::{
-    batch::{Draw, Step},
+    batch::{Draw, Memory, Step},
     replies::{Answered, Wire, show},
     tracker::Tracker,
 };
 
 #[test]
 fn six_thousand_random_commands_get_the_replies_that_the_store_gives() {
-    compare_on_every_server(Pace::Real, 6_000);
+    compare_on_every_server(Pace::Real, Memory::Enough, 6_000);
 }
 
 #[test]
 fn so_do_twenty_thousand_while_days_pass() {
-    compare_on_every_server(Pace::Set, 20_000);
+    compare_on_every_server(Pace::Set, Memory::Enough, 20_000);
 }
 
-fn compare_on_every_server(pace: Pace, commands_min: u64) {
+#[test]
+fn so_do_ten_thousand_on_servers_that_are_full_now_and_then() {
+    compare_on_every_server(Pace::Set, Memory::Scarce, 10_000);
+}
+
+fn compare_on_every_server(pace: Pace, memory: Memory, commands_min: u64) {
     let seed = seed();
     on_every_flavour(pace, |server| {
         let mut trial = Trial {
             seed,
-            draw: Draw::new(Jitter::new(seed)),
+            draw: Draw::new(Jitter::new(seed), memory),
             wire: Wire::connect(server, pace),
             store: Store::new(),
             told_at: NodeTime::from_micros(0),
@@ -56,7 +61,7 @@ fn compare_on_every_server(pace: Pace, commands_min: u64) {
         while trial.tracker.compared < commands_min {
             trial.run_batch();
         }
-        trial.tracker.check_coverage(seed);
+        trial.tracker.check_coverage(seed, memory);
     });
 }
 
@@ -118,6 +123,8 @@ impl Trial<'_> {
             self.tracker.handle_dropped();
             self.wire.clear();
             self.store.clear();
+            self.store.set_full(false);
+            self.draw.clear();
             self.told_at = NodeTime::from_micros(0);
             return;
         }

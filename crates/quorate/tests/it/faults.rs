@@ -5,6 +5,7 @@ mod endings;
 mod inspect;
 mod minority;
 mod no_majority;
+mod node_errors;
 mod refusals;
 mod replies;
 mod restarts;

@@ -2,8 +2,9 @@
 
 mod late;
 mod leaving;
+mod rivals;
 
-use std::{net::TcpListener, thread, time::Duration};
+use std::{net::TcpListener, time::Duration};
 
 use quorate::{
     Client, HandoverError, LeaseHandover,
@@ -13,7 +14,7 @@ use quorate::{
 use quorate_testkit::{Server, eventually};
 
 use crate::{
-    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    faults::cluster::PATIENCE,
     keeper::{
         bench::{Bench, NAME, TICK, TTL, build, is_taken, loss, pass, settings, take},
         journal::Journal,
@@ -200,26 +201,6 @@ async fn of_several_who_adopt_the_same_lease_one_succeeds() {
     guard.check().unwrap();
 }
 
-#[test]
-fn of_several_who_adopt_the_same_lease_on_servers_no_two_succeed() {
-    let cluster = Cluster::start(3);
-    let clients = [(); 3].map(|()| connect_to_all(cluster.direct()));
-    for round in 0..ROUNDS {
-        let guard = block_on(clients[0].mutex(NAME).lock_timeout(PATIENCE)).unwrap();
-        let lease = block_on(guard.hand_over()).unwrap();
-        let adopted: Vec<_> = thread::scope(|scope| {
-            let calls = clients.each_ref().map(|client| {
-                let lease = &lease;
-                scope.spawn(move || block_on(client.adopt(lease)))
-            });
-            calls.into_iter().filter_map(|call| call.join().unwrap().ok()).collect()
-        });
-        assert!(adopted.len() <= 1, "round {round}: {adopted:?}");
-        drop(adopted);
-        cluster.servers.iter().for_each(Server::flush_all);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_minority_that_fails_does_not_stop_an_adoption() {
     let bench = Bench::new(5);
@@ -256,5 +237,4 @@ fn lost_reason(adopted: Result<quorate::Guard, AdoptError>) -> LostReason {
     }
 }
 
-const ROUNDS: usize = 30;
 const SHORT: Duration = Duration::from_millis(500);

@@ -2,6 +2,8 @@
 
 mod attach;
 pub(crate) mod executor;
+mod forgotten;
+mod nonces;
 mod order;
 mod pressure;
 mod secrets;

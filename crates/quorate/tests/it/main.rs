@@ -13,6 +13,7 @@ mod cancellation;
 mod differential;
 mod faults;
 mod fence;
+mod full;
 mod guard;
 mod handover;
 mod keeper;

@@ -68,6 +68,28 @@ fn nodes_that_are_silent_for_a_while_are_waited_for() {
 }
 
 #[test]
+fn a_new_lock_on_full_servers_is_69_and_says_why() {
+    for rig in [Rig::one(), Rig::nodes(3)] {
+        let holder = rig.hold("x");
+        let set_limit = |bytes: &str| {
+            for server in &rig.servers {
+                let mut set = cmd("CONFIG");
+                set.arg(&["SET", "maxmemory", bytes]);
+                set.exec(&mut server.connection()).expect("the server takes it");
+            }
+        };
+        set_limit("1");
+        for args in [["-n", "y", "true"].as_slice(), &["-w", "1", "y", "true"]] {
+            let ended = rig.run(args.iter().copied()).assert_code(69);
+            ended.assert_says("memory is full: the server answers OOM");
+        }
+        holder.close().assert_code(0);
+        set_limit("0");
+        rig.run(["-n", "y", "true"]).assert_code(0);
+    }
+}
+
+#[test]
 fn wrong_arguments_are_64() {
     let rig = Rig::one();
     for (args, expected) in [
@@ -210,12 +232,15 @@ fn more_locks_than_an_environment_can_hold_are_told_and_given_back() {
 fn too_few_files_are_told_without_a_panic() {
     let rig = Rig::without_servers();
     let quorate = env!("CARGO_BIN_EXE_quorate");
+    // What whoever runs the tests has left open would take numbers below the limit.
+    let close =
+        r#"for it in /proc/$$/fd/*; do n=${it##*/}; [ $n -lt 3 ] || eval "exec $n>&-"; done"#;
     let mut codes = Vec::new();
     for files in 4..32 {
         for verb in ["run -q --local x true", "acquire -q --local --ttl 1s y"] {
             let mut command = std::process::Command::new("bash");
             rig.prepare(&mut command);
-            let script = format!("ulimit -n {files}; exec {quorate} {verb}");
+            let script = format!("{close}; ulimit -n {files}; exec {quorate} {verb}");
             let ended = Running::start(command.args(["-c", &script])).close();
             let code = ended.code();
             assert!([0, 70, 75, 78].contains(&code), "{files} files: {ended:?}");

@@ -126,15 +126,19 @@ fn share_permits(rig: &Rig) {
 
 /// Each holder leaves its fence, and finds it again when it is done unless another was in between.
 /// The fence of each must be larger than the one that it finds. Each permit has fences of its own.
+///
+/// Any process may be killed, `mv` as well: the shell reads by itself, and stops without `mv`.
 fn kill_some(rig: &Rig, wanted: &Wanted) {
     for permit in ["", "1", "2", "3"] {
         rig.write(&format!("last{permit}"), "0\n");
     }
     let script = "last=last${QUORATE_PERMIT-}; \
-        [ $QUORATE_FENCE -gt $(cat $last) ] || echo older $QUORATE_FENCE >> broken; \
-        echo $QUORATE_FENCE > $last.new && mv $last.new $last; \
+        read found < $last; \
+        [ $QUORATE_FENCE -gt $found ] || echo older $QUORATE_FENCE than $found >> broken; \
+        echo $QUORATE_FENCE > $last.new && mv $last.new $last || exit 1; \
         sleep 0.02; \
-        [ $QUORATE_FENCE -eq $(cat $last) ] || echo disturbed $QUORATE_FENCE >> broken; \
+        read found < $last; \
+        [ $QUORATE_FENCE -eq $found ] || echo disturbed $QUORATE_FENCE by $found >> broken; \
         echo $QUORATE_FENCE >> done";
     let (flags, crowd) = (wanted.flags, wanted.crowd);
     let start = |_| rig.start(flags.iter().copied().chain(["counter", "--", "sh", "-c", script]));

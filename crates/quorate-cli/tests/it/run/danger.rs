@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorate_testkit::{Server, eventually};
+use quorate_testkit::{Server, eventually, redis::cmd};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::signals::{TREE, tree};
@@ -36,6 +36,20 @@ fn is_dead_before_the_lease_ends(kind: &[&str]) {
     eventually("all of it is dead", ttl.saturating_sub(silent_since.elapsed()), is_dead);
     running.end().assert_code(79).assert_says("is asked to end").assert_says("was killed");
     rig.servers[..2].iter().for_each(Server::resume);
+}
+
+#[test]
+fn the_command_is_ended_when_any_of_its_locks_is_lost() {
+    for lost in ["a", "x", "z"] {
+        let rig = Rig::one();
+        let args = ["--ttl", "1s", "-l", "a", "-l", "z", "x", "--", "sh", "-c", TREE];
+        let running = rig.start(args);
+        let pids = tree(&rig);
+        let mut take = cmd("SET");
+        take.arg(lost).arg("another").exec(&mut rig.servers[0].connection()).expect("an answer");
+        running.end().assert_code(79).assert_says(&format!("{lost:?}"));
+        assert!(pids.iter().all(|pid| !is_alive(pid)), "{lost}: {pids:?}");
+    }
 }
 
 #[test]

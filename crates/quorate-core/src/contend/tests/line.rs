@@ -140,6 +140,8 @@ fn who_is_cut_off_withdraws_and_comes_back_as_another() {
     attempt.handle_down(1);
     assert_eq!((attempt.life(), attempt.granted().len()), (0, 1), "it may be short");
     attempt.handle_timeout(at(34));
+    assert_eq!(attempt.said_by(), [], "they may be about to come back");
+    attempt.handle_timeout(at(67));
     let left = |node| (node, Said { life: 0, what: Saying::Leave });
     assert_eq!(attempt.said_by(), [left(0), left(1), left(2)], "also where no answer came");
     assert_eq!((attempt.life(), attempt.granted().len()), (1, 0));
@@ -147,22 +149,82 @@ fn who_is_cut_off_withdraws_and_comes_back_as_another() {
     let granted = Reply::Granted { fence: fence(9), is_earlier: false };
     let old = Said { life: 0, what: ASK_AGAIN };
     for node in 0..3 {
-        attempt.handle_reply(node, old, at(0), Some(&granted), at(35));
-        attempt.handle_push(node, 0, News::Granted, fence(9), at(35));
-        attempt.handle_push(node, 0, News::Inquired, fence(9), at(35));
+        attempt.handle_reply(node, old, at(0), Some(&granted), at(68));
+        attempt.handle_push(node, 0, News::Granted, fence(9), at(68));
+        attempt.handle_push(node, 0, News::Inquired, fence(9), at(68));
     }
     assert_eq!((attempt.outcome(), attempt.granted().len()), (None, 0), "that was another life");
     assert_eq!(attempt.said_by(), []);
 
-    attempt.handle_up(0, at(40));
+    attempt.handle_up(0, at(70));
     let first = Saying::Ask { is_waiting: true, is_known: false };
     let anew = |node| (node, Said { life: 1, what: first });
     assert_eq!(attempt.said_by(), [anew(0), anew(2)]);
-    attempt.handle_up(1, at(41));
+    attempt.handle_up(1, at(71));
     assert_eq!(attempt.said_by(), [anew(1)]);
-    attempt.grant(0, 9, 40, 42);
-    attempt.grant(1, 9, 41, 42);
-    assert_eq!(attempt.outcome(), held(137, 9));
+    attempt.grant(0, 9, 70, 72);
+    attempt.grant(1, 9, 71, 72);
+    assert_eq!(attempt.outcome(), held(167, 9));
+}
+
+/// A place that is given up may not be had again: a full node gives none.
+#[test]
+fn who_can_reach_no_node_keeps_its_place_until_they_come_back_one_by_one() {
+    let mut attempt = started(3, WAIT);
+    (0..3).for_each(|node| attempt.refuse(node, 6, 0, 1));
+    // Each look may come when some of them are gone, or back, and others are not yet.
+    attempt.handle_down(0);
+    attempt.handle_down(1);
+    attempt.handle_timeout(at(34));
+    attempt.handle_down(2);
+    for now in [67, 101, 135] {
+        attempt.handle_timeout(at(now));
+        assert_eq!((attempt.said(), attempt.life()), (vec![], 0), "nobody would hear of it");
+    }
+    let again = |node| (node, Said { life: 0, what: ASK_AGAIN });
+    attempt.handle_up(1, at(140));
+    assert_eq!(attempt.said_by(), [again(1)]);
+    attempt.handle_timeout(at(169));
+    assert_eq!(attempt.said_by(), [], "another may be about to come back");
+    attempt.handle_up(2, at(170));
+    assert_eq!(attempt.said_by(), [again(2)]);
+    attempt.grant(1, 7, 140, 171);
+    attempt.grant(2, 7, 170, 171);
+    assert_eq!(attempt.outcome(), held(237, 7));
+}
+
+/// With a long ttl the next heartbeat is far away, and whoever is cut off is in the way until then.
+#[test]
+fn who_is_cut_off_looks_again_soon() {
+    let mut attempt = Contend { terms: long_terms(), ..started(3, WAIT) };
+    attempt.handle_down(0);
+    attempt.handle_down(1);
+    attempt.beat(at(10));
+    assert_eq!(attempt.waits_until(), Some(at(10 + 500)), "patience comes first here");
+    attempt.mode = Mode::Wait(Duration::MAX);
+    assert_eq!(attempt.waits_until(), Some(at(10 + 2_000)));
+    attempt.handle_timeout(at(10 + 2_000));
+    assert_eq!(attempt.life(), 1);
+}
+
+#[test]
+fn who_gets_its_majority_back_in_time_is_not_cut_off_at_the_next_look() {
+    let mut attempt = started(3, WAIT);
+    (0..3).for_each(|node| attempt.refuse(node, 6, 0, 1));
+    for round in [0, 100] {
+        attempt.handle_down(0);
+        attempt.handle_down(1);
+        attempt.handle_timeout(at(round + 34));
+        assert_eq!(attempt.said(), [], "it looks again first");
+        attempt.handle_up(0, at(round + 35));
+        attempt.handle_up(1, at(round + 35));
+        attempt.said();
+        (0..3).for_each(|node| attempt.refuse(node, 6, round + 35, round + 36));
+        attempt.handle_timeout(at(round + 96));
+        (0..3).for_each(|node| attempt.refuse(node, 6, round + 96, round + 97));
+        assert_eq!(attempt.life(), 0);
+        attempt.said();
+    }
 }
 
 #[test]
@@ -212,6 +274,8 @@ fn it_gives_up_when_too_few_nodes_could_be_reached_for_too_long() {
     assert_eq!(attempt.said().len(), 2);
     attempt.handle_down(0);
     attempt.handle_timeout(at(90));
+    assert_eq!(attempt.said(), []);
+    attempt.handle_timeout(at(124));
     assert_eq!(attempt.said(), [(0, Saying::Leave), (1, Saying::Leave)]);
     attempt.handle_timeout(at(130));
     assert_eq!(attempt.outcome(), None, "it counts anew after a majority was there");

@@ -31,6 +31,7 @@ fn told(node: u8, pact: Option<&Pact>) -> Met {
         is_durable: false,
         keys: 0,
         changes_in_ms: 0,
+        recovers_in_ms: 0,
     }
 }
 

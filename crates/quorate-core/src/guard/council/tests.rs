@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     command::{ClientId, Command, Reply, Stay},
-    guard::{Greeting, NodeId},
+    guard::{Greeting, NodeId, STEP_TOLERANCE_MS, WALL_TOLERANCE_MS},
     line::{Session, Speaker},
     moment::NodeTime,
     store::Store,
@@ -14,6 +14,8 @@ struct Hall {
     stores: Vec<Store>,
     now_ms: u64,
     next: u128,
+    /// Whether clients find that the nodes write everything to disk at once.
+    is_durable: bool,
 }
 
 const GUARD: u64 = 1_000;
@@ -21,7 +23,8 @@ const TTL: u64 = 500;
 
 impl Hall {
     fn new(nodes: usize) -> Self {
-        Self { stores: vec![Store::new(); nodes], now_ms: 1_800_000_000_000, next: 1 }
+        let stores = vec![Store::new(); nodes];
+        Self { stores, now_ms: 1_800_000_000_000, next: 1, is_durable: false }
     }
 
     fn client(nodes: &[usize]) -> Council {
@@ -38,8 +41,9 @@ impl Hall {
         self.stores[node].apply(now, command)
     }
 
-    fn met(&mut self, node: usize) -> Met {
-        let greeting = Greeting {
+    /// What a client says that has never met the node.
+    fn greeting(&mut self) -> Greeting {
+        Greeting {
             wall_ms: self.now_ms,
             known: None,
             mark: Mark::from_random(self.fresh()),
@@ -47,8 +51,12 @@ impl Hall {
             life_ms: 100,
             guard_ms: GUARD,
             is_looking: false,
-            is_durable: false,
-        };
+            is_durable: self.is_durable,
+        }
+    }
+
+    fn met(&mut self, node: usize) -> Met {
+        let greeting = self.greeting();
         match self.apply(node, &Command::Meet { greeting }) {
             Reply::Met(met) => *met,
             other => panic!("{other:?}"),
@@ -352,6 +360,8 @@ fn both_lists_are_let_in_while_a_change_is_under_way() {
 }
 
 mod changes;
+mod durable;
+mod looks;
 
 /// Two clients with different terms may found a set at the same time.
 #[test]
@@ -368,39 +378,11 @@ fn a_node_with_other_terms_is_refused() {
     assert_eq!(council.check_terms(), Ok(()));
 }
 
-#[test]
-fn a_look_leaves_a_node_as_it_was() {
-    let mut hall = Hall::new(1);
-    let greeting = Greeting {
-        wall_ms: hall.now_ms,
-        known: None,
-        mark: Mark::from_random(1),
-        id: NodeId::from_random(2),
-        life_ms: 100,
-        guard_ms: GUARD,
-        is_looking: true,
-        is_durable: false,
-    };
-    let before = hall.stores[0].clone();
-    let Reply::Met(met) = hall.apply(0, &Command::Meet { greeting }) else { panic!("it is met") };
-    assert_eq!(met.doubt, Some((Doubt::Unknown, GUARD)));
-    assert_eq!(hall.stores[0], before);
-}
-
 /// All sessions lapse then, but one that begins just after would hide it from everybody.
 #[test]
 fn a_clock_that_is_set_after_the_meeting_gives_no_session() {
     let (mut hall, _) = Hall::founded(3);
-    let greeting = Greeting {
-        wall_ms: hall.now_ms,
-        known: None,
-        mark: Mark::from_random(hall.fresh()),
-        id: NodeId::from_random(hall.fresh()),
-        life_ms: 100,
-        guard_ms: GUARD,
-        is_looking: false,
-        is_durable: false,
-    };
+    let greeting = hall.greeting();
     let Reply::Met(met) = hall.apply(0, &Command::Meet { greeting }) else { panic!("it is met") };
     assert_eq!(met.doubt, None);
     let client = ClientId::from_random([7; 20]);
@@ -421,16 +403,7 @@ fn a_guard_is_not_as_long_as_a_clock_was_ahead() {
     hall.stores[1].clear();
     let now_ms = hall.now_ms;
     let hour_ms = 3_600_000;
-    let greeting = Greeting {
-        wall_ms: now_ms + hour_ms,
-        known: None,
-        mark: Mark::from_random(hall.fresh()),
-        id: NodeId::from_random(hall.fresh()),
-        life_ms: 100,
-        guard_ms: GUARD,
-        is_looking: false,
-        is_durable: false,
-    };
+    let greeting = Greeting { wall_ms: now_ms + hour_ms, ..hall.greeting() };
     hall.apply(1, &Command::Meet { greeting });
     hall.call_all(&mut council, &[0, 1, 2]);
     hall.now_ms += GUARD;

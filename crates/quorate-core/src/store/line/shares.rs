@@ -7,7 +7,7 @@ use super::{Spoken, Store, end};
 use crate::{
     command::{Owner, Reply, Value},
     fence::Fence,
-    line::{Ask, Extend, News, Place, Push, is_shared},
+    line::{Ask, Extend, Extended, News, Place, Push, is_shared},
     moment::NodeTime,
     mutant::{self, Mutant},
     name::Name,
@@ -55,8 +55,8 @@ impl Store {
         &mut self,
         now: NodeTime,
         ask: &Ask,
-        place: Place,
-        spoken: Spoken,
+        (place, spoken): (Place, Spoken),
+        lacks_memory: bool,
     ) -> Reply {
         let Ask { name, owner, is_waiting, is_known } = ask;
         let is_free = !self.keys.contains(name);
@@ -71,6 +71,9 @@ impl Store {
         let is_open = shares.is_some() || mutant::is_on(Mutant::ShareAnyones);
         // As one who wants it alone: whoever finds the key free has it.
         if is_free || is_open && self.admits(now, name, owner) {
+            if lacks_memory {
+                return Reply::Full;
+            }
             if *is_known {
                 self.line.leave(name, place.ticket, owner);
             }
@@ -226,25 +229,32 @@ impl Store {
         Reply::Released { is_ours }
     }
 
-    /// Lets a share live on, or takes a lost one again. Returns false if it is not the owner's.
+    /// Lets a share live on, or takes a lost one again, or says why not. `stored` is the node's
+    /// fence, and whether the lease's is known by it.
     ///
     /// Unlike one who holds alone it need not ask whether another was granted the key since: others
     /// of its kind are, all the time, and nobody who wants it alone has it while it is free or
     /// shared.
-    pub(super) fn extend_share(&mut self, now: NodeTime, entry: &Extend) -> bool {
+    pub(super) fn extend_share(
+        &mut self,
+        now: NodeTime,
+        entry: &Extend,
+        (stored, is_known): (Fence, bool),
+    ) -> Result<(), Extended> {
         let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
         let is_open = is_free || shares.is_some() || mutant::is_on(Mutant::ShareHealsAnyones);
         match shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
             Some(share) => self.prolong_share(now, name, owner, share, *ttl_ms),
-            None if *may_heal && is_open => {
+            None if !*may_heal || !is_open => return Err(Extended::Refused(stored)),
+            None if self.lacks_memory_to_heal(is_known) => return Err(Extended::Failed),
+            None => {
                 self.put_share(now, name, owner, *fence, *ttl_ms);
                 self.line.forget_place(name, owner);
             }
-            None => return false,
         }
-        true
+        Ok(())
     }
 
     /// Puts a new owner in the place of one who left its share.

@@ -1,7 +1,7 @@
 //! The line of one node, one sentence at a time.
 
 use super::*;
-use crate::{command::Command, fence::SLACK_US};
+use crate::{command::Command, fence::SLACK_US, line::FencedLease};
 
 /// When everything begins, in milliseconds of the node's time.
 const T0: u64 = 1_800_000_000_000;
@@ -39,9 +39,12 @@ fn speaker_of(owner: &Owner) -> Speaker {
     speaker(u8::from_str_radix(&place.client.to_string()[..2], 16).expect("hex"))
 }
 
+fn place(number: u8, after_us: u64) -> Place {
+    Place { ticket: fence(after_us).get(), ttl_ms: TTL, client: client(number) }
+}
+
 fn owner(number: u8, after_us: u64) -> Owner {
-    let ticket = fence(after_us).get();
-    Place { ticket, ttl_ms: TTL, client: client(number) }.owner(1)
+    place(number, after_us).owner(1)
 }
 
 fn ask(owner: &Owner, is_waiting: bool) -> Ask {
@@ -344,6 +347,7 @@ fn a_foreign_holder_is_waited_for_and_asked_for_nothing() {
     assert_eq!(node.wait_at(52, &owner(1, 1)), granted(fence(1)), "it goes by itself");
 }
 
+mod full;
 mod inspect;
 mod leases;
 mod shares;

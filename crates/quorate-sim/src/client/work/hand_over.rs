@@ -2,6 +2,8 @@
 
 use quorate_core::{
     acquire,
+    client::watchdog::LeaseId,
+    line::FencedLease,
     moment::Moment,
     mutant::{self, Mutant},
 };
@@ -9,6 +11,7 @@ use quorate_core::{
 use crate::{
     client::{
         Client,
+        leases::asked,
         round::{Asked, Told},
     },
     world::{Env, Handover},
@@ -25,20 +28,27 @@ pub(super) struct Handing {
 
 impl Client {
     /// Whoever may stand in line somewhere takes another owner first, which does not.
-    pub(super) fn start_handing_over(&mut self, env: &mut Env, task: usize, id: u32, to: usize) {
-        let Some(held) = self.let_go(env, id, "leaves to another") else {
+    pub(super) fn start_handing_over(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        id: LeaseId,
+        to: usize,
+    ) {
+        let Some((lock, held)) = self.let_go(env, id, "leaves to another") else {
             return self.think(env, task);
         };
-        let (lock, owner) = (held.lock, held.owner.clone());
-        let fence = held.fenced.map(|fenced| fenced.fence);
+        let owner = held.owner().clone();
+        let fence = held.fenced().map(FencedLease::fence);
         let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
         let is_in_line = mutant::current() == Some(Mutant::HandOverInLine);
-        if held.fenced.is_none() || is_in_line {
+        if held.fenced().is_none() || is_in_line {
+            self.registry.forget(&left.owner);
             env.excused.push(left.owner.clone());
             env.handovers[to] = Some(left);
             return self.think(env, task);
         }
-        let (old, until) = (held.asked(held.longest), held.lease.valid_until());
+        let (old, until) = (asked(lock, &held, held.longest()), held.lease().valid_until());
         self.tasks[task].handing = Some(Handing { to, old, until });
         self.try_once(env, task, Some(left));
     }
@@ -56,7 +66,7 @@ impl Client {
         if let acquire::Outcome::Held { .. } = outcome {
             if self.now(env) < until {
                 let (lock, owner, held_by) = (old.lock, told.claim.owner, old.owner.clone());
-                let fence = old.fenced.map(|fenced| fenced.fence);
+                let fence = old.fenced.map(FencedLease::fence);
                 env.excused.push(owner.clone());
                 env.handovers[to] = Some(Handover { lock, owner, held_by, fence });
             } else {

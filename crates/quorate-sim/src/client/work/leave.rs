@@ -1,11 +1,12 @@
 //! Callers that go away before they have what they asked for.
 
-use quorate_core::release::Release;
+use quorate_core::{client::watchdog::LeaseId, lease::LostReason, release::Release};
 
 use super::Stage;
 use crate::{
     client::{
         Client,
+        leases::asked,
         round::{Asked, Machine},
     },
     clock::MS,
@@ -22,6 +23,7 @@ impl Client {
             return;
         }
         self.check_calls(env);
+        let is_shutdown = self.dice.below(2) == 0;
         for task in 0..self.tasks.len() {
             match self.tasks[task].stage {
                 Stage::Asking(round) => {
@@ -33,6 +35,7 @@ impl Client {
                     self.stop_waiting(env, task);
                     self.abandon_waiter(env, waiter);
                 }
+                Stage::Holding(_) | Stage::Acting(_) if is_shutdown => {}
                 Stage::Holding(held) | Stage::Acting(held) => self.release(env, held, None),
                 Stage::Thinking | Stage::Resting | Stage::Releasing => {
                     self.stop_waiting(env, task);
@@ -40,8 +43,24 @@ impl Client {
             }
             self.tasks[task].forget();
         }
+        if is_shutdown {
+            self.shut_down(env);
+            return;
+        }
         for held in self.held.iter().map(|held| held.id).collect::<Vec<_>>() {
             self.release(env, held, None);
+        }
+    }
+
+    /// The client is shut down while its guards are still there, and stay.
+    fn shut_down(&mut self, env: &mut Env) {
+        let lost = self.watchdog.lose_all(LostReason::ShutDown);
+        let lost: Vec<_> = lost.iter().filter_map(|it| self.watchdog.lease(*it).cloned()).collect();
+        self.attend(env);
+        for held in lost {
+            let lock = env.locks.iter().position(|name| name == held.name());
+            let lock = lock.expect("all locks are known");
+            self.start_release(env, asked(lock, &held, held.longest()), None);
         }
     }
 
@@ -92,13 +111,15 @@ impl Client {
         }
     }
 
-    pub(super) fn release(&mut self, env: &mut Env, id: u32, task: Option<usize>) {
-        let Some(held) = self.let_go(env, id, "lets go of") else { return };
-        self.start_release(env, held.asked(held.longest), task);
+    pub(super) fn release(&mut self, env: &mut Env, id: LeaseId, task: Option<usize>) {
+        let Some((lock, held)) = self.let_go(env, id, "lets go of") else { return };
+        self.start_release(env, asked(lock, &held, held.longest()), task);
     }
 
     pub(super) fn start_release(&mut self, env: &mut Env, asked: Asked, task: Option<usize>) {
         let machine = Release::start(asked.terms, env.nodes.len(), self.now(env));
+        let owner = asked.owner.clone();
         self.ask(env, Machine::Release(machine), asked, task, None);
+        self.registry.forget(&owner);
     }
 }

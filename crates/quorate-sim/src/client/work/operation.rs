@@ -74,6 +74,8 @@ impl Operation {
             true => dice.between(CROWD_HOLD_MIN, 3 * CROWD_HOLD_MIN),
             false => hold,
         };
+        // Some hold on while all nodes are restarted.
+        let is_long = settings.is_rolling && dice.below(4) == 0;
         let other = dice.pick(&settings.ttls_ms);
         Self {
             lock: dice.index(settings.locks),
@@ -87,8 +89,8 @@ impl Operation {
                 _ => Some(dice.between(200, 2_000) * MS),
             },
             give_up_at: Moment::ZERO,
-            hold: hold.min(HOLD_MAX),
-            is_renewed: dice.below(4) != 0,
+            hold: if is_long { LONG_HOLD } else { hold.min(HOLD_MAX) },
+            is_renewed: is_long || dice.below(4) != 0,
             max_hold: (dice.below(6) == 0).then(|| dice.between(1, ttl * 2)),
             act: Act::draw(dice, other, 8),
             is_stubborn: dice.below(4) == 0 && !settings.is_calm,
@@ -100,6 +102,9 @@ impl Operation {
         }
     }
 }
+
+/// Longer than a few restarts take.
+const LONG_HOLD: Nanos = 5 * SECOND;
 
 /// Longer than it may take until a waiter has a lock, where nodes are guarded.
 const PATIENT_FOR: Nanos = 10 * SECOND;

@@ -35,7 +35,8 @@ local function is_next(prefix, line, owner)
 end
 
 -- What is done for one who asks; see acquire.lua. An error is no answer, and never a refusal.
-local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, waits, is_known)
+local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, waits, is_known)
+  local prefix = string.sub(session, 1, -43)
   local found = redis.pcall('GET', lock)
   local is_table, is_foreign, others = false, true, {}
   local now
@@ -47,24 +48,51 @@ local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, w
     now = now_ms()
   end
 
+  if found == owner and not is_sharing(owner) then
+    local fence = redis.call('GET', fence_key) or '0000000000000000'
+    if redis.call('PTTL', lock) < tonumber(ttl) then
+      redis.call('PEXPIRE', lock, ttl)
+    end
+    local first = redis.call('ZRANGE', line, 0, 0)[1]
+    return first and is_before(first, found) and {fence} or fence
+  end
+  local share = is_sharing(owner) and is_table and redis.call('HGET', lock, owner)
+  if is_alive(share, now) then
+    prolong_share(lock, owner, share, ttl)
+    local first = redis.call('ZRANGE', line, 0, 0)[1]
+    local fence = string.sub(share, 1, 16)
+    return first and not is_sharing(first) and is_before(first, owner) and {fence} or fence
+  end
+  -- Whoever stands in line keeps its place on a full server, and gets the lock in its turn. Of one
+  -- who shares and is new that need not be asked here: its own first write would fail.
+  local lacks_memory = (is_known or not is_sharing(owner)) and is_full(session)
+    and not (is_known and redis.call('ZRANK', line, owner))
+  if lacks_memory and waits then
+    return FULL
+  end
+
   local is_open = not found
   if is_sharing(owner) and is_table then
-    local share = redis.call('HGET', lock, owner)
-    if is_alive(share, now) then
-      prolong_share(lock, owner, share, ttl)
-      local first = redis.call('ZRANGE', line, 0, 0)[1]
-      local fence = string.sub(share, 1, 16)
-      return first and not is_sharing(first) and is_before(first, owner) and {fence} or fence
-    end
     -- It may join them if nobody stands before it who wants the lock alone.
-    hand_on(prefix, lock, fence_key, line, true, owner)
     local first = redis.call('ZRANGE', line, 0, 0)[1]
+    if first and is_before(first, owner) then
+      -- Behind what others are given its own write would not fail.
+      lacks_memory = lacks_memory or not is_known and is_full(session)
+      if lacks_memory and waits then
+        return FULL
+      end
+      hand_on(prefix, lock, fence_key, line, true, owner)
+      first = redis.call('ZRANGE', line, 0, 0)[1]
+    end
     is_open = not first or not is_before(first, owner)
   elseif is_table and is_next(prefix, line, owner) then
     others = purge(lock)
     is_open = not others[1]
   end
   if is_open then
+    if lacks_memory then
+      return FULL
+    end
     if is_known then
       redis.call('ZREM', line, owner)
     end
@@ -83,15 +111,11 @@ local function hear(prefix, spoken, lock, fence_key, line, owner, ticket, ttl, w
   end
 
   local fence = redis.call('GET', fence_key) or '0000000000000000'
-  if found == owner and not is_sharing(owner) then
-    if redis.call('PTTL', lock) < tonumber(ttl) then
-      redis.call('PEXPIRE', lock, ttl)
-    end
-    local first = redis.call('ZRANGE', line, 0, 0)[1]
-    return first and is_before(first, found) and {fence} or fence
-  end
   if waits then
-    redis.call('ZADD', line, ticket, owner)
+    -- On a full server it is there already.
+    if not was_full then
+      redis.call('ZADD', line, ticket, owner)
+    end
     if redis.call('PTTL', line) < 2 * ttl then
       redis.call('PEXPIRE', line, 2 * ttl)
     end

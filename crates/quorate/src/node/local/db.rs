@@ -355,15 +355,12 @@ impl Tx<'_> {
         let read = |row: &Row<'_>| {
             let number = |at| row.get::<_, Option<i64>>(at).map(|number| number.map(unsigned));
             let session: Option<String> = row.get(0)?;
-            let spoken = Spoken {
-                session: Session::from_random(0),
-                least_us: number(1)?.unwrap_or_default(),
-                most_us: number(2)?.unwrap_or_default(),
-            };
+            let least_us = number(1)?.unwrap_or_default();
+            let most_us = number(2)?.unwrap_or_default();
             let ends_at_ms = number(3)?;
             let session = session.as_deref().and_then(Session::parse);
-            let session =
-                session.map(|it| Kept { value: Spoken { session: it, ..spoken }, ends_at_ms });
+            let spoken = |session| Spoken { session, least_us, most_us };
+            let session = session.map(|it| Kept { value: spoken(it), ends_at_ms });
             let who: Option<Box<str>> = row.get(4)?;
             let ends_at_ms = number(5)?;
             Ok(ClientState { session, who: who.map(|value| Kept { value, ends_at_ms }) })

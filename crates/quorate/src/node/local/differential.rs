@@ -18,7 +18,7 @@ use quorate_core::{
     store::{ClientState, Kept, LockState, Store},
 };
 
-use self::batch::{Draw, Step, Thing};
+use self::batch::{Draw, Memory, Step, Thing};
 use super::{
     db::{Db, Durability, Tx},
     desk::Desk,
@@ -28,7 +28,7 @@ use super::{
 
 #[test]
 fn twenty_thousand_random_commands_get_the_replies_that_the_store_gives() {
-    let mut draw = Draw::new(Jitter::new(SEED));
+    let mut draw = Draw::new(Jitter::new(SEED), Memory::Enough);
     let mut node = Local::new(draw.names.clone(), Vec::new());
     let mut store = Store::new();
     let (mut now, mut taken) = (START, 0);
@@ -91,7 +91,7 @@ impl Local {
             for step in steps {
                 replies.push(match step {
                     Step::Ask(command) => Some(desk.run(now, command).unwrap()),
-                    Step::Plant { .. } | Step::Clear | Step::HangUp { .. } => None,
+                    Step::Plant { .. } | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => None,
                 });
             }
             let pushes = desk.save().unwrap();

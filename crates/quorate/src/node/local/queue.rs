@@ -29,6 +29,8 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// How many there were.
+    phases: u64,
     waiting: VecDeque<Request>,
     /// How many the worker has taken and not answered.
     taken: usize,
@@ -66,6 +68,7 @@ impl Queue {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let state = State {
             phase: Phase::Down(Trouble::Connecting),
+            phases: 0,
             waiting: VecDeque::new(),
             taken: 0,
             debts: Debts::default(),
@@ -136,6 +139,11 @@ impl Queue {
         self.lock().phase.clone()
     }
 
+    /// How often the phase was another one.
+    pub(super) fn phases(&self) -> u64 {
+        self.lock().phases
+    }
+
     /// Changes the phase, unless it is the last one, and returns what cannot be done in it.
     pub(super) fn set_phase(&self, phase: Phase) -> Vec<Request> {
         let mut state = self.lock();
@@ -143,6 +151,7 @@ impl Queue {
             return state.waiting.drain(..).collect();
         }
         state.phase = phase;
+        state.phases += 1;
         match &state.phase {
             Phase::Up => Vec::new(),
             Phase::Down(_) | Phase::Closed => state.waiting.drain(..).collect(),

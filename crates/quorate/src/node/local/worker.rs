@@ -134,7 +134,7 @@ impl Worker {
         };
         let mut open = Open { office, ear, session: None, heard_at: Moment::ZERO };
         // Also in classic mode: whether the folder can be written to is known after this.
-        let done = open.run(&self.shared, &mut self.jitter, &mut [])?;
+        let done = open.run(&self.shared, &mut [])?;
         let ahead_us = open.office.ahead_us();
         let (time, at) = done.at;
         self.shared.ears.handle_time(NODE, time.as_micros(), at);
@@ -187,7 +187,7 @@ impl Worker {
         let owed_commands = owed.iter().map(|(command, _)| command);
         let commands = owed_commands.chain(requests.iter().map(|request| &request.command));
         let mut commands: Vec<Command> = commands.cloned().collect();
-        match open.run(&self.shared, &mut self.jitter, &mut commands) {
+        match open.run(&self.shared, &mut commands) {
             Ok(Done { value, pushes, .. }) => {
                 self.backoff.reset();
                 let (own, others): (Vec<_>, Vec<_>) =
@@ -257,15 +257,8 @@ impl Worker {
 impl Open {
     /// Runs commands in one transaction, with the session of today. If the node does not know it
     /// any more, another one begins first.
-    fn run(
-        &mut self,
-        shared: &Shared,
-        jitter: &mut Jitter,
-        commands: &mut [Command],
-    ) -> Result<Done<Answers>, Fault> {
+    fn run(&mut self, shared: &Shared, commands: &mut [Command]) -> Result<Done<Answers>, Fault> {
         let (known, heard_at) = (self.session, self.heard_at);
-        let fresh =
-            Session::from_random((u128::from(jitter.next()) << 64) | u128::from(jitter.next()));
         let (mut session, mut is_told) = (None, false);
         let done = self.office.transact(|desk, now| {
             if shared.mode == Mode::Line {
@@ -273,7 +266,10 @@ impl Open {
                 let known = known.filter(|known| stored == Some(*known));
                 let silence = shared.clock.now().saturating_since(heard_at);
                 is_told = known.is_none() || silence >= PING_EVERY;
-                session = Some(known.unwrap_or(fresh));
+                session = Some(match known {
+                    Some(known) => known,
+                    None => shared.fresh_session()?,
+                });
             }
             if let Some(session) = session.filter(|_| is_told) {
                 let speaker = Speaker { client: shared.client, session };

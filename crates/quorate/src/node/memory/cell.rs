@@ -111,6 +111,9 @@ impl Cell {
                 }
                 // It has forgotten the session: another connection would begin a new one.
                 member.attach(&mut state.store);
+                if let Some(trouble) = member.trouble() {
+                    return Sent::Answered(Err(trouble));
+                }
                 member.speak(&mut state.store, &mut command);
                 return Sent::Answered(Ok(state.run(&command, queued_at)));
             }

@@ -1,10 +1,7 @@
 //! One client at one node in memory: what a connection is elsewhere.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -21,6 +18,7 @@ use crate::{
     engine::{Ears, Mode, News, Quiet, Timed},
     error::Trouble,
     node::{Node, Request, Sent},
+    nonces::Nonces,
 };
 
 /// What a client brings along.
@@ -32,6 +30,7 @@ pub(crate) struct View {
     pub(crate) mode: Mode,
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) ears: Arc<Ears>,
+    pub(crate) nonces: Nonces,
 }
 
 /// One client at one node.
@@ -50,23 +49,37 @@ struct State {
     heard_at: Moment,
     /// Why nothing can be asked, if so.
     trouble: Option<Trouble>,
+    /// How often it was attached and detached.
+    connections: u64,
 }
 
 impl Member {
     pub(super) fn new(number: usize, view: &View, cell: &Arc<Cell>) -> Arc<Self> {
-        let state = State { session: next_session(), heard_at: Moment::ZERO, trouble: None };
+        let state = State {
+            session: Session::UNSET,
+            heard_at: Moment::ZERO,
+            trouble: None,
+            connections: 0,
+        };
         let (view, cell) = (view.clone(), Arc::downgrade(cell));
         Arc::new(Self { number, view, cell, state: Mutex::new(state) })
     }
 
     /// Begins a session anew, if the client needs one, and listens.
     pub(super) fn attach(&self, store: &mut Store) {
-        let View { clock, client, who, mode, .. } = &self.view;
+        let View { clock, client, who, mode, nonces, .. } = &self.view;
         let now = clock.now();
         let mut state = self.lock();
         state.trouble = None;
+        state.connections += 1;
         if *mode == Mode::Line {
-            state.session = next_session();
+            match nonces.session() {
+                Ok(session) => state.session = session,
+                Err(none) => {
+                    state.trouble = Some(none.into());
+                    return;
+                }
+            }
             state.heard_at = now;
             let speaker = Speaker { client: *client, session: state.session };
             store.listen(*client);
@@ -95,7 +108,10 @@ impl Member {
 
     /// Nothing can be asked from now on.
     pub(super) fn detach(&self, trouble: Trouble) {
-        self.lock().trouble = Some(trouble);
+        let mut state = self.lock();
+        state.trouble = Some(trouble);
+        state.connections += 1;
+        drop(state);
         self.tell(News::Down(self.number));
     }
 
@@ -104,6 +120,10 @@ impl Member {
     }
 
     /// Tells the client's engine, on its own thread: we may have been called by it.
+    pub(super) fn connection(&self) -> u64 {
+        self.lock().connections
+    }
+
     pub(super) fn tell(&self, news: News) {
         if self.view.mode == Mode::Line {
             self.view.ears.post(news, self.view.clock.now());
@@ -158,6 +178,10 @@ impl Node for MemoryNode {
         self.member.trouble()
     }
 
+    fn connection(&self) -> u64 {
+        self.member.connection()
+    }
+
     fn round_trip(&self) -> Duration {
         Duration::ZERO
     }
@@ -171,12 +195,6 @@ impl Drop for MemoryNode {
     fn drop(&mut self) {
         self.cell.leave(&self.member);
     }
-}
-
-/// A session that nobody in this process has had.
-fn next_session() -> Session {
-    static SESSIONS: AtomicU64 = AtomicU64::new(1);
-    Session::from_random(SESSIONS.fetch_add(1, Ordering::Relaxed).into())
 }
 
 /// The node hears of a session so often at most.

@@ -9,8 +9,8 @@ use quorate_core::{
 };
 
 use super::{
-    greeting::{GUARD_IS_OFF, Greeted, greet},
-    link::Link,
+    greeting::{Greeted, greet, guard_is_off},
+    link::{Link, Surroundings},
     meeting::meet,
     replies::Replies,
     script::{Scripts, write_loads},
@@ -31,6 +31,10 @@ pub(crate) async fn attach(
     let mut replies = Replies::new(stream, &link.target);
     let mut asked_at = around.clock.now();
     let Greeted { run_id, mut scripts, time_us } = greet(&mut replies, around).await?;
+    if around.only_looks {
+        // Nodes that are new have no names yet by which two of them would be known to be the same.
+        around.identities.claim(link.number, &run_id, &link.target.label)?;
+    }
     let judged = match &around.chamber {
         Some(chamber) => Some(meet(&mut replies, link, chamber).await?),
         None => None,
@@ -40,13 +44,47 @@ pub(crate) async fn attach(
     if around.mode == Mode::Line || judged.is_some() {
         asked_at = around.clock.now();
         let opening = (session, judged.as_ref());
-        let now_us = open_session(&mut replies, link, opening, &mut scripts).await?;
+        let now_us = match around.only_looks {
+            true => look(&mut replies, link).await?,
+            false => open_session(&mut replies, link, opening, &mut scripts).await?,
+        };
         if now_us <= time_us {
             return Err(Trouble::ClockStandsStill);
         }
-        session_time_us = Some(now_us);
+        session_time_us = Some(now_us).filter(|_| !around.only_looks);
     }
     Ok(Attached { scripts, asked_at, time_us: session_time_us, judged, rest: replies.rest() })
+}
+
+/// Finds what a session would find, without one. Returns the server's time.
+async fn look(replies: &mut Replies<'_>, link: &Link) -> Result<u64, Trouble> {
+    let around = &link.surroundings;
+    let mut out = Vec::new();
+    write_listening(&mut out, around);
+    write_words(&mut out, &[b"TIME"]);
+    replies.ask(&out).await?;
+    expect_listening(replies, around).await?;
+    replies.expect_time().await
+}
+
+fn write_listening(out: &mut Vec<u8>, around: &Surroundings) {
+    if around.mode == Mode::Line {
+        let channel = channel(&around.prefix, &around.client);
+        write_words(out, &[b"SUBSCRIBE", channel.as_bytes()]);
+        // The scripts must be allowed to, and somebody must hear it.
+        write_words(out, &[b"PUBLISH", channel.as_bytes(), b""]);
+    }
+}
+
+async fn expect_listening(replies: &mut Replies<'_>, around: &Surroundings) -> Result<(), Trouble> {
+    if around.mode == Mode::Line {
+        replies.expect_subscribed().await?;
+        if replies.expect_number().await? == 0 {
+            let reason = "what is published on a channel does not reach who listens there";
+            return Err(Trouble::Unsupported(reason.into()));
+        }
+    }
+    Ok(())
 }
 
 /// Begins to listen, and then a session, so that one always has somebody who listens. Returns the
@@ -62,13 +100,7 @@ async fn open_session(
     let stay = around.stay(judged);
     let (introduction, opening) = (around.introduction(), Command::Attach { speaker, stay });
     let mut out = Vec::new();
-    let channel = channel(&around.prefix, &around.client);
-    let is_in_line = around.mode == Mode::Line;
-    if is_in_line {
-        write_words(&mut out, &[b"SUBSCRIBE", channel.as_bytes()]);
-        // The scripts must be allowed to, and somebody must hear it.
-        write_words(&mut out, &[b"PUBLISH", channel.as_bytes(), b""]);
-    }
+    write_listening(&mut out, around);
     let scripts = Scripts::new(around.prefix.clone());
     write_command(&mut out, &introduction, &scripts);
     write_command(&mut out, &opening, &scripts);
@@ -76,20 +108,18 @@ async fn open_session(
         write_loads(&mut out, around.scripts());
     }
     replies.ask(&out).await?;
-    if is_in_line {
-        replies.expect_subscribed().await?;
-        if replies.expect_number().await? == 0 {
-            let reason = "what is published on a channel does not reach who listens there";
-            return Err(Trouble::Unsupported(reason.into()));
-        }
+    expect_listening(replies, around).await?;
+    match replies.expect_reply(&introduction).await {
+        // Nothing is decided by who a client is: a full server serves one that it cannot name.
+        Ok(_) | Err(Trouble::OutOfMemory) => {}
+        Err(trouble) => return Err(trouble),
     }
-    replies.expect_reply(&introduction).await?;
     // A session that is of another type is overwritten, and the record is not.
     let opened = replies.expect_reply(&opening).await;
     let time_us = match opened.map_err(|trouble| trouble.of_record(&around.prefix))? {
         Reply::Attached { time_us } => time_us,
         Reply::Stale => return Err(Trouble::SessionLost),
-        Reply::Guarded => return Err(Trouble::Disagreement(GUARD_IS_OFF.into())),
+        Reply::Guarded => return Err(guard_is_off(&around.prefix)),
         _ => return Err(Trouble::Protocol("a session was expected while attaching".into())),
     };
     if judged.is_some() {

@@ -14,7 +14,7 @@ use quorate_core::{
     backoff::{Backoff, Jitter},
     command::Reply,
     guard::SESSION_LIFE_MS,
-    line::{Push, Session},
+    line::Push,
     moment::Moment,
 };
 use tokio::{
@@ -26,12 +26,14 @@ use super::{
     attach::attach,
     chamber::Judged,
     link::{INTRODUCED_EVERY_MS, Link},
+    meeting::CHANGED_LATELY,
     outbox::{Outbox, Phase, Waiting, Writer},
     script::Script,
     transport::{self, Reader, Stream, lost},
+    version::Watch,
     wire::Frame,
 };
-use crate::{engine::Mode, error::Trouble, observe::Event};
+use crate::{engine::Mode, error::Trouble};
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
 pub(crate) async fn drive(link: Arc<Link>) {
@@ -39,13 +41,12 @@ pub(crate) async fn drive(link: Arc<Link>) {
     let seed = link.surroundings.jitter_seed ^ link.number as u64;
     let mut jitter = Jitter::new(seed);
     let mut backoff = Backoff::new(RECONNECT_DELAY_MIN, RECONNECT_DELAY_MAX);
+    let mut orders = link.surroundings.chamber.as_ref().map(|chamber| chamber.orders());
     loop {
-        // A number that nobody has had: what was sent on an older connection, or to a server whose
-        // data is here now, is not of this session.
-        let session = Session::from_random(link.draw());
         // What is called for while it tries is not missed.
         let calls = link.surroundings.chamber.as_ref().map(|chamber| chamber.calls());
-        let trouble = match connect(&link, session).await {
+        let mut unattached = None;
+        let trouble = match connect(&link, &mut unattached).await {
             Ok((incoming, judged, socket)) => {
                 let attached_at = link.surroundings.clock.now();
                 let trouble = serve(&link, incoming, judged).await;
@@ -61,30 +62,69 @@ pub(crate) async fn drive(link: Arc<Link>) {
             }
             Err(trouble) => trouble,
         };
-        let guarded = guarded(&link, &trouble);
-        let until = |left| link.surroundings.clock.now().saturating_add(left);
-        let phase = match guarded {
-            Some((left, why)) => Phase::Guarded { until: until(left), why: why.to_owned() },
-            None => Phase::Down(trouble.clone()),
-        };
-        let (first, more) = pauses(backoff.next(&mut jitter), guarded.map(|(left, _)| left));
-        link.fail(phase, &trouble);
-        sleep(first).await;
-        if let Some(mut calls) = calls.filter(|_| !more.is_zero()) {
-            // Whether it was called or the time is over, it tries again.
-            let _ = timeout(more, calls.changed()).await;
+        let (first, more) = pauses(backoff.next(&mut jitter), guarded(&link, &trouble));
+        // Only a guarded node is waited for on its connection.
+        let guarded = unattached.filter(|_| !more.is_zero());
+        link.fail(phase(&link, &trouble), &trouble);
+        if is_ordered(first, orders.as_mut()).await {
+            backoff.reset();
+            continue;
+        }
+        if let Some(calls) = calls.filter(|_| !more.is_zero()) {
+            // Whatever comes first, it tries again.
+            let _ = timeout(more, called(calls, guarded)).await;
         }
     }
 }
 
-/// For how long the node is guarded, if that is all that it waits for, and why.
-fn guarded<'a>(link: &Link, trouble: &'a Trouble) -> Option<(Duration, &'a str)> {
+/// Waits for so long, or until an operator waits for the node: then returns true.
+async fn is_ordered(delay: Duration, orders: Option<&mut Watch>) -> bool {
+    match orders {
+        Some(orders) => timeout(delay, orders.changed()).await.is_ok(),
+        None => {
+            sleep(delay).await;
+            false
+        }
+    }
+}
+
+/// What the link is, now that it has failed.
+fn phase(link: &Link, trouble: &Trouble) -> Phase {
+    let chamber = link.surroundings.chamber.as_ref();
+    let has_begun =
+        |why: &str| why == CHANGED_LATELY || chamber.is_some_and(|it| it.is_counting(link.number));
+    match trouble {
+        Trouble::Guarded { left, why } if has_begun(why) => {
+            let until = link.surroundings.clock.now().saturating_add(*left);
+            Phase::Guarded { until, why: why.clone() }
+        }
+        _ => Phase::Down(trouble.clone()),
+    }
+}
+
+/// For how long the node is guarded, if that is all that it waits for.
+fn guarded(link: &Link, trouble: &Trouble) -> Option<Duration> {
     let is_placed =
         || link.surroundings.chamber.as_ref().is_some_and(|it| it.is_placed(link.number));
     match trouble {
-        Trouble::Guarded { left, why } if is_placed() => Some((*left, why)),
+        Trouble::Guarded { left, .. } if is_placed() => Some(*left),
         _ => None,
     }
+}
+
+/// Ends when the node is to be met soon, or when the server closes the connection on which it said
+/// that it is guarded: it is down by now, or was started again.
+async fn called(mut calls: Watch, mut guarded: Option<Stream>) {
+    let mut called = pin!(calls.changed());
+    poll_fn(|cx| {
+        // It says nothing unless it is asked: whatever comes is its end.
+        let is_closed = guarded.as_mut().is_some_and(|stream| {
+            let (mut byte, reader) = ([0], Pin::new(&mut *stream.reader));
+            reader.poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready()
+        });
+        if is_closed { Poll::Ready(()) } else { called.as_mut().poll(cx) }
+    })
+    .await;
 }
 
 /// How long to wait before the next try: in any case, and then until it is called for. A node
@@ -100,41 +140,54 @@ fn pauses(delay: Duration, guarded: Option<Duration>) -> (Duration, Duration) {
     }
 }
 
-/// Opens and attaches a new connection.
+/// Opens and attaches a new connection. One that could not be attached is left in `unattached`.
 async fn connect(
     link: &Arc<Link>,
-    session: Session,
+    unattached: &mut Option<Stream>,
 ) -> Result<(Incoming, Option<Judged>, Option<OwnedFd>), Trouble> {
+    // A number that nobody has had: what was sent on an older connection, or to a server whose
+    // data is here now, is not of this session.
+    let session = link.surroundings.nonces.session()?;
     let attempt = async {
-        let mut stream = transport::open(&link.target, &link.surroundings).await?;
-        let attached = attach(&mut stream, link, session).await?;
+        let opened = transport::open(&link.target, &link.surroundings).await?;
+        let attached = attach(unattached.insert(opened), link, session).await?;
         let now = link.surroundings.clock.now();
         link.note_round_trip(now.saturating_since(attached.asked_at));
         if let Some(time_us) = attached.time_us {
             link.note_time(time_us, attached.asked_at, now);
         }
-        Ok((stream, attached))
+        Ok(attached)
     };
-    let (stream, attached) =
-        timeout(LINK_TIMEOUT, attempt).await.unwrap_or(Err(Trouble::TimedOut))?;
-    let Stream { reader, writer, socket } = stream;
+    let attached = timeout(LINK_TIMEOUT, attempt).await.unwrap_or(Err(Trouble::TimedOut))?;
+    let Stream { reader, writer, socket } = unattached.take().expect("it was opened and attached");
     let now = link.surroundings.clock.now();
     let mut outbox = link.outbox();
     let stay = link.surroundings.stay(attached.judged.as_ref());
-    outbox.open(Writer(writer), attached.scripts, (session, stay), now);
+    let recovers_in = recovers_in(attached.judged.as_ref());
+    let phase = Phase::Recovering { until: now.saturating_add(recovers_in) };
+    outbox.open(Writer(writer), attached.scripts, (session, stay), phase, now);
+    outbox.why_not_yet = attached.judged.as_ref().and_then(|judged| judged.why_not_yet);
     link.pay_debts(&mut outbox, now);
     drop(outbox);
-    link.tell(&Event::NodeUp { node: &link.target.label });
-    link.surroundings.ears.handle_up(link.number, now);
-    link.surroundings.status.notify_waiters();
+    match recovers_in.is_zero() {
+        true => link.come_up(),
+        false => link.surroundings.ears.handle_recovering(),
+    }
     Ok((Incoming::new(reader, attached.rest), attached.judged, socket))
+}
+
+/// For how long a node that was judged to be this is not to be asked for locks.
+fn recovers_in(judged: Option<&Judged>) -> Duration {
+    judged.map_or(Duration::ZERO, |judged| judged.recovers_in)
 }
 
 /// Serves one connection until it breaks or is in doubt, and says why.
 async fn serve(link: &Arc<Link>, mut incoming: Incoming, judged: Option<Judged>) -> Trouble {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
-    let has_session = link.surroundings.mode == Mode::Line || judged.is_some();
-    let mut pulse = has_session.then(Pulse::new);
+    let has_session = link.surroundings.mode == Mode::Line && !link.surroundings.only_looks;
+    let mut pulse = (has_session || judged.is_some()).then(Pulse::new);
+    let recovers_in = recovers_in(judged.as_ref());
+    let mut recovery = (!recovers_in.is_zero()).then(|| Box::pin(sleep(recovers_in)));
     let mut voided = pin!(voided(judged));
     link.outbox().is_watched = true;
     if let Err(trouble) = incoming.take_apart(link) {
@@ -154,6 +207,10 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming, judged: Option<Judged>)
         if voided.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Trouble::SessionLost);
         }
+        if recovery.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready()) {
+            recovery = None;
+            link.come_up();
+        }
         if let Some(pulse) = &mut pulse {
             pulse.poll(link, cx);
         }
@@ -171,7 +228,7 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming, judged: Option<Judged>)
 /// Ends when another list of nodes is in force than the one by which the node was judged.
 async fn voided(judged: Option<Judged>) {
     match judged {
-        Some(mut judged) => drop(judged.lists.changed().await),
+        Some(mut judged) => judged.lists.changed().await,
         None => std::future::pending().await,
     }
 }
@@ -355,7 +412,10 @@ impl Incoming {
                     Ok(Reply::Stale) => Err(Trouble::SessionLost),
                     answer => answer,
                 };
+                let is_as_before = outbox.is_as_before(&waiting.request.command, &answer);
                 let end = match &answer {
+                    // What it is now is told when it was looked at from the start.
+                    _ if !is_as_before => Some(Trouble::Connecting),
                     // After a reply that makes no sense, none can be trusted to belong to its
                     // request.
                     Err(trouble @ Trouble::Protocol(_)) => Some(trouble.clone()),

@@ -48,19 +48,33 @@ pub(super) async fn greet(
         replies.expect_number().await?;
     }
     if reads_record(around) && is_guarded(replies, &around.prefix).await? {
-        return Err(Trouble::Disagreement(GUARD_IS_OFF.into()));
+        return Err(guard_is_off(&around.prefix));
     }
     let mut scripts = Scripts::new(around.prefix.clone());
-    if around.chamber.is_none() {
+    if loads_scripts(around) {
         replies.expect_loads(around.scripts(), &mut scripts).await?;
     }
     Ok(Greeted { run_id, scripts, time_us })
 }
 
-/// Whether the client looks itself for a node's record: without a guard it meets nobody, and in
-/// classic mode there is no session that would be refused.
+/// Whether the client looks itself for a node's record: without a guard it meets nobody, and
+/// without a session, as in classic mode, none would be refused.
 fn reads_record(around: &Surroundings) -> bool {
-    around.mode == Mode::Classic && around.chamber.is_none()
+    (around.mode == Mode::Classic || around.only_looks) && around.chamber.is_none()
+}
+
+/// A guarded node gets the scripts when it votes: until then it is met again and again. One that
+/// is only looked at does not get them.
+const fn loads_scripts(around: &Surroundings) -> bool {
+    around.chamber.is_none() && !around.only_looks
+}
+
+/// What a client without the guard is told about a node that has a place in a guarded set.
+pub(super) fn guard_is_off(prefix: &str) -> Trouble {
+    Trouble::Disagreement(format!(
+        "the node is under the restart guard, which this client has off: turn it on for all \
+         clients, or stop all clients of this node and delete {prefix}node on every node of its set"
+    ))
 }
 
 /// Whether the node belongs to a set that others guard.
@@ -108,10 +122,13 @@ fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
     }
     if reads_record(around) {
         let record = format!("{}node", around.prefix);
-        write_words(&mut out, &[b"HMGET", record.as_bytes(), b"change"]);
+        match around.mode {
+            Mode::Classic => write_words(&mut out, &[b"HMGET", record.as_bytes(), b"change"]),
+            // Whoever may not run scripts is told so, as when a session begins.
+            Mode::Line => write_words(&mut out, &[b"EVAL", READ, b"1", record.as_bytes()]),
+        }
     }
-    // A guarded node gets them when it votes: until then it is met again and again.
-    if around.chamber.is_none() {
+    if loads_scripts(around) {
         write_loads(&mut out, around.scripts());
     }
     out
@@ -185,8 +202,8 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-pub(super) const GUARD_IS_OFF: &str =
-    "the node is under the restart guard, which this client has off";
+/// Says whether the record tells of a set.
+const READ: &[u8] = b"return redis.call('HMGET', KEYS[1], 'change')";
 
 /// How a node of a cluster says that a key is not its own.
 const ELSEWHERE: [&str; 3] = ["MOVED ", "ASK ", "CLUSTERDOWN Hash slot not served"];

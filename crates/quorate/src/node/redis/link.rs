@@ -11,9 +11,8 @@ use std::{
 };
 
 use quorate_core::{
-    backoff::Jitter,
     command::{ClientId, Command, Reply, Stay},
-    guard::{Known, SESSION_LIFE_MS, slack_us},
+    guard::{Greeting, Known, SESSION_LIFE_MS, slack_us},
     line::Speaker,
     moment::Moment,
 };
@@ -32,6 +31,7 @@ use crate::{
     engine::{Ears, Mode, Quiet},
     error::Trouble,
     node::{Inbox, Node, Request, Sent},
+    nonces::{NoRandomness, Nonces},
     observe::{self, Event, Observer},
 };
 
@@ -46,7 +46,6 @@ pub(crate) struct Link {
     known: Mutex<Option<(u64, Moment)>>,
     /// A ping is unanswered.
     is_asked: AtomicBool,
-    dice: Mutex<Jitter>,
 }
 
 /// What the links of one client share.
@@ -67,10 +66,14 @@ pub(crate) struct Surroundings {
     pub(crate) identities: Arc<Identities>,
     /// What is known of the set of nodes, if they are guarded.
     pub(crate) chamber: Option<Arc<Chamber>>,
+    /// The client begins no session and writes nothing, unless an operator acts by it.
+    pub(crate) only_looks: bool,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
     pub(crate) quiet: Arc<Quiet>,
+    /// For delays only.
     pub(crate) jitter_seed: u64,
+    pub(crate) nonces: Nonces,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) security: Security,
     #[cfg(feature = "simulation")]
@@ -115,16 +118,9 @@ impl Link {
     pub(crate) fn new(number: usize, target: Target, surroundings: Surroundings) -> Self {
         let prefix = surroundings.prefix.clone();
         let outbox = Mutex::new(Outbox::new(prefix, surroundings.clock.now()));
-        let dice = Mutex::new(Jitter::new(surroundings.jitter_seed ^ number as u64));
         let (round_trip_ns, known) = (AtomicU64::new(0), Mutex::new(None));
         let is_asked = AtomicBool::new(false);
-        Self { number, target, surroundings, outbox, round_trip_ns, known, is_asked, dice }
-    }
-
-    /// A number that nobody has had.
-    pub(crate) fn draw(&self) -> u128 {
-        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
-        (u128::from(dice.next()) << 64) | u128::from(dice.next())
+        Self { number, target, surroundings, outbox, round_trip_ns, known, is_asked }
     }
 
     /// Tells the observer, if there is one.
@@ -135,7 +131,11 @@ impl Link {
     /// Answers everything that is outstanding with `trouble`; the link is down or closed.
     pub(crate) fn fail(&self, phase: Phase, trouble: &Trouble) {
         let abandoned = self.outbox().close(phase);
-        self.surroundings.identities.release(self.number);
+        // Of nodes that are only looked at nothing else tells that two of them are the same.
+        let is_kept = self.surroundings.only_looks && matches!(trouble, Trouble::Guarded { .. });
+        if !is_kept {
+            self.surroundings.identities.release(self.number);
+        }
         self.tell(&Event::NodeDown { node: &self.target.label, trouble });
         let now = self.surroundings.clock.now();
         for Waiting { request, .. } in abandoned {
@@ -152,6 +152,14 @@ impl Link {
         self.surroundings.quiet.tell();
     }
 
+    /// The node can be asked for locks from now on.
+    pub(crate) fn come_up(&self) {
+        self.outbox().phase = Phase::Up;
+        self.tell(&Event::NodeUp { node: &self.target.label });
+        self.surroundings.ears.handle_up(self.number, self.surroundings.clock.now());
+        self.surroundings.status.notify_waiters();
+    }
+
     /// Sends the releases that are owed; the link must be up.
     pub(crate) fn pay_debts(self: &Arc<Self>, outbox: &mut Outbox, now: Moment) {
         for (command, until) in outbox.debts.collect(now) {
@@ -160,20 +168,26 @@ impl Link {
         }
     }
 
-    /// Keeps the session alive, and learns the server's time.
+    /// Keeps the session alive, and learns the server's time; or looks at it again.
     pub(crate) fn ping(self: &Arc<Self>, is_introduced: bool, now: Moment) {
         let mut outbox = self.outbox();
-        if !matches!(outbox.phase, Phase::Up) {
+        if !outbox.is_open() {
             return;
         }
         let speaker = Speaker { client: self.surroundings.client, session: outbox.session };
         let stay = Stay { wall_ms: self.surroundings.clock.wall_ms(), ..outbox.stay };
-        let ping = Command::Ping { speaker, stay };
-        if let Some(chamber) = &self.surroundings.chamber
-            && !self.is_asked.swap(true, Ordering::SeqCst)
-        {
-            chamber.ask(self.number);
+        let mut ping = Command::Ping { speaker, stay };
+        if let Some(chamber) = &self.surroundings.chamber {
+            if self.surroundings.only_looks {
+                // Without random numbers the next look shows it no later than a new connection.
+                let Ok(greeting) = self.greeting(chamber) else { return };
+                ping = Command::Meet { greeting: Greeting { is_looking: true, ..greeting } };
+            }
+            if !self.is_asked.swap(true, Ordering::SeqCst) {
+                chamber.ask(self.number);
+            }
         }
+        let is_introduced = is_introduced && !self.surroundings.only_looks;
         let introduction = is_introduced.then(|| self.surroundings.introduction());
         for command in std::iter::once(ping).chain(introduction) {
             let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
@@ -206,6 +220,25 @@ impl Link {
         })
     }
 
+    /// What the node is told when it is met.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system gives no random numbers.
+    pub(crate) fn greeting(&self, chamber: &Chamber) -> Result<Greeting, NoRandomness> {
+        let Surroundings { clock, nonces, .. } = &self.surroundings;
+        Ok(Greeting {
+            wall_ms: clock.wall_ms(),
+            known: self.known_time(clock.now()),
+            mark: nonces.mark()?,
+            id: nonces.node_id()?,
+            life_ms: SESSION_LIFE_MS,
+            guard_ms: chamber.guard_ms,
+            is_looking: false,
+            is_durable: false,
+        })
+    }
+
     /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.
     pub(crate) fn note_round_trip(&self, sample: Duration) {
         let sample = u64::try_from(sample.as_nanos()).unwrap_or(u64::MAX);
@@ -225,8 +258,11 @@ impl Link {
 
 impl Node for Arc<Link> {
     fn send(&self, request: Request, now: Moment) -> Sent {
+        if self.surroundings.only_looks && !request.command.only_looks() {
+            return Sent::Answered(Err(Trouble::Unsupported(ONLY_LOOKS.into())));
+        }
         let mut outbox = self.outbox();
-        if let Some(trouble) = outbox.trouble(now) {
+        if let Some(trouble) = outbox.obstacle(&request.command, now) {
             return Sent::Answered(Err(trouble));
         }
         if outbox.waiting.len() >= WAITING_MAX {
@@ -266,6 +302,9 @@ impl Node for Arc<Link> {
     }
 
     fn owe(&self, free: Command, until: Moment) {
+        if self.surroundings.only_looks {
+            return; // Nothing was taken.
+        }
         let mut outbox = self.outbox();
         outbox.owe(free, until);
         outbox.watch();
@@ -277,6 +316,14 @@ impl Node for Arc<Link> {
 
     fn trouble(&self) -> Option<Trouble> {
         self.outbox().trouble(self.surroundings.clock.now())
+    }
+
+    fn why_not_yet(&self) -> Option<&'static str> {
+        self.outbox().why_not_yet
+    }
+
+    fn connection(&self) -> u64 {
+        self.outbox().generation
     }
 
     fn round_trip(&self) -> Duration {
@@ -328,17 +375,21 @@ impl Inbox for Pulse {
         answer: Result<Reply, Trouble>,
         now: Moment,
     ) {
-        if let Ok(Reply::Attached { time_us }) = answer
-            && let Some(link) = self.link.upgrade()
-        {
-            link.note_time(time_us, self.sent_at, now);
-            if let Some(chamber) = &link.surroundings.chamber {
-                chamber.hear_again(link.number);
-                link.is_asked.store(false, Ordering::SeqCst);
-            }
+        let Some(link) = self.link.upgrade() else { return };
+        match answer {
+            Ok(Reply::Attached { time_us }) => link.note_time(time_us, self.sent_at, now),
+            // It is what it was, or the link would be down.
+            Ok(Reply::Met(_)) => {}
+            Ok(_) | Err(_) => return,
+        }
+        if let Some(chamber) = &link.surroundings.chamber {
+            chamber.hear_again(link.number);
+            link.is_asked.store(false, Ordering::SeqCst);
         }
     }
 }
+
+const ONLY_LOOKS: &str = "this client only looks, and takes and gives back nothing";
 
 /// How often a server is told anew who the client is.
 pub(crate) const INTRODUCED_EVERY_MS: u64 = 20_000;

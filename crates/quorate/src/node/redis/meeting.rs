@@ -2,9 +2,7 @@
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{
-        Disagreement, Doubt, Enrolment, Greeting, Mark, Met, NodeId, Opinion, SESSION_LIFE_MS,
-    },
+    guard::{Disagreement, Doubt, Enrolment, Greeting, Mark, Met, Opinion},
 };
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use super::{
     script::Scripts,
     wire::{write_command, write_words},
 };
-use crate::error::Trouble;
+use crate::{error::Trouble, nonces::Nonces};
 
 /// Meets the node until it may vote for us, or tells why it does not.
 pub(super) async fn meet(
@@ -28,38 +26,79 @@ pub(super) async fn meet(
     // What comes into force while we ask makes the answer void.
     let lists = chamber.watch();
     for _ in 0..MEETINGS_MAX {
-        let met = meeting.greet(is_durable).await?;
-        let (mark, is_enrolled, doubt) = (met.mark, met.is_enrolled, met.doubt);
-        match chamber.hear(link.number, met, link.surroundings.clock.now()) {
-            Opinion::Votes(mark) => return Ok(chamber.judged(mark, lists)),
+        let is_looking = chamber.is_looking();
+        let greeting = Greeting { is_durable, is_looking, ..link.greeting(chamber)? };
+        let met = meeting.greet(&greeting).await?;
+        let (mark, is_enrolled) = (met.mark, met.is_enrolled);
+        let recovers_in_ms = met.recovers_in_ms;
+        let seen = greeting.is_looking.then(|| met.clone());
+        let now = link.surroundings.clock.now();
+        let opinion = chamber.hear(link.number, met, greeting.is_looking, now);
+        // Somebody has begun to act, or is done.
+        let opinion = opinion.ok_or(Trouble::Connecting)?;
+        if let Some(seen) = seen {
+            let why_not_yet = looked_at(&opinion, &seen, &greeting)?;
+            // One that waits for an ordinary client recovers when that has come.
+            let recovers_in_ms = if why_not_yet.is_some() { 0 } else { recovers_in_ms };
+            return Ok(Judged { why_not_yet, ..chamber.judged(mark, recovers_in_ms, lists) });
+        }
+        match opinion {
+            Opinion::Votes(mark) => return Ok(chamber.judged(mark, recovers_in_ms, lists)),
             Opinion::Waits { why, left_ms } => {
                 if !chamber.is_admitting() || !meeting.admit(mark).await? {
                     return Err(guarded(&told(why, is_enrolled), left_ms));
                 }
             }
-            Opinion::Enrol(_) | Opinion::Tell { .. } if chamber.is_looking => {
-                let (why, left_ms) = doubt.unwrap_or((Doubt::Unknown, 0));
-                return Err(guarded(&told(why, is_enrolled), left_ms));
-            }
             Opinion::Enrol(enrolment) => meeting.enrol(enrolment).await?,
             Opinion::Tell { mark, pact } => {
-                let fresh = meeting.fresh_mark();
+                let fresh = meeting.fresh_mark()?;
                 let command = Command::Change { mark, pact, fresh };
                 if let Reply::TooSoon { left_ms } = meeting.say(&command).await? {
                     return Err(guarded(CHANGED_LATELY, left_ms));
                 }
             }
-            // The next one that is heard settles it.
-            Opinion::Differs(unsettled @ Disagreement::Unsettled { .. }) => {
-                return Err(guarded(&unsettled.to_string(), 0));
-            }
-            Opinion::Differs(Disagreement::SameNode { label }) => {
-                return Err(Trouble::SameServer(label.to_string()));
-            }
-            Opinion::Differs(differs) => return Err(Trouble::Disagreement(differs.to_string())),
+            Opinion::Differs(differs) => return Err(differs_by(&differs)),
         }
     }
     Err(Trouble::SessionLost)
+}
+
+/// What is told of a node that was only looked at: it can be asked, and votes now or with the next
+/// client; or why not.
+fn looked_at(
+    opinion: &Opinion,
+    met: &Met,
+    greeting: &Greeting,
+) -> Result<Option<&'static str>, Trouble> {
+    match (opinion, met.doubt) {
+        // It takes the mark that it was offered, from whoever comes next.
+        (Opinion::Votes(mark), _) if *mark == greeting.mark => Ok(Some(GUARD_IS_OVER)),
+        (Opinion::Votes(_), _) => Ok(None),
+        (Opinion::Tell { .. }, None) if met.changes_in_ms > 0 => {
+            Err(guarded(CHANGED_LATELY, met.changes_in_ms))
+        }
+        (Opinion::Tell { .. } | Opinion::Enrol(_), None) => Ok(Some(IS_BEHIND)),
+        (Opinion::Enrol(_), Some((why, left_ms))) => {
+            Err(guarded(&format!("{why}; {BEGINS_LATER}"), left_ms))
+        }
+        (Opinion::Waits { .. } | Opinion::Tell { .. }, Some((why, left_ms))) => {
+            Err(guarded(&told(why, met.is_enrolled), left_ms))
+        }
+        (Opinion::Waits { why, left_ms }, None) => {
+            Err(guarded(&told(*why, met.is_enrolled), *left_ms))
+        }
+        (Opinion::Differs(differs), _) => Err(differs_by(differs)),
+    }
+}
+
+/// Why a node is of no use to this client.
+pub(crate) fn differs_by(differs: &Disagreement) -> Trouble {
+    match differs {
+        // The next one that is heard settles it.
+        Disagreement::Unsettled { .. } => guarded(&differs.to_string(), 0),
+        Disagreement::SameNode { label } => Trouble::SameServer(label.to_string()),
+        _ => Trouble::Disagreement(differs.to_string()),
+    }
 }
 
 fn told(why: Doubt, is_enrolled: bool) -> String {
@@ -89,23 +128,15 @@ impl Meeting<'_, '_> {
         frame.reply(bytes, command).map_err(|trouble| trouble.of_record(scripts.prefix()))
     }
 
-    async fn greet(&mut self, is_durable: bool) -> Result<Met, Trouble> {
-        let clock = self.link.surroundings.clock;
-        let asked_at = clock.now();
+    async fn greet(&mut self, greeting: &Greeting) -> Result<Met, Trouble> {
+        let asked_at = self.link.surroundings.clock.now();
         self.chamber.ask(self.link.number);
-        let greeting = Greeting {
-            wall_ms: clock.wall_ms(),
-            known: self.link.known_time(asked_at),
-            mark: self.fresh_mark(),
-            id: NodeId::from_random(self.link.draw()),
-            life_ms: SESSION_LIFE_MS,
-            guard_ms: self.chamber.guard_ms,
-            is_looking: self.chamber.is_looking,
-            is_durable,
-        };
-        match self.say(&Command::Meet { greeting }).await? {
+        match self.say(&Command::Meet { greeting: *greeting }).await? {
             Reply::Met(met) => {
-                self.link.know_time(met.time_us, asked_at);
+                // A node does not remember who has looked at it, and would seem to have forgotten.
+                if !greeting.is_looking {
+                    self.link.know_time(met.time_us, asked_at);
+                }
                 Ok(*met)
             }
             Reply::OtherWire(agreed) => {
@@ -124,10 +155,13 @@ impl Meeting<'_, '_> {
 
     /// Lets the node vote at once. Returns false if it cannot yet.
     async fn admit(&mut self, mark: Mark) -> Result<bool, Trouble> {
-        let fresh = self.fresh_mark();
+        let fresh = self.fresh_mark()?;
         match self.say(&Command::Admit { mark, fresh }).await? {
             Reply::Admitted => Ok(true),
-            Reply::Holds { keys } => Err(Trouble::NotEmpty(keys)),
+            Reply::Holds { keys } => {
+                self.chamber.hold(self.link.number, keys);
+                Err(Trouble::NotEmpty(keys))
+            }
             _ => Ok(false),
         }
     }
@@ -156,10 +190,21 @@ impl Meeting<'_, '_> {
             && has(&replication, &zero))
     }
 
-    fn fresh_mark(&self) -> Mark {
-        Mark::from_random(self.link.draw())
+    fn fresh_mark(&self) -> Result<Mark, Trouble> {
+        Ok(self.nonces().mark()?)
+    }
+
+    const fn nonces(&self) -> &Nonces {
+        &self.link.surroundings.nonces
     }
 }
+
+/// What is told of a node that does nothing before another client comes.
+const GUARD_IS_OVER: &str =
+    "the restart guard is over: it votes 5 s after the next client that does not only look";
+const IS_BEHIND: &str = "it has missed a change of the set of nodes: it votes when the next client \
+                         that does not only look has told it";
+const BEGINS_LATER: &str = "the time begins with the next client that does not only look";
 
 /// A node does not go by another list before those who go by the one before the last are gone.
 pub(crate) const CHANGED_LATELY: &str = "the set of nodes was changed a short while ago";

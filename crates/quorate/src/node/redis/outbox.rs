@@ -13,7 +13,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{Command, Owner, Stay},
+    command::{Command, Owner, Reply, Stay},
     debts::Debts,
     line::{Ask, Session},
     moment::Moment,
@@ -38,6 +38,8 @@ pub(crate) struct Outbox {
     pub(crate) session: Session,
     /// On which terms.
     pub(crate) stay: Stay,
+    /// Why the node does not vote before another client comes: this one only looks.
+    pub(crate) why_not_yet: Option<&'static str>,
     /// When the server last sent anything.
     pub(crate) heard_at: Moment,
     /// The driver has its timer set and will look after silence.
@@ -60,6 +62,11 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Up,
+    /// The node's guard has just ended. Until then it is not asked for locks: their holders give it
+    /// back their keys first.
+    Recovering {
+        until: Moment,
+    },
     Down(Trouble),
     /// Under the restart guard until then.
     Guarded {
@@ -85,8 +92,9 @@ impl Outbox {
             waiting: VecDeque::new(),
             debts: Debts::default(),
             scripts: Scripts::new(prefix),
-            session: Session::from_random(0),
+            session: Session::UNSET,
             stay: Stay::unguarded(0),
+            why_not_yet: None,
             heard_at: now,
             is_watched: false,
             generation: 0,
@@ -105,12 +113,14 @@ impl Outbox {
         writer: Writer,
         scripts: Scripts,
         (session, stay): (Session, Stay),
+        phase: Phase,
         now: Moment,
     ) {
-        self.phase = Phase::Up;
+        self.phase = phase;
         self.scripts = scripts;
         self.session = session;
         self.stay = stay;
+        self.why_not_yet = None;
         self.heard_at = now;
         self.broken = None;
         self.bytes.clear();
@@ -131,16 +141,47 @@ impl Outbox {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Why nothing can be sent now, if so.
+    /// Why this cannot be sent now, if so.
+    pub(crate) fn obstacle(&self, command: &Command, now: Moment) -> Option<Trouble> {
+        let is_asking = matches!(
+            command,
+            Command::Acquire { .. } | Command::Heartbeat { .. } | Command::Take { .. }
+        );
+        match &self.phase {
+            Phase::Recovering { .. } if !is_asking => None,
+            _ => self.trouble(now),
+        }
+    }
+
+    /// True while there is a connection and a session.
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Up | Phase::Recovering { .. })
+    }
+
+    /// Why no lock can be asked for now, if so.
     pub(crate) fn trouble(&self, now: Moment) -> Option<Trouble> {
         match &self.phase {
             Phase::Up => None,
+            Phase::Recovering { until } => {
+                let (left, why) = (until.saturating_since(now), RECOVERING.to_owned());
+                Some(Trouble::Guarded { left, why })
+            }
             Phase::Down(trouble) => Some(trouble.clone()),
             Phase::Guarded { until, why } => {
                 Some(Trouble::Guarded { left: until.saturating_since(now), why: why.clone() })
             }
             Phase::Closed => Some(Trouble::ShutDown),
         }
+    }
+
+    /// Whether a node that is looked at again is what it was.
+    pub(crate) fn is_as_before(&self, command: &Command, answer: &Result<Reply, Trouble>) -> bool {
+        let Command::Meet { greeting } = command else { return true };
+        let Ok(Reply::Met(met)) = answer else { return false };
+        // One that takes the mark that it is offered does so until another client comes.
+        let is_same = self.stay.mark == Some(met.mark)
+            || self.why_not_yet.is_some() && met.mark == greeting.mark;
+        is_same && met.doubt.is_none()
     }
 
     /// Puts a request at the end of the queue.
@@ -181,9 +222,9 @@ impl Outbox {
                 self.write_again(waiting);
                 None
             }
-            // The same goes for a fence that is to be confirmed.
+            // A fence that is to be confirmed does nothing behind that end: it takes no key again.
             Command::Extend { entries, .. } => match &**entries {
-                [only] if !only.may_heal && !self.is_released(&only.owner) => {
+                [only] if !only.may_heal => {
                     self.write_again(waiting);
                     None
                 }
@@ -286,6 +327,9 @@ impl Outbox {
     }
 }
 
+/// Why a node whose guard has ended is not asked for locks yet.
+const RECOVERING: &str = "holders renew their locks there before others ask for them";
+
 /// The writing half of a connection.
 pub(crate) struct Writer(pub(crate) Box<dyn AsyncWrite + Send + Sync + Unpin>);
 
@@ -332,7 +376,7 @@ const BYTES_KEPT_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{command::Reply, name::Name};
+    use quorate_core::name::Name;
 
     use super::*;
     use crate::node::Inbox;
@@ -357,8 +401,8 @@ mod tests {
         let now = Moment::ZERO;
         let mut outbox = Outbox::new("quorate:".into(), now);
         let writer = || Writer(Box::new(tokio::io::sink()));
-        let terms = (Session::from_random(0), Stay::unguarded(0));
-        outbox.open(writer(), Scripts::new("quorate:".into()), terms, now);
+        let terms = (Session::UNSET, Stay::unguarded(0));
+        outbox.open(writer(), Scripts::new("quorate:".into()), terms, Phase::Up, now);
         let push = |outbox: &mut Outbox| {
             let command = Command::Look { name: Name::parse("a", "").expect("valid") };
             outbox.push(Request { command, node: 0, inbox: Arc::new(Deaf) }, now);
@@ -375,7 +419,7 @@ mod tests {
         outbox.waiting.drain(..2);
         assert!(!outbox.is_answer_due(), "both are answered");
         outbox.close(Phase::Closed);
-        outbox.open(writer(), Scripts::new("quorate:".into()), terms, now);
+        outbox.open(writer(), Scripts::new("quorate:".into()), terms, Phase::Up, now);
         push(&mut outbox);
         assert!(!outbox.is_answer_due(), "on a new connection nothing is written");
     }

@@ -116,6 +116,9 @@ impl Owner {
         assert_eq!(ticket.len(), 16, "tickets are compared as text: {text}");
         assert!(ticket.bytes().all(|byte| byte.is_ascii_digit()), "{text}");
         assert_eq!(ttl_ms.parse().map(Duration::from_millis), Ok(LONG));
+        let (number, secret) = number.split_once('.').expect("nobody can guess it");
+        assert_eq!(secret.len(), 16, "{text}");
+        assert!(u64::from_str_radix(secret, 16).is_ok(), "{text}");
         let number = number.parse().expect("a number");
         Self { client: client.into(), number, who: String::new() }
     }

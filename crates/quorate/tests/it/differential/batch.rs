@@ -17,6 +17,8 @@ pub(super) enum Step {
     Plant { name: Name, thing: Thing, ttl_ms: Option<u64> },
     /// Somebody deletes everything.
     Clear,
+    /// The server has no memory left from now on, or has some again.
+    Fill(bool),
     /// The connection on which a client listens is cut; this is the server's number for it.
     HangUp { client: ClientId, connection: u64 },
 }
@@ -45,6 +47,7 @@ impl Step {
                 store.plant(now, name, value, *ttl_ms);
             }
             Self::Clear => store.clear(),
+            Self::Fill(is_full) => store.set_full(*is_full),
             Self::HangUp { client, .. } => store.hang_up(*client),
         }
         None
@@ -63,7 +66,7 @@ impl Step {
             )
             | Self::Plant { name, .. } => Some(name),
             Self::Ask(other) => panic!("which lock is {other:?} about?"),
-            Self::Clear | Self::HangUp { .. } => None,
+            Self::Clear | Self::Fill(_) | Self::HangUp { .. } => None,
         }
     }
 }
@@ -73,10 +76,37 @@ pub(super) struct Draw {
     jitter: Jitter,
     pub(super) names: Vec<Name>,
     owners: Vec<Owner>,
+    memory: Memory,
+    is_full: bool,
+}
+
+/// Whether the server has memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Memory {
+    /// Always.
+    Enough,
+    /// It is full now and then.
+    Scarce,
+}
+
+impl Memory {
+    /// How many of a hundred steps make a server full, or give it memory again.
+    const fn change_percent(self, is_full: bool) -> u64 {
+        match (self, is_full) {
+            (Self::Enough, _) => 0,
+            (Self::Scarce, true) => 4,
+            (Self::Scarce, false) => 6,
+        }
+    }
+
+    /// Whether that is the next step, by numbers that are drawn only if it may be.
+    pub(super) fn changes(self, is_full: bool, up_to: impl FnOnce(u64) -> u64) -> bool {
+        self == Self::Scarce && up_to(99) < self.change_percent(is_full)
+    }
 }
 
 impl Draw {
-    pub(super) fn new(jitter: Jitter) -> Self {
+    pub(super) fn new(jitter: Jitter, memory: Memory) -> Self {
         let name = |text: &str| Name::parse(text, "quorate:").expect("a name");
         let client = |byte| ClientId::from_random([byte; 20]);
         // Each differs from another in one part only, and bytes that need care are among them.
@@ -87,7 +117,12 @@ impl Draw {
             Owner::new(&client(1), 1, "m\0é\r\n"),
         ];
         let names = ["a", "{größe} 鎖", "*"].map(name);
-        Self { jitter, names: names.into(), owners: owners.into() }
+        Self { jitter, names: names.into(), owners: owners.into(), memory, is_full: false }
+    }
+
+    /// Both sides begin anew, with memory.
+    pub(super) const fn clear(&mut self) {
+        self.is_full = false;
     }
 
     /// How long to wait before the next batch. Where the clock can be set, `ends_in_ms` says when
@@ -107,6 +142,10 @@ impl Draw {
 
     fn step(&mut self) -> Step {
         let name = self.name();
+        if self.memory.changes(self.is_full, |last| self.up_to(last)) {
+            self.is_full = !self.is_full;
+            return Step::Fill(self.is_full);
+        }
         match self.up_to(99) {
             0..=34 => {
                 let (owner, ttl_ms, speaker) = (self.owner(), self.ttl_ms(), None);
@@ -124,6 +163,8 @@ impl Draw {
             }
             70..=79 => Step::Ask(Command::Check { name, owner: self.owner() }),
             80..=92 => Step::Ask(Command::Look { name }),
+            // Another program may store nothing either.
+            93..=98 if self.is_full => Step::Ask(Command::Look { name }),
             93..=98 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
                 Step::Plant { name, thing: self.thing(), ttl_ms }

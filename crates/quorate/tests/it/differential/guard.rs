@@ -16,15 +16,24 @@ use self::{
     draw::{Draw, Step},
     tracker::Tracker,
 };
-use super::{Pace, on_every_flavour, seed};
+use super::{Pace, batch::Memory, on_every_flavour, seed};
 
 #[test]
 fn twenty_thousand_random_commands_of_the_guard_do_what_the_store_does() {
+    compare_on_every_server(Memory::Enough, &tracker::KINDS);
+}
+
+#[test]
+fn so_they_do_on_servers_that_are_full_now_and_then() {
+    compare_on_every_server(Memory::Scarce, &tracker::FULL);
+}
+
+fn compare_on_every_server(memory: Memory, kinds: &[&str]) {
     let seed = seed();
     on_every_flavour(Pace::Set, |server| {
         let node = Node::connect(server);
         let mut trial = Trial {
-            draw: Draw::new(Jitter::new(seed), node.now_us() / 1_000),
+            draw: Draw::new(Jitter::new(seed), memory, node.now_us() / 1_000),
             node,
             store: Store::new(),
             run: 0,
@@ -34,7 +43,7 @@ fn twenty_thousand_random_commands_of_the_guard_do_what_the_store_does() {
         while trial.tracker.compared < 20_000 {
             trial.run_batch();
         }
-        trial.tracker.check_coverage(seed);
+        trial.tracker.check_coverage(seed, kinds);
     });
 }
 
@@ -64,6 +73,7 @@ impl Trial<'_> {
         if !is_in_time {
             self.node.clear();
             self.store.clear();
+            self.store.set_full(false);
             return;
         }
         for (step, reply) in steps.iter().zip(replies) {
@@ -78,6 +88,7 @@ impl Trial<'_> {
             Some(Ok(Reply::Met(met))) => NodeTime::from_micros(met.time_us),
             _ => from,
         };
+        let is_full = self.store.is_full();
         let from_store = step.apply(&mut self.store, &mut self.run, now).map(Ok);
         self.last.push(format!("at {} ms: {step:?} -> {from_server:?}", now.as_millis()));
         if self.last.len() > SHOWN_MAX {
@@ -87,7 +98,7 @@ impl Trial<'_> {
         assert!(is_in_time, "another time than the server's{}", self.told());
         assert!(from_server == from_store, "the store says: {from_store:?}{}", self.told());
         if let (Some(Ok(reply)), Step::Ask(command)) = (from_store, step) {
-            self.tracker.handle_compared(command, &reply);
+            self.tracker.handle_compared(command, &reply, is_full);
         }
     }
 

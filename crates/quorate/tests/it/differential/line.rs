@@ -5,8 +5,10 @@
 //! server has answered to an attach.
 
 pub(super) mod calls;
+mod directed;
 mod draw;
 mod ears;
+mod refusing;
 mod tracker;
 
 use quorate_core::{
@@ -22,7 +24,7 @@ use quorate_testkit::Server;
 use self::{draw::Draw, ears::Ears, tracker::Tracker};
 use super::{
     JUMP_MS_MAX, Pace,
-    batch::Step,
+    batch::{Memory, Step},
     left_ms, on_every_flavour,
     replies::{Answered, Wire},
     seed,
@@ -30,12 +32,18 @@ use super::{
 
 #[test]
 fn ten_thousand_random_commands_of_the_line_do_what_the_store_does() {
-    compare_on_every_server(Pace::Real, 10_000, &[]);
+    compare_on_every_server(Pace::Real, Memory::Enough, 10_000, &tracker::KINDS);
 }
 
 #[test]
 fn so_do_fifteen_thousand_while_days_pass() {
-    compare_on_every_server(Pace::Set, 15_000, &tracker::SELDOM);
+    let kinds = [&tracker::KINDS[..], &tracker::SELDOM].concat();
+    compare_on_every_server(Pace::Set, Memory::Enough, 15_000, &kinds);
+}
+
+#[test]
+fn so_do_fifteen_thousand_on_servers_that_are_full_now_and_then() {
+    compare_on_every_server(Pace::Set, Memory::Scarce, 15_000, &tracker::FULL);
 }
 
 /// A lock is held for so long that its fence has as many lives as it can have, and is extended
@@ -44,7 +52,7 @@ fn so_do_fifteen_thousand_while_days_pass() {
 fn a_fence_is_prolonged_as_in_the_store_for_most_of_a_year() {
     const HALF: u64 = FENCE_LIFE_MS / 2;
     on_every_flavour(Pace::Set, |server| {
-        let mut trial = Trial::new(server, Pace::Set);
+        let mut trial = Trial::new(server, Pace::Set, Memory::Enough);
         let (mut fence, mut left_most_ms) = (None, 0);
         for _ in 0..600 {
             let half_in_ms = fence.map_or(1, |(_, left_ms): (Fence, u64)| left_ms % HALF);
@@ -63,14 +71,14 @@ fn a_fence_is_prolonged_as_in_the_store_for_most_of_a_year() {
     });
 }
 
-fn compare_on_every_server(pace: Pace, commands_min: u64, seldom: &[&str]) {
+fn compare_on_every_server(pace: Pace, memory: Memory, commands_min: u64, kinds: &[&str]) {
     let seed = seed();
     on_every_flavour(pace, |server| {
-        let mut trial = Trial::new(server, pace);
+        let mut trial = Trial::new(server, pace, memory);
         while trial.tracker.compared < commands_min {
             trial.run_batch();
         }
-        trial.tracker.check_coverage(seed, seldom);
+        trial.tracker.check_coverage(seed, kinds);
     });
 }
 
@@ -87,9 +95,9 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn new(server: &'a Server, pace: Pace) -> Self {
+    fn new(server: &'a Server, pace: Pace, memory: Memory) -> Self {
         Self {
-            draw: Draw::new(Jitter::new(seed())),
+            draw: Draw::new(Jitter::new(seed()), memory),
             wire: Wire::connect(server, pace),
             ears: Ears::new(server.address()),
             store: Store::new(),
@@ -117,6 +125,7 @@ impl<'a> Trial<'a> {
         if !is_in_time {
             self.wire.clear();
             self.store.clear();
+            self.store.set_full(false);
             self.told_at = NodeTime::from_micros(0);
             self.hear(steps, None);
             return;

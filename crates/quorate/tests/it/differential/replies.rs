@@ -10,7 +10,7 @@ use quorate_core::{
 };
 use quorate_testkit::{
     Clock, Server,
-    redis::{self, Connection, Pipeline, RedisResult, cmd, pipe},
+    redis::{self, Cmd, Connection, Pipeline, RedisResult, cmd, pipe},
     script,
 };
 
@@ -90,7 +90,7 @@ impl<'a> Wire<'a> {
         let from = time(next().expect("a time"));
         let replies = steps.iter().map(|step| match step {
             Step::Ask(command) => Some(reply(command, next())),
-            Step::Plant { .. } | Step::Clear | Step::HangUp { .. } => {
+            Step::Plant { .. } | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => {
                 for _ in 0..requests(step) {
                     next().expect("the server does what another program asks");
                 }
@@ -104,9 +104,10 @@ impl<'a> Wire<'a> {
         Answered { from, to, replies, asides }
     }
 
-    /// Deletes everything.
+    /// Deletes everything, and gives the server memory.
     pub(super) fn clear(&mut self) {
         cmd("FLUSHALL").exec(&mut self.connection).expect("the server answers");
+        fill(false).exec(&mut self.connection).expect("the server answers");
     }
 
     /// Whether time passes only by [`let_pass`](Self::let_pass).
@@ -138,6 +139,7 @@ impl<'a> Wire<'a> {
         match step {
             Step::Ask(command) => self.write_command(pipeline, command),
             Step::Clear => drop(pipeline.cmd("FLUSHALL")),
+            Step::Fill(is_full) => drop(pipeline.add_command(fill(*is_full))),
             Step::HangUp { connection, .. } => {
                 pipeline.cmd("CLIENT").arg("KILL").arg("ID").arg(connection);
             }
@@ -217,10 +219,22 @@ impl<'a> Wire<'a> {
 /// How many requests a step takes.
 const fn requests(step: &Step) -> usize {
     match step {
-        Step::Ask(_) | Step::Clear | Step::HangUp { .. } => 1,
+        Step::Ask(_) | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => 1,
         Step::Plant { ttl_ms: None, .. } => 2,
         Step::Plant { ttl_ms: Some(_), .. } => 3,
     }
+}
+
+/// Any use of memory is above this limit, or there is none.
+pub(super) fn fill(is_full: bool) -> Cmd {
+    let mut set = cmd("CONFIG");
+    set.arg("SET").arg("maxmemory").arg(u8::from(is_full));
+    set
+}
+
+/// Whether a server says that it is full.
+pub(super) fn is_full(answer: &RedisResult<redis::Value>) -> bool {
+    answer.as_ref().is_err_and(|error| error.code() == Some("OOM"))
 }
 
 fn time(answer: redis::Value) -> NodeTime {
@@ -230,6 +244,9 @@ fn time(answer: redis::Value) -> NodeTime {
 
 /// What the scripts' headers say about their replies. An answer that they do not know is an error.
 fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, String> {
+    if is_full(&answer) {
+        return Ok(Reply::Full);
+    }
     let answer = answer.map_err(|error| error.to_string())?;
     known(command, &answer).ok_or_else(|| format!("{answer:?}"))
 }
@@ -254,6 +271,7 @@ pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
                 Int(1) => Some(Fate::LivesOn),
                 Int(0) => Some(Fate::Absent),
                 Int(-1) => Some(Fate::Another),
+                Int(-2) => Some(Fate::Failed),
                 _ => None,
             };
             items.iter().map(fate).collect::<Option<_>>().map(Reply::Each)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::command::{Command, Reply, Sighting, Value};
 
-use super::batch::Step;
+use super::batch::{Memory, Step};
 
 /// What was compared so far.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Tracker {
             Step::Ask(Command::Free { .. }) => "free",
             Step::Ask(Command::Prolong { .. }) => "prolong",
             Step::Ask(_) => "look",
-            Step::Plant { .. } | Step::Clear | Step::HangUp { .. } => return,
+            Step::Plant { .. } | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => return,
         };
         *self.expiries.entry(kind).or_default() += 1;
     }
@@ -49,7 +49,7 @@ impl Tracker {
     }
 
     /// Every kind of reply was there often, and keys have expired under every kind of command.
-    pub(super) fn check_coverage(&self, seed: u64) {
+    pub(super) fn check_coverage(&self, seed: u64, memory: Memory) {
         let least = |counts: &BTreeMap<_, u64>, kinds: &[&str], least: u64| {
             for kind in kinds {
                 let count = counts.get(kind).copied().unwrap_or_default();
@@ -57,6 +57,9 @@ impl Tracker {
             }
         };
         least(&self.replies, &KINDS, self.compared / 200);
+        if memory == Memory::Scarce {
+            least(&self.replies, &["full"], self.compared / 200);
+        }
         least(&self.expiries, &["take", "free", "prolong", "look"], self.compared / 1_000);
         let expiries: u64 = self.expiries.values().sum();
         assert!(
@@ -78,6 +81,7 @@ fn kind(reply: &Reply) -> &'static str {
         },
         Reply::Absent => "absent",
         Reply::Another => "another",
+        Reply::Full => "full",
         Reply::Seen(None) => "nothing seen",
         Reply::Seen(Some(Sighting { value: Value::Text(_), expires_in_ms: Some(_) })) => {
             "text that ends"

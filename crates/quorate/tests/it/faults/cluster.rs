@@ -117,7 +117,7 @@ pub(crate) fn trouble(report: &NodeReport) -> Option<&Trouble> {
 
 /// With a ttl that outlasts every test: no key goes by itself. And with a vote timeout that a busy
 /// machine keeps to: only nodes that are meant to be silent are.
-pub(super) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
+pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
     Client::builder().restart_guard(false).nodes(urls).ttl(TTL).vote_timeout(VOTE_TIMEOUT)
 }
 

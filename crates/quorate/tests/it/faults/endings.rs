@@ -13,7 +13,11 @@ use quorate::{
 use quorate_testkit::{Server, eventually, redis};
 
 use super::cluster::{Cluster, PATIENCE, connect_to_all};
-use crate::links::executor::block_on;
+use crate::{cancellation::bench::poll, links::executor::block_on, mode::Mode};
+
+in_both_modes! {
+    a_shutdown_undoes_a_call_that_is_not_polled_any_more,
+}
 
 #[test]
 fn a_program_that_drops_its_guard_and_its_client_leaves_no_key() {
@@ -103,6 +107,23 @@ fn a_shutdown_ends_a_call_whose_nodes_are_silent() {
     assert!(!block_on(client.shutdown(Duration::from_millis(50))).is_clean);
     assert_eq!(block_on(call).map(drop), Err(LockError::ShutDown));
     cluster.servers.iter().for_each(Server::resume);
+}
+
+/// Its caller is busy with something else, and would give the lock back only when it comes by.
+fn a_shutdown_undoes_a_call_that_is_not_polled_any_more(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 1);
+    let client = connect_to_all(cluster.direct().vote_timeout(PATIENCE));
+    let (server, mutex) = (&cluster.servers[0], client.mutex(NAME));
+    server.pause();
+    let mut call = Box::pin(mutex.try_lock());
+    assert!(poll(call.as_mut()).is_pending());
+    let mut ending = Box::pin(client.shutdown(PATIENCE));
+    assert!(poll(ending.as_mut()).is_pending());
+    server.resume();
+    eventually("the key was there", PATIENCE, || server.command_calls("del") > 0);
+    assert!(cluster.is_empty(), "and is not any more");
+    assert_eq!(block_on(call).map(drop), Err(LockError::ShutDown));
+    assert!(block_on(ending).is_clean);
 }
 
 #[test]

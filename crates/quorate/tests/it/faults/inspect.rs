@@ -160,3 +160,28 @@ fn inspect_until(client: &Client, is_so: impl Fn(&LockReport) -> bool) -> LockRe
     });
     seen.expect("it was seen")
 }
+
+/// A node that is away while its locks are listed comes back while those of others are.
+#[test]
+fn pages_have_the_locks_of_a_node_that_was_away() {
+    let nodes = MemoryNodes::new(3);
+    let client = Client::builder().memory(&nodes).build().expect("the settings are valid");
+    let names: Vec<String> = (0..5).map(|number| format!("a{number}")).collect();
+    let guards = names.iter().map(|name| block_on(client.mutex(name).lock()).expect("it is free"));
+    let guards: Vec<_> = guards.collect();
+    nodes.set(0, Behaviour::Fail);
+    let page = block_on(client.locks_page("", None, 1)).expect("two nodes answer");
+    assert!(page.is_complete, "{page:?}");
+    nodes.set(0, Behaviour::Answer);
+    let mut seen: Vec<String> = page.locks.into_iter().map(|lock| lock.name).collect();
+    let mut cursor = page.next;
+    while let Some(next) = cursor {
+        let page = block_on(client.locks_page("", Some(&next), 1)).expect("all nodes answer");
+        seen.extend(page.locks.into_iter().map(|lock| lock.name));
+        cursor = page.next;
+    }
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, names);
+    drop(guards);
+}

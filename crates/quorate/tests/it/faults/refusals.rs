@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorate::{
     Client,
-    error::{LockError, NodeReport, Trouble},
+    error::{AdoptError, LockError, NodeReport, ReleaseError, Trouble, VerifyError},
 };
 use quorate_testkit::{Server, eventually, redis};
 
@@ -17,6 +17,7 @@ in_both_modes! {
     a_release_that_a_replica_refused_is_sent_again,
     a_user_without_the_right_to_set_is_denied,
     a_user_without_the_right_to_the_key_is_denied,
+    a_script_that_cannot_read_the_key_says_nothing_about_the_lock,
 }
 
 fn a_server_without_memory_says_so_and_still_releases(mode: Mode) {
@@ -65,6 +66,24 @@ fn a_release_that_a_replica_refused_is_sent_again(mode: Mode) {
     assert!(cluster.servers[2].get(NAME).is_some(), "a replica deletes nothing");
     make_master(&cluster.servers[2]);
     cluster.wait_until_empty("the release is sent again");
+}
+
+#[test]
+fn a_release_that_is_refused_again_is_still_owed() {
+    // Nothing but releases are scripts here.
+    let cluster = Cluster::start_in(Mode::Classic, 3);
+    let client = connect_to_all(cluster.direct());
+    let guard = block_on(client.mutex(NAME).lock()).unwrap();
+    let replica = &cluster.servers[2];
+    eventually("it has the key", PATIENCE, || replica.get(NAME).is_some());
+    make_replica(replica);
+    let before = replica.command_calls("evalsha");
+    block_on(guard.release()).unwrap();
+    eventually("it has refused the release twice", PATIENCE, || {
+        replica.command_calls("evalsha") >= before + 2
+    });
+    make_master(replica);
+    cluster.wait_until_empty("the release is sent once more");
 }
 
 #[test]
@@ -131,6 +150,30 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
     block_on(guard.extend(Duration::from_secs(20))).unwrap();
     block_on(guard.verify()).unwrap();
     block_on(guard.release()).unwrap();
+    assert!(server.lock_keys().is_empty());
+}
+
+fn a_script_that_cannot_read_the_key_says_nothing_about_the_lock(mode: Mode) {
+    let server = Server::start();
+    tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
+    let settings = mode.of(Client::builder().restart_guard(false)).ttl(LONG);
+    let client = connect_to_all(settings.nodes([server.url_with("app", "secret", 0)]));
+    let guard = block_on(client.mutex(NAME).no_renew().lock()).unwrap();
+    let lease = block_on(block_on(client.mutex("left").lock()).unwrap().hand_over()).unwrap();
+
+    tell(&server, &["ACL", "SETUSER", "app", "-get"]);
+    let verified = block_on(guard.verify());
+    assert!(matches!(verified, Err(VerifyError::NoQuorum { .. })), "{verified:?}");
+    let adopted = block_on(client.adopt(&lease));
+    assert!(matches!(adopted, Err(AdoptError::NoQuorum { .. })), "{adopted:?}");
+    let released = block_on(guard.release());
+    assert!(matches!(released, Err(ReleaseError::NoQuorum { .. })), "{released:?}");
+    assert_eq!(server.lock_keys().len(), 2, "both are held");
+
+    tell(&server, &["ACL", "SETUSER", "app", "+get"]);
+    eventually("the release is sent again", PATIENCE, || server.get(NAME).is_none());
+    wait_until_attached(&client);
+    block_on(block_on(client.adopt(&lease)).unwrap().release()).unwrap();
     assert!(server.lock_keys().is_empty());
 }
 
@@ -243,3 +286,4 @@ pub(super) fn tell(server: &Server, words: &[&str]) {
 }
 
 const NAME: &str = "orders:42";
+const LONG: Duration = Duration::from_secs(60);

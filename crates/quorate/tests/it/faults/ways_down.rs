@@ -1,6 +1,6 @@
 //! The ways in which a node can be down, and back again.
 
-use quorate::{Client, error::Trouble};
+use quorate::{Client, ClientBuilder, error::Trouble};
 use quorate_testkit::Fault;
 
 use super::cluster::{Cluster, connect_to_all};
@@ -21,10 +21,15 @@ impl WayDown {
     /// Two clients of one cluster, attached to all its nodes. Where the process itself goes down
     /// there is no proxy in between: the client is to see what the system makes of it.
     pub(super) fn clients(self, cluster: &Cluster) -> [Client; 2] {
-        [(); 2].map(|()| match self {
-            Self::Killed | Self::Stopped => connect_to_all(cluster.direct()),
-            Self::BlackHoled | Self::Refused => connect_to_all(cluster.through_proxies()),
-        })
+        [(); 2].map(|()| connect_to_all(self.settings(cluster)))
+    }
+
+    /// The settings of such a client.
+    pub(super) fn settings(self, cluster: &Cluster) -> ClientBuilder {
+        match self {
+            Self::Killed | Self::Stopped => cluster.direct(),
+            Self::BlackHoled | Self::Refused => cluster.through_proxies(),
+        }
     }
 
     pub(super) fn take_down(self, cluster: &Cluster, nodes: &[usize]) {

@@ -11,7 +11,7 @@ use quorate_testkit::{
 
 use super::{
     forgetting::{copied_at_once, copy_by_replication},
-    stage::{Stage, attached, is_attached, wait_until},
+    stage::{Stage, TTL, attached, guarded, is_attached, wait_until},
 };
 use crate::conformance::rig::PATIENCE;
 
@@ -66,6 +66,22 @@ async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
     assert!(matches!(extended, Err(AdoptError::NoQuorum { .. })), "{extended:?}");
     let adopted = second.adopt(&lease).await;
     assert!(matches!(adopted, Err(AdoptError::NoQuorum { .. })), "{adopted:?}");
+}
+
+/// Whoever holds the lock in the default mode gives the node its key back before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
+    let stage = Stage::new(3).await;
+    let client = attached(stage.settings().classic().vote_timeout(TTL / 2)).await;
+    stage.servers[NODE].restart_empty();
+    wait_until(&client, "it recovers", |nodes| {
+        guarded(&nodes[NODE]).is_some_and(|(_, why)| why.starts_with("holders renew"))
+    });
+    let held = client.mutex("a").lock_timeout(2 * TTL).await.expect("two vote");
+    // Whatever was sent before this was there before it.
+    client.inspect("a").await.expect("the nodes answer");
+    assert_eq!(stage.servers[NODE].get("a"), None);
+    held.release().await.expect("it is held");
 }
 
 /// A server may forget its scripts at any time: that costs nobody a vote.

@@ -2,9 +2,10 @@
 //! and if it is true.
 
 use quorate::Client;
-use quorate_testkit::{Server, ServerBuilder, redis::cmd};
+use quorate_testkit::{Server, ServerBuilder, eventually, redis::cmd};
 
-use super::stage::{GUARD, MAX_TTL, Stage, attached, guarded, is_attached, wait_until};
+use super::stage::{GUARD, MAX_TTL, Stage, TTL, attached, guarded, is_attached, wait_until};
+use crate::conformance::rig::PATIENCE;
 
 at_once! {
     nothing_but_what_was_written_at_once_saves_a_node_from_the_guard {
@@ -12,6 +13,7 @@ at_once! {
         one_that_writes_every_second_is_guarded,
         one_that_was_not_found_durable_before_is_guarded,
         one_that_is_not_durable_any_more_is_guarded,
+        one_that_has_a_replica_is_guarded,
         one_of_which_nobody_says_so_is_guarded,
     }
 }
@@ -78,6 +80,20 @@ async fn one_that_is_not_durable_any_more_is_guarded() {
     restart_and_wait(&stage, &client, OTHER).await;
 }
 
+/// The replica could take its place, and may lack what was written last.
+async fn one_that_has_a_replica_is_guarded() {
+    let stage = Stage::of(always().start_many(3), MAX_TTL).await;
+    let (server, replica) = (&stage.servers[NODE], Server::start());
+    let mut follow = cmd("REPLICAOF");
+    follow.arg("127.0.0.1").arg(server.port());
+    follow.exec(&mut replica.connection()).expect("it follows");
+    eventually("it is followed", PATIENCE, || {
+        let info = cmd("INFO").arg("replication").query::<String>(&mut server.connection());
+        info.is_ok_and(|info| info.contains("connected_slaves:1"))
+    });
+    restart_and_wait(&stage, &durable(&stage).await, OTHER).await;
+}
+
 async fn one_of_which_nobody_says_so_is_guarded() {
     let stage = Stage::of(always().start_many(3), MAX_TTL).await;
     let client = stage.client("client").await;
@@ -94,8 +110,9 @@ async fn restart_and_wait(stage: &Stage, client: &Client, expected: &str) {
     guard.release().await.expect("it is held");
 }
 
+/// With a vote timeout that a busy machine keeps to.
 async fn durable(stage: &Stage) -> Client {
-    attached(stage.settings().durable_nodes(true)).await
+    attached(stage.settings().durable_nodes(true).vote_timeout(TTL / 2)).await
 }
 
 fn always() -> ServerBuilder {

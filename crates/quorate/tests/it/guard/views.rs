@@ -60,7 +60,7 @@ async fn a_client_without_the_guard() {
     let stage = Stage::new(3).await;
     let told = refused(stage.settings().restart_guard(false)).await;
     let why = "under the restart guard, which this client has off";
-    assert!(told.iter().all(|it| it.ends_with(why)), "{told:?}");
+    assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     assert!(stage.servers.iter().all(|server| server.lock_keys().is_empty()));
 }
 
@@ -70,10 +70,10 @@ async fn a_classic_client_without_the_guard() {
     let stage = Stage::new(3).await;
     let why = "under the restart guard, which this client has off";
     let told = refused(stage.settings().classic().restart_guard(false)).await;
-    assert!(told.iter().all(|it| it.ends_with(why)), "{told:?}");
+    assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     // One node is never guarded.
     let told = refused(stage.settings_of([stage.servers[0].url()]).classic()).await;
-    assert!(told.iter().all(|it| it.ends_with(why)), "{told:?}");
+    assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     assert!(stage.servers.iter().all(|server| server.lock_keys().is_empty()));
     // With it, it is one of them.
     let client = stage.settings().classic().connect().await.expect("the nodes vote");
@@ -134,7 +134,7 @@ async fn a_classic_client_on_a_node_of_a_cluster() {
     cmd("CLUSTER").arg("ADDSLOTS").arg(place).exec(&mut connection).expect("it has a place");
     cmd("HSET").arg(&["quorate:node", "change", "1"]).exec(&mut connection).expect("it is set");
     let told = refused(settings()).await;
-    assert!(told.iter().all(|it| it.ends_with("which this client has off")), "{told:?}");
+    assert!(told.iter().all(|it| it.contains("which this client has off")), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,11 @@ use quorate::{
         AdoptError,
         LostReason::{self, Expired},
     },
-    memory::Behaviour::{Answer, Fail, Hang},
+    memory::{
+        Behaviour::{Answer, Fail, Hang},
+        MemoryNodes,
+    },
+    observe::{Action, Event, Observer},
 };
 use quorate_testkit::{Fault, eventually};
 
@@ -15,9 +19,52 @@ use super::SHORT;
 use crate::{
     cancellation::bench::poll,
     faults::cluster::{Cluster, PATIENCE, connect_to_all},
-    keeper::bench::{Bench, NAME, TICK, TTL, pass, take},
+    keeper::bench::{Bench, NAME, TICK, TTL, build, pass, settings, take},
     links::executor::block_on,
 };
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_every_node_granted_costs_no_round_trip() {
+    let bench = Bench::new(3);
+    let wants = [bench.mutex().lock().await, bench.client.rwlock("shared").read().await];
+    let rounds = bench.started();
+    for guard in wants.map(Result::unwrap) {
+        let fence = guard.fence();
+        let lease = guard.hand_over().await.unwrap();
+        assert_eq!((bench.started(), lease.fence()), (rounds, fence));
+        bench.other().renew_lease(&lease).await.unwrap();
+        bench.other().release_lease(&lease).await.unwrap();
+    }
+    assert_eq!(bench.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_goes_on_as_another_owner_if_a_node_may_do_something_for_the_first() {
+    let bench = Bench::new(3);
+    bench.behave(&[Answer, Answer, Hang]);
+    let guard = bench.hold().await;
+    let rounds = bench.started();
+    guard.hand_over().await.unwrap();
+    assert!(bench.started() > rounds, "what was sent to the third may still arrive");
+
+    let bench = Bench::new(3);
+    let guard = bench.hold().await;
+    guard.extend(TTL).await.unwrap();
+    let rounds = bench.started();
+    guard.hand_over().await.unwrap();
+    assert!(bench.started() > rounds, "an extension makes keys anew");
+
+    let bench = Bench::new(3);
+    let holder = bench.hold().await;
+    let mutex = bench.mutex();
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    pass(TICK).await;
+    holder.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    let rounds = bench.started();
+    guard.hand_over().await.unwrap();
+    assert!(bench.started() > rounds, "it waited in line");
+}
 
 #[tokio::test(start_paused = true)]
 async fn its_ttl_counts_anew() {
@@ -34,6 +81,7 @@ async fn a_majority_is_waited_for_until_the_lease_ends() {
     for behaviour in [Fail, Hang] {
         let bench = Bench::new(3);
         let guard = bench.hold().await;
+        guard.extend(TTL).await.unwrap();
         bench.behave(&[behaviour, behaviour, Answer]);
         let leaving = tokio::spawn(guard.hand_over());
         pass(TTL / 2).await;
@@ -57,6 +105,7 @@ async fn a_majority_is_waited_for_until_the_lease_ends() {
 async fn one_who_does_not_wait_for_it_gives_it_back() {
     let bench = Bench::new(3);
     let guard = bench.hold().await;
+    guard.extend(TTL).await.unwrap();
     bench.behave(&[Hang; 3]);
     let mut call = Box::pin(guard.hand_over());
     assert!(poll(call.as_mut()).is_pending());
@@ -64,6 +113,34 @@ async fn one_who_does_not_wait_for_it_gives_it_back() {
     bench.behave(&[Answer; 3]);
     pass(TICK).await;
     assert_eq!(bench.holding(), 0);
+}
+
+/// Two nodes have the new owner, which nobody was told of, and the third is waited for.
+#[tokio::test(start_paused = true)]
+async fn one_who_goes_before_the_last_node_has_answered_leaves_no_key() {
+    let bench = Bench::new(3);
+    let client = build(settings(&bench.nodes).observer(ThirdHangs(bench.nodes.clone())));
+    let guard = take(&client.mutex(NAME)).await;
+    guard.extend(TTL).await.unwrap();
+    let leaving = tokio::spawn(guard.hand_over());
+    pass(TICK).await;
+    assert!(!leaving.is_finished(), "the third may still take the new owner in");
+    leaving.abort();
+    pass(TICK).await;
+    assert_eq!(bench.holding(), 1, "two have given it back");
+    bench.behave(&[Answer; 3]);
+    assert_eq!(bench.holding(), 0, "so has the third");
+}
+
+/// The third node hangs as soon as all have said that the lease is there.
+struct ThirdHangs(MemoryNodes);
+
+impl Observer for ThirdHangs {
+    fn observe(&self, event: &Event<'_>) {
+        if matches!(event, Event::Ended { action: Action::Verify, .. }) {
+            self.0.set(2, Hang);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

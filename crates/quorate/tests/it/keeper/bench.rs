@@ -50,6 +50,11 @@ impl Bench {
         take(&self.mutex()).await
     }
 
+    /// How many rounds of the client have begun.
+    pub(crate) fn started(&self) -> usize {
+        self.journal.lines().iter().filter(|line| line.ends_with(" started")).count()
+    }
+
     /// How many nodes have the lock, or had it when they were last asked.
     pub(crate) fn holding(&self) -> usize {
         (0..self.nodes.len()).filter(|node| self.nodes.names(*node) == [NAME]).count()

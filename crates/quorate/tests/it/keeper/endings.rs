@@ -2,7 +2,13 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use quorate::{Client, Guard, memory::MemoryNodes};
+use quorate::{
+    Client, Guard,
+    memory::{
+        Behaviour::{Answer, Fail},
+        MemoryNodes,
+    },
+};
 use quorate_testkit::{Server, eventually};
 use tokio::runtime::Runtime;
 
@@ -32,6 +38,37 @@ async fn a_lock_that_was_let_go_is_renewed_no_more() {
         assert_eq!(bench.journal.count("renewed"), renewals, "{way:?}");
         assert_eq!(bench.journal.count("lost"), 0, "{way:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_owed_a_release_for_as_long_as_the_longest_extension_may_last() {
+    for mode in [Mode::Line, Mode::Classic] {
+        let bench = Bench::new_in(mode, 3);
+        let guard = bench.hold().await;
+        guard.extend(5 * TTL).await.unwrap();
+        guard.extend(TTL).await.unwrap();
+        bench.nodes.set(2, Fail);
+        guard.release().await.unwrap();
+        // The last extension is over by then, and the node has the key by the one before it.
+        pass(3 * TTL).await;
+        bench.nodes.set(2, Answer);
+        assert_eq!(bench.holding(), 0, "{mode:?}");
+    }
+}
+
+/// It was away when the lock was taken, and so nothing was sent to it by then.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_got_the_lock_by_a_renewal_is_owed_its_release() {
+    let bench = Bench::new(3);
+    bench.nodes.set(2, Fail);
+    let guard = bench.hold().await;
+    bench.nodes.set(2, Answer);
+    pass(TTL / 2).await;
+    assert_eq!(bench.holding(), 3, "it was given the lock with the next renewal");
+    bench.nodes.set(2, Fail);
+    guard.release().await.unwrap();
+    bench.nodes.set(2, Answer);
+    assert_eq!(bench.holding(), 0);
 }
 
 fn a_server_hears_no_more_of_a_lock_that_was_let_go(mode: Mode) {

@@ -5,11 +5,14 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use quorate_testkit::{Server, redis::cmd};
+use quorate_testkit::{
+    Server, eventually,
+    redis::{cmd, pipe},
+};
 use tokio::task::JoinSet;
 
 use super::queue::{NAME, Queue};
-use crate::conformance::rig::{Rig, on_servers, take};
+use crate::conformance::rig::{PATIENCE, Rig, on_servers, take};
 
 in_line! {
     [1, 3] => each_of_a_crowd_gets_its_turn;
@@ -63,6 +66,42 @@ fn a_crowd_has_one_connection_and_one_channel() {
         guard.release().await.expect("it is held");
         rig.wait_until_empty(rig.all());
     });
+}
+
+/// All who wait ask together when they come back to a server that has forgotten them.
+#[test]
+fn a_lock_of_which_a_server_cannot_tell_keeps_nobody_from_the_others() {
+    on_servers(&[1], async |rig| {
+        let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+        let names: Vec<String> = (0..10).map(|number| format!("a:{number}")).collect();
+        let (mut robbed, mut waiters) = (Vec::new(), JoinSet::new());
+        for name in &names {
+            robbed.push(take(alice.mutex(name).no_renew()).await);
+            let (mutex, name) = (bob.mutex(name), name.clone());
+            waiters.spawn(async move { mutex.lock().await.map(|_| name) });
+        }
+        let mut server = rig.servers()[0].connection();
+        let mut is_awaited = |name: &String| {
+            let waiting = cmd("ZCARD").arg(line_of(name)).query(&mut server);
+            waiting.is_ok_and(|count: usize| count == 1)
+        };
+        eventually("all stand in line", PATIENCE, || names.iter().all(&mut is_awaited));
+
+        let spoilt = &names[4];
+        let mut forget = pipe();
+        forget.atomic().cmd("FLUSHALL").set(spoilt, "another's").set(line_of(spoilt), "no line");
+        forget.exec(&mut server).expect("it forgets");
+        for _ in 1..names.len() {
+            let ended = tokio::time::timeout(PATIENCE, waiters.join_next()).await;
+            let name = ended.expect("it is free").expect("one of them").expect("no panic");
+            assert_ne!(name.expect("it is free"), *spoilt, "that one is another's");
+        }
+        waiters.shutdown().await;
+    });
+}
+
+fn line_of(name: &str) -> String {
+    format!("quorate:q:{{{name}}}")
 }
 
 fn connections(server: &Server) -> usize {

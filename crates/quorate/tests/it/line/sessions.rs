@@ -4,12 +4,17 @@ use std::time::Instant;
 
 use quorate::{
     Client, ClientBuilder,
-    error::{ExtendError, LostReason},
+    error::{ExtendError, LostReason, NodeAnswer},
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 use super::queue::{NAME, Queue, line};
-use crate::conformance::rig::{LONG, PATIENCE, Rig, on_servers, take};
+use crate::{
+    conformance::rig::{LONG, PATIENCE, Rig, on_servers, take},
+    faults::cluster::connect_to_all,
+    keeper::journal::Journal,
+    links::executor::block_on,
+};
 
 #[test]
 fn a_waiter_whose_connections_are_gone_is_skipped_at_once() {
@@ -137,6 +142,48 @@ fn a_minority_that_is_restarted_finds_those_who_wait_again() {
         assert_eq!(queue.turns(), [0, 1, 2, 3], "of one client, in their order");
         rig.wait_until_empty(rig.all());
     });
+}
+
+/// Whoever comes next is granted the lock there, so that it would be counted twice.
+#[test]
+fn a_grant_of_a_server_that_has_forgotten_the_session_does_not_count() {
+    let servers = Server::start_many(3);
+    let [forgetful, second, third] = &servers[..] else { panic!("three servers") };
+    let settings = || Client::builder().restart_guard(false).ttl(LONG);
+    let hold = |server: &Server| {
+        let holder = connect_to_all(settings().nodes([server.url()]));
+        block_on(take(holder.mutex(NAME)))
+    };
+    let (first_held, last_held) = (hold(second), hold(third));
+    let (urls, journal) = (servers.iter().map(Server::url), Journal::default());
+    let client = connect_to_all(settings().nodes(urls).observer(journal.clone()));
+    let mutex = client.mutex(NAME);
+    let waiter = std::thread::spawn(move || block_on(mutex.lock_timeout(PATIENCE)));
+    eventually("one server grants it", PATIENCE, || forgetful.get(NAME).is_some());
+    for server in [second, third] {
+        eventually("it stands in line", PATIENCE, || line(server).len() == 1);
+    }
+
+    forget_and_turn_away(forgetful);
+    let is_lost = || client.nodes()[0].answer != NodeAnswer::Attached;
+    eventually("the session is lost", PATIENCE, is_lost);
+    block_on(first_held.release()).expect("it is held");
+    eventually("it is handed on", PATIENCE, || line(second).is_empty());
+    // What the second server told before it answers this is known by then.
+    block_on(block_on(take(client.mutex("b"))).release()).expect("it is held");
+    assert_eq!(journal.count("acquire a ended"), 0, "one server of three has it");
+
+    block_on(last_held.release()).expect("it is held");
+    let had = waiter.join().expect("no panic").expect("two servers have it");
+    block_on(had.verify()).expect("two servers have it");
+}
+
+/// Connections that are there stay, and no new one is let in.
+fn forget_and_turn_away(server: &Server) {
+    let mut connection = server.connection();
+    let set = cmd("CONFIG").arg(&["SET", "requirepass", "secret"]).exec(&mut connection);
+    set.expect("it asks for a password from now on");
+    cmd("FLUSHALL").exec(&mut connection).expect("it forgets");
 }
 
 fn through(proxies: &[Proxy]) -> ClientBuilder {

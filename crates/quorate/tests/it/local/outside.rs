@@ -29,6 +29,14 @@ impl Folder {
         self.path().join("locks.db")
     }
 
+    /// The sessions of all clients.
+    pub(crate) fn sessions(&self) -> Vec<String> {
+        let connection = self.open();
+        let mut sessions = connection.prepare("SELECT session FROM clients").expect("it is SQL");
+        let sessions = sessions.query_map([], |row| row.get(0)).expect("there are clients");
+        sessions.map(|session| session.expect("a text")).collect()
+    }
+
     /// The sockets on which clients hear.
     pub(crate) fn ears(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path().join("ears")).expect("there are ears");

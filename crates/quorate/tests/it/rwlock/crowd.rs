@@ -5,11 +5,12 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
-use super::together::lock;
+use super::together::{lock, read, told};
 use crate::conformance::rig::{PATIENCE, Rig};
 
 in_line_on_every_engine! {
-    [1, 3, 5] => a_writer_is_never_beside_anybody;
+    [1, 3, 5] => a_writer_is_never_beside_anybody,
+        writer_gets_its_turns_among_readers_that_keep_coming;
 }
 
 async fn a_writer_is_never_beside_anybody(rig: &Rig) {
@@ -45,3 +46,38 @@ async fn a_writer_is_never_beside_anybody(rig: &Rig) {
     assert_eq!(inside.load(Ordering::SeqCst), 0);
     rig.wait_until_empty(rig.all());
 }
+
+/// Each reader goes only when the next one has the lock or waits for it: without an order of those
+/// who wait the lock would never be free for the writer.
+async fn writer_gets_its_turns_among_readers_that_keep_coming(rig: &Rig) {
+    let [alice, bob, writer] =
+        [rig.client("alice").await, rig.client("bob").await, rig.client("writer").await];
+    let mut reader = read(&alice).await;
+    let mut turns = tokio::spawn({
+        let lock = lock(&writer);
+        async move {
+            for _ in 0..TURNS {
+                let guard = lock.write_timeout(PATIENCE).await.expect("its turn comes");
+                guard.release().await.expect("it was held");
+            }
+        }
+    });
+    let mut readers = [&bob, &alice].into_iter().cycle();
+    while !turns.is_finished() {
+        let client = readers.next().expect("they never end");
+        let lock = lock(client);
+        let next = tokio::spawn(async move { lock.read_timeout(PATIENCE).await });
+        // It has the lock together with the one before it, or waits behind the writer.
+        told(rig, client, |report| {
+            next.is_finished() || report.waiting.iter().any(|waiter| waiter.who != "writer")
+        })
+        .await;
+        reader.release().await.expect("it was held");
+        reader = next.await.expect("no panic").expect("its turn comes");
+    }
+    (&mut turns).await.expect("the writer had all its turns");
+    reader.release().await.expect("it was held");
+    rig.wait_until_empty(rig.all());
+}
+
+const TURNS: usize = 5;

@@ -8,7 +8,10 @@ use std::{
 use quorate::error::LockError;
 
 use super::{jobs, take, wait_for_line, wait_until_only};
-use crate::conformance::rig::{PATIENCE, Rig, on_memory, on_servers};
+use crate::{
+    conformance::rig::{PATIENCE, Rig, on_memory, on_servers},
+    keeper::bench::{Bench, TICK, TTL, pass},
+};
 
 on_every_engine! {
     [1, 3, 5] => one_whose_time_is_over_leaves_nothing,
@@ -45,6 +48,25 @@ async fn in_order(rig: &Rig) {
     }
     assert_eq!(*turns.lock().expect("no panic"), (0..8).collect::<Vec<_>>());
     wait_until_only(rig, &guards);
+}
+
+/// The next one would come to the front, and both would be the first.
+#[tokio::test(start_paused = true)]
+async fn the_first_in_line_keeps_its_place_although_its_permit_would_not_be_renewed() {
+    let bench = Bench::new(3);
+    let (alice, bob, carol) = (bench.other(), bench.other(), bench.other());
+    let held = jobs(&alice, 1).acquire().await.unwrap();
+    let brief = jobs(&bob, 1).no_renew().max_hold(TTL / 2);
+    let first = tokio::spawn(async move { brief.acquire().await });
+    pass(TICK).await;
+    let next = jobs(&carol, 1);
+    let second = tokio::spawn(async move { next.acquire().await });
+    pass(5 * TTL).await;
+    let line = bob.inspect("jobs#line").await.unwrap();
+    assert!(line.holder.is_some_and(|holder| holder.is_this_client), "it is the first still");
+    held.release().await.unwrap();
+    first.await.unwrap().unwrap().release().await.unwrap();
+    second.await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn one_whose_time_is_over_leaves_nothing(rig: &Rig) {

@@ -145,3 +145,20 @@ fn a_doubted_node_is_told_of_a_change_although_it_has_no_place_yet() {
     let met = hall.met(1);
     assert_eq!((met.pact, met.is_enrolled), (Some(pact), false));
 }
+
+/// Locks of the node that it replaces must be over, whenever the server was first met.
+#[test]
+fn guard_counts_from_when_the_node_got_its_place() {
+    let (mut hall, _) = swapped(&[]);
+    hall.met(3);
+    hall.now_ms += 2 * GUARD;
+    let pact = hall.pact(2, &[0, 1, 3]);
+    for node in [0, 1] {
+        assert_eq!(hall.change(node, &pact), Reply::Changed);
+    }
+    let mut new = Hall::client(&[0, 1, 3]);
+    let opinion = hall.call_all(&mut new, &[0, 1, 3]).remove(2);
+    assert_eq!(opinion, Opinion::Waits { why: Doubt::Unknown, left_ms: GUARD });
+    hall.now_ms += GUARD;
+    assert!(votes(&hall.call(&mut new, 2, 3)));
+}

@@ -71,6 +71,40 @@ fn a_confirmation_never_takes_a_lost_key_again() {
     }
 }
 
+/// Such a lease may have been released by another process, and nobody else was granted the key.
+#[test]
+fn adopted_lease_never_heals() {
+    let mut node = node_with([1]);
+    let holder = owner(1, 5);
+    let mut extend = |lease: FencedLease, now| {
+        let entries = [lease.extend(name(), holder.clone(), TTL)].into();
+        node.apply(ms(now), &Command::Extend { speaker: speaker(1), entries })
+    };
+    let refused = Reply::EachExtended([Extended::Refused(Fence::ZERO)].into());
+    let lives_on = Reply::EachExtended([Extended::LivesOn(fence(5))].into());
+    assert_eq!(extend(FencedLease::adopted(fence(5)), 0), refused);
+    assert_eq!(extend(FencedLease::won(fence(5)), 1), lives_on);
+    assert_eq!(extend(FencedLease::adopted(fence(5)), 2), lives_on, "the key is there");
+    assert_eq!(FencedLease::adopted(fence(5)).fence(), fence(5));
+}
+
+/// On a node where another was first, the holder that leaves its lease still waits.
+#[test]
+fn adopted_owner_leaves_the_queue() {
+    for leaver in [owner(1, 1), place(1, 1).shared_owner(1)] {
+        let mut node = node_with([1, 2, 3]);
+        let (first, next) = (owner(2, 2), owner(3, 3));
+        for owner in [&first, &leaver, &next] {
+            node.wait_at(0, owner);
+        }
+        let (from, speaker) = (leaver.clone(), Some(speaker(1)));
+        let adopt = Command::Adopt { name: name(), from, owner: owner(1, 9), ttl_ms: TTL, speaker };
+        assert_eq!(node.apply(ms(1), &adopt), Reply::Another);
+        node.release_at(2, &first, None);
+        assert_eq!(node.holder_at(3), Some(next));
+    }
+}
+
 #[test]
 fn each_lease_is_judged_by_itself() {
     let mut node = node_with([1]);

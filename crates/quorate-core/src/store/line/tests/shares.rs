@@ -6,8 +6,7 @@ use super::*;
 use crate::quorum::Vote;
 
 fn reader(number: u8, after_us: u64) -> Owner {
-    let ticket = fence(after_us).get();
-    Place { ticket, ttl_ms: TTL, client: client(number) }.shared_owner(1)
+    place(number, after_us).shared_owner(1)
 }
 
 fn holders(node: &mut Store, now: u64) -> Vec<Owner> {

@@ -14,11 +14,11 @@ use quorate_core::{
 };
 
 use self::draw::Draw;
-use super::{Local, SEED, START, Step, ends_in_ms, later, storable};
+use super::{Local, Memory, SEED, START, Step, ends_in_ms, later, storable};
 
 #[test]
 fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
-    let mut draw = Draw::new(Jitter::new(SEED));
+    let mut draw = Draw::new(Jitter::new(SEED), Memory::Enough);
     let clients: Vec<ClientId> = draw.callers.iter().map(|caller| caller.client).collect();
     let mut node = Local::new(draw.names.clone(), clients);
     let mut store = Store::new();

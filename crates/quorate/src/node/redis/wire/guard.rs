@@ -106,9 +106,8 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
 }
 
 fn met(data: &[RangeFrame], bytes: &[u8]) -> Option<Met> {
-    let [time, mark, id, doubt, left, enrolled, durable, keys, changes_in, pact @ ..] = data else {
-        return None;
-    };
+    let [time, mark, id, doubt, left, rest @ ..] = data else { return None };
+    let [enrolled, durable, keys, changes_in, recovers_in, pact @ ..] = rest else { return None };
     let words = |frame: &RangeFrame| str::from_utf8(text(frame, bytes)?).ok().map(str::to_owned);
     let number = |frame: &RangeFrame| match frame {
         RangeFrame::Number { data, .. } => u64::try_from(*data).ok(),
@@ -132,6 +131,7 @@ fn met(data: &[RangeFrame], bytes: &[u8]) -> Option<Met> {
         is_durable: number(durable)? == 1,
         keys: number(keys)?,
         changes_in_ms: number(changes_in)?,
+        recovers_in_ms: number(recovers_in)?,
     })
 }
 

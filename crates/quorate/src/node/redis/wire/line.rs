@@ -50,11 +50,9 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
             write_heartbeat(out, *speaker, standing, scripts);
         }
         Command::Introduce { client, who, life_ms } => {
-            write_header(out, b'*', 5);
-            write_word(out, b"SET");
+            write_script(out, Script::Introduce, scripts, 1, 2);
             write_key(out, scripts, &["w:", &client.to_string()]);
             write_word(out, who.as_bytes());
-            write_word(out, b"PX");
             write_word(out, Decimal::new(*life_ms).as_bytes());
         }
         Command::Who { client } => {
@@ -184,6 +182,7 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
         (Command::Heartbeat { .. }, RangeFrame::Array { data, .. }) => {
             let each = |item: &RangeFrame| match item {
                 RangeFrame::Number { data: 0, .. } => Some(None),
+                RangeFrame::Number { data: -1, .. } => Some(Some(Reply::Full)),
                 item => acquired(item, bytes).map(Some),
             };
             Reply::EachHeard(data.iter().map(each).collect::<Option<_>>()?)

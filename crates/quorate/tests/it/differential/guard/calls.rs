@@ -13,7 +13,13 @@ use quorate_testkit::{
     script,
 };
 
-use super::{super::line::calls, draw::Step};
+use super::{
+    super::{
+        line::calls,
+        replies::{fill, is_full},
+    },
+    draw::Step,
+};
 
 /// A server whose clock stands still unless it is set, and a connection to it by the testkit's
 /// client and not by the code under test.
@@ -102,7 +108,11 @@ impl<'a> Node<'a> {
         next().expect("a number of keys");
         let replies = steps.iter().map(|step| match step {
             Step::Ask(command) => Some(reply(command, next())),
-            Step::Plant { .. } | Step::Forget { .. } | Step::Clear | Step::OtherRun => {
+            Step::Plant { .. }
+            | Step::Forget { .. }
+            | Step::Clear
+            | Step::Fill(_)
+            | Step::OtherRun => {
                 next().expect("the server does what another program asks");
                 None
             }
@@ -111,9 +121,10 @@ impl<'a> Node<'a> {
         Answered { from, to: time(next().expect("a time")), replies }
     }
 
-    /// Deletes everything.
+    /// Deletes everything, and gives the server memory.
     pub(super) fn clear(&mut self) {
         cmd("FLUSHALL").exec(&mut self.connection).expect("the server answers");
+        fill(false).exec(&mut self.connection).expect("the server answers");
     }
 
     fn write(&self, pipeline: &mut Pipeline, step: &Step) {
@@ -127,14 +138,17 @@ impl<'a> Node<'a> {
             }
             Step::Forget { name } => drop(pipeline.cmd("DEL").arg(name.as_bytes())),
             Step::Clear => drop(pipeline.cmd("FLUSHALL")),
-            Step::OtherRun => drop(pipeline.cmd("HSET").arg(RECORD).arg("run").arg("other")),
+            Step::Fill(is_full) => drop(pipeline.add_command(fill(*is_full))),
+            Step::OtherRun => {
+                pipeline.cmd("HSET").arg(calls::record_key()).arg("run").arg("other");
+            }
         }
     }
 
     fn write_command(&self, pipeline: &mut Pipeline, command: &Command) {
         let eval = |digest: &String| {
             let mut eval = cmd("EVALSHA");
-            eval.arg(digest).arg(1).arg(RECORD);
+            eval.arg(digest).arg(1).arg(calls::record_key());
             eval
         };
         pipeline.add_command(match command {
@@ -188,6 +202,9 @@ fn time(answer: Value) -> NodeTime {
 /// What the scripts' headers say about their replies. An answer that they do not know is an error.
 fn reply(command: &Command, answer: RedisResult<Value>) -> Result<Reply, String> {
     use Value::{Array, Int};
+    if is_full(&answer) {
+        return Ok(Reply::Full);
+    }
     let answer = answer.map_err(|error| error.to_string())?;
     let known = match (command, &answer) {
         (Command::Meet { .. }, Array(items)) => met(items).map(|met| Reply::Met(Box::new(met))),
@@ -214,10 +231,8 @@ fn reply(command: &Command, answer: RedisResult<Value>) -> Result<Reply, String>
 }
 
 fn met(items: &[Value]) -> Option<Met> {
-    let [time, mark, id, doubt, left, enrolled, durable, keys, changes_in, pact @ ..] = items
-    else {
-        return None;
-    };
+    let [time, mark, id, doubt, left, rest @ ..] = items else { return None };
+    let [enrolled, durable, keys, changes_in, recovers_in, pact @ ..] = rest else { return None };
     let is_so = |item: &Value| number(item).filter(|number| *number <= 1).map(|it| it == 1);
     let time = words(time)?;
     Some(Met {
@@ -233,6 +248,7 @@ fn met(items: &[Value]) -> Option<Met> {
         is_durable: is_so(durable)?,
         keys: number(keys)?,
         changes_in_ms: number(changes_in)?,
+        recovers_in_ms: number(recovers_in)?,
     })
 }
 
@@ -268,5 +284,4 @@ fn number(item: &Value) -> Option<u64> {
     }
 }
 
-const RECORD: &str = "quorate:node";
 const SEEN_WITHIN: Duration = Duration::from_secs(20);

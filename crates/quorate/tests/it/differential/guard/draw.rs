@@ -13,7 +13,7 @@ use quorate_core::{
     store::Store,
 };
 
-use super::super::line::calls;
+use super::super::{batch::Memory, line::calls};
 
 /// One thing that is done to both sides.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(super) enum Step {
     Forget { name: Name },
     /// Somebody deletes everything.
     Clear,
+    /// The server has no memory left from now on, or has some again.
+    Fill(bool),
     /// The record is that of another run from now on, until the node is met.
     OtherRun,
 }
@@ -40,6 +42,7 @@ impl Step {
             }
             Self::Forget { name } => drop(store.forget(name)),
             Self::Clear => store.clear(),
+            Self::Fill(is_full) => store.set_full(*is_full),
             Self::OtherRun => {
                 *run += 1;
                 store.set_run(*run);
@@ -52,6 +55,7 @@ impl Step {
 /// Draws steps, all of which follow from one seed and from what the store would do.
 pub(super) struct Draw {
     jitter: Jitter,
+    memory: Memory,
     callers: Vec<Caller>,
     /// Which of them speaks.
     at: usize,
@@ -85,7 +89,7 @@ struct Instant {
 }
 
 impl Draw {
-    pub(super) fn new(jitter: Jitter, wall_ms: u64) -> Self {
+    pub(super) fn new(jitter: Jitter, memory: Memory, wall_ms: u64) -> Self {
         let caller = |(byte, ahead_ms)| Caller {
             client: ClientId::from_random([byte; 20]),
             session: Session::from_random(0),
@@ -94,9 +98,10 @@ impl Draw {
         };
         Self {
             jitter,
+            memory,
             callers: [(1, 0), (0xa2, 60), (0xff, 4_000)].map(caller).into(),
             at: 0,
-            planted: Name::parse("x", "quorate:").expect("a name"),
+            planted: Name::parse("x", calls::PREFIX).expect("a name"),
             marks: vec![Mark::from_random(0)],
             pact: None,
             wall_ms,
@@ -174,6 +179,10 @@ impl Draw {
     fn step(&mut self, store: &Store, now: NodeTime, is_ping: bool) -> Step {
         let at = self.index(self.callers.len());
         self.at = at;
+        let is_full = store.is_full();
+        if self.memory.changes(is_full, |last| self.up_to(last)) {
+            return Step::Fill(!is_full);
+        }
         let is_recorded = is_recorded(store, now);
         let kind = match is_recorded || self.up_to(2) == 0 {
             _ if is_ping => 80,
@@ -205,6 +214,11 @@ impl Draw {
                 let stay = self.stay(at, now.as_millis(), is_recorded);
                 Command::Ping { speaker: self.speaker(at), stay }
             }
+            // Another program may store nothing on a full server.
+            91 | 92 | 96.. if is_full => Command::Ping {
+                stay: self.stay(at, now.as_millis(), is_recorded),
+                speaker: self.speaker(at),
+            },
             91 | 92 => {
                 let ttl_ms = (self.up_to(1) > 0).then(|| 1 + self.up_to(20));
                 return Step::Plant { name: self.planted.clone(), ttl_ms };

@@ -27,9 +27,13 @@ impl Tracker {
         assert!(!is_hopeless, "the server's clock does not stand still: {self:?}");
     }
 
-    pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply) {
+    pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply, is_full: bool) {
         self.compared += 1;
+        if let Some(kind) = kind_of_full(command, reply).filter(|_| is_full) {
+            self.count(kind);
+        }
         let kind = match (command, reply) {
+            (Command::Meet { .. }, Reply::Full) => "full: not met",
             (Command::Meet { greeting }, Reply::Met(met)) => self.met(greeting, met),
             (Command::Enrol { .. }, Reply::Enrolled) => "enrolled",
             (Command::Enrol { .. }, _) => "not enrolled",
@@ -100,17 +104,41 @@ impl Tracker {
     }
 
     /// Everything that can happen was there often.
-    pub(super) fn check_coverage(&self, seed: u64) {
-        for kind in KINDS {
-            let count = self.seen.get(kind).copied().unwrap_or_default();
-            assert!(count >= self.compared / 2_000, "{kind}: {count}; seed {seed}: {self:#?}");
+    pub(super) fn check_coverage(&self, seed: u64, kinds: &[&str]) {
+        for kind in kinds {
+            let count = self.seen.get(*kind).copied().unwrap_or_default();
+            let one_of = if FULL.contains(kind) { 5_000 } else { 2_000 };
+            assert!(count >= self.compared / one_of, "{kind}: {count}; seed {seed}: {self:#?}");
         }
         let share = self.dropped_batches * 100 / self.batches.max(1);
         assert!(share < 60, "{share} % of the batches were dropped: {self:?}");
     }
 }
 
-const KINDS: [&str; 34] = [
+/// What a server without memory goes on to do with its record.
+const fn kind_of_full(command: &Command, reply: &Reply) -> Option<&'static str> {
+    Some(match (command, reply) {
+        (Command::Meet { .. }, Reply::Met(_)) => "full: met",
+        (_, Reply::Enrolled) => "full: enrolled",
+        (_, Reply::Changed) => "full: changed",
+        (_, Reply::Admitted) => "full: admitted",
+        (Command::Attach { .. }, Reply::Attached { .. }) => "full: attached",
+        (Command::Ping { .. }, Reply::Attached { .. }) => "full: goes on",
+        _ => return None,
+    })
+}
+
+pub(super) const FULL: [&str; 7] = [
+    "full: not met",
+    "full: met",
+    "full: enrolled",
+    "full: changed",
+    "full: admitted",
+    "full: attached",
+    "full: goes on",
+];
+
+pub(super) const KINDS: [&str; 34] = [
     "doubted: unknown",
     "doubted: another run",
     "doubted: rolled back",

@@ -1,7 +1,7 @@
 //! Commands of the line as calls of its scripts, by what their headers say.
 
 use quorate_core::{
-    command::{Command, Owner, Reply, Sighting, Stay},
+    command::{ClientId, Command, Owner, Reply, Sighting, Stay},
     fence::Fence,
     inspect::{Cursor, Inspected, Listed, Remembered, ShareTold},
     line::{Extended, Place, Speaker, Yield, is_shared},
@@ -16,11 +16,16 @@ use quorate_testkit::{
 
 /// The key of a client's session.
 pub(in super::super) fn session_key(speaker: Speaker) -> String {
-    format!("quorate:s:{}", speaker.client)
+    format!("{PREFIX}s:{}", speaker.client)
+}
+
+fn who_key(client: ClientId) -> String {
+    format!("quorate:w:{client}")
 }
 
 /// The names under which the server keeps the scripts.
 pub(in super::super) struct Digests {
+    introduce: String,
     attach: String,
     ping: String,
     acquire: String,
@@ -34,6 +39,7 @@ pub(in super::super) struct Digests {
 impl Digests {
     pub(in super::super) fn load(mut load: impl FnMut(&str) -> String) -> Self {
         Self {
+            introduce: load(&script("line/introduce.lua")),
             attach: load(&script("line/attach.lua")),
             ping: load(&script("line/ping.lua")),
             acquire: load(&script("line/acquire.lua")),
@@ -52,6 +58,16 @@ impl Digests {
             eval
         };
         let eval = match command {
+            Command::Introduce { client, who, life_ms } => {
+                let mut eval = eval(&self.introduce, 1);
+                eval.arg(who_key(*client)).arg(who.as_bytes()).arg(life_ms);
+                eval
+            }
+            Command::Who { client } => {
+                let mut get = redis::cmd("GET");
+                get.arg(who_key(*client));
+                get
+            }
             Command::Attach { speaker, stay } => session(eval(&self.attach, 2), *speaker, stay),
             Command::Ping { speaker, stay } => session(eval(&self.ping, 2), *speaker, stay),
             Command::Acquire { speaker, ask } => {
@@ -99,17 +115,20 @@ impl Digests {
                 eval
             }
             Command::List { prefix, cursor, count } => {
-                let mut pattern = "quorate:[fq]:{".to_owned();
-                prefix.chars().for_each(|c| pattern.extend(['\\', c]));
-                let mut eval = eval(&self.list, 0);
-                eval.arg("quorate:").arg(pattern + "*}");
-                eval.arg(cursor.as_ref().map_or("0", Cursor::as_str)).arg(count);
-                eval
+                list(eval(&self.list, 0), prefix, cursor.as_ref(), *count)
             }
             other => panic!("how is {other:?} sent?"),
         };
         pipeline.add_command(eval);
     }
+}
+
+fn list(mut eval: Cmd, prefix: &str, cursor: Option<&Cursor>, count: u32) -> Cmd {
+    let mut pattern = format!("{PREFIX}[fq]:{{");
+    prefix.chars().for_each(|c| pattern.extend(['\\', c]));
+    eval.arg(PREFIX).arg(pattern + "*}");
+    eval.arg(cursor.map_or("0", Cursor::as_str)).arg(count);
+    eval
 }
 
 fn release(mut eval: Cmd, owner: &Owner, yields: Option<&Yield>) -> Cmd {
@@ -126,7 +145,7 @@ fn release(mut eval: Cmd, owner: &Owner, yields: Option<&Yield>) -> Cmd {
 }
 
 fn session(mut eval: Cmd, speaker: Speaker, stay: &Stay) -> Cmd {
-    eval.arg(session_key(speaker)).arg("quorate:node");
+    eval.arg(session_key(speaker)).arg(record_key());
     eval.arg(speaker.session.to_string()).arg(stay.life_ms);
     eval.arg(stay.mark.map(|mark| mark.to_string()).unwrap_or_default());
     eval.arg(stay.slack_us).arg(stay.wall_ms);
@@ -139,17 +158,30 @@ fn lock(mut eval: Cmd, name: &Name) -> Cmd {
 }
 
 fn fence_key(name: &Name) -> String {
-    format!("quorate:f:{{{name}}}")
+    format!("{PREFIX}f:{{{name}}}")
+}
+
+pub(in super::super) fn record_key() -> String {
+    format!("{PREFIX}node")
+}
+
+pub(super) fn channel(client: ClientId) -> String {
+    format!("{PREFIX}c:{client}")
 }
 
 pub(in super::super) fn line_key(name: &Name) -> String {
-    format!("quorate:q:{{{name}}}")
+    format!("{PREFIX}q:{{{name}}}")
 }
 
 /// What the scripts' headers say about their replies; `None` for one that they do not know.
 pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply> {
-    use Value::{Array, BulkString, Int};
+    use Value::{Array, BulkString, Int, Nil, Okay};
     Some(match (command, answer) {
+        (Command::Introduce { .. }, Okay) => Reply::Introduced,
+        (Command::Who { .. }, Nil) => Reply::Known(None),
+        (Command::Who { .. }, BulkString(who)) => {
+            Reply::Known(Some(str::from_utf8(who).ok()?.into()))
+        }
         (Command::Attach { .. } | Command::Ping { .. }, BulkString(time)) => {
             Reply::Attached { time_us: digits(time)? }
         }
@@ -162,7 +194,10 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
         ) => Reply::Stale,
         (Command::Acquire { .. }, answer) => acquired(answer)?,
         (Command::Heartbeat { .. }, Array(items)) => {
-            let each = |item: &Value| acquired(item).map(Some);
+            let each = |item: &Value| match item {
+                Int(-1) => Some(Some(Reply::Full)),
+                item => acquired(item).map(Some),
+            };
             Reply::EachHeard(items.iter().map(each).collect::<Option<_>>()?)
         }
         (Command::Inspect { .. }, Array(items)) => inspected(items)?,
@@ -170,6 +205,7 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
         (Command::Release { .. }, Int(ours @ 0..=1)) => Reply::Released { is_ours: *ours == 1 },
         (Command::Extend { .. }, Array(items)) => {
             let fate = |item: &Value| match item {
+                Int(0) => Some(Extended::Failed),
                 BulkString(fence) => Some(Extended::LivesOn(Fence::new(digits(fence)?))),
                 Array(refused) => match &refused[..] {
                     [BulkString(fence)] => Some(Extended::Refused(Fence::new(digits(fence)?))),
@@ -301,6 +337,10 @@ pub(in super::super) fn write_aside(pipeline: &mut Pipeline, name: &Name) {
     pipeline.cmd("PTTL").arg(line_key(name));
     pipeline.cmd("EVAL").arg(SHARES).arg(1).arg(name.as_bytes());
 }
+
+/// How the keys of ours begin: not as they do unless somebody says otherwise, so that no script can
+/// take that for granted.
+pub(in super::super) const PREFIX: &str = "app 7:q:";
 
 /// What a table has, and nothing of what is none.
 const SHARES: &str = "local all = redis.pcall('HGETALL', KEYS[1]) return all.err and {} or all";

@@ -10,11 +10,12 @@ use quorate_core::{
     store::{Aside, Store},
 };
 
-use super::super::batch::{Step, Thing};
+use super::super::batch::{Memory, Step, Thing};
 
 /// Draws steps, all of which follow from one seed and from what the store would do.
 pub(super) struct Draw {
     jitter: Jitter,
+    memory: Memory,
     pub(super) names: Vec<Name>,
     pub(super) callers: Vec<Caller>,
     owners: Vec<Owner>,
@@ -34,7 +35,7 @@ pub(super) struct Caller {
 }
 
 impl Draw {
-    pub(super) fn new(jitter: Jitter) -> Self {
+    pub(super) fn new(jitter: Jitter, memory: Memory) -> Self {
         let name = |text: &str| Name::parse(text, "quorate:").expect("a name");
         let caller = |byte| Caller {
             client: ClientId::from_random([byte; 20]),
@@ -45,6 +46,7 @@ impl Draw {
         };
         Self {
             jitter,
+            memory,
             names: ["a", "{größe} 鎖", "x}y: *"].map(name).into(),
             callers: [1, 0xa2, 0xff].map(caller).into(),
             owners: Vec::new(),
@@ -131,15 +133,16 @@ impl Draw {
     fn step(&mut self, store: &mut Store, now: NodeTime) -> Step {
         let name = self.name();
         let at = self.index(self.callers.len());
-        Step::Ask(match self.up_to(99) {
+        let is_full = store.is_full();
+        if self.memory.changes(is_full, |last| self.up_to(last)) {
+            return Step::Fill(!is_full);
+        }
+        let kinds = if self.memory == Memory::Scarce { 105 } else { 100 };
+        Step::Ask(match self.up_to(kinds - 1) {
             0..=3 => return self.attach(at),
             4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), stay: self.stay() },
             9..=15 => {
-                let standing = (0..=self.up_to(3)).map(|_| {
-                    let (name, owner) = (self.name(), self.owner());
-                    Standing { name, owner }
-                });
-                let standing = standing.collect();
+                let standing = (0..=self.up_to(3)).map(|_| self.standing(store, now)).collect();
                 Command::Heartbeat { speaker: self.speaker_or_stale(at), standing }
             }
             16..=18 => {
@@ -154,13 +157,8 @@ impl Draw {
                 Command::Prolong { entries, speaker: Some(self.speaker_or_stale(at)) }
             }
             22..=46 => {
-                let owner = self.owner();
-                let place = Place::of(owner.as_bytes()).expect("waiters have a place");
-                let its = self.callers.iter().position(|it| it.client == place.client);
-                let at = its.filter(|_| self.up_to(9) > 0).unwrap_or(at);
-                let (is_waiting, is_known) = (self.up_to(3) > 0, self.is_heads());
-                let ask = Ask { name, owner, is_waiting, is_known };
-                Command::Acquire { speaker: self.speaker_or_stale(at), ask }
+                let owner = self.asker(store, now, &name);
+                self.acquire(name, owner, at)
             }
             47..=66 => {
                 let owner = self.holder(store, now, &name);
@@ -178,14 +176,9 @@ impl Draw {
                 Command::List { prefix, cursor: None, count: 500 }
             }
             97 => Command::Check { owner: self.holder(store, now, &name), name },
-            86..=88 => {
-                let (from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
-                while is_shared(&owner) != is_shared(&from) {
-                    owner = self.new_owner(now);
-                }
-                let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
-                Command::Adopt { name, from, owner, ttl_ms, speaker }
-            }
+            86..=88 => self.adopt(store, now, name, at),
+            // Another program may store nothing either.
+            89..=94 if is_full => Command::Look { name },
             89..=94 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
                 return Step::Plant { name, thing: self.thing(), ttl_ms };
@@ -196,8 +189,38 @@ impl Draw {
                 }
                 Caller { connection: None, .. } => Command::Look { name },
             },
-            _ => return Step::Clear,
+            99 if self.memory == Memory::Scarce => Command::Look { name },
+            98 | 99 => return Step::Clear,
+            100 => Command::Who { client: self.callers[at].client },
+            _ => {
+                let (client, who) = (self.callers[at].client, ["me", "größe\n"][self.index(2)]);
+                Command::Introduce { client, who: who.into(), life_ms: self.life_ms() }
+            }
         })
+    }
+
+    fn standing(&mut self, store: &mut Store, now: NodeTime) -> Standing {
+        let name = self.name();
+        let owner = self.asker(store, now, &name);
+        Standing { name, owner }
+    }
+
+    fn acquire(&mut self, name: Name, owner: Owner, at: usize) -> Command {
+        let place = Place::of(owner.as_bytes()).expect("waiters have a place");
+        let its = self.callers.iter().position(|it| it.client == place.client);
+        let at = its.filter(|_| self.up_to(9) > 0).unwrap_or(at);
+        let (is_waiting, is_known) = (self.up_to(3) > 0, self.is_heads());
+        let ask = Ask { name, owner, is_waiting, is_known };
+        Command::Acquire { speaker: self.speaker_or_stale(at), ask }
+    }
+
+    fn adopt(&mut self, store: &mut Store, now: NodeTime, name: Name, at: usize) -> Command {
+        let (from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
+        while is_shared(&owner) != is_shared(&from) {
+            owner = self.new_owner(now);
+        }
+        let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
+        Command::Adopt { name, from, owner, ttl_ms, speaker }
     }
 
     /// Sometimes one grant is given back, mostly the one that is there.
@@ -229,7 +252,7 @@ impl Draw {
         Stay { slack_us, ..Stay::unguarded(self.life_ms()) }
     }
 
-    fn speaker(&self, at: usize) -> Speaker {
+    pub(super) fn speaker(&self, at: usize) -> Speaker {
         Speaker { client: self.callers[at].client, session: self.callers[at].session }
     }
 
@@ -252,6 +275,15 @@ impl Draw {
         let name = self.name();
         let owner = self.holder(store, now, &name);
         Prolongation { name, owner, ttl_ms: self.ttl_ms() }
+    }
+
+    /// Anybody; on a full server mostly one who stands in line, since nobody else gets anything.
+    fn asker(&mut self, store: &mut Store, now: NodeTime, name: &Name) -> Owner {
+        let waiting = store.aside(now, name).waiting;
+        match store.is_full() && !waiting.is_empty() && self.up_to(2) > 0 {
+            true => waiting[self.index(waiting.len())].clone(),
+            false => self.owner(),
+        }
     }
 
     /// Mostly who holds the lock, or one of those who do.

@@ -14,7 +14,7 @@ use quorate_core::{
     name::Name,
 };
 
-use super::calls::digits;
+use super::calls::{channel, digits};
 
 /// One connection for each client that listens.
 pub(super) struct Ears {
@@ -40,7 +40,8 @@ impl Ears {
         ear.say("CLIENT ID").expect("the server listens");
         let number = ear.line().expect("a number");
         ear.connection = number.strip_prefix(':').and_then(|it| it.parse().ok()).expect("a number");
-        ear.say(&format!("SUBSCRIBE quorate:c:{client}")).expect("the server listens");
+        let subscription = format!("SUBSCRIBE \"{}\"", channel(client));
+        ear.say(&subscription).expect("the server listens");
         assert_eq!(ear.words().expect("an answer")[0], b"subscribe");
         self.by_client.insert(client, ear);
     }
@@ -106,9 +107,9 @@ impl Ear {
 /// `G` or `I`, the fence, for `G` the session, the owner; the name, which has no line breaks,
 /// stands in the last line.
 fn push(client: ClientId, words: &[Vec<u8>]) -> Push {
-    let [message, channel, news] = words else { panic!("{words:?} is no push") };
+    let [message, told_on, news] = words else { panic!("{words:?} is no push") };
     assert_eq!(message, b"message");
-    assert_eq!(*channel, format!("quorate:c:{client}").into_bytes());
+    assert_eq!(*told_on, channel(client).into_bytes());
     let at = news.iter().rposition(|byte| *byte == b'\n').expect("a line break");
     let (told, name) = (&news[..at], str::from_utf8(&news[at + 1..]).expect("text"));
     let is_granted = told[0] == b'G';

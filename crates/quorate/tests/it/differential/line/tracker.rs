@@ -28,6 +28,8 @@ pub(super) struct Tracker {
     is_awaited: bool,
     /// It was held together.
     is_shared: bool,
+    /// The server had no memory left.
+    is_full: bool,
 }
 
 impl Tracker {
@@ -39,6 +41,7 @@ impl Tracker {
     }
 
     pub(super) fn handle_before(&mut self, step: &Step, store: &mut Store, now: NodeTime) {
+        self.is_full = store.is_full();
         let name = match step {
             Step::Ask(Command::Acquire { ask, .. }) => &ask.name,
             Step::Ask(Command::Heartbeat { standing, .. }) => &standing[0].name,
@@ -56,7 +59,8 @@ impl Tracker {
 
     pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply) {
         self.compared += 1;
-        if let Some(kind) = self.kind_of_share(command, reply) {
+        let full = self.is_full.then(|| self.kind_of_full(command, reply)).flatten();
+        for kind in self.kind_of_share(command, reply).into_iter().chain(full) {
             *self.seen.entry(kind).or_default() += 1;
         }
         let kind = match (command, reply) {
@@ -86,13 +90,10 @@ impl Tracker {
             (_, Reply::Queued { rank: None, .. }) => "not queued",
             (_, Reply::Queued { rank: Some(0), .. }) => "the first in line",
             (_, Reply::Queued { rank: Some(_), .. }) => "not the first in line",
-            (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours }) => {
-                if *is_ours {
-                    "yielded"
-                } else {
-                    "not yielded"
-                }
+            (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours: true }) => {
+                "yielded"
             }
+            (Command::Release { yields: Some(_), .. }, Reply::Released { .. }) => "not yielded",
             (_, Reply::EachHeard(each)) => match &each[0] {
                 Some(Reply::Granted { .. }) if self.is_free => "a heartbeat finds it free",
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
@@ -175,6 +176,42 @@ impl Tracker {
         })
     }
 
+    /// What happened on a server without memory.
+    fn kind_of_full(&self, command: &Command, reply: &Reply) -> Option<&'static str> {
+        Some(match (command, reply) {
+            (Command::Introduce { .. }, Reply::Full) => "full: a client not introduced",
+            (Command::Introduce { .. }, _) => "full: a client introduced again",
+            (Command::Take { .. }, Reply::Full) => "full: not taken",
+            (Command::Acquire { ask, .. }, Reply::Full) => match is_shared(&ask.owner) {
+                true => "full: a new reader refused",
+                false => "full: a new owner refused",
+            },
+            (Command::Acquire { .. }, Reply::Granted { .. }) => match self.is_free {
+                true => "full: a waiter granted",
+                false => "full: a holder granted again",
+            },
+            (Command::Acquire { .. }, Reply::Queued { .. }) => "full: still in the queue",
+            (_, Reply::EachHeard(each)) => match each.contains(&Some(Reply::Full)) {
+                true => "full: a new owner among others",
+                false => "full: others heard of",
+            },
+            (Command::Release { yields: Some(_), .. }, Reply::Released { is_ours: true }) => {
+                "full: yielded"
+            }
+            (_, Reply::Released { is_ours: true }) if self.is_awaited => "full: handed on",
+            (_, Reply::EachExtended(fates)) => match fates[0] {
+                Extended::Failed => "full: not healed",
+                Extended::LivesOn(_) if self.is_free => "full: healed",
+                Extended::LivesOn(fence) if Some(fence) > self.stored => "full: a fence raised",
+                Extended::LivesOn(_) => "full: extended",
+                Extended::Refused(_) => return None,
+            },
+            (Command::Adopt { .. }, Reply::Taken) => "full: adopted",
+            (_, Reply::Attached { .. }) => "full: attached",
+            _ => return None,
+        })
+    }
+
     pub(super) fn handle_push(&mut self, push: &Push) {
         let kind = match push.news {
             News::Granted => "told of a grant",
@@ -206,9 +243,10 @@ impl Tracker {
     }
 
     /// Everything that can happen was there often; some things, now and then.
-    pub(super) fn check_coverage(&self, seed: u64, seldom: &[&str]) {
-        let often = KINDS.iter().map(|kind| (kind, 2_000));
-        for (kind, one_of) in often.chain(seldom.iter().map(|kind| (kind, 5_000))) {
+    pub(super) fn check_coverage(&self, seed: u64, kinds: &[&str]) {
+        for kind in kinds {
+            let is_seldom = SELDOM.contains(kind) || FULL.contains(kind);
+            let one_of = if is_seldom { 5_000 } else { 2_000 };
             let count = self.count(kind);
             assert!(count >= self.compared / one_of, "{kind}: {count}; seed {seed}: {self:?}");
         }
@@ -273,6 +311,28 @@ pub(super) const KINDS: [&str; 54] = [
     "a share not extended",
     "a share adopted",
     "a share looked for",
+];
+
+/// What happens on a server without memory.
+pub(super) const FULL: [&str; 18] = [
+    "full: a client not introduced",
+    "full: a client introduced again",
+    "full: not taken",
+    "full: a new reader refused",
+    "full: a new owner refused",
+    "full: a waiter granted",
+    "full: a holder granted again",
+    "full: still in the queue",
+    "full: a new owner among others",
+    "full: others heard of",
+    "full: yielded",
+    "full: handed on",
+    "full: not healed",
+    "full: healed",
+    "full: a fence raised",
+    "full: extended",
+    "full: adopted",
+    "full: attached",
 ];
 
 /// What happens now and then, or if hours pass.

@@ -1,0 +1,5 @@
+/**
+ * Milliseconds.
+ * @returns {number}
+ */
+export function now(): number;

@@ -1,0 +1,144 @@
+//! The files in `deploy/` start the service with flags that there are, and agree with each other.
+
+use std::{fs, path::Path};
+
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::rig::Rig;
+
+#[test]
+fn unit_of_systemd_fits_the_service() {
+    let unit = read("systemd/quorate.service");
+    let value = |key: &str| {
+        let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let [value] = lines.collect::<Vec<_>>()[..] else { panic!("{key} is not there once") };
+        value
+    };
+    let mut words = value("ExecStart").split_whitespace().map(str::to_owned);
+    assert_eq!(words.next().as_deref(), Some("/usr/bin/quorate"));
+    let args: Vec<String> = words.collect();
+    assert_understood(&args);
+    let (credential, _) = value("LoadCredential").split_once(':').expect("an id and a path");
+    assert_eq!(flag(&args, "--tokens"), format!("${{CREDENTIALS_DIRECTORY}}/{credential}"));
+    assert!(seconds(value("TimeoutStopSec")) > seconds(flag(&args, "--grace")));
+}
+
+#[test]
+fn image_starts_the_service() {
+    let file = read("docker/Dockerfile");
+    let instruction = |name: &str| {
+        let line = file.lines().filter_map(|line| line.strip_prefix(name)).next_back();
+        line.unwrap_or_else(|| panic!("no {name}")).trim().to_owned()
+    };
+    let words = |name: &str| -> Vec<String> {
+        serde_json::from_str(&instruction(name)).expect("a list of words: there is no shell")
+    };
+    assert_eq!(words("ENTRYPOINT"), ["/usr/bin/quorate"]);
+    assert_understood(&words("CMD"));
+    assert_eq!(instruction("EXPOSE"), port(flag(&words("CMD"), "--listen")).to_string());
+    assert_eq!(
+        (instruction("FROM"), instruction("USER")),
+        ("scratch".into(), "65532:65532".into())
+    );
+}
+
+#[test]
+fn deployment_of_kubernetes_fits_the_service() {
+    let deployment = yaml("kubernetes/deployment.yaml");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let args = texts(&container["args"]);
+    assert_understood(&args);
+    let port_named = |name: &str| {
+        let ports = container["ports"].as_vec().expect("ports");
+        let found = ports.iter().find(|it| it["name"].as_str() == Some(name));
+        found.and_then(|it| it["containerPort"].as_i64()).unwrap_or_else(|| panic!("no {name}"))
+    };
+    assert_eq!(port_named("https"), port(flag(&args, "--listen")));
+    assert_eq!(port_named("metrics"), port(flag(&args, "--metrics")));
+    let api = quorate_server::openapi();
+    for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+        assert_eq!(container[probe]["httpGet"]["path"].as_str(), Some(path));
+        assert!(api.paths.paths.contains_key(path), "{path}");
+    }
+    let stop = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_i64().expect("seconds");
+    let longest = stop + seconds(flag(&args, "--grace"));
+    assert!(pod["terminationGracePeriodSeconds"].as_i64() > Some(longest));
+    // Every file that a flag names is in a volume.
+    let mounts = container["volumeMounts"].as_vec().expect("mounts");
+    for flag_name in ["--tokens", "--tls-cert", "--tls-key"] {
+        let file = flag(&args, flag_name);
+        let is_above =
+            |mount: &Yaml| mount["mountPath"].as_str().is_some_and(|it| file.starts_with(it));
+        assert!(mounts.iter().any(is_above), "{file}");
+    }
+}
+
+#[test]
+fn files_of_kubernetes_select_the_instances() {
+    let labels = &yaml("kubernetes/deployment.yaml")["spec"]["template"]["metadata"]["labels"];
+    let selectors = [
+        ("deployment.yaml", &["spec", "selector", "matchLabels"][..]),
+        ("service.yaml", &["spec", "selector"]),
+        ("disruption-budget.yaml", &["spec", "selector", "matchLabels"]),
+        ("network-policy.yaml", &["spec", "podSelector", "matchLabels"]),
+    ];
+    let all = texts(&yaml("kubernetes/kustomization.yaml")["resources"]);
+    assert_eq!(all, selectors.map(|(file, _)| file.to_owned()));
+    for (file, path) in selectors {
+        let document = yaml(&format!("kubernetes/{file}"));
+        let selector = path.iter().fold(&document, |it, key| &it[*key]);
+        assert_eq!(selector, labels, "{file}");
+    }
+}
+
+/// The command takes these arguments with their values. Wrong ones are noticed before `--help` is.
+#[track_caller]
+fn assert_understood(args: &[String]) {
+    let rig = Rig::without_servers();
+    let with_help = |args: &[String]| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        rig.say([&args[..], &["--help"]].concat())
+    };
+    assert_eq!(args[0], "serve");
+    with_help(args).assert_code(0);
+    for wrong in ["--no-such-flag", "--grace=5x"] {
+        let args = [args, &[wrong.to_owned()]].concat();
+        with_help(&args).assert_code(64);
+    }
+}
+
+/// The value of a flag, whichever way it is written.
+#[track_caller]
+fn flag<'a>(args: &'a [String], name: &str) -> &'a str {
+    let at = args.iter().position(|it| it.split('=').next() == Some(name));
+    let at = at.unwrap_or_else(|| panic!("no {name} in {args:?}"));
+    args[at].split_once('=').map_or_else(|| args[at + 1].as_str(), |(_, value)| value)
+}
+
+fn port(address: &str) -> i64 {
+    address.rsplit(':').next().and_then(|it| it.parse().ok()).expect("an address with a port")
+}
+
+fn seconds(time: &str) -> i64 {
+    time.strip_suffix('s').and_then(|it| it.parse().ok()).expect("a number of seconds")
+}
+
+#[track_caller]
+fn texts(list: &Yaml) -> Vec<String> {
+    let list = list.as_vec().expect("a list");
+    list.iter().map(|it| it.as_str().expect("a text").to_owned()).collect()
+}
+
+#[track_caller]
+fn yaml(path: &str) -> Yaml {
+    let mut documents = YamlLoader::load_from_str(&read(path)).expect("YAML");
+    assert_eq!(documents.len(), 1, "{path}");
+    documents.remove(0)
+}
+
+#[track_caller]
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

@@ -1,0 +1,123 @@
+//! A majority of the nodes is down: each verb says so promptly, and says which nodes are down.
+
+use quorate_testkit::{Fault, Proxy, Server};
+
+use crate::rig::{Ended, Rig, Running};
+
+#[test]
+fn killed_nodes_are_named_and_the_healthy_one_is_attached() {
+    let rig = Rig::nodes(3);
+    let lease = rig.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
+    rig.servers[1..].iter().for_each(Server::kill);
+    check(&rig, &urls(&rig), &lease, "connection refused");
+}
+
+#[test]
+fn stopped_nodes_are_named_and_the_healthy_one_is_attached() {
+    let rig = Rig::nodes(3);
+    let lease = rig.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
+    rig.servers[1..].iter().for_each(Server::pause);
+    check(&rig, &urls(&rig), &lease, "timed out");
+    rig.servers[1..].iter().for_each(Server::resume);
+}
+
+#[test]
+fn nodes_that_swallow_everything_are_named_and_the_healthy_one_is_attached() {
+    let rig = Rig::without_servers();
+    let servers = Server::start_many(3);
+    let proxies: Vec<_> = servers.iter().map(|it| Proxy::start(&it.address())).collect();
+    let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
+    let nodes = |verb: &[&str]| -> Vec<String> {
+        let (verb, rest) = verb.split_first().expect("a verb");
+        let nodes = urls.iter().flat_map(|url| ["--node", url]);
+        [*verb].into_iter().chain(nodes).chain(rest.iter().copied()).map(str::to_owned).collect()
+    };
+    let say = |verb: &[&str]| rig.say(nodes(verb).iter().map(String::as_str));
+    let mut admit = rig.quorate(["nodes", "admit"]);
+    let admit = admit.env("QUORATE_NODES", urls.join(","));
+    Running::start(admit).close().assert_code(0);
+    proxies[1..].iter().for_each(|proxy| proxy.set(Fault::BlackHole));
+    for verb in [&["run", "-n", "x", "true"][..], &["acquire", "-n", "x"]] {
+        check_one(say(verb).assert_code(69), &urls, "timed out");
+    }
+}
+
+/// `-n` does not wait for nodes that are down: it ends before a wait of seconds that began first.
+#[test]
+fn nonblock_does_not_wait_for_nodes_that_are_down() {
+    let rig = Rig::nodes(3);
+    let verbs: &[&[&str]] = &[
+        &["run", "-n", "x", "true"],
+        &["run", "-s", "-n", "x", "true"],
+        &["run", "--permits", "2", "-n", "x", "true"],
+        &["run", "-w", "0", "x", "true"],
+        &["acquire", "-n", "x"],
+    ];
+    for take_down in [Server::pause as fn(&Server), Server::kill] {
+        rig.servers[1..].iter().for_each(take_down);
+        let mut patient = rig.start(["-w", "4.5", "y", "true"]);
+        for running in start_all(&rig, verbs) {
+            running.close().assert_code(69);
+        }
+        assert!(!patient.has_ended(), "they took as long as a wait of 4.5 s");
+        patient.end().assert_code(69);
+    }
+}
+
+/// Right after its start the command has no connection yet.
+#[test]
+fn nonblock_waits_for_the_first_connections() {
+    for rig in Rig::of_each_kind() {
+        for _ in 0..10 {
+            rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
+        }
+    }
+    // Of three nodes two are enough, whatever the third does.
+    let rig = Rig::nodes(3);
+    rig.servers[2].pause();
+    rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
+    rig.servers[2].resume();
+    rig.servers[2].kill();
+    rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
+}
+
+fn check(rig: &Rig, urls: &[String], lease: &str, trouble: &str) {
+    let verbs: &[&[&str]] = &[
+        &["run", "-n", "x", "true"],
+        &["run", "-w", "3", "x", "true"],
+        &["run", "-s", "-n", "x", "true"],
+        &["run", "--permits", "2", "-n", "x", "true"],
+        &["run", "x", "true"],
+        &["acquire", "-n", "x"],
+        &["acquire", "-w", "3", "x"],
+        &["renew", lease],
+        &["release", lease],
+        &["show", "x"],
+        &["ls"],
+    ];
+    for running in start_all(rig, verbs) {
+        check_one(running.close().assert_code(69), urls, trouble);
+    }
+}
+
+/// At the same time, since each of them waits most of the time.
+fn start_all(rig: &Rig, verbs: &[&[&str]]) -> Vec<Running> {
+    let start = |verb: &&[&str]| Running::start(&mut rig.quorate(verb.iter().copied()));
+    verbs.iter().map(start).collect()
+}
+
+fn check_one(ended: Ended, urls: &[String], trouble: &str) {
+    let text = ended.err();
+    assert!(!text.contains("not connected yet"), "{ended:?}");
+    // What a node says about a lock shows that it is there as well.
+    let is_well = |state: &&str| text.contains(&format!("{}: {state}", urls[0]));
+    let words = ["attached", "granted", "not waited for", "free"];
+    assert!(words.iter().any(is_well), "{} is well: {ended:?}", urls[0]);
+    for url in &urls[1..] {
+        assert!(text.contains(&format!("{url}: {trouble}")), "{url} is down: {ended:?}");
+    }
+}
+
+fn urls(rig: &Rig) -> Vec<String> {
+    rig.servers.iter().map(Server::url).collect()
+}

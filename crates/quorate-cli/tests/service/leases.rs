@@ -1,0 +1,91 @@
+//! Acquiring, renewing and releasing, each through the next instance.
+
+use std::time::{Duration, Instant};
+
+use quorate_testkit::eventually;
+use serde_json::json;
+
+use crate::fixture::{Cluster, PATIENCE};
+
+#[test]
+fn lease_is_renewed_and_released_through_another_instance() {
+    for cluster in Cluster::of_each_kind() {
+        let acquired =
+            cluster.acquire("orders:42", &json!({ "ttl_ms": 20_000 })).assert_status(200);
+        assert!(acquired.number("fence") > 0);
+        assert!((1..=20_000).contains(&acquired.number("valid_for_ms")), "{acquired:?}");
+        let lease = acquired.lease_id();
+        let held = cluster.acquire("orders:42", &json!({})).assert_problem(409, "held");
+        assert!(held.headers.contains_key("retry-after"), "{held:?}");
+        let renewed = cluster.renew(&lease).assert_status(200);
+        assert!((1..=20_000).contains(&renewed.number("valid_for_ms")), "{renewed:?}");
+        cluster.release(&lease).assert_status(204);
+        cluster.release(&lease).assert_problem(410, "lease_lost");
+        cluster.renew(&lease).assert_problem(410, "lease_lost");
+        let next = cluster.acquire("orders:42", &json!({})).assert_status(200);
+        assert!(next.number("fence") > acquired.number("fence"), "{next:?}");
+    }
+}
+
+#[test]
+fn expired_lease_is_never_revived() {
+    Cluster::on_each_kind(|cluster| {
+        let expired = cluster.acquire("job", &json!({ "ttl_ms": 300 })).assert_status(200);
+        eventually("the lease expires", PATIENCE, || {
+            cluster.get("/v1/locks/job").assert_status(200).body["is_held"] == false
+        });
+        cluster.renew(&expired.lease_id()).assert_problem(410, "lease_lost");
+        let next = cluster.acquire("job", &json!({})).assert_status(200);
+        assert!(next.number("fence") > expired.number("fence"), "{next:?}");
+        cluster.renew(&expired.lease_id()).assert_problem(410, "lease_lost");
+        cluster.release(&expired.lease_id()).assert_problem(410, "lease_lost");
+        cluster.renew(&next.lease_id()).assert_status(200);
+    });
+}
+
+#[test]
+fn lease_that_is_renewed_outlives_its_ttl() {
+    let cluster = Cluster::nodes(3);
+    let acquired = cluster.acquire("job", &json!({ "ttl_ms": 4_000 })).assert_status(200);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(5) {
+        let renewed = cluster.renew(&acquired.lease_id()).assert_status(200);
+        assert!((1..=4_000).contains(&renewed.number("valid_for_ms")), "{renewed:?}");
+        cluster.acquire("job", &json!({})).assert_problem(409, "held");
+    }
+    cluster.release(&acquired.lease_id()).assert_status(204);
+}
+
+#[test]
+fn ttl_out_of_bounds_is_rejected() {
+    for cluster in [Cluster::local(), Cluster::nodes(3)] {
+        for ttl_ms in [0, 1, 366 * 24 * 3_600_000, u64::MAX] {
+            let refused = cluster.acquire("job", &json!({ "ttl_ms": ttl_ms }));
+            refused.assert_problem(400, "out_of_bounds");
+        }
+        for ttl_ms in [json!(-1), json!(1.5), json!("10s"), json!([10])] {
+            let refused = cluster.acquire("job", &json!({ "ttl_ms": ttl_ms }));
+            let refused = refused.assert_problem(400, "invalid_request");
+            let detail = refused.body["detail"].as_str().unwrap();
+            assert!(detail.contains("ttl_ms"), "it names the field: {detail}");
+        }
+        assert_eq!(cluster.get("/v1/locks/job").body["is_held"], false);
+    }
+}
+
+#[test]
+fn responses_have_relative_durations_only() {
+    let cluster = Cluster::nodes(1);
+    let acquired = cluster.acquire("job", &json!({ "ttl_ms": 20_000 })).assert_status(200);
+    let fields: Vec<&String> = acquired.body.as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["fence", "lease_id", "valid_for_ms", "waited_ms"]);
+    let held = cluster.acquire("job", &json!({})).assert_problem(409, "held");
+    assert!((1..=20_000).contains(&held.body["holder"]["expires_in_ms"].as_u64().unwrap()));
+    let lock = cluster.get("/v1/locks/job").assert_status(200);
+    let holder = lock.body["holder"].as_object().unwrap();
+    assert!((1..=20_000).contains(&holder["expires_in_ms"].as_u64().unwrap()), "{lock:?}");
+    assert!(holder["held_for_ms"].as_u64().unwrap() < 60_000, "{lock:?}");
+    for name in holder.keys() {
+        assert!(!name.ends_with("_at"), "{lock:?}");
+    }
+}

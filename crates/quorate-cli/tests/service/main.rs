@@ -1,0 +1,17 @@
+//! The HTTP service from the outside: real `quorate serve` processes on real servers.
+
+#![cfg(test)]
+
+mod errors;
+mod events;
+mod fixture;
+mod health;
+mod idempotency;
+mod inspect;
+mod leases;
+mod list;
+mod names;
+mod openapi;
+mod sharing;
+mod shutdown;
+mod waiting;

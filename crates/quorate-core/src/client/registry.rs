@@ -1,0 +1,157 @@
+//! The owners of a client, and where news about them go.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use crate::{
+    command::Owner,
+    line::{News, Push},
+    mutant::{self, Mutant},
+    name::Name,
+};
+
+/// What each owner of a client is about. `W` names a waiter.
+#[derive(Clone, Debug)]
+pub struct Registry<W> {
+    owners: BTreeMap<Owner, Claimant<W>>,
+    /// How many of them wait for each lock.
+    waiting: BTreeMap<Name, usize>,
+}
+
+#[derive(Clone, Debug)]
+enum Claimant<W> {
+    Waits(Name, W),
+    Holds,
+}
+
+/// Where a push goes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Route<W> {
+    /// To this waiter.
+    Waiter(W),
+    /// Nowhere: the owner holds the lock already, or the lease may be another process's by now.
+    Ignore,
+    /// The grant is nobody's: it is to be released, so that the next waiter gets the lock.
+    Release,
+}
+
+impl<W> Default for Registry<W> {
+    fn default() -> Self {
+        Self { owners: BTreeMap::new(), waiting: BTreeMap::new() }
+    }
+}
+
+impl<W: Clone> Registry<W> {
+    /// The owner waits for the lock.
+    pub fn wait(&mut self, owner: &Owner, name: &Name, waiter: W) {
+        let count = self.waiting.entry(name.clone()).or_default();
+        *count = count.saturating_add(1);
+        self.set(owner, Some(Claimant::Waits(name.clone(), waiter)));
+    }
+
+    /// The owner holds a lock, or is about to.
+    pub fn hold(&mut self, owner: &Owner) {
+        self.set(owner, Some(Claimant::Holds));
+    }
+
+    /// Nobody wants anything for this owner any more.
+    pub fn forget(&mut self, owner: &Owner) {
+        self.set(owner, None);
+    }
+
+    /// True if an owner of this client waits for the lock.
+    #[must_use]
+    pub fn is_awaited(&self, name: &Name) -> bool {
+        self.waiting.contains_key(name)
+    }
+
+    /// Every waiter, once for each of its owners.
+    pub fn waiters(&self) -> impl Iterator<Item = &W> {
+        self.owners.values().filter_map(|claimant| match claimant {
+            Claimant::Waits(_, waiter) => Some(waiter),
+            Claimant::Holds => None,
+        })
+    }
+
+    /// Where a push goes.
+    #[must_use]
+    pub fn route(&self, push: &Push) -> Route<W> {
+        match self.owners.get(&push.owner) {
+            Some(Claimant::Waits(_, waiter)) => Route::Waiter(waiter.clone()),
+            Some(Claimant::Holds) => Route::Ignore,
+            // Only what was just granted to a waiter that has gone is nobody's.
+            None if push.news == News::Inquired => Route::Ignore,
+            None if mutant::is_on(Mutant::OrphansKept) => Route::Ignore,
+            None => Route::Release,
+        }
+    }
+
+    fn set(&mut self, owner: &Owner, claimant: Option<Claimant<W>>) {
+        let before = match claimant {
+            Some(claimant) => self.owners.insert(owner.clone(), claimant),
+            None => self.owners.remove(owner),
+        };
+        if let Some(Claimant::Waits(name, _)) = before
+            && let Entry::Occupied(mut count) = self.waiting.entry(name)
+        {
+            *count.get_mut() = count.get().saturating_sub(1);
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{command::ClientId, fence::Fence, line::Place};
+
+    fn owner(number: u64) -> Owner {
+        Place { ticket: 7, ttl_ms: 1_000, client: client() }.owner(number)
+    }
+
+    fn client() -> ClientId {
+        ClientId::from_random([3; 20])
+    }
+
+    fn name() -> Name {
+        Name::parse("orders", "").unwrap()
+    }
+
+    fn push(owner: &Owner, news: News) -> Push {
+        let (client, name, owner) = (client(), name(), owner.clone());
+        Push { client, name, owner, news, fence: Fence::new(9), session: None }
+    }
+
+    #[test]
+    fn pushes_go_to_the_waiter_of_their_owner() {
+        let mut registry = Registry::default();
+        registry.wait(&owner(1), &name(), "first");
+        registry.wait(&owner(2), &name(), "second");
+        let route =
+            |registry: &Registry<_>, number, news| registry.route(&push(&owner(number), news));
+        assert_eq!(route(&registry, 2, News::Granted), Route::Waiter("second"));
+        assert_eq!(route(&registry, 1, News::Inquired), Route::Waiter("first"));
+        registry.hold(&owner(2));
+        assert_eq!(route(&registry, 2, News::Granted), Route::Ignore, "it holds the lock");
+        registry.forget(&owner(1));
+        assert_eq!(route(&registry, 1, News::Granted), Route::Release, "nobody wants it");
+        assert_eq!(route(&registry, 1, News::Inquired), Route::Ignore, "another may hold it");
+    }
+
+    #[test]
+    fn lock_is_awaited_until_its_last_waiter_goes() {
+        let mut registry = Registry::default();
+        for number in [1, 2] {
+            registry.wait(&owner(number), &name(), number);
+            registry.wait(&owner(number), &name(), number);
+        }
+        assert_eq!(registry.waiters().count(), 2);
+        registry.hold(&owner(1));
+        assert!(registry.is_awaited(&name()));
+        registry.forget(&owner(2));
+        assert!(!registry.is_awaited(&name()));
+        registry.forget(&owner(1));
+        assert_eq!(registry.owners.len() + registry.waiting.len(), 0, "nothing is left");
+    }
+}

@@ -1,0 +1,233 @@
+//! Getting the lock that a request asks for.
+
+use std::{
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
+
+use quorate::{
+    Guard, LeaseHandover,
+    error::{AdoptError, LockError},
+};
+
+use super::{AcquireRequest, Mode};
+use crate::{
+    Service,
+    idempotency::{Mark, Relation},
+    problem::{Code, Problem},
+};
+
+/// A lock, and how it is wanted.
+pub(super) struct Want<'a> {
+    service: &'a Service,
+    name: &'a str,
+    ttl: Option<Duration>,
+    wait: Duration,
+    who: Option<String>,
+    mode: Mode,
+    permits: NonZeroU32,
+    mark: Option<Mark>,
+}
+
+/// A lease that nothing but its client renews.
+pub(super) struct Granted {
+    pub(super) lease: LeaseHandover,
+    pub(super) valid_until: Instant,
+    /// Equal requests find it: it must not be released although this one is not answered.
+    pub(super) is_findable: bool,
+}
+
+impl<'a> Want<'a> {
+    pub(super) fn new(
+        service: &'a Service,
+        name: &'a str,
+        request: &AcquireRequest,
+        mark: Option<Mark>,
+    ) -> Result<Self, Problem> {
+        let out_of_bounds = |detail: &str| Problem::new(Code::OutOfBounds, detail);
+        let permits = match (request.mode, request.permits) {
+            (Mode::Permits, None) => {
+                return Err(out_of_bounds("mode permits requires the number of permits"));
+            }
+            (Mode::Permits, Some(permits)) => {
+                let none = || out_of_bounds("permits must be at least 1");
+                NonZeroU32::new(permits).ok_or_else(none)?
+            }
+            (_, Some(_)) => {
+                let detail = "permits requires mode permits";
+                return Err(Problem::new(Code::InvalidRequest, detail));
+            }
+            (_, None) => NonZeroU32::MIN,
+        };
+        Ok(Self {
+            service,
+            name,
+            ttl: request.ttl_ms.map(Duration::from_millis),
+            wait: Duration::from_millis(request.wait_ms).min(service.limits().wait_max),
+            who: who(request.owner.as_deref(), request.reason.as_deref()),
+            mode: request.mode,
+            permits,
+            mark,
+        })
+    }
+
+    /// Acquires the lock, or finds the lease that an equal request has acquired. Dropping the
+    /// future leaves the queue, and releases what was granted unless another request may have found
+    /// it.
+    pub(super) async fn take(&self) -> Result<Granted, Problem> {
+        let Some(mark) = self.mark else { return self.acquire().await };
+        // A reader, or the owner of a permit, would get a second one.
+        let is_found_first = matches!(self.mode, Mode::Read | Mode::Permits);
+        if is_found_first && let Some(granted) = self.find(mark).await? {
+            return Ok(granted);
+        }
+        tokio::select! {
+            biased;
+            acquired = self.acquire() => match acquired {
+                Err(problem) if problem.code() == Code::Held => {
+                    self.find(mark).await?.ok_or(problem)
+                }
+                acquired => acquired,
+            },
+            found = self.find_later(mark) => found,
+        }
+    }
+
+    async fn acquire(&self) -> Result<Granted, Problem> {
+        let taken = match self.wait.is_zero() {
+            true => self.attempt().await?,
+            false => match self.wait_for(self.wait).await {
+                // The nodes have not reported the holder in time.
+                Err(LockError::Timeout { holder: None, .. }) => None,
+                waited => Some(waited?),
+            },
+        };
+        let Some(guard) = taken else { return Err(self.held().await) };
+        // In this order: a pause between the two must not extend the lease.
+        let (since, left) = (Instant::now(), guard.remaining());
+        let lease = guard.hand_over().await?;
+        let valid_until = since + left;
+        let Some(mark) = self.mark else {
+            return Ok(Granted { lease, valid_until, is_findable: false });
+        };
+        // From here on nothing is released, whatever becomes of this request: an equal one may
+        // have found the lease and given it to the client.
+        let lease = self.service.client().tag_lease(&lease, mark.tag()).await?;
+        Ok(Granted { lease, valid_until, is_findable: true })
+    }
+
+    /// The first of two equal requests may get the lock while the second one waits for it, or may
+    /// have it already.
+    async fn find_later(&self, mark: Mark) -> Result<Granted, Problem> {
+        let mut pause = LOOK_FIRST;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = LOOK_EVERY;
+            match self.find(mark).await {
+                Ok(Some(granted)) => return Ok(granted),
+                Err(problem) if problem.code() == Code::IdempotencyConflict => return Err(problem),
+                // Nodes that do not answer for a moment cost no place in the queue.
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+
+    /// The lease that an equal request has acquired, renewed. Both requests have the same lease.
+    async fn find(&self, mark: Mark) -> Result<Option<Granted>, Problem> {
+        let client = self.service.client();
+        let mut found = None;
+        for tagged in client.tagged_leases(self.locks()).await? {
+            match mark.relation(tagged.tag) {
+                Relation::Same => found = Some(tagged.lease),
+                Relation::Conflict => return Err(conflict()),
+                Relation::Unrelated => {}
+            }
+        }
+        let Some(lease) = found else { return Ok(None) };
+        let since = Instant::now();
+        match client.renew_lease(&lease).await {
+            Ok(left) => Ok(Some(Granted { lease, valid_until: since + left, is_findable: true })),
+            // It has ended since.
+            Err(AdoptError::Lost(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The locks that can be acquired.
+    fn locks(&self) -> Vec<String> {
+        match self.mode {
+            Mode::Mutex | Mode::Read | Mode::Write => vec![self.name.to_owned()],
+            Mode::Permits => {
+                let permits = self.permits.get().min(quorate::Semaphore::MAX_PERMITS);
+                (1..=permits).map(|number| format!("{}#{number}", self.name)).collect()
+            }
+        }
+    }
+
+    async fn attempt(&self) -> Result<Option<Guard>, LockError> {
+        match self.mode {
+            Mode::Mutex | Mode::Write => self.mutex().try_lock().await,
+            Mode::Read => self.rwlock().try_read().await,
+            Mode::Permits => self.semaphore().try_acquire().await,
+        }
+    }
+
+    async fn wait_for(&self, wait: Duration) -> Result<Guard, LockError> {
+        match self.mode {
+            Mode::Mutex | Mode::Write => self.mutex().lock_timeout(wait).await,
+            Mode::Read => self.rwlock().read_timeout(wait).await,
+            Mode::Permits => self.semaphore().acquire_timeout(wait).await,
+        }
+    }
+
+    async fn held(&self) -> Problem {
+        if self.mode == Mode::Permits {
+            return Problem::held("all permits are in use", None);
+        }
+        let report = self.service.client().inspect(self.name).await.ok();
+        let holder = report.and_then(|report| report.holder);
+        let holder = holder.map(|holder| (holder.who, holder.expires_in));
+        Problem::held("another owner holds the lock", holder)
+    }
+
+    fn mutex(&self) -> quorate::Mutex {
+        let mutex = self.service.client().mutex(self.name).no_renew();
+        let mutex = self.ttl.into_iter().fold(mutex, quorate::Mutex::ttl);
+        self.who.iter().fold(mutex, quorate::Mutex::who)
+    }
+
+    fn rwlock(&self) -> quorate::RwLock {
+        let lock = self.service.client().rwlock(self.name).no_renew();
+        let lock = self.ttl.into_iter().fold(lock, quorate::RwLock::ttl);
+        self.who.iter().fold(lock, quorate::RwLock::who)
+    }
+
+    fn semaphore(&self) -> quorate::Semaphore {
+        let semaphore = self.service.client().semaphore(self.name, self.permits).no_renew();
+        let semaphore = self.ttl.into_iter().fold(semaphore, quorate::Semaphore::ttl);
+        self.who.iter().fold(semaphore, quorate::Semaphore::who)
+    }
+}
+
+fn conflict() -> Problem {
+    let detail = "another request with this Idempotency-Key holds the lock: use a new key for \
+                  every new request";
+    Problem::new(Code::IdempotencyConflict, detail)
+}
+
+/// How the holder is shown: the owner, followed by the reason.
+fn who(owner: Option<&str>, reason: Option<&str>) -> Option<String> {
+    match (owner, reason) {
+        (None, None) => None,
+        (Some(owner), None) => Some(owner.to_owned()),
+        (None, Some(reason)) => Some(format!("({reason})")),
+        (Some(owner), Some(reason)) => Some(format!("{owner} ({reason})")),
+    }
+}
+
+/// When a repeated request looks for the lease of the first one: a lock that is free is acquired
+/// before.
+const LOOK_FIRST: Duration = Duration::from_millis(20);
+
+/// How often a repeated request that waits looks for the lease of the first one.
+const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -1,0 +1,123 @@
+//! A response that carries a lease, and releases the lease if the response is not written.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use quorate::LeaseHandover;
+
+use crate::{Service, lease_id};
+
+/// The body of a response with a lease in it.
+///
+/// If the body is dropped before it is read, the client has disconnected, and the lease is
+/// released. Once the body is read, the connection decides.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    text: Option<Bytes>,
+    undo: Option<Undo>,
+    connection: Option<Unwritten>,
+}
+
+impl Delivery {
+    pub(crate) fn new(text: Vec<u8>, undo: Undo, connection: Option<Unwritten>) -> Self {
+        Self { text: Some(text.into()), undo: Some(undo), connection }
+    }
+}
+
+impl Body for Delivery {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(undo) = self.undo.take() {
+            match &self.connection {
+                Some(connection) => *connection.lock() = Some(undo),
+                // Another server serves the router: reading the body is all that is known.
+                None => undo.cancel(),
+            }
+        }
+        Poll::Ready(self.text.take().map(|text| Ok(Frame::data(text))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.text.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self.text.as_ref().map_or(0, Bytes::len);
+        SizeHint::with_exact(u64::try_from(left).unwrap_or(u64::MAX))
+    }
+}
+
+/// The response of a connection that carries a lease and is not written yet. Every request of the
+/// connection has a clone in its extensions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unwritten(Arc<Mutex<Option<Undo>>>);
+
+impl Unwritten {
+    pub(crate) fn is_some(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// The system has all bytes of the response: the client may get them, so it has the lease.
+    pub(crate) fn written(&self) {
+        if let Some(undo) = self.lock().take() {
+            undo.cancel();
+        }
+    }
+
+    /// The client never gets the whole response: releases the lease.
+    pub(crate) fn failed(&self) {
+        drop(self.lock().take());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Undo>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Releases a lease when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Undo(Option<Lease>);
+
+#[derive(Debug)]
+struct Lease {
+    service: Service,
+    token: Arc<str>,
+    lease: LeaseHandover,
+}
+
+impl Undo {
+    pub(crate) const fn new(service: Service, token: Arc<str>, lease: LeaseHandover) -> Self {
+        Self(Some(Lease { service, token, lease }))
+    }
+
+    /// The lease stays, whatever becomes of the response.
+    pub(crate) const fn nothing() -> Self {
+        Self(None)
+    }
+
+    fn cancel(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        let Some(Lease { service, token, lease }) = self.0.take() else { return };
+        service.quotas().release(&token, lease_id::counted_as(&lease));
+        // Outside a runtime nothing can wait for the release: the lease expires.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { service.client().release_lease(&lease).await });
+        }
+    }
+}

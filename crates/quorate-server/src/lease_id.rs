@@ -1,0 +1,39 @@
+//! Lease ids: what a client needs to renew and release its lease through any instance.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use quorate::LeaseHandover;
+use sha2::{Digest as _, Sha256};
+
+use crate::problem::{Code, Problem};
+
+/// The id of a lease: an opaque text that fits into a URL.
+///
+/// It holds the whole lease, so that instances need no memory of it. Its owner has 64 secret bits,
+/// which nobody can guess who knows other leases of the same instance. Everything else in it
+/// follows from the owner, which the nodes compare: there is nothing that a client could change.
+pub(crate) fn encode(lease: &LeaseHandover) -> String {
+    URL_SAFE_NO_PAD.encode(lease.bound_to_owner().to_string())
+}
+
+pub(crate) fn decode(id: &str) -> Result<LeaseHandover, Problem> {
+    let read = || {
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(id).ok()?).ok()?;
+        let lease = text.parse::<LeaseHandover>().ok()?;
+        // Each lease has one id, so that it counts once.
+        (lease.is_bound_to_owner() && lease.to_string() == text).then_some(lease)
+    };
+    read().ok_or_else(|| {
+        let detail = "this is not a lease id: use the lease_id that acquire returned, unchanged";
+        Problem::new(Code::InvalidLease, detail)
+    })
+}
+
+/// What a lease counts as, however its id is spelled: a client may write a smaller fence into it.
+pub(crate) fn counted_as(lease: &LeaseHandover) -> u64 {
+    let text = lease.to_string();
+    // Everything but the fence, which is the third part.
+    let parts = text.splitn(4, ':').enumerate().filter(|(at, _)| *at != 2);
+    let hash = parts.fold(Sha256::new(), |hash, (_, part)| hash.chain_update(part));
+    let first = hash.finalize().first_chunk().copied();
+    u64::from_be_bytes(first.unwrap_or_default())
+}

@@ -1,0 +1,147 @@
+//! Random mixes of users on guarded servers: servers forget, links break, programs are killed.
+
+mod leases;
+mod mishaps;
+mod mutants;
+mod settings;
+mod user;
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use self::{
+    leases::Mailbox,
+    mishaps::Mishaps,
+    settings::{Forgetting, Settings, TICK_MS},
+    user::{User, WAIT_MAX},
+};
+use crate::{
+    chaos::{Chaos, program_host},
+    dice::{Dice, for_seeds},
+    stage::{Desk, Stage},
+    trace::now,
+    waiting::eventually,
+};
+
+#[test]
+fn locks_stay_exclusive_and_fences_grow_while_servers_forget() {
+    let seen = RefCell::new(vec![0_u32; EVENTS.len()]);
+    let seeds = for_seeds(SEEDS, |seed| {
+        let trace = run(seed);
+        for (count, event) in seen.borrow_mut().iter_mut().zip(EVENTS) {
+            *count += u32::from(trace.iter().any(|line| line.contains(event)));
+        }
+    });
+    for (count, event) in seen.borrow().iter().zip(EVENTS) {
+        assert!(*count > 0 || seeds < SEEDS, "no seed had this in its trace: {event}");
+    }
+}
+
+/// Runs one mix and returns its trace.
+pub(crate) fn run(seed: u64) -> Vec<String> {
+    play(seed, true)
+}
+
+/// Runs one mix. A failure prints the end of the trace, unless nobody wants to read it.
+fn play(seed: u64, prints_failure: bool) -> Vec<String> {
+    let settings = Settings::draw(seed);
+    let times = (Duration::from_millis(TICK_MS), settings.latency_max);
+    let mut stage = Stage::with_tick(seed, settings.nodes, times).guarded(settings.max_ttl);
+    stage.prints_failure = prints_failure;
+    stage.trace.add_at(Duration::ZERO, format_args!("{:?} {settings:?}", stage.mode()));
+    set_clocks(&stage, &settings);
+    if settings.forgetting == Forgetting::Both {
+        stage.claims.allow_any_fence();
+    }
+    let mailbox = Rc::new(Mailbox::default());
+    for number in 0..settings.programs {
+        let mailbox = mailbox.clone();
+        let wall_ahead_ms = settings.wall_ahead_ms(seed, number);
+        stage.program_with_clock(&program_host(number), wall_ahead_ms, move |desk| {
+            User { settings, mailbox: mailbox.clone(), desk }.play()
+        });
+    }
+    let is_set_up = Rc::new(Cell::new(false));
+    let told = is_set_up.clone();
+    stage.program("operator", move |desk| operate(desk, settings, told.clone()));
+    let mut chaos = Chaos::new(&stage, settings.programs, settings.chaos_until);
+    chaos = chaos.calm(settings.pause_max);
+    let mut mishaps = Mishaps::new(seed, settings);
+    stage.run(settings.chaos_until + 4 * WAIT_MAX, |stage| {
+        chaos.step(stage);
+        if is_set_up.get() {
+            mishaps.step(stage);
+        }
+    });
+    // Keys that a server copied from one whose clock is ahead last longer by that much.
+    stage.assert_nothing_left(settings.max_ttl + settings.guard() / 4);
+    stage.trace.lines()
+}
+
+/// Sets the clocks of the servers apart, within the bound under which fences grow.
+fn set_clocks(stage: &Stage, settings: &Settings) {
+    let mut dice = Dice::new(stage.seed(), "clocks");
+    let spread_ms = u64::try_from(settings.guard().as_millis() / 4).expect("short");
+    for node in &stage.nodes {
+        let ahead = dice.ms(0..=spread_ms).as_millis();
+        node.step_clock(i64::try_from(ahead).expect("short"));
+    }
+}
+
+/// Admits the new servers. At the end it vouches for them if too many have forgotten the set.
+async fn operate(desk: Desk, settings: Settings, is_set_up: Rc<Cell<bool>>) {
+    let client = desk
+        .client("")
+        .ttl(settings.ttl)
+        .durable_nodes(settings.is_durable)
+        .build()
+        .expect("valid");
+    if settings.is_admitted {
+        // A server that hangs makes it fail. Then all servers wait for their guard.
+        let _ = client.admit().await;
+    }
+    let all_vote = || desk.nodes.iter().all(|node| node.votes());
+    eventually(2 * settings.guard() + PATIENCE, "all servers vote", all_vote).await;
+    is_set_up.set(true);
+    let rest = settings.chaos_until.saturating_sub(now());
+    sleep(rest + Duration::from_secs(1)).await;
+    if settings.is_reckless && !all_vote() {
+        // Whether it helped shows below.
+        let _ = client.vouch_for_nodes().await;
+    }
+    eventually(2 * settings.guard() + PATIENCE, "all servers vote", all_vote).await;
+}
+
+/// How much longer than its guard a server may need to vote again, due to faults of links.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many seeds an ordinary run has.
+const SEEDS: u64 = 40;
+
+/// What the traces of an ordinary run must have in them, each at least once.
+const EVENTS: [&str; 19] = [
+    "Line Settings",
+    "Classic Settings",
+    "nodes: 3",
+    "nodes: 5",
+    ": Restart(Everything)",
+    ": Restart(Nothing)",
+    ": Restart(Snapshot)",
+    ": Flush",
+    ": Copy(",
+    ": Step(",
+    "is cut off from",
+    "is killed",
+    "hears of an old connection",
+    "adopts a lease",
+    "is_left: true",
+    "is_shared: true",
+    "doubt: Some((OtherRun",
+    "doubt: Some((ClockStepped",
+    "-> Stale",
+];

@@ -1,0 +1,104 @@
+//! Lists the locks of one node after another, a page at a time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use quorate_core::{command::Command, inspect::Listed, moment::Moment, name::Name};
+
+use super::{
+    Engine,
+    inspect::listed,
+    survey::{Question, ask},
+};
+use crate::{
+    error::Trouble,
+    inspect::{LockCursor, LockReport, Sight},
+};
+
+/// The names on one page.
+pub(crate) struct Names {
+    /// The node that listed each of them.
+    nodes: BTreeMap<Name, usize>,
+    /// The nodes that could not list all of theirs, one bit for each.
+    pub(crate) failed: u32,
+}
+
+impl Names {
+    pub(crate) fn all(&self) -> Vec<Name> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    /// Whether a node before the one that listed this lock has it too, and has listed it.
+    pub(crate) fn is_listed_before(&self, name: &Name, lock: &LockReport) -> bool {
+        let node = self.nodes.get(name).copied().unwrap_or_default();
+        let earlier = lock.nodes.iter().take(node).enumerate();
+        let listed = earlier.filter(|(node, _)| self.failed & bit(*node) == 0);
+        listed.into_iter().any(|(_, view)| matches!(view.sight, Sight::Held(_)))
+    }
+}
+
+/// About `limit` names, and where the list continues. If no node answered, why each of them did
+/// not.
+pub(crate) async fn list_page(
+    engine: &Engine,
+    prefix: &str,
+    mut cursor: LockCursor,
+    limit: usize,
+    patience: Duration,
+) -> Result<(Names, Option<LockCursor>), Vec<Option<Trouble>>> {
+    let end: Moment = engine.now().saturating_add(PAGE_TIME_MAX);
+    let mut found = Names { nodes: BTreeMap::new(), failed: cursor.failed };
+    let mut troubles = vec![None; engine.nodes.len()];
+    let all = (0..engine.nodes.len()).fold(0, |all, node| all | bit(node));
+    while cursor.node < engine.nodes.len() {
+        if found.nodes.len() >= limit || engine.now() >= end {
+            cursor.failed = found.failed;
+            return Ok((found, Some(cursor)));
+        }
+        let wanted = u32::try_from(limit - found.nodes.len()).unwrap_or(u32::MAX);
+        let command = Command::List {
+            prefix: prefix.into(),
+            cursor: cursor.place.take(),
+            count: wanted.clamp(LOOKED_MIN, LOOKED_MAX),
+        };
+        let question = Question { node: cursor.node, command };
+        let answer = ask(engine, vec![question], patience, listed).await.pop();
+        let next = match answer {
+            Some(Ok(Listed { names, next })) => {
+                for name in names {
+                    found.nodes.entry(name).or_insert(cursor.node);
+                }
+                next
+            }
+            Some(Err(heard)) => {
+                troubles[cursor.node] = Some(heard.now(&*engine.nodes[cursor.node]));
+                found.failed |= bit(cursor.node);
+                None
+            }
+            None => None,
+        };
+        match next {
+            Some(place) => cursor.place = Some(place),
+            None => {
+                cursor = LockCursor { node: cursor.node + 1, failed: found.failed, place: None }
+            }
+        }
+    }
+    match found.failed & all == all {
+        true => Err(troubles),
+        false => Ok((found, None)),
+    }
+}
+
+/// There are at most 31 nodes.
+const fn bit(node: usize) -> u32 {
+    1 << (node % 32)
+}
+
+/// A page of a list takes no longer, however few names match.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Few names match among many keys.
+const LOOKED_MIN: u32 = 50;
+
+/// Callers that want a lock wait behind a node that looks at its keys.
+const LOOKED_MAX: u32 = 200;

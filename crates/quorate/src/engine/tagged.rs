@@ -1,0 +1,73 @@
+//! Finds the leases of tagged owners.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use quorate_core::{
+    command::{Command, Owner, Value},
+    inspect::Inspected,
+    line::{Place, Tag, tag_of},
+    name::Name,
+    quorum::majority,
+};
+
+use super::{
+    Engine,
+    inspect::inspected,
+    survey::{ask, of_all},
+};
+use crate::{error::Trouble, handover::LeaseHandover};
+
+/// The leases of tagged owners that a majority of the nodes has; or, if no node answered, why each
+/// of them did not.
+pub(crate) async fn tagged(
+    engine: &Engine,
+    names: &[Name],
+    patience: Duration,
+) -> Result<Vec<(Tag, LeaseHandover)>, Vec<Option<Trouble>>> {
+    let commands = names.iter().map(|name| Command::Inspect { name: name.clone(), shown: 0 });
+    let questions = commands.flat_map(|command| of_all(engine, &command).collect::<Vec<_>>());
+    let answers = ask(engine, questions.collect(), patience, inspected).await;
+    let nodes = engine.nodes.len();
+    if answers.iter().all(Result::is_err) {
+        let first = answers.into_iter().take(nodes).zip(&engine.nodes);
+        let trouble = first.map(|(answer, node)| answer.err().map(|heard| heard.now(&**node)));
+        return Err(trouble.collect());
+    }
+    let mut found = Vec::new();
+    for (name, answers) in names.iter().zip(answers.chunks(nodes)) {
+        let told = answers.iter().filter_map(|answer| answer.as_ref().ok());
+        found.extend(leases(name, told, majority(nodes)));
+    }
+    Ok(found)
+}
+
+/// The leases of one lock that at least `quorum` nodes have.
+fn leases<'a>(
+    name: &Name,
+    told: impl Iterator<Item = &'a Inspected>,
+    quorum: usize,
+) -> Vec<(Tag, LeaseHandover)> {
+    let mut seen: BTreeMap<Owner, usize> = BTreeMap::new();
+    for owner in told.flat_map(owners) {
+        *seen.entry(owner).or_default() += 1;
+    }
+    let known = seen.into_iter().filter(|(_, count)| *count >= quorum);
+    let lease = |(owner, _): (Owner, usize)| {
+        let (tag, place) = (tag_of(owner.as_bytes())?, Place::of(owner.as_bytes())?);
+        let ttl = Duration::from_millis(place.ttl_ms);
+        Some((tag, LeaseHandover::new(name.clone(), owner, ttl, Some(tag.fence))))
+    };
+    known.filter_map(lease).collect()
+}
+
+/// Who holds the lock on one node.
+fn owners(inspected: &Inspected) -> impl Iterator<Item = Owner> {
+    let alone = match &inspected.sighting {
+        Some(sighting) if inspected.shares.is_empty() => match &sighting.value {
+            Value::Text(text) => Some(Owner::from_bytes(text)),
+            Value::Shared(_) | Value::OtherType(_) => None,
+        },
+        _ => None,
+    };
+    alone.into_iter().chain(inspected.shares.iter().map(|share| share.owner.clone()))
+}

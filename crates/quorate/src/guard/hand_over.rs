@@ -1,0 +1,113 @@
+//! Leaving a held lock to another process.
+
+use std::time::Duration;
+
+use quorate_core::{
+    backoff::Backoff,
+    lease::LostReason,
+    verify::{self, Verify},
+};
+
+use super::Guard;
+use crate::{
+    acquire::rename,
+    engine::{Ended, Machine, Sleep, forget_everywhere},
+    error::AdoptError,
+    handover::LeaseHandover,
+    held::handover,
+};
+
+impl Guard {
+    /// Leaves the lock to another process, which [adopts](crate::Client::adopt) it, or
+    /// [renews](crate::Client::renew_lease) and [releases](crate::Client::release_lease) it. If
+    /// nobody does, it ends with its ttl.
+    ///
+    /// If every node granted the lock at once, as when nobody else wants it, the nodes are not
+    /// asked again. Otherwise, except in classic mode, they are asked twice: the holder may still
+    /// be queued on a node that it does not have yet, and a grant that comes later must not count
+    /// for a lease that another process has by then. So it waits up to 50 ms for nodes that are
+    /// about to grant, and then the lease goes on with another owner, and with its whole ttl.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptError::Lost`] if the lease has ended: as long as too few nodes answer, it waits for
+    /// them. [`AdoptError::NoQuorum`] if they went away just then; the lock is released.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let guard = client.mutex("video:9").lock().await?;
+    /// let lease = guard.hand_over().await?;
+    /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
+    /// println!("{lease}"); // for the process that goes on with the work
+    /// # Ok(()) }
+    /// ```
+    pub async fn hand_over(mut self) -> Result<LeaseHandover, AdoptError> {
+        self.check()?;
+        let mut owner = self.held.owner.clone();
+        if self.held.fenced.is_none() || self.has_left_only_keys().await {
+            self.engine().line.forget(&owner);
+        } else {
+            self.gather().await?;
+            // From now on nothing is renewed: an extension would find another owner.
+            self.engine().watchdog.retire(self.engine(), &self.held);
+            owner = rename(&self.client, &self.held, &self.lease()).await?;
+            // What was not renamed, and places in line.
+            forget_everywhere(self.engine(), &self.held.name, &self.held.owner);
+        }
+        let held = self.end();
+        // A shutdown meanwhile has given it back.
+        self.check()?;
+        Ok(handover(&held, owner))
+    }
+
+    /// Whether another process can go on as this very owner: it is queued nowhere, and nothing that
+    /// was sent for it is still on its way. Then nothing will be.
+    async fn has_left_only_keys(&self) -> bool {
+        let Some(contender) = &self.contender else { return false };
+        let enough_at = self.engine().now().saturating_add(GATHER_MAX);
+        contender.has_left_only_keys(enough_at).await
+            && self.engine().watchdog.retire_unextended(self.engine(), &self.held)
+    }
+
+    /// Waits until a majority of the nodes has the lease, and a little for the others: one that is
+    /// handed over does not come to more nodes than it has.
+    async fn gather(&self) -> Result<(), AdoptError> {
+        let engine = self.engine();
+        let enough_at = engine.now().saturating_add(GATHER_MAX);
+        let mut backoff = Backoff::new(GATHER_DELAY_MIN, GATHER_DELAY_MAX);
+        loop {
+            let (now, terms) = (engine.now(), self.asking_terms());
+            let machine = Machine::Verify(Verify::start(terms, engine.nodes.len(), now));
+            let attempt = self.start(terms, now, machine);
+            let Ended::Verify(outcome) = attempt.clone().outcome().await else {
+                unreachable!("a verify ends as one")
+            };
+            attempt.settled().await;
+            self.check()?;
+            let is_everywhere = !attempt.is_refused_somewhere();
+            match outcome {
+                verify::Outcome::Confirmed if is_everywhere || engine.now() >= enough_at => {
+                    return Ok(());
+                }
+                verify::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
+                verify::Outcome::Confirmed | verify::Outcome::Unsure => {}
+            }
+            let delay = engine.draw(|jitter| backoff.next(jitter));
+            let ends_at = self.held.valid_until();
+            Sleep::until(engine, engine.now().saturating_add(delay).min(ends_at)).await;
+        }
+    }
+}
+
+/// How long a lease that is handed over waits for nodes that it can do without.
+const GATHER_MAX: Duration = Duration::from_millis(50);
+const GATHER_DELAY_MIN: Duration = Duration::from_millis(1);
+const GATHER_DELAY_MAX: Duration = Duration::from_millis(20);

@@ -1,0 +1,185 @@
+//! Tags: leases that any process finds again on the nodes.
+
+use quorate_core::{
+    line::{TAG_LEN, Tag},
+    name::Name,
+};
+
+use crate::{
+    Client, LeaseHandover,
+    client::FIRST_CONTACT_MAX,
+    engine::{self, Claim},
+    error::{AdoptError, InspectError},
+};
+
+/// Marks the lease of a request, so that a caller that never got the answer finds the lease again:
+/// after a crash, or through another process.
+///
+/// The nodes store the tag with the lease, where every client can read it. It is no secret.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::LeaseTag;
+///
+/// let tag = LeaseTag::new([7; LeaseTag::LEN]); // such as the hash of a request
+/// assert_eq!(tag.bytes(), [7; LeaseTag::LEN]);
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct LeaseTag([u8; TAG_LEN]);
+
+impl LeaseTag {
+    /// The length of a tag in bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert_eq!(quorate::LeaseTag::LEN, 24);
+    /// ```
+    pub const LEN: usize = TAG_LEN;
+
+    /// A tag of these bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::LeaseTag;
+    ///
+    /// assert_ne!(LeaseTag::new([1; LeaseTag::LEN]), LeaseTag::new([2; LeaseTag::LEN]));
+    /// ```
+    #[must_use]
+    pub const fn new(bytes: [u8; Self::LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::LeaseTag;
+    ///
+    /// assert_eq!(LeaseTag::new([1; LeaseTag::LEN]).bytes()[0], 1);
+    /// ```
+    #[must_use]
+    pub const fn bytes(self) -> [u8; Self::LEN] {
+        self.0
+    }
+}
+
+/// A lease that carries a tag, as the nodes know it.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = quorate::Client::memory();
+/// use quorate::LeaseTag;
+///
+/// let tag = LeaseTag::new([7; LeaseTag::LEN]);
+/// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+/// let lease = client.tag_lease(&lease, tag).await?;
+/// let found = &client.tagged_leases(["video:9"]).await?[0]; // in another process, as a rule
+/// assert_eq!((found.tag, &found.lease), (tag, &lease));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct TaggedLease {
+    /// Its tag.
+    pub tag: LeaseTag,
+    /// The lease. Every process that finds it can renew and release it.
+    pub lease: LeaseHandover,
+}
+
+impl Client {
+    /// Gives a lease that was [handed over](crate::Guard::hand_over) a tag, by which every process
+    /// [finds](Self::tagged_leases) it. The lease goes on as another owner, with its whole ttl: the
+    /// one that is returned.
+    ///
+    /// From this call on nobody may release the lease but on behalf of the caller who asked for the
+    /// lock: another process may have found it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease as it was, or with the tag, and takes nothing back.
+    ///
+    /// # Errors
+    ///
+    /// [`AdoptError::Lost`] if a majority of the nodes does not have the lease any more.
+    /// [`AdoptError::NoQuorum`] if too few nodes answered. In both cases the nodes that answered
+    /// may have the tag; nothing is taken back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use quorate::LeaseTag;
+    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+    /// let tagged = client.tag_lease(&lease, LeaseTag::new([7; LeaseTag::LEN])).await?;
+    /// assert_eq!(tagged.fence(), lease.fence());
+    /// assert!(client.renew_lease(&lease).await.is_err(), "it goes on as another owner");
+    /// client.renew_lease(&tagged).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn tag_lease(
+        &self,
+        lease: &LeaseHandover,
+        tag: LeaseTag,
+    ) -> Result<LeaseHandover, AdoptError> {
+        let engine = &self.inner.engine;
+        let (claim, terms, now) = self.claim(lease)?;
+        let fence = lease.stored_fence().ok_or(AdoptError::OtherMode)?;
+        let tag = Tag { bytes: tag.0, fence };
+        let owner = engine.tagged_owner(&claim.owner, tag).ok_or(AdoptError::OtherMode)?;
+        let claim = Claim { from: Some(claim.owner), owner: owner.clone(), ..claim };
+        // The old owner is queued nowhere: where it has a key, it had it all the time. So what the
+        // new one has on a majority was held all the time, however late the nodes were asked. And
+        // nothing has to be taken back, which another process may have found.
+        let (_, attempt) = self.prolong(claim, terms, now).await?;
+        // What was sent to a slow node must not come after a release.
+        attempt.settled().await;
+        let (name, _) = lease.parts();
+        Ok(LeaseHandover::new(name.clone(), owner, lease.ttl(), Some(fence)))
+    }
+
+    /// The leases of these locks that carry a tag and that a majority of the nodes has.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect on any node.
+    ///
+    /// # Errors
+    ///
+    /// [`InspectError`] if a name is invalid, or no node answers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let _guard = client.mutex("video:9").lock().await?; // without a tag
+    /// assert!(client.tagged_leases(["video:9"]).await?.is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub async fn tagged_leases(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Vec<TaggedLease>, InspectError> {
+        self.check_open()?;
+        let parse = |name: &str| Name::parse(name, &self.inner.defaults.prefix);
+        let names: Result<Vec<Name>, _> =
+            names.into_iter().map(|name| parse(name.as_ref())).collect();
+        let names = names?;
+        self.settle(FIRST_CONTACT_MAX).await;
+        let engine = &self.inner.engine;
+        let found = engine::tagged(engine, &names, self.patience()).await;
+        let found = found.map_err(|troubles| InspectError::of(self.reports(troubles)))?;
+        let lease = |(tag, lease): (Tag, _)| TaggedLease { tag: LeaseTag(tag.bytes), lease };
+        Ok(found.into_iter().map(lease).collect())
+    }
+}

@@ -1,0 +1,83 @@
+//! Labels and tags of leases, and lists of locks in pages.
+
+use std::collections::BTreeSet;
+
+use quorate::{LeaseTag, error::AdoptError, inspect::LockPage};
+
+use super::rig::{Rig, take};
+use crate::mode::Mode;
+
+on_every_engine! {
+    [1, 3] => holder_is_shown_with_its_label,
+        tagged_lease_is_found_renewed_and_released_by_others,
+        pages_list_every_lock_that_is_held;
+}
+
+const TAG: LeaseTag = LeaseTag::new([0xa5; LeaseTag::LEN]);
+
+async fn holder_is_shown_with_its_label(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let label = "worker 7: nightly @ 50 % ~ <b>";
+    let _guard = take(alice.mutex("a").who(label)).await;
+    let report = bob.inspect("a").await.expect("every node answers");
+    assert_eq!(report.holder.expect("alice").who, label);
+}
+
+async fn tagged_lease_is_found_renewed_and_released_by_others(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    for is_shared in [false, true] {
+        if rig.mode() == Mode::Classic && is_shared {
+            continue;
+        }
+        let guard = match is_shared {
+            false => take(alice.mutex("a").who("label")).await,
+            true => alice.rwlock("a").who("label").read().await.expect("it is free"),
+        };
+        let lease = guard.hand_over().await.expect("every node answers");
+        let tagged = alice.tag_lease(&lease, TAG).await;
+        if rig.mode() == Mode::Classic {
+            assert_eq!(tagged.expect_err("owners have no tags"), AdoptError::OtherMode);
+            alice.release_lease(&lease).await.expect("it was held");
+            continue;
+        }
+        let tagged = tagged.expect("every node answers");
+        let found = bob.tagged_leases(["a", "b"]).await.expect("every node answers");
+        assert_eq!((found.len(), found[0].tag, &found[0].lease), (1, TAG, &tagged));
+        assert_eq!(found[0].lease.fence(), lease.fence());
+        // The untagged lease is over, and releasing it has no effect.
+        assert!(matches!(alice.release_lease(&lease).await, Err(AdoptError::Lost(_))));
+        bob.renew_lease(&found[0].lease).await.expect("it lives on");
+        let report = bob.inspect("a").await.expect("every node answers");
+        assert_eq!(report.holder.expect("it is held").who, "label");
+        bob.release_lease(&found[0].lease).await.expect("it was held");
+        assert_eq!(bob.tagged_leases(["a"]).await.expect("every node answers"), []);
+        assert!(matches!(alice.tag_lease(&tagged, TAG).await, Err(AdoptError::Lost(_))));
+    }
+}
+
+async fn pages_list_every_lock_that_is_held(rig: &Rig) {
+    // Locks of classic mode leave nothing by which they could be found.
+    if rig.mode() == Mode::Classic {
+        return;
+    }
+    let client = rig.client("alice").await;
+    let mut guards = Vec::new();
+    for number in 0..60 {
+        guards.push(take(client.mutex(format!("orders:{number}"))).await);
+    }
+    let _other = take(client.mutex("videos:1")).await;
+    for limit in [1, 7, 1_000] {
+        let (mut seen, mut cursor, mut pages) = (BTreeSet::new(), None, 0);
+        loop {
+            let page = client.locks_page("orders:", cursor.as_ref(), limit).await;
+            let LockPage { locks, next, is_complete, .. } = page.expect("every node answers");
+            assert!(is_complete);
+            seen.extend(locks.into_iter().map(|lock| lock.name));
+            pages += 1;
+            let Some(next) = next else { break };
+            cursor = Some(next.to_string().parse().expect("it is a cursor"));
+        }
+        let all = guards.iter().map(|guard| guard.name().to_owned()).collect();
+        assert_eq!(seen, all, "{pages} pages");
+    }
+}

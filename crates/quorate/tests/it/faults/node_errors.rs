@@ -1,0 +1,275 @@
+//! Errors report each node as it is when the error is made, not as it was when the call began.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use quorate::{
+    Client, ClientBuilder, Guard, LeaseHandover, Semaphore,
+    error::{
+        AdoptError, ConnectError, LockError, NodeAnswer, NodeReport, ReleaseError, Trouble,
+        VerifyError,
+    },
+    observe::{Event, Observer},
+};
+use quorate_testkit::{eventually, redis::cmd};
+
+use super::{
+    cluster::{Cluster, PATIENCE, connect_to_all, trouble},
+    ways_down::WayDown,
+};
+use crate::{links::executor::block_on, mode::Mode};
+
+in_both_modes! {
+    healthy_node_is_not_blamed_for_two_killed_ones,
+    healthy_node_is_not_blamed_for_two_stopped_ones,
+    healthy_node_is_not_blamed_for_two_black_holed_ones,
+    errors_of_leases_report_the_healthy_node,
+    nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end,
+    error_reply_of_a_server_is_reported_while_it_is_current,
+    first_try_of_a_new_client_waits_for_its_connections,
+}
+
+fn healthy_node_is_not_blamed_for_two_killed_ones(mode: Mode) {
+    healthy_node_is_not_blamed(mode, WayDown::Killed);
+}
+
+fn healthy_node_is_not_blamed_for_two_stopped_ones(mode: Mode) {
+    healthy_node_is_not_blamed(mode, WayDown::Stopped);
+}
+
+fn healthy_node_is_not_blamed_for_two_black_holed_ones(mode: Mode) {
+    healthy_node_is_not_blamed(mode, WayDown::BlackHoled);
+}
+
+/// Each call is made by a client that was built after the nodes went down.
+fn healthy_node_is_not_blamed(mode: Mode, way: WayDown) {
+    let cluster = Cluster::start_in(mode, 3);
+    way.take_down(&cluster, &DOWN);
+    let calls: &[(&str, Call)] = match mode {
+        Mode::Line => &[CALLS, CALLS_OF_READERS].concat(),
+        Mode::Classic => CALLS,
+    };
+    at_once(calls, |call| {
+        let witness = Witness::default();
+        check(way, &call(patient(way.settings(&cluster), &witness)), &witness);
+    });
+    way.bring_back(&cluster, &DOWN);
+}
+
+type Call = fn(ClientBuilder) -> Box<[NodeReport]>;
+
+const CALLS: &[(&str, Call)] = &[
+    ("connect", |settings| match block_on(settings.connect_timeout(WAIT).connect()) {
+        Err(ConnectError::NoQuorum { nodes }) => nodes,
+        other => panic!("{other:?}"),
+    }),
+    ("lock_timeout", |settings| no_quorum(block_on(build(settings).mutex("a").lock_timeout(WAIT)))),
+    ("try_lock", |settings| no_quorum(block_on(build(settings).mutex("a").try_lock()))),
+    ("acquire_timeout", |settings| {
+        no_quorum(block_on(semaphore(&build(settings)).acquire_timeout(WAIT)))
+    }),
+    ("try_acquire", |settings| no_quorum(block_on(semaphore(&build(settings)).try_acquire()))),
+];
+
+const CALLS_OF_READERS: &[(&str, Call)] = &[
+    ("read_timeout", |settings| {
+        no_quorum(block_on(build(settings).rwlock("a").read_timeout(WAIT)))
+    }),
+    ("try_read", |settings| no_quorum(block_on(build(settings).rwlock("a").try_read()))),
+    ("try_write", |settings| no_quorum(block_on(build(settings).rwlock("a").try_write()))),
+];
+
+fn errors_of_leases_report_the_healthy_node(mode: Mode) {
+    for way in [WayDown::Killed, WayDown::Stopped] {
+        let (cluster, witness) = (Cluster::start_in(mode, 3), Witness::default());
+        let holder = connect_to_all(patient(way.settings(&cluster), &witness));
+        let hold = |name: &str| block_on(holder.mutex(name).lock()).expect("all nodes vote");
+        let guards: [Guard; 2] = ["verify", "release"].map(hold);
+        let leave = |name: &str| block_on(hold(name).hand_over()).expect("all nodes answer");
+        let leases: [LeaseHandover; 3] = ["adopt", "renew", "end"].map(leave);
+        way.take_down(&cluster, &DOWN);
+
+        let [verified, released] = guards;
+        let verified = match block_on(verified.verify()) {
+            Err(VerifyError::NoQuorum { nodes }) => nodes,
+            other => panic!("{other:?}"),
+        };
+        check(way, &verified, &witness);
+        let released = match block_on(released.release()) {
+            Err(ReleaseError::NoQuorum { nodes }) => nodes,
+            other => panic!("{other:?}"),
+        };
+        check(way, &released, &witness);
+        let client = || build(patient(way.settings(&cluster), &witness));
+        let [adopted, renewed, ended] = &leases;
+        check(way, &too_few(block_on(client().adopt(adopted))), &witness);
+        check(way, &too_few(block_on(client().renew_lease(renewed))), &witness);
+        check(way, &too_few(block_on(client().release_lease(ended))), &witness);
+        way.bring_back(&cluster, &DOWN);
+    }
+}
+
+/// Two of five vote at first, and two at the end: one goes down, and another comes up.
+fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mode) {
+    let (cluster, witness) = (Cluster::start_in(mode, 5), Witness::default());
+    let way = WayDown::Killed;
+    way.take_down(&cluster, &[2, 3, 4]);
+    let client = build(patient(cluster.direct(), &witness));
+    let waiting = {
+        let mutex = client.mutex("a");
+        thread::spawn(move || no_quorum(block_on(mutex.lock_timeout(LONG_WAIT))))
+    };
+    let wait_for = |what: &str, up: &[usize]| {
+        eventually(what, PATIENCE, || {
+            let nodes = client.nodes();
+            (0..5).all(|node| match up.contains(&node) {
+                true => nodes[node].answer == NodeAnswer::Attached,
+                false => trouble(&nodes[node]) == Some(&Trouble::ConnectionRefused),
+            })
+        });
+    };
+    wait_for("two are up", &[0, 1]);
+    way.take_down(&cluster, &[1]);
+    way.bring_back(&cluster, &[2]);
+    wait_for("one has come and one has gone", &[0, 2]);
+    assert!(!waiting.is_finished(), "the changes came during the wait");
+    let nodes = waiting.join().expect("it has an error");
+    for (node, report) in nodes.iter().enumerate() {
+        match [0, 2].contains(&node) {
+            true => assert!(witness.agrees(report), "node {node} of {nodes:?}"),
+            false => assert_eq!(trouble(report), Some(&Trouble::ConnectionRefused), "{nodes:?}"),
+        }
+    }
+}
+
+fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
+    let (cluster, witness) = (Cluster::start_in(mode, 3), Witness::default());
+    let client = connect_to_all(patient(cluster.direct(), &witness));
+    for server in &cluster.servers[1..] {
+        set_memory_limit(server, 1);
+    }
+    let nodes = no_quorum(block_on(client.mutex("a").lock_timeout(SHORT_WAIT)));
+    assert!(witness.agrees(&nodes[0]), "{nodes:?}");
+    for report in &nodes[1..] {
+        assert_eq!(trouble(report), Some(&Trouble::OutOfMemory), "{nodes:?}");
+    }
+    // A server that is gone is not full any more.
+    cluster.servers[2].kill();
+    eventually("the client has noticed", PATIENCE, || {
+        trouble(&client.nodes()[2]) == Some(&Trouble::ConnectionRefused)
+    });
+    let nodes = no_quorum(block_on(client.mutex("a").lock_timeout(SHORT_WAIT)));
+    assert!(witness.agrees(&nodes[0]), "{nodes:?}");
+    assert_eq!(trouble(&nodes[1]), Some(&Trouble::OutOfMemory), "{nodes:?}");
+    assert_eq!(trouble(&nodes[2]), Some(&Trouble::ConnectionRefused), "{nodes:?}");
+}
+
+fn first_try_of_a_new_client_waits_for_its_connections(mode: Mode) {
+    let cluster = Cluster::start_in(mode, 3);
+    let client = build(cluster.direct());
+    let guard = block_on(client.mutex("a").try_lock()).expect("all nodes vote");
+    assert!(guard.is_some(), "nobody has it");
+    let permit = block_on(semaphore(&build(cluster.direct())).try_acquire());
+    assert!(permit.expect("all nodes vote").is_some(), "nobody has one");
+    if mode == Mode::Line {
+        let share = block_on(build(cluster.direct()).rwlock("b").try_read());
+        assert!(share.expect("all nodes vote").is_some(), "nobody has it alone");
+    }
+}
+
+/// Runs all calls at the same time, since each of them waits most of the time.
+fn at_once(calls: &[(&str, Call)], run: impl Fn(Call) + Sync) {
+    thread::scope(|scope| {
+        let run = &run;
+        let running = calls.iter().map(|(name, call)| (*name, scope.spawn(move || run(*call))));
+        let running: Vec<_> = running.collect();
+        let ended = running.into_iter().map(|(name, it)| (name, it.join()));
+        let failed: Vec<_> = ended.filter(|(_, it)| it.is_err()).map(|(name, _)| name).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+}
+
+#[track_caller]
+fn check(way: WayDown, nodes: &[NodeReport], witness: &Witness) {
+    assert!(witness.agrees(&nodes[0]), "node 0 is healthy: {nodes:?}");
+    for report in &nodes[1..] {
+        let told = trouble(report);
+        // An established connection is lost first, and refused when it is made again.
+        let is_lost = matches!(told, Some(Trouble::ConnectionLost(_)));
+        let is_told = told == Some(&way.trouble());
+        assert!(is_told || is_lost && matches!(way, WayDown::Killed), "{way:?}: {nodes:?}");
+    }
+}
+
+/// Knows which nodes the client has lost. On a machine that stands still for a second that may be
+/// one which is healthy.
+#[derive(Clone, Debug, Default)]
+struct Witness(Arc<Mutex<HashSet<String>>>);
+
+impl Witness {
+    /// Whether the node is reported as healthy, or the client has lost it.
+    fn agrees(&self, report: &NodeReport) -> bool {
+        let (attached, granted) = (NodeAnswer::Attached, NodeAnswer::Granted);
+        [attached, granted, NodeAnswer::NotAwaited].contains(&report.answer)
+            || self.0.lock().expect("nobody panicked").contains(&report.node)
+    }
+}
+
+impl Observer for Witness {
+    fn observe(&self, event: &Event<'_>) {
+        let mut down = self.0.lock().expect("nobody panicked");
+        match event {
+            // The end of a client says nothing about its nodes.
+            Event::NodeDown { trouble: Trouble::ShutDown, .. } => {}
+            Event::NodeDown { node, .. } => drop(down.insert((*node).to_owned())),
+            Event::NodeUp { node } => drop(down.remove(*node)),
+            _ => {}
+        }
+    }
+}
+
+/// A client that gives up no node before its link does.
+fn patient(settings: ClientBuilder, witness: &Witness) -> ClientBuilder {
+    settings.vote_timeout(PATIENCE).observer(witness.clone())
+}
+
+fn no_quorum<T: std::fmt::Debug>(result: Result<T, LockError>) -> Box<[NodeReport]> {
+    match result {
+        Err(LockError::NoQuorum { nodes }) => nodes,
+        other => panic!("there is no majority, and yet: {other:?}"),
+    }
+}
+
+fn too_few<T: std::fmt::Debug>(result: Result<T, AdoptError>) -> Box<[NodeReport]> {
+    match result {
+        Err(AdoptError::NoQuorum { nodes }) => nodes,
+        other => panic!("there is no majority, and yet: {other:?}"),
+    }
+}
+
+fn set_memory_limit(server: &quorate_testkit::Server, bytes: u64) {
+    let mut limit = cmd("CONFIG");
+    limit.arg("SET").arg("maxmemory").arg(bytes);
+    limit.exec(&mut server.connection()).expect("the server answers");
+}
+
+fn build(settings: ClientBuilder) -> Client {
+    settings.build().expect("the settings are valid")
+}
+
+fn semaphore(client: &Client) -> Semaphore {
+    client.semaphore("permits", 2.try_into().expect("not zero"))
+}
+
+const DOWN: [usize; 2] = [1, 2];
+
+/// Longer than the second after which a silent node counts as down.
+const WAIT: Duration = Duration::from_secs(4);
+const SHORT_WAIT: Duration = Duration::from_secs(1);
+
+/// Long enough for nodes to come and go, also on a busy machine.
+const LONG_WAIT: Duration = Duration::from_secs(12);

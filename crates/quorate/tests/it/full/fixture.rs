@@ -1,0 +1,225 @@
+//! Servers that can be filled, in both modes, with locks that are held and waiters behind them.
+
+use std::{num::NonZeroU32, thread, time::Duration};
+
+use quorate::{
+    Client, ClientBuilder, Guard, Semaphore,
+    error::{LockError, NodeAnswer, NodeReport, Trouble},
+};
+use quorate_core::{guard::SESSION_LIFE_MS, quorum::majority};
+use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
+use tokio::task::JoinHandle;
+
+use crate::{
+    conformance::rig::{PATIENCE, take},
+    keeper::journal::Journal,
+    mode::Mode,
+};
+
+/// Some servers, each behind a proxy. With three of them the restart guard is on.
+pub(super) struct Nodes {
+    pub(super) servers: Vec<Server>,
+    pub(super) proxies: Vec<Proxy>,
+    pub(super) mode: Mode,
+    ttl: Duration,
+}
+
+/// Runs a body on one node and on three, in both modes, at the same time: all of them mostly wait.
+pub(super) fn on_every_set(ttl: Duration, body: impl AsyncFn(&Nodes) + Sync) {
+    let run = |count: usize, mode: Mode| {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
+        let nodes = Nodes::start(count, mode, ttl);
+        runtime.block_on(async {
+            nodes.admit().await;
+            body(&nodes).await;
+        });
+    };
+    thread::scope(|scope| {
+        for (count, mode) in
+            [1, 3].into_iter().flat_map(|n| [Mode::Line, Mode::Classic].map(|m| (n, m)))
+        {
+            let thread = thread::Builder::new().name(format!("{count} nodes, {mode:?}"));
+            thread.spawn_scoped(scope, move || run(count, mode)).expect("a thread");
+        }
+    });
+}
+
+impl Nodes {
+    fn start(count: usize, mode: Mode, ttl: Duration) -> Self {
+        let servers = Server::start_many(count);
+        let proxies = servers.iter().map(|it| Proxy::start(&it.address())).collect();
+        Self { servers, proxies, mode, ttl }
+    }
+
+    async fn admit(&self) {
+        if self.servers.len() >= 3 {
+            let client = self.builder().build().expect("the settings are valid");
+            client.admit().await.expect("they are new and empty");
+        }
+    }
+
+    pub(super) fn builder(&self) -> ClientBuilder {
+        let builder = Client::builder().nodes(self.proxies.iter().map(Proxy::url));
+        self.mode.of(builder.ttl(self.ttl).max_ttl(self.ttl))
+    }
+
+    /// A client that is attached to every node.
+    pub(super) async fn client(&self, journal: &Journal) -> Client {
+        let client = self.builder().observer(journal.clone()).connect().await;
+        let client = client.expect("the nodes are there");
+        wait_until_attached(&client);
+        client
+    }
+
+    /// From now on every node is full, or has memory again.
+    pub(super) fn set_full(&self, is_full: bool) {
+        for server in &self.servers {
+            let mut set = cmd("CONFIG");
+            set.arg("SET").arg("maxmemory").arg(u8::from(is_full));
+            set.exec(&mut server.connection()).expect("the server takes it");
+        }
+    }
+
+    /// The owners in the queue of a lock, if every node has the same.
+    fn queue(&self, name: &str) -> Option<Vec<String>> {
+        let queue = |server: &Server| -> Vec<String> {
+            let mut range = cmd("ZRANGE");
+            range.arg(format!("quorate:q:{{{name}}}")).arg(&[0, -1]);
+            range.query(&mut server.connection()).expect("the server tells")
+        };
+        let mut queues = self.servers.iter().map(queue);
+        let first = queues.next()?;
+        queues.all(|other| other == first).then_some(first)
+    }
+
+    /// Waits until so many wait for a lock on every node.
+    pub(super) fn wait_until_queued(&self, name: &str, count: usize) {
+        eventually(&format!("{count} wait for {name}"), PATIENCE, || {
+            self.queue(name).is_some_and(|queue| queue.len() == count)
+        });
+    }
+
+    /// What a refusal says: most nodes are full.
+    pub(super) fn assert_full(&self, error: &LockError) {
+        let LockError::NoQuorum { nodes } = error else { panic!("{error:?}") };
+        let is_full =
+            |report: &&NodeReport| report.answer == NodeAnswer::Trouble(Trouble::OutOfMemory);
+        let full = nodes.iter().filter(is_full).count();
+        assert!(full >= majority(self.servers.len()), "{nodes:?}");
+        let text = error.to_string();
+        assert!(text.contains("memory is full") && text.contains("OOM"), "{text}");
+    }
+}
+
+pub(super) fn wait_until_attached(client: &Client) {
+    eventually("every node is attached", PATIENCE, || {
+        client.nodes().iter().all(|report| report.answer == NodeAnswer::Attached)
+    });
+}
+
+/// One lock of each kind, held; readers are not offered in classic mode.
+pub(super) struct Held(Vec<Guard>);
+
+impl Held {
+    pub(super) async fn take(client: &Client, mode: Mode) -> Self {
+        let mut guards = vec![take(client.mutex(MUTEX)).await];
+        guards.push(jobs(client).acquire_timeout(PATIENCE).await.expect("there is a permit"));
+        if mode == Mode::Line {
+            let read = client.rwlock(RWLOCK).read_timeout(PATIENCE).await;
+            guards.push(read.expect("nobody writes"));
+        }
+        Self(guards)
+    }
+
+    /// None of them is lost, and the nodes say the same.
+    pub(super) async fn verify(&self) {
+        for guard in &self.0 {
+            guard.verify().await.unwrap_or_else(|error| panic!("{}: {error}", guard.name()));
+        }
+    }
+
+    /// Waits until each was renewed for longer than a session and a lease last without that.
+    pub(super) fn outlive(&self, journal: &Journal, ttl: Duration) {
+        let renewals = |guard: &Guard| journal.count(&format!("renewed {} done", guard.name()));
+        let before: Vec<usize> = self.0.iter().map(renewals).collect();
+        let longest = Duration::from_millis(SESSION_LIFE_MS) + 2 * ttl;
+        let started = std::time::Instant::now();
+        let needed = usize::try_from((longest.as_millis() / ttl.as_millis()).max(2)).expect("few");
+        eventually("they are renewed", longest + PATIENCE, || {
+            for guard in &self.0 {
+                let lost = guard.check();
+                assert_eq!(lost, Ok(()), "{} after {:?}", guard.name(), started.elapsed());
+            }
+            let is_renewed = |(guard, before): (&Guard, &usize)| renewals(guard) >= before + needed;
+            started.elapsed() >= longest && self.0.iter().zip(&before).all(is_renewed)
+        });
+    }
+
+    pub(super) async fn release(self) {
+        for guard in self.0 {
+            guard.release().await.expect("it is held");
+        }
+    }
+}
+
+/// Those who wait for what is held.
+pub(super) struct Waiting {
+    mutex: JoinHandle<Result<Guard, LockError>>,
+    writer: JoinHandle<Result<Guard, LockError>>,
+    permits: Vec<JoinHandle<Result<Guard, LockError>>>,
+}
+
+impl Waiting {
+    /// They have their places on every node when this returns.
+    pub(super) fn join(nodes: &Nodes, client: &Client) -> Self {
+        let (mutex, rwlock) = (client.mutex(MUTEX), client.rwlock(RWLOCK));
+        let permit = || {
+            let jobs = jobs(client);
+            tokio::spawn(async move { jobs.acquire().await })
+        };
+        let mut waiting = Self {
+            mutex: tokio::spawn(async move { mutex.lock().await }),
+            writer: tokio::spawn(async move { rwlock.write().await }),
+            permits: vec![permit()],
+        };
+        nodes.wait_until_queued("jobs#1", 1);
+        waiting.permits.push(permit());
+        waiting.wait_until_queued(nodes);
+        waiting
+    }
+
+    /// Waits until all of them have their places.
+    pub(super) fn wait_until_queued(&self, nodes: &Nodes) {
+        // The second waiter for a permit waits for its turn to wait.
+        for name in [MUTEX, RWLOCK, "jobs#1", "jobs#line"] {
+            nodes.wait_until_queued(name, 1);
+        }
+    }
+
+    pub(super) fn assert_waiting(&self) {
+        let all = [&self.mutex, &self.writer].into_iter().chain(&self.permits);
+        assert!(all.into_iter().all(|waiter| !waiter.is_finished()), "somebody gave up");
+    }
+
+    /// What was released is handed to the first in each queue. The second waiter for a permit is
+    /// the first now, and stays.
+    pub(super) async fn take_over(self) -> (Held, JoinHandle<Result<Guard, LockError>>) {
+        let Self { mutex, writer, mut permits } = self;
+        let second = permits.pop().expect("there are two");
+        let first = permits.pop().expect("there are two");
+        let mut guards = Vec::new();
+        for waiter in [mutex, writer, first] {
+            let guard = tokio::time::timeout(PATIENCE, waiter).await.expect("it is handed on");
+            guards.push(guard.expect("no panic").expect("its turn has come"));
+        }
+        (Held(guards), second)
+    }
+}
+
+fn jobs(client: &Client) -> Semaphore {
+    client.semaphore("jobs", NonZeroU32::MIN)
+}
+
+const MUTEX: &str = "mutex";
+const RWLOCK: &str = "rwlock";
