@@ -215,8 +215,22 @@ class SilentRelay:
         while True:
             client, _ = self._listener.accept()
             with socket.create_connection(self._target) as service:
-                service.sendall(client.recv(1 << 16))
+                service.sendall(_whole_request(client))
                 while service.recv(1 << 16):
                     pass
             self.requests += 1
             client.close()
+
+
+def _whole_request(client: socket.socket) -> bytes:
+    """The head and the body may arrive one after the other."""
+    received = b""
+    while True:
+        head, end, body = received.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        if end and len(body) >= int(length[1] if length else 0):
+            return received
+        chunk = client.recv(1 << 16)
+        if not chunk:
+            return received
+        received += chunk

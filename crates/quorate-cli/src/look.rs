@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{Output, SCHEMA_VERSION, print},
-    exit::{Failure, majority, too_few},
+    exit::{Failure, too_few},
     settings::Place,
     table, time,
     voice::Voice,
@@ -140,15 +140,9 @@ fn client(place: &Place) -> Result<Client, Failure> {
     Client::try_from(client).map_err(|error| Failure::system("cannot wait for nodes", error))
 }
 
-/// True if a majority of all nodes has answered: what is shown is so.
-fn is_known(report: &LockReport) -> bool {
-    let is_answer = |view: &&NodeView| !matches!(view.sight, Sight::Trouble(_));
-    report.nodes.iter().filter(is_answer).count() >= majority(report.nodes.len())
-}
-
 /// Fails if too few nodes have answered to tell whether somebody has the lock.
 fn check_known(report: &LockReport) -> Result<(), Failure> {
-    if is_known(report) {
+    if report.is_known() {
         return Ok(());
     }
     let trouble = |view: &NodeView| match &view.sight {
@@ -200,7 +194,7 @@ fn lock(report: &LockReport) -> Value {
     json!({
         "name": report.name,
         "is_held": report.is_held(),
-        "is_known": is_known(report),
+        "is_known": report.is_known(),
         "votes": report.votes,
         "holder": report.holder.as_ref().map(holder),
         "shared_with": report.shared_with.iter().map(holder).collect::<Vec<_>>(),

@@ -1,17 +1,57 @@
-//! A client as a machine without I/O: what composes the other machines.
+//! A whole client as one machine without I/O.
 //!
-//! Time, randomness and answers are arguments. The library and the simulator drive the same code:
-//! they carry commands to nodes, call back at deadlines, and make no decisions.
+//! It composes everything that a client does: calls that acquire, extend, verify and release;
+//! owners and push routing; the watchdog; tickets; and the queue of commands for each node. Time,
+//! randomness and answers are arguments. The library and the simulator drive the same code: they
+//! carry commands to nodes, call back at deadlines, and make no decisions.
+//!
+//! ```text
+//! acquire · ask · extend · verify · release · abandon
+//! handle_{up, down, time, push, answer, unsent, timeout}
+//!                        │
+//!                     Client
+//!                        │
+//! poll_transmit(node) · poll_event · poll_timeout
+//! ```
 
-pub mod heartbeats;
+mod call;
+mod drive;
 pub mod held;
+mod leases;
+mod outgoing;
 pub mod owners;
 pub mod registry;
 pub mod round;
 pub mod waiter;
 pub mod watchdog;
 
-use crate::{command::Command, moment::Moment};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+pub use self::{
+    call::{Call, CallId, Ended, Hold, Purpose},
+    outgoing::{About, Question, Transmit},
+};
+use self::{
+    call::{Caller, Work},
+    outgoing::Outgoing,
+    owners::{Naming, OwnerSource},
+    registry::{Registry, Route},
+    round::{Claim, Machine},
+    waiter::{Waiter, Want},
+    watchdog::{HeldLease, LeaseId, Watchdog},
+};
+use crate::{
+    backoff::Jitter,
+    command::{ClientId, Command, Owner, Reply},
+    line::{Push, Session, Speaker, owed_until},
+    moment::Moment,
+    name::Name,
+    quorum::NodeSet,
+    tickets::Tickets,
+};
 
 /// A release that is sent again until it is answered, or until its key has expired.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -21,3 +61,328 @@ pub struct Debt {
     /// When the key has expired.
     pub until: Moment,
 }
+
+/// What is the same for the whole life of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The client.
+    pub client: ClientId,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// The nodes know its sessions, without which they do not vote.
+    pub has_sessions: bool,
+    /// No lease of these nodes is longer.
+    pub max_ttl: Duration,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub struct Client<S> {
+    config: Config,
+    naming: Naming<S>,
+    /// The nodes that can be asked for locks.
+    up: NodeSet,
+    registry: Registry<CallId>,
+    /// Boxed: maps move their values around.
+    calls: BTreeMap<CallId, Box<Call>>,
+    deadlines: BTreeSet<(Moment, CallId)>,
+    last_call: u64,
+    watchdog: Watchdog,
+    outgoing: Box<[Outgoing]>,
+    events: VecDeque<Event>,
+    is_closed: bool,
+}
+
+/// What a client reports.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// The outcome of a call is certain. Reported once, unless the call is abandoned afterwards.
+    Ended(CallId, Ended),
+    /// Nothing will be heard of the call any more.
+    Closed(CallId),
+    /// The node owes the answer to a release.
+    Owed {
+        /// The node.
+        node: usize,
+        /// The release.
+        debt: Debt,
+    },
+    /// Something about a lease.
+    Lease(watchdog::Event),
+}
+
+impl<S: OwnerSource> Client<S> {
+    /// A client that holds nothing, of nodes that cannot be reached yet.
+    #[must_use]
+    pub fn new(config: Config, source: S, jitter: Jitter) -> Self {
+        let Config { client, nodes, has_sessions, .. } = config;
+        let speaker = Speaker { client, session: Session::UNSET };
+        Self {
+            config,
+            naming: Naming { client, tickets: Tickets::new(nodes), source },
+            up: NodeSet::EMPTY,
+            registry: Registry::default(),
+            calls: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            last_call: 0,
+            watchdog: Watchdog::new(nodes, speaker, has_sessions, jitter),
+            outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
+            events: VecDeque::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Starts to acquire a lock.
+    pub fn acquire(&mut self, want: Want, now: Moment) -> CallId {
+        let waiter = Waiter::start(want, self.config.nodes, self.up, &mut self.naming, now);
+        let id = self.next_call();
+        self.registry.wait(waiter.owner(), &waiter.want().name, id);
+        self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
+    }
+
+    /// Asks all nodes once about one owner. A claim that takes over a lease is known to its owner
+    /// from now on: what nodes tell about it before it is held is no news.
+    pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
+        let purpose = match (&machine, &claim.from, claim.fenced) {
+            (Machine::Acquire(_), Some(_), Some(_)) => {
+                self.registry.hold(&claim.owner);
+                Purpose::Adopt
+            }
+            _ => Purpose::Ask,
+        };
+        self.begin_round(claim, machine, purpose, now)
+    }
+
+    /// The caller has gone. A lock that may be won is given back; everything else goes on.
+    pub fn abandon(&mut self, id: CallId, now: Moment) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        call.caller = Caller::Gone;
+        self.give_up(id, now);
+    }
+
+    /// The caller has the outcome, and is done with the call.
+    pub fn close_call(&mut self, id: CallId) {
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.caller = Caller::Gone;
+        }
+        self.remove_if_done(id);
+    }
+
+    /// Ends the client: no lock is won from now on.
+    pub fn close(&mut self, now: Moment) {
+        self.is_closed = true;
+        for id in self.call_ids(|call| call.caller == Caller::Waits) {
+            self.give_up(id, now);
+        }
+    }
+
+    /// The node can be asked for locks.
+    pub fn handle_up(&mut self, node: usize, now: Moment) {
+        if self.up.contains(node) {
+            return;
+        }
+        self.up.insert(node);
+        self.tell_waiters(|waiter| waiter.handle_up(node, now), now);
+    }
+
+    /// The node cannot be asked any more, or has even forgotten us.
+    pub fn handle_down(&mut self, node: usize, is_forgotten: bool, now: Moment) {
+        self.up.remove(node);
+        self.tell_waiters(|waiter| waiter.handle_down(node, is_forgotten), now);
+    }
+
+    /// The node has a session of ours again, and may lack keys: whatever is held is renewed there
+    /// before it is asked for locks.
+    pub fn handle_recovering(&mut self, patience: Patience<'_>, now: Moment) {
+        self.watchdog.renew_all(patience, now);
+        self.send_renewals();
+    }
+
+    /// Renews these leases at once.
+    pub fn renew(&mut self, leases: &[LeaseId], patience: Patience<'_>, now: Moment) {
+        self.watchdog.renew(leases, patience, now);
+        self.send_renewals();
+    }
+
+    /// The node's clock showed `time_us` at `at`.
+    pub fn handle_time(&mut self, node: usize, time_us: u64, at: Moment) {
+        self.naming.tickets.handle_time(node, time_us, at);
+    }
+
+    /// A node tells something about one of our owners.
+    pub fn handle_push(&mut self, node: usize, push: Push, now: Moment) {
+        match self.registry.route(&push) {
+            Route::Waiter(id) => {
+                if let Some(waiter) = self.waiter_mut(id) {
+                    waiter.handle_push(node, &push, now);
+                    self.drive(id, now);
+                }
+            }
+            Route::Ignore => {}
+            Route::Release => self.release_orphan(node, push.name, push.owner),
+        }
+    }
+
+    /// Releases whatever the owner has on any node, and its places in the queue.
+    pub fn forget_everywhere(&mut self, name: &Name, owner: &Owner) {
+        for node in 0..self.config.nodes {
+            self.release_orphan(node, name.clone(), owner.clone());
+        }
+        self.registry.forget(owner);
+    }
+
+    /// What a node answered; `None` is no usable answer.
+    pub fn handle_answer(
+        &mut self,
+        node: usize,
+        (about, command): (&About, &Command),
+        reply: Option<&Reply>,
+        now: Moment,
+    ) {
+        match about {
+            About::Waiter(_) | About::Heartbeat(_) => {
+                for (question, reply) in about.answers(reply) {
+                    self.handle_heard(node, question, reply, now);
+                }
+            }
+            About::Round(id) => {
+                let Some(call) = self.calls.get_mut(id) else { return };
+                let debt = call.handle_vote(node, command, reply, now);
+                self.owe(node, debt);
+                self.drive(*id, now);
+            }
+            About::Renewals(batch) => self.watchdog.handle_answer(*batch, node, reply, now),
+            About::Orphan if reply.is_none() => {
+                let until = owed_until(now, self.config.max_ttl);
+                self.owe(node, Some(Debt { release: command.clone(), until }));
+            }
+            About::Orphan => {}
+        }
+    }
+
+    /// The command cannot be sent to this node.
+    pub fn handle_unsent(
+        &mut self,
+        node: usize,
+        (about, command): (&About, &Command),
+        now: Moment,
+    ) {
+        match about {
+            About::Waiter(_) | About::Heartbeat(_) => {
+                for (question, _) in about.answers(None) {
+                    if let Some(waiter) = self.waiter_mut(question.call) {
+                        waiter.handle_unsent(node, question.said, question.is_first);
+                    }
+                    self.handle_heard(node, question, None, now);
+                }
+            }
+            About::Round(id) => {
+                let Some(call) = self.calls.get_mut(id) else { return };
+                let debt = call.handle_unsent(node, command, now);
+                self.owe(node, debt);
+                self.drive(*id, now);
+            }
+            About::Renewals(_) | About::Orphan => {
+                self.handle_answer(node, (about, command), None, now);
+            }
+        }
+    }
+
+    /// Something is due. `wall` is the time of the wall clock.
+    pub fn handle_timeout(&mut self, wall: Duration, patience: Patience<'_>, now: Moment) {
+        // Each at most once: what is due again at once waits for the next call.
+        let due: Vec<CallId> =
+            self.deadlines.range(..=(now, CallId(u64::MAX))).map(|it| it.1).collect();
+        for id in due {
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.handle_timeout(now);
+            }
+            self.drive(id, now);
+        }
+        self.watchdog.handle_timeout(wall, patience, now);
+        self.send_renewals();
+    }
+
+    /// No timeout will come any more: whoever waits hears what is known.
+    pub fn handle_end(&mut self, now: Moment) {
+        self.close(now);
+        for id in self.call_ids(|call| call.ended().is_none()) {
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.handle_timeout(Moment::from_nanos(u64::MAX));
+            }
+            self.drive(id, now);
+        }
+    }
+
+    /// The next command for a node, in the order in which they must arrive.
+    pub fn poll_transmit(&mut self, node: usize) -> Option<Transmit> {
+        self.outgoing.get_mut(node)?.pop()
+    }
+
+    /// The next node that something waits to be sent to.
+    #[must_use]
+    pub fn next_node_to_send(&self) -> Option<usize> {
+        self.outgoing.iter().position(|outgoing| !outgoing.is_empty())
+    }
+
+    /// The next thing to report.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let lease = self.watchdog.poll_event().map(Event::Lease);
+        lease.or_else(|| self.events.pop_front())
+    }
+
+    /// When `handle_timeout` has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Moment> {
+        let call = self.deadlines.first().map(|(at, _)| *at);
+        [call, self.watchdog.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// A call that its caller is not done with.
+    #[must_use]
+    pub fn call(&self, id: CallId) -> Option<&Call> {
+        self.calls.get(&id).map(|call| &**call)
+    }
+
+    /// Takes out the outcome of a call, once it is certain. From now on it is the caller's
+    /// business: what was won is not given back when the client ends.
+    pub fn take_outcome(&mut self, id: CallId) -> Option<Ended> {
+        let call = self.calls.get_mut(&id)?;
+        let ended = call.ended()?;
+        call.caller = Caller::Took;
+        Some(ended)
+    }
+
+    /// A held lease, lost or not, until its guard lets go.
+    #[must_use]
+    pub fn lease(&self, lease: LeaseId) -> Option<&HeldLease> {
+        self.watchdog.lease(lease)
+    }
+
+    /// The leases.
+    pub const fn watchdog(&mut self) -> &mut Watchdog {
+        &mut self.watchdog
+    }
+
+    /// The nodes that can be asked for locks.
+    #[must_use]
+    pub const fn up(&self) -> NodeSet {
+        self.up
+    }
+
+    /// The owners, and where news about them go.
+    pub const fn registry(&mut self) -> &mut Registry<CallId> {
+        &mut self.registry
+    }
+
+    /// How owners are named.
+    pub const fn naming(&mut self) -> &mut Naming<S> {
+        &mut self.naming
+    }
+}
+
+/// How long silent nodes are waited for, by ttl.
+pub type Patience<'a> = &'a dyn Fn(Duration) -> Duration;
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 mod file;
 
 use std::{
+    net::IpAddr,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
     time::SystemTime,
@@ -28,6 +29,7 @@ pub struct Access(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Open,
+    Local,
     Tokens(Arc<RwLock<Arc<[Token]>>>),
 }
 
@@ -60,6 +62,13 @@ impl Access {
         Self(Kind::Open)
     }
 
+    /// The same for programs of this machine. A web page can let its own domain name lead here, so
+    /// requests must name an IP address or `localhost` as their host.
+    #[must_use]
+    pub const fn local() -> Self {
+        Self(Kind::Local)
+    }
+
     /// Only who has a token of this file.
     ///
     /// # Errors
@@ -87,12 +96,16 @@ impl Access {
     /// True if requests need a token.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        matches!(self.0, Kind::Open)
+        matches!(self.0, Kind::Open | Kind::Local)
     }
 
     fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let known = match &self.0 {
             Kind::Open => return check_origin(headers).map(|()| Caller::anyone()),
+            Kind::Local => {
+                check_host(headers)?;
+                return check_origin(headers).map(|()| Caller::anyone());
+            }
             Kind::Tokens(known) => known.read().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         let missing = || Problem::new(Code::Unauthorized, "send a header Authorization: Bearer …");
@@ -126,6 +139,16 @@ impl Access {
     }
 }
 
+/// The host that a request names must be an IP address or `localhost`.
+fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    if host.is_none_or(is_local) {
+        return Ok(());
+    }
+    let detail = "without tokens the host must be an IP address or localhost; use --tokens";
+    Err(Problem::new(Code::Forbidden, detail))
+}
+
 /// Any web page can make a browser send requests to this machine. Where no token is needed, only
 /// pages of the service itself may.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
@@ -137,6 +160,16 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let detail = "web pages of other origins may use the service only with a token";
     Err(Problem::new(Code::Forbidden, detail))
+}
+
+/// True for an IP address or `localhost`, with or without a port.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
 }
 
 fn bearer(value: &str) -> Option<&str> {

@@ -221,10 +221,11 @@ pub const CATALOGUE: &[Entry] = &[
         "what is handed to one who has gone is kept",
         "whoever goes tells every node that it asked, again and again until that is heard",
     ),
-    seeds(
+    directed(
         "confirm-any-fence",
         Mutant::ConfirmAnyFence,
         "a fence counts where a larger one is stored",
+        crate::directed::confirmation_counts_with_the_fence_that_is_stored,
     ),
     directed(
         "confirm-heals",

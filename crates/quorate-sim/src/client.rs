@@ -1,35 +1,23 @@
 //! A simulated client: the core's machines, driven by virtual time instead of sockets and threads.
 
+mod calls;
 mod guard;
 mod leases;
 mod link;
-mod round;
-mod waiter;
+mod names;
 mod work;
 
 use quorate_core::{
     backoff::Jitter,
-    client::{
-        heartbeats::{Heartbeat, Heartbeats},
-        registry::Registry,
-        watchdog::Watchdog,
-    },
-    command::{ClientId, Command, Owner, Reply},
-    line::{Session, Speaker},
+    client::{self, CallId, Config, Transmit},
+    command::{ClientId, Command, Reply},
     moment::Moment,
     quorum::majority,
     terms::{Terms, vote_timeout},
-    tickets::Tickets,
 };
 use std::{collections::BTreeMap, time::Duration};
 
-use self::{
-    guard::Meetings,
-    leases::Held,
-    round::Round,
-    waiter::{Question, Waiter},
-    work::Task,
-};
+use self::{calls::Watched, guard::Meetings, leases::Held, names::Names, work::Task};
 use crate::{
     clock::{ClientClock, Nanos},
     dice::Dice,
@@ -40,6 +28,9 @@ use crate::{
     world::Env,
 };
 
+/// The machine that is shipped.
+type Machine = client::Client<Names>;
+
 /// One process that uses locks.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -48,29 +39,19 @@ pub(crate) struct Client {
     pub(crate) life: u32,
     pub(crate) clock: ClientClock,
     id: ClientId,
-    sequence: u64,
     dice: Dice,
     jitter: Jitter,
-    rounds: Vec<Round>,
-    waiters: Vec<Waiter>,
-    waiters_armed_at: Option<Moment>,
-    registry: Registry<u32>,
-    /// By node.
-    heartbeats: Vec<Heartbeats<Question>>,
-    /// Heartbeats that are not answered.
-    asked: BTreeMap<u32, Heartbeat<Question>>,
-    watchdog: Watchdog,
-    held: Vec<Held>,
+    /// Everything that it decides.
+    machine: Machine,
     armed_at: Option<Moment>,
+    /// The machine is being driven.
+    is_driving: bool,
+    /// What the judge knows of its calls and leases.
+    calls: BTreeMap<CallId, Watched>,
+    held: Vec<Held>,
     tasks: Vec<Task>,
-    tickets: Tickets,
-    /// Tickets are coarse, and which was the last one.
-    is_coarse: bool,
-    last_coarse: u64,
     /// What it makes of its nodes, where they are guarded.
     meetings: Option<Meetings>,
-    /// Names rounds, batches and leases.
-    next: u32,
     /// What came while it stood still.
     deferred: Vec<Event>,
     /// How many faults let it stand still, and since when it does.
@@ -95,24 +76,15 @@ impl Client {
             life: 0,
             clock,
             id,
-            sequence: 0,
-            watchdog: watchdog(settings, id, jitter.clone()),
+            machine: machine(settings, id, Names::new(number, settings.is_coarse), jitter.clone()),
             jitter,
             dice,
-            rounds: Vec::new(),
-            waiters: Vec::new(),
-            waiters_armed_at: None,
-            registry: Registry::default(),
-            heartbeats: (0..settings.nodes).map(|_| Heartbeats::default()).collect(),
-            asked: BTreeMap::new(),
-            is_coarse: settings.is_coarse,
-            held: Vec::new(),
             armed_at: None,
+            is_driving: false,
+            calls: BTreeMap::new(),
+            held: Vec::new(),
             tasks: tasks.collect(),
-            tickets: Tickets::new(settings.nodes),
-            last_coarse: 0,
             meetings: Meetings::new(settings, Dice::new(seed, MEETING_STREAM + number as u64)),
-            next: 0,
             deferred: Vec::new(),
             stops: 0,
             stopped_at: None,
@@ -146,13 +118,11 @@ impl Client {
             Due::Reconnect { node, generation } => {
                 self.reconnect(env, usize::from(node), generation);
             }
-            Due::Round(round) => self.handle_round_timeout(env, round),
-            Due::Waiters => self.handle_waiters_timeout(env),
             Due::Ping { node, generation } => self.ping(env, usize::from(node), generation),
             Due::Recovered { node, generation } => {
                 self.handle_recovered(env, usize::from(node), generation);
             }
-            Due::Watchdog => self.handle_watchdog_timeout(env),
+            Due::Machine => self.handle_machine_timeout(env),
             Due::Work { task, step } => self.handle_work(env, usize::from(task), step),
             Due::Cancel { task, operation } => self.cancel(env, usize::from(task), operation),
         }
@@ -197,7 +167,7 @@ impl Client {
         }
         for known in std::mem::take(&mut self.held) {
             env.check.die(env.now, known.claim);
-            let Some(held) = self.watchdog.lease(known.id) else { continue };
+            let Some(held) = self.machine.lease(known.id) else { continue };
             env.trace.add(env.now, Some(known.lock), || Scene::LetGo {
                 client: self.number,
                 claim: known.claim,
@@ -215,14 +185,8 @@ impl Client {
         }
         self.is_dead = true;
         self.life += 1;
-        self.rounds.clear();
-        self.waiters.clear();
-        self.waiters_armed_at = None;
-        self.registry = Registry::default();
-        self.heartbeats.iter_mut().for_each(|gathered| *gathered = Heartbeats::default());
-        self.asked.clear();
-        self.watchdog = watchdog(&env.settings, self.id, self.jitter.clone());
-        self.armed_at = None;
+        self.calls.clear();
+        self.begin_machine(env);
         self.tasks.iter_mut().for_each(Task::forget);
         env.running &= !(1 << self.number);
     }
@@ -241,8 +205,7 @@ impl Client {
     pub(crate) fn reborn(&mut self, env: &mut Env) {
         self.is_dead = false;
         self.id = draw_id(self.number, &mut self.dice);
-        self.watchdog = watchdog(&env.settings, self.id, self.jitter.clone());
-        self.tickets = Tickets::new(env.nodes.len());
+        self.begin_machine(env);
         if let Some(meetings) = &mut self.meetings {
             meetings.forget(&env.settings);
         }
@@ -273,17 +236,15 @@ impl Client {
             });
         }
         match whose {
-            Whose::Round(round) => self.handle_vote(env, round, node, &command, answer.as_ref()),
-            Whose::Batch(batch) => self.handle_batch_vote(env, batch, node, answer.as_ref()),
+            Whose::Machine(ref about) => {
+                let transmit = Transmit { about: about.clone(), command };
+                self.handle_machine_answer(env, node, &transmit, answer.as_ref());
+            }
             Whose::Debt(until) => {
                 if answer.is_none() {
                     self.owe(env, node, (command, until));
                 }
             }
-            Whose::Waiter(id, said, sent_at) => {
-                self.handle_waiter_reply(env, (id, said, sent_at), node, answer.as_ref());
-            }
-            Whose::Heartbeat(id) => self.handle_heartbeat(env, id, node, answer.as_ref()),
             Whose::Link(sent_at) => self.handle_link_answer(env, node, sent_at, answer.as_ref()),
             Whose::Meeting(sent_at) => self.handle_meeting(env, node, sent_at, answer.as_ref()),
         }
@@ -332,14 +293,11 @@ impl Client {
         self.clock.at(env.now)
     }
 
-    const fn next_id(&mut self) -> u32 {
-        self.next += 1;
-        self.next
-    }
-
-    fn next_classic_owner(&mut self) -> Owner {
-        self.sequence += 1;
-        Owner::new(&self.id, self.sequence, &trace::client_name(self.number))
+    /// Nothing is left of what its machine knew.
+    fn begin_machine(&mut self, env: &Env) {
+        let names = self.machine.naming().source.clone();
+        self.machine = machine(&env.settings, self.id, names, self.jitter.clone());
+        self.armed_at = None;
     }
 
     fn terms(&self, env: &mut Env, ttl_ms: u64) -> Terms {
@@ -352,9 +310,10 @@ impl Client {
     }
 }
 
-fn watchdog(settings: &Settings, client: ClientId, jitter: Jitter) -> Watchdog {
-    let speaker = Speaker { client, session: Session::UNSET };
-    Watchdog::new(settings.nodes, speaker, settings.has_sessions(), jitter)
+fn machine(settings: &Settings, client: ClientId, names: Names, jitter: Jitter) -> Machine {
+    let max_ttl = Duration::from_nanos(settings.longest_ttl());
+    let (nodes, has_sessions) = (settings.nodes, settings.has_sessions());
+    Machine::new(Config { client, nodes, has_sessions, max_ttl }, names, jitter)
 }
 
 /// The first byte is the number, so that traces can tell whose an owner is.

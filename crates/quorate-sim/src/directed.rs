@@ -25,10 +25,11 @@ pub use self::line::{
     a_late_release_takes_nothing_from_one_who_came_back,
     a_lease_that_is_not_the_newest_does_not_live_on,
     a_lease_that_was_handed_over_does_not_come_back, adopted_lease_never_heals,
-    adopted_owner_leaves_the_queue, extension_keeps_the_fence,
-    fence_lives_for_a_day_after_its_grant, fences_neither_go_back_nor_run_away,
-    lease_that_was_waited_for_has_time_left, waiter_trusts_a_node_again_after_one_doubt,
-    what_an_older_connection_has_given_back_stays, what_an_older_connection_has_sent_takes_nothing,
+    adopted_owner_leaves_the_queue, confirmation_counts_with_the_fence_that_is_stored,
+    extension_keeps_the_fence, fence_lives_for_a_day_after_its_grant,
+    fences_neither_go_back_nor_run_away, lease_that_was_waited_for_has_time_left,
+    waiter_trusts_a_node_again_after_one_doubt, what_an_older_connection_has_given_back_stays,
+    what_an_older_connection_has_sent_takes_nothing,
 };
 pub use self::shares::{
     one_who_gives_up_clears_the_way, those_who_wait_to_share_are_let_in_together,
@@ -290,6 +291,7 @@ mod tests {
         those_who_wait_to_share_are_let_in_together().unwrap();
         those_whose_session_has_lapsed_are_passed_over().unwrap();
         a_confirmation_takes_no_lost_key_again().unwrap();
+        confirmation_counts_with_the_fence_that_is_stored().unwrap();
         a_lease_that_is_not_the_newest_does_not_live_on().unwrap();
         a_lease_that_was_handed_over_does_not_come_back().unwrap();
         fences_neither_go_back_nor_run_away().unwrap();

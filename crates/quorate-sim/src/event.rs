@@ -39,16 +39,12 @@ pub(crate) enum Due {
     Broken { node: u8, generation: u32 },
     /// Try to connect again.
     Reconnect { node: u8, generation: u32 },
-    /// The vote timeout of a round.
-    Round(u32),
-    /// The timer of all waiters.
-    Waiters,
     /// The session with a node is to go on.
     Ping { node: u8, generation: u32 },
     /// A node that its holders have found again can be asked for locks.
     Recovered { node: u8, generation: u32 },
-    /// The watchdog's timer.
-    Watchdog,
+    /// The next deadline of its machine.
+    Machine,
     /// The next step of a task.
     Work { task: u8, step: u32 },
     /// The caller goes away, if it still waits.

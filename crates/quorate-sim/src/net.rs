@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use quorate_core::{
-    client::watchdog::BatchId,
+    client::About,
     command::{Command, Reply},
-    contend::Said,
     debts::Debts,
     line::{Push, Session},
     moment::Moment,
@@ -71,16 +70,12 @@ pub(crate) struct Waiting {
 }
 
 /// Who takes in an answer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Whose {
-    Round(u32),
-    Batch(BatchId),
+    /// The client's machine.
+    Machine(About),
     /// A release that was owed until then.
     Debt(Moment),
-    /// A waiter, what it said, and when.
-    Waiter(u32, Said, Moment),
-    /// Several waiters.
-    Heartbeat(u32),
     /// The link itself: its attach and its pings, sent then.
     Link(Moment),
     /// The link, before it is of use: what the node is, asked then.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     acquire::{Acquire, Outcome},
-    client::watchdog::HeldLease,
+    client::{waiter, watchdog::HeldLease},
     command::Owner,
     contend::{self, Mode},
     lease::LostReason,
@@ -18,10 +18,10 @@ use quorate_core::{
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Claim, Contended, Contender, Ended, Engine, Machine, OwnerKind},
+    engine::{Asking, Call, Claim, Ended, Engine, OwnerKind},
     error::{AdoptError, Lost, NodeReport},
-    guard::{Guard, Hold, Won},
-    held::{Held, claim},
+    guard::{Guard, Hold},
+    held::Held,
 };
 
 /// What is wanted.
@@ -76,11 +76,9 @@ pub(crate) async fn rename(
     let terms = terms.with_vote_timeout(engine.vote_timeout(terms.ttl()));
     let owner = engine.owner_beside(&held.owner, terms.ttl_ms(), now);
     let claim = Claim { from: Some(held.owner.clone()), ..as_owner(lease, &owner, terms) };
-    let machine = Acquire::start(terms, engine.nodes.len(), now);
-    let attempt = Attempt::start(engine, claim, now, Machine::Acquire(machine));
-    let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
-        unreachable!("an acquire ends as one")
-    };
+    let machine = Asking::Acquire(Acquire::start(terms, engine.nodes.len(), now));
+    let call = Call::ask(engine, claim, machine);
+    let Ended::Take(outcome) = call.outcome().await else { unreachable!("an acquire ends as one") };
     match outcome {
         Outcome::Held { .. } => {}
         Outcome::Contended => return Err(Lost::new(LostReason::Gone).into()),
@@ -88,7 +86,7 @@ pub(crate) async fn rename(
             held.check(engine, engine.now())?;
             return Err(match client.is_closed() {
                 true => AdoptError::ShutDown,
-                false => AdoptError::NoQuorum { nodes: attempt.reports() },
+                false => AdoptError::NoQuorum { nodes: call.reports() },
             });
         }
     }
@@ -98,7 +96,7 @@ pub(crate) async fn rename(
     held.check(engine, engine.now())?;
     // Whoever goes on with the lease may give it back at once, and what we have sent to a node that
     // is slow must not come after that.
-    attempt.settled().await;
+    call.settled().await;
     if client.is_closed() {
         return Err(AdoptError::ShutDown);
     }
@@ -108,7 +106,7 @@ pub(crate) async fn rename(
 }
 
 fn as_owner(lease: &HeldLease, owner: &Owner, terms: Terms) -> Claim {
-    Claim { owner: owner.clone(), untaken: NodeSet::EMPTY, ..claim(lease, terms) }
+    Claim { owner: owner.clone(), untaken: NodeSet::EMPTY, ..lease.claim(terms) }
 }
 
 /// A lease that goes on as another owner, unless nobody wants it any more.
@@ -124,8 +122,8 @@ impl Drop for Renamed<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
             let (engine, now) = (self.engine, self.engine.now());
-            let machine = Machine::Release(Release::start(self.terms, engine.nodes.len(), now));
-            Attempt::start(engine, as_owner(self.lease, self.owner, self.terms), now, machine);
+            let machine = Asking::Release(Release::start(self.terms, engine.nodes.len(), now));
+            drop(Call::ask(engine, as_owner(self.lease, self.owner, self.terms), machine));
         }
     }
 }
@@ -145,40 +143,17 @@ async fn acquire(
     let Want { name, terms, hold, kind } = want;
     let now = engine.now();
     let owner = engine.next_owner(terms.ttl_ms(), &kind, now);
-    // What nodes tell about it before we hold it is no news.
-    let entry = fenced.map(|_| Entry::new(client, &owner));
     let (untaken, machine) = (NodeSet::EMPTY, Acquire::start(terms, engine.nodes.len(), now));
-    let claim = Claim { name: name.clone(), owner: owner.clone(), terms, from, untaken, fenced };
-    let attempt = Attempt::start(engine, claim, now, Machine::Acquire(machine));
-    let Ended::Acquire(outcome) = attempt.clone().outcome().await else {
-        unreachable!("an acquire ends as one")
-    };
+    let claim = Claim { name, owner, terms, from, untaken, fenced };
+    let call = Call::ask(engine, claim, Asking::Acquire(machine));
+    let Ended::Take(outcome) = call.outcome().await else { unreachable!("an acquire ends as one") };
     match outcome {
-        Outcome::Held { valid_until } => {
-            entry.into_iter().for_each(Entry::keep);
-            let untaken = attempt.untaken();
-            let (acquired_at, granted_at) = (now, now);
-            let won = Won {
-                name,
-                owner,
-                terms,
-                acquired_at,
-                granted_at,
-                valid_until,
-                fenced,
-                hold,
-                untaken,
-                contender: None,
-            };
-            hand_out(client, won, || attempt.reports())
-        }
+        Outcome::Held { .. } => hand_out(client, call, hold),
         Outcome::Contended => Got::Contended,
         Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned if client.is_closed() => {
             Got::ShutDown
         }
-        Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => {
-            Got::Silence(attempt.reports())
-        }
+        Outcome::NoQuorum | Outcome::TooLate | Outcome::Abandoned => Got::Silence(call.reports()),
     }
 }
 
@@ -197,45 +172,28 @@ pub(crate) async fn contend(
         return Got::ShutDown;
     }
     let Want { name, terms, hold, kind } = want;
-    let contender = Contender::start(engine, name.clone(), terms, kind, mode);
-    let ended = contender.clone().outcome(deadline).await;
-    let Some(Contended { outcome, owner, untaken }) = ended else {
-        return match contender.is_short() {
+    let want = waiter::Want { name, terms, kind, mode, max_ttl: engine.max_ttl };
+    let call = Call::acquire(engine, want);
+    let Some(ended) = call.outcome_until(deadline).await else {
+        return match call.is_short() {
             _ if client.is_closed() => Got::ShutDown,
-            true => Got::Silence(contender.reports()),
+            true => Got::Silence(call.reports()),
             false => Got::Contended,
         };
     };
+    let Ended::Acquire(outcome) = ended else { unreachable!("an acquire ends as one") };
     match outcome {
-        contend::Outcome::Held { valid_until, fence } => {
-            let fenced = Some(FencedLease::won(fence));
-            let (acquired_at, granted_at) = (engine.now(), terms.granted_at(valid_until));
-            let won = Won {
-                name,
-                owner,
-                terms,
-                acquired_at,
-                granted_at,
-                valid_until,
-                fenced,
-                hold,
-                untaken,
-                contender: Some(contender.clone()),
-            };
-            hand_out(client, won, || contender.reports())
-        }
+        contend::Outcome::Held { .. } => hand_out(client, call, hold),
         contend::Outcome::Contended => Got::Contended,
         contend::Outcome::NoQuorum | contend::Outcome::Abandoned if client.is_closed() => {
             Got::ShutDown
         }
-        contend::Outcome::NoQuorum | contend::Outcome::Abandoned => {
-            Got::Silence(contender.reports())
-        }
+        contend::Outcome::NoQuorum | contend::Outcome::Abandoned => Got::Silence(call.reports()),
     }
 }
 
-fn hand_out(client: &Arc<Inner>, won: Won, reports: impl Fn() -> Box<[NodeReport]>) -> Got {
-    let guard = Guard::new(client.clone(), won);
+fn hand_out(client: &Arc<Inner>, call: Call, hold: Hold) -> Got {
+    let guard = Guard::new(client.clone(), call, hold);
     // A shutdown meanwhile did not see this guard, or has given the lock back already.
     if client.is_closed() {
         return Got::ShutDown;
@@ -243,31 +201,6 @@ fn hand_out(client: &Arc<Inner>, won: Won, reports: impl Fn() -> Box<[NodeReport
     // The caller may have been kept from running until now.
     match guard.check() {
         Ok(()) => Got::Held(guard),
-        Err(_) => Got::Silence(reports()),
-    }
-}
-
-/// An owner whose news are not to be answered, unless nothing comes of it.
-struct Entry<'a> {
-    client: &'a Inner,
-    owner: Option<Owner>,
-}
-
-impl<'a> Entry<'a> {
-    fn new(client: &'a Inner, owner: &Owner) -> Self {
-        client.engine.line.hold(owner);
-        Self { client, owner: Some(owner.clone()) }
-    }
-
-    fn keep(mut self) {
-        self.owner = None;
-    }
-}
-
-impl Drop for Entry<'_> {
-    fn drop(&mut self) {
-        if let Some(owner) = self.owner.take() {
-            self.client.engine.line.forget(&owner);
-        }
+        Err(_) => Got::Silence(guard.call().reports()),
     }
 }

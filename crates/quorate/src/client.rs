@@ -26,12 +26,11 @@ use crate::{
     error::{
         AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
     },
-    guard::{Guard, Hold, release},
+    guard::{Guard, Hold},
     handover::LeaseHandover,
     leases::others_within,
     memory::MemoryNodes,
     node::redis::Chamber,
-    watchdog::Watchdog,
 };
 
 /// A connection to a set of nodes. Clones share it.
@@ -323,10 +322,10 @@ impl Client {
     pub async fn shutdown(self, grace: Duration) -> Shutdown {
         let engine = &self.inner.engine;
         engine.is_closed.store(true, Ordering::SeqCst);
-        engine.line.abandon_all(engine.now());
-        for held in Watchdog::lose_all(engine, LostReason::ShutDown) {
-            release(engine, &held);
-        }
+        engine.work(|shared, now| {
+            shared.machine.close(now);
+            shared.machine.release_all(&|ttl| engine.vote_timeout(ttl), now);
+        });
         self.inner.running.order_end(grace);
         Shutdown { is_clean: self.inner.running.ended().await }
     }

@@ -3,23 +3,23 @@
 //! Answers and timers are handled on the engine's own thread, so that no user code can starve
 //! them. Requests are queued, and on an idle link written, by whoever makes them.
 
-mod attempt;
-mod contender;
-mod heartbeats;
+mod call;
+mod ears;
 mod inspect;
-mod line;
 mod list_page;
+mod names;
 mod report;
 mod run;
+mod shared;
 mod survey;
 mod tagged;
+mod tell;
 mod timers;
-mod wait;
 
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -27,25 +27,25 @@ use std::{
 
 use quorate_core::{
     backoff::Jitter,
-    client::{owners::Owners, round::Asker},
+    client::{Client as Machine, Config, owners::Owners as _},
     command::{ClientId, Owner},
-    line::{Place, Request, Session, Speaker, Tag},
+    line::{Place, Tag},
     moment::Moment,
     quorum::{NODES_MAX, NodeSet, majority},
     terms::vote_timeout,
-    tickets::Tickets,
 };
 use tokio::sync::Notify;
 
 pub(crate) use quorate_core::client::owners::OwnerKind;
 
+use self::names::Names;
 pub(crate) use self::{
-    attempt::{Attempt, Claim, Ended, Machine},
-    contender::{Contender, Ended as Contended},
+    call::{Call, Claim, Ended, Machine as Asking},
+    ears::{Ears, News},
     inspect::{inspect, inspect_all, list},
-    line::{Ears, Line, News, forget_everywhere},
     list_page::list_page,
     run::{Driver, Quiet, Running, Where},
+    shared::Shared,
     survey::survey,
     tagged::tagged,
     timers::{Sleep, Timed, Timers},
@@ -56,7 +56,6 @@ use crate::{
     node::Node,
     nonces::OwnerKey,
     observe::{self, Event, Observer},
-    watchdog::Watchdog,
 };
 
 /// What all parts of one client share.
@@ -64,21 +63,16 @@ pub(crate) struct Engine {
     pub(crate) nodes: Box<[Box<dyn Node>]>,
     pub(crate) clock: Clock,
     pub(crate) timers: Arc<Timers>,
-    pub(crate) watchdog: Watchdog,
-    pub(crate) line: Line,
+    /// Everything that the client decides.
+    shared: Mutex<Shared>,
     pub(crate) mode: Mode,
-    /// The nodes know our sessions, without which they do not vote.
-    has_sessions: bool,
-    /// See [`Self::order_extensions`].
-    extending: Mutex<()>,
+    /// No lease of these nodes is longer.
+    pub(crate) max_ttl: Duration,
     observer: Option<Arc<dyn Observer>>,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
     pub(crate) is_closed: AtomicBool,
     client: ClientId,
-    owner_key: OwnerKey,
-    who: Arc<str>,
-    sequence: AtomicU64,
     /// Begins anywhere, so that clients which share an observer do not speak of each other's.
     rounds: AtomicU64,
     /// Calls that may still win a lock.
@@ -90,28 +84,25 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(settings: Settings, nodes: Vec<Box<dyn Node>>) -> Self {
-        let mut tickets = Tickets::new(nodes.len());
-        if let Some((time_us, at)) = settings.node_time {
-            (0..nodes.len()).for_each(|node| tickets.handle_time(node, time_us, at));
-        }
-        let speaker = Speaker { client: settings.client, session: Session::UNSET };
         let mut seeds = Jitter::new(settings.jitter_seed);
         let jitter = Jitter::new(seeds.next());
+        let Settings { client, has_sessions, max_ttl, .. } = settings;
+        let config = Config { client, nodes: nodes.len(), has_sessions, max_ttl };
+        let names = Names::new(client, settings.owner_key, settings.who);
+        let mut machine = Machine::new(config, names, jitter);
+        if let Some((time_us, at)) = settings.node_time {
+            (0..nodes.len()).for_each(|node| machine.handle_time(node, time_us, at));
+        }
         Self {
-            line: Line::new(nodes.len(), tickets, settings.max_ttl),
+            shared: Mutex::new(Shared::new(machine)),
             mode: settings.mode,
-            has_sessions: settings.has_sessions,
+            max_ttl,
             clock: settings.clock,
             timers: Arc::default(),
-            watchdog: Watchdog::new(nodes.len(), speaker, settings.has_sessions, jitter),
-            extending: Mutex::new(()),
             observer: settings.observer,
             status: settings.status,
             is_closed: AtomicBool::new(false),
-            client: settings.client,
-            owner_key: settings.owner_key,
-            who: settings.who,
-            sequence: AtomicU64::new(0),
+            client,
             rounds: AtomicU64::new(settings.first_round),
             calls: AtomicUsize::new(0),
             quiet: settings.quiet,
@@ -121,31 +112,20 @@ impl Engine {
         }
     }
 
-    /// Held from numbering an extension until it is queued on every node: they must reach the nodes
-    /// in the order of their numbers.
-    pub(crate) fn order_extensions(&self) -> MutexGuard<'_, ()> {
-        self.extending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An owner that nobody has had before.
+    /// An owner that nobody has had before. It takes the place of another holder and never queues.
     pub(crate) fn next_owner(&self, ttl_ms: u64, kind: &OwnerKind, now: Moment) -> Owner {
+        let mut shared = self.lock();
+        let naming = shared.machine.naming();
         match self.mode {
-            Mode::Classic => {
-                let who = kind.label.as_deref().unwrap_or(&self.who);
-                Owner::new(&self.client, self.next_number(), who)
-            }
-            Mode::Line => {
-                // It takes the place of another holder, and never stands in the queue.
-                let ticket = self.line.draw_ticket(now).unwrap_or(0);
-                self.owner_at(&Place { ticket, ttl_ms, client: self.client }, kind)
-            }
+            Mode::Classic => naming.source.next_classic(kind),
+            Mode::Line => naming.next_holder(ttl_ms, kind, now),
         }
     }
 
     /// Another owner of ours with the same place as this one, which nobody has had before.
     pub(crate) fn owner_beside(&self, owner: &Owner, ttl_ms: u64, now: Moment) -> Owner {
         match Place::of(owner.as_bytes()) {
-            Some(place) => self.owner_at(&place, &OwnerKind::of(owner)),
+            Some(place) => self.lock().machine.naming().next_owner(&place, &OwnerKind::of(owner)),
             None => self.next_owner(ttl_ms, &OwnerKind::default(), now),
         }
     }
@@ -153,31 +133,8 @@ impl Engine {
     /// The same, and other processes find it by its tag.
     pub(crate) fn tagged_owner(&self, owner: &Owner, tag: Tag) -> Option<Owner> {
         let kind = OwnerKind { tag: Some(tag), ..OwnerKind::of(owner) };
-        Some(self.owner_at(&Place::of(owner.as_bytes())?, &kind))
-    }
-
-    /// An owner that nobody has had before, with this place in line.
-    fn owner_at(&self, place: &Place, kind: &OwnerKind) -> Owner {
-        let number = self.next_number();
-        // Whoever knows one owner of this client must not know the others.
-        let secret = Some(self.owner_key.secret(number));
-        let OwnerKind { is_shared, tag, ref label } = *kind;
-        place.owner_of(&Request { number, secret, tag, label: label.as_deref(), is_shared })
-    }
-
-    fn next_number(&self) -> u64 {
-        self.sequence.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Who speaks to the nodes. Each puts in the session of its own connection.
-    pub(crate) const fn speaker(&self) -> Speaker {
-        Speaker { client: self.client, session: Session::UNSET }
-    }
-
-    /// Who asks in rounds.
-    const fn asker(&self) -> Asker {
-        let (client, has_sessions) = (self.client, self.has_sessions);
-        Asker { client, has_sessions, max_ttl: self.line.max_ttl() }
+        let place = Place::of(owner.as_bytes())?;
+        Some(self.lock().machine.naming().next_owner(&place, &kind))
     }
 
     /// Tells the observer, if there is one.
@@ -195,9 +152,9 @@ impl Engine {
     }
 
     /// Counts a call that may win a lock, until what is returned is dropped.
-    pub(crate) fn enter_call(&self) -> Call<'_> {
+    pub(crate) fn enter_call(&self) -> Entered<'_> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        Call(self)
+        Entered(self)
     }
 
     /// True while something is under way that a shutdown should wait for.
@@ -267,26 +224,12 @@ pub(crate) enum Mode {
 
 /// A call that may win a lock.
 #[derive(Debug)]
-pub(crate) struct Call<'a>(&'a Engine);
+pub(crate) struct Entered<'a>(&'a Engine);
 
-impl Drop for Call<'_> {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
         self.0.quiet.tell();
-    }
-}
-
-impl Owners for &Engine {
-    fn client(&self) -> ClientId {
-        self.client
-    }
-
-    fn draw_ticket(&mut self, came_at: Moment) -> Option<u64> {
-        self.line.draw_ticket(came_at)
-    }
-
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
-        self.owner_at(place, kind)
     }
 }
 
@@ -311,3 +254,6 @@ pub(crate) struct Settings {
     pub(crate) vote_timeout: Option<Duration>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
+
+#[cfg(test)]
+mod lease_tests;

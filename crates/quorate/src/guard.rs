@@ -6,28 +6,21 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Backoff,
-    client::watchdog::{self, Extending, HeldLease, Renewal},
-    command::Owner,
+    client::watchdog::{HeldLease, Renewal},
     fence::Fence,
-    lease::{Extension, LostReason},
+    lease::LostReason,
     line::{FencedLease, is_shared},
     moment::Moment,
-    name::Name,
-    quorum::NodeSet,
-    release::{self, Release},
-    renew::{self, Renew},
-    terms::Terms,
-    verify::{self, Verify},
+    release, renew, verify,
 };
 
 use crate::{
     client::Inner,
-    engine::{Attempt, Contender, Ended, Engine, Machine, Sleep},
+    engine::{Call, Ended, Engine, Shared, Sleep},
     error::{ExtendError, Lost, ReleaseError, VerifyError},
-    held::{Held, Loss, claim},
-    observe::Event,
+    held::{Held, Loss},
+    observe::{Action, Event},
     signal::CancellationToken,
-    watchdog::Watchdog,
 };
 
 /// A held lock.
@@ -55,19 +48,22 @@ use crate::{
 pub struct Guard {
     client: Arc<Inner>,
     held: Arc<Held>,
-    /// Who won it, unless the lease came from another process.
-    contender: Option<Arc<Contender>>,
+    /// The call that won it.
+    call: Call,
     is_over: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(client: Arc<Inner>, mut won: Won) -> Self {
-        let contender = won.contender.take();
-        let engine = &client.engine;
-        let acquired_at = won.acquired_at;
-        let held = Watchdog::keep(engine, won.into_lease(), acquired_at);
-        engine.tell(&Event::Held { name: held.name.as_str() });
-        Self { client, held, contender, is_over: false }
+    /// The guard of what the call has won.
+    pub(crate) fn new(client: Arc<Inner>, call: Call, hold: Hold) -> Self {
+        let held = call.keep(hold).expect("its outcome says so");
+        client.engine.tell(&Event::Held { name: held.name.as_str() });
+        Self { client, held, call, is_over: false }
+    }
+
+    /// The call that won it.
+    pub(crate) const fn call(&self) -> &Call {
+        &self.call
     }
 
     /// The name of the lock.
@@ -193,7 +189,8 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
-        self.engine().watchdog.lease(&self.held).is_some_and(|it| it.lease().is_at_risk())
+        let shared = self.engine().lock();
+        shared.machine.lease(self.held.id).is_some_and(|it| it.lease().is_at_risk())
     }
 
     /// Completes when the lock is lost: at its deadline even if no node ever answers, and before
@@ -305,17 +302,11 @@ impl Guard {
     /// ```
     pub async fn verify(&self) -> Result<(), VerifyError> {
         self.check()?;
-        let now = self.engine().now();
-        let terms = self.asking_terms();
-        let machine = Verify::start(terms, self.engine().nodes.len(), now);
-        let attempt = self.start(terms, now, Machine::Verify(machine));
-        let Ended::Verify(outcome) = attempt.clone().outcome().await else {
-            unreachable!("a verify ends as one")
-        };
+        let (call, outcome) = self.ask_nodes().await;
         match outcome {
             verify::Outcome::Confirmed => Ok(self.check()?),
-            verify::Outcome::Gone => Err(self.lose(LostReason::Gone).into()),
-            verify::Outcome::Unsure => Err(VerifyError::NoQuorum { nodes: attempt.reports() }),
+            verify::Outcome::Gone => Err(self.lost_reason(LostReason::Gone).into()),
+            verify::Outcome::Unsure => Err(VerifyError::NoQuorum { nodes: call.reports() }),
         }
     }
 
@@ -355,24 +346,19 @@ impl Guard {
             if self.client.is_closed() {
                 return Err(self.lose(LostReason::ShutDown).into());
             }
-            let now = engine.now();
-            let (extension, attempt) = self.start_extension(terms, now)?;
-            let Ended::Renew(outcome) = attempt.outcome().await else {
+            let name = self.held.name.clone();
+            let call = Call::begin(engine, Action::Extend, name, |shared, now| {
+                shared.machine.extend(self.held.id, terms, now)
+            });
+            let call = call.map_err(Lost::new)?;
+            let Ended::Renew(outcome) = call.outcome().await else {
                 unreachable!("a renew ends as one")
             };
             match outcome {
-                renew::Outcome::Extended { valid_until } => {
-                    let extended = (extension, valid_until);
-                    Watchdog::handle_extended(engine, &self.held, extended, now);
-                    return Ok(self.check()?);
-                }
-                renew::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
-                renew::Outcome::TooLate => {
-                    // A renewal that was sent later may have made the lease last.
-                    if let Err(lost) = self.check() {
-                        return Err(self.lose(lost.reason).into());
-                    }
-                }
+                renew::Outcome::Extended { .. } => return Ok(self.check()?),
+                renew::Outcome::Gone => return Err(self.lost_reason(LostReason::Gone).into()),
+                // A renewal that was sent later may have made the lease last.
+                renew::Outcome::TooLate => self.check()?,
                 renew::Outcome::Unsure => {}
             }
             let delay = engine.draw(|jitter| backoff.next(jitter));
@@ -411,15 +397,15 @@ impl Guard {
     /// ```
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let was_held = self.check();
-        let attempt = self.let_go();
-        let Ended::Release(outcome) = attempt.clone().outcome().await else {
+        let call = self.let_go();
+        let Ended::Release(outcome) = call.outcome().await else {
             unreachable!("a release ends as one")
         };
         was_held?;
         match outcome {
             release::Outcome::Released => Ok(()),
             release::Outcome::WasGone => Err(Lost::new(LostReason::Gone).into()),
-            release::Outcome::Unsure => Err(ReleaseError::NoQuorum { nodes: attempt.reports() }),
+            release::Outcome::Unsure => Err(ReleaseError::NoQuorum { nodes: call.reports() }),
         }
     }
 
@@ -439,70 +425,74 @@ impl Guard {
     /// ```
     pub fn leave_to_expire(mut self) {
         self.end();
-        self.engine().line.forget(&self.held.owner);
+        self.engine().lock().machine.registry().forget(&self.held.owner);
     }
 
-    fn start_extension(
-        &self,
-        terms: Terms,
-        now: Moment,
-    ) -> Result<(Extension, Arc<Attempt>), Lost> {
+    /// Asks the nodes whether they have the lease.
+    async fn ask_nodes(&self) -> (Call, verify::Outcome) {
         let engine = self.engine();
-        let _order = engine.order_extensions();
-        let extending = Watchdog::begin_extension(engine, &self.held, terms, now);
-        let Extending { extension, held_until } = extending.map_err(Lost::new)?;
-        let machine = Renew::start(terms, engine.nodes.len(), held_until, now);
-        Ok((extension, self.start(terms, now, Machine::Renew(machine))))
+        let begun = Call::begin(engine, Action::Verify, self.held.name.clone(), |shared, now| {
+            let patience = |ttl| engine.vote_timeout(ttl);
+            shared.machine.verify(self.held.id, &patience, now).ok_or(())
+        });
+        let call = begun.expect("its guard has not let go");
+        let Ended::Verify(outcome) = call.outcome().await else {
+            unreachable!("a verify ends as one")
+        };
+        (call, outcome)
     }
 
-    fn let_go(&mut self) -> Arc<Attempt> {
-        let held = self.end();
-        release(self.engine(), &held)
+    /// Releases the lock without waiting for anything.
+    fn let_go(&mut self) -> Call {
+        self.tell_end();
+        let engine = self.engine();
+        let begun = Call::begin(engine, Action::Release, self.held.name.clone(), |shared, now| {
+            shared.held.remove(&self.held.id);
+            let patience = |ttl| engine.vote_timeout(ttl);
+            shared.machine.release(self.held.id, &patience, now).ok_or(())
+        });
+        begun.expect("a guard lets go once")
     }
 
+    /// The lease goes on without this guard. Every extension is queued on all nodes by now, or
+    /// never leaves: one that came after a release would take the key again for nobody.
     fn end(&mut self) -> HeldLease {
-        self.is_over = true;
-        let engine = self.engine();
-        let held = engine.watchdog.let_go(engine, &self.held);
-        let held_for = engine.now().saturating_since(self.held.acquired_at);
-        engine.tell(&Event::LetGo { name: self.held.name.as_str(), held_for });
+        let mut shared = self.engine().lock();
+        shared.held.remove(&self.held.id);
+        let held = shared.machine.let_go(self.held.id);
+        drop(shared);
+        self.tell_end();
         held.expect("a guard lets go once")
     }
 
-    fn start(&self, terms: Terms, now: Moment, machine: Machine) -> Arc<Attempt> {
-        Attempt::start(self.engine(), claim(&self.lease(), terms), now, machine)
+    fn tell_end(&mut self) {
+        self.is_over = true;
+        let engine = self.engine();
+        if !engine.is_observed() {
+            return;
+        }
+        let held_for = engine.now().saturating_since(self.held.acquired_at);
+        engine.tell(&Event::LetGo { name: self.held.name.as_str(), held_for });
     }
 
-    /// The lock's terms with a vote timeout that fits the nodes as they are now.
-    fn asking_terms(&self) -> Terms {
-        let longest = self.lease().longest();
-        longest.with_vote_timeout(self.engine().vote_timeout(longest.ttl()))
+    /// The loss, as it was told first.
+    fn lost_reason(&self, reason: LostReason) -> Lost {
+        self.check().err().unwrap_or_else(|| Lost::new(reason))
     }
 
     fn lose(&self, reason: LostReason) -> Lost {
-        Watchdog::lose(self.engine(), &self.held, reason)
+        let lose = |shared: &mut Shared| shared.machine.watchdog().lose(self.held.id, reason);
+        Lost::new(self.engine().work(|shared, _| lose(shared)))
     }
 
-    /// What the watchdog knows of it.
     pub(crate) fn lease(&self) -> HeldLease {
-        self.engine().watchdog.lease(&self.held).expect("its guard has not let go")
+        let shared = self.engine().lock();
+        shared.machine.lease(self.held.id).expect("its guard has not let go").clone()
     }
 
     fn engine(&self) -> &Arc<Engine> {
         &self.client.engine
     }
-}
-
-/// Sends the release of a held lock to all nodes.
-pub(crate) fn release(engine: &Arc<Engine>, held: &HeldLease) -> Arc<Attempt> {
-    let (now, longest) = (engine.now(), held.longest());
-    let terms = longest.with_vote_timeout(engine.vote_timeout(longest.ttl()));
-    let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
-    let attempt = Attempt::start(engine, claim(held, terms), now, machine);
-    // Not before: a node that inquires meanwhile would be told to release it first, and this
-    // release would not find it.
-    engine.line.forget(held.owner());
-    attempt
 }
 
 impl Drop for Guard {
@@ -523,43 +513,6 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// What an attempt has won.
-pub(crate) struct Won {
-    pub(crate) name: Name,
-    pub(crate) owner: Owner,
-    pub(crate) terms: Terms,
-    pub(crate) acquired_at: Moment,
-    /// From when on the nodes count the ttl.
-    pub(crate) granted_at: Moment,
-    pub(crate) valid_until: Moment,
-    /// Absent in classic mode.
-    pub(crate) fenced: Option<FencedLease>,
-    pub(crate) hold: Hold,
-    /// Nodes to which the owner was never sent.
-    pub(crate) untaken: NodeSet,
-    /// Who won it in line.
-    pub(crate) contender: Option<Arc<Contender>>,
-}
-
-impl Won {
-    fn into_lease(self) -> watchdog::Won {
-        let hold_until = self.hold.until(self.acquired_at);
-        let Self { name, owner, terms, fenced, untaken, valid_until, granted_at, .. } = self;
-        let renewal = self.hold.renewal;
-        watchdog::Won {
-            name,
-            owner,
-            terms,
-            fenced,
-            untaken,
-            renewal,
-            valid_until,
-            hold_until,
-            granted_at,
-        }
-    }
-}
-
 /// How long a lock is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hold {
@@ -569,7 +522,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    fn until(self, sent_at: Moment) -> Moment {
+    pub(crate) fn until(self, sent_at: Moment) -> Moment {
         self.max.map_or(Moment::from_nanos(u64::MAX), |max| sent_at.saturating_add(max))
     }
 }
@@ -579,7 +532,6 @@ const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{Client, memory::MemoryNodes};
 
     /// The watchdog may have been about to renew the lease when the guard went.
@@ -590,7 +542,7 @@ mod tests {
         let guard = client.mutex("orders").lock().await.unwrap();
         let (engine, held) = (guard.engine().clone(), guard.held.clone());
         guard.release().await.unwrap();
-        Watchdog::renew(&engine, &[held.id]);
+        engine.renew(&[held.id]);
         assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
     }
 
@@ -603,7 +555,7 @@ mod tests {
         let (engine, held) = (guard.engine().clone(), guard.held.clone());
         let lease = guard.hand_over().await.unwrap();
         client.adopt(&lease).await.unwrap().release().await.unwrap();
-        Watchdog::renew(&engine, &[held.id]);
+        engine.renew(&[held.id]);
         assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");
     }
 }

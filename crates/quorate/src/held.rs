@@ -18,14 +18,9 @@ use quorate_core::{
     line::FencedLease,
     moment::Moment,
     name::Name,
-    terms::Terms,
 };
 
-use crate::{
-    engine::{Claim, Engine},
-    error::Lost,
-    handover::LeaseHandover,
-};
+use crate::{engine::Engine, error::Lost, handover::LeaseHandover};
 
 /// What a guard reads without asking the watchdog.
 pub(crate) struct Held {
@@ -62,7 +57,7 @@ impl Held {
             return Ok(());
         }
         // It may have been extended since it was read.
-        engine.watchdog.check(self, now).map_err(Lost::new)
+        engine.lock().check(self, now).map_err(Lost::new)
     }
 
     pub(crate) fn remaining(&self, engine: &Engine, now: Moment) -> Duration {
@@ -108,12 +103,6 @@ impl Held {
     fn watchers(&self) -> MutexGuard<'_, Watchers> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What a round about this lease is about.
-pub(crate) fn claim(held: &HeldLease, terms: Terms) -> Claim {
-    let (name, owner) = (held.name().clone(), held.owner().clone());
-    Claim { name, owner, terms, from: None, untaken: held.untaken(), fenced: held.fenced() }
 }
 
 /// The lease, for another process that goes on as this owner.

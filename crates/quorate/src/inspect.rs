@@ -216,6 +216,29 @@ impl LockReport {
         self.votes >= majority(self.nodes.len())
     }
 
+    /// True if a majority of all nodes answered. Otherwise the lock may be held although
+    /// [`is_held`](Self::is_held) is false.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::memory::{Behaviour, MemoryNodes};
+    /// # let nodes = MemoryNodes::new(3);
+    /// # let client = quorate::Client::builder().memory(&nodes).build()?;
+    /// let _guard = client.mutex("orders:42").lock().await?;
+    /// (1..3).for_each(|node| nodes.set(node, Behaviour::Fail));
+    /// let report = client.inspect("orders:42").await?;
+    /// assert!(!report.is_known() && !report.is_held());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        let is_answer = |view: &&NodeView| !matches!(view.sight, Sight::Trouble(_));
+        self.nodes.iter().filter(is_answer).count() >= majority(self.nodes.len())
+    }
+
     /// The first place in line of this client, counted from 0; `None` if it is not among those
     /// named.
     ///

@@ -1,6 +1,6 @@
 //! What a process can do for a lease that it does not hold itself: renew it, or give it back.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use quorate_core::{
     line::FencedLease,
@@ -14,7 +14,7 @@ use quorate_core::{
 use crate::{
     Client, LeaseHandover,
     client::FIRST_CONTACT_MAX,
-    engine::{Attempt, Claim, Ended, Machine, Mode},
+    engine::{Asking, Call, Claim, Ended, Mode},
     error::{AdoptError, Lost, LostReason},
     inspect::is_connecting,
 };
@@ -74,22 +74,22 @@ impl Client {
         claim: Claim,
         terms: Terms,
         now: Moment,
-    ) -> Result<(Moment, Arc<Attempt>), AdoptError> {
+    ) -> Result<(Moment, Call), AdoptError> {
         let engine = &self.inner.engine;
         // Its end is not known here. A key that is the owner's was there all the time, since it is
         // never made again and the owner stands in no line; and where a majority was, nobody else
         // had one.
         let held_until = Moment::from_nanos(u64::MAX);
-        let machine = Machine::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
-        let attempt = Attempt::start(engine, claim, now, machine);
-        let Ended::Renew(outcome) = attempt.clone().outcome().await else {
+        let machine = Asking::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
+        let call = Call::ask(engine, claim, machine);
+        let Ended::Renew(outcome) = call.outcome().await else {
             unreachable!("a renewal ends as one")
         };
         match outcome {
-            renew::Outcome::Extended { valid_until } => Ok((valid_until, attempt)),
+            renew::Outcome::Extended { valid_until } => Ok((valid_until, call)),
             renew::Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
             renew::Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
-            renew::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
+            renew::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
         }
     }
 
@@ -122,15 +122,15 @@ impl Client {
         self.settle(others_within(lease.ttl())).await;
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
-        let machine = Machine::Release(Release::start(terms, engine.nodes.len(), now));
-        let attempt = Attempt::start(engine, claim, now, machine);
-        let Ended::Release(outcome) = attempt.clone().outcome().await else {
+        let machine = Asking::Release(Release::start(terms, engine.nodes.len(), now));
+        let call = Call::ask(engine, claim, machine);
+        let Ended::Release(outcome) = call.outcome().await else {
             unreachable!("a release ends as one")
         };
         match outcome {
             release::Outcome::Released => Ok(()),
             release::Outcome::WasGone => Err(Lost::new(LostReason::Gone).into()),
-            release::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: attempt.reports() }),
+            release::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
         }
     }
 

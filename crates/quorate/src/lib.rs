@@ -62,7 +62,6 @@ mod primitive;
 mod signal;
 mod tags;
 mod trouble;
-mod watchdog;
 mod who;
 
 #[cfg(feature = "simulation")]

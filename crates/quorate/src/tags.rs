@@ -139,9 +139,9 @@ impl Client {
         // The old owner is queued nowhere: where it has a key, it had it all the time. So what the
         // new one has on a majority was held all the time, however late the nodes were asked. And
         // nothing has to be taken back, which another process may have found.
-        let (_, attempt) = self.prolong(claim, terms, now).await?;
+        let (_, call) = self.prolong(claim, terms, now).await?;
         // What was sent to a slow node must not come after a release.
-        attempt.settled().await;
+        call.settled().await;
         let (name, _) = lease.parts();
         Ok(LeaseHandover::new(name.clone(), owner, lease.ttl(), Some(fence)))
     }

@@ -33,6 +33,8 @@ impl Files {
         let seen = stamps(paths.into_iter().flatten().map(PathBuf::as_path));
         let access = match &serve.tokens {
             Some(path) => Access::tokens(path).map_err(|error| wrong(&error))?,
+            // A certificate or its host name keeps out web pages that lead their names here.
+            None if serve.listen.ip().is_loopback() && serve.tls_cert.is_none() => Access::local(),
             None => Access::open(),
         };
         let tls = match (&serve.tls_cert, &serve.tls_key) {

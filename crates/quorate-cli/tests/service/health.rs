@@ -42,6 +42,18 @@ fn instance_without_a_majority_is_alive_but_not_ready() {
     }
 }
 
+/// Nobody asks the nodes for anything, but for the instance itself.
+#[test]
+fn idle_instance_notices_nodes_that_hang() {
+    let cluster = Cluster::nodes(3);
+    cluster.servers[1..].iter().for_each(Server::pause);
+    for instance in &cluster.instances {
+        assert_not_ready(&cluster, instance);
+    }
+    cluster.servers[1..].iter().for_each(Server::resume);
+    cluster.instances.iter().for_each(Instance::await_ready);
+}
+
 #[test]
 fn nodes_that_lost_their_data_leave_the_instance_not_ready() {
     let cluster = Cluster::nodes(3);

@@ -1,5 +1,6 @@
 //! What people see of one lock.
 
+use quorate_testkit::Server;
 use serde_json::json;
 
 use crate::fixture::Cluster;
@@ -35,6 +36,21 @@ fn owner_and_reason_are_shown_with_the_lock_and_in_conflicts() {
         assert_eq!(free.body["is_held"], false, "{free:?}");
         assert_eq!(free.body.get("holder"), None, "{free:?}");
     }
+}
+
+#[test]
+fn lock_is_not_known_while_too_few_nodes_answer() {
+    let cluster = Cluster::nodes(3);
+    cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+    let known = cluster.get("/v1/locks/job").assert_status(200);
+    assert_eq!((&known.body["is_held"], &known.body["is_known"]), (&true.into(), &true.into()));
+    cluster.servers[1..].iter().for_each(Server::pause);
+    let unknown = cluster.get("/v1/locks/job").assert_status(200);
+    assert_eq!(
+        (&unknown.body["is_held"], &unknown.body["is_known"]),
+        (&false.into(), &false.into())
+    );
+    cluster.servers[1..].iter().for_each(Server::resume);
 }
 
 #[test]

@@ -28,6 +28,22 @@ fn lease_is_renewed_and_released_through_another_instance() {
 }
 
 #[test]
+fn renewal_and_release_take_no_parameters() {
+    let cluster = Cluster::nodes(1);
+    let lease = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200).lease_id();
+    let path = format!("/v1/leases/{lease}");
+    let renew = format!("{path}/renew");
+    for (method, path) in [("POST", &renew), ("DELETE", &path)] {
+        for body in [json!({ "ttl_ms": 1 }), json!([]), json!("x")] {
+            let sent = cluster.any().send(method, path, &[], Some(body.to_string().as_bytes()));
+            sent.assert_problem(400, "invalid_request");
+        }
+    }
+    cluster.any().send("POST", &renew, &[], Some(b"{}")).assert_status(200);
+    cluster.release(&lease).assert_status(204);
+}
+
+#[test]
 fn expired_lease_is_never_revived() {
     Cluster::on_each_kind(|cluster| {
         let expired = cluster.acquire("job", &json!({ "ttl_ms": 300 })).assert_status(200);
@@ -59,7 +75,7 @@ fn lease_that_is_renewed_outlives_its_ttl() {
 #[test]
 fn ttl_out_of_bounds_is_rejected() {
     for cluster in [Cluster::local(), Cluster::nodes(3)] {
-        for ttl_ms in [0, 1, 366 * 24 * 3_600_000, u64::MAX] {
+        for ttl_ms in [0, 1, 19, 366 * 24 * 3_600_000, u64::MAX] {
             let refused = cluster.acquire("job", &json!({ "ttl_ms": ttl_ms }));
             refused.assert_problem(400, "out_of_bounds");
         }

@@ -149,6 +149,26 @@ fn web_pages_of_other_origins_cannot_use_a_service_without_tokens() {
     sent.assert_status(200);
 }
 
+/// A page of evil.example can let that name lead to this machine, and is of the same origin then.
+#[test]
+fn domain_names_of_others_cannot_lead_to_a_service_without_tokens() {
+    let cluster = Cluster::start(0, 1, &[]);
+    let instance = cluster.any();
+    let port = instance.address.port();
+    for host in ["evil.example".to_owned(), format!("evil.example:{port}")] {
+        let origin = format!("http://{host}");
+        let headers = [("Host", &*host), ("Origin", &*origin)];
+        let sent = instance.acquire_with("a", &headers, &serde_json::json!({}));
+        sent.assert_problem(403, "forbidden");
+        instance
+            .send("GET", "/v1/locks", &[("Host", &*host)], None)
+            .assert_problem(403, "forbidden");
+    }
+    for host in ["localhost".to_owned(), format!("LocalHost:{port}"), format!("[::1]:{port}")] {
+        instance.send("GET", "/v1/locks", &[("Host", &*host)], None).assert_status(200);
+    }
+}
+
 #[test]
 fn web_pages_with_a_token_can_use_the_service() {
     let (cluster, [token]) = token_file::start([&["web"]], &[]);

@@ -1,5 +1,6 @@
 //! One held lease.
 
+use super::round::Claim;
 use crate::{
     command::Owner,
     lease::{Extension, Lease, LostReason},
@@ -127,6 +128,14 @@ impl HeldLease {
     pub const fn untaken(&self) -> NodeSet {
         let is_spread = self.fenced.is_some() && self.is_extended;
         if is_spread { NodeSet::EMPTY } else { self.untaken }
+    }
+
+    /// What a round about this lease is about.
+    #[must_use]
+    pub fn claim(&self, terms: Terms) -> Claim {
+        let (name, owner) = (self.name.clone(), self.owner.clone());
+        let (from, untaken, fenced) = (None, self.untaken(), self.fenced);
+        Claim { name, owner, terms, from, untaken, fenced }
     }
 
     pub(super) fn is_renewed(&self) -> bool {

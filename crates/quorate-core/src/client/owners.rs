@@ -6,6 +6,7 @@ use crate::{
     command::{ClientId, Owner},
     line::{Place, Tag, is_shared, label_of, tag_of},
     moment::Moment,
+    tickets::Tickets,
 };
 
 /// What kind of owner asks for a lock.
@@ -39,4 +40,50 @@ pub trait Owners {
 
     /// An owner with this place in the queue.
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner;
+}
+
+/// Where the names of owners come from: numbers that are never used twice, and secrets.
+pub trait OwnerSource {
+    /// An owner with this place in the queue that nobody has had before.
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner;
+
+    /// The ticket that is used instead of the one that was drawn.
+    fn ticket(&mut self, drawn: u64) -> u64 {
+        drawn
+    }
+}
+
+/// How a client names its owners.
+#[derive(Clone, Debug)]
+pub struct Naming<S> {
+    /// The client.
+    pub client: ClientId,
+    /// By the time of the nodes.
+    pub tickets: Tickets,
+    /// Numbers and secrets.
+    pub source: S,
+}
+
+impl<S: OwnerSource> Naming<S> {
+    /// An owner that takes the place of another holder, and never stands in the queue.
+    pub fn next_holder(&mut self, ttl_ms: u64, kind: &OwnerKind, now: Moment) -> Owner {
+        let ticket = self.draw_ticket(now).unwrap_or(0);
+        let client = self.client;
+        self.source.next_owner(&Place { ticket, ttl_ms, client }, kind)
+    }
+}
+
+impl<S: OwnerSource> Owners for Naming<S> {
+    fn client(&self) -> ClientId {
+        self.client
+    }
+
+    fn draw_ticket(&mut self, came_at: Moment) -> Option<u64> {
+        let drawn = self.tickets.draw(came_at)?;
+        Some(self.source.ticket(drawn))
+    }
+
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+        self.source.next_owner(place, kind)
+    }
 }

@@ -45,8 +45,6 @@ pub struct Waiter {
     /// The last one is that of today.
     incarnations: Vec<Incarnation>,
     outputs: VecDeque<Output>,
-    /// What is being sent, to a node that may not know the owner yet.
-    sending: Option<(u32, usize)>,
     is_end_noted: bool,
 }
 
@@ -82,6 +80,8 @@ pub enum Output {
         node: usize,
         /// What it is about.
         said: Said,
+        /// The node may not know the owner before this.
+        is_first: bool,
         /// Each connection puts in its own session.
         command: Command,
     },
@@ -115,7 +115,6 @@ impl Waiter {
             place,
             outputs: VecDeque::new(),
             incarnations: vec![Incarnation::new(owner)],
-            sending: None,
             is_end_noted: false,
         }
     }
@@ -171,15 +170,11 @@ impl Waiter {
         }
     }
 
-    /// What was to be sent last cannot be sent.
-    pub fn handle_unsent(&mut self, node: usize, said: Said, now: Moment) -> Option<Debt> {
-        if let Some((incarnation, first)) = self.sending.take()
-            && (incarnation, first) == (said.life, node)
-            && let Some(known) = self.incarnation(incarnation)
-        {
+    /// This cannot be sent, and is answered with `None` next.
+    pub fn handle_unsent(&mut self, node: usize, said: Said, is_first: bool) {
+        if let Some(known) = self.incarnation(said.life).filter(|_| is_first) {
             known.sent.remove(node);
         }
-        self.handle_answer(node, said, now, None, now)
     }
 
     /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer.
@@ -259,9 +254,8 @@ impl Waiter {
         } else {
             known.sent.insert(node);
         }
-        self.sending = (!is_known).then_some((said.life, node));
-        let command = self.command(owner, said.what);
-        self.outputs.push_back(Output::Send { node, said, command });
+        let (is_first, command) = (!is_known, self.command(owner, said.what));
+        self.outputs.push_back(Output::Send { node, said, is_first, command });
     }
 
     /// Its place in the queue: the nodes' time at which the caller came, however late they told it.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use self::batch::{Batch, Entry, Settled};
+use super::Patience;
 pub use super::held::{HeldLease, LeaseId, Renewal, Won};
 use crate::{
     backoff::Jitter,
@@ -213,6 +214,32 @@ impl Watchdog {
         }
     }
 
+    /// An extension by the holder that was sent at `sent_at` has ended.
+    pub fn handle_extension_ended(
+        &mut self,
+        lease: LeaseId,
+        extending: Extending,
+        outcome: Outcome,
+        sent_at: Moment,
+        now: Moment,
+    ) {
+        match outcome {
+            Outcome::Extended { valid_until } => {
+                self.handle_extended(lease, extending.extension, valid_until, sent_at, now);
+            }
+            Outcome::Gone => {
+                self.lose(lease, LostReason::Gone);
+            }
+            // A renewal that was sent later may have made the lease last.
+            Outcome::TooLate => {
+                if let Some(Err(reason)) = self.leases.get(&lease).map(|it| it.lease.check(now)) {
+                    self.lose(lease, reason);
+                }
+            }
+            Outcome::Unsure => {}
+        }
+    }
+
     /// The lease is gone. Returns the first reason that is known.
     pub fn lose(&mut self, lease: LeaseId, reason: LostReason) -> LostReason {
         self.schedule.remove(lease.0);
@@ -225,35 +252,30 @@ impl Watchdog {
         reason
     }
 
-    /// Loses everything that is held, and returns it.
-    pub fn lose_all(&mut self, reason: LostReason) -> Vec<LeaseId> {
-        let is_held = |(_, held): &(LeaseId, &HeldLease)| !held.is_loss_reported;
-        let all: Vec<LeaseId> = self.leases().filter(is_held).map(|(lease, _)| lease).collect();
-        for lease in &all {
-            self.lose(*lease, reason);
+    /// Loses everything that is held. Returns what is to be released: also leases that were lost
+    /// before, since nodes may have their keys until their guards let go.
+    pub fn lose_all(&mut self, reason: LostReason) -> Vec<HeldLease> {
+        let all: Vec<LeaseId> = self.leases.keys().copied().collect();
+        for lease in all {
+            self.lose(lease, reason);
         }
-        if mutant::is_on(Mutant::ShutdownKeeps) {
-            return Vec::new();
+        match mutant::is_on(Mutant::ShutdownKeeps) {
+            true => Vec::new(),
+            false => self.leases.values().cloned().collect(),
         }
-        all
     }
 
     /// A node is back, and may lack keys: renews every lease that can give them back.
-    pub fn renew_all(&mut self, patience: impl Fn(Duration) -> Duration, now: Moment) {
+    pub fn renew_all(&mut self, patience: Patience<'_>, now: Moment) {
         let leases = self.leases().filter(|(_, held)| held.is_renewed() && held.may_heal());
         let leases: Vec<LeaseId> = leases.map(|(lease, _)| lease).collect();
         self.renew(&leases, patience, now);
     }
 
     /// Renews these leases. `patience` is how long silent nodes are waited for, by ttl.
-    pub fn renew(
-        &mut self,
-        leases: &[LeaseId],
-        patience: impl Fn(Duration) -> Duration,
-        now: Moment,
-    ) {
+    pub fn renew(&mut self, leases: &[LeaseId], patience: Patience<'_>, now: Moment) {
         for leases in leases.chunks(PROLONG_MAX) {
-            self.start_batch(leases, &patience, now);
+            self.start_batch(leases, patience, now);
         }
     }
 
@@ -288,12 +310,7 @@ impl Watchdog {
     }
 
     /// Something is due. `wall` is the time of the wall clock, `patience` as in [`Self::renew`].
-    pub fn handle_timeout(
-        &mut self,
-        wall: Duration,
-        patience: impl Fn(Duration) -> Duration,
-        now: Moment,
-    ) {
+    pub fn handle_timeout(&mut self, wall: Duration, patience: Patience<'_>, now: Moment) {
         // A timer that was set before something was put off has nothing to do.
         if self.poll_timeout().is_none_or(|due| now < due) {
             return;
@@ -306,9 +323,8 @@ impl Watchdog {
         self.renew(&due, patience, now);
     }
 
-    /// The part of [`handle_timeout`](Self::handle_timeout) that sends nothing: renewals that got
-    /// no answer, and leases that have ended.
-    pub fn handle_deadlines(&mut self, now: Moment) {
+    /// Renewals that got no answer, and leases that have ended.
+    fn handle_deadlines(&mut self, now: Moment) {
         while let Some((at, id)) = self.deadlines.first().copied()
             && at <= now
         {
@@ -349,12 +365,7 @@ impl Watchdog {
         }
     }
 
-    fn start_batch(
-        &mut self,
-        leases: &[LeaseId],
-        patience: impl Fn(Duration) -> Duration,
-        now: Moment,
-    ) {
+    fn start_batch(&mut self, leases: &[LeaseId], patience: Patience<'_>, now: Moment) {
         let ttls = leases.iter().filter_map(|lease| Some(self.leases.get(lease)?.terms().ttl()));
         let Some(vote_timeout) = ttls.min().map(patience) else { return };
         let mut entries = Vec::new();

@@ -29,7 +29,7 @@ use crate::{
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AcquireRequest {
     /// How long the lock lasts unless it is renewed. 10 s by default.
-    #[schema(minimum = 1, example = 10_000)]
+    #[schema(minimum = 20, example = 10_000)]
     pub(crate) ttl_ms: Option<u64>,
     /// How long to wait in the queue if the lock is held. 0, the default, does not wait. The
     /// service cuts longer waits to its limit, 60 s by default.

@@ -1,12 +1,10 @@
 //! What requests are made of. Everything that makes no sense becomes a problem.
 
-use std::convert::Infallible;
-
 use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::JsonRejection},
     http::request::Parts,
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     Service,
@@ -49,20 +47,10 @@ impl<T: DeserializeOwned> FromRequest<Service> for Body<T> {
     }
 }
 
-/// The body of a request that needs none. A connection with a body that is left unread is closed,
-/// and the client may not know that before its next request.
-pub(super) struct AnyBody;
-
-impl FromRequest<Service> for AnyBody {
-    type Rejection = Infallible;
-
-    async fn from_request(request: Request, service: &Service) -> Result<Self, Infallible> {
-        let bytes = axum::body::Bytes::from_request(request, service);
-        // A body that is too large or too slow costs the client its connection, and nothing else.
-        let _ = tokio::time::timeout(service.limits().body_time_max, bytes).await;
-        Ok(Self)
-    }
-}
+/// The body of a request that takes no parameters: empty, or `{}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoFields {}
 
 /// The part of the path that names a lock or a lease.
 pub(super) struct Named(pub(super) String);

@@ -6,7 +6,7 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::extract::{AnyBody, Named};
+use super::extract::{Body, Named, NoFields};
 use crate::{
     Service,
     auth::{Caller, Scope},
@@ -32,13 +32,17 @@ pub(super) struct Renewed {
     params(("lease_id" = String, Path, description = "The lease_id that acquire returned")),
     responses(
         (status = 200, description = "The lease lives on", body = Renewed),
-        (status = 400, description = "This is not a lease id", body = ProblemDetails,
-         content_type = "application/problem+json"),
+        (status = 400, description = "This is not a lease id, or the body is not empty",
+         body = ProblemDetails, content_type = "application/problem+json"),
         (status = 401, description = "No valid token", body = ProblemDetails,
          content_type = "application/problem+json"),
         (status = 403, description = "The token does not allow this", body = ProblemDetails,
          content_type = "application/problem+json"),
+        (status = 408, description = "The body took too long to arrive", body = ProblemDetails,
+         content_type = "application/problem+json"),
         (status = 410, description = "The lease has ended", body = ProblemDetails,
+         content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails,
          content_type = "application/problem+json"),
         (status = 429, description = "Too many requests", body = ProblemDetails,
          content_type = "application/problem+json"),
@@ -50,7 +54,7 @@ pub(super) async fn renew(
     State(service): State<Service>,
     caller: Caller,
     Named(id): Named,
-    _: AnyBody,
+    _: Body<NoFields>,
 ) -> Result<Json<Renewed>, Problem> {
     let started = Instant::now();
     let lease = lease_id::decode(&id)?;
@@ -75,13 +79,17 @@ pub(super) async fn renew(
     params(("lease_id" = String, Path, description = "The lease_id that acquire returned")),
     responses(
         (status = 204, description = "The lock is free"),
-        (status = 400, description = "This is not a lease id", body = ProblemDetails,
-         content_type = "application/problem+json"),
+        (status = 400, description = "This is not a lease id, or the body is not empty",
+         body = ProblemDetails, content_type = "application/problem+json"),
         (status = 401, description = "No valid token", body = ProblemDetails,
          content_type = "application/problem+json"),
         (status = 403, description = "The token does not allow this", body = ProblemDetails,
          content_type = "application/problem+json"),
+        (status = 408, description = "The body took too long to arrive", body = ProblemDetails,
+         content_type = "application/problem+json"),
         (status = 410, description = "The lease has ended before", body = ProblemDetails,
+         content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemDetails,
          content_type = "application/problem+json"),
         (status = 429, description = "Too many requests", body = ProblemDetails,
          content_type = "application/problem+json"),
@@ -93,7 +101,7 @@ pub(super) async fn release(
     State(service): State<Service>,
     caller: Caller,
     Named(id): Named,
-    _: AnyBody,
+    _: Body<NoFields>,
 ) -> Result<StatusCode, Problem> {
     let lease = lease_id::decode(&id)?;
     caller.require(Scope::Lock, lease.name())?;

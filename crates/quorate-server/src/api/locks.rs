@@ -23,6 +23,9 @@ pub(crate) struct Lock {
     pub(crate) name: String,
     /// True if a majority of the nodes has the same holder.
     is_held: bool,
+    /// True if a majority of the nodes answered. If not, the lock may be held although `is_held`
+    /// is false.
+    is_known: bool,
     /// Who holds it, as far as the nodes know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<HolderView>,
@@ -221,6 +224,7 @@ impl From<&LockReport> for Lock {
         Self {
             name: report.name.clone(),
             is_held: report.is_held(),
+            is_known: report.is_known(),
             holder: report.holder.as_ref().map(HolderView::from),
             shared_with: report.shared_with.iter().map(HolderView::from).collect(),
             waiting: report.waiting_total,

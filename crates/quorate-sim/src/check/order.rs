@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use quorate_core::{command::Owner, line::Place};
+use quorate_core::{client::CallId, command::Owner, line::Place};
 
 use crate::clock::{MS, Nanos};
 
@@ -38,10 +38,12 @@ pub(super) enum How {
     Joining,
 }
 
+/// A client, and one of its calls.
+type Who = (usize, CallId);
+
 #[derive(Debug)]
 struct Waiter {
-    /// The client and its attempt.
-    who: (usize, u32),
+    who: Who,
     lock: usize,
     ticket: u64,
     since: Nanos,
@@ -59,7 +61,7 @@ impl Order {
     }
 
     /// Somebody stands in line from now on.
-    pub(crate) fn stand(&mut self, now: Nanos, who: (usize, u32), lock: usize, ticket: u64) {
+    pub(crate) fn stand(&mut self, now: Nanos, who: Who, lock: usize, ticket: u64) {
         self.waiting.push(Waiter {
             who,
             lock,
@@ -77,7 +79,7 @@ impl Order {
     }
 
     /// It has got the lock, or has gone.
-    pub(crate) fn step_out(&mut self, who: (usize, u32)) {
+    pub(crate) fn step_out(&mut self, who: Who) {
         self.waiting.retain(|waiter| waiter.who != who);
     }
 

@@ -1,24 +1,24 @@
-//! What is held: the client's watchdog, driven by virtual time and watched by the judge.
+//! What is held: what the judge makes of what the machine reports.
 
 use std::time::Duration;
 
 use quorate_core::{
-    client::watchdog::{self, BatchId, HeldLease, LeaseId, Renewal},
-    command::Reply,
-    lease::{Extension, Lease, LostReason},
+    client::{
+        CallId, Hold,
+        watchdog::{self, HeldLease, LeaseId, Renewal},
+    },
+    command::Owner,
+    lease::{Lease, LostReason},
     line::FencedLease,
     moment::Moment,
     renew::Outcome,
-    terms::{Terms, vote_timeout},
 };
 
-use super::{Client, round::Asked};
+use super::Client;
 use crate::{
     check::{Claim, Promise},
     clock::{NEVER, Nanos},
-    event::{Due, Event},
-    net::{Waiting, Whose},
-    settings::wall_ms,
+    event::Event,
     trace::{self, Scene},
     world::Env,
 };
@@ -42,27 +42,15 @@ pub(super) struct Held {
 /// What was won.
 #[derive(Debug)]
 pub(super) struct Won {
-    pub(super) asked: Asked,
-    pub(super) times: Times,
-    pub(super) valid_until: Moment,
+    pub(super) call: CallId,
+    pub(super) lock: usize,
+    pub(super) task: usize,
     pub(super) hold_until: Moment,
     pub(super) is_renewed: bool,
-    pub(super) task: usize,
-}
-
-/// When a lock was asked for, and from when on the nodes count its ttl.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+    /// When it was asked for.
     pub(super) sent_at: Moment,
-    pub(super) granted_at: Moment,
-}
-
-/// What a round about a held lease is about.
-pub(super) fn asked(lock: usize, held: &HeldLease, terms: Terms) -> Asked {
-    let owner = held.owner().clone();
-    let held_until = Some(held.lease().valid_until());
-    let (from, fenced, untaken) = (None, held.fenced(), held.untaken());
-    Asked { lock, owner, terms, from, untaken, held_until, fenced }
+    /// Whose lease it was, if it was adopted.
+    pub(super) from: Option<Owner>,
 }
 
 impl Held {
@@ -106,25 +94,15 @@ impl Held {
 impl Client {
     /// Looks after a lease that was won.
     pub(super) fn keep(&mut self, env: &mut Env, won: Won) -> LeaseId {
-        let Won { asked, times, valid_until, hold_until, is_renewed, task } = won;
-        let Asked { lock, owner, terms, from, fenced, untaken, .. } = asked;
-        let won = watchdog::Won {
-            name: env.locks[lock].clone(),
-            owner: owner.clone(),
-            terms,
-            fenced,
-            untaken,
-            renewal: if is_renewed { Renewal::On } else { Renewal::Off },
-            valid_until,
-            hold_until,
-            granted_at: times.granted_at,
-        };
+        let Won { call, lock, task, hold_until, is_renewed, sent_at, from } = won;
+        let renewal = if is_renewed { Renewal::On } else { Renewal::Off };
         let now = self.now(env);
-        let sent_at = times.sent_at;
-        let id = self.watchdog.keep(won, now);
-        let lease = self.watchdog.lease(id).expect("it is kept").lease();
-        let remaining = lease.remaining(now);
-        let times = (env.now, self.end_of(lease), self.clock.when(hold_until));
+        let hold = Hold { renewal, until: hold_until };
+        let id = self.machine.keep(call, hold, now).expect("it was won");
+        let kept = self.machine.lease(id).expect("it is kept");
+        let (terms, fenced, owner) = (kept.terms(), kept.fenced(), kept.owner().clone());
+        let remaining = kept.lease().remaining(now);
+        let times = (env.now, self.end_of(kept.lease()), self.clock.when(hold_until));
         let fence = fenced.map(FencedLease::fence);
         let is_adopted = from.is_some() && fenced.is_some();
         // The lease goes on as another owner while it is handed over, which claims nothing.
@@ -146,22 +124,14 @@ impl Client {
         let is_carried = false;
         let held = Held { id, lock, task, claim, hold_until, is_renewed, is_safe, is_carried };
         self.held.push(held);
-        self.attend(env);
         id
-    }
-
-    /// A node is there again, and may lack the keys of what is held.
-    pub(super) fn renew_all(&mut self, env: &mut Env) {
-        let (now, patience) = (self.now(env), self.patience(env));
-        self.watchdog.renew_all(patience, now);
-        self.attend(env);
     }
 
     /// Nodes are restarted one after the other from now on: what all of them have is not lost.
     pub(crate) fn carry(&mut self, env: &mut Env) {
         let needed = Duration::from_nanos(TRIPS_PER_TTL * env.settings.longest_trip());
         for known in &mut self.held {
-            let Some(held) = self.watchdog.lease(known.id) else { continue };
+            let Some(held) = self.machine.lease(known.id) else { continue };
             let name = &env.locks[known.lock];
             let may_heal = held.fenced().is_some_and(FencedLease::may_heal);
             let is_lasting = known.is_renewed && may_heal && held.terms().ttl() >= needed;
@@ -172,111 +142,40 @@ impl Client {
     }
 
     pub(super) fn is_told(&self, id: LeaseId) -> bool {
-        self.watchdog.lease(id).is_some_and(HeldLease::is_loss_reported)
+        self.machine.lease(id).is_some_and(HeldLease::is_loss_reported)
     }
 
     pub(super) fn held(&mut self, id: LeaseId) -> Option<&mut Held> {
         self.held.iter_mut().find(|held| held.id == id)
     }
 
-    /// The lease is over or handed on.
-    pub(super) fn let_go(
+    /// The holder lets go of the lease, for the judge. Returns its lock.
+    pub(super) fn note_let_go(
         &mut self,
         env: &mut Env,
         id: LeaseId,
         how: &'static str,
-    ) -> Option<(usize, HeldLease)> {
+    ) -> Option<usize> {
         let index = self.held.iter().position(|held| held.id == id)?;
         let Held { claim, lock, .. } = self.held.swap_remove(index);
-        let held = self.watchdog.let_go(id)?;
+        let owner = self.machine.lease(id)?.owner();
         env.check.let_go(env.now, claim);
         env.trace.add(env.now, Some(lock), || Scene::LetGo {
             client: self.number,
             claim,
-            owner: trace::owner_name(held.owner()),
+            owner: trace::owner_name(owner),
             how,
         });
-        Some((lock, held))
-    }
-
-    /// An extension that was sent at `sent_at` was confirmed.
-    pub(super) fn handle_extended(
-        &mut self,
-        env: &mut Env,
-        id: LeaseId,
-        (extension, valid_until, sent_at): (Extension, Moment, Moment),
-    ) {
-        let now = self.now(env);
-        self.watchdog.handle_extended(id, extension, valid_until, sent_at, now);
-        self.attend(env);
-        self.note_renewed(env, id);
+        Some(lock)
     }
 
     /// The lease is gone: its holder is told, once.
     pub(super) fn lose(&mut self, env: &mut Env, id: LeaseId, reason: LostReason) {
-        self.watchdog.lose(id, reason);
-        self.attend(env);
+        self.machine.watchdog().lose(id, reason);
+        self.drive(env);
     }
 
-    /// An extension came too late; a later one may have made the lease last.
-    pub(super) fn lose_if_over(&mut self, env: &mut Env, id: LeaseId) {
-        let now = self.now(env);
-        if let Some(Err(reason)) = self.watchdog.lease(id).map(|held| held.lease().check(now)) {
-            self.lose(env, id, reason);
-        }
-    }
-
-    pub(super) fn handle_watchdog_timeout(&mut self, env: &mut Env) {
-        let (now, patience) = (self.now(env), self.patience(env));
-        if self.armed_at.is_some_and(|armed_at| armed_at <= now) {
-            self.armed_at = None;
-        }
-        self.watchdog.handle_timeout(Duration::from_millis(wall_ms(env.now)), patience, now);
-        self.attend(env);
-    }
-
-    pub(super) fn handle_batch_vote(
-        &mut self,
-        env: &mut Env,
-        batch: BatchId,
-        node: usize,
-        answer: Option<&Reply>,
-    ) {
-        let now = self.now(env);
-        self.watchdog.handle_answer(batch, node, answer, now);
-        self.attend(env);
-    }
-
-    /// Does what the watchdog says until it waits.
-    pub(super) fn attend(&mut self, env: &mut Env) {
-        loop {
-            while let Some((batch, command)) = self.watchdog.poll_transmit() {
-                let mut down = Vec::new();
-                for node in 0..env.nodes.len() {
-                    let mut command = command.clone();
-                    let link = env.net.link(self.number, node);
-                    command.set_session(link.session);
-                    let is_attached = link.is_attached;
-                    let waiting = Waiting { whose: Whose::Batch(batch), command };
-                    if !is_attached || !self.send(env, node, waiting) {
-                        down.push(node);
-                    }
-                }
-                let now = self.now(env);
-                down.iter().for_each(|it| self.watchdog.handle_answer(batch, *it, None, now));
-            }
-            let Some(event) = self.watchdog.poll_event() else { break };
-            self.handle_event(env, event);
-        }
-        if let Some(next) = self.watchdog.poll_timeout()
-            && self.armed_at.is_none_or(|armed_at| next < armed_at)
-        {
-            self.armed_at = Some(next);
-            self.plan_at(env, next, Due::Watchdog);
-        }
-    }
-
-    fn handle_event(&mut self, env: &mut Env, event: watchdog::Event) {
+    pub(super) fn handle_lease_event(&mut self, env: &mut Env, event: watchdog::Event) {
         match event {
             watchdog::Event::Valid { lease, .. } => self.note_end(env, lease),
             watchdog::Event::Renewed { lease, outcome, held_until, margin } => match outcome {
@@ -288,7 +187,7 @@ impl Client {
                 }
                 Outcome::Unsure => {
                     let is_calm = env.is_calm(self.number);
-                    let ttl = self.watchdog.lease(lease).map(|held| held.terms().ttl());
+                    let ttl = self.machine.lease(lease).map(|held| held.terms().ttl());
                     if let (Some(held), Some(ttl)) = (self.held(lease), ttl) {
                         // There is time enough to try again.
                         held.is_safe |= is_calm && margin >= ttl / 2;
@@ -304,7 +203,7 @@ impl Client {
     fn handle_lost(&mut self, env: &mut Env, id: LeaseId, reason: LostReason) {
         let now = self.now(env);
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
-        let Some(held) = self.watchdog.lease(id) else { return };
+        let Some(held) = self.machine.lease(id) else { return };
         known.check_loss(env, held, reason, now);
         env.check.tell(env.now, known.claim);
         env.trace.add(env.now, Some(known.lock), || Scene::Lost {
@@ -328,9 +227,9 @@ impl Client {
         }
     }
 
-    fn note_renewed(&self, env: &mut Env, id: LeaseId) {
+    pub(super) fn note_renewed(&self, env: &mut Env, id: LeaseId) {
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
-        let Some(held) = self.watchdog.lease(id) else { return };
+        let Some(held) = self.machine.lease(id) else { return };
         env.audit(known.claim);
         let until = self.end_of(held.lease());
         env.trace.add(env.now, Some(known.lock), || Scene::Renewed {
@@ -339,12 +238,6 @@ impl Client {
             owner: trace::owner_name(held.owner()),
             until,
         });
-    }
-
-    /// How long silent nodes are waited for.
-    fn patience(&self, env: &mut Env) -> impl Fn(Duration) -> Duration + use<> {
-        let trip = Duration::from_nanos(env.net.link(self.number, 0).round_trip());
-        move |ttl| vote_timeout(ttl, trip)
     }
 
     /// The true time at which the holder will stop to believe that it holds the lock.
@@ -359,7 +252,7 @@ impl Client {
     /// Tells the judge for how long the holder believes to hold the lock.
     fn note_end(&self, env: &mut Env, id: LeaseId) {
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
-        let Some(held) = self.watchdog.lease(id) else { return };
+        let Some(held) = self.machine.lease(id) else { return };
         let end = self.end_of(held.lease());
         env.check.set_end(env.now, known.claim, end);
         if end != NEVER && end > env.now {

@@ -25,7 +25,7 @@ impl Client {
         answer: Option<&Reply>,
     ) {
         let Some(Reply::Attached { time_us }) = answer else { return };
-        self.tickets.handle_time(node, *time_us, sent_at);
+        self.machine.handle_time(node, *time_us, sent_at);
         if let Some(meetings) = &mut self.meetings {
             meetings.know(node, *time_us, sent_at);
             meetings.hear_again(node);
@@ -39,20 +39,30 @@ impl Client {
             link.is_recovering = recovers_in > 0;
             self.pay_debts(env, node);
             if recovers_in > 0 {
-                self.renew_all(env);
+                self.with_patience(env, |machine, patience, now| {
+                    machine.handle_recovering(patience, now);
+                });
+                self.drive(env);
                 let what = Due::Recovered { node: node as u8, generation };
                 self.plan(env, env.now + recovers_in, what);
             } else {
-                self.tell_waiters(env, node, true);
+                self.tell_up(env, node);
             }
         }
+    }
+
+    /// The node can be asked for locks.
+    fn tell_up(&mut self, env: &mut Env, node: usize) {
+        let now = self.now(env);
+        self.machine.handle_up(node, now);
+        self.drive(env);
     }
 
     pub(super) fn handle_recovered(&mut self, env: &mut Env, node: usize, generation: u32) {
         let link = env.net.link(self.number, node);
         if link.generation == generation && link.is_recovering {
             link.is_recovering = false;
-            self.tell_waiters(env, node, true);
+            self.tell_up(env, node);
         }
     }
 
@@ -85,7 +95,9 @@ impl Client {
         for waiting in waiting {
             self.handle_answer(env, node, waiting, None);
         }
-        self.tell_waiters(env, node, false);
+        let now = self.now(env);
+        self.machine.handle_down(node, false, now);
+        self.drive(env);
     }
 
     pub(super) fn look(&mut self, env: &mut Env, node: usize, generation: u32) {

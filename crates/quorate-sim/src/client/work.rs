@@ -9,24 +9,25 @@ use std::time::Duration;
 use quorate_core::{
     acquire::{self, Acquire},
     backoff::Backoff,
-    client::watchdog::LeaseId,
+    client::{
+        CallId, Ended,
+        owners::OwnerKind,
+        round::{Claim, Machine},
+        waiter::Want,
+        watchdog::LeaseId,
+    },
     command::Owner,
-    contend::Mode,
-    lease::{Lease, LostReason},
+    contend::{self, Mode},
+    lease::Lease,
     line::FencedLease,
     moment::Moment,
     quorum::NodeSet,
-    renew::{self, Renew},
-    verify::{self, Verify},
+    renew, verify,
 };
 
 use self::hand_over::Handing;
 use self::operation::{Act, End, Operation};
-use super::{
-    Client,
-    leases::{Times, Won, asked},
-    round::{Asked, Ended, Machine, Told},
-};
+use super::{Client, calls::Watched, leases::Won};
 use crate::{
     clock::{MS, Nanos},
     dice::Dice,
@@ -55,9 +56,9 @@ pub(crate) struct Task {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Thinking,
-    Asking(u32),
+    Asking(CallId),
     /// In line.
-    InLine(u32),
+    InLine(CallId),
     Resting,
     Holding(LeaseId),
     /// An extension or a question about a held lock is under way.
@@ -134,7 +135,7 @@ impl Client {
             Stage::InLine(waiter) => {
                 // The caller's patience is over.
                 self.think(env, task);
-                self.abandon_waiter(env, waiter);
+                self.abandon(env, waiter);
             }
             Stage::Asking(_) | Stage::Releasing => {}
         }
@@ -184,44 +185,67 @@ impl Client {
             Some(_) => Mode::Wait(Duration::from_millis(ttl_ms)),
         };
         env.count.attempts += 1;
-        self.tasks[task].stage = Stage::InLine(self.next + 1);
         self.wait(env, task, patience.unwrap_or(HOLD_MAX));
-        self.contend(env, (lock, ttl_ms, is_shared), mode, task);
+        let want = Want {
+            name: env.locks[lock].clone(),
+            terms: self.terms(env, ttl_ms),
+            kind: OwnerKind { is_shared, ..OwnerKind::default() },
+            mode,
+            max_ttl: Duration::from_nanos(env.settings.longest_ttl()),
+        };
+        self.tasks[task].stage = Stage::InLine(self.acquire(env, lock, want, task));
+        self.drive(env);
     }
 
     fn try_once(&mut self, env: &mut Env, task: usize, left: Option<Handover>) {
         let Operation { lock, ttl_ms, is_shared, .. } = self.tasks[task].operation;
         let terms = self.terms(env, ttl_ms);
+        let (now, id) = (self.now(env), self.id);
+        let kind = OwnerKind { is_shared, ..OwnerKind::default() };
+        let naming = self.machine.naming();
         let owner = match env.settings.is_in_line {
-            true => self.next_place(env, ttl_ms, is_shared),
-            false => self.next_classic_owner(),
+            true => naming.next_holder(ttl_ms, &kind, now),
+            false => naming.source.next_classic(&id),
         };
         let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
         self.tasks[task].held_by = left.as_ref().map(|left| left.held_by.clone());
         let (from, fence) = left.map(|left| (left.owner, left.fence)).unzip();
         let fenced = fence.flatten().map(FencedLease::adopted);
-        let (untaken, held_until) = (NodeSet::EMPTY, None);
-        let asked = Asked { lock, owner, terms, from, untaken, held_until, fenced };
-        // What nodes tell about it before we hold it is no news.
-        if asked.fenced.is_some() && self.tasks[task].handing.is_none() {
-            self.registry.hold(&asked.owner);
-        }
-        // Known before the answers, which may come at once.
-        self.tasks[task].stage = Stage::Asking(self.next + 1);
+        let (name, untaken) = (env.locks[lock].clone(), NodeSet::EMPTY);
+        let claim = Claim { name, owner, terms, from, untaken, fenced };
         env.count.attempts += 1;
-        self.ask(env, machine, asked, Some(task), None);
+        let call = self.ask(env, machine, (lock, claim), Some(task));
+        self.tasks[task].stage = Stage::Asking(call);
+        self.drive(env);
     }
 
-    pub(super) fn handle_outcome(&mut self, env: &mut Env, task: usize, told: Told) {
-        match (self.tasks[task].stage, told.ended) {
-            (Stage::Asking(round), Ended::Acquire(outcome)) if round == told.id => {
-                self.handle_acquired(env, task, told, outcome);
+    /// The outcome of a call is certain.
+    pub(super) fn handle_outcome(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        watched: &Watched,
+        call: CallId,
+        ended: Ended,
+    ) {
+        match (self.tasks[task].stage, ended) {
+            (Stage::InLine(waiter), Ended::Acquire(outcome)) if waiter == call => match outcome {
+                contend::Outcome::Held { valid_until, .. } => {
+                    self.win(env, task, call, valid_until);
+                }
+                contend::Outcome::Contended
+                | contend::Outcome::NoQuorum
+                | contend::Outcome::Abandoned => self.think(env, task),
+            },
+            (Stage::Asking(round), Ended::Take(outcome)) if round == call => {
+                self.handle_taken(env, task, call, outcome);
             }
             (Stage::Acting(held), Ended::Renew(outcome)) => {
-                self.handle_renewed(env, task, held, &told, outcome);
+                self.handle_renewed(env, task, held, watched, outcome);
             }
             (Stage::Acting(held), Ended::Verify(outcome)) => match outcome {
-                verify::Outcome::Gone => self.lose(env, held, LostReason::Gone),
+                // The machine has told of the loss already.
+                verify::Outcome::Gone => {}
                 verify::Outcome::Confirmed | verify::Outcome::Unsure => {
                     self.hold_on(env, task, held);
                 }
@@ -231,26 +255,22 @@ impl Client {
         }
     }
 
-    fn handle_acquired(
+    fn handle_taken(
         &mut self,
         env: &mut Env,
         task: usize,
-        told: Told,
+        call: CallId,
         outcome: acquire::Outcome,
     ) {
         if let Some(handing) = self.tasks[task].handing.take() {
-            return self.hand_over(env, task, told, outcome, handing);
-        }
-        if !matches!(outcome, acquire::Outcome::Held { .. }) {
-            self.registry.forget(&told.claim.owner);
+            return self.hand_over(env, task, call, outcome, handing);
         }
         let now = self.now(env);
         let operation = self.tasks[task].operation;
         match outcome {
             acquire::Outcome::Held { valid_until } => {
                 let from = self.tasks[task].held_by.clone();
-                let times = Times { sent_at: told.asked_at, granted_at: told.asked_at };
-                self.win(env, task, told.claim, times, valid_until);
+                self.win(env, task, call, valid_until);
                 if let (Some(from), Stage::Holding(held)) = (from, self.tasks[task].stage)
                     && let Some(held) = self.held(held)
                 {
@@ -259,10 +279,10 @@ impl Client {
             }
             _ if now >= operation.give_up_at => self.think(env, task),
             _ => {
+                let asked_at = self.machine.call(call).map_or(now, |call| call.started_at());
                 let flow = &mut self.tasks[task];
                 flow.stage = Stage::Resting;
-                let delay =
-                    now.saturating_since(told.asked_at) + flow.backoff.next(&mut self.jitter);
+                let delay = now.saturating_since(asked_at) + flow.backoff.next(&mut self.jitter);
                 let left = operation.give_up_at.saturating_since(now);
                 self.wait(env, task, delay.min(left).as_nanos() as Nanos);
             }
@@ -270,26 +290,22 @@ impl Client {
     }
 
     /// The lock is the task's.
-    pub(super) fn win(
-        &mut self,
-        env: &mut Env,
-        task: usize,
-        asked: Asked,
-        times: Times,
-        valid_until: Moment,
-    ) {
+    fn win(&mut self, env: &mut Env, task: usize, call: CallId, valid_until: Moment) {
         self.stop_waiting(env, task);
         let operation = self.tasks[task].operation;
+        let Operation { lock, is_renewed, .. } = operation;
+        let Some(won) = self.machine.call(call) else { return };
+        let (sent_at, round) = (won.started_at(), won.round());
+        let from = round.and_then(|round| round.claim().from.clone());
         let max = operation.max_hold.unwrap_or(u64::MAX);
-        let hold_until = self.now(env).max(times.sent_at).saturating_add(Duration::from_nanos(max));
+        let hold_until = self.now(env).max(sent_at).saturating_add(Duration::from_nanos(max));
         // The holder's own limit may have come already.
         if Lease::new(valid_until, hold_until).check(self.now(env)).is_err() {
-            self.start_release(env, asked, None);
+            self.abandon(env, call);
             self.think(env, task);
             return;
         }
-        let is_renewed = operation.is_renewed;
-        let won = Won { asked, times, valid_until, hold_until, is_renewed, task };
+        let won = Won { call, lock, task, hold_until, is_renewed, sent_at, from };
         let held = self.keep(env, won);
         self.tasks[task].stage = Stage::Holding(held);
         self.wait(env, task, operation.hold / 2);
@@ -300,22 +316,19 @@ impl Client {
         env: &mut Env,
         task: usize,
         id: LeaseId,
-        told: &Told,
+        watched: &Watched,
         outcome: renew::Outcome,
     ) {
-        let Some((extension, held_until)) = told.extends else { return };
+        let Some(held_until) = watched.held_until else { return };
         match outcome {
-            renew::Outcome::Extended { valid_until } => {
+            renew::Outcome::Extended { .. } => {
                 self.check_in_time(env, id, held_until);
-                let facts = (extension, valid_until, told.asked_at);
-                self.handle_extended(env, id, facts);
+                self.note_renewed(env, id);
                 self.hold_on(env, task, id);
             }
-            renew::Outcome::Gone => self.lose(env, id, LostReason::Gone),
+            // The machine has told of the loss already.
+            renew::Outcome::Gone => {}
             renew::Outcome::TooLate | renew::Outcome::Unsure => {
-                if outcome == renew::Outcome::TooLate {
-                    self.lose_if_over(env, id);
-                }
                 if !matches!(self.tasks[task].stage, Stage::Acting(held) if held == id) {
                     return;
                 }
@@ -328,7 +341,7 @@ impl Client {
     /// Half of the work is done: something else about the lock, if that is wanted.
     fn go_on(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let now = self.now(env);
-        let held = self.watchdog.lease(id);
+        let held = self.machine.lease(id);
         let is_alive = held.is_some_and(|held| held.lease().check(now).is_ok());
         match self.tasks[task].operation.act {
             _ if !is_alive => self.give_back(env, task, id),
@@ -348,34 +361,25 @@ impl Client {
 
     fn act(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let now = self.now(env);
-        let nodes = env.nodes.len();
-        match self.tasks[task].operation.act {
+        let Some(lock) = self.held(id).map(|held| held.lock) else { return };
+        let call = match self.tasks[task].operation.act {
             Act::Extend(ttl_ms) => {
                 let terms = self.terms(env, ttl_ms);
-                let Some(lock) = self.held(id).map(|held| held.lock) else { return };
-                let extending = match self.watchdog.begin_extension(id, terms, now) {
-                    Ok(extending) => extending,
-                    Err(reason) => {
-                        self.lose(env, id, reason);
-                        return;
-                    }
-                };
-                self.attend(env);
-                let Some(held) = self.watchdog.lease(id) else { return };
-                let machine = Renew::start(terms, nodes, extending.held_until, now);
-                let asked = asked(lock, held, terms);
-                let extends = Some((extending.extension, extending.held_until));
-                self.ask(env, Machine::Renew(machine), asked, Some(task), extends);
+                match self.machine.extend(id, terms, now) {
+                    Ok(call) => call,
+                    Err(reason) => return self.lose(env, id, reason),
+                }
             }
             Act::Verify | Act::Nothing => {
-                let Some(lock) = self.held(id).map(|held| held.lock) else { return };
-                let Some(held) = self.watchdog.lease(id) else { return };
-                let terms = held.longest();
-                let asked = asked(lock, held, terms);
-                let machine = Machine::Verify(Verify::start(terms, nodes, now));
-                self.ask(env, machine, asked, Some(task), None);
+                let call = self
+                    .with_patience(env, |machine, patience, now| machine.verify(id, patience, now));
+                let Some(call) = call else { return };
+                call
             }
-        }
+        };
+        let held_until = self.machine.lease(id).map(|held| held.lease().valid_until());
+        self.watch(env, call, lock, Some(task)).held_until = held_until;
+        self.drive(env);
     }
 
     /// The other half of the work.

@@ -54,6 +54,38 @@ pub fn a_confirmation_takes_no_lost_key_again() -> Result<(), String> {
     differs(a.held()?, held_by_b)
 }
 
+/// A has two grants with different fences. To the node that is behind it sends a heartbeat and a
+/// confirmation of the larger fence. Before they arrive that node loses the key, and B holds the
+/// lock and releases it. The heartbeat gets the key again, with a larger fence than B's.
+///
+/// # Errors
+///
+/// If A, who holds the lock after B, has a smaller fence.
+pub fn confirmation_counts_with_the_fence_that_is_stored() -> Result<(), String> {
+    let mut nodes = Nodes::new(0);
+    let mut before = Party::start(&mut nodes, 9, 1, &[0, 1, 2], 0);
+    before.exchange(&mut nodes, 1, 1);
+    nodes.release(1, &before.owner(), 1);
+
+    let mut a = Party::start(&mut nodes, 1, 1, &[0, 1], 2);
+    a.exchange(&mut nodes, 0, 3);
+    a.machine.handle_timeout(at(36));
+    a.pull(36);
+    let from_1 = a.reach(&mut nodes, 1, 37)?;
+    a.hear(&from_1, 37);
+    nodes.stores[0].forget(&name());
+    let mut c = Party::start(&mut nodes, 3, 2, &[0, 2], 38);
+    c.exchange(&mut nodes, 0, 38);
+    nodes.release(0, &c.owner(), 38);
+    let mut b = Party::start(&mut nodes, 2, 3, &[0, 2], 39);
+    b.settle(&mut nodes, &[0, 2], 40);
+    let held_by_b = b.held()?;
+    [0, 2].into_iter().for_each(|node| nodes.release(node, &b.owner(), 41));
+
+    a.settle(&mut nodes, &[0, 1], 42);
+    follows(held_by_b, a.held()?)
+}
+
 /// A holds the lock. One of its keys is lost, and B comes, holds the lock and goes. Then A extends.
 ///
 /// # Errors

@@ -35,7 +35,7 @@ pub fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
     watchdog.keep(won, at(0));
     let mut sent = 0;
     while let Some(due) = watchdog.poll_timeout().filter(|due| *due < at(1_000)) {
-        watchdog.handle_timeout(Duration::from_nanos(due.as_nanos()), |ttl| ttl / 10, due);
+        watchdog.handle_timeout(Duration::from_nanos(due.as_nanos()), &|ttl| ttl / 10, due);
         sent += std::iter::from_fn(|| watchdog.poll_transmit()).count();
     }
     match sent {

@@ -58,7 +58,6 @@ impl Timers {
         loop {
             let now = engine.now();
             let next = engine.timers.fire(now);
-            engine.line.heartbeats.flush(&engine, now);
             let earlier = engine.timers.earlier.notified();
             match next {
                 None => earlier.await,

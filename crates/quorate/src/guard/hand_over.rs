@@ -2,19 +2,11 @@
 
 use std::time::Duration;
 
-use quorate_core::{
-    backoff::Backoff,
-    lease::LostReason,
-    verify::{self, Verify},
-};
+use quorate_core::{backoff::Backoff, lease::LostReason, verify};
 
 use super::Guard;
 use crate::{
-    acquire::rename,
-    engine::{Ended, Machine, Sleep, forget_everywhere},
-    error::AdoptError,
-    handover::LeaseHandover,
-    held::handover,
+    acquire::rename, engine::Sleep, error::AdoptError, handover::LeaseHandover, held::handover,
 };
 
 impl Guard {
@@ -53,14 +45,16 @@ impl Guard {
         self.check()?;
         let mut owner = self.held.owner.clone();
         if self.held.fenced.is_none() || self.has_left_only_keys().await {
-            self.engine().line.forget(&owner);
+            self.engine().lock().machine.registry().forget(&owner);
         } else {
             self.gather().await?;
             // From now on nothing is renewed: an extension would find another owner.
-            self.engine().watchdog.retire(self.engine(), &self.held);
+            self.engine().lock().machine.watchdog().retire(self.held.id);
             owner = rename(&self.client, &self.held, &self.lease()).await?;
             // What was not renamed, and places in line.
-            forget_everywhere(self.engine(), &self.held.name, &self.held.owner);
+            self.engine().work(|shared, _| {
+                shared.machine.forget_everywhere(&self.held.name, &self.held.owner);
+            });
         }
         let held = self.end();
         // A shutdown meanwhile has given it back.
@@ -71,10 +65,10 @@ impl Guard {
     /// Whether another process can go on as this very owner: it is queued nowhere, and nothing that
     /// was sent for it is still on its way. Then nothing will be.
     async fn has_left_only_keys(&self) -> bool {
-        let Some(contender) = &self.contender else { return false };
-        let enough_at = self.engine().now().saturating_add(GATHER_MAX);
-        contender.has_left_only_keys(enough_at).await
-            && self.engine().watchdog.retire_unextended(self.engine(), &self.held)
+        let engine = self.engine();
+        let enough_at = engine.now().saturating_add(GATHER_MAX);
+        self.call.has_left_only_keys(enough_at).await
+            && engine.lock().machine.watchdog().retire_unextended(self.held.id, engine.now())
     }
 
     /// Waits until a majority of the nodes has the lease, and a little for the others: one that is
@@ -84,20 +78,15 @@ impl Guard {
         let enough_at = engine.now().saturating_add(GATHER_MAX);
         let mut backoff = Backoff::new(GATHER_DELAY_MIN, GATHER_DELAY_MAX);
         loop {
-            let (now, terms) = (engine.now(), self.asking_terms());
-            let machine = Machine::Verify(Verify::start(terms, engine.nodes.len(), now));
-            let attempt = self.start(terms, now, machine);
-            let Ended::Verify(outcome) = attempt.clone().outcome().await else {
-                unreachable!("a verify ends as one")
-            };
-            attempt.settled().await;
+            let (call, outcome) = self.ask_nodes().await;
+            call.settled().await;
             self.check()?;
-            let is_everywhere = !attempt.is_refused_somewhere();
+            let is_everywhere = !call.is_refused_somewhere();
             match outcome {
                 verify::Outcome::Confirmed if is_everywhere || engine.now() >= enough_at => {
                     return Ok(());
                 }
-                verify::Outcome::Gone => return Err(self.lose(LostReason::Gone).into()),
+                verify::Outcome::Gone => return Err(self.lost_reason(LostReason::Gone).into()),
                 verify::Outcome::Confirmed | verify::Outcome::Unsure => {}
             }
             let delay = engine.draw(|jitter| backoff.next(jitter));

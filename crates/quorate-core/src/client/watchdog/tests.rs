@@ -64,7 +64,7 @@ fn all_extended(command: &Command) -> Reply {
 fn next_batch(watchdog: &mut Watchdog) -> (BatchId, Command, Moment) {
     loop {
         let now = watchdog.poll_timeout().expect("something is due");
-        watchdog.handle_timeout(WALL + Duration::from_nanos(now.as_nanos()), patience, now);
+        watchdog.handle_timeout(WALL + Duration::from_nanos(now.as_nanos()), &patience, now);
         if let Some((batch, command)) = watchdog.poll_transmit() {
             return (batch, command, now);
         }
@@ -92,9 +92,9 @@ fn loss_is_reported_at_the_deadline_without_any_answer() {
     let mut watchdog = watchdog();
     let lease = watchdog.keep(won("a", 3_000, Renewal::Off), Moment::ZERO);
     assert_eq!(watchdog.poll_timeout(), Some(at(3_000)));
-    watchdog.handle_timeout(WALL, patience, at(2_999));
+    watchdog.handle_timeout(WALL, &patience, at(2_999));
     assert_eq!(events(&mut watchdog), []);
-    watchdog.handle_timeout(WALL, patience, at(3_000));
+    watchdog.handle_timeout(WALL, &patience, at(3_000));
     assert_eq!(events(&mut watchdog), [Event::Lost { lease, reason: LostReason::Expired }]);
     assert_eq!(watchdog.lose(lease, LostReason::Gone), LostReason::Expired);
     assert_eq!(events(&mut watchdog), [], "it is reported once");
@@ -118,14 +118,14 @@ fn silent_nodes_are_retried_in_the_time_of_the_shortest_lease() {
     let mut watchdog = watchdog();
     let long = watchdog.keep(won("long", 60_000, Renewal::On), Moment::ZERO);
     let short = watchdog.keep(won("short", 100, Renewal::On), Moment::ZERO);
-    watchdog.renew(&[long, short], patience, at(1));
+    watchdog.renew(&[long, short], &patience, at(1));
     let (batch, command) = watchdog.poll_transmit().unwrap();
     let Command::Extend { entries, .. } = &command else { panic!("{command:?}") };
     assert_eq!(entries.len(), 2, "they travel together");
     assert_eq!(watchdog.poll_timeout(), Some(at(11)), "a tenth of the shorter ttl");
     watchdog.handle_answer(batch, 0, Some(&all_extended(&command)), at(2));
     events(&mut watchdog);
-    watchdog.handle_timeout(WALL, patience, at(11));
+    watchdog.handle_timeout(WALL, &patience, at(11));
     let unsure = |event: &Event| matches!(event, Event::Renewed { outcome: Outcome::Unsure, .. });
     assert_eq!(events(&mut watchdog).iter().filter(|event| unsure(event)).count(), 2);
     assert!(watchdog.poll_timeout() <= Some(at(20)), "it is tried again soon");
@@ -136,7 +136,7 @@ fn batches_that_fail_in_part_lose_only_what_is_gone() {
     let mut watchdog = watchdog();
     let a = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
     let b = watchdog.keep(won("b", 3_000, Renewal::On), Moment::ZERO);
-    watchdog.renew(&[a, b], patience, at(1));
+    watchdog.renew(&[a, b], &patience, at(1));
     let (batch, _) = watchdog.poll_transmit().unwrap();
     let fates = [Extended::LivesOn(Fence::new(1)), Extended::Refused(Fence::new(2))];
     let reply = Reply::EachExtended(fates.into());
@@ -154,7 +154,7 @@ fn retired_lease_is_not_extended() {
     let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
     assert!(!watchdog.retire_unextended(lease, at(2_000)), "less than half of it is left");
     assert!(watchdog.retire_unextended(lease, at(1)));
-    watchdog.renew(&[lease], patience, at(1));
+    watchdog.renew(&[lease], &patience, at(1));
     assert_eq!(watchdog.poll_transmit().map(|(_, command)| command), None);
     assert!(watchdog.begin_extension(lease, terms(5_000), at(1)).is_err());
     assert_eq!(watchdog.check(lease, at(1)), Ok(()), "it is held");
@@ -181,7 +181,7 @@ fn clock_jump_renews_every_lease_and_ends_none() {
     events(&mut watchdog);
     let due = watchdog.poll_timeout().unwrap();
     let wall = WALL + Duration::from_nanos(due.as_nanos()) + Duration::from_secs(3_600);
-    watchdog.handle_timeout(wall, patience, due);
+    watchdog.handle_timeout(wall, &patience, due);
     let (_, command) = watchdog.poll_transmit().unwrap();
     let Command::Extend { entries, .. } = command else { panic!("no extension") };
     assert_eq!(entries.len(), 2);

@@ -59,6 +59,11 @@ impl<'a> Want<'a> {
             }
             (_, None) => NonZeroU32::MIN,
         };
+        if request.ttl_ms.is_some_and(|ttl_ms| ttl_ms < TTL_MS_MIN) {
+            return Err(out_of_bounds(
+                "ttl_ms must be at least 20: a shorter lock ends on its way",
+            ));
+        }
         Ok(Self {
             service,
             name,
@@ -231,3 +236,6 @@ const LOOK_FIRST: Duration = Duration::from_millis(20);
 
 /// How often a repeated request that waits looks for the lease of the first one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A lease must outlast the way to its client.
+const TTL_MS_MIN: u64 = 20;

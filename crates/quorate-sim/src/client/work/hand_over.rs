@@ -2,18 +2,14 @@
 
 use quorate_core::{
     acquire,
-    client::watchdog::LeaseId,
+    client::{CallId, round::Claim, watchdog::LeaseId},
     line::FencedLease,
     moment::Moment,
     mutant::{self, Mutant},
 };
 
 use crate::{
-    client::{
-        Client,
-        leases::asked,
-        round::{Asked, Told},
-    },
+    client::Client,
     world::{Env, Handover},
 };
 
@@ -21,7 +17,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Handing {
     to: usize,
-    old: Asked,
+    lock: usize,
+    old: Claim,
     /// Until when it is held. What comes to the old owner later does not count.
     until: Moment,
 }
@@ -35,7 +32,8 @@ impl Client {
         id: LeaseId,
         to: usize,
     ) {
-        let Some((lock, held)) = self.let_go(env, id, "leaves to another") else {
+        let lock = self.note_let_go(env, id, "leaves to another");
+        let (Some(lock), Some(held)) = (lock, self.machine.let_go(id)) else {
             return self.think(env, task);
         };
         let owner = held.owner().clone();
@@ -43,13 +41,13 @@ impl Client {
         let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
         let is_in_line = mutant::current() == Some(Mutant::HandOverInLine);
         if held.fenced().is_none() || is_in_line {
-            self.registry.forget(&left.owner);
+            self.machine.registry().forget(&left.owner);
             env.excused.push(left.owner.clone());
             env.handovers[to] = Some(left);
             return self.think(env, task);
         }
-        let (old, until) = (asked(lock, &held, held.longest()), held.lease().valid_until());
-        self.tasks[task].handing = Some(Handing { to, old, until });
+        let (old, until) = (held.claim(held.longest()), held.lease().valid_until());
+        self.tasks[task].handing = Some(Handing { to, lock, old, until });
         self.try_once(env, task, Some(left));
     }
 
@@ -58,30 +56,32 @@ impl Client {
         &mut self,
         env: &mut Env,
         task: usize,
-        told: Told,
+        call: CallId,
         outcome: acquire::Outcome,
         handing: Handing,
     ) {
-        let Handing { to, old, until } = handing;
+        let Handing { to, lock, old, until } = handing;
+        let round = self.machine.call(call).and_then(|call| call.round());
+        let claim = round.expect("it was asked").claim().clone();
         if let acquire::Outcome::Held { .. } = outcome {
             if self.now(env) < until {
-                let (lock, owner, held_by) = (old.lock, told.claim.owner, old.owner.clone());
+                let (owner, held_by) = (claim.owner, old.owner.clone());
                 let fence = old.fenced.map(FencedLease::fence);
                 env.excused.push(owner.clone());
                 env.handovers[to] = Some(Handover { lock, owner, held_by, fence });
             } else {
-                self.start_release(env, told.claim, None);
+                self.start_release(env, lock, claim);
             }
         }
         // What was not renamed, and places in line.
-        self.start_release(env, old, None);
+        self.start_release(env, lock, old);
         self.think(env, task);
     }
 
     /// Nobody waits for it any more: it is given back.
     pub(super) fn stop_handing_over(&mut self, env: &mut Env, task: usize) {
         if let Some(handing) = self.tasks[task].handing.take() {
-            self.start_release(env, handing.old, None);
+            self.start_release(env, handing.lock, handing.old);
         }
     }
 }

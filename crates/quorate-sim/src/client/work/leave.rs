@@ -1,19 +1,15 @@
 //! Callers that go away before they have what they asked for.
 
-use quorate_core::{client::watchdog::LeaseId, lease::LostReason, release::Release};
+use quorate_core::{
+    client::{
+        round::{Claim, Machine},
+        watchdog::LeaseId,
+    },
+    release::Release,
+};
 
 use super::Stage;
-use crate::{
-    client::{
-        Client,
-        leases::asked,
-        round::{Asked, Machine},
-    },
-    clock::MS,
-    event::Due,
-    fault::CANCELLED,
-    world::Env,
-};
+use crate::{client::Client, clock::MS, event::Due, fault::CANCELLED, world::Env};
 
 impl Client {
     /// Nothing more is begun; what is held is given back.
@@ -33,7 +29,7 @@ impl Client {
                 }
                 Stage::InLine(waiter) => {
                     self.stop_waiting(env, task);
-                    self.abandon_waiter(env, waiter);
+                    self.abandon(env, waiter);
                 }
                 Stage::Holding(_) | Stage::Acting(_) if is_shutdown => {}
                 Stage::Holding(held) | Stage::Acting(held) => self.release(env, held, None),
@@ -54,14 +50,11 @@ impl Client {
 
     /// The client is shut down while its guards are still there, and stay.
     fn shut_down(&mut self, env: &mut Env) {
-        let lost = self.watchdog.lose_all(LostReason::ShutDown);
-        let lost: Vec<_> = lost.iter().filter_map(|it| self.watchdog.lease(*it).cloned()).collect();
-        self.attend(env);
-        for held in lost {
-            let lock = env.locks.iter().position(|name| name == held.name());
-            let lock = lock.expect("all locks are known");
-            self.start_release(env, asked(lock, &held, held.longest()), None);
-        }
+        self.with_patience(env, |machine, patience, now| {
+            machine.close(now);
+            machine.release_all(patience, now);
+        });
+        self.drive(env);
     }
 
     /// The caller goes away, if it is still there.
@@ -79,7 +72,7 @@ impl Client {
             Stage::InLine(waiter) => {
                 env.count.faults[CANCELLED] += 1;
                 self.think(env, task);
-                self.abandon_waiter(env, waiter);
+                self.abandon(env, waiter);
             }
             Stage::Resting => {
                 env.count.faults[CANCELLED] += 1;
@@ -112,14 +105,22 @@ impl Client {
     }
 
     pub(super) fn release(&mut self, env: &mut Env, id: LeaseId, task: Option<usize>) {
-        let Some((lock, held)) = self.let_go(env, id, "lets go of") else { return };
-        self.start_release(env, asked(lock, &held, held.longest()), task);
+        let Some(lock) = self.note_let_go(env, id, "lets go of") else { return };
+        let held_until = self.machine.lease(id).map(|held| held.lease().valid_until());
+        let call =
+            self.with_patience(env, |machine, patience, now| machine.release(id, patience, now));
+        if let Some(call) = call {
+            self.watch(env, call, lock, task).held_until = held_until;
+        }
+        self.drive(env);
     }
 
-    pub(super) fn start_release(&mut self, env: &mut Env, asked: Asked, task: Option<usize>) {
-        let machine = Release::start(asked.terms, env.nodes.len(), self.now(env));
-        let owner = asked.owner.clone();
-        self.ask(env, Machine::Release(machine), asked, task, None);
-        self.registry.forget(&owner);
+    /// Releases what this owner may have on any node.
+    pub(super) fn start_release(&mut self, env: &mut Env, lock: usize, claim: Claim) {
+        let machine = Release::start(claim.terms, env.nodes.len(), self.now(env));
+        let owner = claim.owner.clone();
+        self.ask(env, Machine::Release(machine), (lock, claim), None);
+        self.machine.registry().forget(&owner);
+        self.drive(env);
     }
 }

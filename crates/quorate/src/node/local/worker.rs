@@ -108,7 +108,7 @@ impl Worker {
             Ok(ahead_us) => {
                 self.shared.queue.set_phase(Phase::Up);
                 self.shared.tell(&Event::NodeUp { node: &self.shared.label });
-                self.shared.ears.handle_up(NODE, self.shared.clock.now());
+                self.shared.ears.handle_up(NODE);
                 self.report(Ok(ahead_us));
             }
             Err(fault) => {
@@ -153,7 +153,7 @@ impl Worker {
         for request in abandoned {
             request.answer(Err(trouble.clone()), now);
         }
-        self.shared.ears.handle_down(NODE, false, now);
+        self.shared.ears.handle_down(NODE, false);
         self.shared.status.notify_waiters();
     }
 
@@ -165,7 +165,7 @@ impl Worker {
             match ear.hear(&mut self.buffer) {
                 // What was granted to an older session is asked for again by those who want it.
                 Some(Heard::Push(push)) if push.counts_in(*session) => {
-                    self.shared.ears.handle_push(NODE, push, self.shared.clock.now());
+                    self.shared.ears.handle_push(NODE, push);
                 }
                 Some(Heard::Push(_)) => {}
                 Some(Heard::Alarm) => is_alarmed = true,
@@ -193,13 +193,12 @@ impl Worker {
                 let (own, others): (Vec<_>, Vec<_>) =
                     pushes.into_iter().partition(|push| push.client == self.shared.client);
                 others.iter().for_each(|push| open.office.post.tell(push));
-                let now = self.shared.clock.now();
                 if value.is_forgotten {
-                    self.shared.ears.handle_down(NODE, true, now);
-                    self.shared.ears.handle_up(NODE, now);
+                    self.shared.ears.handle_down(NODE, true);
+                    self.shared.ears.handle_up(NODE);
                 }
                 self.answer(requests, owed, Some(value.replies));
-                own.into_iter().for_each(|push| self.shared.ears.handle_push(NODE, push, now));
+                own.into_iter().for_each(|push| self.shared.ears.handle_push(NODE, push));
                 if let Some(open) = &self.open {
                     open.office.tidy_up();
                 }
@@ -329,7 +328,7 @@ impl Drop for End {
         for request in abandoned {
             request.answer(Err(Trouble::ShutDown), now);
         }
-        self.0.ears.handle_down(NODE, false, now);
+        self.0.ears.handle_down(NODE, false);
         self.0.status.notify_waiters();
         self.0.quiet.tell();
         self.0.queue.note_end();

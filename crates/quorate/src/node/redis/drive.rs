@@ -372,7 +372,7 @@ impl Incoming {
         for (place, arrived) in self.arrived.drain(..).enumerate() {
             match arrived {
                 Arrived::Answer(waiting, answer) => waiting.request.answer(answer, now),
-                Arrived::Push(push) => link.surroundings.ears.handle_push(link.number, push, now),
+                Arrived::Push(push) => link.surroundings.ears.handle_push(link.number, push),
             }
             if Some(place) == awaited {
                 std::thread::yield_now();

@@ -147,7 +147,7 @@ impl Link {
         }
         // Whoever has no session there any more has nothing there.
         let is_forgotten = *trouble == Trouble::SessionLost;
-        self.surroundings.ears.handle_down(self.number, is_forgotten, now);
+        self.surroundings.ears.handle_down(self.number, is_forgotten);
         self.surroundings.status.notify_waiters();
         self.surroundings.quiet.tell();
     }
@@ -156,7 +156,7 @@ impl Link {
     pub(crate) fn come_up(&self) {
         self.outbox().phase = Phase::Up;
         self.tell(&Event::NodeUp { node: &self.target.label });
-        self.surroundings.ears.handle_up(self.number, self.surroundings.clock.now());
+        self.surroundings.ears.handle_up(self.number);
         self.surroundings.status.notify_waiters();
     }
 
@@ -193,6 +193,8 @@ impl Link {
             let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
             outbox.push(Request { command, node: self.number, inbox }, now);
         }
+        // A server that hangs is noticed even if nobody asks it for anything.
+        outbox.watch();
     }
 
     /// The server's clock showed `time_us` at some time between `sent_at` and now.

@@ -11,11 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use quorate_core::client::watchdog::LeaseId;
 
-use super::Watchdog;
+use super::Engine;
 use crate::{
     Client, ClientBuilder,
     clock::altered,
-    engine::Engine,
     error::LostReason,
     memory::{Behaviour, MemoryNodes},
     observe::{Event, Observer},
@@ -60,7 +59,7 @@ async fn an_extension_that_is_lost_does_not_delay_the_next_renewal() {
     let held = held(engine);
 
     behave(Behaviour::Hang);
-    Watchdog::renew(engine, &held);
+    engine.renew(&held);
     behave(Behaviour::Mute);
     let extending = pin!(guard.extend(10 * SHORT)).poll(&mut Context::from_waker(Waker::noop()));
     assert!(extending.is_pending(), "no node answers");
@@ -87,13 +86,13 @@ async fn extensions_that_are_sent_and_not_confirmed_delay_no_renewal() {
 
 /// The extension is never sent, as if a caller had gone just then.
 fn send_extension(engine: &Engine, lease: LeaseId) {
-    let mut state = engine.watchdog.lock();
-    let terms = state.machine.lease(lease).expect("it is held").terms();
-    state.machine.begin_extension(lease, terms, engine.now()).expect("it is held");
+    let mut shared = engine.lock();
+    let terms = shared.machine.lease(lease).expect("it is held").terms();
+    shared.machine.watchdog().begin_extension(lease, terms, engine.now()).expect("it is held");
 }
 
 fn held(engine: &Engine) -> Vec<LeaseId> {
-    engine.watchdog.lock().held.keys().copied().collect()
+    engine.lock().held.keys().copied().collect()
 }
 
 /// What happens to a lease that is renewed rarely, within the next renewals of another one.

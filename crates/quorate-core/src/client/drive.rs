@@ -1,0 +1,196 @@
+//! What happens inside a client: each call is driven until it waits for something.
+
+use super::{
+    About, Call, CallId, Client, Config, Debt, Ended, Event, Purpose, Question,
+    call::Work,
+    owners::OwnerSource,
+    round::{self, Asker, Claim, Machine, QuorumRound},
+    waiter::{self, Waiter},
+};
+use crate::{
+    acquire,
+    command::{Command, Owner, Reply},
+    lease::LostReason,
+    moment::Moment,
+    name::Name,
+    verify,
+};
+
+impl<S: OwnerSource> Client<S> {
+    pub(super) fn begin_round(
+        &mut self,
+        claim: Claim,
+        machine: Machine,
+        purpose: Purpose,
+        now: Moment,
+    ) -> CallId {
+        let Config { client, has_sessions, max_ttl, .. } = self.config;
+        let round = QuorumRound::start(Asker { client, has_sessions, max_ttl }, claim, machine);
+        let id = self.next_call();
+        self.begin(id, Work::Round(round), purpose, now)
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        id: CallId,
+        work: Work,
+        purpose: Purpose,
+        now: Moment,
+    ) -> CallId {
+        self.calls.insert(id, Box::new(Call::new(work, purpose, now)));
+        if self.is_closed {
+            self.give_up(id, now);
+        } else {
+            self.drive(id, now);
+        }
+        id
+    }
+
+    /// Waiting does not help any more: too many nodes deny us, or the client ends.
+    pub fn give_up(&mut self, id: CallId, now: Moment) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        call.handle_abandon();
+        if let (Purpose::Adopt, Work::Round(round)) = (&call.purpose, &call.work) {
+            self.registry.forget(&round.claim().owner);
+        }
+        self.drive(id, now);
+    }
+
+    /// One answer to one waiter.
+    pub(super) fn handle_heard(
+        &mut self,
+        node: usize,
+        question: &Question,
+        reply: Option<&Reply>,
+        now: Moment,
+    ) {
+        let Some(call) = self.calls.get_mut(&question.call) else { return };
+        call.open = call.open.saturating_sub(1);
+        let Work::Acquire(waiter) = &mut call.work else { return };
+        // That the node is full is an error like any other.
+        let reply = reply.filter(|reply| **reply != Reply::Full);
+        let debt = waiter.handle_answer(node, question.said, question.sent_at, reply, now);
+        self.owe(node, debt);
+        self.drive(question.call, now);
+    }
+
+    pub(super) fn tell_waiters(&mut self, tell: impl Fn(&mut Waiter), now: Moment) {
+        for id in self.call_ids(|call| call.is_waiter() && call.ended().is_none()) {
+            if let Some(waiter) = self.waiter_mut(id) {
+                tell(waiter);
+                self.drive(id, now);
+            }
+        }
+    }
+
+    /// Does what the machine of a call says until it waits.
+    pub(super) fn drive(&mut self, id: CallId, now: Moment) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let mut send = |call: &mut usize, node: usize, about, command| {
+            if let Some(outgoing) = self.outgoing.get_mut(node) {
+                *call = call.saturating_add(1);
+                outgoing.push(about, command);
+            }
+        };
+        let due = match &mut call.work {
+            Work::Acquire(waiter) => loop {
+                match waiter.poll_output(&mut self.naming) {
+                    waiter::Output::Wait(owner) => {
+                        self.registry.wait(&owner, &waiter.want().name, id);
+                    }
+                    waiter::Output::Hold(owner) => self.registry.hold(&owner),
+                    waiter::Output::Forget(owner) => self.registry.forget(&owner),
+                    waiter::Output::Send { node, said, is_first, command } => {
+                        let question = Question { call: id, said, sent_at: now, is_first };
+                        send(&mut call.open, node, About::Waiter(question), command);
+                    }
+                    waiter::Output::Until(at) => break Some(at),
+                    waiter::Output::Idle => break None,
+                }
+            },
+            Work::Round(round) => loop {
+                match round.poll_output() {
+                    round::Output::Send { node, command } => {
+                        send(&mut call.open, node, About::Round(id), command);
+                    }
+                    round::Output::Until(at) => break Some(at),
+                    round::Output::Idle => break None,
+                }
+            },
+        };
+        if call.due != due {
+            if let Some(before) = std::mem::replace(&mut call.due, due) {
+                self.deadlines.remove(&(before, id));
+            }
+            self.deadlines.extend(due.map(|at| (at, id)));
+        }
+        let ended = call.ended();
+        if let Some(ended) = ended.filter(|ended| call.reported.replace(*ended) != Some(*ended)) {
+            self.handle_ended(id, ended, now);
+        }
+        self.remove_if_done(id);
+    }
+
+    /// What the outcome of a call means for its lease and its owner.
+    fn handle_ended(&mut self, id: CallId, ended: Ended, now: Moment) {
+        let Some(call) = self.calls.get(&id) else { return };
+        match (call.purpose, ended, &call.work) {
+            (Purpose::Extend(lease, extending), Ended::Renew(outcome), _) => {
+                let sent_at = call.started_at;
+                self.watchdog.handle_extension_ended(lease, extending, outcome, sent_at, now);
+            }
+            (Purpose::Verify(lease), Ended::Verify(verify::Outcome::Gone), _) => {
+                self.watchdog.lose(lease, LostReason::Gone);
+            }
+            (Purpose::Adopt, Ended::Take(outcome), Work::Round(round))
+                if !matches!(outcome, acquire::Outcome::Held { .. }) =>
+            {
+                self.registry.forget(&round.claim().owner);
+            }
+            _ => {}
+        }
+        self.events.push_back(Event::Ended(id, ended));
+    }
+
+    pub(super) fn remove_if_done(&mut self, id: CallId) {
+        if self.calls.get(&id).is_some_and(|call| call.is_done()) {
+            self.calls.remove(&id);
+            self.events.push_back(Event::Closed(id));
+        }
+    }
+
+    pub(super) fn send_renewals(&mut self) {
+        while let Some((batch, command)) = self.watchdog.poll_transmit() {
+            for outgoing in &mut self.outgoing {
+                outgoing.push(About::Renewals(batch), command.clone());
+            }
+        }
+    }
+
+    pub(super) fn release_orphan(&mut self, node: usize, name: Name, owner: Owner) {
+        if let Some(outgoing) = self.outgoing.get_mut(node) {
+            outgoing.push(About::Orphan, Command::Release { name, owner, yields: None });
+        }
+    }
+
+    pub(super) fn owe(&mut self, node: usize, debt: Option<Debt>) {
+        self.events.extend(debt.map(|debt| Event::Owed { node, debt }));
+    }
+
+    pub(super) fn waiter_mut(&mut self, id: CallId) -> Option<&mut Waiter> {
+        match &mut self.calls.get_mut(&id)?.work {
+            Work::Acquire(waiter) => Some(waiter),
+            Work::Round(_) => None,
+        }
+    }
+
+    /// In the order in which they began: the earliest asks first on a node that is back.
+    pub(super) fn call_ids(&self, which: impl Fn(&Call) -> bool) -> Vec<CallId> {
+        self.calls.iter().filter(|(_, call)| which(call)).map(|(id, _)| *id).collect()
+    }
+
+    pub(super) const fn next_call(&mut self) -> CallId {
+        self.last_call = self.last_call.saturating_add(1);
+        CallId(self.last_call)
+    }
+}

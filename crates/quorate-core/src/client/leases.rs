@@ -1,0 +1,99 @@
+//! What a client does with the leases that it holds.
+
+use super::{
+    CallId, Client, Hold, Patience, Purpose,
+    owners::OwnerSource,
+    round::{Claim, Machine},
+    watchdog::{HeldLease, LeaseId},
+};
+use crate::{
+    lease::LostReason, moment::Moment, release::Release, renew::Renew, terms::Terms, verify::Verify,
+};
+
+impl<S: OwnerSource> Client<S> {
+    /// Extends a lease, as its holder asks.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the lease ended.
+    pub fn extend(
+        &mut self,
+        lease: LeaseId,
+        terms: Terms,
+        now: Moment,
+    ) -> Result<CallId, LostReason> {
+        let extending = self.watchdog.begin_extension(lease, terms, now)?;
+        let held = self.watchdog.lease(lease).ok_or(LostReason::ShutDown)?;
+        let claim = held.claim(terms);
+        let machine = Renew::start(terms, self.config.nodes, extending.held_until, now);
+        let purpose = Purpose::Extend(lease, extending);
+        Ok(self.begin_round(claim, Machine::Renew(machine), purpose, now))
+    }
+
+    /// Asks whether the nodes still have the lease.
+    pub fn verify(
+        &mut self,
+        lease: LeaseId,
+        patience: Patience<'_>,
+        now: Moment,
+    ) -> Option<CallId> {
+        let held = self.watchdog.lease(lease)?;
+        let (claim, terms) = longest_claim(held, patience);
+        let machine = Machine::Verify(Verify::start(terms, self.config.nodes, now));
+        Some(self.begin_round(claim, machine, Purpose::Verify(lease), now))
+    }
+
+    /// The guard is gone: releases the lease. Every extension is queued by now, or never leaves.
+    pub fn release(
+        &mut self,
+        lease: LeaseId,
+        patience: Patience<'_>,
+        now: Moment,
+    ) -> Option<CallId> {
+        let held = self.let_go(lease)?;
+        Some(self.release_held(&held, patience, now))
+    }
+
+    /// Releases a lease that the client has let go of, or has lost.
+    pub fn release_held(
+        &mut self,
+        held: &HeldLease,
+        patience: Patience<'_>,
+        now: Moment,
+    ) -> CallId {
+        let (claim, terms) = longest_claim(held, patience);
+        let machine = Machine::Release(Release::start(terms, self.config.nodes, now));
+        let owner = claim.owner.clone();
+        let call = self.ask(claim, machine, now);
+        // Not before: a node that inquires meanwhile would be told to release it first, and this
+        // release would not find it.
+        self.registry.forget(&owner);
+        call
+    }
+
+    /// The lease goes on without this client.
+    pub fn let_go(&mut self, lease: LeaseId) -> Option<HeldLease> {
+        self.watchdog.let_go(lease)
+    }
+
+    /// Looks after what a call has won.
+    pub fn keep(&mut self, call: CallId, hold: Hold, now: Moment) -> Option<LeaseId> {
+        let won = self.calls.get(&call)?.won(hold)?;
+        Some(self.watchdog.keep(won, now))
+    }
+
+    /// Loses everything that is held, and releases it.
+    pub fn release_all(&mut self, patience: Patience<'_>, now: Moment) {
+        for held in self.watchdog.lose_all(LostReason::ShutDown) {
+            let call = self.release_held(&held, patience, now);
+            self.close_call(call);
+        }
+    }
+}
+
+/// The claim of a lease, with the longest life that any node may have given it.
+fn longest_claim(held: &HeldLease, patience: Patience<'_>) -> (Claim, Terms) {
+    let longest = held.longest();
+    let terms = longest.with_vote_timeout(patience(longest.ttl()));
+    (held.claim(terms), terms)
+}

@@ -1,0 +1,255 @@
+//! What a whole client does with calls, answers, pushes, deadlines and its end.
+
+use std::collections::VecDeque;
+
+use super::{owners::OwnerKind, watchdog::Renewal, *};
+use crate::{
+    contend::{self, Mode},
+    fence::Fence,
+    lease::LostReason,
+    line::{News, Place},
+    terms::{Drift, Terms},
+};
+
+const NODES: usize = 3;
+const WALL: Duration = Duration::from_secs(1_700_000_000);
+
+#[derive(Clone, Debug, Default)]
+struct Numbers(u64);
+
+impl OwnerSource for Numbers {
+    fn next_owner(&mut self, place: &Place, _kind: &OwnerKind) -> Owner {
+        self.0 += 1;
+        place.owner(self.0)
+    }
+}
+
+fn at(ms: u64) -> Moment {
+    Moment::ZERO.saturating_add(Duration::from_millis(ms))
+}
+
+fn patience(ttl: Duration) -> Duration {
+    ttl / 10
+}
+
+fn id() -> ClientId {
+    ClientId::from_random([7; 20])
+}
+
+/// A client of three nodes that are up and have told their time.
+fn client() -> Client<Numbers> {
+    let config =
+        Config { client: id(), nodes: NODES, has_sessions: true, max_ttl: Duration::from_secs(60) };
+    let mut client = Client::new(config, Numbers::default(), Jitter::new(1));
+    for node in 0..NODES {
+        client.handle_time(node, 1_000_000, at(0));
+        client.handle_up(node, at(0));
+    }
+    client
+}
+
+fn want(name: &str, mode: Mode) -> Want {
+    let none = Drift { ppm: 0, fixed: Duration::ZERO };
+    let terms = Terms::new(Duration::from_secs(3), Duration::from_millis(50), none).unwrap();
+    let (name, kind) = (Name::parse(name, "").unwrap(), OwnerKind::default());
+    Want { name, terms, kind, mode, max_ttl: Duration::from_secs(60) }
+}
+
+const WAIT: Mode = Mode::Wait(Duration::from_secs(60));
+
+fn sent(client: &mut Client<Numbers>, node: usize) -> Vec<Transmit> {
+    std::iter::from_fn(|| client.poll_transmit(node)).collect()
+}
+
+fn events(client: &mut Client<Numbers>) -> Vec<Event> {
+    std::iter::from_fn(|| client.poll_event()).collect()
+}
+
+/// Everything that waits to be sent is answered like this.
+fn answer_all(client: &mut Client<Numbers>, reply: &Reply, now: Moment) {
+    let mut all: VecDeque<(usize, Transmit)> = VecDeque::new();
+    for node in 0..NODES {
+        all.extend(sent(client, node).into_iter().map(|transmit| (node, transmit)));
+    }
+    for (node, Transmit { about, command }) in all {
+        client.handle_answer(node, (&about, &command), Some(reply), now);
+    }
+}
+
+fn granted(fence: u64) -> Reply {
+    Reply::Granted { fence: Fence::new(fence), is_earlier: false }
+}
+
+fn queued() -> Reply {
+    let fence = Fence::new(1);
+    Reply::Queued { fence, expires_in_ms: Some(3_000), rank: Some(9), is_foreign: false }
+}
+
+/// A lease that is held on all nodes.
+fn hold(client: &mut Client<Numbers>, name: &str) -> (CallId, LeaseId) {
+    let call = client.acquire(want(name, WAIT), at(0));
+    answer_all(client, &granted(5), at(1));
+    assert!(matches!(
+        client.take_outcome(call),
+        Some(Ended::Acquire(contend::Outcome::Held { .. }))
+    ));
+    let hold = Hold { renewal: Renewal::On, until: Moment::from_nanos(u64::MAX) };
+    let lease = client.keep(call, hold, at(1)).expect("it is held");
+    client.close_call(call);
+    (call, lease)
+}
+
+#[test]
+fn call_ends_with_the_majority_and_closes_with_the_last_answer() {
+    let mut client = client();
+    let call = client.acquire(want("a", WAIT), at(0));
+    let questions: Vec<Transmit> = (0..NODES).flat_map(|node| sent(&mut client, node)).collect();
+    let answer = |client: &mut Client<Numbers>, node: usize| {
+        let Transmit { about, command } = &questions[node];
+        client.handle_answer(node, (about, command), Some(&granted(5)), at(1));
+    };
+    answer(&mut client, 0);
+    assert_eq!(events(&mut client), []);
+    answer(&mut client, 1);
+    let ended = client.take_outcome(call).expect("two of three have granted it");
+    assert_eq!(events(&mut client), [Event::Ended(call, ended)]);
+    client.close_call(call);
+    assert!(client.call(call).is_some(), "one answer is to come");
+    answer(&mut client, 2);
+    assert_eq!(events(&mut client), [Event::Closed(call)]);
+}
+
+#[test]
+fn push_that_arrives_before_the_reply_counts() {
+    let mut client = client();
+    let call = client.acquire(want("a", WAIT), at(0));
+    let owner = client.call(call).and_then(Call::waiter).unwrap().owner().clone();
+    for node in [0, 1] {
+        let (name, fence) = (Name::parse("a", "").unwrap(), Fence::new(5));
+        let (owner, news) = (owner.clone(), News::Granted);
+        client.handle_push(
+            node,
+            Push { client: id(), name, owner, news, fence, session: None },
+            at(1),
+        );
+    }
+    assert!(matches!(
+        client.take_outcome(call),
+        Some(Ended::Acquire(contend::Outcome::Held { .. }))
+    ));
+}
+
+#[test]
+fn heartbeats_that_are_due_together_travel_together_and_are_answered_one_by_one() {
+    let mut client = client();
+    let calls = [client.acquire(want("a", WAIT), at(0)), client.acquire(want("b", WAIT), at(0))];
+    for node in 0..NODES {
+        for Transmit { about, command } in sent(&mut client, node) {
+            let count = about.answers(None).count();
+            let reply = match count {
+                1 => queued(),
+                _ => Reply::EachHeard(vec![Some(queued()); count].into()),
+            };
+            client.handle_answer(node, (&about, &command), Some(&reply), at(1));
+        }
+    }
+    let due = client.poll_timeout().expect("they ask again");
+    client.handle_timeout(WALL, &patience, due);
+    for node in 0..NODES {
+        let [Transmit { about, command }] = &sent(&mut client, node)[..] else {
+            panic!("one command")
+        };
+        assert!(matches!(command, Command::Heartbeat { .. }), "{command:?}");
+        let asked: Vec<CallId> = about.answers(None).map(|(question, _)| question.call).collect();
+        assert_eq!(asked, calls);
+        let each = [Some(granted(5)), None];
+        let reply = Reply::EachHeard(each.into());
+        client.handle_answer(node, (about, command), Some(&reply), due);
+    }
+    assert!(matches!(
+        client.take_outcome(calls[0]),
+        Some(Ended::Acquire(contend::Outcome::Held { .. }))
+    ));
+    assert_eq!(client.take_outcome(calls[1]), None, "it goes on waiting");
+}
+
+#[test]
+fn release_never_overtakes_the_question_of_its_owner() {
+    let mut client = client();
+    let call = client.acquire(want("a", WAIT), at(0));
+    client.abandon(call, at(1));
+    for node in 0..NODES {
+        let commands: Vec<Command> =
+            sent(&mut client, node).into_iter().map(|transmit| transmit.command).collect();
+        assert!(
+            matches!(&commands[..], [Command::Acquire { .. }, Command::Release { .. }]),
+            "{commands:?}"
+        );
+    }
+}
+
+#[test]
+fn release_without_an_answer_is_owed() {
+    let mut client = client();
+    let (_, lease) = hold(&mut client, "a");
+    client.release(lease, &patience, at(10));
+    events(&mut client);
+    for node in 0..NODES {
+        for Transmit { about, command } in sent(&mut client, node) {
+            client.handle_answer(node, (&about, &command), None, at(11));
+        }
+    }
+    let owed = events(&mut client).into_iter().filter_map(|event| match event {
+        Event::Owed { node, .. } => Some(node),
+        _ => None,
+    });
+    assert_eq!(owed.collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+#[test]
+fn extension_counts_even_if_its_caller_has_gone() {
+    let mut client = client();
+    let (_, lease) = hold(&mut client, "a");
+    let terms = client.lease(lease).unwrap().terms();
+    let call = client.extend(lease, terms, at(100)).expect("it is held");
+    client.abandon(call, at(101));
+    let reply = Reply::EachExtended([crate::line::Extended::LivesOn(Fence::new(5))].into());
+    answer_all(&mut client, &reply, at(102));
+    assert_eq!(client.lease(lease).unwrap().lease().valid_until(), at(3_100));
+}
+
+#[test]
+fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
+    let mut client = client();
+    let (_, held) = hold(&mut client, "held");
+    let (_, lost) = hold(&mut client, "lost");
+    client.watchdog().lose(lost, LostReason::Gone);
+    let waiting = client.acquire(want("waiting", WAIT), at(2));
+    answer_all(&mut client, &queued(), at(3));
+    client.close(at(4));
+    client.release_all(&patience, at(4));
+    for node in 0..NODES {
+        let released = sent(&mut client, node).into_iter().filter_map(|it| match it.command {
+            Command::Release { name, .. } => Some(name.as_str().to_owned()),
+            _ => None,
+        });
+        let mut released: Vec<String> = released.collect();
+        released.sort();
+        assert_eq!(released, ["held", "lost", "waiting"]);
+    }
+    let abandoned = Some(Ended::Acquire(contend::Outcome::Abandoned));
+    assert_eq!(client.take_outcome(waiting), abandoned);
+    assert_eq!(client.watchdog().check(held, at(5)), Err(LostReason::ShutDown));
+    let late = client.acquire(want("late", WAIT), at(6));
+    assert_eq!(client.take_outcome(late), abandoned, "no lock is won after the end");
+}
+
+#[test]
+fn waiter_hears_the_end_although_no_timer_comes() {
+    let mut client = client();
+    let (_, lease) = hold(&mut client, "a");
+    let call = client.verify(lease, &patience, at(10)).expect("it is held");
+    client.handle_end(at(11));
+    let unsure = Ended::Verify(crate::verify::Outcome::Unsure);
+    assert_eq!(client.take_outcome(call), Some(unsure));
+}

@@ -1,0 +1,433 @@
+//! The calls of a client: the core's machine, driven by virtual time and watched by the judge.
+
+use quorate_core::{
+    acquire,
+    client::{
+        About, CallId, Ended, Event, Patience, Transmit,
+        round::{Claim, Machine},
+        waiter::Want,
+    },
+    command::{Command, Fate, Reply, Sighting, Value},
+    contend,
+    line::{Extended, News, Push},
+    moment::Moment,
+    quorum::NodeSet,
+    release, renew,
+    terms::vote_timeout,
+    verify,
+};
+use std::time::Duration;
+
+use super::Client;
+use crate::{
+    check::{Promise, majority},
+    clock::Nanos,
+    event::Due,
+    net::{Waiting, Whose},
+    settings::{WAKE_LAG_MAX, wall_ms},
+    trace::{self, Scene},
+    world::Env,
+};
+
+/// What the judge knows of a call.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) lock: usize,
+    /// Who waits for the outcome, if somebody still does.
+    pub(super) task: Option<usize>,
+    came_at: Nanos,
+    /// Until when the caller holds the lock, if it does: nodes that remember have its key.
+    pub(super) held_until: Option<Moment>,
+    votes: Votes,
+    /// Nodes that have answered today's owner, without the machine's counting.
+    answered: NodeSet,
+    life: u32,
+    /// The judge looks at its place in the queue.
+    is_standing: bool,
+}
+
+/// What the replies said, read and counted without the core.
+#[derive(Clone, Copy, Debug, Default)]
+struct Votes {
+    grants: usize,
+    refusals: usize,
+    /// Nodes that cannot be reached, or answer with an error.
+    lost: usize,
+}
+
+impl Votes {
+    fn count(&mut self, command: &Command, answer: Option<&Reply>) {
+        let is_own = |seen: &Sighting| match (command, &seen.value) {
+            (Command::Check { owner, .. }, Value::Text(text)) => **text == *owner.as_bytes(),
+            _ => false,
+        };
+        match answer {
+            None | Some(Reply::Stale) => self.lost += 1,
+            Some(Reply::Taken | Reply::Freed | Reply::Released { is_ours: true }) => {
+                self.grants += 1;
+            }
+            Some(Reply::EachExtended(fates)) => match fates[..] {
+                [Extended::LivesOn(_)] => self.grants += 1,
+                [Extended::Refused(_)] => self.refusals += 1,
+                _ => self.lost += 1,
+            },
+            Some(Reply::Each(fates)) if fates[..] == [Fate::Failed] => self.lost += 1,
+            Some(Reply::Each(fates)) if fates[..] == [Fate::LivesOn] => self.grants += 1,
+            Some(Reply::Seen(Some(seen))) if is_own(seen) => self.grants += 1,
+            Some(_) => self.refusals += 1,
+        }
+    }
+}
+
+impl Client {
+    /// Starts to acquire a lock in the default mode. The task hears of the outcome.
+    pub(super) fn acquire(&mut self, env: &Env, lock: usize, want: Want, task: usize) -> CallId {
+        let call = self.machine.acquire(want, self.now(env));
+        self.watch(env, call, lock, Some(task));
+        call
+    }
+
+    /// Asks all nodes once. The task hears of the outcome, if there is a task.
+    pub(super) fn ask(
+        &mut self,
+        env: &Env,
+        machine: Machine,
+        (lock, claim): (usize, Claim),
+        task: Option<usize>,
+    ) -> CallId {
+        let call = self.machine.ask(claim, machine, self.now(env));
+        self.watch(env, call, lock, task);
+        call
+    }
+
+    /// The judge watches a call that has just begun.
+    pub(super) fn watch(
+        &mut self,
+        env: &Env,
+        call: CallId,
+        lock: usize,
+        task: Option<usize>,
+    ) -> &mut Watched {
+        let watched = Watched {
+            lock,
+            task,
+            came_at: env.now,
+            held_until: None,
+            votes: Votes::default(),
+            answered: NodeSet::EMPTY,
+            life: 0,
+            is_standing: false,
+        };
+        self.calls.entry(call).or_insert(watched)
+    }
+
+    /// Does what the machine says until it waits.
+    pub(super) fn drive(&mut self, env: &mut Env) {
+        if std::mem::replace(&mut self.is_driving, true) {
+            return; // Whoever drives it goes on with this.
+        }
+        loop {
+            if let Some(node) = self.machine.next_node_to_send() {
+                while let Some(transmit) = self.machine.poll_transmit(node) {
+                    self.transmit(env, node, transmit);
+                }
+            } else if let Some(event) = self.machine.poll_event() {
+                self.handle_event(env, event);
+            } else {
+                break;
+            }
+        }
+        self.is_driving = false;
+        if let Some(next) = self.machine.poll_timeout()
+            && self.armed_at.is_none_or(|armed_at| next < armed_at)
+        {
+            self.armed_at = Some(next);
+            self.plan_at(env, next, Due::Machine);
+        }
+    }
+
+    fn transmit(&mut self, env: &mut Env, node: usize, transmit: Transmit) {
+        let calls: Vec<_> = transmit.about.answers(None).map(|(it, _)| it.call).collect();
+        calls.into_iter().for_each(|call| self.stand(env, call));
+        let link = env.net.link(self.number, node);
+        let mut command = transmit.command.clone();
+        command.set_session(link.session);
+        let is_asking = matches!(
+            command,
+            Command::Acquire { .. } | Command::Heartbeat { .. } | Command::Take { .. }
+        );
+        let is_open = if is_asking { link.votes() } else { link.is_attached };
+        let whose = Whose::Machine(transmit.about.clone());
+        if !is_open || !self.send(env, node, Waiting { whose, command }) {
+            self.count(node, &transmit, None);
+            let now = self.now(env);
+            self.machine.handle_unsent(node, (&transmit.about, &transmit.command), now);
+        }
+    }
+
+    /// The answer to something that the machine has sent.
+    pub(super) fn handle_machine_answer(
+        &mut self,
+        env: &mut Env,
+        node: usize,
+        transmit: &Transmit,
+        reply: Option<&Reply>,
+    ) {
+        self.count(node, transmit, reply);
+        let now = self.now(env);
+        self.machine.handle_answer(node, (&transmit.about, &transmit.command), reply, now);
+        self.drive(env);
+    }
+
+    /// Counts an answer for the judge.
+    fn count(&mut self, node: usize, transmit: &Transmit, reply: Option<&Reply>) {
+        for (question, reply) in transmit.about.answers(reply) {
+            let life = self.machine.call(question.call).and_then(|call| call.waiter());
+            let life = life.map(|waiter| waiter.machine().life());
+            let Some(watched) = self.calls.get_mut(&question.call) else { continue };
+            let Some(life) = life else { continue };
+            if std::mem::replace(&mut watched.life, life) != life {
+                watched.answered = NodeSet::EMPTY;
+            }
+            let is_answer = reply.is_some_and(|reply| *reply != Reply::Full);
+            if question.said.life == life && is_answer {
+                watched.answered.insert(node);
+            }
+        }
+        // The answer to an undo says nothing about who won.
+        if let About::Round(call) = transmit.about
+            && let Some(round) = self.machine.call(call).and_then(|call| call.round())
+            && !round.machine().is_undo(&transmit.command)
+            && let Some(watched) = self.calls.get_mut(&call)
+        {
+            watched.votes.count(&transmit.command, reply);
+        }
+    }
+
+    /// The judge looks at the order of waiters.
+    fn stand(&mut self, env: &mut Env, call: CallId) {
+        let Some(waiter) = self.machine.call(call).and_then(|call| call.waiter()) else { return };
+        let is_looked_at = waiter.machine().is_waiting() && env.cut_off != Some(self.number);
+        let ticket = waiter.ticket().filter(|_| is_looked_at);
+        let Some(watched) = self.calls.get_mut(&call) else { return };
+        if let Some(ticket) = ticket
+            && !std::mem::replace(&mut watched.is_standing, true)
+        {
+            env.check.order.stand(watched.came_at, (self.number, call), watched.lock, ticket);
+        }
+    }
+
+    pub(super) fn handle_machine_timeout(&mut self, env: &mut Env) {
+        let now = self.now(env);
+        if self.armed_at.is_some_and(|armed_at| armed_at <= now) {
+            self.armed_at = None;
+        }
+        let patience = self.patience(env);
+        self.machine.handle_timeout(Duration::from_millis(wall_ms(env.now)), &patience, now);
+        self.drive(env);
+    }
+
+    /// A node tells something unasked.
+    pub(crate) fn handle_push(&mut self, env: &mut Env, node: usize, push: Push) {
+        let now = self.now(env);
+        let lock = env.locks.iter().position(|name| *name == push.name);
+        env.trace.add(env.now, lock, || Scene::Pushed {
+            client: self.number,
+            node,
+            text: format!("{:?} {} {}", push.news, trace::owner_name(&push.owner), push.fence),
+        });
+        if !push.counts_in(env.net.link(self.number, node).session) {
+            self.close(env, node);
+            return;
+        }
+        if push.news == News::Granted {
+            env.check.order.hand_on(&push.owner);
+        }
+        self.machine.handle_push(node, push, now);
+        self.drive(env);
+    }
+
+    fn handle_event(&mut self, env: &mut Env, event: Event) {
+        match event {
+            Event::Closed(_) => {}
+            Event::Ended(call, _) => self.handle_ended(env, call),
+            Event::Owed { node, debt } => self.owe(env, node, (debt.release, debt.until)),
+            Event::Lease(event) => self.handle_lease_event(env, event),
+        }
+    }
+
+    /// The outcome of a call is certain: the judge looks at it, and the task goes on.
+    fn handle_ended(&mut self, env: &mut Env, call: CallId) {
+        let Some(ended) = self.machine.take_outcome(call) else { return };
+        let Some(mut watched) = self.calls.remove(&call) else {
+            self.machine.close_call(call);
+            return;
+        };
+        match ended {
+            Ended::Acquire(outcome) => self.note_end_of_wait(env, &watched, call, outcome),
+            _ if watched.task.is_some() => self.check_reason(env, &watched, call, ended),
+            _ => {}
+        }
+        if let Some(task) = watched.task.take() {
+            self.handle_outcome(env, task, &watched, call, ended);
+        }
+        self.machine.close_call(call);
+    }
+
+    /// The caller has gone: what was taken goes back.
+    pub(super) fn abandon(&mut self, env: &mut Env, call: CallId) {
+        if let Some(watched) = self.calls.remove(&call)
+            && self.machine.call(call).is_some_and(|call| call.waiter().is_some())
+        {
+            self.note_end_of_wait(env, &watched, call, contend::Outcome::Abandoned);
+        }
+        let now = self.now(env);
+        self.machine.abandon(call, now);
+        self.drive(env);
+    }
+
+    /// Somebody who waits for a round hears of it when the vote timeout is over.
+    pub(super) fn check_calls(&self, env: &mut Env) {
+        let now = self.now(env);
+        for (call, watched) in &self.calls {
+            let Some(call) = self.machine.call(*call) else { continue };
+            let Some(round) = call.round() else { continue };
+            let lag = Duration::from_nanos(2 * WAKE_LAG_MAX);
+            let due = call.started_at().saturating_add(round.claim().terms.vote_timeout());
+            if watched.task.is_some() && due.saturating_add(lag) < now {
+                let text = "a call goes on although its vote timeout is over".to_owned();
+                let owner = trace::owner_name(&round.claim().owner);
+                let lock = Some(watched.lock);
+                env.check.report_owner(env.now, Promise::Progress, lock, owner, text);
+                return;
+            }
+        }
+    }
+
+    /// The caller went away, and what was asked goes on without it.
+    pub(super) fn forget_caller(&mut self, task: usize) {
+        for watched in self.calls.values_mut().filter(|watched| watched.task == Some(task)) {
+            watched.task = None;
+        }
+    }
+
+    /// How long silent nodes are waited for.
+    pub(super) fn patience(&self, env: &mut Env) -> impl Fn(Duration) -> Duration + use<> {
+        let trip = Duration::from_nanos(env.net.link(self.number, 0).round_trip());
+        move |ttl| vote_timeout(ttl, trip)
+    }
+
+    pub(super) fn with_patience<T>(
+        &mut self,
+        env: &mut Env,
+        act: impl FnOnce(&mut super::Machine, Patience<'_>, Moment) -> T,
+    ) -> T {
+        let (now, patience) = (self.now(env), self.patience(env));
+        act(&mut self.machine, &patience, now)
+    }
+
+    fn note_end_of_wait(
+        &self,
+        env: &mut Env,
+        watched: &Watched,
+        call: CallId,
+        outcome: contend::Outcome,
+    ) {
+        env.check.order.step_out((self.number, call));
+        let Some(waiter) = self.machine.call(call).and_then(|call| call.waiter()) else { return };
+        let owner = trace::owner_name(waiter.owner());
+        env.trace.add(env.now, Some(watched.lock), || Scene::Outcome {
+            client: self.number,
+            text: format!("{owner}: {}", told(Ended::Acquire(outcome))),
+        });
+        let is_contended = outcome == contend::Outcome::Contended;
+        if is_contended && watched.answered.len() < env.quorum() {
+            let text = "contended although no majority has answered".to_owned();
+            env.check.report_owner(env.now, Promise::Reason, Some(watched.lock), owner, text);
+        }
+    }
+
+    /// Every refusal has a reason, and it is the true one.
+    fn check_reason(&self, env: &mut Env, watched: &Watched, id: CallId, ended: Ended) {
+        let Some(call) = self.machine.call(id) else { return };
+        let Some(claim) = call.round().map(|round| round.claim()) else { return };
+        let nodes = env.nodes.len();
+        let Votes { grants, refusals, lost } = watched.votes;
+        let quorum = majority(nodes);
+        let is_refused = nodes - refusals < quorum;
+        let is_held = watched.held_until.is_some_and(|until| self.now(env) < until);
+        let is_gone = is_refused && !(is_held && env.check.is_remembered());
+        // Who may still answer in time.
+        let give_up_at = call.started_at().saturating_add(claim.terms.vote_timeout());
+        let is_over = self.now(env) >= give_up_at;
+        let open = if is_over { 0 } else { nodes - grants - refusals - lost };
+        let is_true = match ended {
+            Ended::Acquire(_) => true,
+            Ended::Take(outcome) => match outcome {
+                acquire::Outcome::Held { valid_until } => self.now(env) < valid_until,
+                acquire::Outcome::Abandoned => true,
+                acquire::Outcome::Contended => {
+                    grants + refusals >= quorum && refusals > 0 && grants + open < quorum
+                }
+                acquire::Outcome::NoQuorum => grants + refusals + open < quorum,
+                acquire::Outcome::TooLate => grants >= quorum,
+            },
+            Ended::Renew(renew::Outcome::Gone)
+            | Ended::Verify(verify::Outcome::Gone)
+            | Ended::Release(release::Outcome::WasGone) => is_gone,
+            Ended::Renew(renew::Outcome::Unsure)
+            | Ended::Verify(verify::Outcome::Unsure)
+            | Ended::Release(release::Outcome::Unsure) => {
+                grants < quorum && !is_refused && open == 0
+            }
+            Ended::Renew(renew::Outcome::Extended { .. } | renew::Outcome::TooLate)
+            | Ended::Verify(verify::Outcome::Confirmed)
+            | Ended::Release(release::Outcome::Released) => grants >= quorum,
+        };
+        let owner = trace::owner_name(&claim.owner);
+        let told = told(ended);
+        env.trace.add(env.now, Some(watched.lock), || Scene::Outcome {
+            client: self.number,
+            text: format!("{owner}: {told}"),
+        });
+        if !is_true {
+            let text = format!(
+                "`{told}` after {grants} grants and {refusals} refusals, {open} still open"
+            );
+            env.check.report_owner(env.now, Promise::Reason, Some(watched.lock), owner, text);
+        }
+    }
+}
+
+const fn told(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Acquire(contend::Outcome::Held { .. })
+        | Ended::Take(acquire::Outcome::Held { .. }) => "won",
+        Ended::Acquire(contend::Outcome::Contended) | Ended::Take(acquire::Outcome::Contended) => {
+            "contended"
+        }
+        Ended::Acquire(contend::Outcome::NoQuorum) | Ended::Take(acquire::Outcome::NoQuorum) => {
+            "no quorum"
+        }
+        Ended::Acquire(contend::Outcome::Abandoned) | Ended::Take(acquire::Outcome::Abandoned) => {
+            "abandoned"
+        }
+        Ended::Take(acquire::Outcome::TooLate) => "won too late",
+        Ended::Renew(outcome) => match outcome {
+            renew::Outcome::Extended { .. } => "extended",
+            renew::Outcome::Gone => "gone",
+            renew::Outcome::TooLate => "extended too late",
+            renew::Outcome::Unsure => "not extended, unsure",
+        },
+        Ended::Verify(outcome) => match outcome {
+            verify::Outcome::Confirmed => "confirmed",
+            verify::Outcome::Gone => "gone",
+            verify::Outcome::Unsure => "not confirmed, unsure",
+        },
+        Ended::Release(outcome) => match outcome {
+            release::Outcome::Released => "released",
+            release::Outcome::WasGone => "was gone before the release",
+            release::Outcome::Unsure => "released, unsure",
+        },
+    }
+}

@@ -1,0 +1,58 @@
+//! How the owners of a simulated client are named.
+
+use quorate_core::{
+    client::owners::{OwnerKind, OwnerSource},
+    command::{ClientId, Owner},
+    line::Place,
+};
+
+use crate::trace;
+
+/// Numbers that are never used twice.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    client: usize,
+    sequence: u64,
+    /// Tickets are coarse, and which was the last one.
+    is_coarse: bool,
+    last_coarse: u64,
+}
+
+impl Names {
+    pub(super) const fn new(client: usize, is_coarse: bool) -> Self {
+        Self { client, sequence: 0, is_coarse, last_coarse: 0 }
+    }
+
+    /// An owner in classic mode.
+    pub(super) fn next_classic(&mut self, id: &ClientId) -> Owner {
+        Owner::new(id, self.next_number(), &trace::client_name(self.client))
+    }
+
+    const fn next_number(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+}
+
+impl OwnerSource for Names {
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+        match kind.is_shared {
+            true => place.shared_owner(self.next_number()),
+            false => place.owner(self.next_number()),
+        }
+    }
+
+    /// The same but for the last digits, in which those of one client differ.
+    fn ticket(&mut self, drawn: u64) -> u64 {
+        if !self.is_coarse {
+            return drawn;
+        }
+        let coarse = drawn / COARSE_US * COARSE_US;
+        let is_next = self.last_coarse / COARSE_US * COARSE_US == coarse;
+        self.last_coarse = if is_next { self.last_coarse + 1 } else { coarse };
+        self.last_coarse
+    }
+}
+
+/// Coarse tickets are often the same for two clients.
+const COARSE_US: u64 = 50_000;

@@ -1,0 +1,463 @@
+//! One call of the client's machine, in the hand of its caller.
+
+mod report;
+
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Poll, Waker, ready},
+    time::Duration,
+};
+
+pub(crate) use quorate_core::client::{
+    Ended,
+    round::{Claim, Machine},
+};
+use quorate_core::{
+    client::{self, About, CallId, waiter::Want},
+    command::{Command, Reply},
+    moment::Moment,
+    name::Name,
+    terms::Terms,
+};
+
+use super::{
+    Engine,
+    report::{Heard, trouble_now},
+    shared::{Order, Rest, Sending, Shared},
+    tell::Told,
+    timers::{FOREVER, Sleep},
+};
+use crate::{
+    error::Trouble,
+    held::Held,
+    observe::{Action, Event},
+};
+
+/// One call. Dropping it before the outcome was taken gives back whatever it may have won; the
+/// machine goes on with it until every node has answered.
+pub(crate) struct Call {
+    engine: Arc<Engine>,
+    id: CallId,
+    started_at: Moment,
+    is_taken: AtomicBool,
+}
+
+/// What the driver knows of a call, besides what its machine knows.
+#[derive(Debug)]
+pub(super) struct Record {
+    action: Action,
+    name: Name,
+    /// Its name and beginning, for the observer.
+    round: u64,
+    started_at: Moment,
+    waker: Option<Waker>,
+    /// Set while the caller wants to hear of every answer, not only of the end.
+    is_nosy: bool,
+    /// Why the last question to a node got no answer.
+    heard: Vec<(usize, Heard)>,
+    /// By node, when a waiter asked last.
+    asked_at: Vec<Moment>,
+    waiting_since: Option<Moment>,
+    ended_at: Option<Moment>,
+    /// The caller's time was over before there was an outcome, and whether too few nodes had
+    /// answered by then.
+    late: Option<Late>,
+}
+
+/// Why a caller whose time was over had nothing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Late {
+    Short,
+    Busy,
+}
+
+impl Call {
+    /// Starts to acquire a lock in the default mode, and returns without waiting for anything.
+    pub(crate) fn acquire(engine: &Arc<Engine>, want: Want) -> Self {
+        let is_waiting = matches!(want.mode, quorate_core::contend::Mode::Wait(_));
+        let mut record = Record::start(engine, Action::Acquire, want.name.clone());
+        let (id, started_at) = engine.work_in_order(|shared, now| {
+            record.started_at = now;
+            // Its turn comes after theirs: what they say goes first.
+            let is_behind = is_waiting && shared.machine.registry().is_awaited(&want.name);
+            let is_short = shared.is_short(engine);
+            if is_short {
+                shared.learn_who_is_up(engine, now);
+            }
+            let id = shared.machine.acquire(want, now);
+            shared.calls.insert(id, record);
+            if is_short {
+                shared.give_up_call_if_denied(engine, id, now);
+            }
+            ((id, now), if is_behind { Order::Behind } else { Order::Next })
+        });
+        Self::new(engine, id, started_at)
+    }
+
+    /// Asks all nodes once about one owner, and returns without waiting for anything.
+    pub(crate) fn ask(engine: &Arc<Engine>, claim: Claim, machine: Machine) -> Self {
+        let action = match &machine {
+            Machine::Acquire(_) => Action::Acquire,
+            Machine::Renew(_) => Action::Extend,
+            Machine::Verify(_) => Action::Verify,
+            Machine::Release(_) => Action::Release,
+        };
+        let name = claim.name.clone();
+        let begun = Self::begin(engine, action, name, |shared, now| {
+            Ok::<_, std::convert::Infallible>(shared.machine.ask(claim, machine, now))
+        });
+        let Ok(call) = begun;
+        call
+    }
+
+    /// Starts a call of any kind.
+    pub(crate) fn begin<E>(
+        engine: &Arc<Engine>,
+        action: Action,
+        name: Name,
+        begin: impl FnOnce(&mut Shared, Moment) -> Result<CallId, E>,
+    ) -> Result<Self, E> {
+        let mut record = Record::start(engine, action, name);
+        let (id, started_at) = engine.work(|shared, now| {
+            record.started_at = now;
+            let id = begin(shared, now)?;
+            shared.calls.insert(id, record);
+            Ok((id, now))
+        })?;
+        Ok(Self::new(engine, id, started_at))
+    }
+
+    fn new(engine: &Arc<Engine>, id: CallId, started_at: Moment) -> Self {
+        let is_taken = AtomicBool::new(false);
+        Self { engine: engine.clone(), id, started_at, is_taken }
+    }
+
+    /// Waits for the outcome.
+    pub(crate) async fn outcome(&self) -> Ended {
+        poll_fn(|cx| self.poll_outcome(cx.waker())).await
+    }
+
+    /// Waits for the outcome; `None` if the deadline comes first.
+    ///
+    /// Even one who has no time at all waits for the first answers, for as long as a silent node is
+    /// waited for: a lock that is free is had.
+    pub(crate) async fn outcome_until(&self, deadline: Option<Moment>) -> Option<Ended> {
+        let engine = &self.engine;
+        let mut sleep = deadline.map(|at| Sleep::until(engine, at));
+        let mut is_late = false;
+        poll_fn(|cx| {
+            if let Poll::Ready(ended) = self.poll_outcome(cx.waker()) {
+                return Poll::Ready(Some(ended));
+            }
+            loop {
+                let Some(sleep) = &mut sleep else { return Poll::Pending };
+                if is_late && !self.is_asking() {
+                    return Poll::Ready(self.give_up());
+                }
+                ready!(Pin::new(&mut *sleep).poll(cx));
+                let answers_by = self.first_answers_by();
+                if is_late || engine.now() >= answers_by || answers_by == FOREVER {
+                    return Poll::Ready(self.give_up());
+                }
+                is_late = true;
+                *sleep = Sleep::until(engine, answers_by);
+            }
+        })
+        .await
+    }
+
+    /// The caller's time is over.
+    fn give_up(&self) -> Option<Ended> {
+        let late = if self.is_short() { Late::Short } else { Late::Busy };
+        if let Some(record) = self.engine.lock().calls.get_mut(&self.id) {
+            record.late = Some(late);
+        }
+        None
+    }
+
+    fn poll_outcome(&self, waker: &Waker) -> Poll<Ended> {
+        let mut shared = self.engine.lock();
+        if let Some(ended) = shared.machine.take_outcome(self.id) {
+            self.is_taken.store(true, Ordering::Relaxed);
+            return Poll::Ready(ended);
+        }
+        let before = shared.listen(self.id, waker);
+        drop(shared);
+        // What a waker does as it goes is not our business.
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Waits until every node has answered or was given up, once there is an outcome.
+    pub(crate) async fn settled(&self) {
+        poll_fn(|cx| {
+            self.poll_until(cx.waker(), |call| {
+                let round = call.round()?;
+                round.machine().tally().pending().is_empty().then_some(())
+            })
+        })
+        .await;
+    }
+
+    /// Waits until every node has answered, or until `until`. Returns whether nodes know the owner
+    /// by its keys alone.
+    pub(crate) async fn has_left_only_keys(&self, until: Moment) -> bool {
+        let is_waiter =
+            self.engine.lock().machine.call(self.id).is_some_and(|it| it.waiter().is_some());
+        if !is_waiter {
+            return false; // The lease came from another process.
+        }
+        let mut sleep = Sleep::until(&self.engine, until);
+        poll_fn(|cx| {
+            let look = |call: &client::Call| {
+                let traces = call.waiter()?.machine().traces();
+                traces.are_settled().then(|| traces.are_none())
+            };
+            match self.poll_until(cx.waker(), look) {
+                Poll::Ready(are_none) => Poll::Ready(are_none),
+                Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| false),
+            }
+        })
+        .await
+    }
+
+    /// Waits for something that answers after the outcome may bring.
+    fn poll_until<T>(
+        &self,
+        waker: &Waker,
+        look: impl FnOnce(&client::Call) -> Option<T>,
+    ) -> Poll<T> {
+        let mut shared = self.engine.lock();
+        if let Some(seen) = shared.machine.call(self.id).and_then(look) {
+            return Poll::Ready(seen);
+        }
+        let before = shared.listen(self.id, waker);
+        if let Some(record) = shared.calls.get_mut(&self.id) {
+            record.is_nosy = true;
+        }
+        drop(shared);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// True while a node has not answered the last question. The caller hears of every answer from
+    /// now on.
+    fn is_asking(&self) -> bool {
+        let mut shared = self.engine.lock();
+        if let Some(record) = shared.calls.get_mut(&self.id) {
+            record.is_nosy = true;
+        }
+        let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
+        waiter.is_some_and(|waiter| waiter.machine().is_asking())
+    }
+
+    /// Looks after what was won. The outcome must have been taken.
+    pub(crate) fn keep(&self, hold: crate::guard::Hold) -> Option<Arc<Held>> {
+        self.engine.work(|shared, now| {
+            let is_waiter = shared.machine.call(self.id)?.waiter().is_some();
+            let acquired_at = if is_waiter { now } else { self.started_at };
+            let hold = client::Hold { renewal: hold.renewal, until: hold.until(acquired_at) };
+            shared.keep(self.id, hold, (acquired_at, now))
+        })
+    }
+
+    /// True if some node plainly refused.
+    pub(crate) fn is_refused_somewhere(&self) -> bool {
+        let shared = self.engine.lock();
+        let round = shared.machine.call(self.id).and_then(client::Call::round);
+        round.is_some_and(|round| !round.machine().tally().refused().is_empty())
+    }
+
+    /// Until when the first answers are waited for by one who has no time left: as long as usual,
+    /// however patient the client is with others.
+    fn first_answers_by(&self) -> Moment {
+        let shared = self.engine.lock();
+        let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
+        let Some(terms) = waiter.map(|waiter| waiter.want().terms) else { return self.started_at };
+        self.started_at.saturating_add(patience_with_first_answers(&self.engine, terms))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let forget = |shared: &mut Shared| {
+            shared.calls.get_mut(&self.id).and_then(|record| record.waker.take())
+        };
+        let waker = if self.is_taken.load(Ordering::Relaxed) {
+            let mut shared = self.engine.lock();
+            let waker = forget(&mut shared);
+            shared.close_call(self.id);
+            waker
+        } else {
+            self.engine.work(|shared, now| {
+                shared.machine.abandon(self.id, now);
+                forget(shared)
+            })
+        };
+        drop(waker);
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the engine: its links have calls on their way, which have the engine.
+        f.debug_struct("Call").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+fn patience_with_first_answers(engine: &Engine, terms: Terms) -> Duration {
+    terms.vote_timeout().min(engine.usual_vote_timeout(terms.ttl()))
+}
+
+impl Record {
+    /// Tells the observer that a call begins.
+    fn start(engine: &Engine, action: Action, name: Name) -> Box<Self> {
+        let round = engine.next_round();
+        engine.tell(&Event::Started { round, action, name: name.as_str() });
+        Box::new(Self {
+            action,
+            name,
+            round,
+            started_at: Moment::ZERO,
+            waker: None,
+            is_nosy: false,
+            heard: Vec::new(),
+            asked_at: Vec::new(),
+            waiting_since: None,
+            ended_at: None,
+            late: None,
+        })
+    }
+
+    fn heard(&self, node: usize) -> Option<&Heard> {
+        self.heard.iter().find(|(of, _)| *of == node).map(|(_, heard)| heard)
+    }
+
+    /// The last answer of a node.
+    fn hear(&mut self, node: usize, heard: Option<&Heard>) {
+        self.heard.retain(|(of, _)| *of != node);
+        self.heard.extend(heard.map(|heard| (node, heard.clone())));
+    }
+}
+
+impl Shared {
+    /// The caller has the outcome, and is done with the call.
+    pub(crate) fn close_call(&mut self, call: CallId) {
+        self.machine.close_call(call);
+        if self.machine.call(call).is_none() {
+            self.calls.remove(&call);
+        }
+    }
+
+    /// The caller hears of the outcome. Returns its waker of before.
+    fn listen(&mut self, call: CallId, waker: &Waker) -> Option<Waker> {
+        let record = self.calls.get_mut(&call)?;
+        match &record.waker {
+            Some(known) if known.will_wake(waker) => None,
+            _ => record.waker.replace(waker.clone()),
+        }
+    }
+
+    pub(super) fn note_sent(&mut self, node: usize, about: &About, command: &Command, now: Moment) {
+        if !matches!(command, Command::Acquire { .. } | Command::Heartbeat { .. }) {
+            return;
+        }
+        for (question, _) in about.answers(None) {
+            if let Some(record) = self.calls.get_mut(&question.call) {
+                if record.asked_at.len() <= node {
+                    record.asked_at.resize(node + 1, record.started_at);
+                }
+                record.asked_at[node] = now;
+            }
+        }
+    }
+
+    /// Notes what a node has answered: for reports, for the observer, and for callers who want to
+    /// know.
+    pub(super) fn note_answer(
+        &mut self,
+        engine: &Engine,
+        node: usize,
+        (sending, command): (&Sending, &Command),
+        answer: &Result<Reply, Heard>,
+        rest: &mut Rest,
+        now: Moment,
+    ) {
+        match &sending.about {
+            About::Waiter(_) | About::Heartbeat(_) => {
+                for (question, reply) in sending.about.answers(answer.as_ref().ok()) {
+                    let failed = each_error(engine, node, answer, reply);
+                    let of = (question.call, question.said, question.sent_at);
+                    let told =
+                        if failed.is_some() { Err(failed.as_ref()) } else { reply.ok_or(None) };
+                    self.note_waiter_answer(engine, node, of, told, rest, now);
+                }
+            }
+            About::Round(call) => self.note_vote(engine, node, (*call, command), answer, rest, now),
+            About::Renewals(_) | About::Orphan => {}
+        }
+    }
+
+    /// The outcome of a call is certain.
+    pub(super) fn handle_ended(
+        &mut self,
+        engine: &Engine,
+        (id, ended): (CallId, Ended),
+        rest: &mut Rest,
+        now: Moment,
+    ) {
+        let Some(record) = self.calls.get_mut(&id) else { return };
+        rest.wake(record.waker.take());
+        if record.ended_at.replace(now).is_none() && engine.is_observed() {
+            let outcome = report::told(ended, record.late);
+            let Record { round, action, .. } = **record;
+            let (name, took) = (record.name.clone(), now.saturating_since(record.started_at));
+            rest.tell(Told::Ended { round, action, name: name.clone(), outcome, took });
+            if let Some(since) = record.waiting_since {
+                rest.tell(Told::WaitEnded { name, waited: now.saturating_since(since) });
+            }
+        }
+    }
+
+    /// Waiting does not help if so many nodes deny us that no majority is left.
+    pub(super) fn give_up_call_if_denied(&mut self, engine: &Engine, id: CallId, now: Moment) {
+        let Some(call) = self.machine.call(id) else { return };
+        if call.waiter().is_none() || call.ended().is_some() {
+            return;
+        }
+        let Some(record) = self.calls.get(&id) else { return };
+        let known = engine.nodes.iter().enumerate();
+        let troubles =
+            known.filter_map(|(number, node)| trouble_now(&**node, record.heard(number)));
+        let denials = troubles.filter(Trouble::is_denial).count();
+        if engine.nodes.len() - denials < quorate_core::quorum::majority(engine.nodes.len()) {
+            self.machine.give_up(id, now);
+        }
+    }
+}
+
+/// Why one of several questions got no answer.
+fn each_error(
+    engine: &Engine,
+    node: usize,
+    answer: &Result<Reply, Heard>,
+    reply: Option<&Reply>,
+) -> Option<Heard> {
+    let connection = || engine.nodes[node].connection();
+    match (answer, reply) {
+        (_, Some(Reply::Full)) => Some(Heard::new(Trouble::OutOfMemory, connection())),
+        (_, Some(_)) => None,
+        (Err(heard), None) => Some(heard.clone()),
+        (Ok(reply), None) => {
+            debug_assert!(matches!(reply, Reply::EachHeard(_)), "{reply:?}");
+            let trouble = Trouble::Server("it could not tell about this lock".into());
+            Some(Heard::new(trouble, connection()))
+        }
+    }
+}

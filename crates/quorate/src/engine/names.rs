@@ -1,0 +1,48 @@
+//! How the owners of a client are named.
+
+use std::sync::Arc;
+
+use quorate_core::{
+    client::owners::{OwnerKind, OwnerSource},
+    command::{ClientId, Owner},
+    line::{Place, Request},
+};
+
+use crate::nonces::OwnerKey;
+
+/// Numbers that are never used twice, and the secrets that belong to them.
+#[derive(Debug)]
+pub(crate) struct Names {
+    client: ClientId,
+    key: OwnerKey,
+    who: Arc<str>,
+    sequence: u64,
+}
+
+impl Names {
+    pub(super) const fn new(client: ClientId, key: OwnerKey, who: Arc<str>) -> Self {
+        Self { client, key, who, sequence: 0 }
+    }
+
+    /// An owner in classic mode.
+    pub(super) fn next_classic(&mut self, kind: &OwnerKind) -> Owner {
+        let number = self.next_number();
+        Owner::new(&self.client, number, kind.label.as_deref().unwrap_or(&self.who))
+    }
+
+    const fn next_number(&mut self) -> u64 {
+        let number = self.sequence;
+        self.sequence += 1;
+        number
+    }
+}
+
+impl OwnerSource for Names {
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+        let number = self.next_number();
+        // Whoever knows one owner of this client must not know the others.
+        let secret = Some(self.key.secret(number));
+        let OwnerKind { is_shared, tag, ref label } = *kind;
+        place.owner_of(&Request { number, secret, tag, label: label.as_deref(), is_shared })
+    }
+}
