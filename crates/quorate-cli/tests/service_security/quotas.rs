@@ -119,7 +119,7 @@ fn wrong_tokens_do_not_use_up_the_rate_of_others() {
 fn connections_beyond_the_limit_are_turned_away() {
     let cluster = Cluster::start(0, 1, &["--max-connections", "3"]);
     let instance = cluster.any();
-    let health = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+    let health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     // Of those that the fixture keeps open, one may be among the three.
     let mut kept: Vec<Raw> = Vec::new();
     let mut turned_away = None;
@@ -140,8 +140,10 @@ fn connections_beyond_the_limit_are_turned_away() {
     }
     // Even if it sends a lot before it reads.
     let mut large = Raw::connect(instance);
-    large
-        .send(format!("POST /v1/locks/a/acquire HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(10_000)));
+    large.send(format!(
+        "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: localhost\r\nX: {}",
+        "x".repeat(10_000)
+    ));
     assert_eq!(status(&large.read_to_end()), 503);
     drop(kept);
     eventually("there is room again", PATIENCE, || {

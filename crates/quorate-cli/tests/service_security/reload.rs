@@ -107,7 +107,7 @@ fn removed_token_loses_its_stream_of_events() {
     let instance = cluster.any();
     let mut stream = Raw::connect(instance);
     let [(name, value)] = old.auth();
-    stream.send(format!("GET /v1/events HTTP/1.1\r\nHost: a\r\n{name}: {value}\r\n\r\n"));
+    stream.send(format!("GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{name}: {value}\r\n\r\n"));
     stream.read_until("snapshot");
     token_file::write(&cluster, &fresh.entry);
     eventually("the new token is accepted", PATIENCE, || is_accepted(instance, &fresh));

@@ -9,7 +9,7 @@ use crate::{
     raw::{Raw, assert_serves, status},
 };
 
-const ACQUIRE: &str = "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: a\r\n";
+const ACQUIRE: &str = "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: localhost\r\n";
 
 #[test]
 fn slow_heads_and_idle_connections_are_closed() {
@@ -21,7 +21,7 @@ fn slow_heads_and_idle_connections_are_closed() {
     let mut unfinished = Raw::connect(instance);
     unfinished.send(format!("{ACQUIRE}X-A: b\r\n"));
     let mut kept = Raw::connect(instance);
-    kept.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    kept.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     kept.read_until("ok\n");
     assert_serves(instance, &[]);
     for (what, raw) in [("silent", &mut silent), ("half", &mut half), ("kept", &mut kept)] {
@@ -70,7 +70,7 @@ fn clients_that_do_not_read_hold_nobody_up() {
     for raw in &mut deaf {
         // More requests than the answers of which fit into the buffers of the system.
         for _ in 0..400 {
-            raw.send("GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n");
+            raw.send("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n");
         }
     }
     assert_serves(instance, &[]);
@@ -86,9 +86,9 @@ fn connections_that_end_in_the_middle_leave_nothing() {
         "",
         "POST",
         ACQUIRE,
-        "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{",
-        "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
-        "GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+        "POST /v1/locks/a/acquire HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ];
     for part in parts.iter().cycle().take(60) {
         let mut raw = Raw::connect(instance);
@@ -96,7 +96,7 @@ fn connections_that_end_in_the_middle_leave_nothing() {
         drop(raw);
     }
     // Each of them would take one of five connections for a minute. The fixture may have one.
-    let health = "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let health = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     eventually("all connections are free", PATIENCE, || {
         let mut all: Vec<Raw> = (0..4).map(|_| Raw::connect(instance)).collect();
         let answers = all.iter_mut().map(|raw| {
@@ -113,7 +113,7 @@ fn connections_that_are_never_read_are_closed() {
     let instance = cluster.any();
     let mut deaf: Vec<Raw> = (0..8).map(|_| Raw::connect(instance)).collect();
     for raw in &mut deaf {
-        raw.send("GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(400));
+        raw.send("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(400));
     }
     eventually("there is room again", PATIENCE, || {
         instance.try_send("GET", "/healthz", &[], None).is_ok_and(|it| it.status == 200)

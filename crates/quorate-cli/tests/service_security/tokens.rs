@@ -189,7 +189,7 @@ fn events_show_only_the_names_of_the_prefix() {
     call(instance, &all, "POST", "/v1/locks/prod:before/acquire").assert_status(200);
     let mut watch = crate::raw::Raw::connect(instance);
     watch.send(format!(
-        "GET /v1/events HTTP/1.1\r\nHost: a\r\nAuthorization: {}\r\n\r\n",
+        "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\n\r\n",
         ci.header
     ));
     watch.read_until("event: snapshot");
