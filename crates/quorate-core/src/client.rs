@@ -303,7 +303,7 @@ impl<S: OwnerSource> Client<S> {
         self.send_renewals();
     }
 
-    /// No timeout will come any more: whoever waits hears what is known.
+    /// No timeout will come any more: every call that has no outcome ends with what is known.
     pub fn handle_end(&mut self, now: Moment) {
         self.close(now);
         for id in self.call_ids(|call| call.ended().is_none()) {
