@@ -260,6 +260,15 @@ fn a_violation_is_made_small_replayed_and_drawn() {
     }
 }
 
+/// Seeds that once broke a promise, or that the judge was wrong about.
+#[test]
+fn seeds_that_failed_before_pass() {
+    for from in [50_037_350, 60_027_235, 61_778_031] {
+        let totals = Campaign { from, ..campaign(1) }.run(|_| {});
+        assert!(totals.first.is_none(), "{:?}", totals.first);
+    }
+}
+
 /// The last seeds are seeds like any others, and there are none behind them.
 #[test]
 fn a_campaign_ends_with_the_last_seed() {

@@ -124,6 +124,8 @@ impl<'a> Client<'a> {
                         self.tally.held.add();
                         return None;
                     }
+                    // The servers took so long that the lock expired before the response.
+                    410 => self.tally.expired_early.add(),
                     _ => self.note(lock, "acquire", &answer),
                 }
             }

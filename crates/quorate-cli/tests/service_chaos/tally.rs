@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     pub(crate) acquired_again: Count,
     pub(crate) held: Count,
     pub(crate) gave_up: Count,
+    /// Locks that expired before their client was told about them.
+    pub(crate) expired_early: Count,
     pub(crate) renewed: Count,
     pub(crate) released: Count,
     /// Leases whose renewals were answered by nobody until they had expired.
@@ -87,6 +89,7 @@ impl fmt::Display for Tally {
             (&self.acquired_again, "acquired by a repeated request"),
             (&self.held, "held by another"),
             (&self.gave_up, "given up"),
+            (&self.expired_early, "expired before the response"),
             (&self.renewed, "renewed"),
             (&self.released, "released"),
             (&self.abandoned, "left to expire"),

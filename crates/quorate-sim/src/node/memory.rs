@@ -7,7 +7,9 @@ use crate::clock::Nanos;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
     /// When it last forgot something that it had granted.
-    pub(crate) forgot_at: Option<Nanos>,
+    forgot_at: Option<Nanos>,
+    /// Until when it had what it forgot after that, in its guard.
+    forgot_extended_at: Option<Nanos>,
     /// It has reason to doubt itself, and has not yet.
     is_suspect: bool,
     /// The latest time that it told anybody, by its own clock.
@@ -36,8 +38,15 @@ impl Memory {
 
     pub(crate) const fn forget(&mut self, now: Nanos) {
         self.forgot_at = Some(now);
+        self.forgot_extended_at = None;
         self.is_suspect = true;
         self.unwitnessed = None;
+    }
+
+    /// It forgets once more before it votes again. Holders extended what they have there for as
+    /// long as their sessions lasted, and no longer: that is in the guard.
+    pub(crate) fn forget_extended(&mut self, now: Nanos, session: Nanos) {
+        self.forgot_extended_at = self.forgot_at.map(|at| now.min(at + session));
     }
 
     /// The machine is what it was when it told `seen_ms`.
@@ -55,6 +64,13 @@ impl Memory {
     /// Whether it forgot less than `within` ago.
     pub(crate) fn is_forgetful(&self, now: Nanos, within: Nanos) -> bool {
         self.forgot_at.is_some_and(|at| now < at + within)
+    }
+
+    /// Whether it may lack what is held, and must not vote for others: no claim lasts longer than
+    /// `carried_for` after it was forgotten.
+    pub(crate) fn is_carried(&self, now: Nanos, carried_for: Nanos) -> bool {
+        let last = self.forgot_extended_at.or(self.forgot_at);
+        last.is_some_and(|at| now < at + carried_for)
     }
 
     /// Something was run at `time_ms` by its clock.

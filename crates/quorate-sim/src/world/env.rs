@@ -189,7 +189,7 @@ impl Env {
         let mut holders = 0;
         for node in &mut self.nodes {
             // One that forgot it carries it as well, for it may not vote for another.
-            let is_carried = node.memory.is_forgetful(self.now, carried_for);
+            let is_carried = node.memory.is_carried(self.now, carried_for);
             holders += usize::from(is_carried || node.holds(self.now, name, &claim.owner));
         }
         self.check.back(self.now, number, holders);

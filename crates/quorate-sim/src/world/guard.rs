@@ -185,15 +185,14 @@ impl World {
     pub(super) fn nudge(&mut self, node: usize, micros: i64) {
         let env = &mut self.env;
         let Some(guard) = env.settings.guard.filter(Guard::is_wall_fine) else { return };
-        // One that got its own data back, from a copy of it, goes on to vote.
-        if (0..env.settings.clients).any(|client| env.net.link(client, node).is_attached) {
-            return;
-        }
+        let session = env.settings.session_ms * MS;
         let known = &mut env.nodes[node];
         let is_out = known.memory.is_forgetful(env.now, guard.least());
         if is_out && !known.memory.is_unwitnessed() {
             known.clock.step(micros);
             known.is_stepped = true;
+            // Holders who do not know yet may have extended what they hold there.
+            known.memory.forget_extended(env.now, session);
             env.check.note_wrong_clock();
         }
     }
