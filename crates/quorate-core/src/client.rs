@@ -15,6 +15,7 @@
 //! ```
 
 mod call;
+mod debts;
 mod drive;
 pub mod held;
 mod leases;
@@ -36,6 +37,7 @@ pub use self::{
 };
 use self::{
     call::{Caller, Work},
+    debts::Debts,
     outgoing::Outgoing,
     owners::{Naming, OwnerSource},
     registry::{Registry, Route},
@@ -48,6 +50,7 @@ use crate::{
     command::{ClientId, Command, Owner, Reply},
     line::{Push, Session, Speaker, owed_until},
     moment::Moment,
+    mutant::{self, Mutant},
     name::Name,
     quorum::NodeSet,
     tickets::Tickets,
@@ -89,6 +92,7 @@ pub struct Client<S> {
     last_call: u64,
     watchdog: Watchdog,
     outgoing: Box<[Outgoing]>,
+    debts: Box<[Debts]>,
     events: VecDeque<Event>,
     is_closed: bool,
 }
@@ -100,13 +104,6 @@ pub enum Event {
     Ended(CallId, Ended),
     /// Nothing will be heard of the call any more.
     Closed(CallId),
-    /// The node owes the answer to a release.
-    Owed {
-        /// The node.
-        node: usize,
-        /// The release.
-        debt: Debt,
-    },
     /// Something about a lease.
     Lease(watchdog::Event),
 }
@@ -127,6 +124,7 @@ impl<S: OwnerSource> Client<S> {
             last_call: 0,
             watchdog: Watchdog::new(nodes, speaker, has_sessions, jitter),
             outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
+            debts: (0..nodes).map(|_| Debts::default()).collect(),
             events: VecDeque::new(),
             is_closed: false,
         }
@@ -178,6 +176,7 @@ impl<S: OwnerSource> Client<S> {
 
     /// The node can be asked for locks.
     pub fn handle_up(&mut self, node: usize, now: Moment) {
+        self.pay_debts(node, now);
         if self.up.contains(node) {
             return;
         }
@@ -193,7 +192,8 @@ impl<S: OwnerSource> Client<S> {
 
     /// The node has a session of ours again, and may lack keys: whatever is held is renewed there
     /// before it is asked for locks.
-    pub fn handle_recovering(&mut self, patience: Patience<'_>, now: Moment) {
+    pub fn handle_recovering(&mut self, node: usize, patience: Patience<'_>, now: Moment) {
+        self.pay_debts(node, now);
         self.watchdog.renew_all(patience, now);
         self.send_renewals();
     }
@@ -240,6 +240,9 @@ impl<S: OwnerSource> Client<S> {
         now: Moment,
     ) {
         match about {
+            About::Waiter(_) if reply.is_none() && mutant::is_on(Mutant::LostIsUnsent) => {
+                self.handle_unsent(node, (about, command), now);
+            }
             About::Waiter(_) | About::Heartbeat(_) => {
                 for (question, reply) in about.answers(reply) {
                     self.handle_heard(node, question, reply, now);
@@ -248,15 +251,19 @@ impl<S: OwnerSource> Client<S> {
             About::Round(id) => {
                 let Some(call) = self.calls.get_mut(id) else { return };
                 let debt = call.handle_vote(node, command, reply, now);
-                self.owe(node, debt);
+                self.owe(node, debt, now);
                 self.drive(*id, now);
             }
             About::Renewals(batch) => self.watchdog.handle_answer(*batch, node, reply, now),
             About::Orphan if reply.is_none() => {
                 let until = owed_until(now, self.config.max_ttl);
-                self.owe(node, Some(Debt { release: command.clone(), until }));
+                self.owe(node, Some(Debt { release: command.clone(), until }), now);
             }
-            About::Orphan => {}
+            About::Debt(until) if reply.is_none() => {
+                let debt = Debt { release: command.clone(), until: *until };
+                self.owe(node, Some(debt).filter(|_| !mutant::is_on(Mutant::DebtOnce)), now);
+            }
+            About::Orphan | About::Debt(_) => {}
         }
     }
 
@@ -279,10 +286,10 @@ impl<S: OwnerSource> Client<S> {
             About::Round(id) => {
                 let Some(call) = self.calls.get_mut(id) else { return };
                 let debt = call.handle_unsent(node, command, now);
-                self.owe(node, debt);
+                self.owe(node, debt, now);
                 self.drive(*id, now);
             }
-            About::Renewals(_) | About::Orphan => {
+            About::Renewals(_) | About::Orphan | About::Debt(_) => {
                 self.handle_answer(node, (about, command), None, now);
             }
         }
@@ -298,6 +305,11 @@ impl<S: OwnerSource> Client<S> {
                 call.handle_timeout(now);
             }
             self.drive(id, now);
+        }
+        for node in self.up.iter() {
+            if self.debts[node].retry_at().is_some_and(|at| at <= now) {
+                self.pay_debts(node, now);
+            }
         }
         self.watchdog.handle_timeout(wall, patience, now);
         self.send_renewals();
@@ -319,10 +331,14 @@ impl<S: OwnerSource> Client<S> {
         self.outgoing.get_mut(node)?.pop()
     }
 
-    /// The next node that something waits to be sent to.
+    /// The nodes that something waits to be sent to.
     #[must_use]
-    pub fn next_node_to_send(&self) -> Option<usize> {
-        self.outgoing.iter().position(|outgoing| !outgoing.is_empty())
+    pub fn nodes_to_send(&self) -> NodeSet {
+        let mut nodes = NodeSet::EMPTY;
+        for (node, _) in self.outgoing.iter().enumerate().filter(|(_, it)| !it.is_empty()) {
+            nodes.insert(node);
+        }
+        nodes
     }
 
     /// The next thing to report.
@@ -335,7 +351,14 @@ impl<S: OwnerSource> Client<S> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
         let call = self.deadlines.first().map(|(at, _)| *at);
-        [call, self.watchdog.poll_timeout()].into_iter().flatten().min()
+        let debt = self.up.iter().filter_map(|node| self.debts[node].retry_at()).min();
+        [call, debt, self.watchdog.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Whether a release is not answered yet.
+    #[must_use]
+    pub fn is_owing(&self, now: Moment) -> bool {
+        self.debts.iter().any(|debts| debts.is_owed(now))
     }
 
     /// A call that its caller is not done with.

@@ -42,7 +42,6 @@ pub mod backoff;
 pub mod client;
 pub mod command;
 pub mod contend;
-pub mod debts;
 pub mod fence;
 pub mod guard;
 mod hex;

@@ -45,6 +45,14 @@ pub enum Mutant {
     ReleaseMajorityOnly,
     /// A release that got no answer is not sent again.
     NoDebts,
+    /// It is sent again once.
+    DebtOnce,
+    /// A question that got no answer is taken for one that was never sent.
+    LostIsUnsent,
+    /// A client that ends releases only what it has not lost before.
+    ShutdownForgetsLost,
+    /// An extension that the nodes confirmed does not count.
+    ExtensionIgnored,
     /// All requests of a client have the same owner.
     SameOwner,
     /// A taker replaces what is there.

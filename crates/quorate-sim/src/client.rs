@@ -10,7 +10,7 @@ mod work;
 use quorate_core::{
     backoff::Jitter,
     client::{self, CallId, Config, Transmit},
-    command::{ClientId, Command, Reply},
+    command::{ClientId, Reply},
     moment::Moment,
     quorum::majority,
     terms::{Terms, vote_timeout},
@@ -46,6 +46,8 @@ pub(crate) struct Client {
     armed_at: Option<Moment>,
     /// The machine is being driven.
     is_driving: bool,
+    /// The link that has just heard something takes all that waits for its node.
+    pulling: Option<usize>,
     /// What the judge knows of its calls and leases.
     calls: BTreeMap<CallId, Watched>,
     held: Vec<Held>,
@@ -81,6 +83,7 @@ impl Client {
             dice,
             armed_at: None,
             is_driving: false,
+            pulling: None,
             calls: BTreeMap::new(),
             held: Vec::new(),
             tasks: tasks.collect(),
@@ -180,7 +183,6 @@ impl Client {
         for node in 0..env.nodes.len() {
             env.break_link(self.number, node, self.dice.pick(&[0, 3_000_000]));
             let link = env.net.link(self.number, node);
-            link.debts = Default::default();
             link.waiting.clear();
         }
         self.is_dead = true;
@@ -235,39 +237,23 @@ impl Client {
                 ask: trace::ask(&command),
             });
         }
+        self.pulling = answer.is_some().then_some(node);
         match whose {
             Whose::Machine(ref about) => {
                 let transmit = Transmit { about: about.clone(), command };
                 self.handle_machine_answer(env, node, &transmit, answer.as_ref());
             }
-            Whose::Debt(until) => {
-                if answer.is_none() {
-                    self.owe(env, node, (command, until));
-                }
-            }
             Whose::Link(sent_at) => self.handle_link_answer(env, node, sent_at, answer.as_ref()),
             Whose::Meeting(sent_at) => self.handle_meeting(env, node, sent_at, answer.as_ref()),
         }
+        self.drive(env);
+        self.pulling = None;
         // Without a session that the node knows, a connection is of no use.
         let is_refused = matches!((whose, &answer), (Whose::Link(_) | Whose::Meeting(_), None));
         let is_useless = is_refused || answer == Some(Reply::Stale);
         if is_useless {
             self.close(env, node);
         }
-    }
-
-    /// Sends the releases that are owed.
-    fn pay_debts(&self, env: &mut Env, node: usize) {
-        let now = self.now(env);
-        for (command, until) in env.net.link(self.number, node).debts.collect(now) {
-            let waiting = Waiting { whose: Whose::Debt(until), command };
-            self.send(env, node, waiting);
-        }
-    }
-
-    fn owe(&self, env: &mut Env, node: usize, debt: (Command, Moment)) {
-        let ends = (self.number, node, self.life);
-        env.net.link(self.number, node).owe(&mut env.queue, env.now, ends, debt);
     }
 
     /// Sends a request. Returns false if the connection is down.
@@ -313,7 +299,10 @@ impl Client {
 fn machine(settings: &Settings, client: ClientId, names: Names, jitter: Jitter) -> Machine {
     let max_ttl = Duration::from_nanos(settings.longest_ttl());
     let (nodes, has_sessions) = (settings.nodes, settings.has_sessions());
-    Machine::new(Config { client, nodes, has_sessions, max_ttl }, names, jitter)
+    let mut machine = Machine::new(Config { client, nodes, has_sessions, max_ttl }, names, jitter);
+    // Where there are no sessions, every connection will do from the beginning.
+    (0..nodes).filter(|_| !has_sessions).for_each(|node| machine.handle_up(node, Moment::ZERO));
+    machine
 }
 
 /// The first byte is the number, so that traces can tell whose an owner is.

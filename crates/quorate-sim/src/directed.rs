@@ -35,7 +35,10 @@ pub use self::shares::{
     one_who_gives_up_clears_the_way, those_who_wait_to_share_are_let_in_together,
     those_whose_time_is_over_keep_nobody_out,
 };
-pub use self::watchdog::renewal_without_an_answer_is_tried_again;
+pub use self::watchdog::{
+    confirmed_extension_counts, renewal_without_an_answer_is_tried_again,
+    shutdown_releases_what_was_lost,
+};
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
     lease::{Lease, LostReason},

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use quorate_core::{
     client::About,
     command::{Command, Reply},
-    debts::Debts,
     line::{Push, Session},
     moment::Moment,
 };
@@ -39,7 +38,6 @@ pub(crate) struct Link {
     pub(crate) generation: u32,
     /// What the client waits for, in order.
     pub(crate) waiting: VecDeque<Waiting>,
-    pub(crate) debts: Debts,
     /// What faults add to the time that a message takes.
     pub(crate) slow_by: Nanos,
     pub(crate) heard_at: Nanos,
@@ -74,8 +72,6 @@ pub(crate) struct Waiting {
 pub(crate) enum Whose {
     /// The client's machine.
     Machine(About),
-    /// A release that was owed until then.
-    Debt(Moment),
     /// The link itself: its attach and its pings, sent then.
     Link(Moment),
     /// The link, before it is of use: what the node is, asked then.
@@ -129,7 +125,6 @@ impl Net {
             session: Session::from_random(0),
             generation: 0,
             waiting: VecDeque::new(),
-            debts: Debts::default(),
             slow_by: 0,
             heard_at: 0,
             breaks: None,
@@ -389,20 +384,6 @@ impl Link {
         if !std::mem::replace(&mut self.is_watched, true) {
             let what = Due::Silence { node: node as u8, generation: self.generation };
             queue.add(now + LINK_TIMEOUT, Event::Client { client: client as u8, life, what });
-        }
-    }
-
-    /// Takes over a release that was not answered, or with an error.
-    pub(crate) fn owe(
-        &mut self,
-        queue: &mut Queue,
-        now: Nanos,
-        ends: (usize, usize, u32),
-        (free, until): (Command, Moment),
-    ) {
-        self.debts.add(free, until);
-        if self.is_up {
-            self.watch(queue, now, ends);
         }
     }
 

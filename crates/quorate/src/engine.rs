@@ -159,7 +159,9 @@ impl Engine {
 
     /// True while something is under way that a shutdown should wait for.
     pub(crate) fn is_busy(&self) -> bool {
-        self.calls.load(Ordering::SeqCst) > 0 || self.nodes.iter().any(|node| node.is_busy())
+        self.calls.load(Ordering::SeqCst) > 0
+            || self.nodes.iter().any(|node| node.is_busy())
+            || self.lock().machine.is_owing(self.now())
     }
 
     /// Draws something at random.

@@ -9,24 +9,29 @@ pub(crate) mod redis;
 use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
+    client::About,
     command::{Command, Reply},
     moment::Moment,
 };
 
-use crate::error::Trouble;
+use crate::{engine::Engine, error::Trouble};
 
 /// A place that stores lock keys: one server, or one store in this process.
 ///
 /// # Contract
 ///
-/// - Requests reach the node in the order in which they were sent. Nobody can take one back.
-/// - Every request gets exactly one answer: from `send` itself, or later through its inbox.
+/// - Requests reach the node in the order in which they were sent or pulled. Nobody can take one
+///   back.
+/// - Every request gets exactly one answer: from `send` or `pull` itself, or later where it says.
 /// - A reply means that the command ran exactly once. Trouble means *unknown*: it may have run, may
 ///   still run, or may never run. A timeout is never turned into a refusal.
 /// - No method blocks on I/O, and none calls an inbox before it returns.
 pub(crate) trait Node: fmt::Debug + Send + Sync {
     /// Puts a request in the node's queue, or answers it on the spot.
     fn send(&self, request: Request, now: Moment) -> Sent;
+
+    /// Takes what the client's machine has for the node, and answers on the spot what it can.
+    fn pull(&self, work: &mut dyn Work, how: Pull, now: Moment) -> Pulled;
 
     /// Sees to it that what is queued leaves: at once if the node is idle, else gathered with more.
     fn flush(&self);
@@ -36,10 +41,6 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     fn flush_behind(&self) {
         self.flush();
     }
-
-    /// Takes over a `Free` that got no answer: sends it again when the node can be reached, until
-    /// it is answered or the key has gone by itself at `until`.
-    fn owe(&self, free: Command, until: Moment);
 
     /// The address, without secrets.
     fn label(&self) -> &str;
@@ -59,22 +60,85 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     /// How long an answer takes as a rule; zero while that is not known.
     fn round_trip(&self) -> Duration;
 
-    /// True while requests are unanswered or releases are owed.
+    /// True while requests are unanswered.
     fn is_busy(&self) -> bool;
+}
+
+/// What waits to be sent to one node.
+pub(crate) trait Work {
+    /// The next request. Whoever has taken one sends it or answers it.
+    fn next(&mut self) -> Option<Request>;
+
+    /// The node has answered on the spot, or could not take the request on this connection.
+    fn answer(&mut self, request: Request, answer: Result<Reply, Trouble>, connection: u64);
+}
+
+/// Who pulls.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Pull {
+    /// A caller, for whom a busy node does not take single requests: its driver takes all together.
+    IfIdle,
+    /// The node's own driver.
+    All,
+}
+
+/// What became of a pull.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Pulled {
+    /// Something is queued: the node is to be flushed.
+    Queued,
+    /// Everything was answered on the spot.
+    Answered,
+    /// The node is busy: its driver pulls later.
+    Later,
 }
 
 /// One command and where its answer goes.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) command: Command,
-    /// The node's number, for the inbox.
-    pub(crate) node: usize,
-    pub(crate) inbox: Arc<dyn Inbox>,
+    pub(crate) to: ReplyTo,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) enum ReplyTo {
+    /// To the client's machine.
+    Machine { engine: Arc<Engine>, about: About },
+    /// To somebody who asked without it, and tells questions apart by their numbers.
+    Inbox { inbox: Arc<dyn Inbox>, number: usize },
 }
 
 impl Request {
-    pub(crate) fn answer(self, answer: Result<Reply, Trouble>, now: Moment) {
-        self.inbox.clone().handle_answer(self.node, self.command, answer, now);
+    pub(crate) fn to_inbox(command: Command, number: usize, inbox: Arc<dyn Inbox>) -> Self {
+        Self { command, to: ReplyTo::Inbox { inbox, number } }
+    }
+
+    pub(crate) const fn is_of_machine(&self) -> bool {
+        matches!(self.to, ReplyTo::Machine { .. })
+    }
+}
+
+/// A request, and what the node says to it.
+pub(crate) type Answered = (Request, Result<Reply, Trouble>);
+
+/// Hands out answers of a node, in their order. Those for the machine that follow each other are
+/// taken in together.
+pub(crate) fn hand_out(node: usize, answers: impl IntoIterator<Item = Answered>, now: Moment) {
+    let mut answers = answers.into_iter().peekable();
+    while let Some((Request { command, to }, answer)) = answers.next() {
+        match to {
+            ReplyTo::Inbox { inbox, number } => inbox.handle_answer(number, command, answer, now),
+            ReplyTo::Machine { engine, about } => {
+                let more = std::iter::from_fn(|| {
+                    let (request, answer) = answers.next_if(|(it, _)| it.is_of_machine())?;
+                    let ReplyTo::Machine { about, .. } = request.to else { return None };
+                    Some((about, request.command, answer))
+                });
+                let all = std::iter::once((about, command, answer)).chain(more);
+                engine.handle_answers(node, all.take(TOGETHER_MAX), now);
+            }
+        }
     }
 }
 
@@ -89,12 +153,15 @@ pub(crate) enum Sent {
 
 /// Takes in answers.
 pub(crate) trait Inbox: fmt::Debug + Send + Sync {
-    /// The answer of `node` to `command`, known at `now`.
+    /// The answer to `command`, the question of this number, known at `now`.
     fn handle_answer(
         self: Arc<Self>,
-        node: usize,
+        number: usize,
         command: Command,
         answer: Result<Reply, Trouble>,
         now: Moment,
     );
 }
+
+/// So many answers are taken in together: callers wait meanwhile.
+const TOGETHER_MAX: usize = 64;

@@ -70,7 +70,7 @@ impl<S: OwnerSource> Client<S> {
         // That the node is full is an error like any other.
         let reply = reply.filter(|reply| **reply != Reply::Full);
         let debt = waiter.handle_answer(node, question.said, question.sent_at, reply, now);
-        self.owe(node, debt);
+        self.owe(node, debt, now);
         self.drive(question.call, now);
     }
 
@@ -173,8 +173,22 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    pub(super) fn owe(&mut self, node: usize, debt: Option<Debt>) {
-        self.events.extend(debt.map(|debt| Event::Owed { node, debt }));
+    /// The node has not answered a release.
+    pub(super) fn owe(&mut self, node: usize, debt: Option<Debt>, now: Moment) {
+        if let (Some(debts), Some(debt)) = (self.debts.get_mut(node), debt) {
+            debts.add(debt, now);
+        }
+    }
+
+    /// Sends again what the node has not answered.
+    pub(super) fn pay_debts(&mut self, node: usize, now: Moment) {
+        let (Some(debts), Some(outgoing)) = (self.debts.get_mut(node), self.outgoing.get_mut(node))
+        else {
+            return;
+        };
+        for Debt { release, until } in debts.collect(now) {
+            outgoing.push(About::Debt(until), release);
+        }
     }
 
     pub(super) fn waiter_mut(&mut self, id: CallId) -> Option<&mut Waiter> {

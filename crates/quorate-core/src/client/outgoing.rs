@@ -42,6 +42,8 @@ pub enum About {
     Renewals(BatchId),
     /// The release of a grant that nobody wants.
     Orphan,
+    /// A release that was not answered before, and matters until then.
+    Debt(Moment),
 }
 
 /// What a waiter says to a node.
@@ -66,7 +68,7 @@ impl About {
         let questions = match self {
             Self::Waiter(question) => std::slice::from_ref(question),
             Self::Heartbeat(questions) => questions,
-            Self::Round(_) | Self::Renewals(_) | Self::Orphan => &[],
+            Self::Round(_) | Self::Renewals(_) | Self::Orphan | Self::Debt(_) => &[],
         };
         let is_alone = matches!(self, Self::Waiter(_));
         questions.iter().enumerate().map(move |(index, question)| {
@@ -119,10 +121,13 @@ impl Outgoing {
     }
 }
 
-/// The question of a waiter that stays in the queue of its lock.
+/// The question of a waiter that stays in the queue of its lock. The first one goes by itself: if
+/// the lock is free, that is less work for the node.
 fn standing(transmit: &Transmit) -> Option<(Standing, Question)> {
     match (&transmit.about, &transmit.command) {
-        (About::Waiter(question), Command::Acquire { ask, .. }) if ask.is_waiting => {
+        (About::Waiter(question), Command::Acquire { ask, .. })
+            if ask.is_waiting && ask.is_known =>
+        {
             let Ask { name, owner, .. } = ask.clone();
             Some((Standing { name, owner }, *question))
         }

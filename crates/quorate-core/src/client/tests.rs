@@ -199,11 +199,19 @@ fn release_without_an_answer_is_owed() {
             client.handle_answer(node, (&about, &command), None, at(11));
         }
     }
-    let owed = events(&mut client).into_iter().filter_map(|event| match event {
-        Event::Owed { node, .. } => Some(node),
-        _ => None,
-    });
-    assert_eq!(owed.collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(client.is_owing(at(12)), "until the keys have expired");
+    let debts = |client: &mut Client<Numbers>| -> Vec<usize> {
+        (0..NODES).map(|node| sent(client, node).len()).collect()
+    };
+    client.handle_timeout(Duration::ZERO, &patience, at(12));
+    assert_eq!(debts(&mut client), [0, 0, 0], "the nodes are left alone for a while");
+    client.handle_down(2, false, at(12));
+    let retry_at = client.poll_timeout().expect("they are asked again");
+    client.handle_timeout(Duration::ZERO, &patience, retry_at);
+    assert_eq!(debts(&mut client), [1, 1, 0], "one cannot be reached");
+    client.handle_up(2, retry_at);
+    assert_eq!(debts(&mut client), [0, 0, 1]);
+    assert!(!client.is_owing(retry_at), "all are on their way");
 }
 
 #[test]

@@ -224,6 +224,7 @@ impl Watchdog {
         now: Moment,
     ) {
         match outcome {
+            Outcome::Extended { .. } if mutant::is_on(Mutant::ExtensionIgnored) => {}
             Outcome::Extended { valid_until } => {
                 self.handle_extended(lease, extending.extension, valid_until, sent_at, now);
             }
@@ -255,14 +256,18 @@ impl Watchdog {
     /// Loses everything that is held. Returns what is to be released: also leases that were lost
     /// before, since nodes may have their keys until their guards let go.
     pub fn lose_all(&mut self, reason: LostReason) -> Vec<HeldLease> {
+        let is_forgotten = |held: &HeldLease| {
+            let is_lost = held.lease.lost().is_some();
+            let is_on = mutant::is_on;
+            is_on(Mutant::ShutdownKeeps) || is_lost && is_on(Mutant::ShutdownForgetsLost)
+        };
+        let all = self.leases.iter().filter(|(_, held)| !is_forgotten(held));
+        let released = all.map(|(_, held)| held.clone()).collect();
         let all: Vec<LeaseId> = self.leases.keys().copied().collect();
         for lease in all {
             self.lose(lease, reason);
         }
-        match mutant::is_on(Mutant::ShutdownKeeps) {
-            true => Vec::new(),
-            false => self.leases.values().cloned().collect(),
-        }
+        released
     }
 
     /// A node is back, and may lack keys: renews every lease that can give them back.

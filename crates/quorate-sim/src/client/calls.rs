@@ -126,8 +126,13 @@ impl Client {
         if std::mem::replace(&mut self.is_driving, true) {
             return; // Whoever drives it goes on with this.
         }
+        let mut busy = NodeSet::EMPTY;
         loop {
-            if let Some(node) = self.machine.next_node_to_send() {
+            if let Some(node) = self.machine.nodes_to_send().without(busy).iter().next() {
+                if self.is_busy(env, node) {
+                    busy.insert(node);
+                    continue;
+                }
                 while let Some(transmit) = self.machine.poll_transmit(node) {
                     self.transmit(env, node, transmit);
                 }
@@ -144,6 +149,13 @@ impl Client {
             self.armed_at = Some(next);
             self.plan_at(env, next, Due::Machine);
         }
+    }
+
+    /// A link that waits for several answers leaves more work to the machine until it gets one, so
+    /// that it takes all of it together.
+    fn is_busy(&self, env: &mut Env, node: usize) -> bool {
+        let link = env.net.link(self.number, node);
+        self.pulling != Some(node) && link.is_attached && link.waiting.len() > WAITING_MAX
     }
 
     fn transmit(&mut self, env: &mut Env, node: usize, transmit: Transmit) {
@@ -251,7 +263,6 @@ impl Client {
         match event {
             Event::Closed(_) => {}
             Event::Ended(call, _) => self.handle_ended(env, call),
-            Event::Owed { node, debt } => self.owe(env, node, (debt.release, debt.until)),
             Event::Lease(event) => self.handle_lease_event(env, event),
         }
     }
@@ -431,3 +442,6 @@ const fn told(ended: Ended) -> &'static str {
         },
     }
 }
+
+/// A link with more unanswered requests than this is busy.
+const WAITING_MAX: usize = 2;

@@ -37,10 +37,9 @@ impl Client {
         let link = env.net.link(self.number, node);
         if !std::mem::replace(&mut link.is_attached, true) {
             link.is_recovering = recovers_in > 0;
-            self.pay_debts(env, node);
             if recovers_in > 0 {
                 self.with_patience(env, |machine, patience, now| {
-                    machine.handle_recovering(patience, now);
+                    machine.handle_recovering(node, patience, now);
                 });
                 self.drive(env);
                 let what = Due::Recovered { node: node as u8, generation };
@@ -106,9 +105,8 @@ impl Client {
             return;
         }
         match link.look() {
-            None => self.pay_debts(env, node),
+            None => {}
             Some(then) if env.now < then => {
-                self.pay_debts(env, node);
                 self.plan(env, then, Due::Silence { node: node as u8, generation });
             }
             Some(_) => {
@@ -134,7 +132,7 @@ impl Client {
         }
         link.open(env.now, &env.settings);
         if !env.settings.has_sessions() {
-            self.pay_debts(env, node);
+            self.tell_up(env, node);
             return;
         }
         if self.meetings.is_some() {

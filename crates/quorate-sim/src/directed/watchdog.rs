@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use quorate_core::{
     backoff::Jitter,
-    client::watchdog::{Renewal, Watchdog, Won},
+    client::watchdog::{LeaseId, Renewal, Watchdog, Won},
     command::ClientId,
+    lease::LostReason,
     line::{Session, Speaker},
     moment::Moment,
     quorum::NodeSet,
+    renew::Outcome,
 };
 
 use super::{at, name, owner, terms};
@@ -19,6 +21,47 @@ use super::{at, name, owner, terms};
 ///
 /// If the watchdog does not try again while the lease is held.
 pub fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
+    let (mut watchdog, _) = watchdog_with_a_lease();
+    let mut sent = 0;
+    while let Some(due) = watchdog.poll_timeout().filter(|due| *due < at(1_000)) {
+        watchdog.handle_timeout(Duration::from_nanos(due.as_nanos()), &|ttl| ttl / 10, due);
+        sent += std::iter::from_fn(|| watchdog.poll_transmit()).count();
+    }
+    match sent {
+        0 | 1 => Err(format!("{sent} renewals were sent in the whole ttl")),
+        _ => Ok(()),
+    }
+}
+
+/// A lease is lost, and the client ends before its guard has let go.
+///
+/// # Errors
+///
+/// If the client does not release it: nodes may still have its keys.
+pub fn shutdown_releases_what_was_lost() -> Result<(), String> {
+    let (mut watchdog, lease) = watchdog_with_a_lease();
+    watchdog.lose(lease, LostReason::Gone);
+    match watchdog.lose_all(LostReason::ShutDown).len() {
+        1 => Ok(()),
+        released => Err(format!("{released} leases are released, not one")),
+    }
+}
+
+/// The nodes confirm an extension.
+///
+/// # Errors
+///
+/// If the lease ends when it would have ended without it.
+pub fn confirmed_extension_counts() -> Result<(), String> {
+    let (mut watchdog, lease) = watchdog_with_a_lease();
+    let begun = watchdog.begin_extension(lease, terms(5_000), at(500));
+    let extending = begun.map_err(|reason| format!("it is lost: {reason:?}"))?;
+    let outcome = Outcome::Extended { valid_until: at(5_000) };
+    watchdog.handle_extension_ended(lease, extending, outcome, at(500), at(510));
+    watchdog.check(lease, at(3_000)).map_err(|reason| format!("it is lost: {reason:?}"))
+}
+
+fn watchdog_with_a_lease() -> (Watchdog, LeaseId) {
     let speaker = Speaker { client: ClientId::from_random([0; 20]), session: Session::UNSET };
     let mut watchdog = Watchdog::new(3, speaker, false, Jitter::new(1));
     let won = Won {
@@ -32,14 +75,6 @@ pub fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
         hold_until: Moment::from_nanos(u64::MAX),
         granted_at: at(0),
     };
-    watchdog.keep(won, at(0));
-    let mut sent = 0;
-    while let Some(due) = watchdog.poll_timeout().filter(|due| *due < at(1_000)) {
-        watchdog.handle_timeout(Duration::from_nanos(due.as_nanos()), &|ttl| ttl / 10, due);
-        sent += std::iter::from_fn(|| watchdog.poll_transmit()).count();
-    }
-    match sent {
-        0 | 1 => Err(format!("{sent} renewals were sent in the whole ttl")),
-        _ => Ok(()),
-    }
+    let lease = watchdog.keep(won, at(0));
+    (watchdog, lease)
 }

@@ -29,7 +29,7 @@ use quorate_core::{
 use super::{
     Engine,
     report::{Heard, trouble_now},
-    shared::{Order, Rest, Sending, Shared},
+    shared::{Order, Rest, Shared},
     tell::Told,
     timers::{FOREVER, Sleep},
 };
@@ -384,14 +384,14 @@ impl Shared {
         &mut self,
         engine: &Engine,
         node: usize,
-        (sending, command): (&Sending, &Command),
+        (about, command): (&About, &Command),
         answer: &Result<Reply, Heard>,
         rest: &mut Rest,
         now: Moment,
     ) {
-        match &sending.about {
+        match about {
             About::Waiter(_) | About::Heartbeat(_) => {
-                for (question, reply) in sending.about.answers(answer.as_ref().ok()) {
+                for (question, reply) in about.answers(answer.as_ref().ok()) {
                     let failed = each_error(engine, node, answer, reply);
                     let of = (question.call, question.said, question.sent_at);
                     let told =
@@ -400,7 +400,7 @@ impl Shared {
                 }
             }
             About::Round(call) => self.note_vote(engine, node, (*call, command), answer, rest, now),
-            About::Renewals(_) | About::Orphan => {}
+            About::Renewals(_) | About::Orphan | About::Debt(_) => {}
         }
     }
 

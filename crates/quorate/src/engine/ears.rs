@@ -26,6 +26,7 @@ pub(crate) struct Ears {
     engine: OnceLock<Weak<Engine>>,
     timers: OnceLock<Weak<Timers>>,
     posted: Mutex<VecDeque<News>>,
+    hearing: Mutex<()>,
 }
 
 impl Ears {
@@ -54,16 +55,29 @@ impl Ears {
         let _ = timers.add(now, weak);
     }
 
+    /// Hears at once what was posted, in its order.
+    pub(crate) fn hear_posted(&self) {
+        let _in_order = self.hearing.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let Some(news) = self.posted().pop_front() else { return };
+            match news {
+                News::Up(node) => self.handle_up(node),
+                News::Down(node) => self.handle_down(node, false),
+                News::Push(node, push) => self.handle_push(node, push),
+            }
+        }
+    }
+
     fn posted(&self) -> MutexGuard<'_, VecDeque<News>> {
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A node whose guard has ended has a session of ours again: what we hold is renewed there
     /// before others ask for it.
-    pub(crate) fn handle_recovering(&self) {
+    pub(crate) fn handle_recovering(&self, node: usize) {
         if let Some(engine) = self.engine() {
             engine.work(|shared, now| {
-                shared.machine.handle_recovering(&|ttl| engine.vote_timeout(ttl), now);
+                shared.machine.handle_recovering(node, &|ttl| engine.vote_timeout(ttl), now);
             });
         }
     }
@@ -102,13 +116,6 @@ impl Ears {
 
 impl Timed for Ears {
     fn handle_timeout(self: Arc<Self>, _now: Moment) {
-        loop {
-            let Some(news) = self.posted().pop_front() else { return };
-            match news {
-                News::Up(node) => self.handle_up(node),
-                News::Down(node) => self.handle_down(node, false),
-                News::Push(node, push) => self.handle_push(node, push),
-            }
-        }
+        self.hear_posted();
     }
 }

@@ -69,10 +69,10 @@ pub(super) fn answer_now(
 mod tests {
     use std::time::Duration;
 
-    use quorate_core::{command::Command, moment::Moment};
+    use quorate_core::moment::Moment;
 
     use super::*;
-    use crate::node::{Request, Sent};
+    use crate::node::{Pull, Pulled, Request, Sent, Work};
 
     #[derive(Debug)]
     struct Fake(Option<Trouble>, u64);
@@ -82,9 +82,11 @@ mod tests {
             Sent::Answered(Err(Trouble::Overloaded))
         }
 
-        fn flush(&self) {}
+        fn pull(&self, _work: &mut dyn Work, _how: Pull, _now: Moment) -> Pulled {
+            Pulled::Answered
+        }
 
-        fn owe(&self, _free: Command, _until: Moment) {}
+        fn flush(&self) {}
 
         fn label(&self) -> &'static str {
             "fake"

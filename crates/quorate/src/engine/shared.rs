@@ -30,7 +30,7 @@ use super::{
 use crate::{
     error::Trouble,
     held::Held,
-    node::{Inbox, Request, Sent},
+    node::{Pull, Pulled, ReplyTo, Request, Work},
 };
 
 /// What the engine's mutex guards.
@@ -108,12 +108,13 @@ impl Shared {
         self.machine.up().len() < majority(engine.nodes.len())
     }
 
-    /// Does what the machine says until it waits.
+    /// Does what the machine says until it waits, or until busy nodes have it wait.
     fn drive(&mut self, engine: &Arc<Engine>, rest: &mut Rest, now: Moment) {
+        let mut busy = NodeSet::EMPTY;
         loop {
-            if let Some(node) = self.machine.next_node_to_send() {
-                while let Some(transmit) = self.machine.poll_transmit(node) {
-                    self.send(engine, node, transmit, rest, now);
+            if let Some(node) = self.machine.nodes_to_send().without(busy).iter().next() {
+                if self.send(engine, node, Pull::IfIdle, rest, now) == Pulled::Later {
+                    busy.insert(node);
                 }
             } else if let Some(event) = self.machine.poll_event() {
                 self.handle_event(engine, event, rest, now);
@@ -124,55 +125,51 @@ impl Shared {
         self.arm(engine, rest);
     }
 
+    /// Lets a node take what the machine has for it.
     fn send(
         &mut self,
         engine: &Arc<Engine>,
         node: usize,
-        Transmit { about, command }: Transmit,
+        how: Pull,
         rest: &mut Rest,
         now: Moment,
-    ) {
-        self.note_sent(node, &about, &command, now);
-        let it = &engine.nodes[node];
-        let connection = it.connection();
-        let sent = Arc::new(Sending { engine: engine.clone(), about });
-        let request = Request { command: command.clone(), node, inbox: sent.clone() };
-        let Sent::Answered(answer) = it.send(request, now) else {
+    ) -> Pulled {
+        let mut work = Waiting { shared: self, engine, node, answered: Vec::new(), now };
+        let pulled = engine.nodes[node].pull(&mut work, how, now);
+        if pulled != Pulled::Answered {
             rest.queued.insert(node);
-            return;
-        };
-        let answer = answer.map_err(|trouble| Heard::new(trouble, connection));
-        self.note_answer(engine, node, (&sent, &command), &answer, rest, now);
-        let about = (&sent.about, &command);
-        match &answer {
-            Ok(reply) => self.machine.handle_answer(node, about, Some(reply), now),
-            Err(_) => self.machine.handle_unsent(node, about, now),
         }
-        self.give_up_if_denied(engine, &sent.about, answer.as_ref().ok(), now);
+        for (about, command, answer) in work.answered {
+            self.note_answer(engine, node, (&about, &command), &answer, rest, now);
+            match &answer {
+                Ok(reply) => self.machine.handle_answer(node, (&about, &command), Some(reply), now),
+                Err(_) => self.machine.handle_unsent(node, (&about, &command), now),
+            }
+            self.give_up_if_denied(engine, &about, answer.as_ref().ok(), now);
+        }
+        pulled
     }
 
     fn handle_answer(
         &mut self,
         engine: &Arc<Engine>,
         node: usize,
-        (sending, command): (&Sending, &Command),
+        (about, command): (&About, &Command),
         answer: Result<Reply, Trouble>,
         rest: &mut Rest,
         now: Moment,
     ) {
         let connection = || engine.nodes[node].connection();
         let answer = answer.map_err(|trouble| Heard::new(trouble, connection()));
-        self.note_answer(engine, node, (sending, command), &answer, rest, now);
-        let about = (&sending.about, command);
-        self.machine.handle_answer(node, about, answer.as_ref().ok(), now);
-        self.give_up_if_denied(engine, &sending.about, answer.as_ref().ok(), now);
+        self.note_answer(engine, node, (about, command), &answer, rest, now);
+        self.machine.handle_answer(node, (about, command), answer.as_ref().ok(), now);
+        self.give_up_if_denied(engine, about, answer.as_ref().ok(), now);
     }
 
     fn handle_event(&mut self, engine: &Engine, event: Event, rest: &mut Rest, now: Moment) {
         match event {
             Event::Closed(call) => drop(self.calls.remove(&call)),
             Event::Ended(call, ended) => self.handle_ended(engine, (call, ended), rest, now),
-            Event::Owed { node, debt } => engine.nodes[node].owe(debt.release, debt.until),
             Event::Lease(event) => self.handle_lease_event(engine, event, rest),
         }
     }
@@ -282,6 +279,32 @@ impl Engine {
         result
     }
 
+    /// Takes in answers of one node, in their order.
+    pub(crate) fn handle_answers(
+        self: &Arc<Self>,
+        node: usize,
+        answers: impl Iterator<Item = (About, Command, Result<Reply, Trouble>)>,
+        now: Moment,
+    ) {
+        let mut rest = Rest::default();
+        let mut shared = self.lock();
+        for (about, command, answer) in answers {
+            // Renewals are judged by the time at which they count, which may be later.
+            let now = if matches!(about, About::Renewals(_)) { self.now() } else { now };
+            shared.handle_answer(self, node, (&about, &command), answer, &mut rest, now);
+        }
+        self.finish(shared, rest, Order::Next, now);
+    }
+
+    /// The node's driver takes all that the machine has for it. It writes by itself.
+    pub(crate) fn serve(self: &Arc<Self>, node: usize) {
+        let (now, mut rest) = (self.now(), Rest::default());
+        let mut shared = self.lock();
+        shared.send(self, node, Pull::All, &mut rest, now);
+        rest.queued.remove(node);
+        self.finish(shared, rest, Order::Next, now);
+    }
+
     /// Does what the machine says, and the rest without the mutex.
     fn finish(
         self: &Arc<Self>,
@@ -319,28 +342,29 @@ pub(super) enum Order {
     Behind,
 }
 
-/// A command on its way.
-#[derive(Debug)]
-pub(super) struct Sending {
-    engine: Arc<Engine>,
-    pub(super) about: About,
+/// What the machine has for one node.
+struct Waiting<'a> {
+    shared: &'a mut Shared,
+    engine: &'a Arc<Engine>,
+    node: usize,
+    answered: Vec<(About, Command, Result<Reply, Heard>)>,
+    now: Moment,
 }
 
-impl Inbox for Sending {
-    fn handle_answer(
-        self: Arc<Self>,
-        node: usize,
-        command: Command,
-        answer: Result<Reply, Trouble>,
-        now: Moment,
-    ) {
-        let engine = &self.engine;
-        let mut rest = Rest::default();
-        let mut shared = engine.lock();
-        // Renewals are judged by the time at which they count, which may be later.
-        let now = if matches!(self.about, About::Renewals(_)) { engine.now() } else { now };
-        shared.handle_answer(engine, node, (&self, &command), answer, &mut rest, now);
-        engine.finish(shared, rest, Order::Next, now);
+impl Work for Waiting<'_> {
+    fn next(&mut self) -> Option<Request> {
+        let Transmit { about, command } = self.shared.machine.poll_transmit(self.node)?;
+        self.shared.note_sent(self.node, &about, &command, self.now);
+        let to = ReplyTo::Machine { engine: self.engine.clone(), about };
+        Some(Request { command, to })
+    }
+
+    fn answer(&mut self, request: Request, answer: Result<Reply, Trouble>, connection: u64) {
+        let Request { command, to } = request;
+        if let ReplyTo::Machine { about, .. } = to {
+            let answer = answer.map_err(|trouble| Heard::new(trouble, connection));
+            self.answered.push((about, command, answer));
+        }
     }
 }
 

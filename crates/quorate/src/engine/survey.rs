@@ -87,7 +87,7 @@ async fn ask_once<T>(
     let connections: Vec<u64> = connections.collect();
     for (number, Question { node, command }) in questions.iter().cloned().enumerate() {
         // The inbox wants to know which question it was: there may be several to one node.
-        let request = Request { command, node: number, inbox: survey.clone() };
+        let request = Request::to_inbox(command, number, survey.clone());
         if let Sent::Answered(answer) = engine.nodes[node].send(request, now) {
             survey.take_in(number, answer);
         }

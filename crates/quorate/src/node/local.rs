@@ -41,7 +41,7 @@ use self::{
     time::Boot,
     worker::Worker,
 };
-use super::{Node, Request, Sent};
+use super::{Node, Pull, Pulled, Request, Sent, Work};
 use crate::{
     clock::Clock,
     engine::{Driver, Ears, Mode, Quiet},
@@ -197,12 +197,12 @@ impl Node for LocalNode {
         self.0.queue.push(request)
     }
 
-    fn flush(&self) {
-        self.0.queue.ring();
+    fn pull(&self, work: &mut dyn Work, _how: Pull, _now: Moment) -> Pulled {
+        self.0.queue.pull(work)
     }
 
-    fn owe(&self, free: Command, until: Moment) {
-        self.0.queue.owe(free, until);
+    fn flush(&self) {
+        self.0.queue.ring();
     }
 
     fn label(&self) -> &str {
@@ -228,7 +228,7 @@ impl Node for LocalNode {
     }
 
     fn is_busy(&self) -> bool {
-        self.0.queue.is_busy(self.0.clock.now())
+        self.0.queue.is_busy()
     }
 }
 

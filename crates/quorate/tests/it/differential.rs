@@ -113,7 +113,6 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     fn run_batch(&mut self) {
-        self.tracker.handle_batch();
         let ends = self.ends_in_ms();
         self.wire.let_pass(self.draw.pause_ms(&ends));
         let steps = self.draw.batch();

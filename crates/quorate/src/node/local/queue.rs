@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use quorate_core::{command::Command, debts::Debts, moment::Moment};
 use rustix::{
     event::{EventfdFlags, eventfd},
     io::{read, write},
@@ -15,7 +14,7 @@ use rustix::{
 
 use crate::{
     error::Trouble,
-    node::{Request, Sent},
+    node::{Pulled, Request, Sent, Work},
 };
 
 /// The queue of one client.
@@ -34,7 +33,6 @@ struct State {
     waiting: VecDeque<Request>,
     /// How many the worker has taken and not answered.
     taken: usize,
-    debts: Debts,
     /// The worker will look before it sleeps.
     is_awake: bool,
     has_ended: bool,
@@ -50,17 +48,10 @@ pub(super) enum Phase {
 /// What the worker is to do next.
 #[derive(Debug)]
 pub(super) enum Next {
-    Work(Batch),
+    Work(Vec<Request>),
     /// There is nothing: it may sleep until it hears the bell.
     Sleep,
     End,
-}
-
-/// What is run together.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) requests: Vec<Request>,
-    pub(super) owed: Vec<(Command, Moment)>,
 }
 
 impl Queue {
@@ -71,7 +62,6 @@ impl Queue {
             phases: 0,
             waiting: VecDeque::new(),
             taken: 0,
-            debts: Debts::default(),
             is_awake: true,
             has_ended: false,
         };
@@ -80,17 +70,28 @@ impl Queue {
 
     pub(super) fn push(&self, request: Request) -> Sent {
         let mut state = self.lock();
-        match &state.phase {
-            Phase::Down(trouble) => Sent::Answered(Err(trouble.clone())),
-            Phase::Closed => Sent::Answered(Err(Trouble::ShutDown)),
-            Phase::Up if state.waiting.len() >= WAITING_MAX => {
-                Sent::Answered(Err(Trouble::Overloaded))
-            }
-            Phase::Up => {
+        match state.obstacle() {
+            Some(trouble) => Sent::Answered(Err(trouble)),
+            None => {
                 state.waiting.push_back(request);
                 Sent::Queued
             }
         }
+    }
+
+    pub(super) fn pull(&self, work: &mut dyn Work) -> Pulled {
+        let mut state = self.lock();
+        let mut pulled = Pulled::Answered;
+        while let Some(request) = work.next() {
+            match state.obstacle() {
+                Some(trouble) => work.answer(request, Err(trouble), state.phases),
+                None => {
+                    state.waiting.push_back(request);
+                    pulled = Pulled::Queued;
+                }
+            }
+        }
+        pulled
     }
 
     /// Wakes the worker if there is something to do.
@@ -102,32 +103,20 @@ impl Queue {
         }
     }
 
-    pub(super) fn owe(&self, free: Command, until: Moment) {
+    /// What is to be done now.
+    pub(super) fn take(&self) -> Next {
         let mut state = self.lock();
-        if !matches!(state.phase, Phase::Closed) {
-            state.debts.add(free, until);
-            drop(state);
-            self.ring();
+        if matches!(state.phase, Phase::Closed) {
+            return Next::End;
         }
-    }
-
-    /// What is to be done now. What is owed waits until the node is up.
-    pub(super) fn take(&self, now: Moment) -> Next {
-        let mut state = self.lock();
-        let is_up = match state.phase {
-            Phase::Up => true,
-            Phase::Down(_) => false,
-            Phase::Closed => return Next::End,
-        };
-        let owed = if is_up { state.debts.collect(now) } else { Vec::new() };
-        if state.waiting.is_empty() && owed.is_empty() {
+        if state.waiting.is_empty() {
             state.is_awake = false;
             return Next::Sleep;
         }
         let len = state.waiting.len().min(BATCH_MAX);
         let requests: Vec<Request> = state.waiting.drain(..len).collect();
-        state.taken = requests.len() + owed.len();
-        Next::Work(Batch { requests, owed })
+        state.taken = requests.len();
+        Next::Work(requests)
     }
 
     /// What was taken is answered.
@@ -176,10 +165,9 @@ impl Queue {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    pub(super) fn is_busy(&self, now: Moment) -> bool {
-        let mut state = self.lock();
-        state.debts.forget_expired(now);
-        state.taken > 0 || !state.waiting.is_empty() || !state.debts.is_empty()
+    pub(super) fn is_busy(&self) -> bool {
+        let state = self.lock();
+        state.taken > 0 || !state.waiting.is_empty()
     }
 
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
@@ -200,6 +188,17 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Why nothing can be asked now, if so.
+    fn obstacle(&self) -> Option<Trouble> {
+        match &self.phase {
+            Phase::Down(trouble) => Some(trouble.clone()),
+            Phase::Closed => Some(Trouble::ShutDown),
+            Phase::Up => (self.waiting.len() >= WAITING_MAX).then_some(Trouble::Overloaded),
+        }
     }
 }
 

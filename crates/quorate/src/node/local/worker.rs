@@ -25,10 +25,15 @@ use super::{
     folder::FileId,
     office::{Done, Office},
     post::{Ear, Heard, PUSH_LEN_MAX},
-    queue::{Batch, Next, Phase},
+    queue::{Next, Phase},
     time::Boot,
 };
-use crate::{engine::Mode, error::Trouble, node::Request, observe::Event};
+use crate::{
+    engine::Mode,
+    error::Trouble,
+    node::{Request, hand_out},
+    observe::Event,
+};
 
 /// The worker of one client.
 pub(super) struct Worker {
@@ -92,8 +97,8 @@ impl Worker {
                 self.open(now);
             }
             self.hear();
-            match self.shared.queue.take(self.shared.clock.now()) {
-                Next::Work(batch) => self.handle(batch),
+            match self.shared.queue.take() {
+                Next::Work(requests) => self.handle(requests),
                 Next::Sleep => self.sleep(),
                 Next::End => break,
             }
@@ -150,9 +155,8 @@ impl Worker {
         self.retry_at = now.saturating_add(self.backoff.next(&mut self.jitter));
         let abandoned = self.shared.queue.set_phase(Phase::Down(trouble.clone()));
         self.shared.tell(&Event::NodeDown { node: &self.shared.label, trouble: &trouble });
-        for request in abandoned {
-            request.answer(Err(trouble.clone()), now);
-        }
+        let answers = abandoned.into_iter().map(|request| (request, Err(trouble.clone())));
+        hand_out(NODE, answers, now);
         self.shared.ears.handle_down(NODE, false);
         self.shared.status.notify_waiters();
     }
@@ -174,19 +178,17 @@ impl Worker {
         }
         if is_alarmed {
             // Every transaction looks, also one without commands.
-            self.handle(Batch::default());
+            self.handle(Vec::new());
         }
     }
 
-    /// Runs a batch, tells others what it makes the node tell, and answers.
-    fn handle(&mut self, batch: Batch) {
-        let Batch { requests, owed } = batch;
+    /// Runs what is asked together, tells others what it makes the node tell, and answers.
+    fn handle(&mut self, requests: Vec<Request>) {
         let Some(open) = &mut self.open else {
-            return self.answer(requests, owed, None);
+            return self.answer(requests, Vec::new());
         };
-        let owed_commands = owed.iter().map(|(command, _)| command);
-        let commands = owed_commands.chain(requests.iter().map(|request| &request.command));
-        let mut commands: Vec<Command> = commands.cloned().collect();
+        let mut commands: Vec<Command> =
+            requests.iter().map(|request| request.command.clone()).collect();
         match open.run(&self.shared, &mut commands) {
             Ok(Done { value, pushes, .. }) => {
                 self.backoff.reset();
@@ -197,7 +199,7 @@ impl Worker {
                     self.shared.ears.handle_down(NODE, true);
                     self.shared.ears.handle_up(NODE);
                 }
-                self.answer(requests, owed, Some(value.replies));
+                self.answer(requests, value.replies);
                 own.into_iter().for_each(|push| self.shared.ears.handle_push(NODE, push));
                 if let Some(open) = &self.open {
                     open.office.tidy_up();
@@ -208,30 +210,17 @@ impl Worker {
                 // Down first: an answer may lead to another question.
                 self.fail(&fault, now);
                 let trouble = Trouble::from(&fault);
-                let replies = vec![Err(trouble); requests.len() + owed.len()];
-                self.answer(requests, owed, Some(replies));
+                let replies = vec![Err(trouble); requests.len()];
+                self.answer(requests, replies);
             }
         }
     }
 
-    fn answer(
-        &self,
-        requests: Vec<Request>,
-        owed: Vec<(Command, Moment)>,
-        replies: Option<Vec<Result<Reply, Trouble>>>,
-    ) {
+    fn answer(&self, requests: Vec<Request>, replies: Vec<Result<Reply, Trouble>>) {
         let now = self.shared.clock.now();
-        let mut replies = replies.into_iter().flatten();
+        let mut replies = replies.into_iter();
         let mut next = || replies.next().unwrap_or(Err(Trouble::Connecting));
-        for (command, until) in owed {
-            if next().is_err() {
-                self.shared.queue.owe(command, until);
-            }
-        }
-        for request in requests {
-            let reply = next();
-            request.answer(reply, now);
-        }
+        hand_out(NODE, requests.into_iter().map(|request| (request, next())), now);
         self.shared.queue.settle();
         self.shared.quiet.tell();
     }
@@ -325,9 +314,8 @@ impl Drop for End {
         self.0.queue.close();
         let abandoned = self.0.queue.set_phase(Phase::Closed);
         self.0.tell(&Event::NodeDown { node: &self.0.label, trouble: &Trouble::ShutDown });
-        for request in abandoned {
-            request.answer(Err(Trouble::ShutDown), now);
-        }
+        let answers = abandoned.into_iter().map(|request| (request, Err(Trouble::ShutDown)));
+        hand_out(NODE, answers, now);
         self.0.ears.handle_down(NODE, false);
         self.0.status.notify_waiters();
         self.0.quiet.tell();

@@ -8,7 +8,6 @@ use std::{
 
 use quorate_core::{
     command::{Command, Reply, Value},
-    debts::Debts,
     moment::Moment,
     name::Name,
     store::Store,
@@ -22,7 +21,7 @@ use crate::{
     clock::{Clock, node_time},
     engine::News,
     error::Trouble,
-    node::{Request, Sent},
+    node::{Answered, Request, hand_out},
 };
 
 #[derive(Debug)]
@@ -38,7 +37,6 @@ struct State {
     behaviour: Behaviour,
     /// Requests that a hanging node has not run, or that a mute one ran and did not answer.
     unanswered: VecDeque<Unanswered>,
-    debts: Debts,
     /// Whose time it is: keys of one clock make no sense by another.
     clock: Option<Clock>,
     members: Vec<Weak<Member>>,
@@ -63,7 +61,6 @@ impl Cell {
             store: Store::new(),
             behaviour: Behaviour::Answer,
             unanswered: VecDeque::new(),
-            debts: Debts::default(),
             clock: None,
             members: Vec::new(),
             latest: Moment::ZERO,
@@ -95,10 +92,11 @@ impl Cell {
         self.lock().store.hang_up(member.view.client);
     }
 
-    pub(super) fn send(&self, member: &Arc<Member>, request: Request) -> Sent {
+    /// Runs a request, and returns it with the answer; `None` if the node does not answer now.
+    pub(super) fn send(&self, member: &Arc<Member>, request: Request) -> Option<Answered> {
         let mut state = self.lock();
         if let Some(trouble) = member.trouble() {
-            return Sent::Answered(Err(trouble));
+            return Some((request, Err(trouble)));
         }
         let mut command = request.command.clone();
         member.speak(&mut state.store, &mut command);
@@ -107,17 +105,17 @@ impl Cell {
             Behaviour::Answer => {
                 let reply = state.run(&command, queued_at);
                 if reply != Reply::Stale {
-                    return Sent::Answered(Ok(reply));
+                    return Some((request, Ok(reply)));
                 }
                 // It has forgotten the session: another connection would begin a new one.
                 member.attach(&mut state.store);
                 if let Some(trouble) = member.trouble() {
-                    return Sent::Answered(Err(trouble));
+                    return Some((request, Err(trouble)));
                 }
                 member.speak(&mut state.store, &mut command);
-                return Sent::Answered(Ok(state.run(&command, queued_at)));
+                return Some((request, Ok(state.run(&command, queued_at))));
             }
-            Behaviour::Fail => return Sent::Answered(Err(Trouble::ConnectionRefused)),
+            Behaviour::Fail => return Some((request, Err(Trouble::ConnectionRefused))),
             Behaviour::Hang => false,
             Behaviour::Mute => {
                 state.run(&command, queued_at);
@@ -137,7 +135,7 @@ impl Cell {
         if is_first {
             member.watch(queued_at.saturating_add(LINK_TIMEOUT));
         }
-        Sent::Queued
+        None
     }
 
     /// A client that waits for an answer for too long gives the node up.
@@ -156,30 +154,20 @@ impl Cell {
         // Not after the mutex: the node may answer again in between, and would not take it back.
         member.detach(Trouble::TimedOut);
         drop(state);
-        requests.into_iter().for_each(|request| request.answer(Err(Trouble::TimedOut), now));
+        let answers = requests.into_iter().map(|request| (request, Err(Trouble::TimedOut)));
+        hand_out(self.number, answers, now);
         member.view.quiet.tell();
     }
 
-    pub(super) fn owe(&self, free: Command, until: Moment, clock: Clock) {
-        let mut state = self.lock();
-        match state.behaviour {
-            Behaviour::Answer | Behaviour::Mute => {
-                state.run(&free, clock.now());
-            }
-            Behaviour::Fail | Behaviour::Hang => state.debts.add(free, until),
-        }
-    }
-
-    pub(super) fn is_busy(&self, now: Moment) -> bool {
-        let mut state = self.lock();
-        state.debts.forget_expired(now);
-        let is_awaited = state.unanswered.iter().any(|it| it.request.is_some() && !it.has_run);
-        is_awaited || !state.debts.is_empty()
+    pub(super) fn is_busy(&self) -> bool {
+        let state = self.lock();
+        state.unanswered.iter().any(|it| it.request.is_some() && !it.has_run)
     }
 
     pub(super) fn set(&self, behaviour: Behaviour) {
         let mut state = self.lock();
-        state.behaviour = behaviour;
+        let before = std::mem::replace(&mut state.behaviour, behaviour);
+        let is_back = behaviour == Behaviour::Answer && before != behaviour;
         let mut answered = state.lose_answers();
         match behaviour {
             Behaviour::Answer => answered.extend(state.resume()),
@@ -193,9 +181,15 @@ impl Cell {
         let members = state.members();
         drop(state);
         for (request, answer, now) in answered {
-            request.answer(answer, now);
+            hand_out(self.number, [(request, answer)], now);
         }
-        members.iter().for_each(|member| member.view.quiet.tell());
+        for member in members {
+            if is_back {
+                // What could not be sent is sent now.
+                member.view.ears.hear_posted();
+            }
+            member.view.quiet.tell();
+        }
     }
 
     /// Forgets everything. Clients notice at once, where a link would need a ping.
@@ -257,8 +251,7 @@ impl State {
         lost
     }
 
-    /// Runs what was held back, in its order, and what is owed; those who had given the node up
-    /// come back.
+    /// Runs what was held back, in its order; those who had given the node up come back.
     fn resume(&mut self) -> Vec<(Request, Result<Reply, Trouble>, Moment)> {
         let mut answered = Vec::new();
         for it in std::mem::take(&mut self.unanswered) {
@@ -266,12 +259,10 @@ impl State {
             let reply = self.run(&it.command, now);
             answered.extend(it.request.map(|request| (request, Ok(reply), now)));
         }
-        let now = self.clock.map_or(self.latest, Clock::now);
-        for (free, _) in self.debts.collect(now) {
-            self.run(&free, now);
-        }
-        for member in self.members().iter().filter(|member| member.trouble().is_some()) {
-            member.attach(&mut self.store);
+        for member in self.members() {
+            if member.trouble().is_some() {
+                member.attach(&mut self.store);
+            }
             member.tell(News::Up(member.number));
         }
         answered

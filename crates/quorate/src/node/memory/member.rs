@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, node_time},
     engine::{Ears, Mode, News, Quiet, Timed},
     error::Trouble,
-    node::{Node, Request, Sent},
+    node::{Node, Pull, Pulled, Request, Sent, Work},
     nonces::Nonces,
 };
 
@@ -125,9 +125,7 @@ impl Member {
     }
 
     pub(super) fn tell(&self, news: News) {
-        if self.view.mode == Mode::Line {
-            self.view.ears.post(news, self.view.clock.now());
-        }
+        self.view.ears.post(news, self.view.clock.now());
     }
 
     /// Looks after unanswered requests, as a link does.
@@ -161,14 +159,23 @@ pub(crate) struct MemoryNode {
 
 impl Node for MemoryNode {
     fn send(&self, request: Request, _now: Moment) -> Sent {
-        self.cell.send(&self.member, request)
+        match self.cell.send(&self.member, request) {
+            Some((_, answer)) => Sent::Answered(answer),
+            None => Sent::Queued,
+        }
+    }
+
+    fn pull(&self, work: &mut dyn Work, _how: Pull, _now: Moment) -> Pulled {
+        while let Some(request) = work.next() {
+            let connection = self.member.connection();
+            if let Some((request, answer)) = self.cell.send(&self.member, request) {
+                work.answer(request, answer, connection);
+            }
+        }
+        Pulled::Answered
     }
 
     fn flush(&self) {}
-
-    fn owe(&self, free: Command, until: Moment) {
-        self.cell.owe(free, until, self.member.view.clock);
-    }
 
     fn label(&self) -> &str {
         self.cell.label()
@@ -187,7 +194,7 @@ impl Node for MemoryNode {
     }
 
     fn is_busy(&self) -> bool {
-        self.cell.is_busy(self.member.view.clock.now())
+        self.cell.is_busy()
     }
 }
 

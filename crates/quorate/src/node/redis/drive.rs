@@ -33,7 +33,7 @@ use super::{
     version::Watch,
     wire::Frame,
 };
-use crate::{engine::Mode, error::Trouble};
+use crate::{engine::Mode, error::Trouble, node::hand_out};
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
 pub(crate) async fn drive(link: Arc<Link>) {
@@ -167,11 +167,10 @@ async fn connect(
     let phase = Phase::Recovering { until: now.saturating_add(recovers_in) };
     outbox.open(Writer(writer), attached.scripts, (session, stay), phase, now);
     outbox.why_not_yet = attached.judged.as_ref().and_then(|judged| judged.why_not_yet);
-    link.pay_debts(&mut outbox, now);
     drop(outbox);
     match recovers_in.is_zero() {
         true => link.come_up(),
-        false => link.surroundings.ears.handle_recovering(),
+        false => link.surroundings.ears.handle_recovering(link.number),
     }
     Ok((Incoming::new(reader, attached.rest), attached.judged, socket))
 }
@@ -257,6 +256,10 @@ impl Pulse {
 /// Writes what was gathered.
 fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
     loop {
+        let has_work = std::mem::take(&mut link.outbox().has_work);
+        if has_work && let Some(engine) = link.surroundings.ears.engine() {
+            engine.serve(link.number);
+        }
         let Some(mut writing) = link.outbox().take_to_write() else {
             return Poll::Pending;
         };
@@ -270,7 +273,7 @@ fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
     }
 }
 
-/// Looks after a server that is silent although it was asked, and after releases that are owed.
+/// Looks after a server that is silent although it was asked.
 fn poll_silence(
     link: &Arc<Link>,
     mut timer: Pin<&mut Sleep>,
@@ -288,7 +291,6 @@ fn poll_silence(
         let Some(next) = next_look(&outbox, now) else {
             return Poll::Ready(Trouble::TimedOut);
         };
-        link.pay_debts(&mut outbox, now);
         outbox.is_watched = !outbox.waiting.is_empty();
         timer.as_mut().reset(Instant::now() + next);
         cx.waker().wake_by_ref();
@@ -369,9 +371,20 @@ impl Incoming {
         if let Some(Arrived::Answer(waiting, _)) = self.arrived.last() {
             link.note_round_trip(now.saturating_since(waiting.queued_at));
         }
-        for (place, arrived) in self.arrived.drain(..).enumerate() {
-            match arrived {
-                Arrived::Answer(waiting, answer) => waiting.request.answer(answer, now),
+        let mut arrived = self.arrived.drain(..).enumerate().peekable();
+        while let Some((place, first)) = arrived.next() {
+            match first {
+                Arrived::Answer(waiting, answer) => {
+                    let more = std::iter::from_fn(|| {
+                        let is_answer = |it: &(usize, Arrived)| matches!(it.1, Arrived::Answer(..));
+                        match arrived.next_if(is_answer)?.1 {
+                            Arrived::Answer(waiting, answer) => Some((waiting.request, answer)),
+                            Arrived::Push(_) => None,
+                        }
+                    });
+                    let all = std::iter::once((waiting.request, answer)).chain(more);
+                    hand_out(link.number, all, now);
+                }
                 Arrived::Push(push) => link.surroundings.ears.handle_push(link.number, push),
             }
             if Some(place) == awaited {

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use super::{
     attach::Identities,
     chamber::{Chamber, Judged},
-    outbox::{Outbox, Phase, Waiting},
+    outbox::{Outbox, Phase},
     script::Script,
     target::Target,
     transport::Security,
@@ -30,7 +30,7 @@ use crate::{
     clock::Clock,
     engine::{Ears, Mode, Quiet},
     error::Trouble,
-    node::{Inbox, Node, Request, Sent},
+    node::{Inbox, Node, Pull, Pulled, Request, Sent, Work, hand_out},
     nonces::{NoRandomness, Nonces},
     observe::{self, Event, Observer},
 };
@@ -138,9 +138,8 @@ impl Link {
         }
         self.tell(&Event::NodeDown { node: &self.target.label, trouble });
         let now = self.surroundings.clock.now();
-        for Waiting { request, .. } in abandoned {
-            request.answer(Err(trouble.clone()), now);
-        }
+        let answers = abandoned.into_iter().map(|it| (it.request, Err(trouble.clone())));
+        hand_out(self.number, answers, now);
         if let Some(chamber) = &self.surroundings.chamber {
             chamber.leave(self.number);
             self.is_asked.store(false, Ordering::SeqCst);
@@ -158,14 +157,6 @@ impl Link {
         self.tell(&Event::NodeUp { node: &self.target.label });
         self.surroundings.ears.handle_up(self.number);
         self.surroundings.status.notify_waiters();
-    }
-
-    /// Sends the releases that are owed; the link must be up.
-    pub(crate) fn pay_debts(self: &Arc<Self>, outbox: &mut Outbox, now: Moment) {
-        for (command, until) in outbox.debts.collect(now) {
-            let inbox = Arc::new(Collector { link: Arc::downgrade(self), until });
-            outbox.push(Request { command, node: self.number, inbox }, now);
-        }
     }
 
     /// Keeps the session alive, and learns the server's time; or looks at it again.
@@ -191,7 +182,7 @@ impl Link {
         let introduction = is_introduced.then(|| self.surroundings.introduction());
         for command in std::iter::once(ping).chain(introduction) {
             let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
-            outbox.push(Request { command, node: self.number, inbox }, now);
+            outbox.push(Request::to_inbox(command, self.number, inbox), now);
         }
         // A server that hangs is noticed even if nobody asks it for anything.
         outbox.watch();
@@ -253,6 +244,15 @@ impl Link {
         self.round_trip_ns.store(next.max(1), Ordering::Relaxed);
     }
 
+    /// Why this cannot be sent now, if so.
+    fn obstacle(&self, outbox: &Outbox, command: &Command, now: Moment) -> Option<Trouble> {
+        if self.surroundings.only_looks && !command.only_looks() {
+            return Some(Trouble::Unsupported(ONLY_LOOKS.into()));
+        }
+        let is_full = || outbox.waiting.len() >= WAITING_MAX;
+        outbox.obstacle(command, now).or_else(|| is_full().then_some(Trouble::Overloaded))
+    }
+
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,18 +260,32 @@ impl Link {
 
 impl Node for Arc<Link> {
     fn send(&self, request: Request, now: Moment) -> Sent {
-        if self.surroundings.only_looks && !request.command.only_looks() {
-            return Sent::Answered(Err(Trouble::Unsupported(ONLY_LOOKS.into())));
-        }
         let mut outbox = self.outbox();
-        if let Some(trouble) = outbox.obstacle(&request.command, now) {
-            return Sent::Answered(Err(trouble));
+        match self.obstacle(&outbox, &request.command, now) {
+            Some(trouble) => Sent::Answered(Err(trouble)),
+            None => {
+                outbox.push(request, now);
+                Sent::Queued
+            }
         }
-        if outbox.waiting.len() >= WAITING_MAX {
-            return Sent::Answered(Err(Trouble::Overloaded));
+    }
+
+    fn pull(&self, work: &mut dyn Work, how: Pull, now: Moment) -> Pulled {
+        let mut outbox = self.outbox();
+        if how == Pull::IfIdle && outbox.leave_work() {
+            return Pulled::Later;
         }
-        outbox.push(request, now);
-        Sent::Queued
+        let mut pulled = Pulled::Answered;
+        while let Some(request) = work.next() {
+            match self.obstacle(&outbox, &request.command, now) {
+                Some(trouble) => work.answer(request, Err(trouble), outbox.generation),
+                None => {
+                    outbox.push(request, now);
+                    pulled = Pulled::Queued;
+                }
+            }
+        }
+        pulled
     }
 
     fn flush(&self) {
@@ -303,15 +317,6 @@ impl Node for Arc<Link> {
         }
     }
 
-    fn owe(&self, free: Command, until: Moment) {
-        if self.surroundings.only_looks {
-            return; // Nothing was taken.
-        }
-        let mut outbox = self.outbox();
-        outbox.owe(free, until);
-        outbox.watch();
-    }
-
     fn label(&self) -> &str {
         &self.target.label
     }
@@ -333,32 +338,8 @@ impl Node for Arc<Link> {
     }
 
     fn is_busy(&self) -> bool {
-        let mut outbox = self.outbox();
-        outbox.debts.forget_expired(self.surroundings.clock.now());
-        !outbox.waiting.is_empty() || !outbox.debts.is_empty()
-    }
-}
-
-/// Takes in the answer to a release that is owed.
-#[derive(Debug)]
-struct Collector {
-    link: Weak<Link>,
-    until: Moment,
-}
-
-impl Inbox for Collector {
-    fn handle_answer(
-        self: Arc<Self>,
-        _node: usize,
-        command: Command,
-        answer: Result<Reply, Trouble>,
-        _now: Moment,
-    ) {
-        if answer.is_err()
-            && let Some(link) = self.link.upgrade()
-        {
-            link.owe(command, self.until);
-        }
+        let outbox = self.outbox();
+        outbox.has_work || !outbox.waiting.is_empty()
     }
 }
 

@@ -14,7 +14,6 @@ use std::{
 
 use quorate_core::{
     command::{Command, Owner, Reply, Stay},
-    debts::Debts,
     line::{Ask, Session},
     moment::Moment,
 };
@@ -32,7 +31,6 @@ pub(crate) struct Outbox {
     pub(crate) phase: Phase,
     /// Sent or about to be sent, in that order; replies come in the same order.
     pub(crate) waiting: VecDeque<Waiting>,
-    pub(crate) debts: Debts,
     pub(crate) scripts: Scripts,
     /// With which every command is said that needs one.
     pub(crate) session: Session,
@@ -49,6 +47,8 @@ pub(crate) struct Outbox {
     /// What a write by a caller ran into.
     pub(crate) broken: Option<io::Error>,
     pub(crate) driver: Option<Waker>,
+    /// The client's machine has more for us, which the driver takes when it writes next.
+    pub(crate) has_work: bool,
     bytes: Vec<u8>,
     /// How many of those that wait are in `bytes`: nobody has begun to write them.
     gathered: usize,
@@ -90,7 +90,6 @@ impl Outbox {
         Self {
             phase: Phase::Down(Trouble::Connecting),
             waiting: VecDeque::new(),
-            debts: Debts::default(),
             scripts: Scripts::new(prefix),
             session: Session::UNSET,
             stay: Stay::unguarded(0),
@@ -100,6 +99,7 @@ impl Outbox {
             generation: 0,
             broken: None,
             driver: None,
+            has_work: false,
             bytes: Vec::new(),
             gathered: 0,
             is_unflushed: false,
@@ -136,6 +136,7 @@ impl Outbox {
         self.writer = None;
         self.generation += 1;
         self.is_watched = false;
+        self.has_work = false;
         self.bytes.clear();
         self.gathered = 0;
         std::mem::take(&mut self.waiting)
@@ -253,12 +254,20 @@ impl Outbox {
         self.waiting.len() > self.gathered
     }
 
+    /// A caller has something to send. True if it leaves that to the driver: the link is busy, and
+    /// gathering pays.
+    pub(crate) fn leave_work(&mut self) -> bool {
+        let is_left = self.is_open() && self.waiting.len() > WRITE_AT_ONCE_MAX;
+        self.has_work |= is_left;
+        is_left
+    }
+
     /// Takes out writer and bytes if the caller should write them now.
     pub(crate) fn take_to_write_at_once(&mut self) -> Option<Writing> {
-        if self.bytes.is_empty() {
+        if self.bytes.is_empty() && !self.has_work {
             return None;
         }
-        if self.waiting.len() > WRITE_AT_ONCE_MAX {
+        if self.has_work || self.waiting.len() > WRITE_AT_ONCE_MAX {
             // Whoever writes now will see what we queued; if nobody does, the driver must.
             if self.writer.is_some() {
                 self.wake_driver();
@@ -303,7 +312,8 @@ impl Outbox {
             bytes.append(&mut self.bytes);
             self.bytes = bytes;
         }
-        !self.bytes.is_empty() || self.is_unflushed
+        // Whoever came meanwhile found nobody to write.
+        self.has_work || !self.bytes.is_empty() || self.is_unflushed
     }
 
     /// Sees to it that the driver looks after silence.
@@ -316,13 +326,6 @@ impl Outbox {
     pub(crate) fn wake_driver(&mut self) {
         if let Some(driver) = self.driver.take() {
             driver.wake();
-        }
-    }
-
-    /// Takes over a release that was not answered.
-    pub(crate) fn owe(&mut self, free: Command, until: Moment) {
-        if !matches!(self.phase, Phase::Closed) {
-            self.debts.add(free, until);
         }
     }
 }
@@ -405,7 +408,7 @@ mod tests {
         outbox.open(writer(), Scripts::new("quorate:".into()), terms, Phase::Up, now);
         let push = |outbox: &mut Outbox| {
             let command = Command::Look { name: Name::parse("a", "").expect("valid") };
-            outbox.push(Request { command, node: 0, inbox: Arc::new(Deaf) }, now);
+            outbox.push(Request::to_inbox(command, 0, Arc::new(Deaf)), now);
         };
         push(&mut outbox);
         assert!(!outbox.is_answer_due());

@@ -6,7 +6,10 @@ mod line;
 
 use std::io::Write as _;
 
-use quorate_core::command::{Command, Fate, Reply, Sighting, Value};
+use quorate_core::{
+    command::{Command, Fate, Reply, Sighting, Value},
+    line::Session,
+};
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
 pub(crate) use self::line::channel;
@@ -23,7 +26,8 @@ pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
 pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
         Command::Take { name, owner, ttl_ms, speaker } => {
-            let ttl = Decimal::new(*ttl_ms);
+            let mut digits = itoa::Buffer::new();
+            let ttl = digits.format(*ttl_ms);
             let (name, owner) = (name.as_bytes(), owner.as_bytes());
             let Some(speaker) = speaker else {
                 write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
@@ -34,7 +38,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             line::write_session_key(out, scripts, *speaker);
             write_word(out, owner);
             write_word(out, ttl.as_bytes());
-            write_word(out, speaker.session.to_string().as_bytes());
+            write_session(out, speaker.session);
         }
         Command::Adopt { name, from, owner, ttl_ms, speaker } => {
             // Without a session there is no line either.
@@ -47,9 +51,9 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             }
             write_word(out, from.as_bytes());
             write_word(out, owner.as_bytes());
-            write_word(out, Decimal::new(*ttl_ms).as_bytes());
+            write_number(out, *ttl_ms);
             if let Some(speaker) = speaker {
-                write_word(out, speaker.session.to_string().as_bytes());
+                write_session(out, speaker.session);
             }
         }
         Command::Free { name, owner } => {
@@ -66,10 +70,10 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             }
             for entry in entries.iter() {
                 write_word(out, entry.owner.as_bytes());
-                write_word(out, Decimal::new(entry.ttl_ms).as_bytes());
+                write_number(out, entry.ttl_ms);
             }
             if let Some(speaker) = speaker {
-                write_word(out, speaker.session.to_string().as_bytes());
+                write_session(out, speaker.session);
             }
         }
         Command::Check { name, owner } => {
@@ -99,7 +103,7 @@ fn write_script(out: &mut Vec<u8>, script: Script, scripts: &Scripts, keys: usiz
     write_header(out, b'*', 3 + keys + args);
     write_word(out, verb);
     write_word(out, id.as_bytes());
-    write_word(out, Decimal::new(keys as u64).as_bytes());
+    write_number(out, keys as u64);
 }
 
 fn write_word(out: &mut Vec<u8>, word: &[u8]) {
@@ -110,29 +114,23 @@ fn write_word(out: &mut Vec<u8>, word: &[u8]) {
 
 fn write_header(out: &mut Vec<u8>, kind: u8, count: usize) {
     out.push(kind);
-    out.extend_from_slice(Decimal::new(count as u64).as_bytes());
+    out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number as decimal digits, without an allocation.
-struct Decimal {
-    digits: [u8; 20],
-    len: usize,
+/// A session, without an allocation.
+fn write_session(out: &mut Vec<u8>, session: Session) {
+    write_header(out, b'$', SESSION_LEN);
+    // A vector takes everything.
+    let _ = write!(out, "{session}");
+    out.extend_from_slice(b"\r\n");
 }
 
-impl Decimal {
-    fn new(number: u64) -> Self {
-        let mut digits = [0; 20];
-        let mut rest = &mut digits[..];
-        // Twenty digits hold every number of 64 bits.
-        let _ = write!(rest, "{number}");
-        let len = 20 - rest.len();
-        Self { digits, len }
-    }
+/// The digits of a session.
+const SESSION_LEN: usize = 32;
 
-    fn as_bytes(&self) -> &[u8] {
-        &self.digits[..self.len]
-    }
+fn write_number(out: &mut Vec<u8>, number: u64) {
+    write_word(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// One thing that a server sent.

@@ -37,7 +37,7 @@ pub(super) async fn holders(
         for (slot, name) in names.iter().enumerate() {
             let command = Command::Look { name: name.clone() };
             // The inbox wants to know which lock it was about, and not which node answered.
-            let request = Request { command, node: slot, inbox: look.clone() };
+            let request = Request::to_inbox(command, slot, look.clone());
             if let Sent::Answered(answer) = node.send(request, now) {
                 look.take_in(slot, answer);
             }

@@ -69,7 +69,7 @@ impl Trial<'_> {
         let steps = self.draw.batch(self.store.clone(), self.run, now);
         let Answered { from, to, replies } = self.node.ask(&steps, &self.draw.keys());
         let is_in_time = from.as_millis() == to_ms && to.as_millis() == to_ms;
-        self.tracker.handle_batch(is_in_time);
+        self.tracker.handle_batch();
         if !is_in_time {
             self.node.clear();
             self.store.clear();

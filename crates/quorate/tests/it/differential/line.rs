@@ -121,7 +121,7 @@ impl<'a> Trial<'a> {
         let Answered { from, to, replies, asides } = self.wire.ask(steps, &self.draw.names);
         let is_in_time =
             from.as_millis() == to.as_millis() && from.as_millis() >= self.told_at.as_millis();
-        self.tracker.handle_batch(is_in_time);
+        self.tracker.handle_batch();
         if !is_in_time {
             self.wire.clear();
             self.store.clear();

@@ -64,15 +64,17 @@ async fn a_lease_that_was_seen_as_lost_stays_lost_when_its_renewal_is_confirmed_
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if matches!(event, Event::Renewed { .. }) && seen.is_empty() {
                 // The first one is told. This takes so long that the other lease ends meanwhile.
-                let _ = poll(std::pin::pin!(tokio::time::advance(BRIEF * 6 / 10)));
+                let _ = poll(std::pin::pin!(tokio::time::advance(BRIEF * 62 / 100)));
                 *seen = guards.get().into_iter().flatten().map(|guard| guard.check()).collect();
             }
         }
     };
     let nodes = MemoryNodes::new(1);
     let client = build(settings(&nodes).ttl(BRIEF).vote_timeout(BRIEF).observer(observer));
-    let taken = [take(&client.mutex("a")).await, take(&client.mutex("b")).await];
-    guards.set(taken).unwrap();
+    let first = take(&client.mutex("a")).await;
+    // So that they are renewed one after the other, not together.
+    pass(BRIEF / 6).await;
+    guards.set([first, take(&client.mutex("b")).await]).unwrap();
     nodes.set(0, Hang);
     pass(BRIEF * 4 / 10).await;
     // Both renewals are on their way; they are answered at the same moment.

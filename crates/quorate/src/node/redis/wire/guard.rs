@@ -6,7 +6,7 @@ use quorate_core::{
 };
 use redis_protocol::resp3::types::RangeFrame;
 
-use super::{Decimal, line::write_record, text, write_script, write_word};
+use super::{line::write_record, text, write_number, write_script, write_word};
 use crate::node::redis::script::{Script, Scripts};
 
 /// Appends one command of the guard. Returns false if it is none.
@@ -22,7 +22,7 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) -> 
             write_record(out, scripts);
             write_word(out, mark.to_string().as_bytes());
             write_word(out, id.to_string().as_bytes());
-            write_word(out, Decimal::new(*wall_ms).as_bytes());
+            write_number(out, *wall_ms);
             write_pact(out, pact);
         }
         Command::Change { mark, pact, fresh } => {

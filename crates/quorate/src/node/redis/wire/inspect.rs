@@ -10,16 +10,15 @@ use quorate_core::{
 use redis_protocol::resp3::types::RangeFrame;
 
 use super::{
-    Decimal,
     line::{fence, number, write_lock},
-    sighting, text, write_script, write_word,
+    sighting, text, write_number, write_script, write_word,
 };
 use crate::node::redis::script::{Script, Scripts};
 
 pub(super) fn write(out: &mut Vec<u8>, name: &Name, shown: u32, scripts: &Scripts) {
     write_script(out, Script::Inspect, scripts, 3, 1);
     write_lock(out, scripts, name);
-    write_word(out, Decimal::new(shown.min(WAITING_SHOWN_MAX).into()).as_bytes());
+    write_number(out, shown.min(WAITING_SHOWN_MAX).into());
 }
 
 pub(super) fn write_list(
@@ -34,7 +33,7 @@ pub(super) fn write_list(
     write_word(out, ours.as_bytes());
     write_word(out, format!("{}[fq]:{{{}*}}", escaped(ours), escaped(prefix)).as_bytes());
     write_word(out, cursor.map_or("0", Cursor::as_str).as_bytes());
-    write_word(out, Decimal::new(count.clamp(1, LIST_LOOKED_MAX).into()).as_bytes());
+    write_number(out, count.clamp(1, LIST_LOOKED_MAX).into());
 }
 
 /// A pattern that only this text fits.

@@ -8,7 +8,7 @@ use quorate_core::{
 };
 use redis_protocol::resp3::types::RangeFrame;
 
-use super::{Decimal, Frame, text, write_header, write_script, write_word};
+use super::{Frame, text, write_header, write_number, write_script, write_session, write_word};
 use crate::node::{
     push,
     redis::script::{Script, Scripts},
@@ -19,11 +19,11 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
         Command::Attach { speaker, stay } => {
             write_script(out, Script::Attach, scripts, 2, 5);
-            write_session(out, scripts, *speaker, stay);
+            write_stay(out, scripts, *speaker, stay);
         }
         Command::Ping { speaker, stay } => {
             write_script(out, Script::Ping, scripts, 2, 5);
-            write_session(out, scripts, *speaker, stay);
+            write_stay(out, scripts, *speaker, stay);
         }
         Command::Acquire { speaker, ask } => write_acquire(out, *speaker, ask, scripts),
         Command::Release { name, owner, yields } => {
@@ -38,11 +38,11 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
             write_word(out, owner.as_bytes());
             if let Some(Yield { fence, speaker }) = yields {
                 write_digits(out, fence.get());
-                write_word(out, speaker.session.to_string().as_bytes());
+                write_session(out, speaker.session);
             }
             if let Some(place) = place {
                 write_digits(out, place.ticket);
-                write_word(out, Decimal::new(place.ttl_ms).as_bytes());
+                write_number(out, place.ttl_ms);
             }
         }
         Command::Extend { speaker, entries } => write_extend(out, *speaker, entries, scripts),
@@ -53,7 +53,7 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
             write_script(out, Script::Introduce, scripts, 1, 2);
             write_key(out, scripts, &["w:", &client.to_string()]);
             write_word(out, who.as_bytes());
-            write_word(out, Decimal::new(*life_ms).as_bytes());
+            write_number(out, *life_ms);
         }
         Command::Who { client } => {
             write_header(out, b'*', 2);
@@ -64,14 +64,14 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     }
 }
 
-fn write_session(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, stay: &Stay) {
+fn write_stay(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, stay: &Stay) {
     write_session_key(out, scripts, speaker);
     write_record(out, scripts);
-    write_word(out, speaker.session.to_string().as_bytes());
-    write_word(out, Decimal::new(stay.life_ms).as_bytes());
+    write_session(out, speaker.session);
+    write_number(out, stay.life_ms);
     write_word(out, stay.mark.map(|mark| mark.to_string()).unwrap_or_default().as_bytes());
-    write_word(out, Decimal::new(stay.slack_us).as_bytes());
-    write_word(out, Decimal::new(stay.wall_ms).as_bytes());
+    write_number(out, stay.slack_us);
+    write_number(out, stay.wall_ms);
 }
 
 fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scripts) {
@@ -81,10 +81,12 @@ fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scrip
     write_session_key(out, scripts, speaker);
     write_word(out, ask.owner.as_bytes());
     // Without a place nothing can be had; no session is the one without a name.
-    let session = place.map(|_| speaker.session.to_string()).unwrap_or_default();
-    write_word(out, session.as_bytes());
+    match place {
+        Some(_) => write_session(out, speaker.session),
+        None => write_word(out, b""),
+    }
     write_digits(out, place.map_or(0, |place| place.ticket));
-    write_word(out, Decimal::new(place.map_or(0, |place| place.ttl_ms)).as_bytes());
+    write_number(out, place.map_or(0, |place| place.ttl_ms));
     write_flag(out, ask.is_waiting);
     write_flag(out, ask.is_known);
 }
@@ -93,11 +95,11 @@ fn write_extend(out: &mut Vec<u8>, speaker: Speaker, entries: &[Extend], scripts
     write_script(out, Script::Extend, scripts, 1 + 3 * entries.len(), 1 + 4 * entries.len());
     write_session_key(out, scripts, speaker);
     entries.iter().for_each(|entry| write_lock(out, scripts, &entry.name));
-    write_word(out, speaker.session.to_string().as_bytes());
+    write_session(out, speaker.session);
     for entry in entries {
         write_word(out, entry.owner.as_bytes());
         write_digits(out, entry.fence.get());
-        write_word(out, Decimal::new(entry.ttl_ms).as_bytes());
+        write_number(out, entry.ttl_ms);
         write_flag(out, entry.may_heal);
     }
 }
@@ -106,12 +108,12 @@ fn write_heartbeat(out: &mut Vec<u8>, speaker: Speaker, standing: &[Standing], s
     write_script(out, Script::Heartbeat, scripts, 1 + 3 * standing.len(), 1 + 3 * standing.len());
     write_session_key(out, scripts, speaker);
     standing.iter().for_each(|one| write_lock(out, scripts, &one.name));
-    write_word(out, speaker.session.to_string().as_bytes());
+    write_session(out, speaker.session);
     for one in standing {
         let place = Place::of(one.owner.as_bytes());
         write_word(out, one.owner.as_bytes());
         write_digits(out, place.map_or(0, |place| place.ticket));
-        write_word(out, Decimal::new(place.map_or(0, |place| place.ttl_ms)).as_bytes());
+        write_number(out, place.map_or(0, |place| place.ttl_ms));
     }
 }
 
@@ -153,7 +155,13 @@ fn write_key(out: &mut Vec<u8>, scripts: &Scripts, parts: &[&str]) {
 
 /// A ticket or a fence: the order of the texts is the order of the numbers.
 fn write_digits(out: &mut Vec<u8>, number: u64) {
-    write_word(out, format!("{number:016}").as_bytes());
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(number).as_bytes();
+    let zeros = b"0000000000000000".get(digits.len()..).unwrap_or_default();
+    write_header(out, b'$', zeros.len() + digits.len());
+    out.extend_from_slice(zeros);
+    out.extend_from_slice(digits);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn write_flag(out: &mut Vec<u8>, is_set: bool) {
