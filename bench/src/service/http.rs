@@ -43,7 +43,7 @@ impl Http {
     pub(crate) async fn start(&mut self, method: &str, path: &str, body: &str) {
         let len = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Content-Length: {len}\r\n\r\n{body}"
         );
         self.stream.write_all(request.as_bytes()).await.expect("it is open");
