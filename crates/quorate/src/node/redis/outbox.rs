@@ -398,18 +398,36 @@ mod tests {
         }
     }
 
+    fn open(outbox: &mut Outbox) {
+        let (writer, scripts) = (tokio::io::sink(), Scripts::new("quorate:".into()));
+        let terms = (Session::UNSET, Stay::unguarded(0));
+        outbox.open(Writer(Box::new(writer)), scripts, terms, Phase::Up, Moment::ZERO);
+    }
+
+    fn push(outbox: &mut Outbox) {
+        let command = Command::Look { name: Name::parse("a", "").expect("valid") };
+        outbox.push(Request::to_inbox(command, 0, Arc::new(Deaf)), Moment::ZERO);
+    }
+
+    /// The driver is not woken while somebody else writes.
+    #[test]
+    fn work_that_is_left_while_somebody_writes_is_not_forgotten() {
+        let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
+        open(&mut outbox);
+        assert!(!outbox.leave_work(), "the link is idle");
+        (0..3).for_each(|_| push(&mut outbox));
+        let mut writing = outbox.take_to_write().expect("there are three");
+        assert!(outbox.leave_work(), "three answers are due");
+        assert!(outbox.take_to_write_at_once().is_none(), "somebody writes");
+        assert!(writing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(outbox.give_back(writing), "whoever wrote sees to it");
+    }
+
     /// Two who come at the same time must not each leave the writing to the other.
     #[test]
     fn what_nobody_has_begun_to_write_is_not_waited_for() {
-        let now = Moment::ZERO;
-        let mut outbox = Outbox::new("quorate:".into(), now);
-        let writer = || Writer(Box::new(tokio::io::sink()));
-        let terms = (Session::UNSET, Stay::unguarded(0));
-        outbox.open(writer(), Scripts::new("quorate:".into()), terms, Phase::Up, now);
-        let push = |outbox: &mut Outbox| {
-            let command = Command::Look { name: Name::parse("a", "").expect("valid") };
-            outbox.push(Request::to_inbox(command, 0, Arc::new(Deaf)), now);
-        };
+        let mut outbox = Outbox::new("quorate:".into(), Moment::ZERO);
+        open(&mut outbox);
         push(&mut outbox);
         assert!(!outbox.is_answer_due());
         push(&mut outbox);
@@ -422,7 +440,7 @@ mod tests {
         outbox.waiting.drain(..2);
         assert!(!outbox.is_answer_due(), "both are answered");
         outbox.close(Phase::Closed);
-        outbox.open(writer(), Scripts::new("quorate:".into()), terms, Phase::Up, now);
+        open(&mut outbox);
         push(&mut outbox);
         assert!(!outbox.is_answer_due(), "on a new connection nothing is written");
     }
