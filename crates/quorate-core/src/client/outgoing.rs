@@ -96,7 +96,11 @@ impl Outgoing {
 
     /// The next command.
     pub(super) fn pop(&mut self) -> Option<Transmit> {
-        let first = self.queue.pop_front()?;
+        let Some(first) = self.queue.pop_front() else {
+            // A burst should not cost memory for ever.
+            self.queue.shrink_to(QUEUE_KEPT);
+            return None;
+        };
         let mut gathered: Vec<(Standing, Question)> = Vec::new();
         while gathered.len() < PROLONG_MAX
             && let Some(next) = self.queue.front()
@@ -134,3 +138,6 @@ fn standing(transmit: &Transmit) -> Option<(Standing, Question)> {
         _ => None,
     }
 }
+
+/// Room that is kept for this many commands when none waits.
+const QUEUE_KEPT: usize = 64;

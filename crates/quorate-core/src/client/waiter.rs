@@ -44,8 +44,17 @@ pub struct Waiter {
     place: Option<Place>,
     /// The last one is that of today.
     incarnations: Vec<Incarnation>,
-    outputs: VecDeque<Output>,
+    to_do: VecDeque<Step>,
     is_end_noted: bool,
+}
+
+/// What comes next. Commands are made when they leave: those who wait should be small.
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(Owner),
+    Hold(Owner),
+    Forget(Owner),
+    Send { node: usize, said: Said, is_first: bool },
 }
 
 /// One owner under which the lock is asked for. After a withdrawal the call goes on under a new
@@ -113,7 +122,7 @@ impl Waiter {
             machine,
             came_at: now,
             place,
-            outputs: VecDeque::new(),
+            to_do: VecDeque::new(),
             incarnations: vec![Incarnation::new(owner)],
             is_end_noted: false,
         }
@@ -158,8 +167,18 @@ impl Waiter {
     /// The next thing to do.
     pub fn poll_output(&mut self, owners: &mut impl Owners) -> Output {
         loop {
-            if let Some(output) = self.outputs.pop_front() {
-                return output;
+            if let Some(step) = self.to_do.pop_front() {
+                return match step {
+                    Step::Wait(owner) => Output::Wait(owner),
+                    Step::Hold(owner) => Output::Hold(owner),
+                    Step::Forget(owner) => Output::Forget(owner),
+                    Step::Send { node, said, is_first } => {
+                        let Some(known) = self.incarnation(said.life) else { continue };
+                        let owner = known.owner.clone();
+                        let command = self.command(owner, said.what);
+                        Output::Send { node, said, is_first, command }
+                    }
+                };
             }
             match self.machine.poll_output() {
                 contend::Output::Say { node, said } => self.say(node, said, owners),
@@ -238,15 +257,16 @@ impl Waiter {
         while u32::try_from(self.incarnations.len()).is_ok_and(|len| len <= last) {
             let owner = owners.next_owner(&place, &self.want.kind);
             if !mutant::is_on(Mutant::ReturnUnregistered) {
-                self.outputs.push_back(Output::Wait(owner.clone()));
+                self.to_do.push_back(Step::Wait(owner.clone()));
             }
             self.incarnations.push(Incarnation::new(owner));
         }
         let Some(known) = self.incarnation(said.life) else { return };
-        let (owner, is_known) = (known.owner.clone(), known.sent.contains(node));
+        let is_known = known.sent.contains(node);
         if said.what == Saying::Leave {
             if !std::mem::replace(&mut known.is_forgotten, true) {
-                self.outputs.push_back(Output::Forget(owner.clone()));
+                let owner = known.owner.clone();
+                self.to_do.push_back(Step::Forget(owner));
             }
             if !is_known {
                 return;
@@ -254,8 +274,7 @@ impl Waiter {
         } else {
             known.sent.insert(node);
         }
-        let (is_first, command) = (!is_known, self.command(owner, said.what));
-        self.outputs.push_back(Output::Send { node, said, is_first, command });
+        self.to_do.push_back(Step::Send { node, said, is_first: !is_known });
     }
 
     /// Its place in the queue: the nodes' time at which the caller came, however late they told it.
@@ -267,9 +286,9 @@ impl Waiter {
         let drawn = place(&self.want, owners, self.came_at);
         let place = drawn.unwrap_or_else(|| nowhere(owners));
         let owner = owners.next_owner(&place, &self.want.kind);
-        self.outputs.push_back(Output::Wait(owner.clone()));
+        self.to_do.push_back(Step::Wait(owner.clone()));
         let before = std::mem::replace(&mut self.incarnations, vec![Incarnation::new(owner)]);
-        self.outputs.extend(before.into_iter().map(|known| Output::Forget(known.owner)));
+        self.to_do.extend(before.into_iter().map(|known| Step::Forget(known.owner)));
         *self.place.insert(place)
     }
 
@@ -280,9 +299,9 @@ impl Waiter {
             return false;
         }
         let owner = self.owner().clone();
-        self.outputs.push_back(match outcome {
-            Outcome::Held { .. } if !mutant::is_on(Mutant::HolderForgotten) => Output::Hold(owner),
-            _ => Output::Forget(owner),
+        self.to_do.push_back(match outcome {
+            Outcome::Held { .. } if !mutant::is_on(Mutant::HolderForgotten) => Step::Hold(owner),
+            _ => Step::Forget(owner),
         });
         true
     }
