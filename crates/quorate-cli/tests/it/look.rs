@@ -164,7 +164,7 @@ fn a_lock_that_too_few_nodes_can_tell_of_is_not_known() {
     let known = json(&say(&rig, ["show", "x", "-o", "json"]).assert_code(0));
     assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &true.into()));
     // A majority has it, perhaps without one that was reached later.
-    let has_it = |server: &quorate_testkit::Server| {
+    let has_it = |server: &Server| {
         let asked = quorate_testkit::redis::cmd("EXISTS").arg("x").query(&mut server.connection());
         asked.expect("it answers")
     };
