@@ -23,7 +23,6 @@
 //! - [`lease`]: the life of a held lock, in which lost stays lost.
 //! - [`schedule`]: when each held lease is renewed and when it ends.
 //! - [`client`]: what composes these machines into a client.
-//! - [`debts`]: releases that a node has not answered.
 //! - [`backoff`]: delays drawn from randomness that is passed in.
 //! - [`mutant`]: deliberate bugs for showing that the tests notice them.
 //!
