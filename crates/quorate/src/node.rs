@@ -66,7 +66,7 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
 
 /// What waits to be sent to one node.
 pub(crate) trait Work {
-    /// The next request. Whoever has taken one sends it or answers it.
+    /// Takes the next request. The node must send it, or answer it with `answer`.
     fn next(&mut self) -> Option<Request>;
 
     /// The node has answered on the spot, or could not take the request on this connection.
@@ -76,7 +76,7 @@ pub(crate) trait Work {
 /// Who pulls.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pull {
-    /// A caller, for whom a busy node does not take single requests: its driver takes all together.
+    /// A caller. A busy node leaves the work to its driver, which takes all of it together.
     IfIdle,
     /// The node's own driver.
     All,
@@ -105,7 +105,7 @@ pub(crate) struct Request {
 pub(crate) enum ReplyTo {
     /// To the client's machine.
     Machine { engine: Arc<Engine>, about: About },
-    /// To somebody who asked without it, and tells questions apart by their numbers.
+    /// To an inbox, which tells questions apart by their numbers.
     Inbox { inbox: Arc<dyn Inbox>, number: usize },
 }
 
@@ -122,8 +122,8 @@ impl Request {
 /// A request, and what the node says to it.
 pub(crate) type Answered = (Request, Result<Reply, Trouble>);
 
-/// Hands out answers of a node, in their order. Those for the machine that follow each other are
-/// taken in together.
+/// Delivers the answers of a node in their order. Consecutive answers for the machine are handled
+/// together.
 pub(crate) fn hand_out(node: usize, answers: impl IntoIterator<Item = Answered>, now: Moment) {
     let mut answers = answers.into_iter().peekable();
     while let Some((Request { command, to }, answer)) = answers.next() {
@@ -153,7 +153,7 @@ pub(crate) enum Sent {
 
 /// Takes in answers.
 pub(crate) trait Inbox: fmt::Debug + Send + Sync {
-    /// The answer to `command`, the question of this number, known at `now`.
+    /// Handles the answer to question `number`, known at `now`.
     fn handle_answer(
         self: Arc<Self>,
         number: usize,
@@ -163,5 +163,5 @@ pub(crate) trait Inbox: fmt::Debug + Send + Sync {
     );
 }
 
-/// So many answers are taken in together: callers wait meanwhile.
+/// The most answers that are handled under one lock, since callers wait for that lock.
 const TOGETHER_MAX: usize = 64;

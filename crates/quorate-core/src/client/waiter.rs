@@ -48,7 +48,7 @@ pub struct Waiter {
     is_end_noted: bool,
 }
 
-/// What comes next. Commands are made when they leave: those who wait should be small.
+/// An output in short form. The command is built when it leaves, which keeps waiters small.
 #[derive(Clone, Debug)]
 enum Step {
     Wait(Owner),

@@ -8,7 +8,7 @@ use crate::clock::Nanos;
 pub(crate) struct Memory {
     /// When it last forgot something that it had granted.
     forgot_at: Option<Nanos>,
-    /// Until when it had what it forgot after that, in its guard.
+    /// When it forgot extensions that it had granted after that, in its guard.
     forgot_extended_at: Option<Nanos>,
     /// It has reason to doubt itself, and has not yet.
     is_suspect: bool,

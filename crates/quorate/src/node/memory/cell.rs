@@ -251,7 +251,7 @@ impl State {
         lost
     }
 
-    /// Runs what was held back, in its order; those who had given the node up come back.
+    /// Runs the requests that were held back, in order, and reconnects clients that had given up.
     fn resume(&mut self) -> Vec<(Request, Result<Reply, Trouble>, Moment)> {
         let mut answered = Vec::new();
         for it in std::mem::take(&mut self.unanswered) {

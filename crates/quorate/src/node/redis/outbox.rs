@@ -254,8 +254,8 @@ impl Outbox {
         self.waiting.len() > self.gathered
     }
 
-    /// A caller has something to send. True if it leaves that to the driver: the link is busy, and
-    /// gathering pays.
+    /// A caller has something to send. Returns true if the link is busy, and the driver is to send
+    /// it together with more.
     pub(crate) fn leave_work(&mut self) -> bool {
         let is_left = self.is_open() && self.waiting.len() > WRITE_AT_ONCE_MAX;
         self.has_work |= is_left;
@@ -312,7 +312,7 @@ impl Outbox {
             bytes.append(&mut self.bytes);
             self.bytes = bytes;
         }
-        // Whoever came meanwhile found nobody to write.
+        // A caller that left work in the meantime could not wake the driver.
         self.has_work || !self.bytes.is_empty() || self.is_unflushed
     }
 
@@ -420,7 +420,7 @@ mod tests {
         assert!(outbox.leave_work(), "three answers are due");
         assert!(outbox.take_to_write_at_once().is_none(), "somebody writes");
         assert!(writing.poll(&mut Context::from_waker(Waker::noop())).is_ready());
-        assert!(outbox.give_back(writing), "whoever wrote sees to it");
+        assert!(outbox.give_back(writing), "the writer takes the work that was left");
     }
 
     /// Two who come at the same time must not each leave the writing to the other.
