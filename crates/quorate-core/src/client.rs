@@ -21,6 +21,7 @@ pub mod held;
 mod leases;
 mod outgoing;
 pub mod owners;
+mod parts;
 pub mod registry;
 pub mod round;
 pub mod waiter;
@@ -34,6 +35,7 @@ use std::{
 pub use self::{
     call::{Call, CallId, Ended, Hold, Purpose},
     outgoing::{About, Question, Transmit},
+    parts::Observer,
 };
 use self::{
     call::{Caller, Work},
@@ -57,7 +59,7 @@ use crate::{
 };
 
 /// A release that is sent again until it is answered, or until its key has expired.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Debt {
     /// The release.
     pub release: Command,

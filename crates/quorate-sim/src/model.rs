@@ -1,8 +1,11 @@
 //! The exhaustive model: small worlds in which every order of events is tried.
 //!
-//! The nodes are the core's [`Store`](quorate_core::store::Store), the clients run the core's
-//! machines with its terms and leases. Only what is around them is made up: a network that keeps
-//! each connection in order and takes any time, clocks that tick together, and faults.
+//! A client is the machine that is shipped ([`Client`](quorate_core::client::Client)), a node is
+//! the core's [`Store`](quorate_core::store::Store). Only what is around them is made up: a network
+//! that keeps each connection in order and takes any time, sessions, clocks that tick together, and
+//! faults. In classic mode clocks always tick. In most worlds with a queue time stands still: a
+//! lease never ends by itself, a timer may strike at any moment, and keys that vanish stand for all
+//! that ends too early.
 
 use std::{fmt::Debug, hash::Hash, time::Instant};
 
@@ -10,11 +13,11 @@ use quorate_core::mutant;
 use stateright::{Checker, HasDiscoveries};
 
 pub use self::{
-    claims::ONE_HOLDER,
+    claims::{BACKED, IN_ORDER, KEPT_GRANTS, NO_LEAK, ONE_HOLDER, PROGRESS, UNIQUE},
     judge::Kind,
     report::{Finding, Report, table},
     row::{About, Row, all},
-    settings::{Beginning, Clocks, Expected, Settings},
+    settings::{ANY_NUMBER, Beginning, Clocks, Dialect, Expected, Settings, Tickets},
 };
 use self::{
     judge::{Judged, claims},
@@ -22,13 +25,12 @@ use self::{
 };
 
 mod claims;
-mod client;
-mod desk;
+mod fair;
 pub mod fences;
 mod judge;
-pub mod line;
 mod link;
-mod machine;
+mod member;
+mod memo;
 mod node;
 mod print;
 mod report;
@@ -36,6 +38,7 @@ mod row;
 mod rows;
 mod settings;
 mod state;
+mod step;
 mod trace;
 mod world;
 
@@ -44,8 +47,7 @@ mod world;
 pub fn run(row: &Row) -> Report {
     let about = row.about();
     match row {
-        Row::Classic(settings) => search(about, World::new(settings.clone())),
-        Row::Line(settings) => line::run(about, settings),
+        Row::Product(settings) => search(about, World::new(settings.clone())),
         Row::Fences(settings) => fences::run(about, settings),
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use quorate_core::mutant::Mutant;
 use quorate_sim::model::{
-    self, Expected, Finding, Kind, ONE_HOLDER, Report, Row, Settings,
-    line::{self, BACKED, KEPT_GRANTS, NO_LEAK, PROGRESS, Tickets, UNIQUE},
+    self, BACKED, Expected, Finding, KEPT_GRANTS, Kind, NO_LEAK, ONE_HOLDER, PROGRESS, Report, Row,
+    Settings, Tickets, UNIQUE,
 };
 
 #[test]
@@ -24,25 +24,25 @@ fn every_small_world_ends_as_it_must() {
 
 #[test]
 fn a_search_that_is_cut_short_says_so() {
-    let settings = Settings { steps_max: 2_000, ..Settings::new("cut", "a cut", 3) };
-    let report = model::run(&Row::Classic(settings));
+    let settings = Settings { steps_max: 2_000, ..Settings::classic("cut", "a cut", 3) };
+    let report = model::run(&Row::Product(settings));
     assert!(!report.is_exhaustive && !report.is_as_expected(), "{report}");
     assert!(report.result().contains("NOT exhaustive"), "{report}");
 }
 
 #[test]
 fn a_violation_is_told_step_by_step() {
-    let forgets = Settings { vanishings: 1, ..Settings::new("forgets", "a key vanishes", 1) };
+    let forgets = Settings { vanishings: 1, ..Settings::classic("forgets", "a key vanishes", 1) };
     let expected = Expected::Broken(ONE_HOLDER);
-    let report = model::run(&Row::Classic(Settings { expected, ..forgets.clone() }));
+    let report = model::run(&Row::Product(Settings { expected, ..forgets.clone() }));
     let path = report.violation().and_then(|it| it.path.as_ref()).expect("two holders");
-    let told: Vec<&str> = path.iter().map(|line| line[5..48].trim()).collect();
+    let told: Vec<&str> = path.iter().map(|line| line[5..51].trim()).collect();
     assert_eq!(told.first(), Some(&"in the beginning"));
     assert!(told.contains(&"the key on n0 VANISHES"), "{report}");
     assert!(path.last().is_some_and(|line| line.ends_with("A:HOLDS B:HOLDS")), "{report}");
     assert_eq!(told.len(), 8, "the shortest: start, run and hear for each, and one loss: {report}");
     assert!(
-        !model::run(&Row::Classic(forgets)).is_as_expected(),
+        !model::run(&Row::Product(forgets)).is_as_expected(),
         "nobody may expect a forgetful node to be safe"
     );
 }
@@ -88,44 +88,44 @@ fn the_model_notices_bugs_of_the_core() {
     }
 }
 
-/// A bug in the rules of the line shows as what it breaks, and as nothing else before that.
+/// A bug in the rules of the queue shows as what it breaks, and as nothing else before that.
 #[test]
-fn the_model_notices_bugs_of_the_line() {
-    let one = || line::Settings::new("bug", "1 node", 1);
-    let two = || line::Settings::new("bug", "2 nodes", 2);
-    let three = || line::Settings::new("bug", "3 nodes", 3);
-    let ticking = |nodes| line::Settings::timed("bug", "time", nodes, 2);
+fn the_model_notices_bugs_of_the_queue() {
+    let one = || Settings::queue("bug", "1 node", 1);
+    let two = || Settings::queue("bug", "2 nodes", 2);
+    let three = || Settings::queue("bug", "3 nodes", 3);
+    let ticking = |nodes| Settings::timed("bug", "time", nodes);
     let bugs = [
         (Mutant::SmallQuorum, ONE_HOLDER, three()),
-        (Mutant::NoWriteBack, UNIQUE, line::Settings { fences: vec![0, 1], ..three() }),
+        (Mutant::NoWriteBack, UNIQUE, Settings { fences: vec![0, 1], ..three() }),
         (Mutant::CountAfterYield, KEPT_GRANTS, three()),
         (Mutant::NoYield, PROGRESS, two()),
-        (Mutant::NoHeartbeat, PROGRESS, line::Settings { deaths: 1, ..one() }),
-        (Mutant::NoSession, NO_LEAK, line::Settings { breaks: 1, cancels: 1, ..one() }),
+        (Mutant::NoHeartbeat, PROGRESS, Settings { deaths: 1, ..one() }),
+        (Mutant::NoSession, NO_LEAK, Settings { breaks: 1, cancels: 1, ..one() }),
         (
             Mutant::SameOwnerAgain,
             KEPT_GRANTS,
-            line::Settings { breaks: 2, beats: vec![2, 0], ..three() },
+            Settings { breaks: 2, timeouts: vec![2, 0], ..three() },
         ),
         (
             Mutant::ConfirmHeals,
             UNIQUE,
-            line::Settings { vanishings: 1, fences: vec![0, 1], has_progress: false, ..three() },
+            Settings { vanishings: 1, fences: vec![0, 1], has_progress: false, ..three() },
         ),
         (Mutant::ValidFromReply, KEPT_GRANTS, ticking(3)),
         (
             Mutant::PushedNow,
             BACKED,
-            line::Settings {
+            Settings {
                 attempts: vec![1, 2],
-                beats: vec![1, 1],
+                timeouts: vec![1, 1],
                 tickets: Tickets::Any(vec![1, 2, 3]),
                 ..ticking(1)
             },
         ),
-        (Mutant::AbandonKeeps, NO_LEAK, line::Settings { cancels: 1, ..two() }),
-        (Mutant::FreeAnyones, BACKED, line::Settings { cancels: 1, ..one() }),
-        (Mutant::RenewedFromReply, BACKED, line::Settings { renewals: 1, ..ticking(1) }),
+        (Mutant::AbandonKeeps, NO_LEAK, Settings { cancels: 1, ..two() }),
+        (Mutant::FreeAnyones, BACKED, Settings { cancels: 1, ..one() }),
+        (Mutant::RenewedFromReply, BACKED, Settings { renewals: 1, ..ticking(1) }),
         (Mutant::NoDeadline, BACKED, ticking(1)),
     ];
     let reports = search(bugs);
@@ -139,21 +139,21 @@ fn the_model_notices_bugs_of_the_line() {
 #[test]
 fn the_model_notices_bugs_of_shares() {
     // A wants the lock alone, and comes first.
-    let few = |nodes| line::Settings {
+    let few = |nodes| Settings {
         sharing: vec![1],
-        ..line::Settings::new("bug", "1 shares and 1 is alone", nodes)
+        ..Settings::queue("bug", "1 shares and 1 is alone", nodes)
     };
-    let more = |nodes| line::Settings {
+    let more = |nodes| Settings {
         sharing: vec![0, 2],
         attempts: vec![1, 1, 1],
-        ..line::Settings::new("bug", "2 share and 1 is alone", nodes)
+        ..Settings::queue("bug", "2 share and 1 is alone", nodes)
     };
     let reports = search([
         (Mutant::ShareAnyones, BACKED, few(1)),
         (Mutant::AloneAmongShares, BACKED, few(1)),
         (Mutant::ShareFreesAll, BACKED, more(1)),
         (Mutant::ShareNeverYields, PROGRESS, few(2)),
-        (Mutant::ShareHealsAnyones, KEPT_GRANTS, line::Settings { renewals: 1, ..few(3) }),
+        (Mutant::ShareHealsAnyones, KEPT_GRANTS, Settings { renewals: 1, ..few(3) }),
     ]);
     println!("{}", model::table(&reports));
     for report in reports {
@@ -161,11 +161,11 @@ fn the_model_notices_bugs_of_shares() {
     }
 }
 
-fn search<const N: usize>(bugs: [(Mutant, &'static str, line::Settings); N]) -> Vec<Report> {
-    let report = |(mutant, claim, settings): (Mutant, &'static str, line::Settings)| {
+fn search<const N: usize>(bugs: [(Mutant, &'static str, Settings); N]) -> Vec<Report> {
+    let report = |(mutant, claim, settings): (Mutant, &'static str, Settings)| {
         let (expected, what) = (Expected::Broken(claim), mutant_name(mutant));
         let mutant = Some(mutant);
-        model::run(&Row::Line(line::Settings { mutant, expected, what, ..settings }))
+        model::run(&Row::Product(Settings { mutant, expected, what, ..settings }))
     };
     bugs.into_iter().map(report).collect()
 }

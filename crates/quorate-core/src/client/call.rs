@@ -39,7 +39,7 @@ pub(super) enum Work {
 }
 
 /// Who waits for the outcome.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Caller {
     Waits,
     /// It has the outcome.
@@ -48,7 +48,7 @@ pub(super) enum Caller {
 }
 
 /// What a call is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub enum Purpose {
     /// A lock, in the default mode.
     Acquire,
@@ -63,7 +63,7 @@ pub enum Purpose {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Ended {
     /// An acquire in the default mode.
     Acquire(contend::Outcome),
@@ -120,6 +120,12 @@ impl Call {
     #[must_use]
     pub const fn started_at(&self) -> Moment {
         self.started_at
+    }
+
+    /// When its timer is due.
+    #[must_use]
+    pub const fn due(&self) -> Option<Moment> {
+        self.due
     }
 
     /// How it ended, as soon as that is certain.

@@ -36,6 +36,11 @@ impl Debts {
         std::mem::take(&mut self.owed).into_iter().filter(move |debt| now < debt.until)
     }
 
+    /// Every release that is kept, even if its key has expired meanwhile.
+    pub(super) const fn owed(&self) -> &VecDeque<Debt> {
+        &self.owed
+    }
+
     /// Whether something still matters at `now`.
     pub(super) fn is_owed(&self, now: Moment) -> bool {
         self.owed.iter().any(|debt| now < debt.until)

@@ -48,7 +48,7 @@ pub struct Won {
 }
 
 /// One held lease. It stays until its guard lets go, even after it is lost.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct HeldLease {
     name: Name,
     owner: Owner,

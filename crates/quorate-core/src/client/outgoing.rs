@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// What waits to be sent to one node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Outgoing {
     queue: VecDeque<Transmit>,
 }
 
 /// One command, and what it is about.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Transmit {
     /// Comes back with the answer.
     pub about: About,
@@ -30,7 +30,7 @@ pub struct Transmit {
 }
 
 /// What a command is about.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum About {
     /// A question of one waiter, or what it says.
     Waiter(Question),
@@ -47,7 +47,7 @@ pub enum About {
 }
 
 /// What a waiter says to a node.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Question {
     /// The waiter.
     pub call: CallId,

@@ -10,14 +10,14 @@ use crate::{
 };
 
 /// What each owner of a client is about. `W` names a waiter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Registry<W> {
     owners: BTreeMap<Owner, Claimant<W>>,
     /// How many of them wait for each lock.
     waiting: BTreeMap<Name, usize>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Claimant<W> {
     Waits(Name, W),
     Holds,

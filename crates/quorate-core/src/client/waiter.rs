@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
-    Debt,
+    Debt, Observer,
     owners::{OwnerKind, Owners},
 };
 use crate::{
@@ -59,7 +59,7 @@ enum Step {
 
 /// One owner under which the lock is asked for. After a withdrawal the call goes on under a new
 /// one, since a late release must never hit a new grant.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 struct Incarnation {
     owner: Owner,
     /// Where it may be known. Elsewhere it has nothing to give back.
@@ -246,6 +246,19 @@ impl Waiter {
             self.machine.handle_abandon();
             self.is_end_noted = false;
         }
+    }
+
+    /// Shows every part; of one that has nothing left to decide only its owners.
+    pub(super) fn observe(&self, is_settled: bool, to: &mut impl Observer) {
+        let Self { want: _, client: _, machine, came_at: _, place, .. } = self;
+        let Self { incarnations, to_do, is_end_noted, .. } = self;
+        if is_settled {
+            incarnations.iter().for_each(|known| to.whole(&known.owner));
+            return;
+        }
+        let (seats, rest) = machine.parts();
+        to.whole(&(rest, place, incarnations, to_do.len(), is_end_noted));
+        seats.enumerate().for_each(|(node, seat)| to.of_node(node, &seat));
     }
 
     /// One thing to say to one node.

@@ -11,8 +11,8 @@ use std::{
 };
 
 use self::batch::{Batch, Entry, Settled};
-use super::Patience;
 pub use super::held::{HeldLease, LeaseId, Renewal, Won};
+use super::{Observer, Patience};
 use crate::{
     backoff::Jitter,
     command::{Command, PROLONG_MAX, Reply},
@@ -49,7 +49,7 @@ pub struct Watchdog {
 pub struct BatchId(u64);
 
 /// An extension by the holder.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub struct Extending {
     /// Which one.
     pub extension: Extension,
@@ -326,6 +326,31 @@ impl Watchdog {
         self.handle_deadlines(now);
         let due: Vec<LeaseId> = self.schedule.take_renewals(now).into_iter().map(LeaseId).collect();
         self.renew(&due, patience, now);
+    }
+
+    /// Whether the answer of a node to a batch can still make a difference.
+    pub(super) fn awaits(&self, id: BatchId, node: usize) -> bool {
+        let batch = self.batches.get(&id).filter(|batch| self.is_wanted(batch));
+        batch.is_some_and(|batch| batch.awaits(node))
+    }
+
+    /// The outcome of an entry makes a difference only to a lease that is held.
+    fn is_wanted(&self, batch: &Batch) -> bool {
+        let is_held = |lease| self.leases.get(&lease).is_some_and(|held| !held.is_loss_reported);
+        batch.unsettled().any(is_held)
+    }
+
+    /// Shows every part that the outcome of a renewal may depend on.
+    pub(super) fn observe(&self, to: &mut impl Observer) {
+        let Self { nodes: _, speaker: _, has_sessions: _, jitter: _, leases, .. } = self;
+        let Self { schedule: _, batches, deadlines: _, last_number: _, .. } = self;
+        let Self { clocks: _, unsent, events, .. } = self;
+        to.whole(&(leases.values().len(), unsent.len(), events.len()));
+        leases.values().for_each(|held| to.whole(held));
+        for batch in batches.values().filter(|batch| self.is_wanted(batch)) {
+            to.whole(batch);
+            to.due(Some(batch.give_up_at));
+        }
     }
 
     /// Renewals that got no answer, and leases that have ended.

@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use super::Contend;
+use super::{Contend, Said, Saying};
 use crate::{fence::Fence, moment::Moment};
 
 impl Contend {
@@ -28,6 +28,11 @@ impl Contend {
             traces: _,
         } = self;
         (seats.iter(), (up, u64::from(*life), is_contending, is_cut_off, to_say, outcome))
+    }
+
+    /// Whether the answer to this can still make a difference.
+    pub(crate) fn awaits(&self, said: Said) -> bool {
+        self.outcome.is_none() && said.life == self.life && said.what != Saying::Leave
     }
 
     /// The grants that are counted: of which node, with which fence, and since when at least.

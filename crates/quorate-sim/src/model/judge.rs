@@ -58,6 +58,15 @@ pub(super) fn properties<W: Judged>(world: &W) -> Vec<Property<W>> {
         judge::<W, 9>,
         judge::<W, 10>,
         judge::<W, 11>,
+        judge::<W, 12>,
+        judge::<W, 13>,
+        judge::<W, 14>,
+        judge::<W, 15>,
+        judge::<W, 16>,
+        judge::<W, 17>,
+        judge::<W, 18>,
+        judge::<W, 19>,
+        judge::<W, 20>,
     ];
     let settings = world.settings();
     let pairs = W::CLAIMS.iter().zip(judges).filter(|(claim, _)| (claim.applies)(settings));
@@ -80,4 +89,4 @@ fn judge<W: Judged, const CLAIM: usize>(world: &W, state: &W::State) -> bool {
 }
 
 /// The most claims about one kind of world.
-const CLAIMS_MAX: usize = 12;
+const CLAIMS_MAX: usize = 21;

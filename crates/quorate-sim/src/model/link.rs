@@ -1,67 +1,205 @@
-//! The network between one client and one node.
+//! The connection of one client to one node, and what is on it.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
-use quorate_core::command::{Command, Reply};
+use quorate_core::{
+    client::{About, Transmit},
+    command::Reply,
+    contend::Saying,
+    line::Push,
+    moment::Moment,
+};
 
-/// The connection of one client to one node. What is on it keeps its order and may take any time.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+use super::print::{Plain, plain};
+
+/// One connection after the other, each with its session.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
-    pub(super) requests: VecDeque<Request>,
-    pub(super) answers: VecDeque<Answer>,
-    /// What was on the way when a connection broke, one queue for each. The node may still run any
-    /// first part of it, at any time; no order is kept with what is sent later.
-    pub(super) stale: Vec<VecDeque<Request>>,
-    /// The connection is not the first one.
-    pub(super) is_remade: bool,
+    pub(super) phase: Phase,
+    /// The number of the session that the client uses.
+    pub(super) session: u8,
+    pub(super) requests: VecDeque<Arc<Request>>,
+    pub(super) answers: VecDeque<Heard>,
+    /// Pushes, where these are not ordered with replies.
+    pub(super) pushes: VecDeque<Heard>,
+    /// What was on the way when a connection broke, with its session. The node may still run any
+    /// first part of it, at any time.
+    pub(super) stale: Vec<(u8, VecDeque<Arc<Request>>)>,
+    /// The node knows a session of the client.
+    pub(super) is_known: bool,
+    /// The node has seen that the client listens on this connection.
+    pub(super) is_heard: bool,
+    /// The node has not seen yet that an older connection has ended: what it pushes there is lost.
+    pub(super) is_half_open: bool,
+}
+
+/// How far a connection is, as the client sees it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Phase {
+    Down,
+    Attaching,
+    Up,
+}
+
+/// Something on its way to a node.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// `None` begins a session.
+    pub(super) transmit: Option<Transmit>,
+    /// Stands for all but the time. A call is known by its owner.
+    print: u64,
+    /// The same with the number of the call.
+    exact: u64,
+    /// When it was sent, if anybody will ask.
+    sent_at: Option<Moment>,
+}
+
+impl Request {
+    pub(super) const fn attach() -> Self {
+        Self { transmit: None, print: 0, exact: 0, sent_at: None }
+    }
+
+    pub(super) fn new(transmit: Transmit) -> Self {
+        let Transmit { about, command } = &transmit;
+        let (print, sent_at) = match about {
+            About::Waiter(question) => {
+                let said = (question.said, question.is_first);
+                let is_asked = question.said.what != Saying::Leave;
+                (plain(&(said, command)), is_asked.then_some(question.sent_at))
+            }
+            // Until when a release matters is only asked if its connection breaks as well.
+            About::Round(_) | About::Debt(_) => (plain(&command), None),
+            about => (plain(&(about, command)), None),
+        };
+        let exact = plain(&(about, command));
+        Self { transmit: Some(transmit), print, exact, sent_at }
+    }
+
+    pub(super) const fn is_attach(&self) -> bool {
+        self.transmit.is_none()
+    }
+
+    pub(super) const fn print(&self) -> u64 {
+        self.print
+    }
+
+    pub(super) const fn exact(&self) -> u64 {
+        self.exact
+    }
+
+    /// The saying of a waiter.
+    pub(super) fn saying(&self) -> Option<Saying> {
+        match &self.transmit.as_ref()?.about {
+            About::Waiter(question) => Some(question.said.what),
+            _ => None,
+        }
+    }
+}
+
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        self.print == other.print && self.sent_at == other.sent_at
+    }
+}
+
+impl Hash for Request {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Plain(self.print).hash(state);
+        self.sent_at.hash(state);
+    }
+}
+
+/// Something on its way to a client.
+#[derive(Clone, Debug, Hash, PartialEq)]
+pub(super) enum Heard {
+    Reply(Arc<Request>, Reply),
+    Push(Push),
 }
 
 impl Link {
-    /// Breaks the connection, and returns the requests that will have no answer.
-    pub(super) fn cut(&mut self) -> Vec<Request> {
-        let answered = self.answers.drain(..).map(|answer| answer.request);
+    /// Attached, with nothing on the way.
+    pub(super) const fn new() -> Self {
+        Self {
+            phase: Phase::Up,
+            session: 1,
+            requests: VecDeque::new(),
+            answers: VecDeque::new(),
+            pushes: VecDeque::new(),
+            stale: Vec::new(),
+            is_known: true,
+            is_heard: true,
+            is_half_open: false,
+        }
+    }
+
+    /// The connection ends at the client's side. Returns what will have no answer.
+    pub(super) fn cut(&mut self) -> Vec<Arc<Request>> {
+        let answered = self.answers.drain(..).filter_map(|heard| match heard {
+            Heard::Reply(request, _) => Some(request),
+            Heard::Push(_) => None,
+        });
         let unanswered = answered.chain(self.requests.iter().cloned()).collect();
         let requests = std::mem::take(&mut self.requests);
         if !requests.is_empty() {
-            self.stale.push(requests);
+            self.stale.push((self.session, requests));
         }
-        self.is_remade = true;
+        self.pushes.clear();
+        self.is_half_open |= std::mem::take(&mut self.is_heard);
+        self.phase = Phase::Down;
         unanswered
     }
 
-    /// Takes out the next request of an old connection.
-    pub(super) fn pop_stale(&mut self, queue: usize) -> Option<Request> {
-        let request = self.stale[queue].pop_front();
-        self.stale.retain(|queue| !queue.is_empty());
-        request
+    /// The node sees that older connections have ended; what is left of them never runs.
+    pub(super) fn close_old(&mut self) {
+        self.stale.clear();
+        self.is_half_open = false;
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.answers.is_empty()
+    /// A new connection, whose first request is on its way.
+    pub(super) fn connect(&mut self) {
+        self.phase = Phase::Attaching;
+        self.session += 1;
+        self.requests.push_back(Arc::new(Request::attach()));
+    }
+
+    /// A new connection where nodes know no sessions.
+    pub(super) const fn reopen(&mut self) {
+        self.phase = Phase::Up;
+        self.session = 2;
+        (self.is_heard, self.is_half_open) = (true, false);
+    }
+
+    /// Takes out the next request of an older connection, with its session.
+    pub(super) fn pop_stale(&mut self, queue: usize) -> Option<(u8, Arc<Request>)> {
+        let (session, requests) = &mut self.stale[queue];
+        let next = requests.pop_front().map(|request| (*session, request));
+        self.stale.retain(|(_, requests)| !requests.is_empty());
+        next
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.requests.is_empty() && self.answers.is_empty() && self.pushes.is_empty()
+    }
+
+    pub(super) const fn is_remade(&self) -> bool {
+        self.session > 1
     }
 }
 
-/// A command on its way to a node.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Request {
-    pub(super) topic: Topic,
-    pub(super) command: Command,
-}
-
-/// A reply on its way to a client.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Answer {
-    pub(super) request: Request,
-    pub(super) reply: Reply,
-}
-
-/// Which machine of a client a request belongs to.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Topic {
-    /// An attempt to take the lock, by its number.
-    Take(u8),
-    /// A renewal, by the number of the attempt that has won the lease and its own.
-    Renew(u8, u8),
-    /// A release or an undo: nobody acts on the answer.
-    Free,
+impl Hash for Link {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { phase, session, requests, answers, pushes, .. } = self;
+        let Self { stale, is_known, is_heard, is_half_open, .. } = self;
+        (phase, session, requests, answers, pushes).hash(state);
+        (is_known, is_heard, is_half_open, stale.len()).hash(state);
+        // Nobody asks when these were sent: they are never answered.
+        for (session, requests) in stale {
+            session.hash(state);
+            requests.iter().for_each(|request| Plain(request.print).hash(state));
+        }
+    }
 }

@@ -1,78 +1,198 @@
 //! One node: the core's store, and what a look into it shows.
 
 use quorate_core::{
-    command::{Command, Owner, Reply, Value},
+    command::{ClientId, Command, Owner, Reply, Stay, Value},
+    fence::Fence,
+    line::{Ask, Place, Push, Session, Speaker},
     moment::NodeTime,
     name::Name,
-    store::Store,
+    store::{Kept, Store},
 };
 
-/// A node, with the key that it has now.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+use super::print::{Print, Reading};
+
+/// A node, with what it shows now.
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     store: Store,
-    /// What the store shows, read after every change.
-    key: Option<Key>,
-    /// A renewal has made a key, or another's its own.
-    is_forged: bool,
+    /// Those of all who share the lock, or of the one who has it alone.
+    pub(super) keys: Vec<Key>,
+    pub(super) fence: Fence,
+    /// A renewal in classic mode has made a key, or changed its owner.
+    pub(super) is_forged: bool,
+    /// The store's print, taken after every change: most steps leave most nodes as they are.
+    print: u64,
 }
 
 /// The key of the lock on one node.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Key {
-    pub(super) client: u8,
-    pub(super) attempt: u8,
+    pub(super) client: usize,
+    pub(super) owner: Owner,
     pub(super) left_ms: u64,
 }
 
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.store == other.store && self.is_forged == other.is_forged
+    }
+}
+
 impl Node {
-    pub(super) fn run(&mut self, now: NodeTime, name: &Name, command: &Command) -> Reply {
-        let owner = |key: Key| (key.client, key.attempt);
-        let before = self.key.map(owner);
+    /// A node that has given `fence` to somebody before, and knows the first session of each
+    /// client.
+    pub(super) fn new(fence: u8, clients: usize, name: &Name, now: NodeTime) -> Self {
+        let mut node = Self {
+            store: Store::new(),
+            keys: Vec::new(),
+            fence: Fence::ZERO,
+            is_forged: false,
+            print: 0,
+        };
+        if fence > 0 {
+            node.remember(fence, name, now);
+        }
+        for client in 0..clients {
+            let speaker = speaker(client, 1);
+            node.store.apply(now, &Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) });
+            node.store.listen(speaker.client);
+        }
+        node.look(name, now);
+        node
+    }
+
+    /// Somebody had the lock once and left nothing but its fence.
+    fn remember(&mut self, fence: u8, name: &Name, now: NodeTime) {
+        let speaker = speaker(LONG_GONE, 1);
+        let place = Place { ticket: fence.into(), ttl_ms: 1, client: speaker.client };
+        let (name, owner) = (name.clone(), place.owner(0));
+        let ask =
+            Ask { name: name.clone(), owner: owner.clone(), is_waiting: false, is_known: false };
+        self.store.apply(now, &Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) });
+        self.store.apply(now, &Command::Acquire { speaker, ask });
+        self.store.apply(now, &Command::Release { name, owner, yields: None });
+        self.lapse(LONG_GONE, 1, now);
+    }
+
+    pub(super) fn run(&mut self, name: &Name, now: NodeTime, command: &Command) -> Reply {
         let reply = self.store.apply(now, command);
-        self.look(now, name);
-        let is_changed = self.key.is_some() && self.key.map(owner) != before;
-        self.is_forged |= is_changed && matches!(command, Command::Prolong { .. });
+        if matches!(command, Command::Prolong { .. }) {
+            let owners = |keys: &[Key]| keys.iter().map(|it| it.owner.clone()).collect::<Vec<_>>();
+            let before = owners(&self.keys);
+            self.look(name, now);
+            self.is_forged |= !self.keys.is_empty() && owners(&self.keys) != before;
+        }
         reply
     }
 
-    /// Lets go what has expired, and reads what is left.
-    pub(super) fn look(&mut self, now: NodeTime, name: &Name) {
-        let reply = self.store.apply(now, &Command::Look { name: name.clone() });
-        let Reply::Seen(sighting) = reply else { unreachable!("a look is answered by a sighting") };
-        self.key = sighting.map(|sighting| match sighting.value {
-            Value::Text(text) if text.len() == 2 => Key {
-                client: text[0] - b'A',
-                attempt: text[1] - b'0',
-                left_ms: sighting.expires_in_ms.expect("every key of this model has an end"),
-            },
-            value => unreachable!("only owners of this model are stored: {value:?}"),
-        });
+    pub(super) fn listen(&mut self, client: usize) {
+        self.store.listen(client_id(client));
     }
 
-    /// The key goes before its time.
-    pub(super) fn lose_key(&mut self, now: NodeTime, name: &Name) {
-        if let Some(key) = self.key {
-            let owner: Owner = super::desk::owner(key.client, key.attempt);
-            self.run(now, name, &Command::Free { name: name.clone(), owner });
-        }
+    pub(super) fn hang_up(&mut self, client: usize) {
+        self.store.hang_up(client_id(client));
+    }
+
+    /// The pushes since the last call, with their receivers.
+    pub(super) fn take_pushes(&mut self) -> Vec<(usize, Push)> {
+        let pushes = self.store.take_pushes().into_iter();
+        pushes.map(|push| (client_of(push.owner.as_bytes()), push)).collect()
+    }
+
+    /// The session ends as if it had not been heard of for its whole life.
+    pub(super) fn lapse(&mut self, client: usize, session: u8, now: NodeTime) {
+        let speaker = speaker(client, session);
+        let before = NodeTime::from_micros(now.as_micros() - 1_000);
+        self.store.apply(before, &Command::Attach { speaker, stay: Stay::unguarded(0) });
+    }
+
+    pub(super) fn lose_key(&mut self, name: &Name) {
+        self.store.forget(name);
     }
 
     /// Everything goes.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.store.clear();
-        self.key = None;
     }
 
-    pub(super) fn key(&self) -> Option<Key> {
-        self.key
+    pub(super) fn waiting(&self, name: &Name, now: NodeTime) -> Vec<Owner> {
+        self.store.clone().aside(now, name).waiting
     }
 
-    pub(super) fn is_forged(&self) -> bool {
-        self.is_forged
+    /// Removes what has expired, and reads what is left.
+    pub(super) fn look(&mut self, name: &Name, now: NodeTime) {
+        self.store.apply(now, &Command::Look { name: name.clone() });
+        let key = |owner: &[u8], ends_at_ms: Option<u64>| {
+            let ends_at_ms = ends_at_ms.expect("every key of this model has an end");
+            let left_ms = ends_at_ms.saturating_sub(now.as_millis());
+            Key { client: client_of(owner), owner: Owner::from_bytes(owner), left_ms }
+        };
+        self.keys = match self.store.lock_state(name).key {
+            None => Vec::new(),
+            Some(Kept { value: Value::Text(text), ends_at_ms }) => vec![key(&text, ends_at_ms)],
+            Some(Kept { value: Value::Shared(shares), .. }) => {
+                let alive = shares.iter().filter(|(_, share)| share.is_alive(now.as_millis()));
+                alive.map(|(owner, share)| key(owner.as_bytes(), Some(share.ends_at_ms))).collect()
+            }
+            Some(Kept { value: Value::OtherType(kind), .. }) => {
+                unreachable!("nobody stores a {kind}")
+            }
+        };
+        self.fence = self.store.aside(now, name).fence.map_or(Fence::ZERO, |(fence, _)| fence);
+        let clock = Reading {
+            origin: ORIGIN_MS,
+            now: now.as_millis(),
+            back: 0,
+            ahead: u64::MAX,
+            // Fences and sessions are not forgotten here, and times in microseconds are of no use
+            // to anybody: tickets are too small for the clamp.
+            horizon: ORIGIN_MS * 100,
+        };
+        let mut print = Print::new(0);
+        print.add(clock, &(&self.store, self.is_forged));
+        self.print = print.number();
     }
 
-    pub(super) fn store(&self) -> &Store {
-        &self.store
+    pub(super) const fn print(&self) -> u64 {
+        self.print
     }
 }
+
+pub(super) fn speaker(client: usize, session: u8) -> Speaker {
+    Speaker { client: client_id(client), session: Session::from_random(session.into()) }
+}
+
+pub(super) fn client_id(client: usize) -> ClientId {
+    ClientId::from_random([client as u8; 20])
+}
+
+/// The owner of a client in classic mode: two letters, since they are hashed in every state.
+pub(super) fn classic_owner(client: usize, number: u64) -> Owner {
+    Owner::from_bytes(&[b'A' + client as u8, b'0' + number as u8])
+}
+
+/// The client of an owner.
+pub(super) fn client_of(owner: &[u8]) -> usize {
+    match Place::of(owner) {
+        Some(place) => (0..=LONG_GONE).find(|client| client_id(*client) == place.client),
+        None => owner.first().and_then(|letter| letter.checked_sub(b'A')).map(usize::from),
+    }
+    .expect("only owners of this model are stored")
+}
+
+/// The number that an owner ends with: one digit, so that it is quickly read.
+pub(super) fn number_of(owner: &Owner) -> u8 {
+    let bytes = owner.as_bytes();
+    let alone = bytes.strip_suffix(b":s").unwrap_or(bytes);
+    alone.last().map_or(0, |digit| digit.wrapping_sub(b'0'))
+}
+
+/// The client that had the lock before the search begins.
+const LONG_GONE: usize = 9;
+
+/// Long enough that no session ends by itself.
+pub(super) const SESSION_MS: u64 = 3_600_000;
+
+/// Where the nodes' clocks start: above every fence and ticket, and within the slack of the clamp,
+/// so that tickets of a few units are taken as they are.
+pub(super) const ORIGIN_MS: u64 = 1_000;

@@ -21,7 +21,7 @@
 use std::hash::{Hash, Hasher};
 
 /// A state, as one number for the whole and one for each node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Print {
     rest: Lane,
     columns: [Lane; NODES_MAX],
@@ -44,12 +44,13 @@ impl Print {
         part.hash(&mut Pen { lane: &mut self.columns[node], columns: &mut [], clock });
     }
 
-    /// Hands it over, whatever the order of the nodes was.
-    pub(super) fn finish<H: Hasher>(self, state: &mut H) {
-        state.write_u64(self.number());
+    /// The numbers of the whole and of each node, in the order of the nodes.
+    pub(super) fn split(self) -> (u64, Vec<u64>) {
+        let columns = &self.columns[..self.nodes];
+        (self.rest.0, columns.iter().map(|column| column.0).collect())
     }
 
-    /// The same as one number.
+    /// All of it as one number, whatever the order of the nodes is.
     pub(super) fn number(mut self) -> u64 {
         let columns = &mut self.columns[..self.nodes];
         columns.sort_unstable();
@@ -70,8 +71,24 @@ impl Lane {
     }
 }
 
+/// A number that is no point in time, however large.
+pub(super) struct Plain(pub(super) u64);
+
+impl Hash for Plain {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.0.to_le_bytes());
+    }
+}
+
+/// A number for something that knows no time.
+pub(super) fn plain<T: Hash>(part: &T) -> u64 {
+    let mut print = Print::new(0);
+    print.add(Reading::EXACT, part);
+    print.number()
+}
+
 /// How points in time are told from other numbers, and what time it is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Reading {
     /// No number that is not a point in time is as large as this.
     pub(super) origin: u64,
@@ -82,6 +99,12 @@ pub(super) struct Reading {
     pub(super) ahead: u64,
     /// What is as large as this is never reached, whatever it is.
     pub(super) horizon: u64,
+}
+
+impl Reading {
+    /// Every number stays as it is.
+    pub(super) const EXACT: Self =
+        Self { origin: u64::MAX, now: 0, back: 0, ahead: 0, horizon: u64::MAX };
 }
 
 struct Pen<'a> {

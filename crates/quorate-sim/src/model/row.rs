@@ -3,17 +3,15 @@
 use quorate_core::mutant::Mutant;
 
 use super::{
-    fences, line, rows,
+    fences, rows,
     settings::{Expected, Settings},
 };
 
-/// A world, by the mode of its clients.
+/// A world to be searched.
 #[derive(Clone, Debug)]
 pub enum Row {
-    /// Classic mode.
-    Classic(Settings),
-    /// In line.
-    Line(line::Settings),
+    /// Clients and nodes of the product.
+    Product(Settings),
     /// Rules for fences, without the product.
     Fences(fences::Settings),
 }
@@ -38,8 +36,7 @@ impl Row {
     #[must_use]
     pub const fn about(&self) -> About {
         match self {
-            Self::Classic(Settings { name, what, expected, is_full, steps_max, .. })
-            | Self::Line(line::Settings { name, what, expected, is_full, steps_max, .. })
+            Self::Product(Settings { name, what, expected, is_full, steps_max, .. })
             | Self::Fences(fences::Settings { name, what, expected, is_full, steps_max, .. }) => {
                 let (expected, is_full, steps_max) = (*expected, *is_full, *steps_max);
                 About { name, what, expected, is_full, steps_max }
@@ -54,8 +51,7 @@ impl Row {
             return self;
         }
         match self {
-            Self::Classic(settings) => Self::Classic(Settings { mutant, ..settings }),
-            Self::Line(settings) => Self::Line(line::Settings { mutant, ..settings }),
+            Self::Product(settings) => Self::Product(Settings { mutant, ..settings }),
             // There is nothing of the core in it that a bug could be in.
             Self::Fences(settings) => Self::Fences(settings),
         }
@@ -65,8 +61,6 @@ impl Row {
 /// All worlds, small ones first.
 #[must_use]
 pub fn all() -> Vec<Row> {
-    let classic = rows::rows().into_iter().map(Row::Classic);
-    let line = line::rows().into_iter().map(Row::Line);
     let fences = fences::rows().into_iter().map(Row::Fences);
-    classic.chain(line).chain(fences).collect()
+    rows::rows().map(Row::Product).chain(fences).collect()
 }

@@ -1,91 +1,11 @@
-//! The worlds that are searched: a few in every test run, the large ones on demand.
+//! The worlds that are searched.
 
-use super::{
-    claims::ONE_HOLDER,
-    settings::{Beginning, Clocks, Expected, Settings},
-};
+mod classic;
+mod queue;
 
-/// All worlds in classic mode, small ones first.
-pub(super) fn rows() -> Vec<Settings> {
-    let mut rows = small();
-    rows.extend(hostile());
-    rows.extend(full().into_iter().map(|row| Settings { is_full: true, ..row }));
-    rows
-}
+use super::settings::Settings;
 
-/// Together they take well below a minute, even without optimisation.
-fn small() -> Vec<Settings> {
-    let one = |name, what| Settings { attempts: vec![2, 2], ..Settings::new(name, what, 1) };
-    let two = |name, what| Settings::new(name, what, 2);
-    let three = |name, what| Settings::new(name, what, 3);
-    vec![
-        Settings {
-            attempts: vec![1, 1],
-            renewals: 2,
-            ..one("n1-renew", "1 node, 2 renewals, which may overlap")
-        },
-        Settings { crashes: 1, ..one("n1-crash", "1 node, 2 attempts each, a crash") },
-        Settings { breaks: 1, ..one("n1-break", "1 node, 2 attempts each, a break") },
-        Settings { abandons: 1, ..one("n1-abandon", "1 node, 2 attempts each, a caller goes") },
-        Settings {
-            attempts: vec![1, 1, 1],
-            crashes: 1,
-            ..one("n1-three", "1 node, 3 clients, a crash")
-        },
-        Settings { crashes: 1, abandons: 1, ..two("n2-ends", "2 nodes, a crash, a caller goes") },
-        Settings { breaks: 1, ..two("n2-break", "2 nodes, a break") },
-        Settings {
-            clocks: Clocks::fast_nodes(),
-            renewals: 1,
-            ..two("n2-drift", "2 nodes with fast clocks, a renewal")
-        },
-        three("n3", "3 nodes"),
-        Settings {
-            beginning: Beginning::Renewing,
-            renewals: 1,
-            releases: false,
-            gives_up: false,
-            ..three("n3-renewing", "3 nodes, a renewal on its way, no timeouts or releases")
-        },
-    ]
-}
-
-/// Worlds that are worse than what is promised: there the search must find two holders.
-fn hostile() -> Vec<Settings> {
-    let hostile = |row| Settings { expected: Expected::Broken(ONE_HOLDER), ..row };
-    let held = |name, what| Settings { beginning: Beginning::Held, ..Settings::new(name, what, 3) };
-    let vanish = Settings { vanishings: 1, ..held("n3-vanish", "3 nodes, held, a key vanishes") };
-    let restart = Settings { restarts: 1, ..held("n3-forget", "3 nodes, held, a node forgets") };
-    let clocks = Clocks { drift_ppm: 200_000, ..Clocks::fast_nodes() };
-    let drift = Settings::new("n1-drift", "1 node, clocks differ by more than allowed", 1);
-    vec![hostile(vanish), hostile(restart), hostile(Settings { clocks, ..drift })]
-}
-
-/// Minutes each; with several gigabytes of memory.
-fn full() -> Vec<Settings> {
-    let two = |name, what| Settings::new(name, what, 2);
-    let three = |name, what| Settings::new(name, what, 3);
-    vec![
-        Settings {
-            renewals: 2,
-            ..Settings {
-                attempts: vec![2, 2],
-                ..Settings::new("n1-renew-twice", "1 node, 2 attempts each, 2 renewals", 1)
-            }
-        },
-        Settings {
-            clocks: Clocks::exact(3),
-            renewals: 1,
-            ..two("n2-ttl3", "2 nodes, a ttl of 3 ticks, a renewal")
-        },
-        Settings { breaks: 1, renewals: 1, ..two("n2-break-renew", "2 nodes, a break, a renewal") },
-        Settings { attempts: vec![1, 1, 1], ..two("n2-three", "2 nodes, 3 clients") },
-        Settings { attempts: vec![2, 2], ..two("n2-twice", "2 nodes, 2 attempts each") },
-        Settings { crashes: 1, ..three("n3-crash", "3 nodes, a crash") },
-        Settings { clocks: Clocks::fast_nodes(), ..three("n3-drift", "3 nodes with fast clocks") },
-        Settings { abandons: 1, ..three("n3-abandon", "3 nodes, a caller goes") },
-        Settings { breaks: 1, ..three("n3-break", "3 nodes, a break") },
-        Settings { renewals: 1, ..three("n3-renew", "3 nodes, a renewal") },
-        Settings { beginning: Beginning::Held, ..Settings::new("n5", "5 nodes, held at first", 5) },
-    ]
+/// All worlds of the product, small ones first.
+pub(super) fn rows() -> impl Iterator<Item = Settings> {
+    classic::rows().into_iter().chain(queue::rows())
 }

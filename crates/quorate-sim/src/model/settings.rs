@@ -1,4 +1,4 @@
-//! How large a world is, what may go wrong in it, and what is expected to be found.
+//! How large a world is, what may go wrong in it, and what the search must find.
 
 use std::time::Duration;
 
@@ -8,81 +8,163 @@ use quorate_core::{
 };
 
 /// One world to be searched: its size, its clocks, and how often each thing may happen.
-///
-/// Time is not bounded: any number of ticks may pass between any two steps.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Settings {
     /// A short name for tables.
     pub name: &'static str,
     /// What this row is about.
     pub what: &'static str,
+    /// How clients ask for the lock.
+    pub dialect: Dialect,
     /// How many nodes there are.
     pub nodes: usize,
-    /// How often each client may try to take the lock; one number for each client.
+    /// How often each client wants the lock; one number for each client.
     pub attempts: Vec<u8>,
-    /// How many renewals there may be in all.
+    /// Which clients share the lock; the others want it alone. Nobody dies where somebody does.
+    pub sharing: Vec<usize>,
+    /// Which tickets the attempts have.
+    pub tickets: Tickets,
+    /// The fences that a node may have stored in the beginning; zero is none.
+    pub fences: Vec<u8>,
+    /// How often the timer of each client may strike during one attempt.
+    pub timeouts: Vec<u8>,
+    /// How often each holder may renew.
     pub renewals: u8,
-    /// How often a caller may go away while it waits for the lock.
-    pub abandons: u8,
-    /// How many clients may crash.
-    pub crashes: u8,
+    /// How many renewals there may be in all.
+    pub renewals_in_all: u8,
     /// How many connections may break.
     pub breaks: u8,
     /// How many keys may vanish before their time: by eviction, a clock that jumps, or by hand.
     pub vanishings: u8,
     /// How often a node may forget everything.
     pub restarts: u8,
+    /// How often a caller may go away while it waits.
+    pub cancels: u8,
+    /// How many clients may die.
+    pub deaths: u8,
+    /// How many sessions may lapse although their clients live.
+    pub lapses: u8,
+    /// True if a push may overtake a reply, and be overtaken.
+    pub is_unordered: bool,
+    /// How fast the clocks run, and how long a lease is. Without clocks, time stands still.
+    pub clocks: Option<Clocks>,
     /// Where the search begins.
     pub beginning: Beginning,
-    /// True if the vote timeout may strike. It may do so at any moment, so that it needs no length.
-    /// If it never does, every answer is waited for.
-    pub gives_up: bool,
-    /// True if holders may release. If not, what they hold ends by itself.
+    /// True if holders may release. If not, their leases end by themselves.
     pub releases: bool,
-    /// How fast the clocks run, and what the terms of the lock are.
-    pub clocks: Clocks,
+    /// True if every state is checked for a way to a holder.
+    pub has_progress: bool,
     /// What the search must end with.
     pub expected: Expected,
     /// A deliberate bug of the core.
     pub mutant: Option<Mutant>,
     /// True if the row is too large for every test run.
     pub is_full: bool,
-    /// The search stops after this many steps, and says that it is not exhaustive.
+    /// The search stops after this many steps, and reports that it is not exhaustive.
     pub steps_max: usize,
 }
 
+/// How clients ask for the lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Dialect {
+    /// Once, without a queue, fences or sessions.
+    Classic,
+    /// They wait in the queue.
+    Queue,
+}
+
+/// Which tickets attempts have.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Tickets {
+    /// Those of each client, in the order of its attempts.
+    Fixed(Vec<Vec<u8>>),
+    /// Any of these, but never one that the client had before or a smaller one.
+    Any(Vec<u8>),
+}
+
 impl Settings {
-    /// A quiet world: two clients with one attempt each, exact clocks, nothing goes wrong.
+    /// A quiet world in classic mode: two clients with one attempt each, and exact clocks. A timer
+    /// may strike whenever it is due.
     #[must_use]
-    pub fn new(name: &'static str, what: &'static str, nodes: usize) -> Self {
+    pub fn classic(name: &'static str, what: &'static str, nodes: usize) -> Self {
         Self {
-            name,
-            what,
-            nodes,
-            attempts: vec![1, 1],
-            renewals: 0,
-            abandons: 0,
-            crashes: 0,
-            breaks: 0,
-            vanishings: 0,
-            restarts: 0,
-            beginning: Beginning::Idle,
-            gives_up: true,
-            releases: true,
-            clocks: Clocks::exact(2),
-            expected: Expected::Safe,
-            mutant: None,
-            is_full: false,
-            steps_max: 200_000_000,
+            dialect: Dialect::Classic,
+            tickets: Tickets::Fixed(vec![vec![0, 0]; 3]),
+            timeouts: vec![ANY_NUMBER; 3],
+            clocks: Some(Clocks::exact(2)),
+            has_progress: false,
+            ..Self::queue(name, what, nodes)
         }
     }
 
-    /// True if nodes may forget keys before their time, which classic mode has no guard against.
+    /// A quiet world without time: two clients with one attempt each, A before B.
     #[must_use]
-    pub const fn forgets(&self) -> bool {
-        self.vanishings > 0 || self.restarts > 0
+    pub fn queue(name: &'static str, what: &'static str, nodes: usize) -> Self {
+        Self {
+            name,
+            what,
+            dialect: Dialect::Queue,
+            nodes,
+            attempts: vec![1, 1],
+            sharing: Vec::new(),
+            tickets: Tickets::Fixed(vec![vec![1], vec![2], vec![3]]),
+            fences: vec![0],
+            timeouts: vec![0, 0, 0],
+            renewals: 0,
+            renewals_in_all: ANY_NUMBER,
+            breaks: 0,
+            vanishings: 0,
+            restarts: 0,
+            cancels: 0,
+            deaths: 0,
+            lapses: 0,
+            is_unordered: false,
+            clocks: None,
+            beginning: Beginning::Idle,
+            releases: true,
+            has_progress: true,
+            expected: Expected::Safe,
+            mutant: None,
+            is_full: false,
+            steps_max: 400_000_000,
+        }
+    }
+
+    /// The same with clocks that tick, and leases of two ticks.
+    #[must_use]
+    pub fn timed(name: &'static str, what: &'static str, nodes: usize) -> Self {
+        let clocks = Some(Clocks::exact(2));
+        Self { clocks, has_progress: false, ..Self::queue(name, what, nodes) }
+    }
+
+    pub(super) fn is_classic(&self) -> bool {
+        self.dialect == Dialect::Classic
+    }
+
+    pub(super) fn is_shared(&self, client: usize) -> bool {
+        self.sharing.contains(&client)
+    }
+
+    /// The tickets that attempt number `attempt` of a client may have, if its last one was `last`.
+    pub(super) fn tickets_of(&self, client: usize, attempt: u8, last: u8) -> Vec<u8> {
+        match &self.tickets {
+            Tickets::Fixed(tickets) => vec![tickets[client][usize::from(attempt) - 1]],
+            Tickets::Any(tickets) => {
+                tickets.iter().copied().filter(|ticket| *ticket > last).collect()
+            }
+        }
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        let Clocks { ttl_ms, drift_ppm, .. } = self.clocks.unwrap_or(Clocks::exact(2));
+        let drift = Drift { ppm: drift_ppm, fixed: Duration::ZERO };
+        // A timeout may strike late, so that one of zero includes every longer one.
+        Terms::new(Duration::from_millis(ttl_ms), Duration::ZERO, drift).expect("a long ttl")
     }
 }
+
+/// What may happen any number of times.
+pub const ANY_NUMBER: u8 = u8::MAX;
 
 /// Where a search begins. A later beginning is a smaller world: what can happen before is left out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -138,12 +220,5 @@ impl Clocks {
     #[must_use]
     pub const fn fast_nodes() -> Self {
         Self { client_ms: 20, node_ms: 30, ttl_ms: 59, drift_ppm: 333_344 }
-    }
-
-    pub(super) fn terms(&self) -> Terms {
-        let drift = Drift { ppm: self.drift_ppm, fixed: Duration::ZERO };
-        let ttl = Duration::from_millis(self.ttl_ms);
-        // The timeout may be late, so that one of zero includes whatever a longer one allows.
-        Terms::new(ttl, Duration::ZERO, drift).expect("the ttl is longer than the drift")
     }
 }

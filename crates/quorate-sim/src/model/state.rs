@@ -5,195 +5,237 @@ use std::{
     sync::Arc,
 };
 
-use quorate_core::moment::{Moment, NodeTime};
+use quorate_core::{
+    fence::Fence,
+    moment::{Moment, NodeTime},
+};
 
 use super::{
-    client::Client,
-    link::{Answer, Link},
-    node::Node,
-    print::{END_OF_TIME, Print, Reading},
+    link::Link,
+    member::Member,
+    node::{Node, ORIGIN_MS},
+    print::{END_OF_TIME, Plain, Print, Reading},
     settings::{Clocks, Settings},
 };
 
 /// Everything that can differ between two moments of a world.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
-    clocks: Clocks,
+    /// None if time stands still, until the end of a search is looked for.
+    clocks: Option<Clocks>,
     pub(super) ticks: u64,
     pub(super) nodes: Vec<Arc<Node>>,
-    pub(super) clients: Vec<Arc<Client>>,
-    /// One row for each client, with one link for each node.
-    pub(super) links: Vec<Vec<Arc<Link>>>,
+    pub(super) clients: Vec<Arc<Member>>,
+    /// The links of the first client, then those of the second, and so on.
+    pub(super) links: Vec<Arc<Link>>,
     pub(super) left: Left,
+    /// The fences that holders had, the smallest first.
+    pub(super) fences: Vec<Fence>,
+    /// What is wrong with the last of them.
+    pub(super) fault: Option<Fault>,
 }
 
 /// How often each of these may still happen.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Left {
     pub(super) renewals: u8,
-    pub(super) abandons: u8,
-    pub(super) crashes: u8,
     pub(super) breaks: u8,
     pub(super) vanishings: u8,
     pub(super) restarts: u8,
+    pub(super) cancels: u8,
+    pub(super) deaths: u8,
+    pub(super) lapses: u8,
 }
 
-impl Left {
-    const fn new(settings: &Settings) -> Self {
-        let Settings { renewals, abandons, crashes, breaks, vanishings, restarts, .. } = *settings;
-        Self { renewals, abandons, crashes, breaks, vanishings, restarts }
-    }
+/// What can be wrong with a fence.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Fault {
+    /// Another holder had the same.
+    Twice,
+    /// An earlier holder had a larger one.
+    Backwards,
 }
 
 impl State {
-    pub(super) fn new(settings: &Settings) -> Self {
-        let Settings { nodes, attempts, clocks, .. } = settings;
-        let client = |(number, left): (u8, &u8)| Arc::new(Client::new(number, *left));
+    pub(super) fn new(settings: &Settings, nodes: Vec<Node>, clients: Vec<Member>) -> Self {
+        let Settings { renewals_in_all: renewals, breaks, vanishings, .. } = *settings;
+        let Settings { restarts, cancels, deaths, lapses, .. } = *settings;
+        let links = 0..clients.len() * nodes.len();
         Self {
-            clocks: *clocks,
+            clocks: settings.clocks,
             ticks: 0,
-            nodes: vec![Arc::default(); *nodes],
-            clients: (0..).zip(attempts).map(client).collect(),
-            links: vec![vec![Arc::default(); *nodes]; attempts.len()],
-            left: Left::new(settings),
+            links: links.map(|_| Arc::new(Link::new())).collect(),
+            nodes: nodes.into_iter().map(Arc::new).collect(),
+            clients: clients.into_iter().map(Arc::new).collect(),
+            left: Left { renewals, breaks, vanishings, restarts, cancels, deaths, lapses },
+            fences: Vec::new(),
+            fault: None,
         }
     }
 
     pub(super) fn client_now(&self) -> Moment {
-        Moment::from_nanos(CLIENT_ORIGIN_NS + self.ticks * self.clocks.client_ms * NS_PER_MS)
+        client_time(self.clocks, self.ticks)
     }
 
     pub(super) fn node_now(&self) -> NodeTime {
-        NodeTime::from_micros((NODE_ORIGIN_MS + self.ticks * self.clocks.node_ms) * US_PER_MS)
+        node_time(self.clocks, self.ticks)
     }
 
-    pub(super) fn link(&self, client: u8, node: usize) -> &Link {
-        &self.links[usize::from(client)][node]
-    }
-
-    /// Takes off the network what makes no difference any more: answers that no machine waits for.
-    /// Reading them would change nothing, so neither does when they are read.
-    pub(super) fn settle(&mut self) {
-        let now = self.client_now();
-        for (client, links) in self.clients.iter_mut().zip(&mut self.links) {
-            // Whether the caller has learned of it makes a difference only if it may go away.
-            if self.left.abandons == 0 && client.has_won() {
-                Arc::make_mut(client).accept();
-            }
-            if client.ended_unseen(now) {
-                Arc::make_mut(client).observe_end();
-            }
-            for (node, link) in links.iter_mut().enumerate() {
-                let is_idle = |answer: &Answer| !client.awaits(answer.request.topic, node);
-                if link.answers.iter().any(is_idle) {
-                    Arc::make_mut(link).answers.retain(|answer| !is_idle(answer));
-                }
-            }
+    /// How the clients' points in time are told from other numbers.
+    pub(super) fn reading(&self) -> Reading {
+        let is_still = self.clocks.is_none() && self.ticks == 0;
+        let Clocks { ttl_ms, client_ms, .. } = clocks(self.clocks);
+        // The longest time that the core adds to a point in time.
+        let memory = ttl_ms.max(2 * client_ms) * NS_PER_MS;
+        Reading {
+            origin: CLIENT_ORIGIN_NS,
+            now: self.client_now().as_nanos(),
+            back: if is_still { 0 } else { memory },
+            ahead: if is_still { 0 } else { u64::MAX },
+            horizon: END_OF_TIME,
         }
     }
 
-    pub(super) fn node_mut(&mut self, node: usize) -> &mut Node {
-        Arc::make_mut(&mut self.nodes[node])
+    pub(super) fn link(&self, client: usize, node: usize) -> &Link {
+        &self.links[client * self.nodes.len() + node]
     }
 
     pub(super) fn link_mut(&mut self, client: usize, node: usize) -> &mut Link {
-        Arc::make_mut(&mut self.links[client][node])
+        let at = client * self.nodes.len() + node;
+        Arc::make_mut(&mut self.links[at])
+    }
+
+    /// Somebody begins to hold.
+    pub(super) fn note(&mut self, fence: Fence, floor: Fence, is_forgetful: bool) {
+        let last = self.last_fence();
+        let above = if is_forgetful { floor } else { last };
+        if self.fences.contains(&fence) {
+            self.fault = Some(Fault::Twice);
+        } else if fence <= above {
+            self.fault = Some(Fault::Backwards);
+        }
+        let at = self.fences.partition_point(|known| *known < fence);
+        self.fences.insert(at, fence);
+    }
+
+    pub(super) fn last_fence(&self) -> Fence {
+        self.fences.last().copied().unwrap_or(Fence::ZERO)
+    }
+
+    pub(super) fn print(&self) -> u64 {
+        let Self { clocks: _, ticks: _, nodes, clients, links, left, fences, fault } = self;
+        let clock = self.reading();
+        let mut print = Print::new(nodes.len());
+        print.add(clock, &(left, fences, fault));
+        for client in clients {
+            let (whole, columns) = client.prints();
+            print.add(clock, &Plain(whole));
+            for (node, column) in columns.iter().enumerate() {
+                print.add_of_node(node, clock, &Plain(*column));
+            }
+        }
+        for (number, node) in nodes.iter().enumerate() {
+            print.add_of_node(number, clock, &Plain(node.print()));
+        }
+        for (at, link) in links.iter().enumerate() {
+            print.add_of_node(at % nodes.len(), clock, link);
+        }
+        print.number()
+    }
+}
+
+/// Two states are the same if their prints are.
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.print() == other.print()
     }
 }
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { clocks, ticks: _, nodes, clients, links, left } = self;
-        // The longest time that the core adds to a point in time.
-        let memory_ms = clocks.ttl_ms;
-        let client_clock = Reading {
-            origin: CLIENT_ORIGIN_NS,
-            now: self.client_now().as_nanos(),
-            back: memory_ms * NS_PER_MS,
-            ahead: u64::MAX,
-            horizon: END_OF_TIME,
-        };
-        let now = self.node_now().as_millis();
-        let (origin, back) = (NODE_ORIGIN_MS, memory_ms);
-        let node_clock = Reading { origin, now, back, ahead: u64::MAX, horizon: END_OF_TIME };
-        let mut print = Print::new(nodes.len());
-        print.add(client_clock, left);
-        print.add(client_clock, clients);
-        for (number, node) in nodes.iter().enumerate() {
-            print.add_of_node(number, node_clock, &(node.store(), node.is_forged()));
-            for links in links {
-                print.add_of_node(number, client_clock, &links[number]);
-            }
-        }
-        print.finish(state);
+        state.write_u64(self.print());
     }
 }
 
-const NS_PER_MS: u64 = 1_000_000;
-const US_PER_MS: u64 = 1_000;
+fn clocks(clocks: Option<Clocks>) -> Clocks {
+    clocks.unwrap_or(Clocks::exact(2))
+}
 
-/// Where the clocks start: above every number that is not a point in time.
+pub(super) fn client_time(known: Option<Clocks>, ticks: u64) -> Moment {
+    Moment::from_nanos(CLIENT_ORIGIN_NS + ticks * clocks(known).client_ms * NS_PER_MS)
+}
+
+pub(super) fn node_time(known: Option<Clocks>, ticks: u64) -> NodeTime {
+    NodeTime::from_micros((ORIGIN_MS + ticks * clocks(known).node_ms) * 1_000)
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// Where the clients' clocks start: above every number that is not a point in time.
 const CLIENT_ORIGIN_NS: u64 = 1 << 40;
-const NODE_ORIGIN_MS: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
-    use std::hash::DefaultHasher;
-
     use stateright::Model;
 
     use super::{
-        super::{
-            desk::Move,
-            world::{Step, World},
-        },
+        super::{step::Step, world::World},
         *,
     };
 
-    fn hash_after(steps: &[Step]) -> u64 {
-        let settings = Settings { attempts: vec![2, 2], ..Settings::new("", "", 3) };
+    fn print_after(settings: Settings, steps: &[Step]) -> u64 {
         let world = World::new(settings);
         let first = world.init_states().remove(0);
         let last = steps.iter().fold(first, |state, step| {
             world.next_state(&state, *step).expect("every step leads somewhere")
         });
-        let mut hasher = DefaultHasher::new();
-        last.hash(&mut hasher);
-        hasher.finish()
+        last.print()
     }
 
-    /// A starts; A has one node's vote, another has run its request; B starts and has the third.
+    /// A has one node and knows it; another node has run A's request; B has the third, and is asked
+    /// for it.
     fn steps([a, b, c]: [usize; 3]) -> Vec<Step> {
-        let start = |client| Step::Client(client, Move::Start);
-        let of_a = [start(0), Step::Run(0, a), Step::Receive(0, a), Step::Tick, Step::Run(0, b)];
-        let of_b = [start(1), Step::Run(1, c), Step::Run(1, a), Step::Receive(1, c)];
+        let of_a = [Step::Start(0, 1), Step::Run(0, a), Step::Receive(0, a), Step::Run(0, b)];
+        let of_b = [Step::Start(1, 2), Step::Run(1, c), Step::Run(0, c), Step::Run(1, a)];
         of_a.into_iter().chain(of_b).collect()
+    }
+
+    /// One world of each kind.
+    fn worlds() -> [Settings; 3] {
+        [Settings::queue("", "", 3), Settings::timed("", "", 3), Settings::classic("", "", 3)]
     }
 
     #[test]
     fn a_world_with_its_nodes_renumbered_is_the_same() {
-        let one = hash_after(&steps([0, 1, 2]));
-        for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            assert_eq!(hash_after(&steps(order)), one, "{order:?}");
+        for world in worlds() {
+            let print = |order| print_after(world.clone(), &steps(order));
+            let one = print([0, 1, 2]);
+            for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+                assert_eq!(print(order), one, "{:?}: {order:?}", world.dialect);
+            }
+            assert_ne!(print([0, 1, 1]), one);
         }
-        assert_ne!(hash_after(&steps([0, 1, 1])), one);
     }
 
     #[test]
     fn a_world_that_starts_later_is_the_same() {
-        let late: Vec<_> = [Step::Tick; 7].into_iter().chain(steps([0, 1, 2])).collect();
-        assert_eq!(hash_after(&late), hash_after(&steps([0, 1, 2])));
-        let mut slower = steps([0, 1, 2]);
-        slower.insert(3, Step::Tick);
-        assert_ne!(hash_after(&slower), hash_after(&steps([0, 1, 2])));
+        for world in worlds().into_iter().filter(|world| world.clocks.is_some()) {
+            let print = |steps: &[Step]| print_after(world.clone(), steps);
+            let late: Vec<_> = [Step::Tick; 7].into_iter().chain(steps([0, 1, 2])).collect();
+            assert_eq!(print(&late), print(&steps([0, 1, 2])), "{:?}", world.dialect);
+            let mut slower = steps([0, 1, 2]);
+            slower.insert(3, Step::Tick);
+            assert_ne!(print(&slower), print(&steps([0, 1, 2])));
+        }
     }
 
     #[test]
-    fn a_node_that_has_let_go_is_as_new() {
-        let tries = [Step::Client(0, Move::Start), Step::Run(0, 0), Step::Tick];
+    fn a_node_whose_key_has_expired_is_as_new() {
+        let print = |steps: &[Step]| print_after(Settings::classic("", "", 3), steps);
+        let tries = [Step::Start(0, 0), Step::Run(0, 0), Step::Tick];
         let until_expired: Vec<_> = tries.into_iter().chain([Step::Tick; 2]).collect();
         let mut later = until_expired.clone();
         later.push(Step::Tick);
-        assert_eq!(hash_after(&until_expired), hash_after(&later), "what is past is past");
+        assert_eq!(print(&until_expired), print(&later));
     }
 }

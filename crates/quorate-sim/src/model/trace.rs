@@ -2,18 +2,24 @@
 
 use std::fmt::Write as _;
 
-use quorate_core::command::{Command, Reply};
+use quorate_core::{
+    command::{Command, Owner, Reply},
+    line::News,
+};
 use stateright::Path;
 
 use super::{
-    desk::Move,
-    link::{Request, Topic},
+    fair,
+    link::{Heard, Request},
+    member::{Doing, LIVES, Member},
+    node,
     state::State,
-    world::Step,
+    step::Step,
+    world::World,
 };
 
 /// One line for the beginning and one for each step: what was done, and what came of it.
-pub(super) fn lines(path: &Path<State, Step>) -> Vec<String> {
+pub(super) fn lines(world: &World, path: &Path<State, Step>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut before: Option<(State, Option<Step>)> = None;
     for (state, step) in path.clone().into_vec() {
@@ -21,85 +27,160 @@ pub(super) fn lines(path: &Path<State, Step>) -> Vec<String> {
             Some((before, Some(step))) => told(before, *step),
             Some((_, None)) | None => "in the beginning".to_owned(),
         };
-        lines.push(format!("{:>3}. {did:<44} {}", lines.len(), shown(&state)));
+        lines.push(format!("{:>3}. {did:<46} {}", lines.len(), shown(world, &state)));
         before = Some((state, step));
+    }
+    if let Some((last, _)) = &before {
+        let and_then = fair::continuation(world, last, SHOWN_MAX);
+        lines.extend(and_then.iter().map(|state| {
+            format!("   + {:<46} {}", "if nothing more goes wrong", shown(world, state))
+        }));
     }
     lines
 }
 
 fn told(before: &State, step: Step) -> String {
+    let link = |client, node| before.link(client, node);
     match step {
         Step::Tick => "a tick".to_owned(),
-        Step::Client(client, step) => {
-            let client = letter(client);
-            match step {
-                Move::Start => format!("{client} starts an attempt"),
-                Move::Accept => format!("{client}'s caller learns that it won"),
-                Move::Abandon => format!("{client}'s caller goes away"),
-                Move::Renew => format!("{client} sends a renewal"),
-                Move::Release => format!("{client} releases"),
-                Move::GiveUp(Topic::Renew(..)) => format!("{client} stops waiting to renew"),
-                Move::GiveUp(Topic::Take(_) | Topic::Free) => {
-                    format!("{client} stops waiting for votes")
-                }
-            }
-        }
+        Step::Start(client, 0) => format!("{} starts an attempt", letter(client)),
+        Step::Start(client, ticket) => format!("{} comes with ticket {ticket}", letter(client)),
+        Step::Accept(client) => format!("{}'s caller learns that it won", letter(client)),
+        Step::Timeout(client) => format!("{}'s timer strikes", letter(client)),
+        Step::Release(client) => format!("{} releases", letter(client)),
+        Step::Renew(client) => format!("{} renews", letter(client)),
+        Step::Cancel(client) => format!("{}'s caller goes away", letter(client)),
+        Step::Die(client) => format!("{} DIES", letter(client)),
         Step::Run(client, node) => {
-            let request = before.link(number(client), node).requests.front();
-            format!("n{node} runs {}", request.map_or_else(String::new, worded))
+            let request = link(client, node).requests.front();
+            let request = request.map_or_else(String::new, |it| worded(client, it));
+            format!("n{node} runs {request}")
         }
         Step::RunStale(client, node, queue) => {
-            let stale = before.link(number(client), node).stale.get(queue);
-            let request = stale.and_then(|stale| stale.front());
-            format!("n{node} runs, from an old link, {}", request.map_or_else(String::new, worded))
+            let stale = link(client, node).stale.get(queue).and_then(|(_, it)| it.front());
+            let request = stale.map_or_else(String::new, |it| worded(client, it));
+            format!("n{node} runs, from an old link, {request}")
         }
         Step::Receive(client, node) => {
-            let answer = before.link(number(client), node).answers.front();
-            let reply = answer.map_or_else(String::new, |answer| match &answer.reply {
-                Reply::Each(fates) => format!("{fates:?}"),
-                reply => format!("{reply:?}"),
-            });
-            format!("{} hears from n{node}: {reply}", letter(client))
+            let heard = link(client, node).answers.front().map(heard_words);
+            format!("{} hears from n{node}: {}", letter(client), heard.unwrap_or_default())
         }
-        Step::Crash(client) => format!("{} CRASHES", letter(client)),
+        Step::ReceivePush(client, node) => {
+            let heard = link(client, node).pushes.front().map(heard_words);
+            format!("{} hears from n{node}: {}", letter(client), heard.unwrap_or_default())
+        }
         Step::Break(client, node) => format!("the link of {} to n{node} BREAKS", letter(client)),
+        Step::CloseOld(client, node) => {
+            format!("n{node} sees that an old link of {} has ended", letter(client))
+        }
+        Step::Connect(client, node) => format!("{} connects to n{node}", letter(client)),
+        Step::Lapse(client, node) => format!("the session of {} at n{node} LAPSES", letter(client)),
         Step::Vanish(node) => format!("the key on n{node} VANISHES"),
-        Step::Restart(node) => format!("n{node} FORGETS everything"),
+        Step::Forget(node) => format!("n{node} FORGETS everything"),
+        Step::Expire(node) => format!("the key on n{node} expires"),
     }
 }
 
-fn worded(request: &Request) -> String {
-    let (verb, owner) = match &request.command {
-        Command::Take { owner, .. } => ("take", owner.as_bytes()),
-        Command::Free { owner, .. } => ("free", owner.as_bytes()),
-        Command::Prolong { entries, .. } => ("prolong", entries[0].owner.as_bytes()),
-        other => return format!("{other:?}"),
+fn worded(client: usize, request: &Request) -> String {
+    let Some(transmit) = &request.transmit else {
+        return format!("{}'s attach", letter(client));
     };
-    format!("{verb} {}", String::from_utf8_lossy(owner))
+    let name = |owner| name(client, owner);
+    match &transmit.command {
+        Command::Take { owner, .. } => format!("take {}", name(owner)),
+        Command::Free { owner, .. } => format!("free {}", name(owner)),
+        Command::Prolong { entries, .. } => format!("prolong {}", name(&entries[0].owner)),
+        Command::Acquire { ask, .. } => format!("acquire {}", name(&ask.owner)),
+        Command::Release { owner, yields: Some(it), .. } => {
+            format!("yield {} {}", name(owner), it.fence)
+        }
+        Command::Release { owner, yields: None, .. } => format!("release {}", name(owner)),
+        Command::Extend { entries, .. } => {
+            let verb = if entries[0].may_heal { "extend" } else { "confirm" };
+            format!("{verb} {} {}", name(&entries[0].owner), entries[0].fence)
+        }
+        other => format!("{other:?}"),
+    }
 }
 
-fn shown(state: &State) -> String {
-    let mut text = format!("t={}", state.ticks);
+fn heard_words(heard: &Heard) -> String {
+    match heard {
+        Heard::Push(push) => match push.news {
+            News::Granted => format!("push: granted, fence {}", push.fence),
+            News::Inquired => format!("push: asked for fence {}", push.fence),
+        },
+        Heard::Reply(_, Reply::Granted { fence, is_earlier }) => {
+            format!("granted {fence}{}", if *is_earlier { ", another is earlier" } else { "" })
+        }
+        Heard::Reply(_, Reply::Queued { fence, .. }) => format!("queued, fence {fence}"),
+        Heard::Reply(_, Reply::EachExtended(fates)) => format!("{fates:?}"),
+        Heard::Reply(_, Reply::Each(fates)) => format!("{fates:?}"),
+        Heard::Reply(_, reply) => format!("{reply:?}"),
+    }
+}
+
+fn shown(world: &World, state: &State) -> String {
+    let mut text = String::new();
+    let is_timed = world.settings.clocks.is_some();
+    // Writing to a string cannot fail.
+    if is_timed {
+        let _ = write!(text, "t={} ", state.ticks);
+    }
     for (number, node) in state.nodes.iter().enumerate() {
-        // Writing to a string cannot fail.
-        let _ = match node.key() {
-            Some(key) => {
-                let client = letter(usize::from(key.client));
-                write!(text, " n{number}[{client}{} {}ms]", key.attempt, key.left_ms)
-            }
-            None => write!(text, " n{number}[-]"),
-        };
+        let keys = node.keys.iter().map(|key| name(key.client, &key.owner));
+        let keys = keys.collect::<Vec<_>>().join("+");
+        let key = if keys.is_empty() { "-".to_owned() } else { keys };
+        let _ = write!(text, "n{number}[{key}");
+        if !world.settings.is_classic() {
+            let _ = write!(text, " f{}", node.fence);
+        }
+        if let Some(key) = node.keys.first().filter(|_| is_timed) {
+            let _ = write!(text, " {}ms", key.left_ms);
+        }
+        for owner in node.waiting(&world.name, state.node_now()) {
+            let client = node::client_of(owner.as_bytes());
+            let _ = write!(text, " <{}", name(client, &owner));
+        }
+        text.push_str("] ");
     }
     for (number, client) in state.clients.iter().enumerate() {
-        let _ = write!(text, " {}:{}", letter(number), client.word(state.client_now()));
+        let _ = write!(text, "{}:{} ", letter(number), word(state, client));
     }
+    text.truncate(text.trim_end().len());
     text
 }
 
-fn letter(client: usize) -> char {
-    char::from(b'A' + number(client))
+fn word(state: &State, client: &Member) -> String {
+    match client.doing {
+        Doing::Nothing if client.is_idle() => "idle".to_owned(),
+        Doing::Nothing => "undoes".to_owned(),
+        Doing::Asking(_) if client.has_won() => "has won".to_owned(),
+        Doing::Asking(_) => match client.waiter() {
+            None => "tries".to_owned(),
+            Some(waiter) => {
+                let grants = waiter.grants().map(|(node, fence, _)| format!("n{node}={fence}"));
+                format!("waits({})", grants.collect::<Vec<_>>().join(" "))
+            }
+        },
+        Doing::Holding(_) if client.holds(state.client_now()) => match client.fence() {
+            Some(fence) => format!("HOLDS {fence}"),
+            None => "HOLDS".to_owned(),
+        },
+        Doing::Holding(_) => "ended".to_owned(),
+        Doing::Dead => "dead".to_owned(),
+    }
 }
 
-fn number(client: usize) -> u8 {
-    u8::try_from(client).unwrap_or(u8::MAX)
+/// The owner of a client: `A1`, and `A1'` after a withdrawal.
+fn name(client: usize, owner: &Owner) -> String {
+    let number = node::number_of(owner);
+    let lives = "'".repeat(usize::from(number % LIVES));
+    format!("{}{}{lives}", letter(client), number / LIVES)
 }
+
+fn letter(client: usize) -> char {
+    char::from(b'A' + client as u8)
+}
+
+/// This many states are shown of a schedule that leads nowhere.
+const SHOWN_MAX: usize = 40;

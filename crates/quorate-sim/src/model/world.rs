@@ -1,74 +1,302 @@
 //! The world around the clients: nodes, connections, time, and what goes wrong.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Mutex};
 
-use quorate_core::{moment::Moment, mutant, name::Name, quorum::majority, terms::Terms};
+use quorate_core::{
+    command::{Command, Reply, Stay},
+    mutant,
+    name::Name,
+    quorum::majority,
+};
 use stateright::{Model, Path, Property};
 
 use super::{
     claims::CLAIMS,
-    client::Client,
-    desk::{Desk, Move},
     judge::{self, Claim, Found, Judged},
-    link::Answer,
-    settings::{Beginning, Settings},
-    state::State,
+    link::{Heard, Phase, Request},
+    member::{Input, Member, Rules},
+    memo::{Change, Memo},
+    node::{Node, SESSION_MS, speaker},
+    settings::{ANY_NUMBER, Beginning, Settings},
+    state::{State, client_time, node_time},
+    step::Step,
     trace,
 };
 
 /// The rules of one world, for the checker.
 #[derive(Debug)]
 pub(super) struct World {
-    settings: Settings,
+    pub(super) settings: Settings,
+    pub(super) name: Name,
+    rules: Vec<Rules>,
     found: Found,
-    terms: Terms,
-    name: Name,
-}
-
-/// One step. Clients and nodes are numbers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Step {
-    /// Time passes, on all clocks.
-    Tick,
-    /// A client does something.
-    Client(usize, Move),
-    /// A node runs the next request of a client.
-    Run(usize, usize),
-    /// A node runs the next request of a connection that broke.
-    RunStale(usize, usize, usize),
-    /// A client reads the next answer of a node.
-    Receive(usize, usize),
-    /// A client crashes. What it has sent may still run.
-    Crash(usize),
-    /// The connection of a client to a node breaks.
-    Break(usize, usize),
-    /// The key on a node goes before its time.
-    Vanish(usize),
-    /// A node forgets everything. If it restarts its connections break as well: that is a break.
-    Restart(usize),
+    memo: Memo,
+    /// The prints of states from which somebody gets the lock.
+    pub(super) good: Mutex<HashSet<u64>>,
 }
 
 impl World {
     pub(super) fn new(settings: Settings) -> Self {
+        let name = Name::parse("l", "").expect("a valid name");
+        let rules = |number: usize| Rules {
+            number,
+            nodes: settings.nodes,
+            name: name.clone(),
+            terms: settings.terms(),
+            is_classic: settings.is_classic(),
+            is_shared: settings.is_shared(number),
+            timeouts: settings.timeouts[number],
+            renewals: settings.renewals,
+            is_told_late: settings.cancels > 0,
+            is_still: settings.clocks.is_none(),
+        };
         Self {
-            terms: settings.clocks.terms(),
-            name: Name::parse("l", "").expect("a valid name"),
+            rules: (0..settings.attempts.len()).map(rules).collect(),
+            name,
             found: Found::default(),
+            memo: Memo::default(),
+            good: Mutex::default(),
             settings,
         }
     }
 
     pub(super) fn ttl_ms(&self) -> u64 {
-        self.terms.ttl_ms()
+        self.settings.terms().ttl_ms()
     }
 
-    /// The clients are alike if each may do the same. Then the one that starts first can be the
-    /// first one, the next one the second, and so on: every other order is this one with the
-    /// clients renumbered, and no promise names a client.
-    fn may_start(&self, state: &State, client: usize) -> bool {
-        let attempts = &self.settings.attempts;
-        let are_alike = attempts.iter().all(|number| *number == attempts[0]);
-        !are_alike || state.clients[..client].iter().all(|client| client.has_started())
+    pub(super) fn apply(&self, state: &mut State, step: Step) {
+        match step {
+            Step::Tick => self.tick(state),
+            Step::Start(client, ticket) => {
+                let floor = state.last_fence();
+                self.act(state, client, Input::Start(ticket, floor));
+            }
+            Step::Accept(client) => self.act(state, client, Input::Accept),
+            Step::Timeout(client) => self.act(state, client, Input::Timeout),
+            Step::Release(client) => self.act(state, client, Input::Release),
+            Step::Renew(client) => {
+                if state.left.renewals != ANY_NUMBER {
+                    state.left.renewals -= 1;
+                }
+                self.act(state, client, Input::Renew);
+            }
+            Step::Cancel(client) => {
+                state.left.cancels -= 1;
+                self.act(state, client, Input::Cancel);
+            }
+            Step::Die(client) => self.die(state, client),
+            Step::Run(client, node) => self.run(state, client, node),
+            Step::RunStale(client, node, queue) => self.run_stale(state, client, node, queue),
+            Step::Receive(client, node) => {
+                if let Some(heard) = state.link_mut(client, node).answers.pop_front() {
+                    self.receive(state, client, node, heard);
+                }
+            }
+            Step::ReceivePush(client, node) => {
+                if let Some(heard) = state.link_mut(client, node).pushes.pop_front() {
+                    self.receive(state, client, node, heard);
+                }
+            }
+            Step::Break(client, node) => {
+                state.left.breaks -= 1;
+                self.cut(state, client, node);
+            }
+            Step::CloseOld(client, node) => {
+                let link = state.link_mut(client, node);
+                link.close_old();
+                if !link.is_heard {
+                    let change = Change::HangUp(client);
+                    self.change(state, node, change, |node| node.hang_up(client));
+                }
+            }
+            Step::Connect(client, node) => state.link_mut(client, node).connect(),
+            Step::Lapse(client, node) => self.lapse(state, client, node),
+            Step::Vanish(node) => {
+                state.left.vanishings -= 1;
+                self.change(state, node, Change::LoseKey, |node| node.lose_key(&self.name));
+            }
+            Step::Forget(node) => {
+                state.left.restarts -= 1;
+                self.change(state, node, Change::Forget, Node::clear);
+            }
+            Step::Expire(node) => {
+                self.change(state, node, Change::LoseKey, |node| node.lose_key(&self.name));
+            }
+        }
+    }
+
+    /// Reads what makes no difference: when it is read makes none either.
+    pub(super) fn settle(&self, state: &mut State) {
+        let is_still = self.settings.clocks.is_none() && state.ticks == 0;
+        let nodes = state.nodes.len();
+        for at in 0..state.links.len() {
+            let (client, node) = (at / nodes, at % nodes);
+            let is_idle =
+                |state: &State, heard: &Heard| !state.clients[client].heeds(node, heard, is_still);
+            loop {
+                let link = &state.links[at];
+                if let Some(idle) = link.answers.iter().position(|it| is_idle(state, it)) {
+                    let heard = state.link_mut(client, node).answers.remove(idle);
+                    heard.into_iter().for_each(|it| self.receive(state, client, node, it));
+                } else if link.pushes.iter().any(|it| is_idle(state, it)) {
+                    let member = state.clients[client].clone();
+                    let link = state.link_mut(client, node);
+                    link.pushes.retain(|it| member.heeds(node, it, is_still));
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn tick(&self, state: &mut State) {
+        state.ticks += 1;
+        for node in 0..state.nodes.len() {
+            self.change(state, node, Change::Look, |_| {});
+        }
+        for client in 0..state.clients.len() {
+            self.act(state, client, Input::Look);
+        }
+    }
+
+    /// Something happens to a node that nobody hears of.
+    fn change(&self, state: &mut State, node: usize, change: Change, make: impl FnOnce(&mut Node)) {
+        let now = state.node_now();
+        let changed = self.memo.change(&state.nodes[node], now, change, &self.name, |node| {
+            make(node);
+            (None, Vec::new())
+        });
+        state.nodes[node] = changed.node;
+    }
+
+    /// Something happens to a client, and what it sends goes on the network.
+    fn act(&self, state: &mut State, number: usize, input: Input) {
+        let floor = state.clients[number].floor;
+        let (clock, now) = (state.reading(), state.client_now());
+        let member = &state.clients[number];
+        let (member, out) = self.memo.act(member, &self.rules[number], clock, now, input);
+        state.clients[number] = member;
+        for (node, request) in &out.sent {
+            state.link_mut(number, *node).requests.push_back(request.clone());
+        }
+        // Among those who hold together a fence orders nothing.
+        if let Some(fence) = out.won.filter(|_| !self.settings.is_shared(number)) {
+            state.note(fence, floor, self.settings.vanishings > 0);
+        }
+    }
+
+    fn die(&self, state: &mut State, client: usize) {
+        state.left.deaths -= 1;
+        self.act(state, client, Input::Die);
+        for node in 0..self.settings.nodes {
+            let link = state.link_mut(client, node);
+            if link.phase != Phase::Down {
+                link.cut();
+            }
+        }
+    }
+
+    fn lapse(&self, state: &mut State, client: usize, node: usize) {
+        if !state.clients[client].is_dead() {
+            state.left.lapses -= 1;
+        }
+        let link = state.link_mut(client, node);
+        link.is_known = false;
+        let session = link.session;
+        let now = state.node_now();
+        let change = Change::Lapse(client, session);
+        self.change(state, node, change, |node| node.lapse(client, session, now));
+    }
+
+    fn cut(&self, state: &mut State, client: usize, node: usize) {
+        let unanswered = state.link_mut(client, node).cut();
+        self.act(state, client, Input::Cut(node, unanswered));
+        if self.settings.is_classic() {
+            state.link_mut(client, node).reopen();
+            self.act(state, client, Input::Up(node));
+        }
+    }
+
+    fn run(&self, state: &mut State, client: usize, node: usize) {
+        let link = state.link_mut(client, node);
+        let session = link.session;
+        let Some(request) = link.requests.pop_front() else { return };
+        if request.is_attach() {
+            (link.is_heard, link.is_known) = (true, true);
+        }
+        if let Some(reply) = self.run_one(state, client, node, session, &request) {
+            state.link_mut(client, node).answers.push_back(Heard::Reply(request, reply));
+        }
+    }
+
+    fn run_stale(&self, state: &mut State, client: usize, node: usize, queue: usize) {
+        let next = state.link_mut(client, node).pop_stale(queue);
+        let Some((session, request)) = next else { return };
+        if request.is_attach() {
+            let link = state.link_mut(client, node);
+            (link.is_half_open, link.is_known) = (true, true);
+        }
+        self.run_one(state, client, node, session, &request);
+    }
+
+    /// Runs a request, and puts on the network what the node pushes to others.
+    fn run_one(
+        &self,
+        state: &mut State,
+        client: usize,
+        node: usize,
+        session: u8,
+        request: &Request,
+    ) -> Option<Reply> {
+        let now = state.node_now();
+        let change = Change::Run(client, session, request.print());
+        let changed = self.memo.change(&state.nodes[node], now, change, &self.name, |node| {
+            if request.is_attach() {
+                node.listen(client);
+            }
+            let command = command(client, session, request);
+            let reply = node.run(&self.name, now, &command);
+            (Some(self.without_noise(reply)), node.take_pushes())
+        });
+        state.nodes[node] = changed.node;
+        for (client, push) in changed.pushes {
+            let link = state.link_mut(client, node);
+            if link.is_heard {
+                match self.settings.is_unordered {
+                    true => link.pushes.push_back(Heard::Push(push)),
+                    false => link.answers.push_back(Heard::Push(push)),
+                }
+            }
+        }
+        changed.reply
+    }
+
+    /// When to poll is of no interest where the timer may strike at any moment, or never does.
+    fn without_noise(&self, reply: Reply) -> Reply {
+        let has_polls =
+            self.settings.clocks.is_some() && self.settings.timeouts.iter().any(|it| *it > 0);
+        match reply {
+            Reply::Queued { fence, is_foreign, .. } if !has_polls => {
+                Reply::Queued { fence, expires_in_ms: None, rank: None, is_foreign }
+            }
+            Reply::Attached { .. } => Reply::Attached { time_us: 0 },
+            reply => reply,
+        }
+    }
+
+    fn receive(&self, state: &mut State, client: usize, node: usize, heard: Heard) {
+        match &heard {
+            // Without a session that the node knows, a connection is of no use.
+            Heard::Reply(_, Reply::Stale) => {
+                self.act(state, client, Input::Hear(node, heard));
+                self.cut(state, client, node);
+            }
+            Heard::Reply(request, _) if request.is_attach() => {
+                state.link_mut(client, node).phase = Phase::Up;
+                self.act(state, client, Input::Up(node));
+            }
+            _ => self.act(state, client, Input::Hear(node, heard)),
+        }
     }
 
     /// The steps before the search begins.
@@ -76,8 +304,8 @@ impl World {
         let nodes = self.settings.nodes;
         let (first, others) = (0..majority(nodes), majority(nodes)..nodes);
         let votes = first.flat_map(|node| [Step::Run(0, node), Step::Receive(0, node)]);
-        let held = std::iter::once(Step::Client(0, Move::Start)).chain(votes);
-        let renewed = [Step::Tick, Step::Client(0, Move::Renew), Step::Client(1, Move::Start)];
+        let held = std::iter::once(Step::Start(0, 0)).chain(votes);
+        let renewed = [Step::Tick, Step::Renew(0), Step::Start(1, 0)];
         match self.settings.beginning {
             Beginning::Idle => Vec::new(),
             Beginning::Held => held.collect(),
@@ -87,80 +315,32 @@ impl World {
         }
     }
 
-    fn desk(&self, now: Moment) -> Desk<'_> {
-        let Self { terms, name, settings, .. } = self;
-        Desk { terms: *terms, nodes: settings.nodes, name, now, sent: Vec::new() }
-    }
-
-    /// Lets a client do something, and puts on the network what it sends.
-    fn with_client(
-        &self,
-        state: &mut State,
-        number: usize,
-        act: impl FnOnce(&mut Client, &mut Desk<'_>),
-    ) {
-        let mut desk = self.desk(state.client_now());
-        act(Arc::make_mut(&mut state.clients[number]), &mut desk);
-        for (node, request) in desk.sent {
-            state.link_mut(number, node).requests.push_back(request);
+    /// The first state, if the nodes have these fences.
+    fn first(&self, fences: &[u8]) -> State {
+        let Settings { clocks, attempts, .. } = &self.settings;
+        let now = node_time(*clocks, 0);
+        let nodes = fences.iter().map(|fence| Node::new(*fence, attempts.len(), &self.name, now));
+        let clients = self.rules.iter().zip(attempts);
+        let clients =
+            clients.map(|(rules, left)| Member::new(rules, *left, client_time(*clocks, 0)));
+        let mut state = State::new(&self.settings, nodes.collect(), clients.collect());
+        (0..attempts.len()).for_each(|client| self.act(&mut state, client, Input::Look));
+        for step in self.opening() {
+            self.apply(&mut state, step);
+            self.settle(&mut state);
         }
+        state
     }
+}
 
-    fn apply(&self, state: &mut State, step: Step) {
-        let node_now = state.node_now();
-        match step {
-            Step::Tick => {
-                state.ticks += 1;
-                let now = state.node_now();
-                for node in &mut state.nodes {
-                    Arc::make_mut(node).look(now, &self.name);
-                }
-            }
-            Step::Client(client, step) => {
-                match step {
-                    Move::Abandon => state.left.abandons -= 1,
-                    Move::Renew => state.left.renewals -= 1,
-                    Move::Start | Move::Accept | Move::Release | Move::GiveUp(_) => {}
-                }
-                self.with_client(state, client, |client, desk| client.act(step, desk));
-            }
-            Step::Run(client, node) => {
-                let next = state.link_mut(client, node).requests.pop_front();
-                let Some(request) = next else { return };
-                let reply = state.node_mut(node).run(node_now, &self.name, &request.command);
-                state.link_mut(client, node).answers.push_back(Answer { request, reply });
-            }
-            Step::RunStale(client, node, queue) => {
-                if let Some(request) = state.link_mut(client, node).pop_stale(queue) {
-                    state.node_mut(node).run(node_now, &self.name, &request.command);
-                }
-            }
-            Step::Receive(client, node) => {
-                let next = state.link_mut(client, node).answers.pop_front();
-                let Some(answer) = next else { return };
-                self.with_client(state, client, |client, desk| client.receive(node, &answer, desk));
-            }
-            Step::Crash(client) => {
-                state.left.crashes -= 1;
-                let now = state.client_now();
-                Arc::make_mut(&mut state.clients[client]).crash(now);
-                (0..self.settings.nodes).for_each(|node| drop(state.link_mut(client, node).cut()));
-            }
-            Step::Break(client, node) => {
-                state.left.breaks -= 1;
-                let requests = state.link_mut(client, node).cut();
-                self.with_client(state, client, |client, desk| {
-                    client.handle_cut(node, requests, desk);
-                });
-            }
-            Step::Vanish(node) => {
-                state.left.vanishings -= 1;
-                state.node_mut(node).lose_key(node_now, &self.name);
-            }
-            Step::Restart(node) => {
-                state.left.restarts -= 1;
-                state.node_mut(node).forget();
-            }
+fn command(client: usize, session: u8, request: &Request) -> Command {
+    let speaker = speaker(client, session);
+    match &request.transmit {
+        None => Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) },
+        Some(transmit) => {
+            let mut command = transmit.command.clone();
+            command.set_session(speaker.session);
+            command
         }
     }
 }
@@ -169,62 +349,42 @@ impl Model for World {
     type State = State;
     type Action = Step;
 
+    /// One for each choice of fences on the nodes; those with their nodes renumbered are the same.
     fn init_states(&self) -> Vec<State> {
         // The checker has threads of its own, and a mutant is switched on for one thread only.
         mutant::switch(self.settings.mutant);
-        let mut state = State::new(&self.settings);
-        for step in self.opening() {
-            self.apply(&mut state, step);
-            state.settle();
+        let choices = &self.settings.fences;
+        let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+        for _ in 0..self.settings.nodes {
+            let longer = |known: Vec<u8>| {
+                let least = known.last().copied().unwrap_or(0);
+                let more = choices.iter().filter(move |fence| **fence >= least);
+                more.map(move |fence| known.iter().copied().chain([*fence]).collect())
+                    .collect::<Vec<_>>()
+            };
+            all = all.into_iter().flat_map(longer).collect();
         }
-        vec![state]
+        all.iter().map(|fences| self.first(fences)).collect()
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        steps.push(Step::Tick);
-        for (number, client) in state.clients.iter().enumerate() {
-            let moves = client.moves(state.client_now()).into_iter().filter(|it| match it {
-                Move::Start => self.may_start(state, number),
-                Move::Abandon => state.left.abandons > 0,
-                Move::Renew => state.left.renewals > 0,
-                Move::GiveUp(_) => self.settings.gives_up,
-                Move::Release => self.settings.releases,
-                Move::Accept => true,
-            });
-            steps.extend(moves.map(|it| Step::Client(number, it)));
-            if state.left.crashes > 0 && client.is_busy() {
-                steps.push(Step::Crash(number));
-            }
-            for (node, link) in state.links[number].iter().enumerate() {
-                if !link.requests.is_empty() {
-                    steps.push(Step::Run(number, node));
-                }
-                if !link.answers.is_empty() {
-                    steps.push(Step::Receive(number, node));
-                }
-                let queues = 0..link.stale.len();
-                steps.extend(queues.map(|queue| Step::RunStale(number, node, queue)));
-                // A break of an idle connection changes nothing that anyone notices.
-                if state.left.breaks > 0 && !link.is_idle() {
-                    steps.push(Step::Break(number, node));
-                }
+        if self.settings.clocks.is_some() {
+            steps.push(Step::Tick);
+        }
+        for client in 0..state.clients.len() {
+            self.client_steps(state, client, steps);
+            for node in 0..state.nodes.len() {
+                self.link_steps(state, client, node, steps);
             }
         }
-        for (number, node) in state.nodes.iter().enumerate().filter(|(_, it)| it.key().is_some()) {
-            if state.left.vanishings > 0 && node.key().is_some() {
-                steps.push(Step::Vanish(number));
-            }
-            if state.left.restarts > 0 {
-                steps.push(Step::Restart(number));
-            }
-        }
+        (0..state.nodes.len()).for_each(|node| self.node_steps(state, node, steps));
     }
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         mutant::switch(self.settings.mutant);
         let mut state = last.clone();
         self.apply(&mut state, step);
-        state.settle();
+        self.settle(&mut state);
         Some(state)
     }
 
@@ -247,6 +407,6 @@ impl Judged for World {
     }
 
     fn told(&self, path: &Path<State, Step>) -> Vec<String> {
-        trace::lines(path)
+        trace::lines(self, path)
     }
 }

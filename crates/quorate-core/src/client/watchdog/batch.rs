@@ -10,7 +10,7 @@ use crate::{
     renew::{Outcome, Renew},
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Batch {
     pub(super) command: Command,
     pub(super) sent_at: Moment,
@@ -20,7 +20,7 @@ pub(super) struct Batch {
 }
 
 /// The renewal of one lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Entry {
     renewal: Settled,
     machine: Renew,
@@ -29,14 +29,14 @@ pub(super) struct Entry {
 }
 
 /// What a node is to extend.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Key {
     Fenced(crate::line::Extend),
     Classic(Prolongation),
 }
 
 /// A renewal, and its outcome once that is known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Settled {
     pub(super) lease: LeaseId,
     pub(super) extension: Extension,
@@ -91,6 +91,18 @@ impl Batch {
             };
             entry.machine.handle_vote(node, vote, now);
         }
+    }
+
+    /// Whether the answer of a node can still make a difference.
+    pub(super) fn awaits(&self, node: usize) -> bool {
+        let is_open = |entry: &Entry| entry.machine.tally().pending().contains(node);
+        self.entries.iter().any(|entry| !entry.is_settled && is_open(entry))
+    }
+
+    /// The leases whose renewal has no outcome yet.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = LeaseId> {
+        let open = self.entries.iter().filter(|entry| !entry.is_settled);
+        open.map(|entry| entry.renewal.lease)
     }
 
     pub(super) fn handle_timeout(&mut self, now: Moment) {

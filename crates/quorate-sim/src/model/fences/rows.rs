@@ -1,7 +1,7 @@
 //! The rules that were tried, and what came of them.
 
 use super::settings::{Decide, Forget, Settings, Store};
-use crate::model::{line::UNIQUE, settings::Expected};
+use crate::model::{claims::UNIQUE, settings::Expected};
 
 /// All of them. The letters are those of the design.
 #[must_use]

@@ -8,8 +8,8 @@ use super::{
     state::{Ask, Confirm, Fault, Phase, QUORUM, State},
 };
 use crate::model::{
+    claims::{IN_ORDER, UNIQUE},
     judge::{self, Claim, Found, Judged, Kind},
-    line::{IN_ORDER, UNIQUE},
 };
 
 /// The rules of one world, for the checker.

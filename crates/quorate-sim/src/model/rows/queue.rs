@@ -1,16 +1,14 @@
-//! The worlds in line that are searched: a few in every test run, the large ones on demand.
+//! The worlds with a queue that are searched: a few in every test run, the large ones on demand.
 
 use quorate_core::mutant::Mutant;
 
-use super::{
+use crate::model::{
     claims::KEPT_GRANTS,
-    settings::{Settings, Tickets},
+    settings::{Expected, Settings, Tickets},
 };
-use crate::model::settings::Expected;
 
 /// All of them, small ones first.
-#[must_use]
-pub fn rows() -> Vec<Settings> {
+pub(super) fn rows() -> Vec<Settings> {
     let mut rows = small();
     rows.extend(small_with_time());
     let large = large().into_iter().chain(large_that_forget()).chain(large_with_time());
@@ -21,15 +19,15 @@ pub fn rows() -> Vec<Settings> {
 
 /// Together they take half a minute.
 fn small() -> Vec<Settings> {
-    let one = |name, what| Settings::new(name, what, 1);
-    let two = |name, what| Settings::new(name, what, 2);
-    let three = |name, what| Settings::new(name, what, 3);
+    let one = |name, what| Settings::queue(name, what, 1);
+    let two = |name, what| Settings::queue(name, what, 2);
+    let three = |name, what| Settings::queue(name, what, 3);
     vec![
         Settings {
             breaks: 1,
             cancels: 1,
             lapses: 1,
-            beats: vec![1, 1],
+            timeouts: vec![1, 1],
             ..one("line-n1-lapse", "1 node, a break, a caller goes, a session lapses, timers")
         },
         Settings {
@@ -86,18 +84,18 @@ fn small() -> Vec<Settings> {
 fn small_with_time() -> Vec<Settings> {
     vec![
         Settings {
-            beats: vec![1, 1],
+            timeouts: vec![1, 1],
             renewals: 1,
-            ..Settings::timed("line-t1", "1 node, clocks, timers, a renewal", 1, 2)
+            ..Settings::timed("line-t1", "1 node, clocks, timers, a renewal", 1)
         },
-        Settings::timed("line-t2", "2 nodes, clocks", 2, 2),
+        Settings::timed("line-t2", "2 nodes, clocks", 2),
     ]
 }
 
 /// Minutes each; with several gigabytes of memory.
 fn large() -> Vec<Settings> {
-    let one = |name, what| Settings::new(name, what, 1);
-    let three = |name, what| Settings::new(name, what, 3);
+    let one = |name, what| Settings::queue(name, what, 1);
+    let three = |name, what| Settings::queue(name, what, 3);
     let any = |tickets: &[u8]| Tickets::Any(tickets.to_vec());
     vec![
         Settings {
@@ -113,7 +111,7 @@ fn large() -> Vec<Settings> {
             breaks: 1,
             cancels: 1,
             lapses: 1,
-            beats: vec![1, 1],
+            timeouts: vec![1, 1],
             ..one(
                 "line-n1-twice",
                 "1 node, A twice, any tickets, a break, a caller, a lapse, timers",
@@ -132,7 +130,7 @@ fn large() -> Vec<Settings> {
         },
         Settings {
             breaks: 1,
-            beats: vec![1, 0],
+            timeouts: vec![1, 0],
             ..three("line-n3-break-timer", "3 nodes, a break, a timer")
         },
         Settings {
@@ -140,10 +138,10 @@ fn large() -> Vec<Settings> {
             deaths: 1,
             ..three("line-n3-ends", "3 nodes, a caller goes, a death")
         },
-        Settings::new("line-n5", "5 nodes", 5),
+        Settings::queue("line-n5", "5 nodes", 5),
         Settings {
             breaks: 1,
-            beats: vec![0, 1],
+            timeouts: vec![0, 1],
             has_progress: false,
             mutant: Some(Mutant::YieldAnyGrant),
             expected: Expected::Broken(KEPT_GRANTS),
@@ -154,7 +152,7 @@ fn large() -> Vec<Settings> {
 
 /// Where nodes forget, exclusion is not promised. Fences are, and progress.
 fn large_that_forget() -> Vec<Settings> {
-    let three = |name, what| Settings::new(name, what, 3);
+    let three = |name, what| Settings::queue(name, what, 3);
     vec![
         Settings {
             vanishings: 1,
@@ -188,7 +186,7 @@ fn large_that_forget() -> Vec<Settings> {
 
 /// Where some hold the lock together.
 fn large_that_share() -> Vec<Settings> {
-    let three = |name, what| Settings::new(name, what, 3);
+    let three = |name, what| Settings::queue(name, what, 3);
     vec![Settings {
         sharing: vec![1],
         vanishings: 1,
@@ -201,16 +199,16 @@ fn large_that_share() -> Vec<Settings> {
 }
 
 fn large_with_time() -> Vec<Settings> {
-    let timed = |name, what, nodes| Settings::timed(name, what, nodes, 2);
+    let timed = |name, what, nodes| Settings::timed(name, what, nodes);
     vec![
         Settings {
             attempts: vec![1, 2],
             tickets: Tickets::Any(vec![1, 2, 3]),
-            beats: vec![1, 1],
+            timeouts: vec![1, 1],
             ..timed("line-t1-twice", "1 node, clocks, B twice, any tickets, timers", 1)
         },
         Settings {
-            beats: vec![1, 0],
+            timeouts: vec![1, 0],
             renewals: 1,
             ..timed("line-t2-renew", "2 nodes, clocks, a timer, a renewal", 2)
         },

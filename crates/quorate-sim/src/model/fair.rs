@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::{client::Doing, link::Phase, state::State, step::Step, world::World};
+use super::{link::Phase, state::State, step::Step, world::World};
 
 /// True if somebody holds the lock in the end, or nobody wants it any more.
 pub(super) fn ends_well(world: &World, state: &State) -> bool {
@@ -26,7 +26,7 @@ pub(super) fn ends_well(world: &World, state: &State) -> bool {
         }
         chain.push(print);
         go_on(world, &mut state);
-        state.settle();
+        world.settle(&mut state);
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<Sta
     for _ in 0..most {
         let mut next = states[states.len() - 1].clone();
         go_on(world, &mut next);
-        next.settle();
+        world.settle(&mut next);
         states.push(next);
     }
     states.split_off(1)
@@ -49,7 +49,7 @@ pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<Sta
 /// who wants it alone.
 fn is_over(world: &World, state: &State) -> bool {
     let clients = || state.clients.iter().enumerate();
-    let mut waiting = clients().filter(|(_, it)| it.is_waiting()).map(|(number, _)| number);
+    let mut waiting = clients().filter(|(_, it)| it.is_asking()).map(|(number, _)| number);
     let mut holding = clients().filter(|(_, it)| it.is_holding()).map(|(number, _)| number);
     let is_shared = |client: usize| world.settings.is_shared(client);
     let is_held = holding.clone().next().is_some();
@@ -70,11 +70,9 @@ fn go_on(world: &World, state: &mut State) {
         None => {
             world.apply(state, Step::Tick);
             for client in 0..state.clients.len() {
-                let now = state.client_now();
-                let is_due =
-                    matches!(&state.clients[client].doing, Doing::Waiting(it) if it.due <= now);
-                if is_due {
-                    world.beat(state, client);
+                let due = state.clients[client].due(false);
+                if due.is_some_and(|due| due <= state.client_now()) {
+                    world.apply(state, Step::Timeout(client));
                 }
             }
         }
@@ -101,8 +99,10 @@ fn news(state: &State, client: usize, node: usize) -> Option<Step> {
         Some(Step::ReceivePush(client, node))
     } else if it.is_dead() {
         link.is_known.then_some(Step::Lapse(client, node))
+    } else if it.has_won() {
+        Some(Step::Accept(client))
     } else {
-        let is_wanted = !it.is_done() || !link.owed.is_empty();
+        let is_wanted = !it.is_done() || it.owes(node, state.client_now());
         (link.phase == Phase::Down && is_wanted).then_some(Step::Connect(client, node))
     }
 }

@@ -1,6 +1,6 @@
 //! What can happen, and when.
 
-use super::{client::Doing, link::Phase, state::State, world::World};
+use super::{link::Phase, member::Doing, state::State, world::World};
 
 /// One step. Clients and nodes are numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -9,8 +9,10 @@ pub(super) enum Step {
     Tick,
     /// A client wants the lock, with this ticket.
     Start(usize, u8),
-    /// The timer of a waiter strikes.
-    Beat(usize),
+    /// A caller learns that it has won the lock.
+    Accept(usize),
+    /// The timer of a client strikes.
+    Timeout(usize),
     /// A holder gives back what it has, whether that has ended or not.
     Release(usize),
     /// A holder sends a renewal.
@@ -37,6 +39,8 @@ pub(super) enum Step {
     Lapse(usize, usize),
     /// The key on a node goes before its time.
     Vanish(usize),
+    /// A node forgets everything.
+    Forget(usize),
     /// The key of a client that died goes at its time; only where time stands still.
     Expire(usize),
 }
@@ -45,32 +49,56 @@ impl World {
     /// What a client may do of its own accord, or because its time has come.
     pub(super) fn client_steps(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
         let client = &state.clients[number];
-        match &client.doing {
-            Doing::Nothing if client.attempts_left > 0 => {
+        let now = state.client_now();
+        match client.doing {
+            Doing::Nothing if client.attempts_left > 0 && self.may_start(state, number) => {
                 let tickets = self.settings.tickets_of(number, client.attempt + 1, client.ticket);
                 steps.extend(tickets.into_iter().map(|ticket| Step::Start(number, ticket)));
             }
-            Doing::Waiting(waiter) => {
-                let is_due = self.settings.ticks.is_none() || waiter.due <= state.client_now();
-                if client.beats_left > 0 && is_due {
-                    steps.push(Step::Beat(number));
+            Doing::Asking(_) => {
+                if client.has_won() {
+                    steps.push(Step::Accept(number));
                 }
                 if state.left.cancels > 0 {
                     steps.push(Step::Cancel(number));
                 }
             }
-            Doing::Holding(hand) => {
-                steps.push(Step::Release(number));
-                let is_valid = hand.lease.check(state.client_now()).is_ok();
-                if is_valid && hand.renewals_left > 0 && hand.renewal.is_none() {
+            Doing::Holding(_) => {
+                if self.settings.releases {
+                    steps.push(Step::Release(number));
+                }
+                if state.left.renewals > 0 && client.can_renew(now) {
                     steps.push(Step::Renew(number));
                 }
             }
             Doing::Nothing | Doing::Dead => {}
         }
-        if state.left.deaths > 0 && !client.is_dead() && !client.is_done() {
+        let is_still = self.settings.clocks.is_none();
+        let is_due = client.due(is_still).is_some_and(|due| is_still || due <= now);
+        if client.timeouts_left > 0 && is_due {
+            steps.push(Step::Timeout(number));
+        }
+        let is_at_rest = match self.settings.is_classic() {
+            true => client.is_idle(),
+            false => client.is_done(),
+        };
+        if state.left.deaths > 0 && !client.is_dead() && !is_at_rest {
             steps.push(Step::Die(number));
         }
+    }
+
+    /// In classic mode clients are alike if each may do the same. Then the one that starts first
+    /// can be the first one: every other order is this one with the clients renumbered, and no
+    /// promise names a client.
+    fn may_start(&self, state: &State, client: usize) -> bool {
+        let attempts = &self.settings.attempts;
+        let are_alike =
+            self.settings.is_classic() && attempts.iter().all(|number| *number == attempts[0]);
+        let has_started = |client: usize| {
+            let it = &state.clients[client];
+            it.attempts_left < attempts[client]
+        };
+        !are_alike || (0..client).all(has_started)
     }
 
     /// What may happen between a client and a node.
@@ -94,10 +122,19 @@ impl World {
         }
         let queues = 0..link.stale.len();
         steps.extend(queues.map(|queue| Step::RunStale(client, node, queue)));
+        if self.settings.is_classic() {
+            // A break of an idle connection changes nothing that anyone notices.
+            let is_idle = link.requests.is_empty() && link.answers.is_empty();
+            if state.left.breaks > 0 && !is_idle && !it.is_dead() {
+                steps.push(Step::Break(client, node));
+            }
+            return;
+        }
         if link.is_half_open || !link.stale.is_empty() {
             steps.push(Step::CloseOld(client, node));
         }
-        let is_wanted = !it.is_dead() && (!it.is_done() || !link.owed.is_empty());
+        let is_owing = it.owes(node, state.client_now());
+        let is_wanted = !it.is_dead() && (!it.is_done() || is_owing);
         match link.phase {
             Phase::Down if is_wanted => steps.push(Step::Connect(client, node)),
             Phase::Up | Phase::Attaching if state.left.breaks > 0 && !it.is_done() => {
@@ -107,6 +144,20 @@ impl World {
         }
         if link.is_known && (it.is_dead() || (state.left.lapses > 0 && !it.is_done())) {
             steps.push(Step::Lapse(client, node));
+        }
+    }
+
+    /// What may happen to a node.
+    pub(super) fn node_steps(&self, state: &State, number: usize, steps: &mut Vec<Step>) {
+        let Some(key) = state.nodes[number].keys.first() else { return };
+        let is_still = self.settings.clocks.is_none();
+        if state.left.vanishings > 0 {
+            steps.push(Step::Vanish(number));
+        } else if is_still && state.clients[key.client].is_dead() {
+            steps.push(Step::Expire(number));
+        }
+        if state.left.restarts > 0 {
+            steps.push(Step::Forget(number));
         }
     }
 }

@@ -1,0 +1,126 @@
+//! A look into a client, for a search of all of its states.
+
+use std::hash::Hash;
+
+use super::{
+    About, Client,
+    call::{Call, Caller, Work},
+    round::{Claim, Machine, QuorumRound},
+};
+use crate::{command::Command, line::Push, moment::Moment};
+
+/// Takes in the parts of a client. Two clients behave alike up to the numbers of the nodes if
+/// their parts are equal.
+pub trait Observer {
+    /// A part that belongs to no single node. It may contain sets of nodes.
+    fn whole(&mut self, part: &impl Hash);
+
+    /// A part that belongs to one node.
+    fn of_node(&mut self, node: usize, part: &impl Hash);
+
+    /// A number that only names a part.
+    fn id(&mut self, id: &impl Hash);
+
+    /// When the timer of the last part is due.
+    fn due(&mut self, at: Option<Moment>);
+}
+
+impl<S> Client<S> {
+    /// Shows every part that the next inputs may depend on.
+    ///
+    /// Left out are constants, numbers that only name things, indexes, and what decides about
+    /// nothing but the time of the next renewal. Tickets are left out too: a search chooses them.
+    pub fn observe(&self, to: &mut impl Observer) {
+        let Self {
+            config: _,
+            naming: _,
+            up,
+            registry,
+            calls,
+            deadlines: _,
+            last_call: _,
+            watchdog,
+            outgoing,
+            debts,
+            events,
+            is_closed,
+        } = self;
+        to.whole(&(up, registry, events.len(), is_closed));
+        for (id, call) in calls {
+            to.id(id);
+            call.observe(to);
+        }
+        watchdog.observe(to);
+        for (node, (outgoing, debts)) in outgoing.iter().zip(debts).enumerate() {
+            to.of_node(node, &(outgoing, debts.owed()));
+        }
+    }
+
+    /// Whether the answer of a node can still make a difference.
+    #[must_use]
+    pub fn awaits(&self, node: usize, (about, command): (&About, &Command)) -> bool {
+        match about {
+            About::Waiter(question) => {
+                let waiter = self.calls.get(&question.call).and_then(|call| call.waiter());
+                waiter.is_some_and(|waiter| waiter.machine().awaits(question.said))
+            }
+            About::Heartbeat(_) => true,
+            About::Round(id) => self.calls.get(id).is_some_and(|call| {
+                let awaits = |round: &QuorumRound| {
+                    let machine = round.machine();
+                    !machine.is_undo(command) && machine.tally().pending().contains(node)
+                };
+                !call.is_settled() && call.round().is_some_and(awaits)
+            }),
+            About::Renewals(batch) => self.watchdog.awaits(*batch, node),
+            About::Orphan | About::Debt(_) => false,
+        }
+    }
+
+    /// Whether a push can make a difference.
+    #[must_use]
+    pub fn heeds(&self, push: &Push) -> bool {
+        self.registry.route(push) != super::registry::Route::Ignore
+    }
+
+    /// Whether the node has not answered a release.
+    #[must_use]
+    pub fn owes(&self, node: usize, now: Moment) -> bool {
+        self.debts.get(node).is_some_and(|debts| debts.is_owed(now))
+    }
+
+    /// Whether no call is open.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.calls.is_empty()
+    }
+}
+
+impl Call {
+    /// Nothing is left to decide: only answers are to come.
+    fn is_settled(&self) -> bool {
+        let is_release = matches!(&self.work, Work::Round(round)
+            if matches!(round.machine(), Machine::Release(_)));
+        let is_over = self.ended().is_some() && self.due.is_none();
+        self.caller == Caller::Gone && (is_over || is_release)
+    }
+
+    fn observe(&self, to: &mut impl Observer) {
+        // `started_at` only sets when a lease is renewed next, and `open` follows from what is
+        // on the way.
+        let Self { work, purpose, started_at: _, caller, open: _, due, reported } = self;
+        to.whole(&caller);
+        match work {
+            Work::Acquire(waiter) => waiter.observe(self.is_settled(), to),
+            Work::Round(round) if self.is_settled() => to.whole(&round.claim().owner),
+            Work::Round(round) => {
+                let Claim { name: _, owner, terms: _, from, untaken, fenced } = round.claim();
+                to.whole(&(owner, from, untaken, fenced, round.machine()));
+            }
+        }
+        if !self.is_settled() {
+            to.whole(&(purpose, reported));
+            to.due(*due);
+        }
+    }
+}

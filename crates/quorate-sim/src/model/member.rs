@@ -1,0 +1,550 @@
+//! What a client does: the machine that is shipped, and what the judge remembers of it.
+
+use std::{sync::Arc, time::Duration};
+
+use quorate_core::{
+    acquire::{self, Acquire},
+    backoff::Jitter,
+    client::{
+        self, CallId, Config, Ended, Event, Hold, Observer,
+        owners::{OwnerKind, OwnerSource},
+        round::{Claim, Machine},
+        waiter::Want,
+        watchdog::{self, HeldLease, LeaseId, Renewal},
+    },
+    command::{Owner, Reply},
+    contend::{self, Contend, Mode},
+    fence::Fence,
+    line::{FencedLease, Place, Push},
+    moment::Moment,
+    name::Name,
+    quorum::NodeSet,
+    renew,
+    terms::Terms,
+};
+
+use super::{
+    link::{Heard, Request},
+    node,
+    print::{Print, Reading, plain},
+    settings::ANY_NUMBER,
+};
+
+/// One client.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    machine: client::Client<Names>,
+    pub(super) doing: Doing,
+    pub(super) attempts_left: u8,
+    /// The number of its last attempt, and the ticket of that.
+    pub(super) attempt: u8,
+    pub(super) ticket: u8,
+    /// How often its timer may still strike during this attempt.
+    pub(super) timeouts_left: u8,
+    pub(super) renewals_left: u8,
+    /// The largest fence that any holder had when the attempt began.
+    pub(super) floor: Fence,
+    pub(super) notes: Notes,
+    /// See [`Member::finish`].
+    exact: u64,
+    whole: u64,
+    columns: Vec<u64>,
+}
+
+/// What a client is at.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Doing {
+    Nothing,
+    /// It asks for the lock, or has won it and does not know yet.
+    Asking(CallId),
+    /// Valid or not.
+    Holding(LeaseId),
+    /// The process is gone.
+    Dead,
+}
+
+/// What the judge remembers of a client.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Notes {
+    /// The lease in hand was seen not to be valid.
+    pub(super) has_ended: bool,
+    /// A renewal has made it last longer.
+    pub(super) has_grown: bool,
+    /// The last attempt has met another client.
+    pub(super) was_beaten: bool,
+    /// A lock was won or extended when nothing of the lease was left.
+    pub(super) is_dated_late: bool,
+    pub(super) died_as_holder: bool,
+}
+
+/// What is the same for one client in all states.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) number: usize,
+    pub(super) nodes: usize,
+    pub(super) name: Name,
+    pub(super) terms: Terms,
+    pub(super) is_classic: bool,
+    pub(super) is_shared: bool,
+    pub(super) timeouts: u8,
+    pub(super) renewals: u8,
+    /// A caller may go away between a win and its knowing of it.
+    pub(super) is_told_late: bool,
+    /// Time stands still.
+    pub(super) is_still: bool,
+}
+
+/// What happens to a client.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    /// A caller comes, with this ticket, when this is the largest fence of any holder.
+    Start(u8, Fence),
+    /// The caller learns that the lock was won.
+    Accept,
+    /// The caller goes away.
+    Cancel,
+    Renew,
+    /// The guard is dropped, whether its lease has ended or not.
+    Release,
+    Timeout,
+    Die,
+    /// A session has begun.
+    Up(usize),
+    /// The connection is gone, and these will never be answered.
+    Cut(usize, Vec<Arc<Request>>),
+    Hear(usize, Heard),
+    /// Time has passed.
+    Look,
+}
+
+impl Input {
+    /// A number for this input and no other one.
+    pub(super) fn print(&self) -> u64 {
+        let tag = std::mem::discriminant(self);
+        match self {
+            Self::Start(ticket, floor) => plain(&(tag, ticket, floor)),
+            Self::Up(node) => plain(&(tag, node)),
+            Self::Cut(node, unanswered) => {
+                let unanswered: Vec<u64> = unanswered.iter().map(|it| it.exact()).collect();
+                plain(&(tag, node, unanswered))
+            }
+            Self::Hear(node, Heard::Reply(request, reply)) => {
+                plain(&(tag, node, request.exact(), reply))
+            }
+            Self::Hear(node, Heard::Push(push)) => plain(&(tag, node, push)),
+            Self::Accept
+            | Self::Cancel
+            | Self::Renew
+            | Self::Release
+            | Self::Timeout
+            | Self::Die
+            | Self::Look => plain(&tag),
+        }
+    }
+}
+
+/// What a client sends, and with which fence it has begun to hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Out {
+    pub(super) sent: Vec<(usize, Arc<Request>)>,
+    pub(super) won: Option<Fence>,
+}
+
+impl Member {
+    pub(super) fn new(rules: &Rules, attempts_left: u8, now: Moment) -> Self {
+        let mut member = Self {
+            machine: machine(rules),
+            doing: Doing::Nothing,
+            attempts_left,
+            attempt: 0,
+            ticket: 0,
+            timeouts_left: 0,
+            renewals_left: 0,
+            floor: Fence::ZERO,
+            notes: Notes::default(),
+            exact: 0,
+            whole: 0,
+            columns: Vec::new(),
+        };
+        for node in 0..rules.nodes {
+            member.machine.handle_time(node, 1, now);
+            member.machine.handle_up(node, now);
+        }
+        member
+    }
+
+    pub(super) fn act(&mut self, rules: &Rules, input: Input, now: Moment) -> Out {
+        let mut out = Out::default();
+        let ended_at = self.valid_until();
+        let mut down = None;
+        match input {
+            Input::Start(ticket, floor) => self.start(rules, ticket, floor, now),
+            Input::Accept => self.accept(rules, &mut out, now),
+            Input::Cancel => {
+                if let Doing::Asking(call) = self.doing {
+                    self.machine.abandon(call, now);
+                    self.finish_attempt();
+                }
+            }
+            Input::Renew => {
+                if let Doing::Holding(lease) = self.doing {
+                    self.renewals_left -= 1;
+                    self.machine.renew(&[lease], &|_| Duration::ZERO, now);
+                }
+            }
+            Input::Release => {
+                if let Doing::Holding(lease) = self.doing {
+                    let call = self.machine.release(lease, &|_| Duration::ZERO, now);
+                    call.into_iter().for_each(|call| self.machine.close_call(call));
+                    self.finish_attempt();
+                }
+            }
+            Input::Timeout => self.handle_timeout(rules, now),
+            Input::Die => self.die(rules, now),
+            Input::Up(node) => self.machine.handle_up(node, now),
+            Input::Cut(node, unanswered) => {
+                down = Some(node);
+                for request in unanswered {
+                    self.handle_reply(node, &request, None, now);
+                    self.drive(rules, down, &mut out, now);
+                }
+                self.machine.handle_down(node, false, now);
+            }
+            Input::Hear(node, Heard::Reply(request, reply)) => {
+                self.handle_reply(node, &request, Some(&reply), now);
+            }
+            Input::Hear(node, Heard::Push(push)) => self.machine.handle_push(node, push, now),
+            Input::Look => {}
+        }
+        self.drive(rules, down, &mut out, now);
+        if let (Some(before), Some(after)) = (ended_at, self.valid_until()) {
+            self.notes.has_grown |= before < after;
+        }
+        out
+    }
+
+    /// Takes down what makes two clients the same: exactly, and up to time and node numbers. Done
+    /// once for each different client, since most steps leave most clients as they are.
+    pub(super) fn finish(&mut self, rules: &Rules, clock: Reading, now: Moment) {
+        self.notes.has_ended |= self.lease().is_some_and(|it| it.lease().check(now).is_err());
+        self.exact = plain(&self.print(rules, Reading::EXACT, true, Moment::ZERO).split());
+        // A timer that will not strike makes no difference, nor how late it is.
+        let has_timer = !rules.is_still && self.timeouts_left > 0;
+        (self.whole, self.columns) = self.print(rules, clock, has_timer, now).split();
+    }
+
+    pub(super) const fn exact(&self) -> u64 {
+        self.exact
+    }
+
+    pub(super) fn prints(&self) -> (u64, &[u64]) {
+        (self.whole, &self.columns)
+    }
+
+    /// False if it makes no difference when this is read.
+    pub(super) fn heeds(&self, node: usize, heard: &Heard, is_still: bool) -> bool {
+        let (request, reply) = match heard {
+            Heard::Push(push) => return self.heeds_push(push),
+            Heard::Reply(request, reply) => (request, reply),
+        };
+        let Some(transmit) = &request.transmit else { return true };
+        if *reply == Reply::Stale {
+            return true;
+        }
+        let is_idle = match (request.saying(), reply) {
+            (Some(contend::Saying::Doubt(_)), Reply::Released { is_ours: false }) => true,
+            // All that it tells is when it was sent.
+            (Some(contend::Saying::Yield(_)), _) => is_still,
+            _ => false,
+        };
+        !is_idle && self.machine.awaits(node, (&transmit.about, &transmit.command))
+    }
+
+    pub(super) fn heeds_push(&self, push: &Push) -> bool {
+        self.machine.heeds(push)
+    }
+
+    pub(super) fn holds(&self, now: Moment) -> bool {
+        self.lease().is_some_and(|held| held.lease().check(now).is_ok())
+    }
+
+    pub(super) const fn is_holding(&self) -> bool {
+        matches!(self.doing, Doing::Holding(_))
+    }
+
+    pub(super) const fn is_asking(&self) -> bool {
+        matches!(self.doing, Doing::Asking(_))
+    }
+
+    pub(super) const fn is_dead(&self) -> bool {
+        matches!(self.doing, Doing::Dead)
+    }
+
+    /// It will never want anything any more.
+    pub(super) const fn is_done(&self) -> bool {
+        matches!(self.doing, Doing::Nothing) && self.attempts_left == 0
+    }
+
+    /// Nothing of it is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.doing == Doing::Nothing && self.machine.is_idle()
+    }
+
+    pub(super) fn is_revived(&self, now: Moment) -> bool {
+        self.holds(now) && self.notes.has_ended
+    }
+
+    pub(super) fn can_renew(&self, now: Moment) -> bool {
+        let can_grow = self.lease().is_some_and(|held| held.lease().can_grow());
+        self.renewals_left > 0 && self.holds(now) && can_grow
+    }
+
+    /// The lock is won and the caller does not know.
+    pub(super) fn has_won(&self) -> bool {
+        let Doing::Asking(call) = self.doing else { return false };
+        let ended = self.machine.call(call).and_then(|call| call.ended());
+        matches!(
+            ended,
+            Some(
+                Ended::Acquire(contend::Outcome::Held { .. })
+                    | Ended::Take(acquire::Outcome::Held { .. })
+            )
+        )
+    }
+
+    /// The owner that it asks or holds as.
+    pub(super) fn owner(&self) -> Option<&Owner> {
+        match self.doing {
+            Doing::Asking(call) => {
+                let call = self.machine.call(call)?;
+                let waiter = call.waiter().map(|waiter| waiter.owner());
+                waiter.or_else(|| Some(&call.round()?.claim().owner))
+            }
+            Doing::Holding(_) => Some(self.lease()?.owner()),
+            Doing::Nothing | Doing::Dead => None,
+        }
+    }
+
+    /// What it waits with, in the queue.
+    pub(super) fn waiter(&self) -> Option<&Contend> {
+        let Doing::Asking(call) = self.doing else { return None };
+        Some(self.machine.call(call)?.waiter()?.machine())
+    }
+
+    pub(super) fn fence(&self) -> Option<Fence> {
+        self.lease()?.fenced().map(FencedLease::fence)
+    }
+
+    pub(super) fn owes(&self, node: usize, now: Moment) -> bool {
+        self.machine.owes(node, now)
+    }
+
+    /// When its timer strikes. Where time stands still, only that of a waiter does.
+    pub(super) fn due(&self, is_still: bool) -> Option<Moment> {
+        match (is_still, self.doing) {
+            (false, _) => self.machine.poll_timeout(),
+            (true, Doing::Asking(call)) => self.machine.call(call)?.due(),
+            (true, _) => None,
+        }
+    }
+
+    fn lease(&self) -> Option<&HeldLease> {
+        let Doing::Holding(lease) = self.doing else { return None };
+        self.machine.lease(lease)
+    }
+
+    fn valid_until(&self) -> Option<Moment> {
+        self.lease().map(|held| held.lease().valid_until())
+    }
+
+    fn start(&mut self, rules: &Rules, ticket: u8, floor: Fence, now: Moment) {
+        let Rules { number, nodes, terms, is_shared, .. } = *rules;
+        self.attempts_left -= 1;
+        self.attempt += 1;
+        (self.ticket, self.timeouts_left, self.floor) = (ticket, rules.timeouts, floor);
+        self.notes.was_beaten = false;
+        let names = &mut self.machine.naming().source;
+        (names.ticket, names.number) = (ticket.into(), u64::from(self.attempt * LIVES));
+        let name = rules.name.clone();
+        let call = if rules.is_classic {
+            let owner = node::classic_owner(number, u64::from(self.attempt * LIVES));
+            let (from, untaken, fenced) = (None, NodeSet::EMPTY, None);
+            let claim = Claim { name, owner, terms, from, untaken, fenced };
+            let machine = Machine::Acquire(Acquire::start(terms, nodes, now));
+            self.machine.ask(claim, machine, now)
+        } else {
+            let kind = OwnerKind { is_shared, ..OwnerKind::default() };
+            let (mode, max_ttl) = (Mode::Wait(Duration::MAX), terms.ttl());
+            self.machine.acquire(Want { name, terms, kind, mode, max_ttl }, now)
+        };
+        self.doing = Doing::Asking(call);
+    }
+
+    fn accept(&mut self, rules: &Rules, out: &mut Out, now: Moment) {
+        let Doing::Asking(call) = self.doing else { return };
+        self.machine.take_outcome(call);
+        let hold = Hold { renewal: Renewal::Off, until: Moment::from_nanos(u64::MAX) };
+        let lease = self.machine.keep(call, hold, now).expect("it was won");
+        self.machine.close_call(call);
+        self.doing = Doing::Holding(lease);
+        self.renewals_left = rules.renewals;
+        if rules.timeouts != ANY_NUMBER {
+            self.timeouts_left = 0;
+        }
+        out.won = self.fence();
+    }
+
+    fn handle_timeout(&mut self, rules: &Rules, now: Moment) {
+        if rules.timeouts != ANY_NUMBER {
+            self.timeouts_left = self.timeouts_left.saturating_sub(1);
+        }
+        // Where time stands still, a timer may strike at any moment.
+        let now = if rules.is_still { self.due(true).map_or(now, |due| due.max(now)) } else { now };
+        let wall = Duration::from_nanos(now.as_nanos());
+        self.machine.handle_timeout(wall, &|_| Duration::ZERO, now);
+    }
+
+    fn die(&mut self, rules: &Rules, now: Moment) {
+        let died_as_holder = self.holds(now);
+        let notes =
+            Notes { died_as_holder, is_dated_late: self.notes.is_dated_late, ..Notes::default() };
+        *self = Self { doing: Doing::Dead, notes, ..Self::new(rules, 0, now) };
+    }
+
+    fn handle_reply(&mut self, node: usize, request: &Request, reply: Option<&Reply>, now: Moment) {
+        if let Some(transmit) = &request.transmit {
+            self.machine.handle_answer(node, (&transmit.about, &transmit.command), reply, now);
+        }
+    }
+
+    /// Sends what the machine has for the nodes, and acts on what it reports.
+    fn drive(&mut self, rules: &Rules, down: Option<usize>, out: &mut Out, now: Moment) {
+        loop {
+            if let Some(node) = self.machine.nodes_to_send().iter().next() {
+                let Some(transmit) = self.machine.poll_transmit(node) else { continue };
+                if self.machine.up().contains(node) && down != Some(node) {
+                    out.sent.push((node, Arc::new(Request::new(transmit))));
+                } else {
+                    let sent = (&transmit.about, &transmit.command);
+                    self.machine.handle_unsent(node, sent, now);
+                }
+            } else if let Some(event) = self.machine.poll_event() {
+                self.handle_event(rules, &event, out, now);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn handle_event(&mut self, rules: &Rules, event: &Event, out: &mut Out, now: Moment) {
+        match *event {
+            Event::Ended(call, ended) if self.doing == Doing::Asking(call) => match ended {
+                Ended::Acquire(contend::Outcome::Held { valid_until, .. })
+                | Ended::Take(acquire::Outcome::Held { valid_until }) => {
+                    self.notes.is_dated_late |= valid_until <= now;
+                    // When the caller knows makes a difference only if it may go away before.
+                    if !rules.is_told_late {
+                        self.accept(rules, out, now);
+                    }
+                }
+                ended => {
+                    self.notes.was_beaten |= ended == Ended::Take(acquire::Outcome::Contended);
+                    self.machine.close_call(call);
+                    self.finish_attempt();
+                }
+            },
+            Event::Lease(watchdog::Event::Renewed { outcome, held_until, .. }) => {
+                let is_extended = matches!(outcome, renew::Outcome::Extended { .. });
+                self.notes.is_dated_late |= is_extended && held_until <= now;
+            }
+            Event::Ended(..) | Event::Closed(_) | Event::Lease(_) => {}
+        }
+    }
+
+    fn finish_attempt(&mut self) {
+        self.doing = Doing::Nothing;
+        self.floor = Fence::ZERO;
+        self.renewals_left = 0;
+        (self.notes.has_ended, self.notes.has_grown) = (false, false);
+        if self.timeouts_left != ANY_NUMBER {
+            self.timeouts_left = 0;
+        }
+        if self.attempts_left == 0 {
+            (self.attempt, self.ticket) = (0, 0);
+        }
+    }
+
+    fn print(&self, rules: &Rules, clock: Reading, has_timer: bool, now: Moment) -> Print {
+        let Self { machine, doing, attempts_left, attempt, ticket, .. } = self;
+        let Self { timeouts_left, renewals_left, floor, notes, .. } = self;
+        let Self { exact: _, whole: _, columns: _, .. } = self;
+        let mut print = Print::new(rules.nodes);
+        print.add(clock, &(attempts_left, attempt, ticket, timeouts_left, renewals_left));
+        print.add(clock, &(floor, notes, std::mem::discriminant(doing)));
+        let is_exact = clock == Reading::EXACT;
+        machine.observe(&mut Observed { print: &mut print, clock, has_timer, is_exact, now });
+        print
+    }
+}
+
+struct Observed<'a> {
+    print: &'a mut Print,
+    clock: Reading,
+    has_timer: bool,
+    is_exact: bool,
+    now: Moment,
+}
+
+impl Observer for Observed<'_> {
+    fn whole(&mut self, part: &impl std::hash::Hash) {
+        self.print.add(self.clock, part);
+    }
+
+    fn of_node(&mut self, node: usize, part: &impl std::hash::Hash) {
+        self.print.add_of_node(node, self.clock, part);
+    }
+
+    fn id(&mut self, id: &impl std::hash::Hash) {
+        if self.is_exact {
+            self.whole(id);
+        }
+    }
+
+    fn due(&mut self, at: Option<Moment>) {
+        if self.has_timer {
+            self.print.add(self.clock, &at.map(|at| at.max(self.now)));
+        }
+    }
+}
+
+fn machine(rules: &Rules) -> client::Client<Names> {
+    let Rules { number, nodes, terms, is_classic, .. } = *rules;
+    let client = node::client_id(number);
+    let config = Config { client, nodes, has_sessions: !is_classic, max_ttl: terms.ttl() };
+    client::Client::new(config, Names::default(), Jitter::new(1))
+}
+
+/// Names the owners of one client: by attempt, and by what comes after each withdrawal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Names {
+    ticket: u64,
+    number: u64,
+}
+
+impl OwnerSource for Names {
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+        let number = self.number;
+        self.number += 1;
+        match kind.is_shared {
+            true => place.shared_owner(number),
+            false => place.owner(number),
+        }
+    }
+
+    fn ticket(&mut self, _drawn: u64) -> u64 {
+        self.ticket
+    }
+}
+
+/// More owners than any attempt of this model has; two attempts have room in one digit.
+pub(super) const LIVES: u8 = 3;

@@ -1,0 +1,113 @@
+//! What nodes and clients do, remembered: the same one meets the same input in very many states.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use quorate_core::{
+    command::Reply,
+    line::Push,
+    moment::{Moment, NodeTime},
+    name::Name,
+};
+
+use super::{
+    member::{Input, Member, Out, Rules},
+    node::Node,
+    print::Reading,
+};
+
+/// Something that happens to a node.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Change {
+    /// It runs the request with this print of a client that has this session.
+    Run(usize, u8, u64),
+    /// A client does not listen any more.
+    HangUp(usize),
+    /// The session of a client ends.
+    Lapse(usize, u8),
+    /// The key goes.
+    LoseKey,
+    /// Everything goes.
+    Forget,
+    /// Time has passed.
+    Look,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(super) struct Changed {
+    pub(super) node: Arc<Node>,
+    pub(super) reply: Option<Reply>,
+    /// What the node pushes, and to whom.
+    pub(super) pushes: Vec<(usize, Push)>,
+}
+
+/// All changes so far, by the print of what is changed and the time.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    nodes: Mutex<Nodes>,
+    members: Mutex<Members>,
+}
+
+#[derive(Debug, Default)]
+struct Nodes {
+    changes: HashMap<(u64, u64, Change), Changed>,
+    /// Each node once, however it came about.
+    known: HashMap<(u64, u64), Arc<Node>>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    acts: HashMap<(usize, u64, u64, u64), (Arc<Member>, Arc<Out>)>,
+    known: HashMap<(usize, u64, u64), Arc<Member>>,
+}
+
+impl Memo {
+    pub(super) fn change(
+        &self,
+        node: &Node,
+        now: NodeTime,
+        change: Change,
+        name: &Name,
+        make: impl FnOnce(&mut Node) -> (Option<Reply>, Vec<(usize, Push)>),
+    ) -> Changed {
+        let mut memo = self.nodes.lock().expect("nobody panics here");
+        let key = (node.print(), now.as_micros(), change);
+        if let Some(changed) = memo.changes.get(&key) {
+            return changed.clone();
+        }
+        let mut node = node.clone();
+        let (reply, pushes) = make(&mut node);
+        node.look(name, now);
+        let known = memo.known.entry((node.print(), now.as_micros()));
+        let node = known.or_insert_with(|| Arc::new(node)).clone();
+        let changed = Changed { node, reply, pushes };
+        memo.changes.insert(key, changed.clone());
+        changed
+    }
+
+    pub(super) fn act(
+        &self,
+        member: &Member,
+        rules: &Rules,
+        clock: Reading,
+        now: Moment,
+        input: Input,
+    ) -> (Arc<Member>, Arc<Out>) {
+        let mut memo = self.members.lock().expect("nobody panics here");
+        let key = (rules.number, member.exact(), now.as_nanos(), input.print());
+        if let Some(done) = memo.acts.get(&key) {
+            return done.clone();
+        }
+        let mut member = member.clone();
+        let out = member.act(rules, input, now);
+        member.finish(rules, clock, now);
+        let known = memo.known.entry((rules.number, member.exact(), now.as_nanos()));
+        let member = known.or_insert_with(|| Arc::new(member)).clone();
+        let done = (member, Arc::new(out));
+        memo.acts.insert(key, done.clone());
+        done
+    }
+}
