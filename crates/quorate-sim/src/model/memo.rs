@@ -51,6 +51,9 @@ pub(super) struct Memo {
     members: Mutex<Members>,
 }
 
+/// A client after an input, and what it sends.
+type Acted = (Arc<Member>, Arc<Out>);
+
 #[derive(Debug, Default)]
 struct Nodes {
     changes: HashMap<(u64, u64, Change), Changed>,
@@ -60,7 +63,8 @@ struct Nodes {
 
 #[derive(Debug, Default)]
 struct Members {
-    acts: HashMap<(usize, u64, u64, u64), (Arc<Member>, Arc<Out>)>,
+    /// By client, its print, the time and the input.
+    acts: HashMap<(usize, u64, u64, u64), Acted>,
     known: HashMap<(usize, u64, u64), Arc<Member>>,
 }
 
@@ -95,7 +99,7 @@ impl Memo {
         clock: Reading,
         now: Moment,
         input: Input,
-    ) -> (Arc<Member>, Arc<Out>) {
+    ) -> Acted {
         let mut memo = self.members.lock().expect("nobody panics here");
         let key = (rules.number, member.exact(), now.as_nanos(), input.print());
         if let Some(done) = memo.acts.get(&key) {
