@@ -60,27 +60,12 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::connect`].
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// let client = quorate::blocking::Client::connect(nodes)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn connect(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, ConnectError> {
         wait(crate::Client::connect(nodes)).map(Self)
     }
 
     /// A client with one node inside this process, for tests and examples.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = quorate::blocking::Client::memory(); // nobody else has this node
-    /// assert!(client.mutex("orders:42").try_lock()?.is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// See [`crate::Client::memory`].
     #[must_use]
     pub fn memory() -> Self {
         Self(crate::Client::memory())
@@ -92,30 +77,12 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::local`].
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// let client = quorate::blocking::Client::local()?;
-    /// let guard = client.mutex("nightly-backup").lock()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[cfg(feature = "local")]
     pub fn local() -> Result<Self, crate::error::ConfigError> {
         crate::Client::local().map(Self)
     }
 
-    /// A lock that at most one owner holds.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let mutex = client.mutex("printer");
-    /// let thread = std::thread::spawn(move || mutex.with(|_guard| "printed"));
-    /// assert_eq!(thread.join().unwrap()?, "printed");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// A lock that at most one owner holds. See [`crate::Client::mutex`].
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex(self.0.mutex(name))
@@ -127,27 +94,12 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::admit`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use quorate::error::AdmitError;
-    ///
-    /// let refused = quorate::blocking::Client::memory().admit();
-    /// assert_eq!(refused, Err(AdmitError::GuardIsOff));
-    /// ```
     pub fn admit(&self) -> Result<(), AdmitError> {
         wait(self.0.admit())
     }
 
     /// Whether nodes that may have forgotten locks are kept from voting. See
     /// [`crate::Client::is_guarded`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// assert!(!quorate::blocking::Client::memory().is_guarded());
-    /// ```
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.0.is_guarded()
@@ -159,15 +111,6 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::change_nodes`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use quorate::error::ChangeError;
-    ///
-    /// let refused = quorate::blocking::Client::memory().change_nodes();
-    /// assert_eq!(refused, Err(ChangeError::GuardIsOff));
-    /// ```
     pub fn change_nodes(&self) -> Result<NodesChanged, ChangeError> {
         wait(self.0.change_nodes())
     }
@@ -177,15 +120,6 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::vouch_for_nodes`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use quorate::error::AdmitError;
-    ///
-    /// let refused = quorate::blocking::Client::memory().vouch_for_nodes();
-    /// assert_eq!(refused, Err(AdmitError::GuardIsOff));
-    /// ```
     pub fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
         wait(self.0.vouch_for_nodes())
     }
@@ -195,16 +129,6 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::adopt`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
-    /// let guard = client.adopt(&lease)?; // elsewhere, as a rule
-    /// guard.release()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         wait(self.0.adopt(lease)).map(Guard)
     }
@@ -214,16 +138,6 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::inspect`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let _guard = client.mutex("orders:42").lock()?;
-    /// let holder = client.inspect("orders:42")?.holder.expect("we hold it");
-    /// assert!(holder.is_this_client);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<LockReport, InspectError> {
         wait(self.0.inspect(name))
     }
@@ -233,16 +147,6 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::locks`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let _guard = client.mutex("orders:42").lock()?;
-    /// let locks = client.locks("orders:")?.locks;
-    /// assert_eq!(locks[0].name, "orders:42");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
         wait(self.0.locks(prefix))
     }
@@ -252,15 +156,6 @@ impl Client {
     /// # Errors
     ///
     /// As there.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
-    /// client.renew_lease(&lease)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn renew_lease(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
         wait(self.0.renew_lease(lease))
     }
@@ -270,56 +165,23 @@ impl Client {
     /// # Errors
     ///
     /// As there.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
-    /// client.release_lease(&lease)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn release_lease(&self, lease: &LeaseHandover) -> Result<(), AdoptError> {
         wait(self.0.release_lease(lease))
     }
 
-    /// What each node is up to right now.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// assert_eq!(client.nodes()[0].to_string(), "memory:0: attached");
-    /// ```
+    /// What each node is up to right now. See [`crate::Client::nodes`].
     #[must_use]
     pub fn nodes(&self) -> Box<[NodeReport]> {
         self.0.nodes()
     }
 
-    /// What is allowed in the settings but probably not meant.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let client = quorate::blocking::Client::memory(); // one node: nothing is odd about that
-    /// assert_eq!(client.warnings(), []);
-    /// ```
+    /// What is allowed in the settings but probably not meant. See [`crate::Client::warnings`].
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         self.0.warnings()
     }
 
     /// Ends the client and all its clones. See [`crate::Client::shutdown`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// drop(client.mutex("orders:42").lock()?); // its release is on the way
-    /// let end = client.shutdown(std::time::Duration::from_secs(1));
-    /// assert!(end.is_clean);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn shutdown(self, grace: Duration) -> Shutdown {
         wait(self.0.shutdown(grace))
     }
@@ -351,63 +213,24 @@ pub struct Mutex(crate::Mutex);
 
 impl Mutex {
     /// See [`crate::Mutex::ttl`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::time::Duration;
-    /// let guard = client.mutex("leader").ttl(Duration::from_secs(2)).lock()?;
-    /// assert!(guard.remaining() < Duration::from_secs(2)); // until the next renewal
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
     /// See [`crate::Mutex::who`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let _guard = client.mutex("orders:42").who("nightly invoices").lock()?;
-    /// assert!(client.inspect("orders:42")?.to_string().contains("nightly invoices"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn who(self, who: impl AsRef<str>) -> Self {
         Self(self.0.who(who))
     }
 
     /// See [`crate::Mutex::no_renew`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::time::Duration;
-    /// let guard = client.mutex("orders:42").ttl(Duration::from_millis(20)).no_renew().lock()?;
-    /// let _lost = guard.wait_until_lost(); // its ttl is over, and nobody has renewed it
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn no_renew(self) -> Self {
         Self(self.0.no_renew())
     }
 
     /// See [`crate::Mutex::max_hold`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use {quorate::error::LostReason, std::time::Duration};
-    /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock()?;
-    /// assert_eq!(guard.wait_until_lost().reason, LostReason::MaxHold);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn max_hold(self, max_hold: Duration) -> Self {
         Self(self.0.max_hold(max_hold))
@@ -418,17 +241,6 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::try_lock`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// if let Some(guard) = client.mutex("orders:42").try_lock()? {
-    ///     // Nobody else works on order 42 now.
-    ///     guard.release()?;
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         Ok(wait(self.0.try_lock())?.map(Guard))
     }
@@ -438,17 +250,6 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::lock`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let mutex = client.mutex("orders:42");
-    /// let first = mutex.lock()?;
-    /// std::thread::spawn(move || drop(first));
-    /// let _second = mutex.lock()?; // comes when the first one is gone
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn lock(&self) -> Result<Guard, LockError> {
         wait(self.0.lock()).map(Guard)
     }
@@ -458,17 +259,6 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::lock_timeout`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::time::Duration;
-    /// let _guard = client.mutex("orders:42").lock()?;
-    /// let error = client.mutex("orders:42").lock_timeout(Duration::from_millis(20)).unwrap_err();
-    /// println!("{error}"); // says who has it
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn lock_timeout(&self, limit: Duration) -> Result<Guard, LockError> {
         wait(self.0.lock_timeout(limit)).map(Guard)
     }
@@ -480,15 +270,6 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`crate::Mutex::with`]; the lock counts as lost if it was when `work` was done.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let sum = client.mutex("sum").with(|guard| guard.check().map(|()| 40 + 2))??;
-    /// assert_eq!(sum, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
         with(self.lock()?, work)
     }
@@ -511,118 +292,47 @@ impl Mutex {
 pub struct Guard(crate::Guard);
 
 impl Guard {
-    /// The name of the lock.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// assert_eq!(guard.name(), "orders:42");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// The name of the lock. See [`crate::Guard::name`].
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
     /// See [`crate::Guard::fence`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// println!("send {:?} along with every write", guard.fence());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         self.0.fence()
     }
 
     /// As [`crate::Guard::owner_id`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// assert!(!guard.owner_id().is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn owner_id(&self) -> std::borrow::Cow<'_, str> {
         self.0.owner_id()
     }
 
     /// The safe time that is left if nothing is renewed; zero when the lease has ended.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::time::Duration;
-    /// # let (estimate, ttl) = (Duration::from_secs(1), Duration::from_secs(10));
-    /// let guard = client.mutex("orders:42").no_renew().ttl(ttl).lock()?;
-    /// if guard.remaining() < estimate {
-    ///     guard.extend(ttl)?; // the next step would not fit
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// See [`crate::Guard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Says whether the holder may act right now. It asks nobody.
+    /// Says whether the holder may act right now. It asks nobody. See [`crate::Guard::check`].
     ///
     /// # Errors
     ///
     /// [`Lost`] if the lease has ended.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// for _step in 0..3 {
-    ///     guard.check()?; // stops here if the lock is lost
-    ///     // One short step of the work.
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn check(&self) -> Result<(), Lost> {
         self.0.check()
     }
 
-    /// A flag that is raised when the lock is lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// let flag = guard.cancellation_token();
-    /// let work = move || (0..1_000).take_while(|_step| !flag.is_cancelled()).count();
-    /// assert_eq!(std::thread::spawn(work).join().unwrap(), 1_000);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// A flag that is raised when the lock is lost. See [`crate::Guard::cancellation_token`].
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
         self.0.cancellation_token()
     }
 
     /// True if the lock is held, but may not last. See [`crate::Guard::is_at_risk`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// assert!(!guard.is_at_risk(), "nothing has failed yet");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_at_risk(&self) -> bool {
         self.0.is_at_risk()
@@ -651,15 +361,6 @@ impl Guard {
     /// # Errors
     ///
     /// As [`crate::Guard::verify`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// guard.verify()?; // a majority of the nodes says so
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn verify(&self) -> Result<(), VerifyError> {
         wait(self.0.verify())
     }
@@ -669,17 +370,6 @@ impl Guard {
     /// # Errors
     ///
     /// As [`crate::Guard::extend`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::time::Duration;
-    /// let guard = client.mutex("orders:42").no_renew().ttl(Duration::from_secs(5)).lock()?;
-    /// guard.extend(Duration::from_secs(20))?;
-    /// assert!(guard.remaining() > Duration::from_secs(5));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         wait(self.0.extend(ttl))
     }
@@ -689,34 +379,12 @@ impl Guard {
     /// # Errors
     ///
     /// As [`crate::Guard::release`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use quorate::error::ReleaseError;
-    /// let guard = client.mutex("orders:42").lock()?;
-    /// match guard.release() {
-    ///     Ok(()) => {} // nobody else was in between
-    ///     Err(ReleaseError::Lost(lost)) => eprintln!("look at what was done: {lost}"),
-    ///     Err(other) => eprintln!("{other}"), // it goes on in the background
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn release(self) -> Result<(), ReleaseError> {
         wait(self.0.release())
     }
 
     /// Gives up the guard without releasing the lock, which ends with its ttl.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// client.mutex("video:9").lock()?.leave_to_expire();
-    /// assert!(client.mutex("video:9").try_lock()?.is_none(), "it stays locked");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// See [`crate::Guard::leave_to_expire`].
     pub fn leave_to_expire(self) {
         self.0.leave_to_expire();
     }
@@ -726,15 +394,6 @@ impl Guard {
     /// # Errors
     ///
     /// As [`crate::Guard::hand_over`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// let lease = client.mutex("video:9").lock()?.hand_over()?;
-    /// println!("{lease}"); // for the process that goes on with the work
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn hand_over(self) -> Result<LeaseHandover, AdoptError> {
         wait(self.0.hand_over())
     }

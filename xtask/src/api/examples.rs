@@ -4,10 +4,15 @@ use crate::api::surface::Public;
 
 pub(super) fn findings(public: &Public<'_>) -> Vec<String> {
     let item = public.item;
-    if !SHOWN.contains(&item.kind()) || has_example(item.docs()) {
+    if !SHOWN.contains(&item.kind()) || has_example(item.docs()) || is_mirror(public) {
         return Vec::new();
     }
     vec![format!("{}: {} has no example", item.place(), public.path)]
+}
+
+/// Whether it is the blocking version of an async item, and links to that one's example.
+fn is_mirror(public: &Public<'_>) -> bool {
+    public.path.starts_with(MIRRORS) && public.item.docs().contains("[`crate::")
 }
 
 /// Whether there is a section for examples with code in it that rustdoc compiles.
@@ -48,6 +53,7 @@ const SHOWN: &[&str] = &[
     "type_alias",
     "union",
 ];
+const MIRRORS: &str = "quorate::blocking::";
 const COMPILED: &[&str] = &["rust", "no_run", "should_panic"];
 
 #[cfg(test)]
@@ -68,6 +74,21 @@ mod tests {
             assert_eq!(found, ["a.rs:3: quorate::it has no example"], "{kind}");
             assert!(findings_of(findings, json!([1]), item(EXAMPLE)).is_empty(), "{kind}");
         }
+    }
+
+    #[test]
+    fn blocking_items_may_link_to_the_example_of_their_async_counterpart() {
+        let item = |name: &str, docs: &str| {
+            let place = json!({"filename": "a.rs", "begin": [3, 1]});
+            json!({
+                "1": {"name": name, "inner": {"module": {"items": [2]}}, "docs": EXAMPLE},
+                "2": {"name": "it", "docs": docs, "span": place, "inner": {"function": {}}},
+            })
+        };
+        let found = |name, docs| findings_of(findings, json!([1]), item(name, docs)).len();
+        assert_eq!(found("blocking", "It waits. See [`crate::it`]."), 0);
+        assert_eq!(found("blocking", "It waits."), 1);
+        assert_eq!(found("other", "It waits. See [`crate::it`]."), 1);
     }
 
     #[test]

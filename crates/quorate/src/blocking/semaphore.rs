@@ -7,17 +7,7 @@ use crate::error::{LockError, WithError};
 
 impl Client {
     /// A number of permits, each of which at most one owner holds.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// use std::num::NonZeroU32;
-    ///
-    /// let reports = client.semaphore("reports", NonZeroU32::new(4).unwrap());
-    /// reports.with(|_permit| { /* no more than three others make reports now */ })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// See [`crate::Client::semaphore`].
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: NonZeroU32) -> Semaphore {
         Semaphore(self.0.semaphore(name, permits))
@@ -44,68 +34,24 @@ pub struct Semaphore(crate::Semaphore);
 
 impl Semaphore {
     /// See [`crate::Semaphore::ttl`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::{num::NonZeroU32, time::Duration};
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
-    /// let permit = uploads.ttl(Duration::from_secs(2)).acquire()?;
-    /// assert!(permit.remaining() < Duration::from_secs(2)); // until the next renewal
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
     /// See [`crate::Semaphore::who`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
-    /// let permit = uploads.who("nightly invoices").acquire()?;
-    /// assert!(client.inspect(permit.name())?.to_string().contains("nightly invoices"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn who(self, who: impl AsRef<str>) -> Self {
         Self(self.0.who(who))
     }
 
     /// See [`crate::Semaphore::no_renew`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::{num::NonZeroU32, time::Duration};
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
-    /// let permit = uploads.ttl(Duration::from_millis(20)).no_renew().acquire()?;
-    /// let _lost = permit.wait_until_lost(); // its ttl is over, and nobody has renewed it
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn no_renew(self) -> Self {
         Self(self.0.no_renew())
     }
 
     /// See [`crate::Semaphore::max_hold`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use {quorate::error::LostReason, std::{num::NonZeroU32, time::Duration}};
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
-    /// let permit = uploads.max_hold(Duration::from_millis(20)).acquire()?;
-    /// assert_eq!(permit.wait_until_lost().reason, LostReason::MaxHold);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn max_hold(self, max_hold: Duration) -> Self {
         Self(self.0.max_hold(max_hold))
@@ -116,19 +62,6 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`crate::Semaphore::try_acquire`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
-    /// if let Some(permit) = uploads.try_acquire()? {
-    ///     // No more than one other uploads now.
-    ///     permit.release()?;
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
         Ok(wait(self.0.try_acquire())?.map(Guard))
     }
@@ -138,18 +71,6 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`crate::Semaphore::acquire`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(1).unwrap());
-    /// let first = uploads.acquire()?;
-    /// std::thread::spawn(move || drop(first));
-    /// let _second = uploads.acquire()?; // comes when the first one is gone
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn acquire(&self) -> Result<Guard, LockError> {
         wait(self.0.acquire()).map(Guard)
     }
@@ -159,18 +80,6 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`crate::Semaphore::acquire_timeout`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::{num::NonZeroU32, time::Duration};
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(1).unwrap());
-    /// let _permit = uploads.acquire()?;
-    /// let error = uploads.acquire_timeout(Duration::from_millis(20)).unwrap_err();
-    /// println!("{error}"); // says who has one
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn acquire_timeout(&self, limit: Duration) -> Result<Guard, LockError> {
         wait(self.0.acquire_timeout(limit)).map(Guard)
     }
@@ -182,17 +91,6 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`crate::Semaphore::with`]; the permit counts as lost if it was when `work` was done.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # let client = quorate::blocking::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
-    /// let size = uploads.with(|permit| permit.check().map(|()| 40 + 2))??;
-    /// assert_eq!(size, 42);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
         with(self.acquire()?, work)
     }
