@@ -241,15 +241,29 @@ impl<S: OwnerSource> Client<S> {
         reply: Option<&Reply>,
         now: Moment,
     ) {
+        let is_batch = matches!(reply, Some(Reply::Batch(_)));
+        for (about, command, reply) in about.entries(command, reply) {
+            if reply.is_none() && is_batch && mutant::is_on(Mutant::FailedEntryDropped) {
+                continue;
+            }
+            // That the node is full is an error like any other.
+            let reply = reply.filter(|reply| **reply != Reply::Full);
+            self.handle_entry(node, (about, command), reply, now);
+        }
+    }
+
+    fn handle_entry(
+        &mut self,
+        node: usize,
+        (about, command): (&About, &Command),
+        reply: Option<&Reply>,
+        now: Moment,
+    ) {
         match about {
             About::Waiter(_) if reply.is_none() && mutant::is_on(Mutant::LostIsUnsent) => {
                 self.handle_unsent(node, (about, command), now);
             }
-            About::Waiter(_) | About::Heartbeat(_) => {
-                for (question, reply) in about.answers(reply) {
-                    self.handle_heard(node, question, reply, now);
-                }
-            }
+            About::Waiter(question) => self.handle_heard(node, question, reply, now),
             About::Round(id) => {
                 let Some(call) = self.calls.get_mut(id) else { return };
                 let debt = call.handle_vote(node, command, reply, now);
@@ -265,7 +279,7 @@ impl<S: OwnerSource> Client<S> {
                 let debt = Debt { release: command.clone(), until: *until };
                 self.owe(node, Some(debt).filter(|_| !mutant::is_on(Mutant::DebtOnce)), now);
             }
-            About::Orphan | About::Debt(_) => {}
+            About::Orphan | About::Debt(_) | About::Batch(_) => {}
         }
     }
 
@@ -276,23 +290,23 @@ impl<S: OwnerSource> Client<S> {
         (about, command): (&About, &Command),
         now: Moment,
     ) {
-        match about {
-            About::Waiter(_) | About::Heartbeat(_) => {
-                for (question, _) in about.answers(None) {
+        for (about, command, _) in about.entries(command, None) {
+            match about {
+                About::Waiter(question) => {
                     if let Some(waiter) = self.waiter_mut(question.call) {
                         waiter.handle_unsent(node, question.said, question.is_first);
                     }
                     self.handle_heard(node, question, None, now);
                 }
-            }
-            About::Round(id) => {
-                let Some(call) = self.calls.get_mut(id) else { return };
-                let debt = call.handle_unsent(node, command, now);
-                self.owe(node, debt, now);
-                self.drive(*id, now);
-            }
-            About::Renewals(_) | About::Orphan | About::Debt(_) => {
-                self.handle_answer(node, (about, command), None, now);
+                About::Round(id) => {
+                    let Some(call) = self.calls.get_mut(id) else { continue };
+                    let debt = call.handle_unsent(node, command, now);
+                    self.owe(node, debt, now);
+                    self.drive(*id, now);
+                }
+                About::Renewals(_) | About::Orphan | About::Debt(_) | About::Batch(_) => {
+                    self.handle_entry(node, (about, command), None, now);
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     fence::{Fence, SLACK_US},
     guard::{Enrolment, Greeting, Mark, Met, Pact},
     inspect::{Cursor, Inspected, Listed},
-    line::{Ask, Extend, Extended, Session, Speaker, Standing, Yield},
+    line::{Ask, Extend, Extended, Session, Speaker, Yield},
     mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
@@ -133,14 +133,6 @@ pub enum Command {
         /// What is wanted.
         ask: Ask,
     },
-    /// The same for several owners of one client who stand in line: their heartbeat. Each is
-    /// answered by itself.
-    Heartbeat {
-        /// Who speaks.
-        speaker: Speaker,
-        /// Those who stand in line, at most [`PROLONG_MAX`] of them.
-        standing: Arc<[Standing]>,
-    },
     /// Tell who a client is, in words for people.
     Introduce {
         /// The client.
@@ -172,6 +164,9 @@ pub enum Command {
         /// The leases, at most [`PROLONG_MAX`] of them.
         entries: Arc<[Extend]>,
     },
+    /// Several commands about locks, run in their order. Each is answered by itself. No entry is a
+    /// batch.
+    Batch(Box<[Self]>),
 }
 
 impl Command {
@@ -221,11 +216,11 @@ impl Command {
                 | Self::Attach { .. }
                 | Self::Ping { .. }
                 | Self::Acquire { .. }
-                | Self::Heartbeat { .. }
                 | Self::Introduce { .. }
                 | Self::Who { .. }
                 | Self::Release { .. }
-                | Self::Extend { .. },
+                | Self::Extend { .. }
+                | Self::Batch(_),
                 _,
             ) => Vote::Unknown,
         }
@@ -233,7 +228,7 @@ impl Command {
 
     /// Whether it changes nothing on a node, and needs no session.
     #[must_use]
-    pub const fn only_looks(&self) -> bool {
+    pub fn only_looks(&self) -> bool {
         match self {
             Self::Check { .. }
             | Self::Look { .. }
@@ -241,6 +236,7 @@ impl Command {
             | Self::List { .. }
             | Self::Who { .. } => true,
             Self::Meet { greeting } => greeting.is_looking,
+            Self::Batch(entries) => entries.iter().all(Self::only_looks),
             Self::Take { .. }
             | Self::Adopt { .. }
             | Self::Free { .. }
@@ -251,10 +247,47 @@ impl Command {
             | Self::Attach { .. }
             | Self::Ping { .. }
             | Self::Acquire { .. }
-            | Self::Heartbeat { .. }
             | Self::Introduce { .. }
             | Self::Release { .. }
             | Self::Extend { .. } => false,
+        }
+    }
+
+    /// Whether it asks for a lock: a node that recovers is not asked yet.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        let asks = |entry: &Self| matches!(entry, Self::Acquire { .. } | Self::Take { .. });
+        self.entries().iter().any(asks)
+    }
+
+    /// Whether a waiter that the node may know repeats its request.
+    #[must_use]
+    pub const fn is_heartbeat(&self) -> bool {
+        matches!(self, Self::Acquire { ask: Ask { is_waiting: true, is_known: true, .. }, .. })
+    }
+
+    /// The entries of a batch; any other command is its only entry.
+    #[must_use]
+    pub const fn entries(&self) -> &[Self] {
+        match self {
+            Self::Batch(entries) => entries,
+            single => std::slice::from_ref(single),
+        }
+    }
+
+    /// The lock of a command that can be an entry of a batch. Renewals of several leases cannot.
+    #[must_use]
+    pub fn entry_name(&self) -> Option<&Name> {
+        match self {
+            Self::Take { name, .. }
+            | Self::Adopt { name, .. }
+            | Self::Free { name, .. }
+            | Self::Check { name, .. }
+            | Self::Release { name, .. }
+            | Self::Acquire { ask: Ask { name, .. }, .. } => Some(name),
+            Self::Prolong { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
+            Self::Extend { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
+            _ => None,
         }
     }
 
@@ -264,12 +297,12 @@ impl Command {
             Self::Attach { speaker, .. }
             | Self::Ping { speaker, .. }
             | Self::Acquire { speaker, .. }
-            | Self::Heartbeat { speaker, .. }
             | Self::Extend { speaker, .. }
             | Self::Take { speaker: Some(speaker), .. }
             | Self::Prolong { speaker: Some(speaker), .. }
             | Self::Release { yields: Some(Yield { speaker, .. }), .. }
             | Self::Adopt { speaker: Some(speaker), .. } => speaker.session = today,
+            Self::Batch(entries) => entries.iter_mut().for_each(|entry| entry.set_session(today)),
             Self::Take { .. }
             | Self::Adopt { .. }
             | Self::Free { .. }
@@ -354,6 +387,9 @@ pub struct Prolongation {
 /// The most keys of one [`Command::Prolong`]: a node does nothing else meanwhile.
 pub const PROLONG_MAX: usize = 128;
 
+/// The most entries of one [`Command::Batch`]. One of heartbeats may have [`PROLONG_MAX`].
+pub const BATCH_MAX: usize = 32;
+
 /// What a node answered.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -423,9 +459,6 @@ pub enum Reply {
         /// The holder is another library's, which tells nobody when it goes.
         is_foreign: bool,
     },
-    /// What each owner of a `Heartbeat` would have been answered alone, in its order; `None` if the
-    /// node could not tell.
-    EachHeard(Box<[Option<Self>]>),
     /// The client is known from now on.
     Introduced,
     /// Who the client is, if that is known.
@@ -437,6 +470,19 @@ pub enum Reply {
     },
     /// What became of each lease of an `Extend`, in its order.
     EachExtended(Box<[Extended]>),
+    /// The answer to each entry of a batch, in its order; `None` if the node could not tell.
+    Batch(Box<[Option<Self>]>),
+}
+
+impl Reply {
+    /// Whether the session is not of today, for any entry.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        match self {
+            Self::Batch(each) => each.iter().flatten().any(Self::is_stale),
+            single => *single == Self::Stale,
+        }
+    }
 }
 
 /// What became of one key of a `Prolong`.

@@ -111,15 +111,6 @@ pub struct Ask {
     pub is_known: bool,
 }
 
-/// An owner who stands in line for a lock.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Standing {
-    /// The lock.
-    pub name: Name,
-    /// Who waits for it.
-    pub owner: Owner,
-}
-
 /// One lease that is to live on.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Extend {

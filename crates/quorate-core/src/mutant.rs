@@ -221,10 +221,12 @@ pub enum Mutant {
     RenewsOnce,
     /// A renewal that was not confirmed is not tried again.
     NoRenewalRetry,
-    /// Heartbeats that travel together share the answer to the first one.
-    HeartbeatByFirst,
-    /// Of several waiters that are due, only the first asks.
-    HeartbeatOfFirst,
+    /// Every entry of a batch gets the answer to its first entry.
+    AnswerOfFirst,
+    /// Of the commands that leave together only the first is sent.
+    OnlyFirstSent,
+    /// An entry that fails in a batch is forgotten.
+    FailedEntryDropped,
     /// News about an owner go nowhere once it holds the lock, as if it were gone.
     HolderForgotten,
     /// News about the owners of a waiter that withdrew go nowhere.

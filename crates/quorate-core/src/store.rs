@@ -104,7 +104,6 @@ impl Store {
             Command::Attach { speaker, stay } => self.attach(now, *speaker, stay),
             Command::Ping { speaker, stay } => self.ping(now, *speaker, stay),
             Command::Acquire { speaker, ask } => self.acquire(now, *speaker, ask),
-            Command::Heartbeat { speaker, standing } => self.heartbeat(now, *speaker, standing),
             Command::Introduce { client, who, life_ms } => {
                 self.line.introduce(now, *client, who, *life_ms);
                 Reply::Introduced
@@ -112,6 +111,9 @@ impl Store {
             Command::Who { client } => Reply::Known(self.line.who(client)),
             Command::Release { name, owner, yields } => self.release(now, name, owner, *yields),
             Command::Extend { speaker, entries } => self.extend(now, *speaker, entries),
+            Command::Batch(entries) => {
+                Reply::Batch(entries.iter().map(|entry| Some(self.apply(now, entry))).collect())
+            }
         }
     }
 

@@ -334,14 +334,19 @@ pub const CATALOGUE: &[Entry] = &[
         crate::directed::renewal_without_an_answer_is_tried_again,
     ),
     seeds(
-        "heartbeat-by-first",
-        Mutant::HeartbeatByFirst,
-        "heartbeats that travel together share the answer to the first",
+        "answer-of-first",
+        Mutant::AnswerOfFirst,
+        "every entry of a batch gets the answer to its first entry",
     ),
     seeds(
-        "heartbeat-of-first",
-        Mutant::HeartbeatOfFirst,
-        "of several waiters that are due only the first asks",
+        "only-first-sent",
+        Mutant::OnlyFirstSent,
+        "of the commands that leave together only the first is sent",
+    ),
+    seeds(
+        "failed-entry-dropped",
+        Mutant::FailedEntryDropped,
+        "an entry that fails in a batch is forgotten",
     ),
     seeds("holder-forgotten", Mutant::HolderForgotten, "a holder counts as gone"),
     seeds(

@@ -250,7 +250,7 @@ impl Client {
         self.pulling = None;
         // Without a session that the node knows, a connection is of no use.
         let is_refused = matches!((whose, &answer), (Whose::Link(_) | Whose::Meeting(_), None));
-        let is_useless = is_refused || answer == Some(Reply::Stale);
+        let is_useless = is_refused || answer.is_some_and(|answer| answer.is_stale());
         if is_useless {
             self.close(env, node);
         }

@@ -359,6 +359,8 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
         14 => What::Suspend { client, lasts },
         15..=16 => What::ClientCrash { client, back_after: lasts / 4 },
         17..=18 => What::NodeCrash { node, back_after: lasts / 4, keeps: Keeps::Everything },
+        // A batch may fail in part.
+        19..=20 if settings.idle_max == 0 => What::Fail { node, lasts },
         19 => What::Fail { node, lasts: lasts / 4 },
         // Other libraries know of no guard, and a key for ever might be copied.
         _ if settings.is_forgetful => What::Fail { node, lasts: lasts / 4 },

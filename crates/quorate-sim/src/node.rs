@@ -125,6 +125,11 @@ impl Node {
         checks.filter(|check| check.vote(&self.store.apply(time, check)) == Vote::Grant).count()
     }
 
+    /// Whether it answers a command with an error. In a batch, some entries fail and others do not.
+    pub(crate) fn fails(&mut self, is_entry: bool) -> bool {
+        self.failing > 0 && !(is_entry && self.dice.below(2) == 0)
+    }
+
     /// What it answers instead of doing anything: an error, which for each key of a batch is the
     /// key's own.
     pub(crate) fn fail(command: &Command) -> Option<Reply> {

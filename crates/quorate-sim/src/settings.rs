@@ -68,6 +68,8 @@ pub struct Settings {
     /// Whether nodes are restarted without their data one after the other, and nothing else goes
     /// wrong: holders keep their locks.
     pub is_rolling: bool,
+    /// A link with more unanswered requests than this is busy, and leaves commands to be batched.
+    pub idle_max: usize,
 }
 
 /// Who shares locks with others.
@@ -164,9 +166,22 @@ impl Settings {
             is_forgetful: false,
             sharing: None,
             is_rolling: false,
+            idle_max: 2,
             fulls: Vec::new(),
         };
-        drawn.guarded(fixed).shared(fixed).rolling().filled()
+        drawn.guarded(fixed).shared(fixed).rolling().filled().batched()
+    }
+
+    /// In an eighth of the worlds links have one unanswered request, and clients want several locks:
+    /// most commands leave in batches. They have a stream of their own, too.
+    fn batched(mut self) -> Self {
+        if Dice::new(self.seed, BATCH_STREAM).below(8) == 0 {
+            self.idle_max = 0;
+            if !self.is_crowded() {
+                (self.tasks, self.locks) = (3, self.locks.max(3));
+            }
+        }
+        self
     }
 
     /// A third of the worlds in line have locks that are shared. They have a stream of their own,
@@ -342,6 +357,7 @@ const STREAM: u64 = 1;
 const GUARD_STREAM: u64 = 3;
 const SHARE_STREAM: u64 = 4;
 const ROLLING_STREAM: u64 = 5;
+const BATCH_STREAM: u64 = 6;
 
 /// The address of a node.
 pub(crate) fn label(node: usize) -> String {

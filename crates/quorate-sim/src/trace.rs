@@ -218,6 +218,7 @@ pub(crate) fn ask(command: &Command) -> String {
             });
             each.collect::<Vec<_>>().join(", ")
         }
+        Command::Batch(entries) => entries.iter().map(ask).collect::<Vec<_>>().join(" + "),
         Command::Attach { .. } => "attach".into(),
         Command::Ping { .. } => "ping".into(),
         other => format!("{other:?}"),
@@ -246,6 +247,10 @@ pub(crate) fn answer(reply: &Reply) -> String {
         Reply::Queued { fence, rank, .. } => format!("queued at {rank:?}, fence {fence}"),
         Reply::Released { is_ours } => if *is_ours { "released" } else { "not its" }.into(),
         Reply::EachExtended(fates) => format!("{fates:?}"),
+        Reply::Batch(each) => {
+            let each = each.iter().map(|it| it.as_ref().map_or_else(|| "an error".into(), answer));
+            each.collect::<Vec<_>>().join(" + ")
+        }
         Reply::Attached { .. } => "attached".into(),
         Reply::Stale => "stale".into(),
         Reply::Seen(seen) => if seen.is_some() { "seen" } else { "nothing" }.into(),

@@ -1,7 +1,7 @@
 //! One world from its seed to its end.
 
 use quorate_core::{
-    command::{Command, Owner, Reply},
+    command::{Command, Owner},
     fence::Fence,
     line::Ask,
     name::Name,
@@ -88,6 +88,10 @@ pub struct Counts {
     pub renewals: u64,
     /// Losses that were told.
     pub losses: u64,
+    /// Batches that nodes answered.
+    pub batches: u64,
+    /// Those of them that failed in part.
+    pub split_batches: u64,
     /// Nodes that forgot what they had granted, where they are guarded.
     pub forgettings: u64,
     /// Nodes that began to doubt themselves.
@@ -115,6 +119,8 @@ impl Counts {
         self.acquisitions += other.acquisitions;
         self.shared += other.shared;
         self.joined += other.joined;
+        self.batches += other.batches;
+        self.split_batches += other.split_batches;
         self.adopted += other.adopted;
         self.turns += other.turns;
         self.renewals += other.renewals;
@@ -285,16 +291,17 @@ impl World {
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };
                 if env.nodes[late.node].is_up() && env.nodes[late.node].failing == 0 {
-                    if let Command::Take { owner, .. }
-                    | Command::Adopt { owner, .. }
-                    | Command::Acquire { ask: Ask { owner, .. }, .. } = &late.request.what
-                    {
-                        // Nobody knows of what it takes, so it stays for a ttl from now.
-                        env.excused.push(owner.clone());
-                        env.check.delay_stalls(env.now);
+                    for entry in late.request.what.entries() {
+                        if let Command::Take { owner, .. }
+                        | Command::Adopt { owner, .. }
+                        | Command::Acquire { ask: Ask { owner, .. }, .. } = entry
+                        {
+                            // Nobody knows of what it takes, so it stays for a ttl from now.
+                            env.excused.push(owner.clone());
+                            env.check.delay_stalls(env.now);
+                        }
                     }
-                    let request = &late.request;
-                    env.run(late.client, late.node, request.sent_at, &request.what);
+                    env.answer(late.client, late.node, &late.request);
                 }
             }
             Event::Client { client, life, what } => {
@@ -326,12 +333,7 @@ impl World {
         if let Command::Attach { speaker, .. } = &request.what {
             env.nodes[node].listen(speaker.client, link, generation);
         }
-        let reply = match env.nodes[node].failing {
-            // That it is full is an error like any other.
-            0 => Some(env.run(client, node, request.sent_at, &request.what))
-                .filter(|reply| *reply != Reply::Full),
-            _ => Node::fail(&request.what),
-        };
+        let reply = env.answer(client, node, &request);
         match env.net.link(client, node).breaks {
             Some((When::OnReply, late)) => self.break_link(client, node, late),
             Some(_) | None => env.net.reply(&mut env.queue, env.now, link, reply),

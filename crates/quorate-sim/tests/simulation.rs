@@ -35,6 +35,8 @@ fn promises_are_kept_in_worlds_with_enough_work_and_enough_faults() {
     assert!(totals.count.acquisitions >= 20 * totals.seeds, "{:?}", totals.count);
     assert!(faults >= 5 * totals.seeds, "{:?}", totals.count);
     assert!(totals.count.faults.iter().all(|count| *count > 0), "every kind: {:?}", totals.count);
+    assert!(totals.count.batches > 10 * totals.seeds, "{:?}", totals.count);
+    assert!(totals.count.split_batches > 20, "{:?}", totals.count);
 }
 
 /// Otherwise nobody would know whether the judge looks at all.

@@ -9,7 +9,7 @@ pub(crate) mod redis;
 use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
-    client::About,
+    client::{About, Transmit},
     command::{Command, Reply},
     moment::Moment,
 };
@@ -116,6 +116,26 @@ impl Request {
 
     pub(crate) const fn is_of_machine(&self) -> bool {
         matches!(self.to, ReplyTo::Machine { .. })
+    }
+
+    /// Splits a batch as [`Transmit::for_each_part`] does.
+    pub(crate) fn for_each_part(
+        self,
+        goes_together: impl Fn(&Command) -> bool,
+        mut take: impl FnMut(Self),
+    ) {
+        match self {
+            Self {
+                command: command @ Command::Batch(_),
+                to: ReplyTo::Machine { engine, about },
+            } => {
+                Transmit { about, command }.for_each_part(goes_together, |part| {
+                    let to = ReplyTo::Machine { engine: engine.clone(), about: part.about };
+                    take(Self { command: part.command, to });
+                });
+            }
+            single => take(single),
+        }
     }
 }
 

@@ -67,8 +67,6 @@ impl<S: OwnerSource> Client<S> {
         let Some(call) = self.calls.get_mut(&question.call) else { return };
         call.open = call.open.saturating_sub(1);
         let Work::Acquire(waiter) = &mut call.work else { return };
-        // That the node is full is an error like any other.
-        let reply = reply.filter(|reply| **reply != Reply::Full);
         let debt = waiter.handle_answer(node, question.said, question.sent_at, reply, now);
         self.owe(node, debt, now);
         self.drive(question.call, now);

@@ -1,15 +1,14 @@
 //! What waits to be sent to one node, in its order.
 //!
-//! Questions of several waiters that stand next to each other leave as one command. A release never
-//! overtakes a question of its owner, since everything for one node is in one queue.
+//! Commands that wait together leave as one batch. Commands about the same lock keep their order: a
+//! batch ends before a name repeats, so a release never overtakes a request of its owner.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, slice};
 
 use super::{CallId, watchdog::BatchId};
 use crate::{
-    command::{Command, PROLONG_MAX, Reply},
+    command::{BATCH_MAX, Command, PROLONG_MAX, Reply},
     contend::Said,
-    line::{Ask, Standing},
     moment::Moment,
     mutant::{self, Mutant},
 };
@@ -34,8 +33,6 @@ pub struct Transmit {
 pub enum About {
     /// A question of one waiter, or what it says.
     Waiter(Question),
-    /// Questions of several waiters, in the order of the command.
-    Heartbeat(Box<[Question]>),
     /// A question of a round.
     Round(CallId),
     /// Renewals of several leases.
@@ -44,6 +41,8 @@ pub enum About {
     Orphan,
     /// A release that was not answered before, and matters until then.
     Debt(Moment),
+    /// The entries of a batch, in its order. No entry is a batch.
+    Batch(Box<[Self]>),
 }
 
 /// What a waiter says to a node.
@@ -60,28 +59,53 @@ pub struct Question {
 }
 
 impl About {
-    /// What a reply says to each waiter's question; `None` is no usable answer.
-    pub fn answers<'a>(
+    /// Each entry of a batch with its own answer; any other command is its only entry. `None` is no
+    /// usable answer, and a reply of another length is none for any entry.
+    pub fn entries<'a>(
         &'a self,
+        command: &'a Command,
         reply: Option<&'a Reply>,
-    ) -> impl Iterator<Item = (&'a Question, Option<&'a Reply>)> {
-        let questions = match self {
-            Self::Waiter(question) => std::slice::from_ref(question),
-            Self::Heartbeat(questions) => questions,
-            Self::Round(_) | Self::Renewals(_) | Self::Orphan | Self::Debt(_) => &[],
+    ) -> impl Iterator<Item = (&'a Self, &'a Command, Option<&'a Reply>)> {
+        let (abouts, is_batch) = match self {
+            Self::Batch(abouts) => (&**abouts, true),
+            single => (slice::from_ref(single), false),
         };
-        let is_alone = matches!(self, Self::Waiter(_));
-        questions.iter().enumerate().map(move |(index, question)| {
-            let index = if mutant::is_on(Mutant::HeartbeatByFirst) { 0 } else { index };
+        abouts.iter().zip(command.entries()).enumerate().map(move |(index, (about, entry))| {
+            let index = if mutant::is_on(Mutant::AnswerOfFirst) { 0 } else { index };
             let answer = match reply {
-                reply if is_alone => reply,
-                Some(Reply::EachHeard(each)) if each.len() == questions.len() => {
-                    each.get(index).and_then(Option::as_ref)
-                }
+                reply if !is_batch => reply,
+                Some(Reply::Batch(each)) if each.len() == abouts.len() => each[index].as_ref(),
                 _ => None,
             };
-            (question, answer)
+            (about, entry, answer)
         })
+    }
+}
+
+impl Transmit {
+    /// Splits a batch for a node that cannot run every batch. Entries in a row that can go together
+    /// stay a batch, and every other entry is a command by itself.
+    pub fn for_each_part(
+        self,
+        goes_together: impl Fn(&Command) -> bool,
+        mut take: impl FnMut(Self),
+    ) {
+        let (abouts, entries) = match self {
+            Self { about: About::Batch(abouts), command: Command::Batch(entries) }
+                if !entries.iter().all(&goes_together) =>
+            {
+                (abouts, entries)
+            }
+            whole => return take(whole),
+        };
+        let mut rest = Outgoing { queue: VecDeque::with_capacity(entries.len()) };
+        abouts.into_iter().zip(entries).for_each(|(about, command)| rest.push(about, command));
+        while let Some(first) = rest.queue.front() {
+            let is_together = goes_together(&first.command);
+            let run = rest.queue.iter().take_while(|it| is_together && goes_together(&it.command));
+            let count = run.count().max(1);
+            rest.take(count).into_iter().for_each(&mut take);
+        }
     }
 }
 
@@ -94,50 +118,53 @@ impl Outgoing {
         self.queue.is_empty()
     }
 
-    /// The next command.
+    /// Takes the commands that can leave together: one batch, or one command as it is.
     pub(super) fn pop(&mut self) -> Option<Transmit> {
-        let Some(first) = self.queue.pop_front() else {
+        let next = self.take(self.batch_len());
+        if next.is_none() {
             // A burst should not cost memory for ever.
             self.queue.shrink_to(QUEUE_KEPT);
-            return None;
-        };
-        let mut gathered: Vec<(Standing, Question)> = Vec::new();
-        while gathered.len() < PROLONG_MAX
-            && let Some(next) = self.queue.front()
-            && let (Some(own), Some(next)) = (standing(&first), standing(next))
-        {
-            if gathered.is_empty() {
-                gathered.push(own);
-            }
-            gathered.push(next);
-            self.queue.pop_front();
         }
-        if gathered.is_empty() {
-            return Some(first);
-        }
-        let (standing, asked): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
-        let Command::Acquire { speaker, .. } = first.command else { return Some(first) };
-        if mutant::is_on(Mutant::HeartbeatOfFirst) {
-            return Some(first);
-        }
-        let command = Command::Heartbeat { speaker, standing: Arc::from(standing) };
-        Some(Transmit { about: About::Heartbeat(asked.into()), command })
+        next
     }
-}
 
-/// The question of a waiter that stays in the queue of its lock. The first one goes by itself: if
-/// the lock is free, that is less work for the node.
-fn standing(transmit: &Transmit) -> Option<(Standing, Question)> {
-    match (&transmit.about, &transmit.command) {
-        (About::Waiter(question), Command::Acquire { ask, .. })
-            if ask.is_waiting && ask.is_known =>
-        {
-            let Ask { name, owner, .. } = ask.clone();
-            Some((Standing { name, owner }, *question))
+    /// Takes this many commands: one as it is, several as a batch.
+    fn take(&mut self, count: usize) -> Option<Transmit> {
+        if count <= 1 {
+            return self.queue.pop_front();
         }
-        _ => None,
+        let mut all = self.queue.drain(..count);
+        if mutant::is_on(Mutant::OnlyFirstSent) {
+            return all.next();
+        }
+        let (abouts, entries): (Vec<_>, Vec<_>) = all.map(|it| (it.about, it.command)).unzip();
+        let (about, command) = (About::Batch(abouts.into()), Command::Batch(entries.into()));
+        Some(Transmit { about, command })
+    }
+
+    /// How many of the next commands can leave together. Heartbeats of one lock may: they have
+    /// different owners, and many waiters of one lock should cost one command.
+    fn batch_len(&self) -> usize {
+        let mut are_heartbeats = true;
+        for (at, Transmit { command, .. }) in self.queue.iter().enumerate() {
+            let Some(name) = command.entry_name() else { return at.max(1) };
+            let is_heartbeat = command.is_heartbeat();
+            are_heartbeats &= is_heartbeat;
+            let most = if are_heartbeats { PROLONG_MAX } else { BATCH_MAX };
+            let repeats = |before: &Transmit| {
+                before.command.entry_name() == Some(name)
+                    && !(is_heartbeat && before.command.is_heartbeat())
+            };
+            if at >= most || !are_heartbeats && self.queue.range(..at).any(repeats) {
+                return at;
+            }
+        }
+        self.queue.len()
     }
 }
 
 /// Room that is kept for this many commands when none waits.
 const QUEUE_KEPT: usize = 64;
+
+#[cfg(test)]
+mod tests;

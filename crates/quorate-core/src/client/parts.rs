@@ -64,7 +64,7 @@ impl<S> Client<S> {
                 let waiter = self.calls.get(&question.call).and_then(|call| call.waiter());
                 waiter.is_some_and(|waiter| waiter.machine().awaits(question.said))
             }
-            About::Heartbeat(_) => true,
+            About::Batch(_) => true,
             About::Round(id) => self.calls.get(id).is_some_and(|call| {
                 let awaits = |round: &QuorumRound| {
                     let machine = round.machine();

@@ -8,6 +8,7 @@ use crate::{
     fence::Fence,
     lease::LostReason,
     line::{News, Place},
+    release,
     terms::{Drift, Terms},
 };
 
@@ -72,7 +73,16 @@ fn answer_all(client: &mut Client<Numbers>, reply: &Reply, now: Moment) {
         all.extend(sent(client, node).into_iter().map(|transmit| (node, transmit)));
     }
     for (node, Transmit { about, command }) in all {
-        client.handle_answer(node, (&about, &command), Some(reply), now);
+        let reply = to_each(&command, reply);
+        client.handle_answer(node, (&about, &command), Some(&reply), now);
+    }
+}
+
+/// The same answer to each entry.
+fn to_each(command: &Command, reply: &Reply) -> Reply {
+    match command {
+        Command::Batch(entries) => Reply::Batch(vec![Some(reply.clone()); entries.len()].into()),
+        _ => reply.clone(),
     }
 }
 
@@ -143,27 +153,20 @@ fn push_that_arrives_before_the_reply_counts() {
 fn heartbeats_that_are_due_together_travel_together_and_are_answered_one_by_one() {
     let mut client = client();
     let calls = [client.acquire(want("a", WAIT), at(0)), client.acquire(want("b", WAIT), at(0))];
-    for node in 0..NODES {
-        for Transmit { about, command } in sent(&mut client, node) {
-            let count = about.answers(None).count();
-            let reply = match count {
-                1 => queued(),
-                _ => Reply::EachHeard(vec![Some(queued()); count].into()),
-            };
-            client.handle_answer(node, (&about, &command), Some(&reply), at(1));
-        }
-    }
+    answer_all(&mut client, &queued(), at(1));
     let due = client.poll_timeout().expect("they ask again");
     client.handle_timeout(WALL, &patience, due);
     for node in 0..NODES {
         let [Transmit { about, command }] = &sent(&mut client, node)[..] else {
             panic!("one command")
         };
-        assert!(matches!(command, Command::Heartbeat { .. }), "{command:?}");
-        let asked: Vec<CallId> = about.answers(None).map(|(question, _)| question.call).collect();
-        assert_eq!(asked, calls);
-        let each = [Some(granted(5)), None];
-        let reply = Reply::EachHeard(each.into());
+        assert!(command.entries().iter().all(Command::is_heartbeat), "{command:?}");
+        let asked = about.entries(command, None).map(|(about, ..)| match about {
+            About::Waiter(question) => question.call,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(asked.collect::<Vec<_>>(), calls);
+        let reply = Reply::Batch([Some(granted(5)), None].into());
         client.handle_answer(node, (about, command), Some(&reply), due);
     }
     assert!(matches!(
@@ -215,6 +218,51 @@ fn release_without_an_answer_is_owed() {
 }
 
 #[test]
+fn entry_that_fails_in_a_batch_fails_alone() {
+    let mut client = client();
+    let leases = ["a", "b"].map(|name| hold(&mut client, name).1);
+    let calls = leases.map(|lease| client.release(lease, &patience, at(10)).unwrap());
+    for node in 0..NODES {
+        let [Transmit { about, command }] = &sent(&mut client, node)[..] else {
+            panic!("both leave together")
+        };
+        let each = [Some(Reply::Released { is_ours: true }), None];
+        client.handle_answer(node, (about, command), Some(&Reply::Batch(each.into())), at(11));
+    }
+    let ended = calls.map(|call| client.take_outcome(call));
+    let [released, unsure] = [release::Outcome::Released, release::Outcome::Unsure];
+    assert_eq!(ended, [released, unsure].map(|outcome| Some(Ended::Release(outcome))));
+    let retry_at = client.poll_timeout().expect("one release is sent again");
+    client.handle_timeout(WALL, &patience, retry_at);
+    for node in 0..NODES {
+        let [Transmit { about: About::Debt(_), command: Command::Release { name, .. } }] =
+            &sent(&mut client, node)[..]
+        else {
+            panic!("one release is owed")
+        };
+        assert_eq!(name.as_str(), "b");
+    }
+}
+
+#[test]
+fn batch_that_cannot_be_sent_fails_for_each_entry() {
+    let mut client = client();
+    let leases = ["a", "b"].map(|name| hold(&mut client, name).1);
+    for lease in leases {
+        client.release(lease, &patience, at(10));
+    }
+    for node in 0..NODES {
+        for Transmit { about, command } in sent(&mut client, node) {
+            client.handle_unsent(node, (&about, &command), at(11));
+        }
+    }
+    client.handle_up(0, at(12));
+    let [Transmit { about, .. }] = &sent(&mut client, 0)[..] else { panic!("one batch of debts") };
+    let About::Batch(owed) = about else { panic!("{about:?}") };
+    assert!(matches!(**owed, [About::Debt(_), About::Debt(_)]), "{owed:?}");
+}
+
+#[test]
 fn extension_counts_even_if_its_caller_has_gone() {
     let mut client = client();
     let (_, lease) = hold(&mut client, "a");
@@ -237,12 +285,14 @@ fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
     client.close(at(4));
     client.release_all(&patience, at(4));
     for node in 0..NODES {
-        let released = sent(&mut client, node).into_iter().filter_map(|it| match it.command {
-            Command::Release { name, .. } => Some(name.as_str().to_owned()),
+        let sent = sent(&mut client, node);
+        let entries = sent.iter().flat_map(|it| it.command.entries());
+        let released = entries.filter_map(|entry| match entry {
+            Command::Release { name, .. } => Some(name.as_str()),
             _ => None,
         });
-        let mut released: Vec<String> = released.collect();
-        released.sort();
+        let mut released: Vec<&str> = released.collect();
+        released.sort_unstable();
         assert_eq!(released, ["held", "lost", "waiting"]);
     }
     let abandoned = Some(Ended::Acquire(contend::Outcome::Abandoned));

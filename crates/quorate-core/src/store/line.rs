@@ -13,8 +13,8 @@ use crate::{
     command::{ClientId, Owner, Reply, Stay, Value},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump, prolonged_ms},
     line::{
-        Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Standing,
-        Yield, is_shared,
+        Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Yield,
+        is_shared,
     },
     moment::NodeTime,
     mutant::{self, Mutant},
@@ -287,23 +287,6 @@ impl Store {
                 self.queued(now, name, owner, place)
             }
         }
-    }
-
-    pub(super) fn heartbeat(
-        &mut self,
-        now: NodeTime,
-        speaker: Speaker,
-        standing: &[Standing],
-    ) -> Reply {
-        if !self.line.is_spoken(speaker) {
-            return Reply::Stale;
-        }
-        let hear = |Standing { name, owner }: &Standing| {
-            let (name, owner) = (name.clone(), owner.clone());
-            let ask = Ask { name, owner, is_waiting: true, is_known: true };
-            Some(self.acquire(now, speaker, &ask))
-        };
-        Reply::EachHeard(standing.iter().map(hear).collect())
     }
 
     /// The key is another's: asks a later comer to give it back, and says where the owner stands.

@@ -83,8 +83,8 @@ impl Command {
             | Self::Release { name, .. } => vec![name],
             Self::Acquire { ask, .. } => vec![&ask.name],
             Self::Prolong { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
-            Self::Heartbeat { standing, .. } => standing.iter().map(|one| &one.name).collect(),
             Self::Extend { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
+            Self::Batch(entries) => entries.iter().flat_map(Self::names).collect(),
             Self::Meet { .. }
             | Self::Enrol { .. }
             | Self::Change { .. }
@@ -97,14 +97,14 @@ impl Command {
         }
     }
 
-    /// The client that it touches. A release also touches those who wait for the lock.
+    /// The client that it touches. A release also touches those who wait for the lock, and each
+    /// entry of a batch is looked at by itself.
     #[must_use]
     pub const fn client(&self) -> Option<ClientId> {
         match self {
             Self::Attach { speaker, .. }
             | Self::Ping { speaker, .. }
             | Self::Acquire { speaker, .. }
-            | Self::Heartbeat { speaker, .. }
             | Self::Extend { speaker, .. }
             | Self::Take { speaker: Some(speaker), .. }
             | Self::Prolong { speaker: Some(speaker), .. }
@@ -123,7 +123,8 @@ impl Command {
             | Self::Enrol { .. }
             | Self::Change { .. }
             | Self::Admit { .. }
-            | Self::Release { .. } => None,
+            | Self::Release { .. }
+            | Self::Batch(_) => None,
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     command::{ClientId, Stay},
-    line::{Session, Speaker},
+    fence::Fence,
+    line::{Ask, Extend, Place, Session, Speaker},
 };
 
 fn name(text: &str) -> Name {
@@ -193,6 +194,49 @@ fn a_node_that_forgets_has_nothing() {
     assert_eq!(store.names(ms(1)), [name("a")]);
     store.clear();
     assert_eq!(store.apply(ms(1), &free(1)), Reply::Absent);
+}
+
+#[test]
+fn batch_does_what_its_entries_do_one_by_one() {
+    let client = ClientId::from_random([7; 20]);
+    let speaker = Speaker { client, session: Session::from_random(1) };
+    let waiter = |number| Place { ticket: 5, ttl_ms: 50, client }.owner(number);
+    let acquire = |lock, number| {
+        let (name, owner) = (name(lock), waiter(number));
+        Command::Acquire { speaker, ask: Ask { name, owner, is_waiting: true, is_known: true } }
+    };
+    let release = |lock, number| {
+        let (name, owner) = (name(lock), waiter(number));
+        Command::Release { name, owner, yields: None }
+    };
+    let extend = |lock, number| {
+        let (name, owner, fence) = (name(lock), waiter(number), Fence::new(9));
+        let entry = Extend { name, owner, fence, ttl_ms: 70, may_heal: true };
+        Command::Extend { speaker, entries: [entry].into() }
+    };
+    let entries: [Command; 10] = [
+        take(1, 100),
+        acquire("b", 1),
+        prolong(1, 200),
+        acquire("b", 2),
+        release("b", 1),
+        extend("b", 2),
+        extend("c", 3),
+        Command::Check { name: name("c"), owner: waiter(3) },
+        free(2),
+        free(1),
+    ];
+    let attach = Command::Attach { speaker, stay: Stay::unguarded(1_000) };
+    let mut stores = [Store::new(), Store::new()];
+    for store in &mut stores {
+        store.listen(client);
+        store.apply(ms(0), &attach);
+    }
+    let [together, one_by_one] = &mut stores;
+    let replies = entries.iter().map(|entry| Some(one_by_one.apply(ms(1), entry))).collect();
+    assert_eq!(together.apply(ms(1), &Command::Batch(entries.into())), Reply::Batch(replies));
+    assert_eq!(together, one_by_one);
+    assert_eq!(together.take_pushes(), one_by_one.take_pushes());
 }
 
 #[test]

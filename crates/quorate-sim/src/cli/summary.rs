@@ -38,6 +38,8 @@ pub(super) fn text(totals: &Totals, took: Duration) -> String {
     for (kind, count) in kinds(&totals.count) {
         let _ = writeln!(text, "{count:>12}  {kind}");
     }
+    let Counts { batches, split_batches, .. } = totals.count;
+    let _ = writeln!(text, "batches: {batches}, {split_batches} of them failed in part");
     text.push_str(&shares(&totals.count));
     text.push_str(&guards(&totals.count));
     text.push_str("overlaps where exclusion is not promised, by the bound that was broken:\n");

@@ -3,7 +3,7 @@
 use quorate_core::{
     acquire,
     client::{
-        About, CallId, Ended, Event, Patience, Transmit,
+        About, CallId, Ended, Event, Patience, Question, Transmit,
         round::{Claim, Machine},
         waiter::Want,
     },
@@ -133,8 +133,10 @@ impl Client {
                     busy.insert(node);
                     continue;
                 }
+                // A node that recovers takes all that does not ask for locks.
+                let can_batch = !env.net.link(self.number, node).is_recovering;
                 while let Some(transmit) = self.machine.poll_transmit(node) {
-                    self.transmit(env, node, transmit);
+                    transmit.for_each_part(|_| can_batch, |it| self.transmit(env, node, it));
                 }
             } else if let Some(event) = self.machine.poll_event() {
                 self.handle_event(env, event);
@@ -155,20 +157,20 @@ impl Client {
     /// that it takes all of it together.
     fn is_busy(&self, env: &mut Env, node: usize) -> bool {
         let link = env.net.link(self.number, node);
-        self.pulling != Some(node) && link.is_attached && link.waiting.len() > WAITING_MAX
+        let is_idle = link.waiting.len() <= env.settings.idle_max;
+        self.pulling != Some(node) && link.is_attached && !is_idle
     }
 
     fn transmit(&mut self, env: &mut Env, node: usize, transmit: Transmit) {
-        let calls: Vec<_> = transmit.about.answers(None).map(|(it, _)| it.call).collect();
-        calls.into_iter().for_each(|call| self.stand(env, call));
+        for (about, ..) in transmit.about.entries(&transmit.command, None) {
+            if let About::Waiter(question) = about {
+                self.stand(env, question.call);
+            }
+        }
         let link = env.net.link(self.number, node);
         let mut command = transmit.command.clone();
         command.set_session(link.session);
-        let is_asking = matches!(
-            command,
-            Command::Acquire { .. } | Command::Heartbeat { .. } | Command::Take { .. }
-        );
-        let is_open = if is_asking { link.votes() } else { link.is_attached };
+        let is_open = if command.is_asking() { link.votes() } else { link.is_attached };
         let whose = Whose::Machine(transmit.about.clone());
         if !is_open || !self.send(env, node, Waiting { whose, command }) {
             self.count(node, &transmit, None);
@@ -193,26 +195,36 @@ impl Client {
 
     /// Counts an answer for the judge.
     fn count(&mut self, node: usize, transmit: &Transmit, reply: Option<&Reply>) {
-        for (question, reply) in transmit.about.answers(reply) {
-            let life = self.machine.call(question.call).and_then(|call| call.waiter());
-            let life = life.map(|waiter| waiter.machine().life());
-            let Some(watched) = self.calls.get_mut(&question.call) else { continue };
-            let Some(life) = life else { continue };
-            if std::mem::replace(&mut watched.life, life) != life {
-                watched.answered = NodeSet::EMPTY;
-            }
-            let is_answer = reply.is_some_and(|reply| *reply != Reply::Full);
-            if question.said.life == life && is_answer {
-                watched.answered.insert(node);
+        for (about, command, reply) in transmit.about.entries(&transmit.command, reply) {
+            let reply = reply.filter(|reply| **reply != Reply::Full);
+            match about {
+                About::Waiter(question) => self.count_answer(node, question, reply),
+                About::Round(call) => self.count_vote(*call, command, reply),
+                About::Renewals(_) | About::Orphan | About::Debt(_) | About::Batch(_) => {}
             }
         }
-        // The answer to an undo says nothing about who won.
-        if let About::Round(call) = transmit.about
-            && let Some(round) = self.machine.call(call).and_then(|call| call.round())
-            && !round.machine().is_undo(&transmit.command)
+    }
+
+    fn count_answer(&mut self, node: usize, question: &Question, reply: Option<&Reply>) {
+        let life = self.machine.call(question.call).and_then(|call| call.waiter());
+        let life = life.map(|waiter| waiter.machine().life());
+        let Some(watched) = self.calls.get_mut(&question.call) else { return };
+        let Some(life) = life else { return };
+        if std::mem::replace(&mut watched.life, life) != life {
+            watched.answered = NodeSet::EMPTY;
+        }
+        if question.said.life == life && reply.is_some() {
+            watched.answered.insert(node);
+        }
+    }
+
+    /// The answer to an undo says nothing about who won.
+    fn count_vote(&mut self, call: CallId, command: &Command, reply: Option<&Reply>) {
+        if let Some(round) = self.machine.call(call).and_then(|call| call.round())
+            && !round.machine().is_undo(command)
             && let Some(watched) = self.calls.get_mut(&call)
         {
-            watched.votes.count(&transmit.command, reply);
+            watched.votes.count(command, reply);
         }
     }
 
@@ -442,6 +454,3 @@ const fn told(ended: Ended) -> &'static str {
         },
     }
 }
-
-/// A link with more unanswered requests than this is busy.
-const WAITING_MAX: usize = 2;

@@ -12,18 +12,37 @@ use crate::{
     check::{Claim, InLine, Promise, majority},
     clock::{MS, NEVER, Nanos},
     event::Event,
+    net::Flying,
+    node::Node,
     trace::{self, Key, Scene},
 };
 
 impl Env {
-    /// Runs a command on a node and notes what came of it.
-    pub(super) fn run(
+    /// Lets a node answer a command; `None` is an error. In a batch some entries may fail.
+    pub(super) fn answer(
         &mut self,
         client: usize,
         node: usize,
-        sent_at: Nanos,
-        command: &Command,
-    ) -> Reply {
+        request: &Flying<Command>,
+    ) -> Option<Reply> {
+        let is_batch = matches!(request.what, Command::Batch(_));
+        let mut answer = |entry: &Command| match self.nodes[node].fails(is_batch) {
+            true => Node::fail(entry),
+            false => Some(self.run(client, node, request.sent_at, entry)),
+        };
+        let Command::Batch(entries) = &request.what else {
+            // That it is full is an error like any other.
+            return answer(&request.what).filter(|reply| *reply != Reply::Full);
+        };
+        let each: Box<[Option<Reply>]> = entries.iter().map(answer).collect();
+        self.count.batches += 1;
+        self.count.split_batches +=
+            u64::from(each.contains(&None) && each.iter().any(Option::is_some));
+        Some(Reply::Batch(each))
+    }
+
+    /// Runs a command on a node and notes what came of it.
+    fn run(&mut self, client: usize, node: usize, sent_at: Nanos, command: &Command) -> Reply {
         let reply = self.nodes[node].run(self.now, command);
         self.note_memory(node, command, &reply);
         for push in self.nodes[node].store.take_pushes() {
@@ -117,18 +136,7 @@ impl Env {
         if !self.trace.is_on() {
             return None;
         }
-        let name = match command {
-            Command::Prolong { entries, .. } => &entries.first()?.name,
-            Command::Extend { entries, .. } => &entries.first()?.name,
-            Command::Acquire { ask, .. } => &ask.name,
-            Command::Take { name, .. }
-            | Command::Adopt { name, .. }
-            | Command::Free { name, .. }
-            | Command::Check { name, .. }
-            | Command::Release { name, .. }
-            | Command::Look { name } => name,
-            _ => return None,
-        };
+        let name = *command.names().first()?;
         self.locks.iter().position(|known| known == name)
     }
 

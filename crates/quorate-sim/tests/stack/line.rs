@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply},
     fence::Fence,
-    line::{Ask, Extend, Extended, News, Push, Session, Speaker, Standing, Yield},
+    line::{Ask, Extend, Extended, News, Push, Session, Speaker, Yield},
 };
 
 use crate::{
@@ -60,12 +60,14 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
             Some(Command::Extend { speaker: speaker(key, session)?, entries })
         }
         (Script::Heartbeat, [key, locks @ ..], [session, args @ ..]) => {
+            let speaker = speaker(key, session)?;
             let one = |(lock, args): (&[Vec<u8>], &[Vec<u8>])| {
-                Some(Standing { name: name(&lock[0])?, owner: Owner::from_bytes(&args[0]) })
+                let (name, owner) = (name(&lock[0])?, Owner::from_bytes(&args[0]));
+                let ask = Ask { name, owner, is_waiting: true, is_known: true };
+                Some(Command::Acquire { speaker, ask })
             };
-            let standing = locks.chunks_exact(3).zip(args.chunks_exact(3)).map(one);
-            let standing = standing.collect::<Option<_>>()?;
-            Some(Command::Heartbeat { speaker: speaker(key, session)?, standing })
+            let entries = locks.chunks_exact(3).zip(args.chunks_exact(3)).map(one);
+            entries.collect::<Option<_>>().map(Command::Batch)
         }
         _ => None,
     }
@@ -86,7 +88,8 @@ pub(crate) fn encode(reply: &Reply) -> Option<String> {
     Some(match reply {
         Reply::Attached { time_us } => text(&format!("{time_us:016}")),
         Reply::Granted { .. } | Reply::Queued { .. } => asked(reply),
-        Reply::EachHeard(each) => {
+        stale if stale.is_stale() => ":0\r\n".into(),
+        Reply::Batch(each) => {
             let each = each.iter().map(|one| one.as_ref().map_or_else(|| ":0\r\n".into(), asked));
             array(each.collect())
         }

@@ -365,11 +365,10 @@ impl Shared {
     }
 
     pub(super) fn note_sent(&mut self, node: usize, about: &About, command: &Command, now: Moment) {
-        if !matches!(command, Command::Acquire { .. } | Command::Heartbeat { .. }) {
-            return;
-        }
-        for (question, _) in about.answers(None) {
-            if let Some(record) = self.calls.get_mut(&question.call) {
+        for entry in about.entries(command, None) {
+            if let (About::Waiter(question), Command::Acquire { .. }, _) = entry
+                && let Some(record) = self.calls.get_mut(&question.call)
+            {
                 if record.asked_at.len() <= node {
                     record.asked_at.resize(node + 1, record.started_at);
                 }
@@ -389,18 +388,24 @@ impl Shared {
         rest: &mut Rest,
         now: Moment,
     ) {
-        match about {
-            About::Waiter(_) | About::Heartbeat(_) => {
-                for (question, reply) in about.answers(answer.as_ref().ok()) {
-                    let failed = each_error(engine, node, answer, reply);
+        for (about, command, reply) in about.entries(command, answer.as_ref().ok()) {
+            let heard = || entry_error(engine, node, answer.as_ref().err());
+            let full = || Heard::new(Trouble::OutOfMemory, engine.nodes[node].connection());
+            let told = reply.ok_or_else(heard).and_then(|reply| match reply {
+                Reply::Full => Err(full()),
+                reply => Ok(reply),
+            });
+            let told = told.as_ref().copied();
+            match about {
+                About::Waiter(question) => {
                     let of = (question.call, question.said, question.sent_at);
-                    let told =
-                        if failed.is_some() { Err(failed.as_ref()) } else { reply.ok_or(None) };
                     self.note_waiter_answer(engine, node, of, told, rest, now);
                 }
+                About::Round(call) => {
+                    self.note_vote(engine, node, (*call, command), told, rest, now);
+                }
+                About::Renewals(_) | About::Orphan | About::Debt(_) | About::Batch(_) => {}
             }
-            About::Round(call) => self.note_vote(engine, node, (*call, command), answer, rest, now),
-            About::Renewals(_) | About::Orphan | About::Debt(_) => {}
         }
     }
 
@@ -442,22 +447,10 @@ impl Shared {
     }
 }
 
-/// Why one of several questions got no answer.
-fn each_error(
-    engine: &Engine,
-    node: usize,
-    answer: &Result<Reply, Heard>,
-    reply: Option<&Reply>,
-) -> Option<Heard> {
-    let connection = || engine.nodes[node].connection();
-    match (answer, reply) {
-        (_, Some(Reply::Full)) => Some(Heard::new(Trouble::OutOfMemory, connection())),
-        (_, Some(_)) => None,
-        (Err(heard), None) => Some(heard.clone()),
-        (Ok(reply), None) => {
-            debug_assert!(matches!(reply, Reply::EachHeard(_)), "{reply:?}");
-            let trouble = Trouble::Server("it could not tell about this lock".into());
-            Some(Heard::new(trouble, connection()))
-        }
-    }
+/// Why an entry got no answer: as the whole command, or because the node could not tell.
+fn entry_error(engine: &Engine, node: usize, whole: Option<&Heard>) -> Heard {
+    whole.cloned().unwrap_or_else(|| {
+        let trouble = Trouble::Server("it could not tell about this lock".into());
+        Heard::new(trouble, engine.nodes[node].connection())
+    })
 }

@@ -145,7 +145,7 @@ impl Shared {
                 Ok(reply) => self.machine.handle_answer(node, (&about, &command), Some(reply), now),
                 Err(_) => self.machine.handle_unsent(node, (&about, &command), now),
             }
-            self.give_up_if_denied(engine, &about, answer.as_ref().ok(), now);
+            self.give_up_if_denied(engine, (&about, &command), answer.as_ref().ok(), now);
         }
         pulled
     }
@@ -163,7 +163,7 @@ impl Shared {
         let answer = answer.map_err(|trouble| Heard::new(trouble, connection()));
         self.note_answer(engine, node, (about, command), &answer, rest, now);
         self.machine.handle_answer(node, (about, command), answer.as_ref().ok(), now);
-        self.give_up_if_denied(engine, about, answer.as_ref().ok(), now);
+        self.give_up_if_denied(engine, (about, command), answer.as_ref().ok(), now);
     }
 
     fn handle_event(&mut self, engine: &Engine, event: Event, rest: &mut Rest, now: Moment) {
@@ -222,12 +222,14 @@ impl Shared {
     fn give_up_if_denied(
         &mut self,
         engine: &Engine,
-        about: &About,
+        (about, command): (&About, &Command),
         reply: Option<&Reply>,
         now: Moment,
     ) {
-        for (question, reply) in about.answers(reply) {
-            if reply.is_none_or(|reply| *reply == Reply::Full) {
+        for (about, _, reply) in about.entries(command, reply) {
+            if let About::Waiter(question) = about
+                && reply.is_none_or(|reply| *reply == Reply::Full)
+            {
                 self.give_up_call_if_denied(engine, question.call, now);
             }
         }
@@ -290,7 +292,8 @@ impl Engine {
         let mut shared = self.lock();
         for (about, command, answer) in answers {
             // Renewals are judged by the time at which they count, which may be later.
-            let now = if matches!(about, About::Renewals(_)) { self.now() } else { now };
+            let may_renew = matches!(about, About::Renewals(_) | About::Batch(_));
+            let now = if may_renew { self.now() } else { now };
             shared.handle_answer(self, node, (&about, &command), answer, &mut rest, now);
         }
         self.finish(shared, rest, Order::Next, now);

@@ -127,7 +127,7 @@ impl Shared {
         engine: &Engine,
         node: usize,
         (id, said, sent_at): (CallId, Said, Moment),
-        answer: Result<&Reply, Option<&Heard>>,
+        answer: Result<&Reply, &Heard>,
         rest: &mut Rest,
         now: Moment,
     ) {
@@ -138,7 +138,7 @@ impl Shared {
         if !matches!(said.what, Saying::Ask { .. }) {
             return;
         }
-        let heard = answer.err().flatten();
+        let heard = answer.err();
         let waiter = self.machine.call(id).and_then(client::Call::waiter);
         let Some(waiter) = waiter else { return };
         let is_open = waiter.machine().outcome().is_none();
@@ -170,7 +170,7 @@ impl Shared {
         engine: &Engine,
         node: usize,
         (id, command): (CallId, &Command),
-        answer: &Result<Reply, Heard>,
+        answer: Result<&Reply, &Heard>,
         rest: &mut Rest,
         now: Moment,
     ) {
@@ -182,9 +182,9 @@ impl Shared {
         if round.is_none_or(|round| round.machine().is_undo(command)) {
             return;
         }
-        let heard = answer.as_ref().err();
+        let heard = answer.err();
         if engine.is_observed() {
-            let vote = answer.as_ref().map_or(Vote::Unknown, |reply| command.vote(reply));
+            let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
             let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.trouble));
             let (round, action) = (record.round, record.action);
             let took = now.saturating_since(record.started_at);

@@ -1,7 +1,7 @@
 //! One batch of commands: loads what they touch, lets the core's store run them, and keeps what
 //! has changed.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Value},
@@ -45,7 +45,6 @@ impl<'a> Desk<'a> {
                 | Command::Attach { .. }
                 | Command::Ping { .. }
                 | Command::Acquire { .. }
-                | Command::Heartbeat { .. }
                 | Command::Introduce { .. }
                 | Command::Who { .. }
                 | Command::Release { .. }
@@ -53,7 +52,7 @@ impl<'a> Desk<'a> {
         )
     }
 
-    /// Runs one command.
+    /// Runs one command, or one entry of a batch.
     pub(super) fn run(&mut self, now: NodeTime, command: &Command) -> Result<Reply, Fault> {
         for name in command.names() {
             self.load_lock(name)?;
@@ -75,21 +74,6 @@ impl<'a> Desk<'a> {
                 }
             }
             Command::Acquire { ask, .. } => self.find_others(now, &ask.name, &ask.owner)?,
-            Command::Heartbeat { standing, .. } => {
-                for one in standing.iter() {
-                    self.find_others(now, &one.name, &one.owner)?;
-                }
-                if standing.len() > 1 {
-                    // One of them may get what the next one asks it to give back, or stand before
-                    // one who shares.
-                    let places = standing.iter().filter_map(|one| Place::of(one.owner.as_bytes()));
-                    let clients: BTreeSet<ClientId> = places.map(|place| place.client).collect();
-                    for client in clients {
-                        self.load_client(client)?;
-                        self.is_heard(client);
-                    }
-                }
-            }
             _ => {}
         }
         Ok(self.store.apply(now, command))

@@ -11,7 +11,7 @@ mod line;
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Reply, Value},
+    command::{ClientId, Command, Reply, Value},
     line::Push,
     moment::NodeTime,
     name::Name,
@@ -90,6 +90,10 @@ impl Local {
             let mut desk = Desk::new(&tx, &self.post);
             for step in steps {
                 replies.push(match step {
+                    Step::Ask(Command::Batch(entries)) => {
+                        let each = entries.iter().map(|entry| desk.run(now, entry).ok());
+                        Some(Reply::Batch(each.collect()))
+                    }
                     Step::Ask(command) => Some(desk.run(now, command).unwrap()),
                     Step::Plant { .. } | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => None,
                 });

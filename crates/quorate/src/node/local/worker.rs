@@ -285,13 +285,17 @@ impl Open {
     }
 }
 
-/// Runs one command; one who has gone only gives back.
+/// Runs one command, a batch entry by entry; one who has gone only gives back.
 fn run_one(
     desk: &mut Desk<'_>,
     now: NodeTime,
     command: &Command,
     is_over: bool,
 ) -> Result<Result<Reply, Trouble>, Fault> {
+    if let Command::Batch(entries) = command {
+        let each = entries.iter().map(|entry| Ok(run_one(desk, now, entry, is_over)?.ok()));
+        return Ok(Ok(Reply::Batch(each.collect::<Result<_, Fault>>()?)));
+    }
     let is_given_back = matches!(command, Command::Release { .. } | Command::Free { .. });
     if is_over && !is_given_back {
         return Ok(Err(Trouble::ShutDown));

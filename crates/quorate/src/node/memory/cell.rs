@@ -104,7 +104,7 @@ impl Cell {
         let has_run = match state.behaviour {
             Behaviour::Answer => {
                 let reply = state.run(&command, queued_at);
-                if reply != Reply::Stale {
+                if !reply.is_stale() {
                     return Some((request, Ok(reply)));
                 }
                 // It has forgotten the session: another connection would begin a new one.
@@ -113,7 +113,8 @@ impl Cell {
                     return Some((request, Err(trouble)));
                 }
                 member.speak(&mut state.store, &mut command);
-                return Some((request, Ok(state.run(&command, queued_at))));
+                let reply = state.run_stale(&command, reply, queued_at);
+                return Some((request, Ok(reply)));
             }
             Behaviour::Fail => return Some((request, Err(Trouble::ConnectionRefused))),
             Behaviour::Hang => false,
@@ -237,6 +238,19 @@ impl State {
             }
         }
         reply
+    }
+
+    /// Runs again what was stale, with the session of today.
+    fn run_stale(&mut self, command: &Command, reply: Reply, now: Moment) -> Reply {
+        match (command, reply) {
+            (Command::Batch(entries), Reply::Batch(each)) => {
+                let each = entries.iter().zip(each);
+                let again = each.map(|(entry, it)| it.map(|it| self.run_stale(entry, it, now)));
+                Reply::Batch(again.collect())
+            }
+            (command, Reply::Stale) => self.run(command, now),
+            (_, reply) => reply,
+        }
     }
 
     /// What a mute node has not answered will never be.

@@ -422,7 +422,7 @@ impl Incoming {
                     outbox.scripts.set_forgotten(script, false);
                 }
                 let answer = match frame.reply(bytes, command) {
-                    Ok(Reply::Stale) => Err(Trouble::SessionLost),
+                    Ok(reply) if reply.is_stale() => Err(Trouble::SessionLost),
                     answer => answer,
                 };
                 let is_as_before = outbox.is_as_before(&waiting.request.command, &answer);

@@ -277,13 +277,15 @@ impl Node for Arc<Link> {
         }
         let mut pulled = Pulled::Answered;
         while let Some(request) = work.next() {
-            match self.obstacle(&outbox, &request.command, now) {
-                Some(trouble) => work.answer(request, Err(trouble), outbox.generation),
-                None => {
-                    outbox.push(request, now);
-                    pulled = Pulled::Queued;
+            request.for_each_part(Command::is_heartbeat, |part| {
+                match self.obstacle(&outbox, &part.command, now) {
+                    Some(trouble) => work.answer(part, Err(trouble), outbox.generation),
+                    None => {
+                        outbox.push(part, now);
+                        pulled = Pulled::Queued;
+                    }
                 }
-            }
+            });
         }
         pulled
     }

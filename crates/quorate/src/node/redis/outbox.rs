@@ -144,12 +144,8 @@ impl Outbox {
 
     /// Why this cannot be sent now, if so.
     pub(crate) fn obstacle(&self, command: &Command, now: Moment) -> Option<Trouble> {
-        let is_asking = matches!(
-            command,
-            Command::Acquire { .. } | Command::Heartbeat { .. } | Command::Take { .. }
-        );
         match &self.phase {
-            Phase::Recovering { .. } if !is_asking => None,
+            Phase::Recovering { .. } if !command.is_asking() => None,
             _ => self.trouble(now),
         }
     }
@@ -236,7 +232,8 @@ impl Outbox {
     }
 
     fn is_released(&self, wanted: &Owner) -> bool {
-        self.waiting.iter().any(|waiting| match &waiting.request.command {
+        let mut entries = self.waiting.iter().flat_map(|it| it.request.command.entries());
+        entries.any(|entry| match entry {
             Command::Release { owner, .. } | Command::Free { owner, .. } => owner == wanted,
             _ => false,
         })

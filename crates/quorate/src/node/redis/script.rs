@@ -65,7 +65,8 @@ impl Script {
             Command::Acquire { .. } => Some(Self::Acquire),
             Command::Release { .. } => Some(Self::Release),
             Command::Extend { .. } => Some(Self::Extend),
-            Command::Heartbeat { .. } => Some(Self::Heartbeat),
+            // Nothing else is sent as a batch.
+            Command::Batch(_) => Some(Self::Heartbeat),
             Command::Meet { .. } => Some(Self::Meet),
             Command::Enrol { .. } => Some(Self::Enrol),
             Command::Change { .. } => Some(Self::Change),

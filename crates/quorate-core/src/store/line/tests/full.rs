@@ -61,11 +61,11 @@ fn nobody_gets_in_behind_others_who_are_heard_of() {
     node.wait_at(0, &holder);
     node.wait_at(0, &waiter);
     node.set_full(true);
-    let standing =
-        [&holder, &new, &waiter].map(|owner| Standing { name: name(), owner: owner.clone() });
-    let heartbeat = Command::Heartbeat { speaker: speaker(1), standing: standing.into() };
+    let heartbeats = [&holder, &new, &waiter]
+        .map(|owner| Command::Acquire { speaker: speaker(1), ask: ask(owner, true) });
     let each = [granted(fence(1)), Reply::Full, queued(fence(1), TTL, 0)].map(Some);
-    assert_eq!(node.apply(ms(1), &heartbeat), Reply::EachHeard(each.into()));
+    let reply = node.apply(ms(1), &Command::Batch(heartbeats.into()));
+    assert_eq!(reply, Reply::Batch(each.into()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{ClientId, Command, Reply, Stay},
     fence::Fence,
-    line::{Ask, Extend, Extended, Place, Push, Speaker, Standing, Yield},
+    line::{Ask, Extend, Extended, Place, Push, Speaker, Yield},
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
@@ -46,9 +46,7 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
             }
         }
         Command::Extend { speaker, entries } => write_extend(out, *speaker, entries, scripts),
-        Command::Heartbeat { speaker, standing } => {
-            write_heartbeat(out, *speaker, standing, scripts);
-        }
+        Command::Batch(entries) => write_heartbeats(out, entries, scripts),
         Command::Introduce { client, who, life_ms } => {
             write_script(out, Script::Introduce, scripts, 1, 2);
             write_key(out, scripts, &["w:", &client.to_string()]);
@@ -104,14 +102,22 @@ fn write_extend(out: &mut Vec<u8>, speaker: Speaker, entries: &[Extend], scripts
     }
 }
 
-fn write_heartbeat(out: &mut Vec<u8>, speaker: Speaker, standing: &[Standing], scripts: &Scripts) {
-    write_script(out, Script::Heartbeat, scripts, 1 + 3 * standing.len(), 1 + 3 * standing.len());
+/// A batch of heartbeats, which all have the same speaker.
+fn write_heartbeats(out: &mut Vec<u8>, entries: &[Command], scripts: &Scripts) {
+    let asks = || {
+        entries.iter().map(|entry| match entry {
+            Command::Acquire { speaker, ask } if entry.is_heartbeat() => (*speaker, ask),
+            other => unreachable!("{other:?} is no heartbeat"),
+        })
+    };
+    let Some((speaker, _)) = asks().next() else { return };
+    write_script(out, Script::Heartbeat, scripts, 1 + 3 * entries.len(), 1 + 3 * entries.len());
     write_session_key(out, scripts, speaker);
-    standing.iter().for_each(|one| write_lock(out, scripts, &one.name));
+    asks().for_each(|(_, ask)| write_lock(out, scripts, &ask.name));
     write_session(out, speaker.session);
-    for one in standing {
-        let place = Place::of(one.owner.as_bytes());
-        write_word(out, one.owner.as_bytes());
+    for (_, ask) in asks() {
+        let place = Place::of(ask.owner.as_bytes());
+        write_word(out, ask.owner.as_bytes());
         write_digits(out, place.map_or(0, |place| place.ticket));
         write_number(out, place.map_or(0, |place| place.ttl_ms));
     }
@@ -179,7 +185,6 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
             Command::Attach { .. }
             | Command::Ping { .. }
             | Command::Acquire { .. }
-            | Command::Heartbeat { .. }
             | Command::Extend { .. },
             RangeFrame::Number { data: 0, .. },
         ) => Reply::Stale,
@@ -187,13 +192,16 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
             Reply::Attached { time_us: fence(time)?.get() }
         }
         (Command::Acquire { .. }, asked) => acquired(asked, bytes)?,
-        (Command::Heartbeat { .. }, RangeFrame::Array { data, .. }) => {
+        (Command::Batch(entries), RangeFrame::Number { data: 0, .. }) => {
+            Reply::Batch(entries.iter().map(|_| Some(Reply::Stale)).collect())
+        }
+        (Command::Batch(_), RangeFrame::Array { data, .. }) => {
             let each = |item: &RangeFrame| match item {
                 RangeFrame::Number { data: 0, .. } => Some(None),
                 RangeFrame::Number { data: -1, .. } => Some(Some(Reply::Full)),
                 item => acquired(item, bytes).map(Some),
             };
-            Reply::EachHeard(data.iter().map(each).collect::<Option<_>>()?)
+            Reply::Batch(data.iter().map(each).collect::<Option<_>>()?)
         }
         (Command::Introduce { .. }, RangeFrame::SimpleString { .. }) => Reply::Introduced,
         (Command::Who { .. }, RangeFrame::Null) => Reply::Known(None),

@@ -95,19 +95,8 @@ impl Digests {
                 }
                 eval
             }
-            Command::Heartbeat { speaker, standing } => {
-                let mut eval = eval(&self.heartbeat, 1 + 3 * standing.len());
-                eval.arg(session_key(*speaker));
-                for one in standing.iter() {
-                    eval = lock(eval, &one.name);
-                }
-                eval.arg(speaker.session.to_string());
-                for one in standing.iter() {
-                    let place = Place::of(one.owner.as_bytes()).expect("waiters have a place");
-                    eval.arg(one.owner.as_bytes()).arg(format!("{:016}", place.ticket));
-                    eval.arg(place.ttl_ms);
-                }
-                eval
+            Command::Batch(entries) => {
+                heartbeats(eval(&self.heartbeat, 1 + 3 * entries.len()), entries)
             }
             Command::Inspect { name, shown } => {
                 let mut eval = lock(eval(&self.inspect, 3), name);
@@ -121,6 +110,25 @@ impl Digests {
         };
         pipeline.add_command(eval);
     }
+}
+
+/// All of one speaker.
+fn heartbeats(mut eval: Cmd, entries: &[Command]) -> Cmd {
+    let asks = || {
+        entries.iter().map(|entry| match entry {
+            Command::Acquire { speaker, ask } if entry.is_heartbeat() => (speaker, ask),
+            other => panic!("how is {other:?} sent with others?"),
+        })
+    };
+    let (speaker, _) = asks().next().expect("a heartbeat");
+    eval.arg(session_key(*speaker));
+    eval = asks().fold(eval, |eval, (_, ask)| lock(eval, &ask.name));
+    eval.arg(speaker.session.to_string());
+    for (_, ask) in asks() {
+        let place = Place::of(ask.owner.as_bytes()).expect("waiters have a place");
+        eval.arg(ask.owner.as_bytes()).arg(format!("{:016}", place.ticket)).arg(place.ttl_ms);
+    }
+    eval
 }
 
 fn list(mut eval: Cmd, prefix: &str, cursor: Option<&Cursor>, count: u32) -> Cmd {
@@ -185,20 +193,19 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
         (Command::Attach { .. } | Command::Ping { .. }, BulkString(time)) => {
             Reply::Attached { time_us: digits(time)? }
         }
-        (
-            Command::Ping { .. }
-            | Command::Acquire { .. }
-            | Command::Heartbeat { .. }
-            | Command::Extend { .. },
-            Int(0),
-        ) => Reply::Stale,
+        (Command::Ping { .. } | Command::Acquire { .. } | Command::Extend { .. }, Int(0)) => {
+            Reply::Stale
+        }
+        (Command::Batch(entries), Int(0)) => {
+            Reply::Batch(entries.iter().map(|_| Some(Reply::Stale)).collect())
+        }
         (Command::Acquire { .. }, answer) => acquired(answer)?,
-        (Command::Heartbeat { .. }, Array(items)) => {
+        (Command::Batch(_), Array(items)) => {
             let each = |item: &Value| match item {
                 Int(-1) => Some(Some(Reply::Full)),
                 item => acquired(item).map(Some),
             };
-            Reply::EachHeard(items.iter().map(each).collect::<Option<_>>()?)
+            Reply::Batch(items.iter().map(each).collect::<Option<_>>()?)
         }
         (Command::Inspect { .. }, Array(items)) => inspected(items)?,
         (Command::List { .. }, Array(items)) => listed(items)?,

@@ -4,7 +4,7 @@ use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay, Value},
     fence::{Fence, SLACK_US},
-    line::{Ask, Extend, Place, Session, Speaker, Standing, TICKET_MAX, Yield, is_shared},
+    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield, is_shared},
     moment::NodeTime,
     name::Name,
     store::{Aside, Store},
@@ -142,8 +142,10 @@ impl Draw {
             0..=3 => return self.attach(at),
             4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), stay: self.stay() },
             9..=15 => {
-                let standing = (0..=self.up_to(3)).map(|_| self.standing(store, now)).collect();
-                Command::Heartbeat { speaker: self.speaker_or_stale(at), standing }
+                let asks: Vec<Ask> = (0..=self.up_to(3)).map(|_| self.known(store, now)).collect();
+                let speaker = self.speaker_or_stale(at);
+                let heartbeats = asks.into_iter().map(|ask| Command::Acquire { speaker, ask });
+                Command::Batch(heartbeats.collect())
             }
             16..=18 => {
                 // Classic mode on a guarded node.
@@ -199,10 +201,10 @@ impl Draw {
         })
     }
 
-    fn standing(&mut self, store: &mut Store, now: NodeTime) -> Standing {
+    fn known(&mut self, store: &mut Store, now: NodeTime) -> Ask {
         let name = self.name();
         let owner = self.asker(store, now, &name);
-        Standing { name, owner }
+        Ask { name, owner, is_waiting: true, is_known: true }
     }
 
     fn acquire(&mut self, name: Name, owner: Owner, at: usize) -> Command {

@@ -42,7 +42,7 @@ impl Tracker {
         self.is_full = store.is_full();
         let name = match step {
             Step::Ask(Command::Acquire { ask, .. }) => &ask.name,
-            Step::Ask(Command::Heartbeat { standing, .. }) => &standing[0].name,
+            Step::Ask(Command::Batch(entries)) => entries[0].entry_name().expect("a lock"),
             Step::Ask(Command::Release { name, .. }) => name,
             Step::Ask(Command::Extend { entries, .. }) => &entries[0].name,
             _ => return,
@@ -92,7 +92,8 @@ impl Tracker {
                 "yielded"
             }
             (Command::Release { yields: Some(_), .. }, Reply::Released { .. }) => "not yielded",
-            (_, Reply::EachHeard(each)) => match &each[0] {
+            (_, Reply::Batch(each)) => match &each[0] {
+                Some(Reply::Stale) => "stale",
                 Some(Reply::Granted { .. }) if self.is_free => "a heartbeat finds it free",
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
                 _ => "a heartbeat in line",
@@ -189,7 +190,7 @@ impl Tracker {
                 false => "full: a holder granted again",
             },
             (Command::Acquire { .. }, Reply::Queued { .. }) => "full: still in the queue",
-            (_, Reply::EachHeard(each)) => match each.contains(&Some(Reply::Full)) {
+            (_, Reply::Batch(each)) => match each.contains(&Some(Reply::Full)) {
                 true => "full: a new owner among others",
                 false => "full: others heard of",
             },

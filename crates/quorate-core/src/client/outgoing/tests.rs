@@ -1,0 +1,143 @@
+//! Which commands leave together, and in which order.
+
+use super::*;
+use crate::{
+    command::{ClientId, Owner, Prolongation},
+    line::{Ask, Place, Session, Speaker},
+    name::Name,
+};
+
+fn name(number: usize) -> Name {
+    Name::parse(&format!("lock-{number}"), "").unwrap()
+}
+
+fn owner(number: u64) -> Owner {
+    Place { ticket: 1, ttl_ms: 1, client: ClientId::from_random([7; 20]) }.owner(number)
+}
+
+fn acquire(lock: usize, number: u64, is_known: bool) -> Command {
+    let speaker = Speaker { client: ClientId::from_random([7; 20]), session: Session::UNSET };
+    let (name, owner) = (name(lock), owner(number));
+    Command::Acquire { speaker, ask: Ask { name, owner, is_waiting: true, is_known } }
+}
+
+fn release(lock: usize, number: u64) -> Command {
+    Command::Release { name: name(lock), owner: owner(number), yields: None }
+}
+
+fn prolong(locks: &[usize]) -> Command {
+    let entry = |lock: &usize| Prolongation { name: name(*lock), owner: owner(1), ttl_ms: 1 };
+    Command::Prolong { entries: locks.iter().map(entry).collect(), speaker: None }
+}
+
+/// The commands as they leave; each is about a call by its place in the queue.
+fn popped(commands: &[Command]) -> Vec<Transmit> {
+    let mut outgoing = Outgoing::default();
+    for (call, command) in commands.iter().enumerate() {
+        outgoing.push(About::Round(CallId(call as u64)), command.clone());
+    }
+    std::iter::from_fn(|| outgoing.pop()).collect()
+}
+
+/// How many entries leave with each command. They leave in order, each with what it is about.
+fn lengths(commands: &[Command]) -> Vec<usize> {
+    let popped = popped(commands);
+    let entries = popped.iter().flat_map(|it| it.about.entries(&it.command, None));
+    let entries: Vec<_> = entries.map(|(about, command, _)| (about.clone(), command)).collect();
+    let expected = commands.iter().enumerate();
+    let expected: Vec<_> =
+        expected.map(|(call, command)| (About::Round(CallId(call as u64)), command)).collect();
+    assert_eq!(entries, expected);
+    popped.iter().map(|it| it.command.entries().len()).collect()
+}
+
+#[test]
+fn single_command_leaves_as_it_is() {
+    let popped = popped(&[acquire(1, 1, true)]);
+    let [Transmit { about: About::Round(_), command: Command::Acquire { .. } }] = &popped[..]
+    else {
+        panic!("{popped:?}")
+    };
+}
+
+#[test]
+fn commands_about_different_locks_leave_together_in_order() {
+    let check = Command::Check { name: name(4), owner: owner(1) };
+    let commands = [acquire(1, 1, false), release(2, 2), acquire(3, 3, true), check, prolong(&[5])];
+    assert_eq!(lengths(&commands), [5]);
+}
+
+#[test]
+fn batch_is_bounded() {
+    let many = 2 * PROLONG_MAX + 1;
+    let first: Vec<Command> = (0..many).map(|lock| acquire(lock, 1, false)).collect();
+    assert_eq!(lengths(&first[..2 * BATCH_MAX + 1]), [BATCH_MAX, BATCH_MAX, 1]);
+    let heartbeats: Vec<Command> = (0..many).map(|lock| acquire(lock, 1, true)).collect();
+    assert_eq!(lengths(&heartbeats), [PROLONG_MAX, PROLONG_MAX, 1]);
+    // A release must not wait behind more heartbeats than other commands.
+    let mixed = [&heartbeats[..BATCH_MAX + 1], &[release(many, 1)]].concat();
+    assert_eq!(lengths(&mixed), [BATCH_MAX + 1, 1]);
+}
+
+#[test]
+fn batch_ends_before_a_name_repeats() {
+    let commands = [acquire(1, 1, false), acquire(2, 2, false), release(1, 1), acquire(3, 3, true)];
+    assert_eq!(lengths(&commands), [2, 2]);
+    assert_eq!(lengths(&[acquire(1, 1, true), release(1, 1)]), [1, 1]);
+    assert_eq!(lengths(&[release(1, 1), acquire(1, 2, true), acquire(1, 3, true)]), [1, 2]);
+}
+
+#[test]
+fn heartbeats_of_one_lock_leave_together() {
+    let commands = [acquire(1, 1, true), acquire(1, 2, true), release(2, 3), acquire(1, 4, true)];
+    assert_eq!(lengths(&commands), [4]);
+}
+
+#[test]
+fn renewals_of_several_leases_leave_alone() {
+    let commands = [release(1, 1), prolong(&[2, 3]), release(4, 4), release(5, 5)];
+    assert_eq!(lengths(&commands), [1, 1, 2]);
+}
+
+#[test]
+fn batch_is_split_into_parts_that_a_node_can_run() {
+    let commands = [
+        acquire(1, 1, true),
+        acquire(1, 2, true),
+        release(2, 3),
+        release(3, 4),
+        acquire(4, 5, true),
+        acquire(5, 6, false),
+    ];
+    let parts = |commands: &[Command], goes_together: fn(&Command) -> bool| -> Vec<usize> {
+        let mut parts = Vec::new();
+        for transmit in popped(commands) {
+            transmit.for_each_part(goes_together, |part| parts.push(part));
+        }
+        let entries = parts.iter().flat_map(|it| it.about.entries(&it.command, None));
+        let calls = entries.map(|(about, command, _)| (about.clone(), command.clone()));
+        let expected = commands.iter().enumerate();
+        let expected = expected.map(|(call, it)| (About::Round(CallId(call as u64)), it.clone()));
+        assert!(calls.eq(expected), "{parts:?}");
+        parts.iter().map(|it| it.command.entries().len()).collect()
+    };
+    assert_eq!(parts(&commands, Command::is_heartbeat), [2, 1, 1, 1, 1]);
+    assert_eq!(parts(&commands, |_| false), [1; 6]);
+    assert_eq!(parts(&commands, |_| true), [6]);
+    assert_eq!(parts(&commands[..2], Command::is_heartbeat), [2]);
+    assert_eq!(parts(&commands[..1], |_| false), [1]);
+}
+
+#[test]
+fn each_entry_gets_its_own_answer_or_none() {
+    let popped = popped(&[release(1, 1), release(2, 2)]);
+    let [Transmit { about, command }] = &popped[..] else { panic!("{popped:?}") };
+    let answers = |reply| -> Vec<_> { about.entries(command, reply).map(|it| it.2).collect() };
+    let released = Reply::Released { is_ours: true };
+    let each = Reply::Batch([None, Some(released.clone())].into());
+    assert_eq!(answers(Some(&each)), [None, Some(&released)]);
+    let short = Reply::Batch([Some(released.clone())].into());
+    for no_answer in [None, Some(&released), Some(&short)] {
+        assert_eq!(answers(no_answer), [None, None], "{no_answer:?}");
+    }
+}
