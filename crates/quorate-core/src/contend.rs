@@ -298,7 +298,8 @@ impl Contend {
 
     /// What a node told unasked about one life of the owner.
     pub fn handle_push(&mut self, node: usize, life: u32, news: News, fence: Fence, now: Moment) {
-        if life != self.life || self.outcome.is_some() {
+        let is_early = self.seats[node].is_asking && mutant::is_on(Mutant::EarlyPushIgnored);
+        if life != self.life || self.outcome.is_some() || is_early {
             return;
         }
         match news {

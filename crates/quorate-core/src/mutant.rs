@@ -47,6 +47,8 @@ pub enum Mutant {
     NoDebts,
     /// It is sent again once.
     DebtOnce,
+    /// A push that overtakes the reply to a question is ignored.
+    EarlyPushIgnored,
     /// A question that got no answer is taken for one that was never sent.
     LostIsUnsent,
     /// A client that ends releases only what it has not lost before.

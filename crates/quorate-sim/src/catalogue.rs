@@ -139,6 +139,11 @@ pub const CATALOGUE: &[Entry] = &[
     seeds("abandon-keeps", Mutant::AbandonKeeps, "a cancelled call gives nothing back"),
     seeds("release-majority-only", Mutant::ReleaseMajorityOnly, "a release asks a majority only"),
     seeds("no-debts", Mutant::NoDebts, "an unanswered release is not sent again"),
+    seeds(
+        "early-push-ignored",
+        Mutant::EarlyPushIgnored,
+        "a push that overtakes the reply to a question is ignored",
+    ),
     seeds("debt-once", Mutant::DebtOnce, "an unanswered release is sent again only once"),
     seeds("lost-is-unsent", Mutant::LostIsUnsent, "an unanswered question counts as never sent"),
     directed(
