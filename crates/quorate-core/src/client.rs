@@ -34,7 +34,7 @@ use std::{
 
 pub use self::{
     call::{Call, CallId, Ended, Hold, Purpose},
-    outgoing::{About, Question, Transmit},
+    outgoing::{About, Joins, Question, Transmit},
     parts::Observer,
 };
 use self::{
@@ -342,9 +342,10 @@ impl<S: OwnerSource> Client<S> {
         }
     }
 
-    /// The next command for a node, in the order in which they must arrive.
-    pub fn poll_transmit(&mut self, node: usize) -> Option<Transmit> {
-        self.outgoing.get_mut(node)?.pop()
+    /// The next command for a node, in the order in which they must arrive. Only commands for which
+    /// `joins` is true leave in a batch.
+    pub fn poll_transmit(&mut self, node: usize, joins: Joins) -> Option<Transmit> {
+        self.outgoing.get_mut(node)?.pop(joins)
     }
 
     /// The nodes that something waits to be sent to.

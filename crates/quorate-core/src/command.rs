@@ -200,29 +200,7 @@ impl Command {
                 }
                 Some(_) | None => Vote::Refuse,
             },
-            (
-                Self::Take { .. }
-                | Self::Adopt { .. }
-                | Self::Free { .. }
-                | Self::Prolong { .. }
-                | Self::Check { .. }
-                | Self::Look { .. }
-                | Self::Inspect { .. }
-                | Self::List { .. }
-                | Self::Meet { .. }
-                | Self::Enrol { .. }
-                | Self::Change { .. }
-                | Self::Admit { .. }
-                | Self::Attach { .. }
-                | Self::Ping { .. }
-                | Self::Acquire { .. }
-                | Self::Introduce { .. }
-                | Self::Who { .. }
-                | Self::Release { .. }
-                | Self::Extend { .. }
-                | Self::Batch(_),
-                _,
-            ) => Vote::Unknown,
+            _ => Vote::Unknown,
         }
     }
 
@@ -237,19 +215,7 @@ impl Command {
             | Self::Who { .. } => true,
             Self::Meet { greeting } => greeting.is_looking,
             Self::Batch(entries) => entries.iter().all(Self::only_looks),
-            Self::Take { .. }
-            | Self::Adopt { .. }
-            | Self::Free { .. }
-            | Self::Prolong { .. }
-            | Self::Enrol { .. }
-            | Self::Change { .. }
-            | Self::Admit { .. }
-            | Self::Attach { .. }
-            | Self::Ping { .. }
-            | Self::Acquire { .. }
-            | Self::Introduce { .. }
-            | Self::Release { .. }
-            | Self::Extend { .. } => false,
+            _ => false,
         }
     }
 
@@ -303,21 +269,7 @@ impl Command {
             | Self::Release { yields: Some(Yield { speaker, .. }), .. }
             | Self::Adopt { speaker: Some(speaker), .. } => speaker.session = today,
             Self::Batch(entries) => entries.iter_mut().for_each(|entry| entry.set_session(today)),
-            Self::Take { .. }
-            | Self::Adopt { .. }
-            | Self::Free { .. }
-            | Self::Prolong { .. }
-            | Self::Check { .. }
-            | Self::Look { .. }
-            | Self::Inspect { .. }
-            | Self::List { .. }
-            | Self::Meet { .. }
-            | Self::Enrol { .. }
-            | Self::Change { .. }
-            | Self::Admit { .. }
-            | Self::Introduce { .. }
-            | Self::Who { .. }
-            | Self::Release { .. } => {}
+            _ => {}
         }
     }
 

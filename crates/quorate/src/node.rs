@@ -9,7 +9,7 @@ pub(crate) mod redis;
 use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
-    client::{About, Transmit},
+    client::{About, Joins},
     command::{Command, Reply},
     moment::Moment,
 };
@@ -66,8 +66,9 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
 
 /// What waits to be sent to one node.
 pub(crate) trait Work {
-    /// Takes the next request. The node must send it, or answer it with `answer`.
-    fn next(&mut self) -> Option<Request>;
+    /// Takes the next request. The node must send it, or answer it with `answer`. Only commands for
+    /// which `joins` is true come in a batch.
+    fn next(&mut self, joins: Joins) -> Option<Request>;
 
     /// The node has answered on the spot, or could not take the request on this connection.
     fn answer(&mut self, request: Request, answer: Result<Reply, Trouble>, connection: u64);
@@ -116,26 +117,6 @@ impl Request {
 
     pub(crate) const fn is_of_machine(&self) -> bool {
         matches!(self.to, ReplyTo::Machine { .. })
-    }
-
-    /// Splits a batch as [`Transmit::for_each_part`] does.
-    pub(crate) fn for_each_part(
-        self,
-        goes_together: impl Fn(&Command) -> bool,
-        mut take: impl FnMut(Self),
-    ) {
-        match self {
-            Self {
-                command: command @ Command::Batch(_),
-                to: ReplyTo::Machine { engine, about },
-            } => {
-                Transmit { about, command }.for_each_part(goes_together, |part| {
-                    let to = ReplyTo::Machine { engine: engine.clone(), about: part.about };
-                    take(Self { command: part.command, to });
-                });
-            }
-            single => take(single),
-        }
     }
 }
 

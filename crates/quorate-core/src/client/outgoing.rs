@@ -13,6 +13,9 @@ use crate::{
     mutant::{self, Mutant},
 };
 
+/// Whether a node takes a command as an entry of a batch.
+pub type Joins = fn(&Command) -> bool;
+
 /// What waits to be sent to one node.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Outgoing {
@@ -82,33 +85,6 @@ impl About {
     }
 }
 
-impl Transmit {
-    /// Splits a batch for a node that cannot run every batch. Entries in a row that can go together
-    /// stay a batch, and every other entry is a command by itself.
-    pub fn for_each_part(
-        self,
-        goes_together: impl Fn(&Command) -> bool,
-        mut take: impl FnMut(Self),
-    ) {
-        let (abouts, entries) = match self {
-            Self { about: About::Batch(abouts), command: Command::Batch(entries) }
-                if !entries.iter().all(&goes_together) =>
-            {
-                (abouts, entries)
-            }
-            whole => return take(whole),
-        };
-        let mut rest = Outgoing { queue: VecDeque::with_capacity(entries.len()) };
-        abouts.into_iter().zip(entries).for_each(|(about, command)| rest.push(about, command));
-        while let Some(first) = rest.queue.front() {
-            let is_together = goes_together(&first.command);
-            let run = rest.queue.iter().take_while(|it| is_together && goes_together(&it.command));
-            let count = run.count().max(1);
-            rest.take(count).into_iter().for_each(&mut take);
-        }
-    }
-}
-
 impl Outgoing {
     pub(super) fn push(&mut self, about: About, command: Command) {
         self.queue.push_back(Transmit { about, command });
@@ -118,45 +94,39 @@ impl Outgoing {
         self.queue.is_empty()
     }
 
-    /// Takes the commands that can leave together: one batch, or one command as it is.
-    pub(super) fn pop(&mut self) -> Option<Transmit> {
-        let next = self.take(self.batch_len());
-        if next.is_none() {
+    /// Takes the commands that can leave together: a batch, or a single command as it is.
+    pub(super) fn pop(&mut self, joins: Joins) -> Option<Transmit> {
+        let count = self.batch_len(joins);
+        if count > 1 && !mutant::is_on(Mutant::OnlyFirstSent) {
+            let all = self.queue.drain(..count).map(|it| (it.about, it.command));
+            let (abouts, entries): (Vec<_>, Vec<_>) = all.unzip();
+            let (about, command) = (About::Batch(abouts.into()), Command::Batch(entries.into()));
+            return Some(Transmit { about, command });
+        }
+        let single = self.queue.drain(..count).next();
+        if single.is_none() {
             // A burst should not cost memory for ever.
             self.queue.shrink_to(QUEUE_KEPT);
         }
-        next
-    }
-
-    /// Takes this many commands: one as it is, several as a batch.
-    fn take(&mut self, count: usize) -> Option<Transmit> {
-        if count <= 1 {
-            return self.queue.pop_front();
-        }
-        let mut all = self.queue.drain(..count);
-        if mutant::is_on(Mutant::OnlyFirstSent) {
-            return all.next();
-        }
-        let (abouts, entries): (Vec<_>, Vec<_>) = all.map(|it| (it.about, it.command)).unzip();
-        let (about, command) = (About::Batch(abouts.into()), Command::Batch(entries.into()));
-        Some(Transmit { about, command })
+        single
     }
 
     /// How many of the next commands can leave together. Heartbeats of one lock may: they have
     /// different owners, and many waiters of one lock should cost one command.
-    fn batch_len(&self) -> usize {
+    fn batch_len(&self, joins: Joins) -> usize {
         let mut are_heartbeats = true;
         for (at, Transmit { command, .. }) in self.queue.iter().enumerate() {
-            let Some(name) = command.entry_name() else { return at.max(1) };
+            let name = command.entry_name().filter(|_| joins(command));
             let is_heartbeat = command.is_heartbeat();
             are_heartbeats &= is_heartbeat;
             let most = if are_heartbeats { PROLONG_MAX } else { BATCH_MAX };
             let repeats = |before: &Transmit| {
-                before.command.entry_name() == Some(name)
+                before.command.entry_name() == name
                     && !(is_heartbeat && before.command.is_heartbeat())
             };
-            if at >= most || !are_heartbeats && self.queue.range(..at).any(repeats) {
-                return at;
+            let is_repeated = || !are_heartbeats && self.queue.range(..at).any(repeats);
+            if name.is_none() || at >= most || is_repeated() {
+                return at.max(1);
             }
         }
         self.queue.len()

@@ -59,7 +59,7 @@ fn want(name: &str, mode: Mode) -> Want {
 const WAIT: Mode = Mode::Wait(Duration::from_secs(60));
 
 fn sent(client: &mut Client<Numbers>, node: usize) -> Vec<Transmit> {
-    std::iter::from_fn(|| client.poll_transmit(node)).collect()
+    std::iter::from_fn(|| client.poll_transmit(node, |_| true)).collect()
 }
 
 fn events(client: &mut Client<Numbers>) -> Vec<Event> {

@@ -111,20 +111,7 @@ impl Command {
             | Self::Release { yields: Some(Yield { speaker, .. }), .. }
             | Self::Adopt { speaker: Some(speaker), .. } => Some(speaker.client),
             Self::Introduce { client, .. } | Self::Who { client } => Some(*client),
-            Self::Take { speaker: None, .. }
-            | Self::Prolong { speaker: None, .. }
-            | Self::Adopt { speaker: None, .. }
-            | Self::Free { .. }
-            | Self::Check { .. }
-            | Self::Look { .. }
-            | Self::Inspect { .. }
-            | Self::List { .. }
-            | Self::Meet { .. }
-            | Self::Enrol { .. }
-            | Self::Change { .. }
-            | Self::Admit { .. }
-            | Self::Release { .. }
-            | Self::Batch(_) => None,
+            _ => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use quorate_core::{
     acquire,
     client::{
-        About, CallId, Ended, Event, Patience, Question, Transmit,
+        About, CallId, Ended, Event, Joins, Patience, Question, Transmit,
         round::{Claim, Machine},
         waiter::Want,
     },
@@ -134,9 +134,12 @@ impl Client {
                     continue;
                 }
                 // A node that recovers takes all that does not ask for locks.
-                let can_batch = !env.net.link(self.number, node).is_recovering;
-                while let Some(transmit) = self.machine.poll_transmit(node) {
-                    transmit.for_each_part(|_| can_batch, |it| self.transmit(env, node, it));
+                let joins: Joins = match env.net.link(self.number, node).is_recovering {
+                    true => |command| !command.is_asking(),
+                    false => |_| true,
+                };
+                while let Some(transmit) = self.machine.poll_transmit(node, joins) {
+                    self.transmit(env, node, transmit);
                 }
             } else if let Some(event) = self.machine.poll_event() {
                 self.handle_event(env, event);

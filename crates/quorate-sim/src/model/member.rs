@@ -421,7 +421,7 @@ impl Member {
     fn drive(&mut self, rules: &Rules, down: Option<usize>, out: &mut Out, now: Moment) {
         loop {
             if let Some(node) = self.machine.nodes_to_send().iter().next() {
-                let Some(transmit) = self.machine.poll_transmit(node) else { continue };
+                let Some(transmit) = self.machine.poll_transmit(node, |_| true) else { continue };
                 if self.machine.up().contains(node) && down != Some(node) {
                     out.sent.push((node, Arc::new(Request::new(transmit))));
                 } else {

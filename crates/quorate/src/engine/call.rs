@@ -389,12 +389,13 @@ impl Shared {
         now: Moment,
     ) {
         for (about, command, reply) in about.entries(command, answer.as_ref().ok()) {
-            let heard = || entry_error(engine, node, answer.as_ref().err());
-            let full = || Heard::new(Trouble::OutOfMemory, engine.nodes[node].connection());
-            let told = reply.ok_or_else(heard).and_then(|reply| match reply {
-                Reply::Full => Err(full()),
-                reply => Ok(reply),
-            });
+            let heard = |trouble| Err(Heard::new(trouble, engine.nodes[node].connection()));
+            let told = match (reply, answer) {
+                (Some(Reply::Full), _) => heard(Trouble::OutOfMemory),
+                (Some(reply), _) => Ok(reply),
+                (None, Err(whole)) => Err(whole.clone()),
+                (None, Ok(_)) => heard(Trouble::Server("it could not tell about this lock".into())),
+            };
             let told = told.as_ref().copied();
             match about {
                 About::Waiter(question) => {
@@ -445,12 +446,4 @@ impl Shared {
             self.machine.give_up(id, now);
         }
     }
-}
-
-/// Why an entry got no answer: as the whole command, or because the node could not tell.
-fn entry_error(engine: &Engine, node: usize, whole: Option<&Heard>) -> Heard {
-    whole.cloned().unwrap_or_else(|| {
-        let trouble = Trouble::Server("it could not tell about this lock".into());
-        Heard::new(trouble, engine.nodes[node].connection())
-    })
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use quorate_core::{
-    client::{About, CallId, Client as Machine, Event, Transmit, watchdog::LeaseId},
+    client::{About, CallId, Client as Machine, Event, Joins, Transmit, watchdog::LeaseId},
     command::{Command, Reply},
     lease::LostReason,
     moment::Moment,
@@ -355,8 +355,8 @@ struct Waiting<'a> {
 }
 
 impl Work for Waiting<'_> {
-    fn next(&mut self) -> Option<Request> {
-        let Transmit { about, command } = self.shared.machine.poll_transmit(self.node)?;
+    fn next(&mut self, joins: Joins) -> Option<Request> {
+        let Transmit { about, command } = self.shared.machine.poll_transmit(self.node, joins)?;
         self.shared.note_sent(self.node, &about, &command, self.now);
         let to = ReplyTo::Machine { engine: self.engine.clone(), about };
         Some(Request { command, to })

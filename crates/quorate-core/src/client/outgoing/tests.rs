@@ -31,17 +31,17 @@ fn prolong(locks: &[usize]) -> Command {
 }
 
 /// The commands as they leave; each is about a call by its place in the queue.
-fn popped(commands: &[Command]) -> Vec<Transmit> {
+fn popped(commands: &[Command], joins: Joins) -> Vec<Transmit> {
     let mut outgoing = Outgoing::default();
     for (call, command) in commands.iter().enumerate() {
         outgoing.push(About::Round(CallId(call as u64)), command.clone());
     }
-    std::iter::from_fn(|| outgoing.pop()).collect()
+    std::iter::from_fn(|| outgoing.pop(joins)).collect()
 }
 
 /// How many entries leave with each command. They leave in order, each with what it is about.
-fn lengths(commands: &[Command]) -> Vec<usize> {
-    let popped = popped(commands);
+fn lengths_of(commands: &[Command], joins: Joins) -> Vec<usize> {
+    let popped = popped(commands, joins);
     let entries = popped.iter().flat_map(|it| it.about.entries(&it.command, None));
     let entries: Vec<_> = entries.map(|(about, command, _)| (about.clone(), command)).collect();
     let expected = commands.iter().enumerate();
@@ -51,9 +51,13 @@ fn lengths(commands: &[Command]) -> Vec<usize> {
     popped.iter().map(|it| it.command.entries().len()).collect()
 }
 
+fn lengths(commands: &[Command]) -> Vec<usize> {
+    lengths_of(commands, |_| true)
+}
+
 #[test]
 fn single_command_leaves_as_it_is() {
-    let popped = popped(&[acquire(1, 1, true)]);
+    let popped = popped(&[acquire(1, 1, true)], |_| true);
     let [Transmit { about: About::Round(_), command: Command::Acquire { .. } }] = &popped[..]
     else {
         panic!("{popped:?}")
@@ -100,7 +104,7 @@ fn renewals_of_several_leases_leave_alone() {
 }
 
 #[test]
-fn batch_is_split_into_parts_that_a_node_can_run() {
+fn only_what_the_node_joins_leaves_in_a_batch() {
     let commands = [
         acquire(1, 1, true),
         acquire(1, 2, true),
@@ -109,28 +113,13 @@ fn batch_is_split_into_parts_that_a_node_can_run() {
         acquire(4, 5, true),
         acquire(5, 6, false),
     ];
-    let parts = |commands: &[Command], goes_together: fn(&Command) -> bool| -> Vec<usize> {
-        let mut parts = Vec::new();
-        for transmit in popped(commands) {
-            transmit.for_each_part(goes_together, |part| parts.push(part));
-        }
-        let entries = parts.iter().flat_map(|it| it.about.entries(&it.command, None));
-        let calls = entries.map(|(about, command, _)| (about.clone(), command.clone()));
-        let expected = commands.iter().enumerate();
-        let expected = expected.map(|(call, it)| (About::Round(CallId(call as u64)), it.clone()));
-        assert!(calls.eq(expected), "{parts:?}");
-        parts.iter().map(|it| it.command.entries().len()).collect()
-    };
-    assert_eq!(parts(&commands, Command::is_heartbeat), [2, 1, 1, 1, 1]);
-    assert_eq!(parts(&commands, |_| false), [1; 6]);
-    assert_eq!(parts(&commands, |_| true), [6]);
-    assert_eq!(parts(&commands[..2], Command::is_heartbeat), [2]);
-    assert_eq!(parts(&commands[..1], |_| false), [1]);
+    assert_eq!(lengths_of(&commands, Command::is_heartbeat), [2, 1, 1, 1, 1]);
+    assert_eq!(lengths_of(&commands, |_| false), [1; 6]);
 }
 
 #[test]
 fn each_entry_gets_its_own_answer_or_none() {
-    let popped = popped(&[release(1, 1), release(2, 2)]);
+    let popped = popped(&[release(1, 1), release(2, 2)], |_| true);
     let [Transmit { about, command }] = &popped[..] else { panic!("{popped:?}") };
     let answers = |reply| -> Vec<_> { about.entries(command, reply).map(|it| it.2).collect() };
     let released = Reply::Released { is_ours: true };

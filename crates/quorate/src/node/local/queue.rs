@@ -82,7 +82,7 @@ impl Queue {
     pub(super) fn pull(&self, work: &mut dyn Work) -> Pulled {
         let mut state = self.lock();
         let mut pulled = Pulled::Answered;
-        while let Some(request) = work.next() {
+        while let Some(request) = work.next(|_| true) {
             match state.obstacle() {
                 Some(trouble) => work.answer(request, Err(trouble), state.phases),
                 None => {

@@ -107,14 +107,9 @@ impl Cell {
                 if !reply.is_stale() {
                     return Some((request, Ok(reply)));
                 }
-                // It has forgotten the session: another connection would begin a new one.
+                // It has forgotten the session: as on a link, another one begins.
                 member.attach(&mut state.store);
-                if let Some(trouble) = member.trouble() {
-                    return Some((request, Err(trouble)));
-                }
-                member.speak(&mut state.store, &mut command);
-                let reply = state.run_stale(&command, reply, queued_at);
-                return Some((request, Ok(reply)));
+                return Some((request, Err(Trouble::SessionLost)));
             }
             Behaviour::Fail => return Some((request, Err(Trouble::ConnectionRefused))),
             Behaviour::Hang => false,
@@ -238,19 +233,6 @@ impl State {
             }
         }
         reply
-    }
-
-    /// Runs again what was stale, with the session of today.
-    fn run_stale(&mut self, command: &Command, reply: Reply, now: Moment) -> Reply {
-        match (command, reply) {
-            (Command::Batch(entries), Reply::Batch(each)) => {
-                let each = entries.iter().zip(each);
-                let again = each.map(|(entry, it)| it.map(|it| self.run_stale(entry, it, now)));
-                Reply::Batch(again.collect())
-            }
-            (command, Reply::Stale) => self.run(command, now),
-            (_, reply) => reply,
-        }
     }
 
     /// What a mute node has not answered will never be.

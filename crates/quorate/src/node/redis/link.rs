@@ -276,16 +276,15 @@ impl Node for Arc<Link> {
             return Pulled::Later;
         }
         let mut pulled = Pulled::Answered;
-        while let Some(request) = work.next() {
-            request.for_each_part(Command::is_heartbeat, |part| {
-                match self.obstacle(&outbox, &part.command, now) {
-                    Some(trouble) => work.answer(part, Err(trouble), outbox.generation),
-                    None => {
-                        outbox.push(part, now);
-                        pulled = Pulled::Queued;
-                    }
+        // One script runs several heartbeats, and all else goes by itself.
+        while let Some(request) = work.next(Command::is_heartbeat) {
+            match self.obstacle(&outbox, &request.command, now) {
+                Some(trouble) => work.answer(request, Err(trouble), outbox.generation),
+                None => {
+                    outbox.push(request, now);
+                    pulled = Pulled::Queued;
                 }
-            });
+            }
         }
         pulled
     }
