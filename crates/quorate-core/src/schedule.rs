@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The leases of one client by number, with what is due when.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Schedule {
     renewals: Line,
     ends: Line,
@@ -123,7 +123,7 @@ const BEATS_PER_TTL: u64 = 48;
 pub const GATHER_WITHIN: Duration = Duration::from_millis(5);
 
 /// Leases in the order of their times.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Line {
     by_time: BTreeSet<(Moment, u64)>,
     times: BTreeMap<u64, Moment>,

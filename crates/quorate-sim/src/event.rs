@@ -94,6 +94,12 @@ impl Queue {
         self.heap.push(Reverse((at, self.added, event)));
     }
 
+    /// The same, if it comes at `end` at the latest.
+    pub(crate) fn next_by(&mut self, end: Nanos) -> Option<(Nanos, Event)> {
+        let Reverse((at, ..)) = self.heap.peek()?;
+        if *at <= end { self.next() } else { None }
+    }
+
     /// Takes out the next event; those of the same time come in the order in which they were added.
     pub(crate) fn next(&mut self) -> Option<(Nanos, Event)> {
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))

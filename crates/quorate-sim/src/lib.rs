@@ -11,7 +11,8 @@
 //! [`check`] knows true time, which nobody else does, and says when a promise is broken.
 //!
 //! - [`settings`] and [`fault`]: what a seed draws before anything happens.
-//! - `dice`, `clock`, `event`, `net`, `node`, `client`: the parts of a world.
+//! - `dice`, `clock`, `event`, `net`, `node`, `client`: the parts of a world. `driver` drives the
+//!   client machine of the core, `links` connects it to its nodes.
 //! - [`campaign`]: many seeds on many threads.
 //! - [`catalogue`]: deliberate bugs, each of which must be noticed; [`directed`]: schedules for
 //!   those which random seeds do not reach.
@@ -30,9 +31,11 @@ mod client;
 pub mod clock;
 mod dice;
 pub mod directed;
+mod driver;
 mod event;
 pub mod fault;
 pub mod full;
+mod links;
 pub mod members;
 pub mod model;
 mod net;

@@ -1,30 +1,37 @@
 //! The set of nodes changes while everything goes wrong: nodes are added, removed and replaced,
 //! clients have old lists, nodes forget, and operators are at odds.
 //!
-//! The servers run the very commands of `quorate-core`, clients judge them by its `Council`, and
-//! operators go by its `plan`. What is simulated is the network and who does what when. No second
-//! node loses its memory before the first has its place again: that is beyond what a set whose
-//! data is not written at once can bear.
+//! Clients run the client machine of `quorate-core`, with the links and the network of the other
+//! worlds. Servers run its store, and operators its `plan`. The judge knows true time. No second
+//! node loses its memory before the first has its place again: that is more than a set can bear
+//! whose data is not written to disk at once.
 
 mod client;
 pub mod directed;
+mod env;
 mod faults;
-mod lock;
+mod judge;
 mod mutants;
-mod net;
 mod operator;
 mod world;
 
 use std::sync::Arc;
 
 pub use self::mutants::MUTANTS;
+use crate::clock::{MS, Nanos};
 
-/// Milliseconds of true time, which all clocks show here.
-type Ms = u64;
+const TTL_MS: u64 = 400;
+const LIFE_MS: u64 = 300;
+const GUARD_MS: u64 = TTL_MS + TTL_MS / 50 + LIFE_MS + 2 * WALL_MS;
 
-const TTL: Ms = 400;
-const LIFE: Ms = 300;
-const GUARD: Ms = TTL + TTL / 50 + LIFE + 32;
+/// By how much the wall clock of a client may be wrong.
+const WALL_MS: u64 = 16;
+
+const TTL: Nanos = TTL_MS * MS;
+const GUARD: Nanos = GUARD_MS * MS;
+
+/// How long a server may be silent.
+const LINK_TIMEOUT: Nanos = 120 * MS;
 
 fn label(server: usize) -> Arc<str> {
     format!("s{server}").into()
@@ -82,7 +89,7 @@ mod tests {
         assert_eq!(hunt(), Ok(()));
     }
 
-    /// One in ten thousand notices `AnyMark`, which has a schedule of its own.
+    /// Seeds hardly ever notice `AnyMark`, which has a schedule of its own.
     #[test]
     fn mutants_are_noticed_by_seeds() {
         for bug in [Mutant::AnyPact, Mutant::AnyLabel, Mutant::WritingLook] {

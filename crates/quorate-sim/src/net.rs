@@ -14,13 +14,27 @@ use crate::{
     dice::Dice,
     event::{Direction, Due, Event, Queue},
     fault::When,
-    settings::Settings,
+    node::Node,
 };
+
+/// What connections are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) seed: u64,
+    /// How many links each client has.
+    pub(crate) nodes: usize,
+    /// A connection is of use only with a session.
+    pub(crate) has_sessions: bool,
+    pub(crate) latency: Nanos,
+    pub(crate) jitter: Nanos,
+    /// A link that is silent for this long, while something is awaited, is made anew.
+    pub(crate) timeout: Nanos,
+}
 
 /// All connections.
 #[derive(Debug)]
 pub(crate) struct Net {
-    nodes: usize,
+    shape: Shape,
     links: Vec<Link>,
     /// Requests of broken connections that will arrive after all.
     stragglers: Vec<Option<Straggler>>,
@@ -29,6 +43,8 @@ pub(crate) struct Net {
 /// The connection of one client to one node.
 #[derive(Debug)]
 pub(crate) struct Link {
+    /// The node that it leads to.
+    pub(crate) node: usize,
     pub(crate) is_up: bool,
     /// The node knows the session; where there are none, every connection will do.
     pub(crate) is_attached: bool,
@@ -43,9 +59,12 @@ pub(crate) struct Link {
     pub(crate) heard_at: Nanos,
     /// It is to break, and how long what is on its way may still take then.
     pub(crate) breaks: Option<(When, Nanos)>,
+    /// Most messages are on time, some are a little late, and a few up to this much.
+    pub(crate) late_max: Nanos,
     is_watched: bool,
     latency: Nanos,
     jitter: Nanos,
+    timeout: Nanos,
     requests: Pipe<Flying<Command>>,
     replies: Pipe<Flying<Heard>>,
     pushes: Pipe<Flying<Heard>>,
@@ -116,11 +135,19 @@ impl<T> Pipe<T> {
 }
 
 impl Net {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let count = settings.clients * settings.nodes;
-        let link = |number: usize| Link {
-            is_up: !settings.has_sessions(),
-            is_attached: !settings.has_sessions(),
+    pub(crate) fn new(shape: Shape, clients: usize) -> Self {
+        let mut net = Self { shape, links: Vec::new(), stragglers: Vec::new() };
+        (0..clients).for_each(|_| net.add_client());
+        net
+    }
+
+    /// One more client, with a link to each node.
+    pub(crate) fn add_client(&mut self) {
+        let (shape, first) = (self.shape, self.links.len());
+        let link = |node: usize| Link {
+            node,
+            is_up: !shape.has_sessions,
+            is_attached: !shape.has_sessions,
             is_recovering: false,
             session: Session::from_random(0),
             generation: 0,
@@ -128,28 +155,40 @@ impl Net {
             slow_by: 0,
             heard_at: 0,
             breaks: None,
+            late_max: 0,
             is_watched: false,
-            latency: settings.latency,
-            jitter: settings.jitter,
+            latency: shape.latency,
+            jitter: shape.jitter,
+            timeout: shape.timeout,
             requests: Pipe::new(),
             replies: Pipe::new(),
             pushes: Pipe::new(),
-            dice: Dice::new(settings.seed, STREAM + number as u64),
+            dice: Dice::new(shape.seed, STREAM + (first + node) as u64),
         };
-        let links = (0..count).map(link).collect();
-        Self { nodes: settings.nodes, links, stragglers: Vec::new() }
+        self.links.extend((0..shape.nodes).map(link));
     }
 
     pub(crate) const fn ends(&self, link: u16) -> (usize, usize) {
-        (link as usize / self.nodes, link as usize % self.nodes)
+        (link as usize / self.shape.nodes, link as usize % self.shape.nodes)
     }
 
     pub(crate) fn link(&mut self, client: usize, node: usize) -> &mut Link {
-        &mut self.links[client * self.nodes + node]
+        &mut self.links[client * self.shape.nodes + node]
+    }
+
+    pub(crate) fn links(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.links.iter_mut()
+    }
+
+    /// The connections to a node that are up, each as a client and its link.
+    pub(crate) fn links_to(&self, node: usize) -> Vec<(usize, usize)> {
+        let is_there = |link: &Link| link.is_up && link.node == node;
+        let all = self.links.iter().enumerate().filter(|(_, link)| is_there(link));
+        all.map(|(number, _)| self.ends(number as u16)).collect()
     }
 
     const fn number(&self, client: usize, node: usize) -> u16 {
-        (client * self.nodes + node) as u16
+        (client * self.shape.nodes + node) as u16
     }
 
     /// Sends a request, if the connection is up. Returns false if it is not.
@@ -194,18 +233,22 @@ impl Net {
         self.send_back(queue, now, number, Heard::Reply(reply), Direction::ToClient);
     }
 
-    /// Sends what a node tells unasked, behind its replies or beside them.
-    pub(crate) fn push(
+    /// Sends what a node tells unasked to all who listen, behind its replies or beside them.
+    pub(crate) fn push_all(
         &mut self,
         queue: &mut Queue,
         now: Nanos,
-        (client, node): (usize, usize),
-        push: Push,
+        node: &mut Node,
         may_overtake: bool,
     ) {
         let way = if may_overtake { Direction::Aside } else { Direction::ToClient };
-        let number = self.number(client, node);
-        self.send_back(queue, now, number, Heard::Push(push), way);
+        for push in node.store.take_pushes() {
+            for (link, generation) in node.links_of(push.client) {
+                if self.links[link as usize].generation == generation {
+                    self.send_back(queue, now, link, Heard::Push(push.clone()), way);
+                }
+            }
+        }
     }
 
     fn send_back(
@@ -310,7 +353,7 @@ impl Net {
         link.is_up = false;
         link.is_attached = false;
         link.is_recovering = false;
-        let broken = link.generation;
+        let (broken, leads_to) = (link.generation, link.node);
         link.generation += 1;
         link.breaks = None;
         link.is_watched = false;
@@ -329,7 +372,8 @@ impl Net {
             delays.sort_unstable();
             for (request, delay) in flying.drain(..late).zip(delays) {
                 let slot = self.stragglers.len() as u32;
-                self.stragglers.push(Some(Straggler { client, node, request }));
+                let straggler = Straggler { client, node: leads_to, request };
+                self.stragglers.push(Some(straggler));
                 queue.add(now + delay, Event::Straggle { slot });
             }
         }
@@ -339,13 +383,19 @@ impl Net {
 
     /// True if all connections of a client are up, and a message that is sent now is not late.
     pub(crate) fn is_calm(&self, now: Nanos, client: usize) -> bool {
-        let links = self.links.iter().skip(client * self.nodes).take(self.nodes);
+        let links = self.links.iter().skip(client * self.shape.nodes).take(self.shape.nodes);
         links.into_iter().all(|link| link.votes() && link.is_calm(now))
     }
 
     /// Connections that were to break do not any more.
     pub(crate) fn heal(&mut self) {
         self.links.iter_mut().for_each(|link| link.breaks = None);
+    }
+
+    /// Nothing on its way to this node arrives: its process is gone, and all connections with it.
+    pub(crate) fn drop_stragglers(&mut self, node: usize) {
+        let is_lost = |late: &Option<Straggler>| late.as_ref().is_some_and(|it| it.node == node);
+        self.stragglers.iter_mut().filter(|late| is_lost(late)).for_each(|late| *late = None);
     }
 
     pub(crate) fn straggler(&mut self, slot: u32) -> Option<Straggler> {
@@ -366,9 +416,9 @@ impl Link {
     }
 
     /// A new connection.
-    pub(crate) fn open(&mut self, now: Nanos, settings: &Settings) {
+    pub(crate) fn open(&mut self, now: Nanos, has_sessions: bool) {
         self.is_up = true;
-        self.is_attached = !settings.has_sessions();
+        self.is_attached = !has_sessions;
         let bits = (u128::from(self.dice.next()) << 64) | u128::from(self.dice.next());
         self.session = Session::from_random(bits);
         self.heard_at = now;
@@ -383,7 +433,7 @@ impl Link {
     ) {
         if !std::mem::replace(&mut self.is_watched, true) {
             let what = Due::Silence { node: node as u8, generation: self.generation };
-            queue.add(now + LINK_TIMEOUT, Event::Client { client: client as u8, life, what });
+            queue.add(now + self.timeout, Event::Client { client: client as u8, life, what });
         }
     }
 
@@ -395,7 +445,7 @@ impl Link {
     /// Looks after silence. `Some` is when to look again; `None` means that nothing is awaited.
     pub(crate) fn look(&mut self) -> Option<Nanos> {
         self.is_watched = !self.waiting.is_empty();
-        self.is_watched.then(|| self.heard_at + LINK_TIMEOUT)
+        self.is_watched.then(|| self.heard_at + self.timeout)
     }
 
     /// A round trip as a rule.
@@ -408,9 +458,22 @@ impl Link {
         self.requests.last_arrival <= soon && self.replies.last_arrival <= soon
     }
 
+    fn lateness(&mut self) -> Nanos {
+        if self.late_max == 0 {
+            return 0;
+        }
+        match self.dice.below(100) {
+            0..60 => 0,
+            60..95 => self.dice.below(self.late_max / 50),
+            95..99 => self.dice.below(self.late_max / 4),
+            _ => self.dice.below(self.late_max),
+        }
+    }
+
     /// When a message that is sent now arrives: never before the one that was sent before it.
     fn arrival(&mut self, now: Nanos, way: Direction) -> Nanos {
-        let takes = self.latency + self.dice.below(self.jitter + 1) + self.slow_by;
+        let takes =
+            self.latency + self.dice.below(self.jitter + 1) + self.slow_by + self.lateness();
         let last = match way {
             Direction::ToNode => &mut self.requests.last_arrival,
             Direction::ToClient => &mut self.replies.last_arrival,

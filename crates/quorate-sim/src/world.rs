@@ -14,7 +14,8 @@ use crate::{
     dice::Dice,
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
-    net::{Heard, LINK_TIMEOUT, Net},
+    links::Linked,
+    net::{Heard, LINK_TIMEOUT, Net, Shape},
     node::Node,
     settings::{SETTLED_WITHIN, Settings},
     trace::{self, Scene, Trace},
@@ -190,6 +191,17 @@ pub struct Options {
     pub is_clock_stopping: bool,
 }
 
+const fn shape(settings: &Settings) -> Shape {
+    Shape {
+        seed: settings.seed,
+        nodes: settings.nodes,
+        has_sessions: settings.has_sessions(),
+        latency: settings.latency,
+        jitter: settings.jitter,
+        timeout: LINK_TIMEOUT,
+    }
+}
+
 impl World {
     fn new(settings: Settings, without: &Without, options: Options) -> Self {
         let seed = settings.seed;
@@ -227,7 +239,7 @@ impl World {
         let env = Env {
             now: 0,
             queue: Queue::default(),
-            net: Net::new(&settings),
+            net: Net::new(shape(&settings), settings.clients),
             nodes,
             locks: (0..settings.locks).map(name).collect(),
             check,
@@ -306,7 +318,7 @@ impl World {
             }
             Event::Client { client, life, what } => {
                 let client = &mut self.clients[usize::from(client)];
-                if client.life == life && !client.defers(event) {
+                if client.me.life == life && !client.defers(event) {
                     client.handle(env, what);
                 }
             }

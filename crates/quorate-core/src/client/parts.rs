@@ -18,8 +18,8 @@ pub trait Observer {
     /// A part that belongs to one node.
     fn of_node(&mut self, node: usize, part: &impl Hash);
 
-    /// A number that only names a part.
-    fn id(&mut self, id: &impl Hash);
+    /// A part that makes no difference by itself: a name, a count, or what is over.
+    fn detail(&mut self, part: &impl Hash);
 
     /// When the timer of the last part is due.
     fn due(&mut self, at: Option<Moment>);
@@ -28,8 +28,7 @@ pub trait Observer {
 impl<S> Client<S> {
     /// Shows every part that the next inputs may depend on.
     ///
-    /// Left out are constants, numbers that only name things, indexes, and what decides about
-    /// nothing but the time of the next renewal. Tickets are left out too: a search chooses them.
+    /// Left out are constants and indexes, and tickets: a search chooses them.
     pub fn observe(&self, to: &mut impl Observer) {
         let Self {
             config: _,
@@ -38,7 +37,7 @@ impl<S> Client<S> {
             registry,
             calls,
             deadlines: _,
-            last_call: _,
+            last_call,
             watchdog,
             outgoing,
             debts,
@@ -46,13 +45,15 @@ impl<S> Client<S> {
             is_closed,
         } = self;
         to.whole(&(up, registry, events.len(), is_closed));
+        to.detail(last_call);
         for (id, call) in calls {
-            to.id(id);
+            to.detail(id);
             call.observe(to);
         }
         watchdog.observe(to);
         for (node, (outgoing, debts)) in outgoing.iter().zip(debts).enumerate() {
             to.of_node(node, &(outgoing, debts.owed()));
+            to.detail(&debts.retry_at());
         }
     }
 
@@ -106,16 +107,18 @@ impl Call {
     }
 
     fn observe(&self, to: &mut impl Observer) {
+        let Self { work, purpose, started_at, caller, open, due, reported } = self;
+        to.whole(&caller);
         // `started_at` only sets when a lease is renewed next, and `open` follows from what is
         // on the way.
-        let Self { work, purpose, started_at: _, caller, open: _, due, reported } = self;
-        to.whole(&caller);
+        to.detail(&(started_at, open, purpose, due, reported));
         match work {
             Work::Acquire(waiter) => waiter.observe(self.is_settled(), to),
-            Work::Round(round) if self.is_settled() => to.whole(&round.claim().owner),
             Work::Round(round) => {
                 let Claim { name: _, owner, terms: _, from, untaken, fenced } = round.claim();
-                to.whole(&(owner, from, untaken, fenced, round.machine()));
+                let parts = (from, untaken, fenced, round.machine());
+                to.whole(owner);
+                if self.is_settled() { to.detail(&parts) } else { to.whole(&parts) }
             }
         }
         if !self.is_settled() {

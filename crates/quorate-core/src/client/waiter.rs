@@ -252,12 +252,15 @@ impl Waiter {
     pub(super) fn observe(&self, is_settled: bool, to: &mut impl Observer) {
         let Self { want: _, client: _, machine, came_at: _, place, .. } = self;
         let Self { incarnations, to_do, is_end_noted, .. } = self;
+        to.detail(machine);
+        incarnations.iter().for_each(|known| to.whole(&known.owner));
+        let (seats, rest) = machine.parts();
+        let rest = (rest, place, incarnations, to_do.len(), is_end_noted);
         if is_settled {
-            incarnations.iter().for_each(|known| to.whole(&known.owner));
+            to.detail(&rest);
             return;
         }
-        let (seats, rest) = machine.parts();
-        to.whole(&(rest, place, incarnations, to_do.len(), is_end_noted));
+        to.whole(&rest);
         seats.enumerate().for_each(|(node, seat)| to.of_node(node, &seat));
     }
 

@@ -343,13 +343,20 @@ impl Watchdog {
     /// Shows every part that the outcome of a renewal may depend on.
     pub(super) fn observe(&self, to: &mut impl Observer) {
         let Self { nodes: _, speaker: _, has_sessions: _, jitter: _, leases, .. } = self;
-        let Self { schedule: _, batches, deadlines: _, last_number: _, .. } = self;
+        let Self { schedule, batches, deadlines: _, last_number, .. } = self;
         let Self { clocks: _, unsent, events, .. } = self;
-        to.whole(&(leases.values().len(), unsent.len(), events.len()));
-        leases.values().for_each(|held| to.whole(held));
-        for batch in batches.values().filter(|batch| self.is_wanted(batch)) {
-            to.whole(batch);
-            to.due(Some(batch.give_up_at));
+        to.whole(&(unsent.len(), events.len()));
+        to.detail(&(schedule, last_number));
+        for (lease, held) in leases {
+            to.detail(lease);
+            to.whole(held);
+        }
+        for (id, batch) in batches {
+            to.detail(&(id, batch));
+            if self.is_wanted(batch) {
+                to.whole(batch);
+                to.due(Some(batch.give_up_at));
+            }
         }
     }
 

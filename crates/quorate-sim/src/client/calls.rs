@@ -3,18 +3,16 @@
 use quorate_core::{
     acquire,
     client::{
-        About, CallId, Ended, Event, Joins, Patience, Question, Transmit,
+        About, CallId, Ended, Question, Transmit,
         round::{Claim, Machine},
         waiter::Want,
     },
     command::{Command, Fate, Reply, Sighting, Value},
     contend,
-    line::{Extended, News, Push},
+    line::Extended,
     moment::Moment,
     quorum::NodeSet,
-    release, renew,
-    terms::vote_timeout,
-    verify,
+    release, renew, verify,
 };
 use std::time::Duration;
 
@@ -22,9 +20,9 @@ use super::Client;
 use crate::{
     check::{Promise, majority},
     clock::Nanos,
-    event::Due,
-    net::{Waiting, Whose},
-    settings::{WAKE_LAG_MAX, wall_ms},
+    driver::Driver,
+    links::Linked,
+    settings::WAKE_LAG_MAX,
     trace::{self, Scene},
     world::Env,
 };
@@ -82,7 +80,7 @@ impl Votes {
 impl Client {
     /// Starts to acquire a lock in the default mode. The task hears of the outcome.
     pub(super) fn acquire(&mut self, env: &Env, lock: usize, want: Want, task: usize) -> CallId {
-        let call = self.machine.acquire(want, self.now(env));
+        let call = self.me.machine.acquire(want, self.now(env));
         self.watch(env, call, lock, Some(task));
         call
     }
@@ -95,7 +93,7 @@ impl Client {
         (lock, claim): (usize, Claim),
         task: Option<usize>,
     ) -> CallId {
-        let call = self.machine.ask(claim, machine, self.now(env));
+        let call = self.me.machine.ask(claim, machine, self.now(env));
         self.watch(env, call, lock, task);
         call
     }
@@ -121,83 +119,8 @@ impl Client {
         self.calls.entry(call).or_insert(watched)
     }
 
-    /// Does what the machine says until it waits.
-    pub(super) fn drive(&mut self, env: &mut Env) {
-        if std::mem::replace(&mut self.is_driving, true) {
-            return; // Whoever drives it goes on with this.
-        }
-        let mut busy = NodeSet::EMPTY;
-        loop {
-            if let Some(node) = self.machine.nodes_to_send().without(busy).iter().next() {
-                if self.is_busy(env, node) {
-                    busy.insert(node);
-                    continue;
-                }
-                // A node that recovers takes all that does not ask for locks.
-                let joins: Joins = match env.net.link(self.number, node).is_recovering {
-                    true => |command| !command.is_asking(),
-                    false => |_| true,
-                };
-                while let Some(transmit) = self.machine.poll_transmit(node, joins) {
-                    self.transmit(env, node, transmit);
-                }
-            } else if let Some(event) = self.machine.poll_event() {
-                self.handle_event(env, event);
-            } else {
-                break;
-            }
-        }
-        self.is_driving = false;
-        if let Some(next) = self.machine.poll_timeout()
-            && self.armed_at.is_none_or(|armed_at| next < armed_at)
-        {
-            self.armed_at = Some(next);
-            self.plan_at(env, next, Due::Machine);
-        }
-    }
-
-    /// A link that waits for several answers leaves more work to the machine until it gets one, so
-    /// that it takes all of it together.
-    fn is_busy(&self, env: &mut Env, node: usize) -> bool {
-        let link = env.net.link(self.number, node);
-        let is_idle = link.waiting.len() <= env.settings.idle_max;
-        self.pulling != Some(node) && link.is_attached && !is_idle
-    }
-
-    fn transmit(&mut self, env: &mut Env, node: usize, transmit: Transmit) {
-        for (about, ..) in transmit.about.entries(&transmit.command, None) {
-            if let About::Waiter(question) = about {
-                self.stand(env, question.call);
-            }
-        }
-        let link = env.net.link(self.number, node);
-        let mut command = transmit.command.clone();
-        command.set_session(link.session);
-        let is_open = if command.is_asking() { link.votes() } else { link.is_attached };
-        let whose = Whose::Machine(transmit.about.clone());
-        if !is_open || !self.send(env, node, Waiting { whose, command }) {
-            self.count(node, &transmit, None);
-            let now = self.now(env);
-            self.machine.handle_unsent(node, (&transmit.about, &transmit.command), now);
-        }
-    }
-
-    /// The answer to something that the machine has sent.
-    pub(super) fn handle_machine_answer(
-        &mut self,
-        env: &mut Env,
-        node: usize,
-        transmit: &Transmit,
-        reply: Option<&Reply>,
-    ) {
-        self.count(node, transmit, reply);
-        let now = self.now(env);
-        self.machine.handle_answer(node, (&transmit.about, &transmit.command), reply, now);
-        self.drive(env);
-    }
-
     /// Counts an answer for the judge.
-    fn count(&mut self, node: usize, transmit: &Transmit, reply: Option<&Reply>) {
+    pub(super) fn count(&mut self, node: usize, transmit: &Transmit, reply: Option<&Reply>) {
         for (about, command, reply) in transmit.about.entries(&transmit.command, reply) {
             let reply = reply.filter(|reply| **reply != Reply::Full);
             match about {
@@ -209,7 +132,7 @@ impl Client {
     }
 
     fn count_answer(&mut self, node: usize, question: &Question, reply: Option<&Reply>) {
-        let life = self.machine.call(question.call).and_then(|call| call.waiter());
+        let life = self.me.machine.call(question.call).and_then(|call| call.waiter());
         let life = life.map(|waiter| waiter.machine().life());
         let Some(watched) = self.calls.get_mut(&question.call) else { return };
         let Some(life) = life else { return };
@@ -223,7 +146,7 @@ impl Client {
 
     /// The answer to an undo says nothing about who won.
     fn count_vote(&mut self, call: CallId, command: &Command, reply: Option<&Reply>) {
-        if let Some(round) = self.machine.call(call).and_then(|call| call.round())
+        if let Some(round) = self.me.machine.call(call).and_then(|call| call.round())
             && !round.machine().is_undo(command)
             && let Some(watched) = self.calls.get_mut(&call)
         {
@@ -232,61 +155,25 @@ impl Client {
     }
 
     /// The judge looks at the order of waiters.
-    fn stand(&mut self, env: &mut Env, call: CallId) {
-        let Some(waiter) = self.machine.call(call).and_then(|call| call.waiter()) else { return };
-        let is_looked_at = waiter.machine().is_waiting() && env.cut_off != Some(self.number);
+    pub(super) fn stand(&mut self, env: &mut Env, call: CallId) {
+        let Some(waiter) = self.me.machine.call(call).and_then(|call| call.waiter()) else {
+            return;
+        };
+        let is_looked_at = waiter.machine().is_waiting() && env.cut_off != Some(self.me.number);
         let ticket = waiter.ticket().filter(|_| is_looked_at);
         let Some(watched) = self.calls.get_mut(&call) else { return };
         if let Some(ticket) = ticket
             && !std::mem::replace(&mut watched.is_standing, true)
         {
-            env.check.order.stand(watched.came_at, (self.number, call), watched.lock, ticket);
-        }
-    }
-
-    pub(super) fn handle_machine_timeout(&mut self, env: &mut Env) {
-        let now = self.now(env);
-        if self.armed_at.is_some_and(|armed_at| armed_at <= now) {
-            self.armed_at = None;
-        }
-        let patience = self.patience(env);
-        self.machine.handle_timeout(Duration::from_millis(wall_ms(env.now)), &patience, now);
-        self.drive(env);
-    }
-
-    /// A node tells something unasked.
-    pub(crate) fn handle_push(&mut self, env: &mut Env, node: usize, push: Push) {
-        let now = self.now(env);
-        let lock = env.locks.iter().position(|name| *name == push.name);
-        env.trace.add(env.now, lock, || Scene::Pushed {
-            client: self.number,
-            node,
-            text: format!("{:?} {} {}", push.news, trace::owner_name(&push.owner), push.fence),
-        });
-        if !push.counts_in(env.net.link(self.number, node).session) {
-            self.close(env, node);
-            return;
-        }
-        if push.news == News::Granted {
-            env.check.order.hand_on(&push.owner);
-        }
-        self.machine.handle_push(node, push, now);
-        self.drive(env);
-    }
-
-    fn handle_event(&mut self, env: &mut Env, event: Event) {
-        match event {
-            Event::Closed(_) => {}
-            Event::Ended(call, _) => self.handle_ended(env, call),
-            Event::Lease(event) => self.handle_lease_event(env, event),
+            env.check.order.stand(watched.came_at, (self.me.number, call), watched.lock, ticket);
         }
     }
 
     /// The outcome of a call is certain: the judge looks at it, and the task goes on.
-    fn handle_ended(&mut self, env: &mut Env, call: CallId) {
-        let Some(ended) = self.machine.take_outcome(call) else { return };
+    pub(super) fn handle_ended(&mut self, env: &mut Env, call: CallId) {
+        let Some(ended) = self.me.machine.take_outcome(call) else { return };
         let Some(mut watched) = self.calls.remove(&call) else {
-            self.machine.close_call(call);
+            self.me.machine.close_call(call);
             return;
         };
         match ended {
@@ -297,18 +184,18 @@ impl Client {
         if let Some(task) = watched.task.take() {
             self.handle_outcome(env, task, &watched, call, ended);
         }
-        self.machine.close_call(call);
+        self.me.machine.close_call(call);
     }
 
     /// The caller has gone: what was taken goes back.
     pub(super) fn abandon(&mut self, env: &mut Env, call: CallId) {
         if let Some(watched) = self.calls.remove(&call)
-            && self.machine.call(call).is_some_and(|call| call.waiter().is_some())
+            && self.me.machine.call(call).is_some_and(|call| call.waiter().is_some())
         {
             self.note_end_of_wait(env, &watched, call, contend::Outcome::Abandoned);
         }
         let now = self.now(env);
-        self.machine.abandon(call, now);
+        self.me.machine.abandon(call, now);
         self.drive(env);
     }
 
@@ -316,7 +203,7 @@ impl Client {
     pub(super) fn check_calls(&self, env: &mut Env) {
         let now = self.now(env);
         for (call, watched) in &self.calls {
-            let Some(call) = self.machine.call(*call) else { continue };
+            let Some(call) = self.me.machine.call(*call) else { continue };
             let Some(round) = call.round() else { continue };
             let lag = Duration::from_nanos(2 * WAKE_LAG_MAX);
             let due = call.started_at().saturating_add(round.claim().terms.vote_timeout());
@@ -337,21 +224,6 @@ impl Client {
         }
     }
 
-    /// How long silent nodes are waited for.
-    pub(super) fn patience(&self, env: &mut Env) -> impl Fn(Duration) -> Duration + use<> {
-        let trip = Duration::from_nanos(env.net.link(self.number, 0).round_trip());
-        move |ttl| vote_timeout(ttl, trip)
-    }
-
-    pub(super) fn with_patience<T>(
-        &mut self,
-        env: &mut Env,
-        act: impl FnOnce(&mut super::Machine, Patience<'_>, Moment) -> T,
-    ) -> T {
-        let (now, patience) = (self.now(env), self.patience(env));
-        act(&mut self.machine, &patience, now)
-    }
-
     fn note_end_of_wait(
         &self,
         env: &mut Env,
@@ -359,11 +231,13 @@ impl Client {
         call: CallId,
         outcome: contend::Outcome,
     ) {
-        env.check.order.step_out((self.number, call));
-        let Some(waiter) = self.machine.call(call).and_then(|call| call.waiter()) else { return };
+        env.check.order.step_out((self.me.number, call));
+        let Some(waiter) = self.me.machine.call(call).and_then(|call| call.waiter()) else {
+            return;
+        };
         let owner = trace::owner_name(waiter.owner());
         env.trace.add(env.now, Some(watched.lock), || Scene::Outcome {
-            client: self.number,
+            client: self.me.number,
             text: format!("{owner}: {}", told(Ended::Acquire(outcome))),
         });
         let is_contended = outcome == contend::Outcome::Contended;
@@ -375,7 +249,7 @@ impl Client {
 
     /// Every refusal has a reason, and it is the true one.
     fn check_reason(&self, env: &mut Env, watched: &Watched, id: CallId, ended: Ended) {
-        let Some(call) = self.machine.call(id) else { return };
+        let Some(call) = self.me.machine.call(id) else { return };
         let Some(claim) = call.round().map(|round| round.claim()) else { return };
         let nodes = env.nodes.len();
         let Votes { grants, refusals, lost } = watched.votes;
@@ -413,7 +287,7 @@ impl Client {
         let owner = trace::owner_name(&claim.owner);
         let told = told(ended);
         env.trace.add(env.now, Some(watched.lock), || Scene::Outcome {
-            client: self.number,
+            client: self.me.number,
             text: format!("{owner}: {told}"),
         });
         if !is_true {

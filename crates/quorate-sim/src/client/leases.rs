@@ -18,7 +18,9 @@ use super::Client;
 use crate::{
     check::{Claim, Promise},
     clock::{NEVER, Nanos},
+    driver::Driver,
     event::Event,
+    links::Linked,
     trace::{self, Scene},
     world::Env,
 };
@@ -98,29 +100,29 @@ impl Client {
         let renewal = if is_renewed { Renewal::On } else { Renewal::Off };
         let now = self.now(env);
         let hold = Hold { renewal, until: hold_until };
-        let id = self.machine.keep(call, hold, now).expect("it was won");
-        let kept = self.machine.lease(id).expect("it is kept");
+        let id = self.me.machine.keep(call, hold, now).expect("it was won");
+        let kept = self.me.machine.lease(id).expect("it is kept");
         let (terms, fenced, owner) = (kept.terms(), kept.fenced(), kept.owner().clone());
         let remaining = kept.lease().remaining(now);
-        let times = (env.now, self.end_of(kept.lease()), self.clock.when(hold_until));
+        let times = (env.now, self.end_of(kept.lease()), self.me.clock.when(hold_until));
         let fence = fenced.map(FencedLease::fence);
         let is_adopted = from.is_some() && fenced.is_some();
         // The lease goes on as another owner while it is handed over, which claims nothing.
         let claimed_by = from.as_ref().and_then(|_| self.tasks[task].held_by.take());
-        let claim = Claim::new(lock, Some(self.number), owner.clone(), times)
-            .with_fence(fence, self.clock.when(sent_at))
+        let claim = Claim::new(lock, Some(self.me.number), owner.clone(), times)
+            .with_fence(fence, self.me.clock.when(sent_at))
             .adopted_from(claimed_by.or(from));
         let claim = env.begin(claim);
         env.count.acquisitions += 1;
         env.count.adopted += u64::from(is_adopted);
         env.trace.add(env.now, Some(lock), || Scene::Held {
-            client: self.number,
+            client: self.me.number,
             claim,
             owner: trace::owner_name(&owner),
             until: times.1,
         });
         // Whoever stood still while it asked may have won what is nearly over.
-        let is_safe = env.is_calm(self.number) && remaining >= terms.ttl() / 2;
+        let is_safe = env.is_calm(self.me.number) && remaining >= terms.ttl() / 2;
         let is_carried = false;
         let held = Held { id, lock, task, claim, hold_until, is_renewed, is_safe, is_carried };
         self.held.push(held);
@@ -131,7 +133,7 @@ impl Client {
     pub(crate) fn carry(&mut self, env: &mut Env) {
         let needed = Duration::from_nanos(TRIPS_PER_TTL * env.settings.longest_trip());
         for known in &mut self.held {
-            let Some(held) = self.machine.lease(known.id) else { continue };
+            let Some(held) = self.me.machine.lease(known.id) else { continue };
             let name = &env.locks[known.lock];
             let may_heal = held.fenced().is_some_and(FencedLease::may_heal);
             let is_lasting = known.is_renewed && may_heal && held.terms().ttl() >= needed;
@@ -142,7 +144,7 @@ impl Client {
     }
 
     pub(super) fn is_told(&self, id: LeaseId) -> bool {
-        self.machine.lease(id).is_some_and(HeldLease::is_loss_reported)
+        self.me.machine.lease(id).is_some_and(HeldLease::is_loss_reported)
     }
 
     pub(super) fn held(&mut self, id: LeaseId) -> Option<&mut Held> {
@@ -158,10 +160,10 @@ impl Client {
     ) -> Option<usize> {
         let index = self.held.iter().position(|held| held.id == id)?;
         let Held { claim, lock, .. } = self.held.swap_remove(index);
-        let owner = self.machine.lease(id)?.owner();
+        let owner = self.me.machine.lease(id)?.owner();
         env.check.let_go(env.now, claim);
         env.trace.add(env.now, Some(lock), || Scene::LetGo {
-            client: self.number,
+            client: self.me.number,
             claim,
             owner: trace::owner_name(owner),
             how,
@@ -171,7 +173,7 @@ impl Client {
 
     /// The lease is gone: its holder is told, once.
     pub(super) fn lose(&mut self, env: &mut Env, id: LeaseId, reason: LostReason) {
-        self.machine.watchdog().lose(id, reason);
+        self.me.machine.watchdog().lose(id, reason);
         self.drive(env);
     }
 
@@ -186,8 +188,8 @@ impl Client {
                     self.note_renewed(env, lease);
                 }
                 Outcome::Unsure => {
-                    let is_calm = env.is_calm(self.number);
-                    let ttl = self.machine.lease(lease).map(|held| held.terms().ttl());
+                    let is_calm = env.is_calm(self.me.number);
+                    let ttl = self.me.machine.lease(lease).map(|held| held.terms().ttl());
                     if let (Some(held), Some(ttl)) = (self.held(lease), ttl) {
                         // There is time enough to try again.
                         held.is_safe |= is_calm && margin >= ttl / 2;
@@ -203,11 +205,11 @@ impl Client {
     fn handle_lost(&mut self, env: &mut Env, id: LeaseId, reason: LostReason) {
         let now = self.now(env);
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
-        let Some(held) = self.machine.lease(id) else { return };
+        let Some(held) = self.me.machine.lease(id) else { return };
         known.check_loss(env, held, reason, now);
         env.check.tell(env.now, known.claim);
         env.trace.add(env.now, Some(known.lock), || Scene::Lost {
-            client: self.number,
+            client: self.me.number,
             claim: known.claim,
             owner: trace::owner_name(held.owner()),
             reason: reason.to_string(),
@@ -229,11 +231,11 @@ impl Client {
 
     pub(super) fn note_renewed(&self, env: &mut Env, id: LeaseId) {
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
-        let Some(held) = self.machine.lease(id) else { return };
+        let Some(held) = self.me.machine.lease(id) else { return };
         env.audit(known.claim);
         let until = self.end_of(held.lease());
         env.trace.add(env.now, Some(known.lock), || Scene::Renewed {
-            client: self.number,
+            client: self.me.number,
             claim: known.claim,
             owner: trace::owner_name(held.owner()),
             until,
@@ -245,14 +247,14 @@ impl Client {
         match lease.check(lease.valid_until()) {
             Ok(()) => NEVER,
             Err(_) if lease.lost().is_some() => 0,
-            Err(_) => self.clock.when(lease.valid_until()),
+            Err(_) => self.me.clock.when(lease.valid_until()),
         }
     }
 
     /// Tells the judge for how long the holder believes to hold the lock.
     fn note_end(&self, env: &mut Env, id: LeaseId) {
         let Some(known) = self.held.iter().find(|held| held.id == id) else { return };
-        let Some(held) = self.machine.lease(id) else { return };
+        let Some(held) = self.me.machine.lease(id) else { return };
         let end = self.end_of(held.lease());
         env.check.set_end(env.now, known.claim, end);
         if end != NEVER && end > env.now {

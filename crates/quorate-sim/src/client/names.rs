@@ -10,7 +10,7 @@ use crate::trace;
 
 /// Numbers that are never used twice.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     client: usize,
     sequence: u64,
     /// Tickets are coarse, and which was the last one.
@@ -19,7 +19,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) const fn new(client: usize, is_coarse: bool) -> Self {
+    pub(crate) const fn new(client: usize, is_coarse: bool) -> Self {
         Self { client, sequence: 0, is_coarse, last_coarse: 0 }
     }
 

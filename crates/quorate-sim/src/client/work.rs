@@ -31,7 +31,9 @@ use super::{Client, calls::Watched, leases::Won};
 use crate::{
     clock::{MS, Nanos},
     dice::Dice,
+    driver::Driver,
     event::Due,
+    links::Linked,
     trace,
     world::{Env, Handover},
 };
@@ -121,7 +123,7 @@ impl Client {
         self.wait(env, task, time);
     }
 
-    pub(super) fn handle_work(&mut self, env: &mut Env, task: usize, step: u32) {
+    pub(super) fn work(&mut self, env: &mut Env, task: usize, step: u32) {
         if step != self.tasks[task].steps {
             return;
         }
@@ -145,7 +147,7 @@ impl Client {
         if self.is_resting {
             return;
         }
-        let left = env.handovers[self.number].take();
+        let left = env.handovers[self.me.number].take();
         let flow = &mut self.tasks[task];
         let mut operation = Operation::draw(&mut flow.dice, &env.settings);
         let is_cancelled = flow.dice.below(8) == 0;
@@ -160,10 +162,10 @@ impl Client {
             operation.patience = None;
         }
         let patience = operation.patience.unwrap_or(0);
-        operation.give_up_at = self.clock.at(env.now + patience);
+        operation.give_up_at = self.me.clock.at(env.now + patience);
         let flow = &mut self.tasks[task];
         flow.operation = operation;
-        flow.is_waiting = operation.patience.is_some() && env.cut_off != Some(self.number);
+        flow.is_waiting = operation.patience.is_some() && env.cut_off != Some(self.me.number);
         if flow.is_waiting {
             env.check.add_waiter(env.now, operation.lock, operation.is_shared);
         }
@@ -200,9 +202,9 @@ impl Client {
     fn try_once(&mut self, env: &mut Env, task: usize, left: Option<Handover>) {
         let Operation { lock, ttl_ms, is_shared, .. } = self.tasks[task].operation;
         let terms = self.terms(env, ttl_ms);
-        let (now, id) = (self.now(env), self.id);
+        let (now, id) = (self.now(env), self.me.id);
         let kind = OwnerKind { is_shared, ..OwnerKind::default() };
-        let naming = self.machine.naming();
+        let naming = self.me.machine.naming();
         let owner = match env.settings.is_in_line {
             true => naming.next_holder(ttl_ms, &kind, now),
             false => naming.source.next_classic(&id),
@@ -279,7 +281,7 @@ impl Client {
             }
             _ if now >= operation.give_up_at => self.think(env, task),
             _ => {
-                let asked_at = self.machine.call(call).map_or(now, |call| call.started_at());
+                let asked_at = self.me.machine.call(call).map_or(now, |call| call.started_at());
                 let flow = &mut self.tasks[task];
                 flow.stage = Stage::Resting;
                 let delay = now.saturating_since(asked_at) + flow.backoff.next(&mut self.jitter);
@@ -294,7 +296,7 @@ impl Client {
         self.stop_waiting(env, task);
         let operation = self.tasks[task].operation;
         let Operation { lock, is_renewed, .. } = operation;
-        let Some(won) = self.machine.call(call) else { return };
+        let Some(won) = self.me.machine.call(call) else { return };
         let (sent_at, round) = (won.started_at(), won.round());
         let from = round.and_then(|round| round.claim().from.clone());
         let max = operation.max_hold.unwrap_or(u64::MAX);
@@ -341,7 +343,7 @@ impl Client {
     /// Half of the work is done: something else about the lock, if that is wanted.
     fn go_on(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         let now = self.now(env);
-        let held = self.machine.lease(id);
+        let held = self.me.machine.lease(id);
         let is_alive = held.is_some_and(|held| held.lease().check(now).is_ok());
         match self.tasks[task].operation.act {
             _ if !is_alive => self.give_back(env, task, id),
@@ -365,7 +367,7 @@ impl Client {
         let call = match self.tasks[task].operation.act {
             Act::Extend(ttl_ms) => {
                 let terms = self.terms(env, ttl_ms);
-                match self.machine.extend(id, terms, now) {
+                match self.me.machine.extend(id, terms, now) {
                     Ok(call) => call,
                     Err(reason) => return self.lose(env, id, reason),
                 }
@@ -377,7 +379,7 @@ impl Client {
                 call
             }
         };
-        let held_until = self.machine.lease(id).map(|held| held.lease().valid_until());
+        let held_until = self.me.machine.lease(id).map(|held| held.lease().valid_until());
         self.watch(env, call, lock, Some(task)).held_until = held_until;
         self.drive(env);
     }

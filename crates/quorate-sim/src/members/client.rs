@@ -1,219 +1,227 @@
-//! A client: its council, and one link to each address of its list.
+//! A client: the machine of the core, with a link to each server of its list, and a user who
+//! acquires one lock again and again.
+
+use std::time::Duration;
 
 use quorate_core::{
-    command::{ClientId, Command, Reply, Stay},
-    guard::{Council, Enrolment, Mark, Met, Opinion, slack_us},
-    line::{Session, Speaker},
+    backoff::Jitter,
+    client::{
+        CallId, Config, Ended, Event, Hold,
+        owners::OwnerKind,
+        waiter::Want,
+        watchdog::{self, LeaseId, Renewal},
+    },
+    command::ClientId,
+    contend::{Mode, Outcome},
+    guard::Opinion,
+    line::FencedLease,
+    moment::Moment,
+    name::Name,
+    terms::Terms,
 };
 
-use super::{
-    GUARD, LIFE, Ms, TTL, label,
-    lock::Lock,
-    net::{Call, Event, Kind, Net, Tag},
+use super::{GUARD_MS, LIFE_MS, TTL, TTL_MS, WALL_MS, env::Env, label};
+use crate::{
+    client::Names,
+    clock::{ClientClock, MS, Nanos},
+    dice::Dice,
+    driver::{Driver, Driving},
+    event::Due,
+    links::{Linked, Machine, Meetings, Process},
+    settings::{DRIFT, Guard},
 };
 
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) party: usize,
-    pub(super) id: ClientId,
-    pub(super) list: Vec<usize>,
-    council: Council,
-    pub(super) links: Vec<Link>,
-    pub(super) lock: Lock,
-    pub(super) stopped_until: Ms,
-    /// Answers that came while it stood still.
-    pub(super) held_back: Vec<(Tag, u64, Option<Reply>)>,
+    pub(super) me: Process,
+    stage: Stage,
+    /// Counts what the user does, so that what is over does not go on.
+    steps: u32,
+    pub(super) stopped_until: Nanos,
     pub(super) wins: u64,
     pub(super) last: Option<Opinion>,
 }
 
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) generation: u64,
-    pub(super) epoch: Option<u64>,
-    /// The session, when it was last asked to go on with success, and what the node is.
-    pub(super) up: Option<(Session, Ms, Mark)>,
-    /// The session that is about to begin, and what the node is.
-    pending: Option<(Session, Mark)>,
-    asked_at: Option<Ms>,
-    next_at: Ms,
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Idle,
+    Asking(CallId),
+    /// A lease, and the judge's number for it.
+    Holding(LeaseId, u64),
 }
 
 impl Client {
-    pub(super) fn new(net: &mut Net, party: usize, list: Vec<usize>) -> Self {
-        let labels = list.iter().map(|server| label(*server));
+    /// A process that begins with this list. It has the number of the one before, if there was one.
+    pub(super) fn new(env: &mut Env, number: usize, life: u32, list: &[usize]) -> Self {
         let mut bytes = [0; 20];
-        bytes[..8].copy_from_slice(&net.fresh().to_be_bytes());
-        let link = |net: &mut Net| Link {
-            generation: net.fresh(),
-            epoch: None,
-            up: None,
-            pending: None,
-            asked_at: None,
-            next_at: net.now,
+        bytes[..8].copy_from_slice(&env.fresh().to_be_bytes());
+        let id = ClientId::from_random(bytes);
+        let mut dice = Dice::new(env.dice.next(), number as u64);
+        let clock =
+            ClientClock::new(dice.below(TTL), dice.pick(&[-5_000, -1_000, 0, 1_000, 5_000]));
+        let config = Config { client: id, nodes: list.len(), has_sessions: true, max_ttl: ttl() };
+        let jitter = Jitter::new(dice.next());
+        let guard = Guard { guard_ms: GUARD_MS, wall_ms: WALL_MS, is_durable: false };
+        let labels = list.iter().map(|server| label(*server)).collect();
+        let meeting_dice = Dice::new(dice.next(), number as u64);
+        let me = Process {
+            number,
+            life,
+            id,
+            clock,
+            machine: Machine::new(config, Names::new(number, false), jitter),
+            driving: Driving::default(),
+            meetings: Some(Meetings::new(labels, TTL_MS, guard, LIFE_MS, meeting_dice)),
+            dice,
         };
-        Self {
-            party,
-            id: ClientId::from_random(bytes),
-            council: Council::new(labels, TTL, GUARD),
-            links: list.iter().map(|_| link(net)).collect(),
-            list,
-            lock: Lock::default(),
-            stopped_until: 0,
-            held_back: Vec::new(),
-            wins: 0,
-            last: None,
+        let (stage, last) = (Stage::Idle, None);
+        let client = Self { me, stage, steps: 0, stopped_until: 0, wins: 0, last };
+        for (seat, server) in list.iter().enumerate() {
+            let link = env.net.link(number, seat);
+            link.node = *server;
+            let what = Due::Reconnect { node: seat as u8, generation: link.generation };
+            client.plan(env, env.now, what);
         }
+        client.plan(env, env.now, Due::Work { task: 0, step: 0 });
+        client
     }
 
-    pub(super) fn speaker(&self, session: Session) -> Speaker {
-        Speaker { client: self.id, session }
+    /// The process ends: its connections break, and it holds nothing any more.
+    pub(super) fn die(&self, env: &mut Env) {
+        if let Stage::Holding(_, number) = self.stage {
+            env.judge.let_go(number);
+        }
+        env.hang_up(self.me.number);
     }
 
-    pub(super) fn send(&self, net: &mut Net, seat: usize, kind: Kind, command: Command) {
-        let link = &self.links[seat];
-        let tag = Tag { generation: link.generation, seat, kind, sent_at: net.now };
-        let (from, server, epoch) = (self.party, self.list[seat], link.epoch);
-        net.send(Call { from, server, epoch, tag, command });
+    /// The user does the next thing in a while.
+    fn go_on(&mut self, env: &mut Env, stage: Stage, after: Nanos) {
+        self.stage = stage;
+        self.steps += 1;
+        self.plan(env, env.now + after, Due::Work { task: 0, step: self.steps });
     }
 
-    fn stay(net: &Net, mark: Mark) -> Stay {
-        let slack_us = slack_us(Some(GUARD));
-        Stay { life_ms: LIFE, mark: Some(mark), slack_us, wall_ms: net.wall_ms() }
+    fn begin(&mut self, env: &mut Env) {
+        let trip = Duration::from_nanos(self.link(env, 0).round_trip());
+        let vote_timeout = quorate_core::terms::vote_timeout(ttl(), trip);
+        let terms = Terms::new(ttl(), vote_timeout, DRIFT).expect("a fair ttl");
+        let (mode, patience) = match self.me.dice.below(2) {
+            0 => (Mode::Try, self.me.dice.between(30 * MS, TTL * 3 / 4)),
+            _ => (Mode::Wait(ttl()), self.me.dice.between(30 * MS, 3 * TTL)),
+        };
+        let name = Name::parse("lock", "").expect("valid");
+        let want = Want { name, terms, kind: OwnerKind::default(), mode, max_ttl: ttl() };
+        let now = self.now(env);
+        let call = self.me.machine.acquire(want, now);
+        self.go_on(env, Stage::Asking(call), patience);
     }
 
-    /// Does what is due, and says when it wants to be called again.
-    pub(super) fn tick(&mut self, net: &mut Net) {
-        if self.stopped_until > net.now {
-            net.at(self.stopped_until, Event::Tick { party: self.party });
-            return;
+    fn release(&mut self, env: &mut Env, lease: LeaseId, number: u64) {
+        env.judge.let_go(number);
+        let call =
+            self.with_patience(env, |machine, patience, now| machine.release(lease, patience, now));
+        if let Some(call) = call {
+            self.me.machine.close_call(call);
         }
-        for (tag, epoch, reply) in std::mem::take(&mut self.held_back) {
-            self.answer(net, tag, epoch, reply);
-        }
-        for seat in 0..self.links.len() {
-            self.tend(net, seat);
-        }
-        self.work(net);
-        let wait = net.dice.between(10, 40);
-        net.at(net.now + wait, Event::Tick { party: self.party });
+        let rest = self.me.dice.between(20 * MS, 400 * MS);
+        self.go_on(env, Stage::Idle, rest);
     }
 
-    fn tend(&mut self, net: &mut Net, seat: usize) {
-        let link = &mut self.links[seat];
-        let is_late = link.asked_at.is_some_and(|at| at + TIMEOUT < net.now);
-        let is_lapsed = link.up.is_some_and(|(_, at, _)| at + LIFE <= net.now);
-        if is_late || is_lapsed {
-            self.drop_link(net, seat, 10);
-        }
-        let link = &mut self.links[seat];
-        if link.asked_at.is_some() || link.next_at > net.now {
-            return;
-        }
-        link.asked_at = Some(net.now);
-        self.council.ask(seat);
-        match link.up {
-            Some((session, _, mark)) => {
-                let stay = Self::stay(net, mark);
-                let command = Command::Ping { speaker: self.speaker(session), stay };
-                self.send(net, seat, Kind::Ping, command);
-            }
-            None => {
-                let greeting = net.greeting();
-                self.send(net, seat, Kind::Meet, Command::Meet { greeting });
-            }
-        }
-    }
-
-    /// The connection to a node, and what it has granted to whoever has not decided, is gone.
-    fn drop_link(&mut self, net: &mut Net, seat: usize, wait: Ms) {
-        let link = &mut self.links[seat];
-        link.generation = net.fresh();
-        link.epoch = None;
-        link.up = None;
-        link.pending = None;
-        link.asked_at = None;
-        link.next_at = net.now + wait;
-        self.council.leave(seat);
-        self.lock.forget(seat);
-    }
-
-    pub(super) fn answer(&mut self, net: &mut Net, tag: Tag, epoch: u64, reply: Option<Reply>) {
-        if self.stopped_until > net.now {
-            self.held_back.push((tag, epoch, reply));
-            return;
-        }
-        let seat = tag.seat;
-        let Some(link) = self.links.get_mut(seat) else { return };
-        if link.generation != tag.generation || tag.kind == Kind::Release {
-            return;
-        }
-        let Some(reply) = reply else { return self.drop_link(net, seat, 10) };
-        match (tag.kind, reply) {
-            (Kind::Meet, Reply::Met(met)) => {
-                link.epoch = Some(epoch);
-                self.hear(net, seat, *met);
-            }
-            (Kind::Repair, reply) => {
-                link.asked_at = None;
-                let wait = if matches!(reply, Reply::TooSoon { .. }) { 100 } else { 0 };
-                link.next_at = net.now + wait;
-            }
-            (Kind::Attach | Kind::Ping, Reply::Attached { .. }) => {
-                link.asked_at = None;
-                link.next_at = net.now + net.dice.between(LIFE / 6, LIFE / 2);
-                if tag.kind == Kind::Ping {
-                    self.council.hear_again(seat);
+    fn handle_ended(&mut self, env: &mut Env, call: CallId) {
+        let ended = self.me.machine.take_outcome(call);
+        if matches!(self.stage, Stage::Asking(asked) if asked == call) {
+            match ended {
+                Some(Ended::Acquire(Outcome::Held { .. })) => self.hold(env, call),
+                _ => {
+                    let rest = self.me.dice.between(20 * MS, 250 * MS);
+                    self.go_on(env, Stage::Idle, rest);
                 }
-                let known = link.up.map(|(session, _, mark)| (session, mark));
-                let going = link.pending.take().or(known);
-                link.up = going.map(|(session, mark)| (session, tag.sent_at, mark));
             }
-            (_, Reply::Stale) => self.drop_link(net, seat, 10),
-            (kind, reply) => self.hear_lock(net, seat, kind, reply),
+        }
+        self.me.machine.close_call(call);
+    }
+
+    fn hold(&mut self, env: &mut Env, call: CallId) {
+        let now = self.now(env);
+        let hold = Hold { renewal: Renewal::On, until: Moment::from_nanos(u64::MAX) };
+        let lease = self.me.machine.keep(call, hold, now).expect("it was won");
+        self.wins += 1;
+        let number = env.fresh();
+        self.note_held(env, lease, number);
+        let work = match env.is_calm {
+            true => self.me.dice.between(5 * MS, 40 * MS),
+            false => self.me.dice.between(5 * MS, 5 * TTL),
+        };
+        self.go_on(env, Stage::Holding(lease, number), work);
+    }
+
+    /// Tells the judge until when the lock is held.
+    fn note_held(&self, env: &mut Env, lease: LeaseId, number: u64) {
+        let Some(held) = self.me.machine.lease(lease) else { return };
+        let until = match held.lease().lost() {
+            Some(_) => 0,
+            None => self.me.clock.when(held.lease().valid_until()),
+        };
+        if let Some(fence) = held.fenced().map(FencedLease::fence) {
+            env.hold(number, self.me.number, until, fence);
         }
     }
 
-    fn hear(&mut self, net: &mut Net, seat: usize, met: Met) {
-        let (opinion, is_changed) = self.council.hear(seat, met);
-        if is_changed {
-            for other in (0..self.links.len()).filter(|other| *other != seat) {
-                self.drop_link(net, other, 0);
+    fn handle_lease(&mut self, env: &mut Env, event: watchdog::Event) {
+        let Stage::Holding(lease, number) = self.stage else { return };
+        match event {
+            watchdog::Event::Valid { lease: it, .. } if it == lease => {
+                self.note_held(env, lease, number);
             }
+            watchdog::Event::Lost { lease: it, .. } if it == lease => {
+                self.release(env, lease, number);
+            }
+            _ => {}
         }
-        self.last = Some(opinion.clone());
-        match opinion {
-            Opinion::Votes(mark) => {
-                let session = Session::from_random(net.random());
-                let link = &mut self.links[seat];
-                link.asked_at = Some(net.now);
-                link.pending = Some((session, mark));
-                let stay = Self::stay(net, mark);
-                let command = Command::Attach { speaker: self.speaker(session), stay };
-                self.send(net, seat, Kind::Attach, command);
-            }
-            Opinion::Enrol(it) => {
-                let enrolment = Enrolment { wall_ms: net.wall_ms(), ..it };
-                self.repair(net, seat, Command::Enrol { enrolment });
-            }
-            Opinion::Tell { mark, pact } => {
-                let fresh = Mark::from_random(net.random());
-                self.repair(net, seat, Command::Change { mark, pact, fresh });
-            }
-            Opinion::Waits { .. } | Opinion::Differs(_) => {
-                let wait = net.dice.between(40, 120);
-                let link = &mut self.links[seat];
-                link.asked_at = None;
-                link.next_at = net.now + wait;
-            }
-        }
-    }
-
-    fn repair(&mut self, net: &mut Net, seat: usize, command: Command) {
-        self.links[seat].asked_at = Some(net.now);
-        self.send(net, seat, Kind::Repair, command);
     }
 }
 
-/// How long a node may be silent.
-const TIMEOUT: Ms = 120;
+impl Linked for Client {
+    type World = Env;
+
+    fn me(&self) -> &Process {
+        &self.me
+    }
+
+    fn me_mut(&mut self) -> &mut Process {
+        &mut self.me
+    }
+
+    fn handle_event(&mut self, env: &mut Env, event: Event) {
+        match event {
+            Event::Closed(_) => {}
+            Event::Ended(call, _) => self.handle_ended(env, call),
+            Event::Lease(event) => self.handle_lease(env, event),
+        }
+    }
+
+    fn handle_work(&mut self, env: &mut Env, _task: usize, step: u32) {
+        if step != self.steps {
+            return;
+        }
+        match self.stage {
+            Stage::Idle => self.begin(env),
+            Stage::Asking(call) => {
+                let now = self.now(env);
+                self.me.machine.abandon(call, now);
+                let rest = self.me.dice.between(20 * MS, 250 * MS);
+                self.go_on(env, Stage::Idle, rest);
+            }
+            Stage::Holding(lease, number) => self.release(env, lease, number),
+        }
+        self.drive(env);
+    }
+
+    fn note_opinion(&mut self, _env: &mut Env, _node: usize, opinion: &Opinion) {
+        self.last = Some(opinion.clone());
+    }
+}
+
+const fn ttl() -> Duration {
+    Duration::from_millis(TTL_MS)
+}

@@ -2,15 +2,19 @@
 
 use quorate_core::{
     command::{ClientId, Command, Reply, Stay},
-    guard::{Council, Enrolment, Greeting, Mark, Met, NodeId, Opinion, plan},
+    guard::{Council, Mark, Met, plan},
     line::{Ask, Place, Session, Speaker},
-    moment::NodeTime,
     mutant::Mutant,
     name::Name,
-    store::Store,
 };
 
-use super::{GUARD, LIFE, TTL, label};
+use super::{GUARD, GUARD_MS, LIFE_MS, TTL, TTL_MS, env::Env, label};
+use crate::{
+    clock::{MS, NodeClock},
+    dice::Dice,
+    node::Node,
+    settings::wall_ms,
+};
 
 /// One that says what it has seen, if the lock has two holders.
 pub type Schedule = fn() -> Result<(), String>;
@@ -27,102 +31,67 @@ pub const SCHEDULES: &[(Mutant, Schedule)] = &[
 
 /// Servers whose clients have clocks that agree, and where nothing takes time.
 struct Bench {
-    stores: Vec<Store>,
-    now_ms: u64,
-    next: u64,
+    env: Env,
     /// Nobody hears these just now.
     cut: Vec<usize>,
-    /// Whether clients find that the servers write everything to disk at once.
-    is_durable: bool,
 }
 
 impl Bench {
+    /// The first servers are nodes, and one is spare.
     fn founded(nodes: usize) -> (Self, Council) {
-        let stores = vec![Store::new(); nodes];
-        let (now_ms, cut, is_durable) = (1_800_000_000_000, Vec::new(), false);
-        let mut bench = Self { stores, now_ms, next: 0, cut, is_durable };
+        let mut env = Env::new(Dice::new(0, 77), nodes + 1, false);
+        for server in &mut env.servers {
+            server.node.clock = NodeClock::new(wall_ms(0) * 1_000, 0);
+        }
+        let mut bench = Self { env, cut: Vec::new() };
         let list: Vec<usize> = (0..nodes).collect();
         let mut council = Self::council(&list);
         bench.settle(&mut council, &list);
-        bench.now_ms += GUARD;
+        bench.env.now += GUARD;
         bench.settle(&mut council, &list);
         (bench, council)
     }
 
     fn council(list: &[usize]) -> Council {
-        Council::new(list.iter().map(|node| label(*node)), TTL, GUARD)
+        Council::new(list.iter().map(|node| label(*node)), TTL_MS, GUARD_MS)
     }
 
-    fn fresh(&mut self) -> u128 {
-        self.next += 1;
-        self.next.into()
+    fn settle(&mut self, council: &mut Council, list: &[usize]) -> Vec<Option<Mark>> {
+        self.env.settle(council, list, &self.cut)
     }
 
-    fn apply(&mut self, node: usize, command: &Command) -> Reply {
-        self.stores[node].apply(NodeTime::from_micros(self.now_ms * 1_000), command)
+    fn node(&mut self, node: usize) -> &mut Node {
+        &mut self.env.servers[node].node
     }
 
     fn met(&mut self, node: usize) -> Option<Met> {
-        if self.cut.contains(&node) {
-            return None;
-        }
-        let greeting = Greeting {
-            wall_ms: self.now_ms,
-            known: None,
-            mark: Mark::from_random(self.fresh()),
-            id: NodeId::from_random(self.fresh()),
-            life_ms: LIFE,
-            guard_ms: GUARD,
-            is_looking: false,
-            is_durable: self.is_durable,
-        };
-        match self.apply(node, &Command::Meet { greeting }) {
-            Reply::Met(met) => Some(*met),
-            _ => None,
-        }
+        (!self.cut.contains(&node)).then(|| self.env.meet(node))
     }
 
-    /// Meets these nodes, each at its seat, until nothing is to be done about them. Says who votes.
-    fn settle(&mut self, council: &mut Council, list: &[usize]) -> Vec<Option<Mark>> {
-        let mut votes = vec![None; list.len()];
-        for (seat, node) in list.iter().enumerate().cycle().take(8 * list.len()) {
-            council.ask(seat);
-            let Some(met) = self.met(*node) else { continue };
-            let fresh = Mark::from_random(self.fresh());
-            votes[seat] = None;
-            match council.hear(seat, met).0 {
-                Opinion::Enrol(it) => {
-                    let enrolment = Enrolment { wall_ms: self.now_ms, ..it };
-                    self.apply(*node, &Command::Enrol { enrolment });
-                }
-                Opinion::Tell { mark, pact } => {
-                    self.apply(*node, &Command::Change { mark, pact, fresh });
-                }
-                Opinion::Votes(mark) => votes[seat] = Some(mark),
-                Opinion::Waits { .. } | Opinion::Differs(_) => {}
-            }
-        }
-        votes
+    fn fresh(&mut self) -> Mark {
+        Mark::from_random(self.env.random())
     }
 
     /// A client takes the lock on each of these nodes that votes. Says how many granted it.
     fn take(&mut self, client: u8, council: &mut Council, list: &[usize], on: &[usize]) -> usize {
         let votes = self.settle(council, list);
         let client = ClientId::from_random([client; 20]);
-        let owner = Place { ticket: self.now_ms * 1_000, ttl_ms: TTL, client }.owner(1);
+        let owner =
+            Place { ticket: wall_ms(self.env.now) * 1_000, ttl_ms: TTL_MS, client }.owner(1);
         let name = Name::parse("lock", "").expect("valid");
         let mut granted = 0;
         for (node, mark) in list.iter().zip(votes).filter(|(node, _)| on.contains(node)) {
-            let speaker = Speaker { client, session: Session::from_random(self.fresh()) };
-            let stay = Stay { life_ms: LIFE, mark, slack_us: 1_000, wall_ms: self.now_ms };
+            let speaker = Speaker { client, session: Session::from_random(self.env.random()) };
+            let stay =
+                Stay { life_ms: LIFE_MS, mark, slack_us: 1_000, wall_ms: wall_ms(self.env.now) };
             if mark.is_none()
-                || self.apply(*node, &Command::Attach { speaker, stay }) == Reply::Stale
+                || self.env.apply(*node, &Command::Attach { speaker, stay }) == Reply::Stale
             {
                 continue;
             }
             let (name, owner) = (name.clone(), owner.clone());
             let ask = Ask { name, owner, is_waiting: false, is_known: false };
-            let reply = self.apply(*node, &Command::Acquire { speaker, ask });
+            let reply = self.env.apply(*node, &Command::Acquire { speaker, ask });
             granted += usize::from(matches!(reply, Reply::Granted { .. }));
         }
         granted
@@ -135,10 +104,10 @@ impl Bench {
             return false;
         };
         wanted.iter().zip(&met).all(|(node, (_, met))| {
-            let fresh = Mark::from_random(self.fresh());
+            let fresh = self.fresh();
             met.as_ref().is_some_and(|Met { mark, .. }| {
                 let command = Command::Change { mark: *mark, pact: pact.clone(), fresh };
-                self.apply(*node, &command) == Reply::Changed
+                self.env.apply(*node, &command) == Reply::Changed
             })
         })
     }
@@ -174,18 +143,17 @@ pub fn the_set_does_not_change_away_from_a_holder() -> Result<(), String> {
 /// What was seen, if the lock has two holders.
 pub fn a_newcomer_waits_until_a_majority_has_heard_of_it() -> Result<(), String> {
     let (mut bench, mut old) = Bench::founded(3);
-    bench.stores.push(Store::new());
     let list = [0, 1, 3];
     let met: Vec<_> = list.iter().map(|node| (label(*node), bench.met(*node))).collect();
     let pact = plan(met.iter().map(|(label, met)| (label, met.as_ref())));
     let pact = pact.map_err(|error| error.to_string())?;
-    let fresh = Mark::from_random(bench.fresh());
+    let fresh = bench.fresh();
     let mark = met[0].1.as_ref().map_or(fresh, |met| met.mark);
-    bench.apply(0, &Command::Change { mark, pact, fresh });
+    bench.env.apply(0, &Command::Change { mark, pact, fresh });
     let mut new = Bench::council(&list);
     bench.cut = vec![1];
     bench.settle(&mut new, &list);
-    bench.now_ms += GUARD;
+    bench.env.now += GUARD;
     let news = bench.take(1, &mut new, &list, &[0, 3]);
     bench.cut = vec![0];
     match (news, bench.take(2, &mut old, &[0, 1, 2], &[1, 2])) {
@@ -204,20 +172,20 @@ pub fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
     let (mut bench, mut first) = Bench::founded(3);
     let list = [0, 1, 2];
     bench.take(9, &mut first, &list, &[1]);
-    bench.now_ms += TTL + LIFE;
+    bench.env.now += TTL + LIFE_MS * MS;
     bench.take(9, &mut first, &list, &[1]);
-    let snapshot = bench.stores[1].clone();
-    bench.now_ms += TTL + 1;
+    let snapshot = bench.node(1).store.clone();
+    bench.env.now += TTL + MS;
     if bench.take(1, &mut first, &list, &[0, 1]) < 2 {
         return Err("the lock is not to be had".into());
     }
-    bench.stores[1] = snapshot;
-    bench.stores[1].set_run(7);
+    bench.node(1).store = snapshot;
+    bench.node(1).run_anew();
     let mut second = Bench::council(&list);
     bench.settle(&mut second, &list);
-    let fresh = Mark::from_random(bench.fresh());
+    let fresh = bench.fresh();
     let mark = bench.met(1).map(|met| met.mark).unwrap_or(fresh);
-    bench.apply(1, &Command::Admit { mark, fresh });
+    bench.env.apply(1, &Command::Admit { mark, fresh });
     match bench.take(2, &mut second, &list, &[1, 2]) {
         2 => Err("a node that was set back gave the lock away again".into()),
         _ => Ok(()),
@@ -231,9 +199,8 @@ pub fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
 /// What was seen, if the lock has two holders.
 pub fn guard_counts_from_when_the_node_got_its_place() -> Result<(), String> {
     let (mut bench, mut old) = Bench::founded(3);
-    bench.stores.push(Store::new());
     bench.met(3);
-    bench.now_ms += GUARD;
+    bench.env.now += GUARD;
     if bench.take(1, &mut old, &[0, 1, 2], &[1, 2]) < 2 {
         return Err("the lock is not to be had".into());
     }
@@ -255,13 +222,13 @@ pub fn guard_counts_from_when_the_node_got_its_place() -> Result<(), String> {
 pub fn durable_server_with_the_data_of_another_does_not_vote() -> Result<(), String> {
     let (mut bench, mut first) = Bench::founded(3);
     let list = [0, 1, 2];
-    bench.is_durable = true;
+    bench.env.is_durable = true;
     if bench.take(1, &mut first, &list, &[1, 2]) < 2 {
         return Err("the lock is not to be had".into());
     }
     let mut granted = bench.take(2, &mut Bench::council(&list), &list, &[0]);
-    bench.stores[1] = bench.stores[0].clone();
-    bench.stores[1].set_run(7);
+    bench.node(1).store = bench.node(0).store.clone();
+    bench.node(1).run_anew();
     bench.cut = vec![0];
     granted += bench.take(2, &mut Bench::council(&list), &list, &[1]);
     match granted {

@@ -1,9 +1,14 @@
 //! What goes wrong in a world, drawn at random.
 
 use super::{
-    GUARD, Ms,
-    net::Net,
+    GUARD, LINK_TIMEOUT,
+    env::Env,
     world::{Later, World},
+};
+use crate::{
+    clock::{MS, Nanos},
+    event::{Due, Event, Part},
+    links::Linked,
 };
 
 /// What a server still knows when it comes back.
@@ -67,41 +72,41 @@ const ALL: &[Fault] = &[
 
 const FEW: &[Fault] = &[Fault::Attack, Fault::Rivals, Fault::Remove, Fault::Close, Fault::Anew];
 
-pub(super) fn draw(net: &mut Net) -> Vec<(Ms, Fault)> {
-    let count = net.dice.between(3, 16);
-    let end = net.dice.between(8, 24) * GUARD;
+pub(super) fn draw(env: &mut Env) -> Vec<(Nanos, Fault)> {
+    let count = env.dice.between(3, 16);
+    let end = env.dice.between(8, 24) * GUARD;
     // Some worlds are about few things, so that much else does not get in their way.
-    let (count, all) = match net.dice.below(4) {
+    let (count, all) = match env.dice.below(4) {
         0 => (count / 4 + 1, FEW),
         _ => (count, ALL),
     };
-    let mut fault = |_| (net.dice.between(3 * GUARD, end), net.dice.pick(all));
+    let mut fault = |_| (env.dice.between(3 * GUARD, end), env.dice.pick(all));
     (0..count).map(&mut fault).collect()
 }
 
 impl World {
     pub(super) fn strike(&mut self, fault: Fault) {
         let server = self.any_server();
-        let client = self.net.dice.index(self.clients.len());
-        let long = self.net.dice.between(GUARD / 4, 8 * GUARD);
-        self.net.note(|| format!("{fault:?} (server {server}, client {client}, {long} ms)"));
+        let client = self.env.dice.index(self.clients.len());
+        let long = self.env.dice.between(GUARD / 4, 8 * GUARD);
+        self.env.note(|| format!("{fault:?} (server {server}, client {client}, {} ms)", long / MS));
         match fault {
             Fault::Snapshot => {
-                let it = &mut self.net.servers[server];
-                it.snapshot = it.store.clone();
+                let it = &mut self.env.servers[server];
+                it.snapshot = it.node.store.clone();
             }
             Fault::Crash(memory) => self.crash(server, memory, long / 4),
-            Fault::Flush if !self.net.is_forgetful() => {
-                self.net.servers[server].store.clear();
-                self.net.servers[server].has_forgotten = true;
+            Fault::Flush if !self.env.is_forgetful() => {
+                self.env.servers[server].node.store.clear();
+                self.env.servers[server].has_forgotten = true;
             }
             Fault::Flush => {}
             Fault::Cut => {
-                let party = self.net.dice.index(self.net.cut.len());
-                self.net.cut[party][server] = self.net.now + long;
+                let party = self.env.dice.index(self.env.cut.len());
+                self.env.cut[party][server] = self.env.now + long;
             }
             Fault::Lonely => self.cut_some(client, long),
-            Fault::Stop => self.clients[client].stopped_until = self.net.now + long,
+            Fault::Stop => self.clients[client].stopped_until = self.env.now + long,
             Fault::Anew => self.renew_client(client),
             Fault::Add => self.add(),
             Fault::Remove => self.remove(),
@@ -109,7 +114,7 @@ impl World {
             Fault::Attack => self.attack(long),
             Fault::Rivals => {
                 for _ in 0..2 {
-                    match self.net.dice.below(4) {
+                    match self.env.dice.below(4) {
                         0 => self.add(),
                         1 => self.remove(),
                         _ => self.swap(),
@@ -122,45 +127,62 @@ impl World {
 
     fn any_server(&mut self) -> usize {
         let list = self.latest();
-        match self.net.dice.below(4) {
-            0 => self.net.dice.index(self.net.servers.len()),
-            _ => self.net.dice.pick(&list),
+        match self.env.dice.below(4) {
+            0 => self.env.dice.index(self.env.servers.len()),
+            _ => self.env.dice.pick(&list),
         }
     }
 
     /// No second server loses its memory before the first has its place again.
-    pub(super) fn crash(&mut self, server: usize, memory: Memory, down: Ms) {
-        let is_forgetful = memory != Memory::Kept && self.net.is_forgetful();
-        let it = &mut self.net.servers[server];
-        if !it.is_up || is_forgetful {
+    pub(super) fn crash(&mut self, server: usize, memory: Memory, down: Nanos) {
+        let is_forgetful = memory != Memory::Kept && self.env.is_forgetful();
+        let it = &mut self.env.servers[server];
+        if !it.node.is_up() || is_forgetful {
             return;
         }
-        it.is_up = false;
-        it.epoch += 1;
+        it.node.crashes = 1;
         match memory {
             Memory::Kept => {}
-            Memory::Lost => it.store.clear(),
-            Memory::Old => it.store = it.snapshot.clone(),
+            Memory::Lost => it.node.store.clear(),
+            Memory::Old => it.node.store = it.snapshot.clone(),
         }
         it.has_forgotten |= memory != Memory::Kept;
-        it.store.set_run(it.epoch);
-        let up_at = self.net.now + down;
-        self.net.at(up_at, super::net::Event::Start(server));
+        it.node.run_anew();
+        it.node.hang_up_all();
+        let event = Event::Fault { index: server as u16, part: Part::End };
+        self.env.plan(self.env.now + down, event);
+        self.break_server(server);
+    }
+
+    /// All connections of a server break. Clients notice soon, or when they miss an answer, and
+    /// operators when they speak next.
+    fn break_server(&mut self, server: usize) {
+        for (party, seat) in self.env.net.links_to(server) {
+            self.env.break_link(party, seat);
+            if let Some(client) = self.clients.get(party) {
+                let generation = self.env.net.link(party, seat).generation;
+                let what = Due::Broken { node: seat as u8, generation };
+                let notices = self.env.dice.pick(&[MS, MS, LINK_TIMEOUT]);
+                let at = self.env.now + notices;
+                client.plan(&mut self.env, at, what);
+            }
+        }
+        self.env.net.drop_stragglers(server);
     }
 
     /// Each server with even chances.
-    fn cut_some(&mut self, party: usize, long: Ms) {
-        for server in 0..self.net.servers.len() {
-            if self.net.dice.below(2) == 0 {
-                self.net.cut[party][server] = self.net.now + long;
+    fn cut_some(&mut self, party: usize, long: Nanos) {
+        for server in 0..self.env.servers.len() {
+            if self.env.dice.below(2) == 0 {
+                self.env.cut[party][server] = self.env.now + long;
             }
         }
     }
 
     fn renew_client(&mut self, client: usize) {
-        let list = match self.net.dice.below(8) {
+        let list = match self.env.dice.below(8) {
             0..5 => self.latest(),
-            5..7 => self.lists[self.net.dice.index(self.lists.len())].clone(),
+            5..7 => self.lists[self.env.dice.index(self.lists.len())].clone(),
             // Some get the list of a change that is only under way.
             _ => match self.operators.last().filter(|operator| operator.pact.is_some()) {
                 Some(operator) => operator.wanted.clone(),
@@ -171,25 +193,25 @@ impl World {
     }
 
     fn spare(&mut self, list: &[usize]) -> Option<usize> {
-        let all = 0..self.net.servers.len();
+        let all = 0..self.env.servers.len();
         let spares: Vec<usize> = all.filter(|server| !list.contains(server)).collect();
-        let spare = (!spares.is_empty()).then(|| self.net.dice.pick(&spares))?;
+        let spare = (!spares.is_empty()).then(|| self.env.dice.pick(&spares))?;
         // A server that was a node is emptied before it is one again.
-        if self.net.probe(spare).pact.is_some() && !self.net.is_forgetful() {
+        if self.env.probe(spare).pact.is_some() && !self.env.is_forgetful() {
             let is_used = self.lists.iter().rev().take(2).any(|list| list.contains(&spare));
-            if is_used && self.net.dice.below(3) > 0 {
+            if is_used && self.env.dice.below(3) > 0 {
                 return None;
             }
-            self.net.note(|| format!("server {spare} is emptied"));
-            self.net.servers[spare].store.clear();
-            self.net.servers[spare].has_forgotten = is_used;
+            self.env.note(|| format!("server {spare} is emptied"));
+            self.env.servers[spare].node.store.clear();
+            self.env.servers[spare].has_forgotten = is_used;
         }
         Some(spare)
     }
 
     fn tells(&mut self, list: &[usize]) -> usize {
-        match self.net.dice.below(3) {
-            0 => self.net.dice.index(list.len()) + 1,
+        match self.env.dice.below(3) {
+            0 => self.env.dice.index(list.len()) + 1,
             _ => usize::MAX,
         }
     }
@@ -205,7 +227,7 @@ impl World {
     fn remove(&mut self) {
         let mut list = self.latest();
         if list.len() > 1 {
-            list.remove(self.net.dice.index(list.len()));
+            list.remove(self.env.dice.index(list.len()));
             let tells = self.tells(&list);
             self.operate(list, tells);
         }
@@ -214,9 +236,9 @@ impl World {
     fn swap(&mut self) {
         let mut list = self.latest();
         let Some(spare) = self.spare(&list) else { return };
-        let at = self.net.dice.index(list.len());
-        if self.net.dice.below(2) == 0 {
-            let down = self.net.dice.between(0, 6 * GUARD);
+        let at = self.env.dice.index(list.len());
+        if self.env.dice.below(2) == 0 {
+            let down = self.env.dice.between(0, 6 * GUARD);
             self.crash(list[at], Memory::Kept, down);
         }
         list[at] = spare;
@@ -226,24 +248,24 @@ impl World {
 
     /// Clients with the old list see the old node and one more, which forgets the change; those
     /// with the new list see the others.
-    fn attack(&mut self, long: Ms) {
+    fn attack(&mut self, long: Nanos) {
         let old = self.latest();
         let Some(spare) = self.spare(&old) else { return };
-        let at = self.net.dice.index(old.len());
+        let at = self.env.dice.index(old.len());
         let mut list = old.clone();
         list[at] = spare;
         let mut forgetful = vec![old[(at + 1) % old.len()]];
-        if self.net.dice.below(4) == 0 {
+        if self.env.dice.below(4) == 0 {
             forgetful.push(old[(at + 2) % old.len()]);
         }
         for server in &forgetful {
-            let it = &mut self.net.servers[*server];
-            it.snapshot = it.store.clone();
+            let it = &mut self.env.servers[*server];
+            it.snapshot = it.node.store.clone();
         }
-        let soon = self.net.now + self.net.dice.between(20, 3 * GUARD);
+        let soon = self.env.now + self.env.dice.between(20 * MS, 3 * GUARD);
         let end = soon + 2 * long;
         for client in 0..self.clients.len() {
-            if self.net.dice.below(2) == 0 {
+            if self.env.dice.below(2) == 0 {
                 self.keep_in_the_dark(
                     client,
                     &old,
@@ -252,14 +274,14 @@ impl World {
                     end,
                 );
             } else {
-                self.net.cut[client][old[at]] = end;
-                self.later.push((self.net.now + GUARD / 2, Later::Anew(client)));
+                self.env.cut[client][old[at]] = end;
+                self.later.push((self.env.now + GUARD / 2, Later::Anew(client)));
                 for server in &forgetful {
                     self.later.push((soon, Later::Cut(client, *server, end)));
                 }
             }
         }
-        let memory = self.net.dice.pick(&[Memory::Lost, Memory::Old, Memory::Kept]);
+        let memory = self.env.dice.pick(&[Memory::Lost, Memory::Old, Memory::Kept]);
         for server in forgetful {
             self.later.push((soon, Later::Crash(server, memory)));
         }
@@ -273,13 +295,13 @@ impl World {
         client: usize,
         old: &[usize],
         seen: &[usize],
-        soon: Ms,
-        end: Ms,
+        soon: Nanos,
+        end: Nanos,
     ) {
-        let is_anew = self.net.dice.below(2) == 0;
-        for server in 0..self.net.servers.len() {
-            let is_seen = seen.contains(&server) || self.net.dice.below(8) == 0;
-            self.net.cut[client][server] = if is_seen { soon } else { end };
+        let is_anew = self.env.dice.below(2) == 0;
+        for server in 0..self.env.servers.len() {
+            let is_seen = seen.contains(&server) || self.env.dice.below(8) == 0;
+            self.env.cut[client][server] = if is_seen { soon } else { end };
         }
         if is_anew {
             self.begin_anew(client, old.to_vec());

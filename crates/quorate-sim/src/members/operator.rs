@@ -6,12 +6,16 @@ use std::sync::Arc;
 use quorate_core::{
     command::{Command, Reply},
     guard::{Greeting, Mark, Met, Pact, Unplanned, plan},
+    moment::Moment,
     quorum::majority,
 };
 
-use super::{
-    GUARD, Ms, label,
-    net::{Call, Event, Kind, Net, Tag},
+use super::{GUARD, LINK_TIMEOUT, env::Env, label};
+use crate::{
+    clock::{MS, Nanos},
+    event::{Due, Event},
+    links::Surroundings,
+    net::{Waiting, Whose},
 };
 
 #[derive(Debug)]
@@ -19,13 +23,13 @@ pub(super) struct Operator {
     party: usize,
     pub(super) wanted: Vec<usize>,
     labels: Vec<Arc<str>>,
-    met: Vec<Option<(Met, u64)>>,
+    /// What each server told, and on which connection.
+    met: Vec<Option<(Met, u32)>>,
     pub(super) pact: Option<Pact>,
     /// It has decided; before, it only looks.
     is_acting: bool,
-    generation: u64,
-    began_at: Ms,
-    ends_at: Ms,
+    began_at: Nanos,
+    ends_at: Nanos,
     /// How many nodes it tells before it crashes.
     tells: usize,
     pub(super) is_done: bool,
@@ -33,45 +37,66 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    pub(super) fn new(net: &mut Net, party: usize, wanted: Vec<usize>, tells: usize) -> Self {
-        net.note(|| format!("operator {party} wants {wanted:?}, and tells up to {tells}"));
-        net.at(net.now, Event::Tick { party });
-        Self {
+    pub(super) fn new(env: &mut Env, party: usize, wanted: Vec<usize>, tells: usize) -> Self {
+        env.note(|| format!("operator {party} wants {wanted:?}, and tells up to {tells}"));
+        for (seat, server) in wanted.iter().enumerate() {
+            env.net.link(party, seat).node = *server;
+        }
+        let operator = Self {
             party,
             labels: wanted.iter().map(|server| label(*server)).collect(),
             met: vec![None; wanted.len()],
             wanted,
             pact: None,
             is_acting: false,
-            generation: net.fresh(),
-            began_at: net.now,
-            ends_at: net.now + 4 * GUARD,
+            began_at: env.now,
+            ends_at: env.now + 4 * GUARD,
             tells,
             is_done: false,
             why_not: None,
-        }
-    }
-
-    fn send(&self, net: &mut Net, seat: usize, kind: Kind, command: Command) {
-        let tag = Tag { generation: self.generation, seat, kind, sent_at: net.now };
-        let epoch = match kind {
-            Kind::Meet => None,
-            _ => self.met[seat].as_ref().map(|(_, epoch)| *epoch),
         };
-        net.send(Call { from: self.party, server: self.wanted[seat], epoch, tag, command });
+        operator.plan_tick(env, 0);
+        operator
     }
 
-    pub(super) fn answer(&mut self, tag: Tag, epoch: u64, reply: Option<Reply>) {
-        if tag.generation != self.generation {
+    fn plan_tick(&self, env: &mut Env, after: Nanos) {
+        let (client, what) = (self.party as u8, Due::Work { task: 0, step: 0 });
+        env.plan(env.now + after, Event::Client { client, life: 0, what });
+    }
+
+    /// Sends a command on a connection that is there, or can be made.
+    fn send(&self, env: &mut Env, seat: usize, command: Command) {
+        let (now, is_reachable) = (env.now, env.is_reachable(self.party, seat));
+        let link = env.net.link(self.party, seat);
+        if link.is_up && !link.waiting.is_empty() && link.heard_at + LINK_TIMEOUT < now {
+            env.break_link(self.party, seat);
             return;
         }
-        if let (Kind::Meet, Some(Reply::Met(met))) = (tag.kind, reply) {
-            self.met[tag.seat] = Some((*met, epoch));
+        if !link.is_up && is_reachable {
+            link.waiting.clear();
+            link.open(now, true);
+        }
+        let waiting = Waiting { whose: Whose::Meeting(Moment::from_nanos(now)), command };
+        env.net.send(&mut env.queue, now, (self.party, seat, 0), waiting);
+    }
+
+    /// A server has answered. What was only looked at before does not count.
+    pub(super) fn handle_answer(
+        &mut self,
+        generation: u32,
+        seat: usize,
+        command: &Command,
+        reply: Option<Reply>,
+    ) {
+        if let (Command::Meet { greeting }, Some(Reply::Met(met))) = (command, reply)
+            && greeting.is_looking != self.is_acting
+        {
+            self.met[seat] = Some((*met, generation));
         }
     }
 
     /// Returns true if a majority goes by what it has planned.
-    pub(super) fn tick(&mut self, net: &mut Net) -> bool {
+    pub(super) fn tick(&mut self, env: &mut Env) -> bool {
         if self.is_done {
             return false;
         }
@@ -80,60 +105,60 @@ impl Operator {
         // The newcomer is given its place by clients.
         let is_new = self.pact.as_ref().is_some_and(|pact| pact.newcomer.is_some());
         let all = self.wanted.len() - usize::from(is_new);
-        let is_over = net.now >= self.ends_at || told >= self.tells.min(all);
-        let is_over = is_over && (self.pact.is_some() || net.now >= self.ends_at);
+        let is_over = env.now >= self.ends_at || told >= self.tells.min(all);
+        let is_over = is_over && (self.pact.is_some() || env.now >= self.ends_at);
         if is_over {
             self.is_done = true;
-            net.note(|| format!("operator {} goes, {told} were told", self.party));
+            env.note(|| format!("operator {} goes, {told} were told", self.party));
             return is_agreed;
         }
         for seat in 0..self.wanted.len() {
-            let greeting = Greeting { is_looking: !self.is_acting, ..net.greeting() };
-            self.send(net, seat, Kind::Meet, Command::Meet { greeting });
+            let greeting = Greeting { is_looking: !self.is_acting, ..env.greeting() };
+            self.send(env, seat, Command::Meet { greeting });
         }
-        if self.pact.is_none() && net.now >= self.began_at + 40 {
-            self.decide(net);
+        if self.pact.is_none() && env.now >= self.began_at + 40 * MS {
+            self.decide(env);
         }
         if let Some(pact) = self.pact.clone() {
-            self.tell(net, &pact);
+            self.tell(env, &pact);
         }
-        let wait = net.dice.between(30, 60);
-        net.at(net.now + wait, Event::Tick { party: self.party });
+        let wait = env.dice.between(30 * MS, 60 * MS);
+        self.plan_tick(env, wait);
         false
     }
 
     fn told(&self) -> usize {
         let Some(pact) = &self.pact else { return 0 };
-        let has = |it: &&(Met, u64)| it.0.pact.as_ref() == Some(pact);
+        let has = |it: &&(Met, u32)| it.0.pact.as_ref() == Some(pact);
         self.met.iter().flatten().filter(has).count()
     }
 
-    fn decide(&mut self, net: &mut Net) {
+    fn decide(&mut self, env: &mut Env) {
         let met = self.met.iter().map(|it| it.as_ref().map(|(met, _)| met));
         match plan(self.labels.iter().zip(met)) {
             Ok(_) | Err(Unplanned::Minority { .. }) if !self.is_acting => {
-                net.note(|| format!("operator {} acts", self.party));
+                env.note(|| format!("operator {} acts", self.party));
                 self.is_acting = true;
                 // What was looked at left no trace: a newcomer has no name yet.
                 self.met.fill(None);
-                (self.generation, self.began_at) = (net.fresh(), net.now);
+                self.began_at = env.now;
             }
             Ok(pact) => {
-                net.note(|| {
+                env.note(|| {
                     format!("operator {} plans {}: {}", self.party, pact.change, pact.members)
                 });
                 self.pact = Some(pact);
             }
-            Err(Unplanned::Minority { pact, .. }) => self.tell(net, &pact),
+            Err(Unplanned::Minority { pact, .. }) => self.tell(env, &pact),
             Err(why) => self.why_not = Some(why),
         }
     }
 
     /// Tells those who know of an earlier change, in any order.
-    fn tell(&self, net: &mut Net, pact: &Pact) {
+    fn tell(&self, env: &mut Env, pact: &Pact) {
         let mut seats: Vec<usize> = (0..self.wanted.len()).collect();
         for at in (1..seats.len()).rev() {
-            seats.swap(at, net.dice.index(at + 1));
+            seats.swap(at, env.dice.index(at + 1));
         }
         let told = self.told();
         let is_behind = |seat: &usize| {
@@ -142,10 +167,13 @@ impl Operator {
         };
         let seats = seats.into_iter().filter(is_behind).take(self.tells.saturating_sub(told));
         for seat in seats.collect::<Vec<_>>() {
-            let Some((met, _)) = &self.met[seat] else { continue };
-            let fresh = Mark::from_random(net.random());
+            let Some((met, generation)) = &self.met[seat] else { continue };
+            if env.net.link(self.party, seat).generation != *generation {
+                continue;
+            }
+            let fresh = Mark::from_random(env.random());
             let command = Command::Change { mark: met.mark, pact: pact.clone(), fresh };
-            self.send(net, seat, Kind::Repair, command);
+            self.send(env, seat, command);
         }
     }
 }

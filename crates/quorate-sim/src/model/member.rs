@@ -504,9 +504,9 @@ impl Observer for Observed<'_> {
         self.print.add_of_node(node, self.clock, part);
     }
 
-    fn id(&mut self, id: &impl std::hash::Hash) {
+    fn detail(&mut self, part: &impl std::hash::Hash) {
         if self.is_exact {
-            self.whole(id);
+            self.whole(part);
         }
     }
 

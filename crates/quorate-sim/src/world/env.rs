@@ -45,17 +45,8 @@ impl Env {
     fn run(&mut self, client: usize, node: usize, sent_at: Nanos, command: &Command) -> Reply {
         let reply = self.nodes[node].run(self.now, command);
         self.note_memory(node, command, &reply);
-        for push in self.nodes[node].store.take_pushes() {
-            for (link, generation) in self.nodes[node].links_of(push.client) {
-                let (client, node) = self.net.ends(link);
-                let is_open = self.net.link(client, node).generation == generation;
-                if is_open {
-                    let overtakes = self.settings.do_pushes_overtake;
-                    let ends = (client, node);
-                    self.net.push(&mut self.queue, self.now, ends, push.clone(), overtakes);
-                }
-            }
-        }
+        let overtakes = self.settings.do_pushes_overtake;
+        self.net.push_all(&mut self.queue, self.now, &mut self.nodes[node], overtakes);
         if self.trace.is_on() {
             self.note_run(client, node, sent_at, command, &reply);
         }

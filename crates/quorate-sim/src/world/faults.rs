@@ -8,6 +8,7 @@ use crate::{
     clock::{MS, Nanos},
     event::{Direction, Due, Event, Part},
     fault::{Fault, KINDS, Keeps, Way, What, When},
+    links::Linked,
     trace::{Place, Scene},
 };
 
@@ -198,7 +199,7 @@ impl World {
             env.break_link(client, node, stragglers_for);
             let generation = env.net.link(client, node).generation;
             let what = Due::Broken { node: node as u8, generation };
-            let life = self.clients[client].life;
+            let life = self.clients[client].me.life;
             // Whoever stands still notices when it goes on.
             self.handle(Event::Client { client: client as u8, life, what });
         }

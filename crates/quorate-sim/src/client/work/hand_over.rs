@@ -10,6 +10,7 @@ use quorate_core::{
 
 use crate::{
     client::Client,
+    links::Linked,
     world::{Env, Handover},
 };
 
@@ -33,7 +34,7 @@ impl Client {
         to: usize,
     ) {
         let lock = self.note_let_go(env, id, "leaves to another");
-        let (Some(lock), Some(held)) = (lock, self.machine.let_go(id)) else {
+        let (Some(lock), Some(held)) = (lock, self.me.machine.let_go(id)) else {
             return self.think(env, task);
         };
         let owner = held.owner().clone();
@@ -41,7 +42,7 @@ impl Client {
         let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
         let is_in_line = mutant::current() == Some(Mutant::HandOverInLine);
         if held.fenced().is_none() || is_in_line {
-            self.machine.registry().forget(&left.owner);
+            self.me.machine.registry().forget(&left.owner);
             env.excused.push(left.owner.clone());
             env.handovers[to] = Some(left);
             return self.think(env, task);
@@ -61,7 +62,7 @@ impl Client {
         handing: Handing,
     ) {
         let Handing { to, lock, old, until } = handing;
-        let round = self.machine.call(call).and_then(|call| call.round());
+        let round = self.me.machine.call(call).and_then(|call| call.round());
         let claim = round.expect("it was asked").claim().clone();
         if let acquire::Outcome::Held { .. } = outcome {
             if self.now(env) < until {

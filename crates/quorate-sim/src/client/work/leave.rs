@@ -9,7 +9,10 @@ use quorate_core::{
 };
 
 use super::Stage;
-use crate::{client::Client, clock::MS, event::Due, fault::CANCELLED, world::Env};
+use crate::{
+    client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, links::Linked,
+    world::Env,
+};
 
 impl Client {
     /// Nothing more is begun; what is held is given back.
@@ -19,7 +22,7 @@ impl Client {
             return;
         }
         self.check_calls(env);
-        let is_shutdown = self.dice.below(2) == 0;
+        let is_shutdown = self.me.dice.below(2) == 0;
         for task in 0..self.tasks.len() {
             match self.tasks[task].stage {
                 Stage::Asking(round) => {
@@ -58,7 +61,12 @@ impl Client {
     }
 
     /// The caller goes away, if it is still there.
-    pub(in crate::client) fn cancel(&mut self, env: &mut Env, task: usize, operation: u32) {
+    pub(in crate::client) fn cancel_operation(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        operation: u32,
+    ) {
         if operation != self.tasks[task].operations {
             return;
         }
@@ -106,7 +114,7 @@ impl Client {
 
     pub(super) fn release(&mut self, env: &mut Env, id: LeaseId, task: Option<usize>) {
         let Some(lock) = self.note_let_go(env, id, "lets go of") else { return };
-        let held_until = self.machine.lease(id).map(|held| held.lease().valid_until());
+        let held_until = self.me.machine.lease(id).map(|held| held.lease().valid_until());
         let call =
             self.with_patience(env, |machine, patience, now| machine.release(id, patience, now));
         if let Some(call) = call {
@@ -120,7 +128,7 @@ impl Client {
         let machine = Release::start(claim.terms, env.nodes.len(), self.now(env));
         let owner = claim.owner.clone();
         self.ask(env, Machine::Release(machine), (lock, claim), None);
-        self.machine.registry().forget(&owner);
+        self.me.machine.registry().forget(&owner);
         self.drive(env);
     }
 }
