@@ -1,39 +1,44 @@
 //! What a client does: the machine that is shipped, and what the judge remembers of it.
 
+mod drive;
+mod prints;
+
 use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     acquire::{self, Acquire},
     backoff::Jitter,
     client::{
-        self, CallId, Config, Ended, Event, Hold, Observer,
-        owners::{OwnerKind, OwnerSource},
+        self, CallId, Config, Ended,
+        owners::OwnerKind,
         round::{Claim, Machine},
         waiter::Want,
-        watchdog::{self, HeldLease, LeaseId, Renewal},
+        watchdog::{HeldLease, LeaseId},
     },
     command::{Owner, Reply},
     contend::{self, Contend, Mode},
     fence::Fence,
-    line::{FencedLease, Place, Push},
+    line::{FencedLease, Push},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
-    renew,
     terms::Terms,
 };
 
+pub(super) use self::drive::Out;
+use self::drive::{Act, Names};
 use super::{
     link::{Heard, Request},
     node,
-    print::{Print, Reading, plain},
     settings::ANY_NUMBER,
 };
+use crate::driver::{Driver, Driving};
 
 /// One client.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     machine: client::Client<Names>,
+    driving: Driving,
     pub(super) doing: Doing,
     pub(super) attempts_left: u8,
     /// The number of its last attempt, and the ticket of that.
@@ -117,43 +122,11 @@ pub(super) enum Input {
     Look,
 }
 
-impl Input {
-    /// A number for this input and no other one.
-    pub(super) fn print(&self) -> u64 {
-        let tag = std::mem::discriminant(self);
-        match self {
-            Self::Start(ticket, floor) => plain(&(tag, ticket, floor)),
-            Self::Up(node) => plain(&(tag, node)),
-            Self::Cut(node, unanswered) => {
-                let unanswered: Vec<u64> = unanswered.iter().map(|it| it.exact()).collect();
-                plain(&(tag, node, unanswered))
-            }
-            Self::Hear(node, Heard::Reply(request, reply)) => {
-                plain(&(tag, node, request.exact(), reply))
-            }
-            Self::Hear(node, Heard::Push(push)) => plain(&(tag, node, push)),
-            Self::Accept
-            | Self::Cancel
-            | Self::Renew
-            | Self::Release
-            | Self::Timeout
-            | Self::Die
-            | Self::Look => plain(&tag),
-        }
-    }
-}
-
-/// What a client sends, and with which fence it has begun to hold.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Out {
-    pub(super) sent: Vec<(usize, Arc<Request>)>,
-    pub(super) won: Option<Fence>,
-}
-
 impl Member {
     pub(super) fn new(rules: &Rules, attempts_left: u8, now: Moment) -> Self {
         let mut member = Self {
             machine: machine(rules),
+            driving: Driving::default(),
             doing: Doing::Nothing,
             attempts_left,
             attempt: 0,
@@ -174,12 +147,11 @@ impl Member {
     }
 
     pub(super) fn act(&mut self, rules: &Rules, input: Input, now: Moment) -> Out {
-        let mut out = Out::default();
         let ended_at = self.valid_until();
-        let mut down = None;
+        let mut act = Act { rules: rules.clone(), now, down: None, out: Out::default() };
         match input {
             Input::Start(ticket, floor) => self.start(rules, ticket, floor, now),
-            Input::Accept => self.accept(rules, &mut out, now),
+            Input::Accept => self.accept(&mut act),
             Input::Cancel => {
                 if let Doing::Asking(call) = self.doing {
                     self.machine.abandon(call, now);
@@ -203,10 +175,10 @@ impl Member {
             Input::Die => self.die(rules, now),
             Input::Up(node) => self.machine.handle_up(node, now),
             Input::Cut(node, unanswered) => {
-                down = Some(node);
+                act.down = Some(node);
                 for request in unanswered {
                     self.handle_reply(node, &request, None, now);
-                    self.drive(rules, down, &mut out, now);
+                    self.drive(&mut act);
                 }
                 self.machine.handle_down(node, false, now);
             }
@@ -216,29 +188,11 @@ impl Member {
             Input::Hear(node, Heard::Push(push)) => self.machine.handle_push(node, push, now),
             Input::Look => {}
         }
-        self.drive(rules, down, &mut out, now);
+        self.drive(&mut act);
         if let (Some(before), Some(after)) = (ended_at, self.valid_until()) {
             self.notes.has_grown |= before < after;
         }
-        out
-    }
-
-    /// Takes down what makes two clients the same: exactly, and up to time and node numbers. Done
-    /// once for each different client, since most steps leave most clients as they are.
-    pub(super) fn finish(&mut self, rules: &Rules, clock: Reading, now: Moment) {
-        self.notes.has_ended |= self.lease().is_some_and(|it| it.lease().check(now).is_err());
-        self.exact = plain(&self.print(rules, Reading::EXACT, true, Moment::ZERO).split());
-        // A timer that will not strike makes no difference, nor how late it is.
-        let has_timer = !rules.is_still && self.timeouts_left > 0;
-        (self.whole, self.columns) = self.print(rules, clock, has_timer, now).split();
-    }
-
-    pub(super) const fn exact(&self) -> u64 {
-        self.exact
-    }
-
-    pub(super) fn prints(&self) -> (u64, &[u64]) {
-        (self.whole, &self.columns)
+        act.out
     }
 
     /// False if it makes no difference when this is read.
@@ -380,20 +334,6 @@ impl Member {
         self.doing = Doing::Asking(call);
     }
 
-    fn accept(&mut self, rules: &Rules, out: &mut Out, now: Moment) {
-        let Doing::Asking(call) = self.doing else { return };
-        self.machine.take_outcome(call);
-        let hold = Hold { renewal: Renewal::Off, until: Moment::from_nanos(u64::MAX) };
-        let lease = self.machine.keep(call, hold, now).expect("it was won");
-        self.machine.close_call(call);
-        self.doing = Doing::Holding(lease);
-        self.renewals_left = rules.renewals;
-        if rules.timeouts != ANY_NUMBER {
-            self.timeouts_left = 0;
-        }
-        out.won = self.fence();
-    }
-
     fn handle_timeout(&mut self, rules: &Rules, now: Moment) {
         if rules.timeouts != ANY_NUMBER {
             self.timeouts_left = self.timeouts_left.saturating_sub(1);
@@ -417,50 +357,6 @@ impl Member {
         }
     }
 
-    /// Sends what the machine has for the nodes, and acts on what it reports.
-    fn drive(&mut self, rules: &Rules, down: Option<usize>, out: &mut Out, now: Moment) {
-        loop {
-            if let Some(node) = self.machine.nodes_to_send().iter().next() {
-                let Some(transmit) = self.machine.poll_transmit(node, |_| true) else { continue };
-                if self.machine.up().contains(node) && down != Some(node) {
-                    out.sent.push((node, Arc::new(Request::new(transmit))));
-                } else {
-                    let sent = (&transmit.about, &transmit.command);
-                    self.machine.handle_unsent(node, sent, now);
-                }
-            } else if let Some(event) = self.machine.poll_event() {
-                self.handle_event(rules, &event, out, now);
-            } else {
-                return;
-            }
-        }
-    }
-
-    fn handle_event(&mut self, rules: &Rules, event: &Event, out: &mut Out, now: Moment) {
-        match *event {
-            Event::Ended(call, ended) if self.doing == Doing::Asking(call) => match ended {
-                Ended::Acquire(contend::Outcome::Held { valid_until, .. })
-                | Ended::Take(acquire::Outcome::Held { valid_until }) => {
-                    self.notes.is_dated_late |= valid_until <= now;
-                    // When the caller knows makes a difference only if it may go away before.
-                    if !rules.is_told_late {
-                        self.accept(rules, out, now);
-                    }
-                }
-                ended => {
-                    self.notes.was_beaten |= ended == Ended::Take(acquire::Outcome::Contended);
-                    self.machine.close_call(call);
-                    self.finish_attempt();
-                }
-            },
-            Event::Lease(watchdog::Event::Renewed { outcome, held_until, .. }) => {
-                let is_extended = matches!(outcome, renew::Outcome::Extended { .. });
-                self.notes.is_dated_late |= is_extended && held_until <= now;
-            }
-            Event::Ended(..) | Event::Closed(_) | Event::Lease(_) => {}
-        }
-    }
-
     fn finish_attempt(&mut self) {
         self.doing = Doing::Nothing;
         self.floor = Fence::ZERO;
@@ -473,48 +369,6 @@ impl Member {
             (self.attempt, self.ticket) = (0, 0);
         }
     }
-
-    fn print(&self, rules: &Rules, clock: Reading, has_timer: bool, now: Moment) -> Print {
-        let Self { machine, doing, attempts_left, attempt, ticket, .. } = self;
-        let Self { timeouts_left, renewals_left, floor, notes, .. } = self;
-        let Self { exact: _, whole: _, columns: _, .. } = self;
-        let mut print = Print::new(rules.nodes);
-        print.add(clock, &(attempts_left, attempt, ticket, timeouts_left, renewals_left));
-        print.add(clock, &(floor, notes, std::mem::discriminant(doing)));
-        let is_exact = clock == Reading::EXACT;
-        machine.observe(&mut Observed { print: &mut print, clock, has_timer, is_exact, now });
-        print
-    }
-}
-
-struct Observed<'a> {
-    print: &'a mut Print,
-    clock: Reading,
-    has_timer: bool,
-    is_exact: bool,
-    now: Moment,
-}
-
-impl Observer for Observed<'_> {
-    fn whole(&mut self, part: &impl std::hash::Hash) {
-        self.print.add(self.clock, part);
-    }
-
-    fn of_node(&mut self, node: usize, part: &impl std::hash::Hash) {
-        self.print.add_of_node(node, self.clock, part);
-    }
-
-    fn detail(&mut self, part: &impl std::hash::Hash) {
-        if self.is_exact {
-            self.whole(part);
-        }
-    }
-
-    fn due(&mut self, at: Option<Moment>) {
-        if self.has_timer {
-            self.print.add(self.clock, &at.map(|at| at.max(self.now)));
-        }
-    }
 }
 
 fn machine(rules: &Rules) -> client::Client<Names> {
@@ -522,28 +376,6 @@ fn machine(rules: &Rules) -> client::Client<Names> {
     let client = node::client_id(number);
     let config = Config { client, nodes, has_sessions: !is_classic, max_ttl: terms.ttl() };
     client::Client::new(config, Names::default(), Jitter::new(1))
-}
-
-/// Names the owners of one client: by attempt, and by what comes after each withdrawal.
-#[derive(Clone, Copy, Debug, Default)]
-struct Names {
-    ticket: u64,
-    number: u64,
-}
-
-impl OwnerSource for Names {
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
-        let number = self.number;
-        self.number += 1;
-        match kind.is_shared {
-            true => place.shared_owner(number),
-            false => place.owner(number),
-        }
-    }
-
-    fn ticket(&mut self, _drawn: u64) -> u64 {
-        self.ticket
-    }
 }
 
 /// More owners than any attempt of this model has; two attempts have room in one digit.
