@@ -21,8 +21,8 @@ pub const KEPT_GRANTS: &str = "a grant that is counted is kept by its node";
 pub const UNIQUE: &str = "no two holders have the same fence";
 /// Fences grow.
 pub const IN_ORDER: &str = "a holder's fence is larger than those before it";
-/// Nobody leaves anything behind.
-pub const NO_LEAK: &str = "no key is left behind by one who has gone";
+/// Nothing is left behind.
+pub const NO_LEAK: &str = "a client that has gone leaves no key behind";
 /// There is a way out.
 pub const PROGRESS: &str = "somebody gets the lock if nothing more goes wrong";
 
@@ -194,7 +194,7 @@ pub(super) const CLAIMS: [Claim<World>; 21] = [
     },
 ];
 
-/// Those who hold the lock.
+/// The clients that hold the lock.
 fn holders(state: &State) -> Vec<usize> {
     let now = state.client_now();
     (0..state.clients.len()).filter(|client| state.clients[*client].holds(now)).collect()

@@ -15,7 +15,7 @@ use super::print::{Print, Reading};
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     store: Store,
-    /// Those of all who share the lock, or of the one who has it alone.
+    /// One for each client that shares the lock, or the one of its exclusive holder.
     pub(super) keys: Vec<Key>,
     pub(super) fence: Fence,
     /// A renewal in classic mode has made a key, or changed its owner.

@@ -81,7 +81,7 @@ impl State {
         node_time(self.clocks, self.ticks)
     }
 
-    /// How the clients' points in time are told from other numbers.
+    /// Tells the clients' points in time from other numbers.
     pub(super) fn reading(&self) -> Reading {
         let is_still = self.clocks.is_none() && self.ticks == 0;
         let Clocks { ttl_ms, client_ms, .. } = clocks(self.clocks);

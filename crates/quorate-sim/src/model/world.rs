@@ -179,7 +179,7 @@ impl World {
         for (node, request) in &out.sent {
             state.link_mut(number, *node).requests.push_back(request.clone());
         }
-        // Among those who hold together a fence orders nothing.
+        // A fence orders nothing among clients that share the lock.
         if let Some(fence) = out.won.filter(|_| !self.settings.is_shared(number)) {
             state.note(fence, floor, self.settings.vanishings > 0);
         }
