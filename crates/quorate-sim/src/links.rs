@@ -49,6 +49,11 @@ pub(crate) trait Surroundings {
         2
     }
 
+    /// Whether nodes take every batch, like those without a server, and not only heartbeats.
+    fn takes_batches(&self) -> bool {
+        false
+    }
+
     /// Something to trace about a link.
     fn note(&mut self, client: usize, node: usize, text: impl FnOnce() -> String);
 }
@@ -454,11 +459,13 @@ impl<C: Linked> Driver for C {
         !is_pulling && link.is_attached && link.waiting.len() > idle_max
     }
 
-    /// A node that recovers takes all that does not ask for locks.
+    /// Like a link to a server, a node takes heartbeats together. Some worlds have nodes that take
+    /// every batch; one that recovers takes all that does not ask for locks.
     fn joins(&mut self, world: &mut C::World, node: usize) -> Joins {
-        match self.link(world, node).is_recovering {
-            true => |command| !command.is_asking(),
-            false => |_| true,
+        match (world.takes_batches(), self.link(world, node).is_recovering) {
+            (false, _) => Command::is_heartbeat,
+            (true, true) => |command| !command.is_asking(),
+            (true, false) => |_| true,
         }
     }
 

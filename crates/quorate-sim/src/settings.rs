@@ -172,8 +172,8 @@ impl Settings {
         drawn.guarded(fixed).shared(fixed).rolling().filled().batched()
     }
 
-    /// In an eighth of the worlds a link is busy with one unanswered request, and clients want
-    /// several locks: many commands leave in batches. They have a stream of their own, too.
+    /// In an eighth of the worlds a link counts as busy as soon as one request is unanswered, nodes
+    /// take every batch, and clients want several locks. They have a stream of their own, too.
     fn batched(mut self) -> Self {
         if Dice::new(self.seed, BATCH_STREAM).below(8) == 0 {
             self.idle_max = 0;

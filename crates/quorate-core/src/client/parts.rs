@@ -10,7 +10,8 @@ use super::{
 use crate::{command::Command, line::Push, moment::Moment};
 
 /// Takes in the parts of a client. Two clients behave alike up to the numbers of the nodes if
-/// their parts are equal.
+/// their parts are equal, as long as the search chooses the tickets and owners, no lease is renewed
+/// by the schedule, and the wall clock does not jump.
 pub trait Observer {
     /// A part that belongs to no single node. It may contain sets of nodes.
     fn whole(&mut self, part: &impl Hash);
@@ -18,7 +19,8 @@ pub trait Observer {
     /// A part that belongs to one node.
     fn of_node(&mut self, node: usize, part: &impl Hash);
 
-    /// A part that makes no difference by itself: a name, a count, or what is over.
+    /// A part that makes no difference by itself: a name, a count, when something is sent again to
+    /// a node that can be reached, or what is over.
     fn detail(&mut self, part: &impl Hash);
 
     /// When the timer of the last part is due.

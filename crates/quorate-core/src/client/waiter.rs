@@ -250,8 +250,16 @@ impl Waiter {
 
     /// Shows every part; of one that has nothing left to decide only its owners.
     pub(super) fn observe(&self, is_settled: bool, to: &mut impl Observer) {
-        let Self { want: _, client: _, machine, came_at: _, place, .. } = self;
-        let Self { incarnations, to_do, is_end_noted, .. } = self;
+        let Self {
+            want: _,
+            client: _,
+            machine,
+            came_at: _,
+            place,
+            incarnations,
+            to_do,
+            is_end_noted,
+        } = self;
         to.detail(machine);
         incarnations.iter().for_each(|known| to.whole(&known.owner));
         let (seats, rest) = machine.parts();

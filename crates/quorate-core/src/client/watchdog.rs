@@ -342,9 +342,20 @@ impl Watchdog {
 
     /// Shows every part that the outcome of a renewal may depend on.
     pub(super) fn observe(&self, to: &mut impl Observer) {
-        let Self { nodes: _, speaker: _, has_sessions: _, jitter: _, leases, .. } = self;
-        let Self { schedule, batches, deadlines: _, last_number, .. } = self;
-        let Self { clocks: _, unsent, events, .. } = self;
+        let Self {
+            nodes: _,
+            speaker: _,
+            has_sessions: _,
+            jitter: _,
+            leases,
+            schedule,
+            batches,
+            deadlines: _,
+            last_number,
+            clocks: _,
+            unsent,
+            events,
+        } = self;
         to.whole(&(unsent.len(), events.len()));
         to.detail(&(schedule, last_number));
         for (lease, held) in leases {

@@ -111,6 +111,10 @@ impl Surroundings for Env {
         self.settings.idle_max
     }
 
+    fn takes_batches(&self) -> bool {
+        self.settings.idle_max == 0
+    }
+
     fn is_reachable(&mut self, client: usize, node: usize) -> bool {
         self.nodes[node].is_up() && self.net.is_open(client, node)
     }

@@ -71,8 +71,9 @@ impl Request {
                 let is_asked = question.said.what != Saying::Leave;
                 (plain(&(said, command)), is_asked.then_some(question.sent_at))
             }
+            About::Round(_) => (plain(&(0_u8, command)), None),
             // Until when a release matters is only asked if its connection breaks as well.
-            About::Round(_) | About::Debt(_) => (plain(&command), None),
+            About::Debt(_) => (plain(&(1_u8, command)), None),
             about => (plain(&(about, command)), None),
         };
         let exact = plain(&(about, command));
@@ -192,8 +193,17 @@ impl Link {
 
 impl Hash for Link {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { phase, session, requests, answers, pushes, .. } = self;
-        let Self { stale, is_known, is_heard, is_half_open, .. } = self;
+        let Self {
+            phase,
+            session,
+            requests,
+            answers,
+            pushes,
+            stale,
+            is_known,
+            is_heard,
+            is_half_open,
+        } = self;
         (phase, session, requests, answers, pushes).hash(state);
         (is_known, is_heard, is_half_open, stale.len()).hash(state);
         // Nobody asks when these were sent: they are never answered.

@@ -1,7 +1,9 @@
 //! What makes two states the same: their print, which knows neither the time nor node numbers.
 //!
-//! Two reductions happen here, and nowhere else. The states themselves are never changed, so that
-//! the machines of the core stay as they are and a path keeps its node numbers from end to end.
+//! Two reductions happen here. The states themselves are never changed, so that the machines of the
+//! core stay as they are and a path keeps its node numbers from end to end. What of a client makes
+//! no difference is decided by `Client::observe` in the core, and what of the network by
+//! `World::settle` and `Request`.
 //!
 //! *Time.* The core adds durations to points in time and compares them, and does nothing else with
 //! them. A world in which everything is a tick later goes on in the same way, so a point in time is
@@ -15,8 +17,8 @@
 //! width in machines are parts of the terms. These are the same in all states of a world, so that
 //! taking them apart merges nothing, and zero in the low bits, so that it keeps nothing apart.
 //!
-//! The derived `Hash` of a type feeds every field, private ones too. A field that the core adds
-//! later is a part of the print without anyone remembering it.
+//! A derived `Hash` feeds every field, private ones too. Where a part is left out, the type is
+//! destructured field by field, so that a new field does not compile before it is decided upon.
 
 use std::hash::{Hash, Hasher};
 

@@ -125,7 +125,8 @@ impl World {
         }
     }
 
-    /// Reads what makes no difference: when it is read makes none either.
+    /// Reads what makes no difference at once. A push to a holder that is read after the release
+    /// would send one more release, which changes nothing on a node.
     pub(super) fn settle(&self, state: &mut State) {
         let is_still = self.settings.clocks.is_none() && state.ticks == 0;
         let nodes = state.nodes.len();

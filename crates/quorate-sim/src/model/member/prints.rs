@@ -56,9 +56,21 @@ impl Member {
     }
 
     fn print(&self, rules: &Rules, clock: Reading, has_timer: bool, now: Moment) -> Print {
-        let Self { machine, doing, attempts_left, attempt, ticket, .. } = self;
-        let Self { timeouts_left, renewals_left, floor, notes, .. } = self;
-        let Self { driving: _, exact: _, whole: _, columns: _, .. } = self;
+        let Self {
+            machine,
+            driving: _,
+            doing,
+            attempts_left,
+            attempt,
+            ticket,
+            timeouts_left,
+            renewals_left,
+            floor,
+            notes,
+            exact: _,
+            whole: _,
+            columns: _,
+        } = self;
         let mut print = Print::new(rules.nodes);
         print.add(clock, &(attempts_left, attempt, ticket, timeouts_left, renewals_left));
         print.add(clock, &(floor, notes, std::mem::discriminant(doing)));

@@ -113,7 +113,13 @@ impl Queue {
             state.is_awake = false;
             return Next::Sleep;
         }
-        let len = state.waiting.len().min(BATCH_MAX);
+        // The first request is taken whatever its size, so that the queue moves on.
+        let mut commands = 0;
+        let is_within = |request: &&Request| {
+            commands += request.command.entries().len();
+            commands <= BATCH_MAX
+        };
+        let len = state.waiting.iter().take_while(is_within).count().max(1);
         let requests: Vec<Request> = state.waiting.drain(..len).collect();
         state.taken = requests.len();
         Next::Work(requests)
