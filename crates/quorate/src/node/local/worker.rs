@@ -285,7 +285,7 @@ impl Open {
     }
 }
 
-/// Runs one command, a batch entry by entry; one who has gone only gives back.
+/// Runs one command, or a batch entry by entry. For a client that has gone only releases run.
 fn run_one(
     desk: &mut Desk<'_>,
     now: NodeTime,
