@@ -38,13 +38,17 @@ fn cargo_test(more: &[String]) -> Result<(), String> {
 pub(crate) fn steps(programs: &[Program], more: &[&str]) -> (Vec<Step>, Vec<Step>) {
     let mut doc = cargo("test --locked --workspace --all-features --doc".split(' '));
     doc.args(more);
-    let (mut waiting, mut computing) = (Vec::new(), vec![("test --doc".to_owned(), doc)]);
-    for program in programs.iter().filter(|program| program.is_test()) {
+    let (mut waiting, mut computing) = (Vec::new(), Vec::new());
+    let mut tests: Vec<&Program> = programs.iter().filter(|program| program.is_test()).collect();
+    // Cargo tells them in the order in which they were built.
+    tests.sort_by_key(|test| (!SLOW.contains(&test.name()), test.arguments()));
+    for program in tests {
         let mut command = program.command();
         set_threads(&mut command);
         let lane = if program.package() == SIMULATOR { &mut computing } else { &mut waiting };
         lane.push((format!("test {}", program.arguments()), command));
     }
+    computing.push(("test --doc".to_owned(), doc));
     (waiting, computing)
 }
 
@@ -62,6 +66,8 @@ fn names_package(arg: &str) -> bool {
 
 /// The package whose tests have no server and no real time.
 const SIMULATOR: &str = "quorate-sim";
+/// Those that take minutes. They are begun first, so that nobody waits for one of them in the end.
+const SLOW: [&str; 6] = ["clients", "deaths", "it", "rolling", "simulation", "stack"];
 const THREADS: &str = "RUST_TEST_THREADS";
 
 #[cfg(test)]
