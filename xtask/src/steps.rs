@@ -28,7 +28,7 @@ impl Lane {
     /// For programs that only compute. They fill the time in which others wait, and give way.
     pub(crate) fn of_computing(steps: Vec<Step>) -> Self {
         let steps = steps.into_iter().map(|(name, command)| (name, yielding(&command)));
-        Self { width: 1, steps: steps.collect() }
+        Self { width: COMPUTING_AT_ONCE, steps: steps.collect() }
     }
 }
 
@@ -114,6 +114,8 @@ impl Steps {
 
 /// Few enough that each gets its share of two cores when it does not wait.
 const WAITING_AT_ONCE: usize = 3;
+/// Some of them have only one thread.
+const COMPUTING_AT_ONCE: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -148,7 +150,7 @@ mod tests {
     fn nothing_is_begun_after_a_failure() {
         let step = |name: &str| (name.to_owned(), Command::new(name));
         let mut steps = Steps::of("ci");
-        let lane = Lane::of_computing(vec![step("true"), step("false"), step("true")]);
+        let lane = Lane { width: 1, steps: vec![step("true"), step("false"), step("true")] };
         let failure = steps.run_lanes([lane]).unwrap_err();
         assert!(failure.message().starts_with("ci failed at step `false`"), "{failure:?}");
         assert_eq!(steps.done, 1);
