@@ -26,6 +26,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("fmt", fmt)?;
     steps.run("clippy", clippy)?;
     steps.run("api", api::check)?;
+    steps.run("default features", default_features)?;
     let programs = build(&mut steps, "build", &[])?;
     steps.run_lanes(lanes(&programs, full)?)?;
     examples(&mut steps, &programs)?;
@@ -78,6 +79,13 @@ fn stopped_majorities() -> Result<(), String> {
     let mut command = cargo(args.split(' '));
     command.arg(STOPPED_MAJORITIES).args(["--", "--exact", "--nocapture"]);
     run_command(command.env("QUORATE_FULL", "1"))
+}
+
+/// Examples must compile as they do for a user. Most of what they need is there already, where
+/// `api` has left it.
+fn default_features() -> Result<(), String> {
+    let args = "check --locked --package quorate --examples";
+    run_command(api::in_own_folder(&mut cargo(args.split(' '))))
 }
 
 /// Builds all tests, and whatever else is run below.

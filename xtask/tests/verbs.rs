@@ -28,7 +28,7 @@ fn ci_runs_every_step_in_order() {
     assert_eq!(seen.code, Some(0), "{}", seen.err);
     let mut steps = seen.steps();
     // These run at the same time.
-    steps[7..12].sort_unstable();
+    steps[8..13].sort_unstable();
     let expected = [
         "redis-server",
         "valkey-server",
@@ -36,6 +36,7 @@ fn ci_runs_every_step_in_order() {
         "fmt",
         "clippy",
         "api",
+        "default features",
         "build",
         "mutants",
         "simulate",
@@ -46,7 +47,7 @@ fn ci_runs_every_step_in_order() {
         "doc",
     ];
     assert_eq!(steps, expected);
-    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 14 steps passed"));
+    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 15 steps passed"));
     for call in [
         "cargo fmt --all --check",
         "cargo clippy --locked --workspace --all-targets --all-features -- -D warnings",
@@ -103,6 +104,7 @@ fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
         ("fmt --all", "fmt"),
         ("clippy --locked", "clippy"),
         ("rustdoc", "api"),
+        ("check --locked --package quorate --examples", "default features"),
         ("--no-run", "build"),
         ("doc", "doc"),
     ] {
