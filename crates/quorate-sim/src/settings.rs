@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{guard::slack_us, terms::Drift};
+use quorate_core::{membership::slack_us, terms::Drift};
 
 use crate::{
     clock::{MS, Nanos, Ppm, SECOND, US},

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorate_core::{
     acquire::{self, Acquire},
-    command::{ClientId, Command, Owner, Reply, Stay},
+    command::{ClientId, Command, Owner, Reply, SessionTerms},
     contend::{Contend, Mode, Outcome, Output, Said, Saying},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US},
     line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield},
@@ -416,7 +416,10 @@ impl Party {
     }
 
     fn attach(&self, nodes: &mut Nodes, ms: u64) {
-        let attach = Command::Attach { speaker: self.speaker(), stay: Stay::unguarded(5_000) };
+        let attach = Command::Attach {
+            speaker: self.speaker(),
+            terms: SessionTerms::without_membership(5_000),
+        };
         for node in 0..3 {
             nodes.stores[node].listen(self.place.client);
             nodes.apply(node, ms, &attach);
