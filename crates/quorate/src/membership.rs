@@ -32,7 +32,7 @@ fn differs_by(differs: &Disagreement) -> Trouble {
     match differs {
         // The next one that is heard settles it.
         Disagreement::Unsettled { .. } => quarantined(&differs.to_string(), 0),
-        Disagreement::SameNode { label } => Trouble::SameServer(label.to_string()),
+        Disagreement::SameNode(label) => Trouble::SameServer(label.to_string()),
         _ => Trouble::Disagreement(differs.to_string()),
     }
 }

@@ -23,15 +23,9 @@ pub enum Disagreement {
         ours_ms: u64,
     },
     /// Whether this server is one of the nodes.
-    NotMember {
-        /// The nodes that were agreed upon.
-        agreed: Members,
-    },
+    NotMember(Members),
     /// Which nodes there are: this one was told of others at the same change.
-    OtherList {
-        /// The nodes that it was told of.
-        agreed: Members,
-    },
+    OtherList(Members),
     /// Whether a change of the set was agreed upon: too few nodes have heard of it yet.
     Unsettled {
         /// How many have.
@@ -44,15 +38,9 @@ pub enum Disagreement {
     /// Which of the nodes this is: it has the record of another.
     OtherPlace,
     /// Whether it is one node or two: another address leads to the same one.
-    SameNode {
-        /// The other address.
-        label: Arc<str>,
-    },
+    SameNode(Arc<str>),
     /// The version of the record.
-    Wire {
-        /// The record's.
-        agreed: u32,
-    },
+    Wire(u32),
 }
 
 impl fmt::Display for Disagreement {
@@ -67,11 +55,11 @@ impl fmt::Display for Disagreement {
                 f,
                 "the nodes have agreed on a max_ttl of {agreed_ms} ms, this client has {ours_ms} ms"
             ),
-            Self::NotMember { agreed } => write!(
+            Self::NotMember(agreed) => write!(
                 f,
                 "the nodes have agreed on {agreed}, this client has another address for one of them"
             ),
-            Self::OtherList { agreed } => write!(
+            Self::OtherList(agreed) => write!(
                 f,
                 "this node was told of {agreed} by a change that the others have not heard of"
             ),
@@ -82,8 +70,8 @@ impl fmt::Display for Disagreement {
             ),
             Self::OtherPlace => f.write_str("this node has the record of another one"),
             Self::OtherSet => f.write_str("this node belongs to another set of nodes"),
-            Self::SameNode { label } => write!(f, "is the same node as {label}"),
-            Self::Wire { agreed } => write!(
+            Self::SameNode(label) => write!(f, "is the same node as {label}"),
+            Self::Wire(agreed) => write!(
                 f,
                 "the node's record has version {agreed}, this client reads version {WIRE}"
             ),

@@ -23,7 +23,7 @@ pub fn plan<'a>(
     let (base, is_split) = base(&wanted)?;
     let kept = wanted.iter().map(|it| it.slot(base)).collect::<Vec<Option<&Member>>>();
     if let Some(label) = twice(&kept) {
-        return Err(Unplanned::SameNode { label });
+        return Err(Unplanned::SameNode(label));
     }
     let added: Vec<&Wanted<'a>> =
         wanted.iter().zip(&kept).filter(|(_, slot)| slot.is_none()).map(|(it, _)| it).collect();
@@ -32,7 +32,7 @@ pub fn plan<'a>(
     if !is_split {
         is_agreed(&wanted, base)?;
     } else if !(added.is_empty() && gone.is_empty()) {
-        return Err(Unplanned::Split { list: base.members.clone() });
+        return Err(Unplanned::Split(base.members.clone()));
     }
     if let Some(newcomer) = base.newcomer
         && !(added.is_empty() && gone.is_empty())
@@ -51,7 +51,7 @@ pub fn plan<'a>(
         (None, 0, 0) if is_split => Ok(next),
         (None, 0, 0) if base.before.is_some() => Ok(AgreedConfig { before: None, ..next }),
         (None, 0, 0) => Err(Unplanned::Settled),
-        _ if base.before.is_some() => Err(Unplanned::Open { list: base.members.clone() }),
+        _ if base.before.is_some() => Err(Unplanned::Open(base.members.clone())),
         (None, 0, 1) if base.members.len() > 1 => {
             Ok(AgreedConfig { members: Members::new(staying), before, newcomer: None, ..next })
         }
@@ -98,11 +98,11 @@ impl<'a> Wanted<'a> {
     /// A server that was never a node of any set.
     fn fresh(&self) -> Result<Member, Unplanned> {
         let label = self.label.clone();
-        let Some(info) = self.info else { return Err(Unplanned::Silent { label }) };
+        let Some(info) = self.info else { return Err(Unplanned::Silent(label)) };
         let is_new = info.config.is_none() && info.reason() == Some(Reason::Unknown);
         match is_new && info.keys == 0 {
             true => Ok(Member { id: info.id, label }),
-            false => Err(Unplanned::NotFresh { label }),
+            false => Err(Unplanned::NotFresh(label)),
         }
     }
 
@@ -140,7 +140,7 @@ fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), Unplanned
         let slots: Vec<_> = wanted.iter().filter_map(|it| it.slot(config)).collect();
         slots.len() == wanted.len() && slots.len() == config.members.len()
     };
-    let split = || Unplanned::Split { list: latest.members.clone() };
+    let split = || Unplanned::Split(latest.members.clone());
     let base = rivals().find(is_wanted).ok_or_else(split)?;
     match rivals().all(|config| config.is_same(base) || is_lost(wanted, config)) {
         true => Ok((base, true)),
@@ -205,10 +205,7 @@ pub enum Unplanned {
     Settled,
     /// Clients with the list before the last change are still let in: first end that, by wanting
     /// the list that was agreed upon.
-    Open {
-        /// The agreed list.
-        list: Members,
-    },
+    Open(Members),
     /// The node that came with the last change has not joined yet.
     Joining,
     /// More than one node differs from what was agreed upon, or the only one.
@@ -229,25 +226,13 @@ pub enum Unplanned {
     },
     /// Two changes were made at once, and neither was agreed upon: one of their lists must be
     /// wanted, and enough nodes must be info to know that the other is lost.
-    Split {
-        /// One of the lists.
-        list: Members,
-    },
+    Split(Members),
     /// The new node was not info.
-    Silent {
-        /// Its address.
-        label: Arc<str>,
-    },
+    Silent(Arc<str>),
     /// The new node was a node of this or another set, and must be emptied first.
-    NotFresh {
-        /// Its address.
-        label: Arc<str>,
-    },
+    NotFresh(Arc<str>),
     /// Two addresses lead to the same node.
-    SameNode {
-        /// One of them.
-        label: Arc<str>,
-    },
+    SameNode(Arc<str>),
     /// The last change was too short a while ago for one of the nodes that answer.
     TooSoon {
         /// For how many milliseconds it does not go by another list.
@@ -261,7 +246,7 @@ impl fmt::Display for Unplanned {
             Self::Unfounded => f.write_str("none of the nodes belongs to a set yet"),
             Self::OtherSet => f.write_str("the nodes belong to different sets"),
             Self::Settled => f.write_str("the nodes have agreed on this list already"),
-            Self::Open { list } => {
+            Self::Open(list) => {
                 write!(f, "clients with the list before {list} are still let in: end that first")
             }
             Self::Joining => f.write_str("the node that was last to come has not joined yet"),
@@ -274,17 +259,17 @@ impl fmt::Display for Unplanned {
                 f,
                 "only {going} of the {needed} nodes that are needed have heard of the last change"
             ),
-            Self::Split { list } => {
+            Self::Split(list) => {
                 write!(f, "two changes were made at once, one to {list}: choose one of the lists")
             }
-            Self::Silent { label } => write!(f, "the new node {label} does not answer"),
-            Self::NotFresh { label } => {
+            Self::Silent(label) => write!(f, "the new node {label} does not answer"),
+            Self::NotFresh(label) => {
                 write!(
                     f,
                     "the new node {label} holds something, or was a node before: empty it first"
                 )
             }
-            Self::SameNode { label } => write!(f, "another address is the same node as {label}"),
+            Self::SameNode(label) => write!(f, "another address is the same node as {label}"),
             Self::TooSoon { left_ms } => {
                 write!(f, "the last change was too short a while ago: wait for {left_ms} ms")
             }

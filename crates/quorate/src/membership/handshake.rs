@@ -52,7 +52,7 @@ impl<C: Connection> Joining<'_, C> {
                     true => looked_at(&opinion, &info, &handshake)?,
                     false => None,
                 };
-                let quarantine_ms = shared.agreed_quarantine_ms();
+                let quarantine_ms = shared.lock().view.config().map(|it| it.quarantine_ms);
                 return Ok(Permit::new(&info, quarantine_ms, why_not_yet, lists));
             }
             self.advance(opinion, &info).await?;
@@ -62,7 +62,7 @@ impl<C: Connection> Joining<'_, C> {
 
     async fn shake(&mut self, handshake: &Handshake) -> Result<NodeInfo, Trouble> {
         let asked_at = self.shared.settings.clock.now();
-        self.shared.ask(self.seat.node);
+        self.shared.lock().view.ask(self.seat.node);
         match self.connection.say(Command::Handshake(*handshake)).await? {
             Some(Reply::Info(info)) => {
                 // A node does not remember who has looked at it, and would seem to have forgotten.
@@ -72,7 +72,7 @@ impl<C: Connection> Joining<'_, C> {
                 Ok(*info)
             }
             Some(Reply::OtherVersion(agreed)) => {
-                Err(Trouble::Disagreement(Disagreement::Wire { agreed }.to_string()))
+                Err(Trouble::Disagreement(Disagreement::Wire(agreed).to_string()))
             }
             _ => Err(Trouble::Protocol("a record was expected while attaching".into())),
         }
@@ -84,7 +84,8 @@ impl<C: Connection> Joining<'_, C> {
         match opinion {
             Opinion::Votes(_) => {}
             Opinion::Quarantined(quarantine) => {
-                if !self.shared.is_admitting() || !self.admit(info.mark).await? {
+                let is_admitting = self.shared.lock().is_admitting;
+                if !is_admitting || !self.admit(info.mark).await? {
                     return Err(waits(quarantine, info.is_enrolled));
                 }
             }
@@ -111,7 +112,7 @@ impl<C: Connection> Joining<'_, C> {
         match self.connection.say(Command::Admit { mark, fresh }).await? {
             Some(Reply::Admitted) => Ok(true),
             Some(Reply::Holds { keys }) => {
-                self.shared.hold(self.seat.node, keys);
+                self.shared.lock().holding[self.seat.node] = Some(keys);
                 Err(Trouble::NotEmpty(keys))
             }
             _ => Ok(false),

@@ -20,7 +20,8 @@ impl Known {
         reports: &[NodeReport],
         is_vouched: bool,
     ) -> Vec<Self> {
-        let told = shared.told().into_iter().zip(shared.outlook(is_vouched)).zip(reports);
+        let told =
+            shared.told().into_iter().zip(shared.lock().view.outlook(is_vouched)).zip(reports);
         told.map(|((info, outlook), report)| Self { report: report.clone(), info, outlook })
             .collect()
     }

@@ -104,7 +104,7 @@ impl Client {
     async fn await_admission(&self, shared: &SharedMembership) -> Result<(), AdmitError> {
         let votes = |report: &NodeReport| report.answer == NodeAnswer::Attached;
         let settled = self.watch_nodes(PATIENCE, |reports| {
-            let holding = shared.holding();
+            let holding = shared.lock().holding.clone();
             let mut nodes = reports.iter().zip(holding);
             nodes.all(|(report, keys)| votes(report) || keys.is_some()).then_some(())
         });
@@ -115,7 +115,7 @@ impl Client {
         if admitted == nodes.len() {
             return Ok(());
         }
-        let holding = nodes.iter().zip(shared.holding());
+        let holding = nodes.iter().zip(shared.lock().holding.clone());
         let holding = holding.filter(|(report, _)| !votes(report)).find_map(|(report, keys)| {
             Some(AdmitError::NotEmpty { node: report.node.clone(), keys: keys? })
         });
@@ -224,7 +224,7 @@ impl Client {
             return Err(ChangeError::Unheard { nodes: self.nodes() });
         }
         // With other terms no node would be told anything, whatever the list.
-        let differs = shared.check_terms();
+        let differs = shared.lock().view.check_terms();
         differs.map_err(|differs| ChangeError::Impossible(differs.to_string()))?;
         let under_way = match shared.plan(self.inner.engine.now()) {
             Ok(_) => None,
@@ -304,7 +304,7 @@ fn is_to_go_on(shared: &SharedMembership, why: &Unplanned) -> bool {
     let is_told =
         |it: &Option<Opinion>| matches!(it, Some(Opinion::Tell { .. } | Opinion::Enrol(_)));
     matches!(why, Unplanned::Minority { .. } | Unplanned::Joining)
-        && shared.outlook(false).iter().any(is_told)
+        && shared.lock().view.outlook(false).iter().any(is_told)
 }
 
 /// For how long the node does not go by another list, if that is what it says.

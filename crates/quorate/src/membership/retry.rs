@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use quorate_core::moment::Moment;
+use quorate_core::{membership::NodeInfo, moment::Moment};
 use tokio::time::{sleep, timeout};
 
 use super::{CHANGED_LATELY, Seat, version::Watch};
@@ -35,8 +35,11 @@ impl<'a> Retry<'a> {
     /// Until when the node is in quarantine and why, if a try found that, and if that time runs.
     pub(crate) fn quarantine(&self, found: &Trouble, now: Moment) -> Option<(Moment, String)> {
         let Trouble::Guarded { left, why } = found else { return None };
-        let has_begun = why == CHANGED_LATELY
-            || self.seat.shared.as_ref().is_some_and(|it| it.is_counting(self.seat.node));
+        let has_begun =
+            why == CHANGED_LATELY
+                || self.seat.shared.as_ref().is_some_and(|it| {
+                    it.lock().info(self.seat.node).is_some_and(NodeInfo::is_waiting)
+                });
         has_begun.then(|| (now.saturating_add(*left), why.clone()))
     }
 

@@ -46,7 +46,7 @@ impl Seat {
             false => ping,
         };
         if !self.is_asked.swap(true, Ordering::SeqCst) {
-            shared.ask(self.node);
+            shared.lock().view.ask(self.node);
         }
         Some(asked)
     }
@@ -54,7 +54,7 @@ impl Seat {
     /// The session goes on, or the node is what it was.
     pub(crate) fn hear_again(&self) {
         if let Some(shared) = &self.shared {
-            shared.hear_again(self.node);
+            shared.lock().view.hear_again(self.node);
             self.is_asked.store(false, Ordering::SeqCst);
         }
     }
@@ -68,7 +68,7 @@ impl Seat {
     /// The connection is gone.
     pub(crate) fn leave(&self) {
         if let Some(shared) = &self.shared {
-            shared.leave(self.node);
+            shared.lock().view.leave(self.node);
             self.is_asked.store(false, Ordering::SeqCst);
         }
     }

@@ -43,20 +43,20 @@ pub(crate) struct Settings {
 }
 
 #[derive(Debug)]
-struct State {
-    view: View,
+pub(super) struct State {
+    pub(super) view: View,
     /// When each node told last what it is.
     told_at: Vec<Moment>,
     /// An operator has decided, and nodes are told.
     is_acting: bool,
     /// New nodes are let in without a wait.
-    is_admitting: bool,
+    pub(super) is_admitting: bool,
     /// How many keys those hold that were not let in.
-    holding: Vec<Option<u64>>,
+    pub(super) holding: Vec<Option<u64>>,
 }
 
 impl State {
-    fn info(&self, node: usize) -> Option<&NodeInfo> {
+    pub(super) fn info(&self, node: usize) -> Option<&NodeInfo> {
         self.view.nodes().nth(node)?.1
     }
 }
@@ -72,16 +72,6 @@ impl SharedMembership {
         let state = Mutex::new(State { view, told_at, is_acting, is_admitting, holding });
         let [lists, calls, orders] = [(); 3].map(|()| Version::default());
         Self { state, lists, calls, orders, quarantine_ms, settings }
-    }
-
-    /// A node is about to be asked what it is, or whether its session goes on.
-    pub(super) fn ask(&self, node: usize) {
-        self.lock().view.ask(node);
-    }
-
-    /// Its session goes on.
-    pub(super) fn hear_again(&self, node: usize) {
-        self.lock().view.hear_again(node);
     }
 
     /// Takes in what a node told by now, and says what to do about it. Nothing, if it was looked at
@@ -121,11 +111,6 @@ impl SharedMembership {
         Some(opinion)
     }
 
-    /// The length of a quarantine that the nodes have agreed upon.
-    pub(super) fn agreed_quarantine_ms(&self) -> Option<u64> {
-        self.lock().view.config().map(|config| config.quarantine_ms)
-    }
-
     /// Tells of every list that comes into force from now on.
     pub(super) fn watch(&self) -> Watch {
         self.lists.watch()
@@ -150,30 +135,6 @@ impl SharedMembership {
         info.is_some_and(|info| change(info.config.as_ref()) == agreed)
     }
 
-    /// Whether the node's quarantine has begun, so that less and less of it is left.
-    pub(super) fn is_counting(&self, node: usize) -> bool {
-        self.lock().info(node).is_some_and(NodeInfo::is_waiting)
-    }
-
-    /// The link to a node is down.
-    pub(super) fn leave(&self, node: usize) {
-        self.lock().view.leave(node);
-    }
-
-    /// The node was not let in, since it holds so many keys.
-    pub(super) fn hold(&self, node: usize, keys: u64) {
-        self.lock().holding[node] = Some(keys);
-    }
-
-    /// For each node, how many keys it holds if it was not let in for that.
-    pub(super) fn holding(&self) -> Vec<Option<u64>> {
-        self.lock().holding.clone()
-    }
-
-    pub(super) fn is_admitting(&self) -> bool {
-        self.lock().is_admitting
-    }
-
     /// Whether nodes stay as they are.
     pub(super) fn is_looking(&self) -> bool {
         self.is_looking_in(&self.lock())
@@ -195,19 +156,9 @@ impl SharedMembership {
         self.void();
     }
 
-    /// What would be done about each node if somebody acted.
-    pub(super) fn outlook(&self, is_vouched: bool) -> Vec<Option<Opinion>> {
-        self.lock().view.outlook(is_vouched)
-    }
-
     /// What each node told last.
     pub(super) fn told(&self) -> Vec<Option<NodeInfo>> {
         self.lock().view.nodes().map(|(_, info)| info.cloned()).collect()
-    }
-
-    /// Whether the nodes have agreed on the terms of this client.
-    pub(super) fn check_terms(&self) -> Result<(), Disagreement> {
-        self.lock().view.check_terms()
     }
 
     /// The change that makes the nodes of this client the set.
@@ -271,7 +222,7 @@ impl SharedMembership {
         self.calls.raise();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

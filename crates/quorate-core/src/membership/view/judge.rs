@@ -15,7 +15,7 @@ impl View {
         let Some(config) = &self.config else {
             // A list in which two have one name would never be agreed upon.
             if let Some(twin) = self.twin(node) {
-                return Err(Disagreement::SameNode { label: twin.label.clone() });
+                return Err(Disagreement::SameNode(twin.label.clone()));
             }
             return info.quarantine.map(Opinion::Quarantined).ok_or(Disagreement::OtherSet);
         };
@@ -42,7 +42,7 @@ impl View {
     ) -> Result<Opinion, Disagreement> {
         let slot = config.members.at(&self.seats[node].label);
         let Some(slot) = slot.or_else(|| self.any_slot(node, info, config)) else {
-            return Err(Disagreement::NotMember { agreed: config.members.clone() });
+            return Err(Disagreement::NotMember(config.members.clone()));
         };
         let told = info.config.as_ref();
         let (mark, id) = (info.mark, slot.id);
@@ -121,13 +121,13 @@ impl View {
         }
         let is_any = mutant::is_on(Mutant::AnyPact);
         if !list.has(info.id) && !is_any {
-            return Err(Disagreement::NotMember { agreed: config.members.clone() });
+            return Err(Disagreement::NotMember(config.members.clone()));
         }
         if told.change < config.change && !is_any {
             return Ok(Opinion::Tell { mark: info.mark, config: config.clone() });
         }
         if told.change == config.change && !told.members.are(&config.members) {
-            return Err(Disagreement::OtherList { agreed: told.members.clone() });
+            return Err(Disagreement::OtherList(told.members.clone()));
         }
         // While two lists are in use, majorities of the new one need not meet those of yet another
         // one that was made at the same time, unless most of the nodes before go by it.
@@ -145,7 +145,7 @@ impl View {
             return Err(Disagreement::OtherPlace);
         }
         match self.others(node).find(|seat| seat.is_here && seat.id() == Some(info.id)) {
-            Some(twin) => Err(Disagreement::SameNode { label: twin.label.clone() }),
+            Some(twin) => Err(Disagreement::SameNode(twin.label.clone())),
             None => Ok(Opinion::Votes(info.mark)),
         }
     }
