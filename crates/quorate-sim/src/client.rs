@@ -65,7 +65,12 @@ impl Client {
             life: 0,
             id,
             clock,
-            machine: machine(settings, id, Names::new(number, settings.is_coarse), jitter.clone()),
+            machine: machine(
+                settings,
+                id,
+                Names::new(number, id, settings.is_coarse),
+                jitter.clone(),
+            ),
             driving: Driving::default(),
             meetings: meetings(settings, Dice::new(seed, MEETING_STREAM + number as u64)),
             dice,
@@ -194,7 +199,8 @@ impl Client {
 
     /// Nothing is left of what its machine knew.
     fn begin_machine(&mut self, env: &Env) {
-        let names = self.me.machine.naming().source.clone();
+        let mut names = self.me.machine.naming().source.clone();
+        names.rename(self.me.id);
         self.me.machine = machine(&env.settings, self.me.id, names, self.jitter.clone());
         self.me.driving.armed_at = None;
     }

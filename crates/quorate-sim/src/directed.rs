@@ -41,11 +41,12 @@ pub use self::watchdog::{
 };
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms},
+    contend::{Contend, Outcome, Said, Saying, Wait},
     lease::{Lease, LostReason},
     line::{Ask, Place, Session, Speaker, Yield},
     moment::{Moment, NodeTime},
     name::Name,
-    quorum::Vote,
+    quorum::{NodeSet, Vote},
     renew::{self, Renew},
     store::Store,
     terms::Terms,
@@ -254,6 +255,29 @@ pub fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
     match first < second && second < third && third < ahead {
         true => Ok(()),
         false => Err("one who came later is first in the queue".to_owned()),
+    }
+}
+
+/// One try of a plain owner: the schedule asks the nodes, and counts their votes.
+struct Try {
+    machine: Contend,
+    sent_at: Moment,
+}
+
+impl Try {
+    fn start(terms: Terms, nodes: usize, ms: u64) -> Self {
+        let wait = Wait::Never;
+        let machine = Contend::start(terms, nodes, NodeSet::all(nodes), wait, at(ms)).plain(0);
+        Self { machine, sent_at: at(ms) }
+    }
+
+    fn vote(&mut self, node: usize, vote: Vote, ms: u64) {
+        let what = Saying::Ask { is_waiting: false, is_known: false };
+        self.machine.handle_vote(node, Said { life: 0, what }, self.sent_at, vote, at(ms));
+    }
+
+    const fn outcome(&self) -> Option<Outcome> {
+        self.machine.outcome()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, SessionTerms},
-    contend::{Contend, Mode, Outcome, Output, Said, Saying},
+    contend::{Contend, Outcome, Output, Said, Saying, Wait},
     fence::Fence,
     line::{Ask, Extend, Place, Session, Speaker, Yield},
     membership::{
@@ -310,8 +310,13 @@ impl Guest {
         let nodes = hall.stores.len();
         let mut up = NodeSet::EMPTY;
         (0..nodes).for_each(|node| up.insert(node));
-        let machine =
-            Contend::start(terms(TTL_MS), nodes, up, Mode::Wait(Duration::from_secs(1)), at(ms));
+        let machine = Contend::start(
+            terms(TTL_MS),
+            nodes,
+            up,
+            Wait::Patiently(Duration::from_secs(1)),
+            at(ms),
+        );
         let marks = (0..nodes).map(|node| hall.mark(node, ms)).collect();
         let mut guest = Self { place, machine, marks, sent: Vec::new() };
         guest.pull();

@@ -5,9 +5,8 @@ mod leases;
 use std::time::Duration;
 
 use quorate_core::{
-    acquire::{self, Acquire},
     command::{ClientId, Command, Owner, Reply, SessionTerms},
-    contend::{Contend, Mode, Outcome, Output, Said, Saying},
+    contend::{Contend, Outcome, Output, Said, Saying, Wait},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US},
     line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield},
     moment::{Moment, NodeTime},
@@ -22,7 +21,7 @@ pub use self::leases::{
     fence_lives_for_a_day_after_its_grant, lease_that_was_waited_for_has_time_left,
     waiter_trusts_a_node_again_after_one_doubt,
 };
-use super::{at, name, terms};
+use super::{Try, at, name, terms};
 
 /// A has two grants with different fences and sends a confirmation to the one that is behind. That
 /// node loses the key, grants it to B, who holds the lock, and gets it back. Then the confirmation
@@ -328,13 +327,13 @@ pub fn a_lease_that_was_handed_over_does_not_come_back() -> Result<(), String> {
 
     let c = Party::start(&mut nodes, 3, 3, &[], 112);
     let adopt = adopt(left, c.owner(), c.speaker());
-    let mut machine = Acquire::start(terms(TTL_MS), 3, at(112));
+    let mut taking = Try::start(terms(TTL_MS), 3, 112);
     for node in 0..3 {
         let reply = nodes.apply(node, 113, &adopt);
-        machine.handle_vote(node, adopt.vote(&reply), at(114));
+        taking.vote(node, adopt.vote(&reply), 114);
     }
-    match machine.outcome() {
-        Some(acquire::Outcome::Held { .. }) => follows(held_by_b, fence),
+    match taking.outcome() {
+        Some(Outcome::Held { .. }) => follows(held_by_b, fence),
         _ => Ok(()),
     }
 }
@@ -398,8 +397,8 @@ impl Party {
         let place = Place { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
         let mut reached = NodeSet::EMPTY;
         up.iter().for_each(|node| reached.insert(*node));
-        let mode = Mode::Wait(Duration::from_secs(1));
-        let machine = Contend::start(terms(TTL_MS), 3, reached, mode, at(ms));
+        let wait = Wait::Patiently(Duration::from_secs(1));
+        let machine = Contend::start(terms(TTL_MS), 3, reached, wait, at(ms));
         let session = Session::from_random(1);
         let mut party = Self { session, place, machine, sent: Vec::new() };
         party.attach(nodes, ms);

@@ -12,7 +12,8 @@ use quorate_core::{
         watchdog::{self, LeaseId, Renewal},
     },
     command::ClientId,
-    contend::{Mode, Outcome},
+    contend::{Outcome, Wait},
+    dialect::Dialect,
     line::FencedLease,
     membership::Opinion,
     moment::Moment,
@@ -69,7 +70,7 @@ impl Client {
             life,
             id,
             clock,
-            machine: Machine::new(config, Names::new(number, false), jitter),
+            machine: Machine::new(config, Names::new(number, id, false), jitter),
             driving: Driving::default(),
             meetings: Some(Meetings::new(labels, TTL_MS, guard, LIFE_MS, meeting_dice)),
             dice,
@@ -105,12 +106,13 @@ impl Client {
         let trip = Duration::from_nanos(self.link(env, 0).round_trip());
         let vote_timeout = quorate_core::terms::vote_timeout(ttl(), trip);
         let terms = Terms::new(ttl(), vote_timeout, DRIFT).expect("a fair ttl");
-        let (mode, patience) = match self.me.dice.below(2) {
-            0 => (Mode::Try, self.me.dice.between(30 * MS, TTL * 3 / 4)),
-            _ => (Mode::Wait(ttl()), self.me.dice.between(30 * MS, 3 * TTL)),
+        let (wait, patience) = match self.me.dice.below(2) {
+            0 => (Wait::Never, self.me.dice.between(30 * MS, TTL * 3 / 4)),
+            _ => (Wait::Patiently(ttl()), self.me.dice.between(30 * MS, 3 * TTL)),
         };
         let name = Name::parse("lock", "").expect("valid");
-        let want = Want { name, terms, kind: OwnerKind::default(), mode, max_ttl: ttl() };
+        let (kind, dialect, adopts) = (OwnerKind::default(), Dialect::Queue, None);
+        let want = Want { name, terms, kind, wait, dialect, adopts };
         let now = self.now(env);
         let call = self.me.machine.acquire(want, now);
         self.go_on(env, Stage::Asking(call), patience);

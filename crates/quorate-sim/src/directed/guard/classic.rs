@@ -1,13 +1,13 @@
 //! The same for clients in classic mode.
 
 use quorate_core::{
-    acquire::{self, Acquire},
     command::{Command, Owner, Prolongation},
+    contend::Outcome,
     renew::{self, Renew},
 };
 
 use super::{
-    super::{at, name, terms},
+    super::{Try, at, name, terms},
     Guest, Hall, TTL_MS,
 };
 
@@ -21,13 +21,13 @@ use super::{
 pub fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
     let mut hall = Hall::founded(5);
     let [a, b] = [1, 2].map(|number| Guest::start(&mut hall, number, 0));
-    let mut taking = Acquire::start(terms(TTL_MS), 5, at(0));
+    let mut taking = Try::start(terms(TTL_MS), 5, 0);
     (0..3).for_each(|node| a.take(&mut hall, &mut taking, node, 1));
-    let Some(acquire::Outcome::Held { valid_until }) = taking.outcome() else {
+    let Some(Outcome::Held { valid_until, .. }) = taking.outcome() else {
         return Err(format!("an attempt ended as {:?}, not with the lock", taking.outcome()));
     };
 
-    let mut taking = Acquire::start(terms(TTL_MS), 5, at(85));
+    let mut taking = Try::start(terms(TTL_MS), 5, 85);
     (3..5).for_each(|node| b.take(&mut hall, &mut taking, node, 86));
     let other = hall.stores[0].clone();
     hall.stores[3].copy(&other);
@@ -41,21 +41,21 @@ pub fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
     }
     b.take(&mut hall, &mut taking, 2, 102);
     match (renewal.outcome(), taking.outcome()) {
-        (Some(renew::Outcome::Extended { .. }), Some(acquire::Outcome::Held { .. })) => {
+        (Some(renew::Outcome::Extended { .. }), Some(Outcome::Held { .. })) => {
             Err("a node that has forgotten its vote lets another hold on".to_owned())
         }
-        (_, Some(acquire::Outcome::Held { .. })) => Ok(()),
+        (_, Some(Outcome::Held { .. })) => Ok(()),
         (_, other) => Err(format!("who has three nodes of five ends as {other:?}")),
     }
 }
 
 impl Guest {
     /// Asks one node, in time.
-    fn take(&self, hall: &mut Hall, machine: &mut Acquire, node: usize, ms: u64) {
+    fn take(&self, hall: &mut Hall, taking: &mut Try, node: usize, ms: u64) {
         let (owner, speaker) = (self.classic_owner(), Some(self.speaker(node)));
         let take = Command::Take { name: name(), owner, ttl_ms: TTL_MS, speaker };
         let reply = hall.apply(node, ms, &take);
-        machine.handle_vote(node, take.vote(&reply), at(ms));
+        taking.vote(node, take.vote(&reply), ms);
     }
 
     fn classic_owner(&self) -> Owner {

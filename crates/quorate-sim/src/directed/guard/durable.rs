@@ -1,13 +1,9 @@
 //! Schedules for guarded nodes that write everything to disk, and for leases on them.
 
-use quorate_core::{
-    acquire::{self, Acquire},
-    command::Command,
-    store::Store,
-};
+use quorate_core::{command::Command, contend::Outcome, store::Store};
 
 use super::{
-    super::{at, name, terms},
+    super::{Try, at, name, terms},
     Guest, Hall, STEP_MS, TTL_MS,
 };
 
@@ -115,15 +111,15 @@ pub fn stale_session_cannot_adopt() -> Result<(), String> {
     let c = Guest::start(&mut hall, 3, 171);
     let other: Store = hall.stores[1].clone();
     hall.stores[0].copy(&other);
-    let mut machine = Acquire::start(terms(TTL_MS), 3, at(172));
+    let mut taking = Try::start(terms(TTL_MS), 3, 172);
     for node in 0..3 {
         let (from, owner, speaker) = (left.clone(), c.owner(), Some(c.speaker(node)));
         let adopt = Command::Adopt { name: name(), from, owner, ttl_ms: TTL_MS, speaker };
         let reply = hall.apply(node, 172, &adopt);
-        machine.handle_vote(node, adopt.vote(&reply), at(172));
+        taking.vote(node, adopt.vote(&reply), 172);
     }
-    match machine.outcome() {
-        Some(acquire::Outcome::Held { .. }) => {
+    match taking.outcome() {
+        Some(Outcome::Held { .. }) => {
             Err("a node that has forgotten its vote gives away a lease".to_owned())
         }
         _ => Ok(()),

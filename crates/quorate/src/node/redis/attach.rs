@@ -18,7 +18,6 @@ use super::{
     wire::{channel, write_command, write_words},
 };
 use crate::{
-    engine::Mode,
     error::Trouble,
     membership::{Connection, Permit},
 };
@@ -70,7 +69,7 @@ async fn look(replies: &mut Replies<'_>, link: &Link) -> Result<u64, Trouble> {
 }
 
 fn write_listening(out: &mut Vec<u8>, around: &Surroundings) {
-    if around.mode == Mode::Line {
+    if around.dialect.has_queue() {
         let channel = channel(&around.prefix, &around.client);
         write_words(out, &[b"SUBSCRIBE", channel.as_bytes()]);
         // The scripts must be allowed to, and somebody must hear it.
@@ -79,7 +78,7 @@ fn write_listening(out: &mut Vec<u8>, around: &Surroundings) {
 }
 
 async fn expect_listening(replies: &mut Replies<'_>, around: &Surroundings) -> Result<(), Trouble> {
-    if around.mode == Mode::Line {
+    if around.dialect.has_queue() {
         replies.expect_subscribed().await?;
         if replies.expect_number().await? == 0 {
             let reason = "what is published on a channel does not reach who listens there";

@@ -12,6 +12,7 @@ use std::{
 
 use quorate_core::{
     command::{ClientId, Command, Reply, SessionTerms},
+    dialect::Dialect,
     line::Speaker,
     membership::{self, SESSION_LIFE_MS},
     moment::Moment,
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    engine::{Ears, Mode, Quiet},
+    engine::{Ears, Quiet},
     error::Trouble,
     membership::{Seat, SharedMembership},
     node::{Inbox, Node, Pull, Pulled, Request, Sent, Work, hand_out},
@@ -55,7 +56,7 @@ pub(crate) struct Surroundings {
     /// What the client is for the nodes, and for people.
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
-    pub(crate) mode: Mode,
+    pub(crate) dialect: Dialect,
     /// How the keys of ours begin.
     pub(crate) prefix: Arc<str>,
     pub(crate) max_ttl: Duration,
@@ -88,15 +89,15 @@ impl Surroundings {
 
     /// Whether connections have sessions.
     pub(crate) fn has_sessions(&self) -> bool {
-        self.mode == Mode::Line || self.membership.is_some()
+        self.dialect.has_queue() || self.membership.is_some()
     }
 
     /// The scripts that are used again and again. The others go as text.
     pub(super) const fn scripts(&self) -> &'static [Script] {
-        match (self.mode, &self.membership) {
-            (Mode::Line, _) => Script::LINE,
-            (Mode::Classic, None) => Script::CLASSIC,
-            (Mode::Classic, Some(_)) => Script::CLASSIC_MEMBERS,
+        match (self.dialect, &self.membership) {
+            (Dialect::Queue, _) => Script::LINE,
+            (Dialect::Classic, None) => Script::CLASSIC,
+            (Dialect::Classic, Some(_)) => Script::CLASSIC_MEMBERS,
         }
     }
 }
