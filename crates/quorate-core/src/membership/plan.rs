@@ -124,8 +124,8 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The latest config that any node knows of, and whether another one has the same number. Then it is
-/// the wanted one, and the other can never be agreed upon.
+/// The latest config that any node knows of, and whether another one has the same number. Then it
+/// is the wanted one, and the other can never be agreed upon.
 fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), Unplanned> {
     let told = || wanted.iter().filter_map(Wanted::told);
     let latest = told().max_by_key(|config| config.change).ok_or(Unplanned::Unfounded)?;

@@ -5,8 +5,10 @@ mod judge;
 use std::sync::Arc;
 
 use super::{
-    AgreedConfig, Disagreement, Enrolment, Mark, Member, Members, NodeId, NodeInfo, Quarantine,
+    AgreedConfig, Disagreement, Enrolment, Known, Mark, Member, Members, NodeId, NodeInfo,
+    Quarantine,
 };
+use crate::moment::Moment;
 
 /// The nodes of one client, as far as they have told what they are.
 ///
@@ -37,6 +39,8 @@ struct Seat {
     asked_last: u64,
     /// When it was last asked.
     asked: u64,
+    /// What its clock showed last, in milliseconds, and when it was asked.
+    clock: Option<(u64, Moment)>,
 }
 
 impl Seat {
@@ -85,8 +89,9 @@ impl View {
         max_ttl_ms: u64,
         quarantine_ms: u64,
     ) -> Self {
-        let (since, asked_last, asked) = (0, 0, 0);
-        let seat = |label| Seat { label, info: None, is_here: false, since, asked_last, asked };
+        let (since, asked_last, asked, clock) = (0, 0, 0, None);
+        let seat =
+            |label| Seat { label, info: None, is_here: false, since, asked_last, asked, clock };
         let seats = labels.into_iter().map(seat).collect();
         let (config, is_sure, is_vouched, moment) = (None, false, false, 0);
         Self { seats, max_ttl_ms, quarantine_ms, config, is_sure, is_vouched, moment }
@@ -186,6 +191,23 @@ impl View {
     pub fn ask(&mut self, node: usize) {
         self.moment = self.moment.saturating_add(1);
         self.seats[node].asked = self.moment;
+    }
+
+    /// The node's clock showed `time_us` after it was asked.
+    pub fn know_time(&mut self, node: usize, time_us: u64, asked_at: Moment) {
+        self.seats[node].clock = Some((time_us / 1_000, asked_at));
+    }
+
+    /// What the client knows of the node's clock.
+    #[must_use]
+    pub fn known(&self, node: usize, now: Moment) -> Option<Known> {
+        let (seen_ms, asked_at) = self.seats[node].clock?;
+        let passed = now.saturating_since(asked_at);
+        // Clocks differ in their rates by a hundredth at the most.
+        let passed = passed.saturating_add(passed.checked_div(100).unwrap_or_default());
+        let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+        let expected_ms = seen_ms.saturating_add(passed_ms).saturating_add(1);
+        Some(Known { seen_ms, expected_ms })
     }
 
     /// A session goes on: the node is what it was.

@@ -267,8 +267,8 @@ impl Client {
         are_met()
     }
 
-    /// The next config, once enough have heard of the last one; or that one, if it was broken off and
-    /// is what is wanted.
+    /// The next config, once enough have heard of the last one; or that one, if it was broken off
+    /// and is what is wanted.
     async fn plan(
         &self,
         shared: &SharedMembership,

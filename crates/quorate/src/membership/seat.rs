@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 
 use quorate_core::{
     command::{Command, Reply, SessionTerms},
-    membership::{self, Handshake, Known, Mark, NodeInfo, SESSION_LIFE_MS, slack_us},
+    membership::{self, Handshake, Mark, NodeInfo, SESSION_LIFE_MS, slack_us},
     moment::Moment,
 };
 
@@ -23,15 +23,13 @@ pub(crate) struct Seat {
     pub(super) node: usize,
     /// `None` if nodes vote without membership.
     pub(super) shared: Option<Arc<SharedMembership>>,
-    /// What the node's clock showed last, and when it was asked.
-    known: Mutex<Option<(u64, Moment)>>,
     /// A question whether the session goes on is unanswered.
     is_asked: AtomicBool,
 }
 
 impl Seat {
     pub(crate) fn new(node: usize, shared: Option<Arc<SharedMembership>>) -> Self {
-        Self { node, shared, known: Mutex::default(), is_asked: AtomicBool::new(false) }
+        Self { node, shared, is_asked: AtomicBool::new(false) }
     }
 
     /// What to ask instead of this ping. `None` without random numbers: then the next look comes no
@@ -61,8 +59,9 @@ impl Seat {
 
     /// The node's clock showed `time_us` after `asked_at`.
     pub(crate) fn know_time(&self, time_us: u64, asked_at: Moment) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((time_us / 1_000, asked_at));
+        if let Some(shared) = &self.shared {
+            shared.lock().view.know_time(self.node, time_us, asked_at);
+        }
     }
 
     /// The connection is gone.
@@ -80,18 +79,9 @@ impl Seat {
 
     pub(super) fn handshake(&self, shared: &SharedMembership) -> Result<Handshake, NoRandomness> {
         let settings = &shared.settings;
-        let now = settings.clock.now();
-        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.map(|(seen_ms, asked_at)| {
-            let passed = now.saturating_since(asked_at);
-            // Clocks differ in their rates by a hundredth at the most.
-            let passed_ms = u64::try_from((passed + passed / 100).as_millis()).unwrap_or(u64::MAX);
-            let expected_ms = seen_ms.saturating_add(passed_ms).saturating_add(1);
-            Known { seen_ms, expected_ms }
-        });
         Ok(Handshake {
             wall_ms: settings.clock.wall_ms(),
-            known,
+            known: shared.lock().view.known(self.node, settings.clock.now()),
             mark: settings.nonces.mark()?,
             id: settings.nonces.node_id()?,
             life_ms: SESSION_LIFE_MS,
@@ -139,8 +129,8 @@ impl Permit {
         SessionTerms { life_ms: SESSION_LIFE_MS, mark, slack_us, wall_ms }
     }
 
-    /// How long the node must not be asked for locks: holders renew theirs first. One that waits for
-    /// an ordinary client recovers when that has come.
+    /// How long the node must not be asked for locks: holders renew theirs first. One that waits
+    /// for an ordinary client recovers when that has come.
     pub(crate) fn recovers_in(&self) -> Duration {
         self.why_not_yet.map_or(self.recovers_in, |_| Duration::ZERO)
     }

@@ -335,7 +335,7 @@ fn who_has_not_heard_of_a_change_is_told_and_the_replaced_node_is_out() {
     let opinion = hall.call(&mut view, 2, 2);
     assert!(matches!(&opinion, Opinion::Differs(Disagreement::NotMember(_))), "{opinion:?}");
     assert_eq!(hall.info(1).config, Some(config.clone()));
-    // The new one has its place when a majority with it goes by the list, and votes when a quarantine
+    // The new one has its place when a majority with it goes by the list, and votes when a guard
     // has passed from then.
     let mut new = Hall::client(&[0, 1, 3]);
     let opinions = hall.call_all(&mut new, &[0, 1, 3]);

@@ -62,8 +62,8 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Up,
-    /// The node's quarantine has just ended. Until then it is not asked for locks: their holders give it
-    /// back their keys first.
+    /// The node's quarantine has just ended. Until then it is not asked for locks: their holders
+    /// give it back their keys first.
     Recovering {
         until: Moment,
     },

@@ -45,8 +45,9 @@ fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
             assert_eq!(reply, step.apply(&mut store, now), "{step:?}, seed {SEED}");
             *counts.entry(kind(step, reply.as_ref())).or_insert(0) += 1;
             told.extend(store.take_pushes());
-            if let Step::Ask(Command::Attach { speaker, terms } | Command::Ping { speaker, terms }) =
-                step
+            if let Step::Ask(command) = step
+                && let Command::Attach { speaker, terms } | Command::Ping { speaker, terms } =
+                    command
                 && let Some(Reply::Attached { time_us }) = reply
             {
                 let its = draw.callers.iter_mut().filter(|it| it.client == speaker.client);
