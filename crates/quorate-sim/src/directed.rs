@@ -40,7 +40,7 @@ pub use self::watchdog::{
     shutdown_releases_what_was_lost,
 };
 use quorate_core::{
-    command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
+    command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms},
     contend::{Contend, Outcome, Said, Saying, Wait},
     lease::{Lease, LostReason},
     line::{Ask, Place, Session, Speaker, Yield},
@@ -164,7 +164,10 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
         let speaker = Speaker { client: *client, session };
         node.listen(*client);
         let life_ms = if *client == clients[1] { 500 } else { 5_000 };
-        node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(life_ms) });
+        node.apply(
+            node_time(0),
+            &Command::Attach { speaker, terms: SessionTerms::without_membership(life_ms) },
+        );
         let (is_waiting, is_known) = (true, false);
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting, is_known };
         node.apply(node_time(1), &Command::Acquire { speaker, ask });
@@ -207,7 +210,10 @@ fn yield_late(later: fn(&Place, u64) -> Owner) -> Result<(), String> {
         let client = ClientId::from_random([byte; 20]);
         let speaker = Speaker { client, session };
         node.listen(client);
-        node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(5_000) });
+        node.apply(
+            node_time(0),
+            &Command::Attach { speaker, terms: SessionTerms::without_membership(5_000) },
+        );
         let owner = owner(&Place { ticket, ttl_ms: 1_000, client }, 1);
         let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
         (owner, Command::Acquire { speaker, ask }, speaker)

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use quorate_core::{
     client::{self, Joins, Patience, Transmit},
-    command::{ClientId, Command, Reply, Stay},
-    guard::{Met, Opinion},
+    command::{ClientId, Command, Reply, SessionTerms},
     line::{Push, Speaker},
+    membership::{self, NodeInfo, Opinion},
     moment::Moment,
     terms::vote_timeout,
 };
@@ -286,7 +286,7 @@ pub(crate) trait Linked: Sized {
         let link = self.link(world, node);
         if link.generation == generation && link.is_attached {
             let speaker = Speaker { client: self.me().id, session: link.session };
-            let command = Command::Ping { speaker, stay: self.stay(world, node) };
+            let command = Command::Ping { speaker, terms: self.session_terms(world, node) };
             let whose = Whose::Link(self.now(world));
             self.send(world, node, Waiting { whose, command });
         }
@@ -365,19 +365,19 @@ pub(crate) trait Linked: Sized {
     fn attach(&mut self, world: &mut Self::World, node: usize) {
         let session = self.link(world, node).session;
         let speaker = Speaker { client: self.me().id, session };
-        let command = Command::Attach { speaker, stay: self.stay(world, node) };
+        let command = Command::Attach { speaker, terms: self.session_terms(world, node) };
         let whose = Whose::Link(self.now(world));
         self.send(world, node, Waiting { whose, command });
     }
 
     /// The terms of a session with this node.
-    fn stay(&mut self, world: &Self::World, node: usize) -> Stay {
+    fn session_terms(&mut self, world: &Self::World, node: usize) -> SessionTerms {
         let life_ms = world.session_ms().unwrap_or(0);
         let now = world.true_time();
         self.me_mut()
             .meetings
             .as_mut()
-            .map_or_else(|| Stay::unguarded(life_ms), |it| it.stay(node, now))
+            .map_or_else(|| SessionTerms::without_membership(life_ms), |it| it.terms(node, now))
     }
 
     /// Closes a connection that is of no use, if it is there.
@@ -397,12 +397,12 @@ pub(crate) trait Linked: Sized {
         let moment = self.now(world);
         let Some(meetings) = self.me_mut().meetings.as_mut() else { return };
         let greeting = meetings.greeting(node, world.true_time(), moment);
-        self.send_meeting(world, node, Command::Meet { greeting });
+        self.send_meeting(world, node, membership::Command::Handshake(greeting));
     }
 
-    fn send_meeting(&self, world: &mut Self::World, node: usize, command: Command) {
+    fn send_meeting(&self, world: &mut Self::World, node: usize, it: membership::Command) {
         let whose = Whose::Meeting(self.now(world));
-        self.send(world, node, Waiting { whose, command });
+        self.send(world, node, Waiting { whose, command: it.into() });
     }
 
     fn handle_meeting(
@@ -413,15 +413,24 @@ pub(crate) trait Linked: Sized {
         answer: Option<&Reply>,
     ) {
         match answer {
-            Some(Reply::Met(met)) => self.handle_met(world, node, sent_at, met),
-            Some(Reply::Enrolled | Reply::Changed) => self.meet(world, node),
+            Some(Reply::Membership(reply)) => match reply {
+                membership::Reply::Info(met) => self.handle_met(world, node, sent_at, met),
+                membership::Reply::Enrolled | membership::Reply::Changed => self.meet(world, node),
+                _ => self.close(world, node, false),
+            },
             // Without an answer, or with another one, the connection is of no use.
             Some(Reply::Stale) | None => {}
             Some(_) => self.close(world, node, false),
         }
     }
 
-    fn handle_met(&mut self, world: &mut Self::World, node: usize, sent_at: Moment, met: &Met) {
+    fn handle_met(
+        &mut self,
+        world: &mut Self::World,
+        node: usize,
+        sent_at: Moment,
+        met: &NodeInfo,
+    ) {
         let now = world.true_time();
         let Some(meetings) = self.me_mut().meetings.as_mut() else { return };
         let (opinion, is_changed) = meetings.hear(node, sent_at, met);

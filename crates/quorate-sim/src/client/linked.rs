@@ -3,8 +3,8 @@
 use quorate_core::{
     client::{About, Event, Transmit},
     command::{Command, Reply},
-    guard::Opinion,
     line::{News, Push},
+    membership::Opinion,
 };
 
 use super::Client;
@@ -88,7 +88,7 @@ impl Linked for Client {
     }
 
     fn note_opinion(&mut self, env: &mut Env, node: usize, opinion: &Opinion) {
-        env.count.waits += u64::from(matches!(opinion, Opinion::Waits { .. }));
+        env.count.waits += u64::from(matches!(opinion, Opinion::Quarantined(_)));
         env.count.differs += u64::from(matches!(opinion, Opinion::Differs(_)));
         env.note(self.me.number, node, || format!("is judged: {}", told(opinion)));
     }
@@ -128,7 +128,7 @@ impl Surroundings for Env {
 fn told(opinion: &Opinion) -> String {
     match opinion {
         Opinion::Votes(_) => "it votes".into(),
-        Opinion::Waits { why, left_ms } => format!("it waits for {left_ms} ms: {why}"),
+        Opinion::Quarantined(it) => format!("it waits for {} ms: {}", it.left_ms, it.reason),
         Opinion::Enrol(_) => "it is to be enrolled".into(),
         Opinion::Tell { .. } => "it is to be told of a change".into(),
         Opinion::Differs(why) => format!("it differs: {why}"),

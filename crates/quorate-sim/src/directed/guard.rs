@@ -6,11 +6,13 @@ mod durable;
 use std::time::Duration;
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Stay},
+    command::{ClientId, Command, Owner, Reply, SessionTerms},
     contend::{Contend, Outcome, Output, Said, Saying, Wait},
     fence::Fence,
-    guard::{Doubt, Enrolment, Greeting, Mark, Member, Members, Met, NodeId, Pact},
     line::{Ask, Extend, Place, Session, Speaker, Yield},
+    membership::{
+        self, AgreedConfig, Enrolment, Handshake, Mark, Member, Members, NodeId, NodeInfo, Reason,
+    },
     moment::NodeTime,
     quorum::{NodeSet, Vote},
     renew::{self, Renew},
@@ -42,7 +44,7 @@ pub fn a_node_in_its_guard_takes_no_lost_key_again() -> Result<(), String> {
     let mut b = Guest::start(&mut hall, 2, 60);
     (0..5).for_each(|node| b.exchange(&mut hall, node, 61));
     hall.stores[2] = Store::new();
-    hall.stores[2].set_run(99);
+    hall.stores[2].membership.set_run(99);
     b.machine.handle_down(2);
     hall.enrol(2, 62);
 
@@ -145,10 +147,10 @@ pub fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
 pub fn a_clock_that_is_set_right_again_is_doubted() -> Result<(), String> {
     let mut hall = Hall::founded(3);
     let a = Guest::start(&mut hall, 1, 20_000);
-    let (speaker, stay) = (a.speaker(0), a.stay(0, 20_050));
-    hall.apply(0, 10_050, &Command::Ping { speaker, stay });
-    match hall.met(0, 20_100).and_then(|met| met.doubt) {
-        Some((Doubt::ClockStepped, _)) => Ok(()),
+    let (speaker, terms) = (a.speaker(0), a.terms(0, 20_050));
+    hall.apply(0, 10_050, &Command::Ping { speaker, terms });
+    match hall.met(0, 20_100).and_then(|met| met.reason()) {
+        Some(Reason::ClockStepped) => Ok(()),
         other => Err(format!("a node whose keys are over by its clock is doubted for {other:?}")),
     }
 }
@@ -171,8 +173,8 @@ pub fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), St
     if b.held().is_ok() {
         return Err("a node whose clock was set votes for another".to_owned());
     }
-    match hall.met(0, 13).and_then(|met| met.doubt) {
-        Some((Doubt::ClockStepped, _)) => Ok(()),
+    match hall.met(0, 13).and_then(|met| met.reason()) {
+        Some(Reason::ClockStepped) => Ok(()),
         other => Err(format!("a node whose clock was set is doubted for {other:?}")),
     }
 }
@@ -187,7 +189,7 @@ pub fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
     hall.stores[0] = Store::new();
     hall.enrol(0, 10);
     let met = hall.met_at(0, 20 + GUARD_MS, 20);
-    match met.and_then(|met| met.doubt) {
+    match met.and_then(|met| met.reason()) {
         Some(_) => Ok(()),
         None => Err("a node whose clock was set votes before its guard is over".to_owned()),
     }
@@ -200,14 +202,14 @@ struct Hall {
     ahead_ms: Vec<u64>,
     /// Whether clients find that the nodes write everything to disk at once.
     is_durable: bool,
-    pact: Pact,
+    config: AgreedConfig,
 }
 
 impl Hall {
     fn founded(nodes: usize) -> Self {
         let members = Members::new((0..nodes).map(member));
-        let pact = Pact::founded_by(members, TTL_MS, GUARD_MS).expect("there are nodes");
-        let mut hall = Self { stores: Vec::new(), ahead_ms: Vec::new(), is_durable: false, pact };
+        let config = AgreedConfig::founded_by(members, TTL_MS, GUARD_MS).expect("there are nodes");
+        let mut hall = Self { stores: Vec::new(), ahead_ms: Vec::new(), is_durable: false, config };
         (0..nodes).for_each(|node| hall.open(node, 0));
         hall
     }
@@ -215,19 +217,23 @@ impl Hall {
     /// A new node, which votes at once.
     fn open(&mut self, node: usize, ms: u64) {
         let mut store = Store::new();
-        store.set_run(node as u64 + 1);
+        store.membership.set_run(node as u64 + 1);
         self.stores.push(store);
         self.ahead_ms.push(0);
         let mark = self.enrol(node, ms);
-        self.apply(node, ms, &Command::Admit { mark, fresh: fresh(node, self.pact.change) });
+        self.apply(
+            node,
+            ms,
+            &membership::Command::Admit { mark, fresh: fresh(node, self.config.change) }.into(),
+        );
     }
 
     /// Gives a node that has no record its place. It does not vote yet.
     fn enrol(&mut self, node: usize, ms: u64) -> Mark {
         let mark = self.mark(node, ms);
-        let pact = self.pact.clone();
-        let enrolment = Enrolment { mark, id: member(node).id, pact, wall_ms: wall(ms) };
-        self.apply(node, ms, &Command::Enrol { enrolment });
+        let config = self.config.clone();
+        let enrolment = Enrolment { mark, id: member(node).id, config, wall_ms: wall(ms) };
+        self.apply(node, ms, &membership::Command::Enrol(enrolment).into());
         mark
     }
 
@@ -235,12 +241,16 @@ impl Hall {
     fn grow(&mut self, change: u64, ms: u64) {
         let nodes = self.stores.len();
         let members = Members::new((0..=nodes).map(member));
-        let before = Some(self.pact.members.clone());
+        let before = Some(self.config.members.clone());
         let newcomer = Some(member(nodes).id);
-        self.pact = Pact { change, members, before, newcomer, ..self.pact.clone() };
+        self.config = AgreedConfig { change, members, before, newcomer, ..self.config.clone() };
         for node in 0..nodes {
-            let (mark, pact) = (self.mark(node, ms), self.pact.clone());
-            self.apply(node, ms, &Command::Change { mark, pact, fresh: fresh(node, change) });
+            let (mark, config) = (self.mark(node, ms), self.config.clone());
+            self.apply(
+                node,
+                ms,
+                &membership::Command::Change { mark, config, fresh: fresh(node, change) }.into(),
+            );
         }
         self.open(nodes, ms);
     }
@@ -250,24 +260,24 @@ impl Hall {
     }
 
     /// Somebody meets the node who has not met it before.
-    fn met(&mut self, node: usize, ms: u64) -> Option<Box<Met>> {
+    fn met(&mut self, node: usize, ms: u64) -> Option<Box<NodeInfo>> {
         self.met_at(node, ms, ms)
     }
 
     /// By one whose wall clock shows something else.
-    fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<Met>> {
-        let greeting = Greeting {
+    fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<NodeInfo>> {
+        let greeting = Handshake {
             wall_ms: wall(wall_ms),
             known: None,
             mark: fresh(node, 100 + ms),
             id: member(node).id,
             life_ms: LIFE_MS,
-            guard_ms: GUARD_MS,
+            quarantine_ms: GUARD_MS,
             is_looking: false,
             is_durable: self.is_durable,
         };
-        match self.apply(node, ms, &Command::Meet { greeting }) {
-            Reply::Met(met) => Some(met),
+        match self.apply(node, ms, &membership::Command::Handshake(greeting).into()) {
+            Reply::Membership(membership::Reply::Info(met)) => Some(met),
             _ => None,
         }
     }
@@ -316,8 +326,8 @@ impl Guest {
     fn attach(&self, hall: &mut Hall, ms: u64) {
         for node in 0..self.marks.len() {
             hall.stores[node].listen(self.place.client);
-            let (speaker, stay) = (self.speaker(node), self.stay(node, ms));
-            hall.apply(node, ms, &Command::Attach { speaker, stay });
+            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Attach { speaker, terms });
         }
     }
 
@@ -326,15 +336,15 @@ impl Guest {
         Speaker { client: self.place.client, session: Session::from_random(node as u128 + 1) }
     }
 
-    fn stay(&self, node: usize, ms: u64) -> Stay {
+    fn terms(&self, node: usize, ms: u64) -> SessionTerms {
         let mark = Some(self.marks[node]);
-        Stay { life_ms: LIFE_MS, mark, slack_us: GUARD_MS * 250, wall_ms: wall(ms) }
+        SessionTerms { life_ms: LIFE_MS, mark, slack_us: GUARD_MS * 250, wall_ms: wall(ms) }
     }
 
     fn ping(&self, hall: &mut Hall, ms: u64) {
         for node in 0..self.marks.len() {
-            let (speaker, stay) = (self.speaker(node), self.stay(node, ms));
-            hall.apply(node, ms, &Command::Ping { speaker, stay });
+            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Ping { speaker, terms });
         }
     }
 

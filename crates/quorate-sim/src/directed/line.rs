@@ -5,7 +5,7 @@ mod leases;
 use std::time::Duration;
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Stay},
+    command::{ClientId, Command, Owner, Reply, SessionTerms},
     contend::{Contend, Outcome, Output, Said, Saying, Wait},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US},
     line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield},
@@ -415,7 +415,10 @@ impl Party {
     }
 
     fn attach(&self, nodes: &mut Nodes, ms: u64) {
-        let attach = Command::Attach { speaker: self.speaker(), stay: Stay::unguarded(5_000) };
+        let attach = Command::Attach {
+            speaker: self.speaker(),
+            terms: SessionTerms::without_membership(5_000),
+        };
         for node in 0..3 {
             nodes.stores[node].listen(self.place.client);
             nodes.apply(node, ms, &attach);

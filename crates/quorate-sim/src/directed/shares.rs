@@ -1,7 +1,7 @@
 //! Schedules for those who hold a lock together, on one node.
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Stay},
+    command::{ClientId, Command, Owner, SessionTerms},
     line::{Ask, Place, Session, Speaker},
     quorum::Vote,
     store::Store,
@@ -58,7 +58,10 @@ fn ask(node: &mut Store, number: u8, ttl_ms: u64, owner: fn(&Place, u64) -> Owne
     let client = ClientId::from_random([number; 20]);
     let speaker = Speaker { client, session: Session::from_random(1) };
     node.listen(client);
-    node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(5_000) });
+    node.apply(
+        node_time(0),
+        &Command::Attach { speaker, terms: SessionTerms::without_membership(5_000) },
+    );
     let owner = owner(&Place { ticket: number.into(), ttl_ms, client }, 1);
     let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
     node.apply(node_time(1), &Command::Acquire { speaker, ask });

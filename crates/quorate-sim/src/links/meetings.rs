@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use quorate_core::{
-    command::{Command, Stay},
-    guard::{Council, Enrolment, Greeting, Known, Mark, Met, NodeId, Opinion},
+    command::SessionTerms,
+    membership::{
+        Command, Enrolment, Handshake, Mark, NodeId, NodeInfo, Opinion, Quarantine, View,
+    },
     moment::Moment,
 };
 
@@ -17,7 +19,7 @@ use crate::{
 /// What one process knows of its nodes.
 #[derive(Debug)]
 pub(crate) struct Meetings {
-    council: Council,
+    view: View,
     labels: Vec<Arc<str>>,
     max_ttl_ms: u64,
     seats: Vec<Seat>,
@@ -32,8 +34,6 @@ pub(crate) struct Meetings {
 struct Seat {
     /// As it was judged on the connection of today.
     mark: Option<Mark>,
-    /// What its clock showed, and when it was asked.
-    known: Option<(u64, Moment)>,
     /// For how long it need not be asked again.
     away: Option<Nanos>,
     /// For how long it is not to be asked for locks, as it was judged.
@@ -57,10 +57,10 @@ impl Meetings {
         dice: Dice,
     ) -> Self {
         let seats = vec![Seat::default(); labels.len()];
-        let council = Council::new(labels.iter().cloned(), max_ttl_ms, guard.guard_ms);
+        let view = View::new(labels.iter().cloned(), max_ttl_ms, guard.guard_ms);
         let wall_off_ms = 0;
         let mut meetings =
-            Self { council, labels, max_ttl_ms, seats, guard, session_ms, wall_off_ms, dice };
+            Self { view, labels, max_ttl_ms, seats, guard, session_ms, wall_off_ms, dice };
         meetings.set_wall();
         meetings
     }
@@ -69,12 +69,12 @@ impl Meetings {
     pub(crate) fn forget(&mut self) {
         self.seats.fill(Seat::default());
         let labels = self.labels.iter().cloned();
-        self.council = Council::new(labels, self.max_ttl_ms, self.guard.guard_ms);
+        self.view = View::new(labels, self.max_ttl_ms, self.guard.guard_ms);
     }
 
     /// An operator vouches for the list: no change of it was made here, ever.
     pub(crate) const fn vouch(&mut self) {
-        self.council.set_vouched(true);
+        self.view.set_vouched(true);
     }
 
     pub(super) const fn nodes(&self) -> usize {
@@ -95,60 +95,56 @@ impl Meetings {
     }
 
     /// The terms of a session, which begins or goes on.
-    pub(super) fn stay(&mut self, node: usize, now: Nanos) -> Stay {
-        self.council.ask(node);
+    pub(super) fn terms(&mut self, node: usize, now: Nanos) -> SessionTerms {
+        self.view.ask(node);
         let (life_ms, mark) = (self.session_ms, self.seats[node].mark);
-        Stay { life_ms, mark, slack_us: self.guard.slack_us(), wall_ms: self.wall_ms(now) }
+        SessionTerms { life_ms, mark, slack_us: self.guard.slack_us(), wall_ms: self.wall_ms(now) }
     }
 
     /// A session begins or goes on. Returns for how long the node is not to be asked for locks.
     pub(super) fn hear_again(&mut self, node: usize) -> Nanos {
-        self.council.hear_again(node);
+        self.view.hear_again(node);
         self.seats[node].recovers_in
     }
 
     /// A node has told its time, which it was asked for at `sent_at`.
     pub(super) fn know(&mut self, node: usize, time_us: u64, sent_at: Moment) {
-        self.seats[node].known = Some((time_us / 1_000, sent_at));
+        self.view.know_time(node, time_us, sent_at);
     }
 
     /// The connection to a node is gone. Returns for how long it is not wanted.
     pub(super) fn leave(&mut self, node: usize) -> Option<Nanos> {
-        self.council.leave(node);
+        self.view.leave(node);
         self.seats[node].mark = None;
         self.seats[node].away.take()
     }
 
-    pub(super) fn greeting(&mut self, node: usize, now: Nanos, moment: Moment) -> Greeting {
-        self.council.ask(node);
-        let known = self.seats[node].known.map(|(seen_ms, at)| {
-            let elapsed = moment.saturating_since(at);
-            let elapsed_ms = (elapsed + elapsed / 100).as_millis() as u64;
-            Known { seen_ms, expected_ms: seen_ms + elapsed_ms + 1 }
-        });
-        Greeting {
+    pub(super) fn greeting(&mut self, node: usize, now: Nanos, moment: Moment) -> Handshake {
+        self.view.ask(node);
+        let known = self.view.known(node, moment);
+        Handshake {
             wall_ms: self.wall_ms(now),
             known,
             mark: self.fresh(),
             id: NodeId::from_random(self.bits()),
             life_ms: self.session_ms,
-            guard_ms: self.guard.guard_ms,
+            quarantine_ms: self.guard.guard_ms,
             is_looking: false,
             is_durable: self.guard.is_durable,
         }
     }
 
     /// What a node is, and whether that puts the others in doubt.
-    pub(super) fn hear(&mut self, node: usize, sent_at: Moment, met: &Met) -> (Opinion, bool) {
+    pub(super) fn hear(&mut self, node: usize, sent_at: Moment, met: &NodeInfo) -> (Opinion, bool) {
         self.know(node, met.time_us, sent_at);
-        self.council.hear(node, met.clone())
+        self.view.hear(node, met.clone())
     }
 
     pub(super) fn judge(
         &mut self,
         node: usize,
         opinion: Opinion,
-        met: &Met,
+        met: &NodeInfo,
         now: Nanos,
     ) -> Verdict {
         match opinion {
@@ -157,7 +153,7 @@ impl Meetings {
                 self.seats[node].recovers_in = met.recovers_in_ms * MS;
                 Verdict::Votes
             }
-            Opinion::Waits { left_ms, .. } => {
+            Opinion::Quarantined(Quarantine { left_ms, .. }) => {
                 // Nobody is late when the guard ends.
                 let often_ms = self.session_ms / 5;
                 let away_ms = match left_ms < self.session_ms {
@@ -169,12 +165,11 @@ impl Meetings {
             }
             Opinion::Enrol(enrolment) => {
                 let wall_ms = self.wall_ms(now);
-                let enrolment = Enrolment { wall_ms, ..enrolment };
-                Verdict::Say(Command::Enrol { enrolment })
+                Verdict::Say(Command::Enrol(Enrolment { wall_ms, ..enrolment }))
             }
-            Opinion::Tell { mark, pact } => {
+            Opinion::Tell { mark, config } => {
                 let fresh = self.fresh();
-                Verdict::Say(Command::Change { mark, pact, fresh })
+                Verdict::Say(Command::Change { mark, config, fresh })
             }
             Opinion::Differs(_) => {
                 self.seats[node].away = Some(DIFFERS_MS * MS);

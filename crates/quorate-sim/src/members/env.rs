@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{ClientId, Command, Reply},
     fence::Fence,
-    guard::{Council, Enrolment, Greeting, Mark, Met, NodeId, Opinion},
+    membership::{self, Enrolment, Handshake, Mark, NodeId, NodeInfo, Opinion, View},
     store::Store,
 };
 
@@ -129,7 +129,7 @@ impl Env {
     /// A request reaches its server.
     pub(super) fn run(&mut self, party: usize, server: usize, command: &Command) -> Reply {
         let reply = self.apply(server, command);
-        if matches!(reply, Reply::Changed | Reply::Enrolled) {
+        if let Reply::Membership(membership::Reply::Changed | membership::Reply::Enrolled) = reply {
             self.note(|| format!("party {party} to server {server}: {}", short(command)));
         }
         let node = &mut self.servers[server].node;
@@ -152,25 +152,28 @@ impl Env {
         reply
     }
 
-    pub(super) fn greeting(&mut self) -> Greeting {
-        Greeting {
+    pub(super) fn greeting(&mut self) -> Handshake {
+        Handshake {
             wall_ms: wall_ms(self.now),
             known: None,
             mark: Mark::from_random(self.random()),
             id: NodeId::from_random(self.random()),
             life_ms: LIFE_MS,
-            guard_ms: GUARD_MS,
+            quarantine_ms: GUARD_MS,
             is_looking: false,
             is_durable: self.is_durable,
         }
     }
 
     /// What a server would tell; nothing changes.
-    pub(super) fn probe(&mut self, server: usize) -> Met {
+    pub(super) fn probe(&mut self, server: usize) -> NodeInfo {
         let greeting = self.greeting();
         let Node { store, clock, .. } = &self.servers[server].node;
-        match store.clone().apply(clock.at(self.now), &Command::Meet { greeting }) {
-            Reply::Met(met) => *met,
+        match store
+            .clone()
+            .apply(clock.at(self.now), &membership::Command::Handshake(greeting).into())
+        {
+            Reply::Membership(membership::Reply::Info(met)) => *met,
             other => unreachable!("{other:?}"),
         }
     }
@@ -180,7 +183,7 @@ impl Env {
         for server in 0..self.servers.len() {
             if self.servers[server].has_forgotten {
                 let met = self.probe(server);
-                self.servers[server].has_forgotten = met.doubt.is_some() && !met.is_enrolled;
+                self.servers[server].has_forgotten = met.quarantine.is_some() && !met.is_enrolled;
             }
         }
         self.servers.iter().any(|server| server.has_forgotten)
@@ -191,7 +194,7 @@ impl Env {
     /// server that votes is marked.
     pub(super) fn settle(
         &mut self,
-        council: &mut Council,
+        council: &mut View,
         list: &[usize],
         away: &[usize],
     ) -> Vec<Option<Mark>> {
@@ -204,24 +207,26 @@ impl Env {
             votes[seat] = None;
             let command = match council.hear(seat, met).0 {
                 Opinion::Enrol(it) => {
-                    Command::Enrol { enrolment: Enrolment { wall_ms: wall_ms(self.now), ..it } }
+                    membership::Command::Enrol(Enrolment { wall_ms: wall_ms(self.now), ..it })
                 }
-                Opinion::Tell { mark, pact } => Command::Change { mark, pact, fresh },
+                Opinion::Tell { mark, config } => {
+                    membership::Command::Change { mark, config, fresh }
+                }
                 Opinion::Votes(mark) => {
                     votes[seat] = Some(mark);
                     continue;
                 }
-                Opinion::Waits { .. } | Opinion::Differs(_) => continue,
+                Opinion::Quarantined(_) | Opinion::Differs(_) => continue,
             };
-            self.apply(*server, &command);
+            self.apply(*server, &command.into());
         }
         votes
     }
 
-    pub(super) fn meet(&mut self, server: usize) -> Met {
+    pub(super) fn meet(&mut self, server: usize) -> NodeInfo {
         let greeting = self.greeting();
-        match self.apply(server, &Command::Meet { greeting }) {
-            Reply::Met(met) => *met,
+        match self.apply(server, &membership::Command::Handshake(greeting).into()) {
+            Reply::Membership(membership::Reply::Info(met)) => *met,
             other => unreachable!("{other:?}"),
         }
     }
@@ -273,13 +278,15 @@ impl Surroundings for Env {
 }
 
 fn short(command: &Command) -> String {
-    let text = |pact: &quorate_core::guard::Pact| {
-        let open = if pact.before.is_some() { " open" } else { "" };
-        format!("change {} {}{open}", pact.change, pact.members)
+    let text = |config: &membership::AgreedConfig| {
+        let open = if config.before.is_some() { " open" } else { "" };
+        format!("change {} {}{open}", config.change, config.members)
     };
     match command {
-        Command::Enrol { enrolment } => format!("enrol {}", text(&enrolment.pact)),
-        Command::Change { pact, .. } => text(pact),
+        Command::Membership(membership::Command::Enrol(it)) => {
+            format!("enrol {}", text(&it.config))
+        }
+        Command::Membership(membership::Command::Change { config, .. }) => text(config),
         other => format!("{other:?}"),
     }
 }

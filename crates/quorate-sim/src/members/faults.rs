@@ -184,7 +184,7 @@ impl World {
             0..5 => self.latest(),
             5..7 => self.lists[self.env.dice.index(self.lists.len())].clone(),
             // Some get the list of a change that is only under way.
-            _ => match self.operators.last().filter(|operator| operator.pact.is_some()) {
+            _ => match self.operators.last().filter(|operator| operator.config.is_some()) {
                 Some(operator) => operator.wanted.clone(),
                 None => self.latest(),
             },
@@ -197,7 +197,7 @@ impl World {
         let spares: Vec<usize> = all.filter(|server| !list.contains(server)).collect();
         let spare = (!spares.is_empty()).then(|| self.env.dice.pick(&spares))?;
         // A server that was a node is emptied before it is one again.
-        if self.env.probe(spare).pact.is_some() && !self.env.is_forgetful() {
+        if self.env.probe(spare).config.is_some() && !self.env.is_forgetful() {
             let is_used = self.lists.iter().rev().take(2).any(|list| list.contains(&spare));
             if is_used && self.env.dice.below(3) > 0 {
                 return None;

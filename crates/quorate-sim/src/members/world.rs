@@ -2,7 +2,7 @@
 
 use quorate_core::{
     command::Command,
-    guard::{Council, Pact},
+    membership::{AgreedConfig, View},
 };
 
 use super::{
@@ -217,7 +217,7 @@ impl World {
         let lists: Vec<_> = self.agreed().iter().map(Self::list_of).collect();
         let is_settled = lists.iter().any(|list| self.settles(list));
         let needs = if is_settled { None } else { self.repairs() };
-        let changes = self.agreed().first().map_or(0, |pact| pact.change);
+        let changes = self.agreed().first().map_or(0, |config| config.change);
         let (holds, violation) = (self.env.judge.count, self.env.judge.violation);
         Report { holds, changes, needs, violation, trace: self.env.trace.unwrap_or_default() }
     }
@@ -232,22 +232,23 @@ impl World {
     }
 
     /// The latest pacts that any server knows: more than one if operators were at odds.
-    fn agreed(&mut self) -> Vec<Pact> {
+    fn agreed(&mut self) -> Vec<AgreedConfig> {
         let servers = self.env.servers.len();
-        let told: Vec<Pact> = (0..servers).filter_map(|it| self.env.probe(it).pact).collect();
-        let last = told.iter().map(|pact| pact.change).max().unwrap_or(0);
-        let mut latest: Vec<Pact> = Vec::new();
-        for pact in told.into_iter().filter(|pact| pact.change == last) {
-            if !latest.contains(&pact) {
-                latest.push(pact);
+        let told: Vec<AgreedConfig> =
+            (0..servers).filter_map(|it| self.env.probe(it).config).collect();
+        let last = told.iter().map(|config| config.change).max().unwrap_or(0);
+        let mut latest: Vec<AgreedConfig> = Vec::new();
+        for config in told.into_iter().filter(|config| config.change == last) {
+            if !latest.contains(&config) {
+                latest.push(config);
             }
         }
         latest
     }
 
-    fn list_of(pact: &Pact) -> Vec<usize> {
+    fn list_of(config: &AgreedConfig) -> Vec<usize> {
         let number = |label: &str| label.trim_start_matches('s').parse().unwrap_or(0);
-        pact.members.iter().map(|member| number(&member.label)).collect()
+        config.members.iter().map(|member| number(&member.label)).collect()
     }
 
     /// Whether every client gets the lock with this list.
@@ -277,8 +278,8 @@ impl World {
         self.show_all();
         self.env.note(|| format!("it does not settle: {said}"));
         let mut why = Vec::new();
-        for pact in &agreed {
-            let list = Self::list_of(pact);
+        for config in &agreed {
+            let list = Self::list_of(config);
             self.operate(list.clone(), usize::MAX);
             self.play(self.env.now + 5 * GUARD);
             why.extend(self.operators.last().and_then(|it| it.why_not.clone()));
@@ -286,7 +287,7 @@ impl World {
                 return Some(said);
             }
         }
-        if agreed.first().is_some_and(|pact| self.rescues(pact)) {
+        if agreed.first().is_some_and(|config| self.rescues(config)) {
             return Some(format!("on its word: {said}"));
         }
         let stuck = format!("stuck for ever: {said} {why:?}");
@@ -297,16 +298,16 @@ impl World {
 
     /// An operator gives its word: all other servers are off, and who goes by another list has
     /// nothing to remember.
-    fn rescues(&mut self, pact: &Pact) -> bool {
-        let list = Self::list_of(pact);
+    fn rescues(&mut self, config: &AgreedConfig) -> bool {
+        let list = Self::list_of(config);
         for server in 0..self.env.servers.len() {
             self.env.servers[server].node.crashes = u32::from(!list.contains(&server));
-            if self.env.probe(server).pact.is_some_and(|told| told != *pact) {
+            if self.env.probe(server).config.is_some_and(|told| told != *config) {
                 self.env.servers[server].node.store.clear();
             }
         }
         let labels = list.iter().map(|server| super::label(*server));
-        let mut council = Council::new(labels, TTL_MS, GUARD_MS);
+        let mut council = View::new(labels, TTL_MS, GUARD_MS);
         council.set_vouched(true);
         self.env.settle(&mut council, &list, &[]);
         self.settles(&list)
@@ -315,11 +316,11 @@ impl World {
     fn show_all(&mut self) {
         for server in 0..self.env.servers.len() {
             let met = self.env.probe(server);
-            let pact = met.pact.map(|it| {
+            let config = met.config.map(|it| {
                 format!("{} {} after {}", it.change, it.members, it.before.unwrap_or_default())
             });
-            let (doubt, is_enrolled) = (met.doubt, met.is_enrolled);
-            self.env.note(|| format!("server {server}: {pact:?} {doubt:?} {is_enrolled}"));
+            let (doubt, is_enrolled) = (met.quarantine, met.is_enrolled);
+            self.env.note(|| format!("server {server}: {config:?} {doubt:?} {is_enrolled}"));
         }
     }
 }

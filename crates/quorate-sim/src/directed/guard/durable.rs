@@ -69,7 +69,7 @@ pub fn durable_node_with_a_wrong_clock_is_guarded_after_a_restart() -> Result<()
 /// The first of three nodes is another run from now on. B asks it, and the node that A does not
 /// hold.
 fn restarted_node_votes_for_nobody(hall: &mut Hall) -> Result<(), String> {
-    hall.stores[0].set_run(99);
+    hall.stores[0].membership.set_run(99);
     let mut b = Guest::start(hall, 2, 10);
     [0, 2].into_iter().for_each(|node| b.exchange(hall, node, 11));
     match b.held() {

@@ -6,7 +6,7 @@ use quorate::{
     Client, ClientBuilder, Guard, Semaphore,
     error::{LockError, NodeAnswer, NodeReport, Trouble},
 };
-use quorate_core::{guard::SESSION_LIFE_MS, quorum::majority};
+use quorate_core::{membership::SESSION_LIFE_MS, quorum::majority};
 use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
 use tokio::task::JoinHandle;
 
