@@ -1,16 +1,22 @@
 //! The whole language that is spoken to a node, and how each reply becomes a vote.
 
-use std::{fmt, fmt::Write as _, sync::Arc};
+mod owner;
+mod reply;
 
+use std::sync::Arc;
+
+pub use self::{
+    owner::{ClientId, Owner},
+    reply::{Fate, Reply, SHOWN_LEN_MAX, Sighting, Value},
+};
 use crate::{
-    fence::{Fence, SLACK_US},
-    inspect::{Cursor, Inspected, Listed},
+    fence::SLACK_US,
+    inspect::Cursor,
     line::{Ask, Extend, Extended, Session, Speaker, Yield},
     membership::{self, Mark},
     mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
-    share::Shares,
 };
 
 /// What is asked of one node.
@@ -318,240 +324,12 @@ pub const PROLONG_MAX: usize = 128;
 /// The most entries of one [`Command::Batch`]. One of heartbeats may have [`PROLONG_MAX`].
 pub const BATCH_MAX: usize = 32;
 
-/// What a node answered.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum Reply {
-    /// The key was stored.
-    Taken,
-    /// The key was deleted.
-    Freed,
-    /// There is no such key.
-    Absent,
-    /// The key is there and not the owner's.
-    Another,
-    /// What became of each key of a `Prolong`, in its order.
-    Each(Box<[Fate]>),
-    /// What is stored there, if anything.
-    Seen(Option<Sighting>),
-    /// What is known about a lock.
-    Inspected(Box<Inspected>),
-    /// Which locks there are.
-    Listed(Listed),
-    /// What the node replies to a membership command.
-    Membership(membership::Reply),
-    /// The node is a member of a set, and the client does not say which config it goes by.
-    MembershipRequired,
-    /// The session goes on; this is the node's time.
-    Attached {
-        /// Microseconds of its wall clock.
-        time_us: u64,
-    },
-    /// The session, or the mark, is not of today: nothing was done.
-    Stale,
-    /// The node has no memory left for anything new: nothing was done.
-    Full,
-    /// The key is the owner's.
-    Granted {
-        /// Names this grant of this node.
-        fence: Fence,
-        /// Somebody with an earlier ticket waits.
-        is_earlier: bool,
-    },
-    /// The key is another's.
-    Queued {
-        /// The node's fence: no grant of it or below is the owner's any more.
-        fence: Fence,
-        /// Milliseconds until the key goes; `None` if it never does.
-        expires_in_ms: Option<u64>,
-        /// How many stand before the owner in line; `None` if it is not in it.
-        rank: Option<u64>,
-        /// The holder is another library's, which tells nobody when it goes.
-        is_foreign: bool,
-    },
-    /// The client is known from now on.
-    Introduced,
-    /// Who the client is, if that is known.
-    Known(Option<Box<str>>),
-    /// What was given back.
-    Released {
-        /// The key was the owner's.
-        is_ours: bool,
-    },
-    /// What became of each lease of an `Extend`, in its order.
-    EachExtended(Box<[Extended]>),
-    /// The answer to each entry of a batch, in its order; `None` if the node could not tell.
-    Batch(Box<[Option<Self>]>),
-}
-
-impl Reply {
-    /// Whether the session is not of today, for any entry.
-    #[must_use]
-    pub fn is_stale(&self) -> bool {
-        match self {
-            Self::Batch(each) => each.iter().flatten().any(Self::is_stale),
-            single => *single == Self::Stale,
-        }
-    }
-}
-
-/// What became of one key of a `Prolong`.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Fate {
-    /// The key lives on.
-    LivesOn,
-    /// There is no such key.
-    Absent,
-    /// The key is there and not the owner's.
-    Another,
-    /// The node could not tell.
-    Failed,
-}
-
-impl Fate {
-    /// What it says about the lease.
-    #[must_use]
-    pub fn vote(&self) -> Vote {
-        match self {
-            Self::Absent if mutant::is_on(Mutant::AbsentLivesOn) => Vote::Grant,
-            Self::LivesOn => Vote::Grant,
-            Self::Absent | Self::Another => Vote::Refuse,
-            Self::Failed => Vote::Unknown,
-        }
-    }
-}
-
-/// What was found under a name. Of a long value only the first [`SHOWN_LEN_MAX`] bytes are told;
-/// an owner is shorter than that.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Sighting {
-    /// What is stored.
-    pub value: Value,
-    /// Milliseconds until it goes; `None` if it never does, as some libraries store it.
-    pub expires_in_ms: Option<u64>,
-}
-
-/// The most bytes of a value that a node tells.
-pub const SHOWN_LEN_MAX: usize = 512;
-
-/// A stored value.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub enum Value {
-    /// A string of bytes, as nearly every lock library stores it.
-    Text(Box<[u8]>),
-    /// Several owners of ours, who hold the lock together.
-    Shared(Shares),
-    /// Something else: the node's word for its type, such as `hash`.
-    OtherType(Box<str>),
-}
-
-/// The value that marks a key as one owner's: unique across all clients and requests, and not to
-/// be guessed.
-///
-/// It reads `<client id>:<number of the request>@<who>`. The part behind `@` is for people; the
-/// comparison is always of the whole.
-#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Owner(Arc<[u8]>);
-
-impl Owner {
-    /// The owner of request `number` of a client with 160 bits of real randomness.
-    #[must_use]
-    pub fn new(client: &ClientId, number: u64, who: &str) -> Self {
-        let number = if mutant::is_on(Mutant::SameOwner) { 0 } else { number };
-        let mut text = String::with_capacity(64_usize.saturating_add(who.len()));
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{client}:{number}@{who}");
-        Self(text.into_bytes().into())
-    }
-
-    /// The owner that another process was, as its bytes were handed over.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.into())
-    }
-
-    /// The bytes that are stored.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever knows an owner can release its lock.
-        f.write_str("Owner(…)")
-    }
-}
-
-/// The identity of one client: 160 random bits.
-#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ClientId([u8; 20]);
-
-impl ClientId {
-    /// Makes the identity from bytes which must come from a good source of randomness.
-    #[must_use]
-    pub const fn from_random(bytes: [u8; 20]) -> Self {
-        Self(bytes)
-    }
-
-    /// Reads what `Display` writes.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 40 {
-            return None;
-        }
-        let mut bytes = [0; 20];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = (nibble(pair[0])? << 4) | nibble(pair[1])?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-impl fmt::Display for ClientId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut hex = [0_u8; 40];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
-        }
-        f.write_str(str::from_utf8(&hex).unwrap_or_default())
-    }
-}
-
-impl fmt::Debug for ClientId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // All owners of a client follow from it.
-        f.write_str("ClientId(…)")
-    }
-}
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-const fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit.wrapping_sub(b'0')),
-        b'a'..=b'f' => Some(digit.wrapping_sub(b'a').wrapping_add(10)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn name() -> Name {
         Name::parse("a", "").expect("valid")
-    }
-
-    #[test]
-    fn an_owner_reads_client_number_and_who() {
-        let client = ClientId::from_random([0xa5; 20]);
-        let owner = Owner::new(&client, 7, "cron/db1/4711");
-        let expected = format!("{}:7@cron/db1/4711", "a5".repeat(20));
-        assert_eq!(owner.as_bytes(), expected.as_bytes());
-        assert_eq!(format!("{owner:?} {client:?}"), "Owner(…) ClientId(…)", "secrets");
     }
 
     /// Every command with every reply: only the exact pairs are answers, all else is unknown.

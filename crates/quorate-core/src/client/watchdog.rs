@@ -4,6 +4,7 @@
 //! command. The loss of a lease is reported at its local deadline even if no node ever answers.
 
 mod batch;
+mod renewal;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,8 +21,8 @@ use crate::{
     line::Speaker,
     moment::Moment,
     mutant::{self, Mutant},
-    renew::{Outcome, Renew},
-    schedule::{Schedule, renewal_due, retry_delay},
+    renew::Outcome,
+    schedule::Schedule,
     terms::Terms,
 };
 
@@ -411,105 +412,6 @@ impl Watchdog {
                 }
             }
         }
-    }
-
-    fn start_batch(&mut self, leases: &[LeaseId], patience: Patience<'_>, now: Moment) {
-        let ttls = leases.iter().filter_map(|lease| Some(self.leases.get(lease)?.terms().ttl()));
-        let Some(vote_timeout) = ttls.min().map(patience) else { return };
-        let mut entries = Vec::new();
-        for lease in leases {
-            let Some(held) = self.leases.get_mut(lease) else { continue };
-            let terms = held.terms().with_vote_timeout(vote_timeout);
-            let Some(extension) = held.renew(&terms, now) else { continue };
-            let held_until = held.lease.valid_until();
-            let machine = Renew::start(terms, self.nodes, held_until, now);
-            entries.push(Entry::new(*lease, held, extension, machine, held_until));
-            self.events.push_back(Event::Valid { lease: *lease, until: held_until });
-        }
-        if entries.is_empty() {
-            return;
-        }
-        let id = BatchId(self.next_number());
-        let known = self.has_sessions.then_some(self.speaker);
-        let command = batch::command(&entries, self.speaker, known);
-        let give_up_at = now.saturating_add(vote_timeout);
-        self.batches.insert(id, Batch { command, sent_at: now, give_up_at, entries });
-        self.deadlines.insert((give_up_at, id));
-        self.unsent.push_back(id);
-    }
-
-    /// Acts on every renewal whose outcome has become certain.
-    fn settle(&mut self, id: BatchId, now: Moment) {
-        let Some(batch) = self.batches.get_mut(&id) else { return };
-        let (sent_at, settled) = (batch.sent_at, batch.take_settled());
-        if batch.is_settled() {
-            self.deadlines.remove(&(batch.give_up_at, id));
-            self.batches.remove(&id);
-        }
-        for settled in settled {
-            self.act(settled, sent_at, now);
-        }
-    }
-
-    fn act(&mut self, settled: Settled, sent_at: Moment, now: Moment) {
-        let Settled { lease, extension, held_until, outcome } = settled;
-        // A guard that went meanwhile may have released first: what is gone then is not lost.
-        let is_held = |held: &&mut HeldLease| !held.is_loss_reported;
-        let Some(held) = self.leases.get_mut(&lease).filter(is_held) else { return };
-        let margin = match outcome {
-            Outcome::Gone => Duration::ZERO,
-            _ => held.lease.remaining(now),
-        };
-        let checked = held.lease.check(now);
-        // Another extension, sent after this one, may have made the lease last.
-        if outcome != Outcome::TooLate || checked.is_err() {
-            self.events.push_back(Event::Renewed { lease, outcome, margin, held_until });
-        }
-        match outcome {
-            Outcome::Extended { valid_until } => {
-                self.handle_extended(lease, extension, valid_until, sent_at, now);
-            }
-            Outcome::Gone => {
-                self.lose(lease, LostReason::Gone);
-            }
-            Outcome::TooLate => {
-                if let Err(reason) = checked {
-                    self.lose(lease, reason);
-                }
-            }
-            Outcome::Unsure => self.retry(lease, now),
-        }
-    }
-
-    /// Tries again soon: the last renewal was not confirmed.
-    fn retry(&mut self, lease: LeaseId, now: Moment) {
-        let Some(held) = self.leases.get_mut(&lease) else { return };
-        if held.lease.handle_risk(now) {
-            self.events.push_back(Event::AtRisk { lease });
-        }
-        if held.is_renewed() && !mutant::is_on(Mutant::NoRenewalRetry) {
-            let delay = retry_delay(held.terms().ttl(), &mut self.jitter);
-            self.schedule.renew_at(lease.0, now.saturating_add(delay));
-        }
-    }
-
-    fn renew_after(&mut self, lease: LeaseId, sent_at: Moment, now: Moment) {
-        if let Some(due) = self.next_due(lease, sent_at, now) {
-            self.schedule.renew_at(lease.0, due);
-        }
-    }
-
-    /// When the lease is renewed next, if it is to be: as its ttl says, and in any case well before
-    /// it ends.
-    fn next_due(&mut self, lease: LeaseId, sent_at: Moment, now: Moment) -> Option<Moment> {
-        let held = self.leases.get(&lease)?;
-        if !held.is_renewed() || !held.lease.can_grow() {
-            return None;
-        }
-        let due = renewal_due(sent_at, held.terms().ttl(), &mut self.jitter);
-        let left = held.lease.valid_until().saturating_since(now);
-        let half = left.checked_div(2).unwrap_or_default();
-        Some(due.min(now.saturating_add(half)))
     }
 
     /// True if the wall clock moved against the lease's clock since the last timeout: a step, or a

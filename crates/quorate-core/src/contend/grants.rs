@@ -45,8 +45,7 @@ impl Contend {
 
     /// Takes the lock, if a majority of grants is alive and agrees about the fence.
     fn try_hold(&mut self, now: Moment) {
-        let is_late_fine = mutant::is_on(Mutant::NoLateCheck);
-        if !is_late_fine && !mutant::is_on(Mutant::DeadGrantCounts) {
+        if !mutant::is_on(Mutant::DeadGrantCounts) {
             self.drop_dead(now);
         }
         let mut grants: Vec<Grant> = self.seats.iter().filter_map(|seat| seat.grant).collect();
@@ -58,7 +57,8 @@ impl Contend {
         let Some(decisive) = grants.get(quorum.saturating_sub(1)) else { return };
         let valid_until = self.terms.valid_until(decisive.since);
         let left = valid_until.saturating_since(now);
-        if left.is_zero() && !is_late_fine || left < self.least_left() {
+        let is_over = left.is_zero() && !mutant::is_on(Mutant::NoLateCheck);
+        if is_over || left < self.least_left() {
             self.ask_again(now);
             return;
         }
@@ -88,8 +88,12 @@ impl Contend {
         old.iter().for_each(|node| self.ask(node, now));
     }
 
-    /// A grant that has run out may lie before another holder's: it counts for nothing.
+    /// A grant that has run out may lie before another holder's: it counts for nothing. The grants
+    /// of a plain owner are all of one try, which is over with them.
     pub(super) fn drop_dead(&mut self, now: Moment) {
+        if self.is_plain() {
+            return;
+        }
         let terms = self.terms;
         for seat in &mut self.seats {
             if seat.grant.is_some_and(|grant| terms.valid_until(grant.since) <= now) {

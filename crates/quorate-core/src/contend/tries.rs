@@ -37,9 +37,11 @@ impl Contend {
     }
 
     /// True if a majority has answered, and one of them that another owner is in the way. Grants
-    /// alone, whose fence is not decided, say nothing about others.
+    /// alone, whose fence is not decided, say nothing about others; nor does a majority that
+    /// granted a plain owner too late.
     pub(super) fn is_refused(&self) -> bool {
         let answered = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused);
-        answered.len() >= self.quorum() && !self.refused().is_empty()
+        let is_won_late = self.is_plain() && self.granted().len() >= self.quorum();
+        answered.len() >= self.quorum() && !self.refused().is_empty() && !is_won_late
     }
 }

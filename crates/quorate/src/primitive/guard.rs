@@ -1,12 +1,12 @@
 //! A held lock in the hand of its holder.
 
+mod calls;
 mod hand_over;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Backoff,
-    client::watchdog::HeldLease,
     fence::Fence,
     lease::LostReason,
     line::{FencedLease, is_shared},
@@ -16,7 +16,7 @@ use quorate_core::{
 
 use crate::{
     engine::{
-        Call, Ended, Engine, Shared,
+        Call, Ended,
         held::{Held, Hold, Loss},
     },
     error::{ExtendError, Lost, ReleaseError, VerifyError},
@@ -427,72 +427,6 @@ impl Guard {
     pub fn leave_to_expire(mut self) {
         self.end();
         self.engine().lock().machine.registry().forget(&self.held.owner);
-    }
-
-    /// Asks the nodes whether they have the lease.
-    async fn ask_nodes(&self) -> (Call, Finding) {
-        let engine = self.engine();
-        let begun = Call::begin(engine, Action::Verify, self.held.name.clone(), |shared, now| {
-            let patience = |ttl| engine.vote_timeout(ttl);
-            shared.machine.verify(self.held.id, &patience, now).ok_or(())
-        });
-        let call = begun.expect("its guard has not let go");
-        let Ended::Round(_, finding) = call.outcome().await else {
-            unreachable!("a verify ends as one")
-        };
-        (call, finding)
-    }
-
-    /// Releases the lock without waiting for anything.
-    fn let_go(&mut self) -> Call {
-        self.tell_end();
-        let engine = self.engine();
-        let begun = Call::begin(engine, Action::Release, self.held.name.clone(), |shared, now| {
-            shared.held.remove(&self.held.id);
-            let patience = |ttl| engine.vote_timeout(ttl);
-            shared.machine.release(self.held.id, &patience, now).ok_or(())
-        });
-        begun.expect("a guard lets go once")
-    }
-
-    /// The lease goes on without this guard. Every extension is queued on all nodes by now, or
-    /// never leaves: one that came after a release would take the key again for nobody.
-    fn end(&mut self) -> HeldLease {
-        let mut shared = self.engine().lock();
-        shared.held.remove(&self.held.id);
-        let held = shared.machine.let_go(self.held.id);
-        drop(shared);
-        self.tell_end();
-        held.expect("a guard lets go once")
-    }
-
-    fn tell_end(&mut self) {
-        self.is_over = true;
-        let engine = self.engine();
-        if !engine.is_observed() {
-            return;
-        }
-        let held_for = engine.now().saturating_since(self.held.acquired_at);
-        engine.tell(&Event::LetGo { name: self.held.name.as_str(), held_for });
-    }
-
-    /// The loss, as it was told first.
-    fn lost_reason(&self, reason: LostReason) -> Lost {
-        self.check().err().unwrap_or_else(|| Lost::new(reason))
-    }
-
-    fn lose(&self, reason: LostReason) -> Lost {
-        let lose = |shared: &mut Shared| shared.machine.watchdog().lose(self.held.id, reason);
-        Lost::new(self.engine().work(|shared, _| lose(shared)))
-    }
-
-    pub(crate) fn lease(&self) -> HeldLease {
-        let shared = self.engine().lock();
-        shared.machine.lease(self.held.id).expect("its guard has not let go").clone()
-    }
-
-    fn engine(&self) -> &Arc<Engine> {
-        &self.client.engine
     }
 }
 

@@ -1,17 +1,13 @@
 //! A semaphore: so many locks, and one more for those who wait.
 
 mod look;
+mod search;
 
-use std::{future::poll_fn, num::NonZeroU32, sync::Arc, task::Poll, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use quorate_core::{
-    backoff::{Backoff, Jitter},
-    client::watchdog::Renewal,
-    command::Value,
-    moment::Moment,
-    name::Name,
-    quorum::majority,
-    terms::VOTE_TIMEOUT_MAX,
+    backoff::Jitter, client::watchdog::Renewal, command::Value, moment::Moment, name::Name,
+    quorum::majority, terms::VOTE_TIMEOUT_MAX,
 };
 
 use self::look::holders;
@@ -19,7 +15,7 @@ use crate::{
     Mutex,
     engine::{OwnerKind, held::Hold, survey},
     error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
-    primitive::{acquire::Got, guard::Guard, inner::Inner},
+    primitive::{guard::Guard, inner::Inner},
     who::printable,
 };
 
@@ -393,106 +389,6 @@ impl Semaphore {
             Some(guard) => Ok(guard),
             None => Err(self.timeout(started).await),
         }
-    }
-
-    /// Tries a permit at random, then those that look free.
-    async fn try_any(
-        &self,
-        misses_max: usize,
-        deadline: Option<Moment>,
-    ) -> Result<Seen, LockError> {
-        let slots = &self.parts()?.slots;
-        let slot = &slots[self.client.engine.draw(|jitter| below(jitter, slots.len()))];
-        match self.part(slot.clone(), self.hold).try_once(deadline).await? {
-            Got::Held(guard) => Ok(Seen::Got(guard)),
-            Got::Contended => self.try_free(misses_max, deadline).await,
-            Got::Silence(nodes) => Ok(Seen::Silence(nodes)),
-        }
-    }
-
-    /// Looks for a permit that is free. If others were after it at the same moment it looks again:
-    /// the first in line takes all that is free for a moment, so it is better not to be there.
-    async fn try_free(
-        &self,
-        misses_max: usize,
-        deadline: Option<Moment>,
-    ) -> Result<Seen, LockError> {
-        let engine = &self.client.engine;
-        let mut backoff = Backoff::new(MISSED_DELAY_MIN, MISSED_DELAY_MAX);
-        for missed in 1.. {
-            let asked_at = engine.now();
-            match self.try_each(deadline).await? {
-                Seen::Missed => {}
-                seen @ (Seen::Got(_) | Seen::Taken(_) | Seen::Silence(_)) => return Ok(seen),
-            }
-            let now = engine.now();
-            if missed >= misses_max || deadline.is_some_and(|deadline| now >= deadline) {
-                break;
-            }
-            // Those who have split the votes must not do so again.
-            let took = now.saturating_since(asked_at);
-            let next = now.saturating_add(took + engine.draw(|jitter| backoff.next(jitter)));
-            engine.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
-        }
-        Ok(Seen::Missed)
-    }
-
-    /// Tries the permits that look free, one after another: who asks for several takes for a moment
-    /// what others could have.
-    async fn try_each(&self, deadline: Option<Moment>) -> Result<Seen, LockError> {
-        let (engine, slots) = (&self.client.engine, &self.parts()?.slots);
-        // Nodes may answer to the end, and timers do not wait after it.
-        if self.client.is_closed() {
-            return Err(LockError::ShutDown);
-        }
-        let holders = holders(engine, slots, self.patience(deadline)).await;
-        let free = slots.iter().zip(&holders).filter(|(_, holder)| holder.is_none());
-        let free = self.shuffled(free.map(|(slot, _)| slot.clone()).collect());
-        if free.is_empty() {
-            return Ok(Seen::Taken(holders));
-        }
-        for slot in free {
-            match self.part(slot, self.hold).try_once(deadline).await? {
-                Got::Held(guard) => return Ok(Seen::Got(guard)),
-                Got::Contended => {}
-                Got::Silence(nodes) => return Ok(Seen::Silence(nodes)),
-            }
-            if deadline.is_some_and(|deadline| engine.now() >= deadline) {
-                break;
-            }
-        }
-        Ok(Seen::Missed)
-    }
-
-    /// Waits for all permits until it gets one of them; `None` at the deadline.
-    async fn wait_for_any(&self, deadline: Option<Moment>) -> Result<Option<Guard>, LockError> {
-        let slots = self.shuffled(self.parts()?.slots.to_vec());
-        let slots: Vec<Mutex> = slots.into_iter().map(|slot| self.part(slot, self.hold)).collect();
-        let mut waits: Vec<_> =
-            slots.iter().map(|slot| Box::pin(slot.wait_until(deadline))).collect();
-        // Whoever drops a wait leaves its line, and gives back what came of it in the meantime.
-        poll_fn(|cx| {
-            let mut failed = None;
-            let mut got = None;
-            waits.retain_mut(|wait| {
-                if got.is_some() {
-                    return true;
-                }
-                match wait.as_mut().poll(cx) {
-                    Poll::Pending => return true,
-                    Poll::Ready(Ok(guard)) => got = guard,
-                    Poll::Ready(Err(error)) => failed = Some(error),
-                }
-                false
-            });
-            match (got, failed) {
-                (Some(guard), _) => Poll::Ready(Ok(Some(guard))),
-                (None, Some(error)) => Poll::Ready(Err(error)),
-                (None, None) if waits.is_empty() => Poll::Ready(Ok(None)),
-                (None, None) => Poll::Pending,
-            }
-        })
-        .await
     }
 
     async fn timeout(&self, started: Moment) -> LockError {

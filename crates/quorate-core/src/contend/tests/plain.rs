@@ -184,6 +184,20 @@ fn majority_that_comes_after_the_lease_is_worthless_and_undone() {
 }
 
 #[test]
+fn answers_that_come_after_the_lease_are_answers() {
+    let mut tried = Tried::start(5, Wait::Never);
+    [0, 1].into_iter().for_each(|node| tried.vote(node, Vote::Grant, 0, 200));
+    [2, 3].into_iter().for_each(|node| tried.vote(node, Vote::Refuse, 0, 200));
+    tried.timeout(at(200));
+    assert_eq!(tried.attempt.outcome(), Some(Outcome::Contended));
+    let mut won = Tried::start(5, Wait::Never);
+    (0..3).for_each(|node| won.vote(node, Vote::Grant, 0, 200));
+    [3, 4].into_iter().for_each(|node| won.vote(node, Vote::Refuse, 0, 200));
+    won.timeout(at(200));
+    assert_eq!(won.attempt.outcome(), Some(Outcome::NoQuorum), "it was won, but too late");
+}
+
+#[test]
 fn second_vote_of_the_same_node_changes_nothing() {
     let mut tried = Tried::start(3, Wait::Never);
     for _ in 0..3 {

@@ -1,0 +1,111 @@
+//! Who asks for a lock: the value that is stored under its name.
+
+use std::{fmt, fmt::Write as _, sync::Arc};
+
+use crate::mutant::{self, Mutant};
+
+/// The value that marks a key as one owner's: unique across all clients and requests, and not to
+/// be guessed.
+///
+/// It reads `<client id>:<number of the request>@<who>`. The part behind `@` is for people; the
+/// comparison is always of the whole.
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Owner(Arc<[u8]>);
+
+impl Owner {
+    /// The owner of request `number` of a client with 160 bits of real randomness.
+    #[must_use]
+    pub fn new(client: &ClientId, number: u64, who: &str) -> Self {
+        let number = if mutant::is_on(Mutant::SameOwner) { 0 } else { number };
+        let mut text = String::with_capacity(64_usize.saturating_add(who.len()));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{client}:{number}@{who}");
+        Self(text.into_bytes().into())
+    }
+
+    /// The owner that another process was, as its bytes were handed over.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes that are stored.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Whoever knows an owner can release its lock.
+        f.write_str("Owner(…)")
+    }
+}
+
+/// The identity of one client: 160 random bits.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ClientId([u8; 20]);
+
+impl ClientId {
+    /// Makes the identity from bytes which must come from a good source of randomness.
+    #[must_use]
+    pub const fn from_random(bytes: [u8; 20]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads what `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 40 {
+            return None;
+        }
+        let mut bytes = [0; 20];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = (nibble(pair[0])? << 4) | nibble(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hex = [0_u8; 40];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        f.write_str(str::from_utf8(&hex).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // All owners of a client follow from it.
+        f.write_str("ClientId(…)")
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit.wrapping_sub(b'0')),
+        b'a'..=b'f' => Some(digit.wrapping_sub(b'a').wrapping_add(10)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_reads_client_number_and_who() {
+        let client = ClientId::from_random([0xa5; 20]);
+        let owner = Owner::new(&client, 7, "cron/db1/4711");
+        let expected = format!("{}:7@cron/db1/4711", "a5".repeat(20));
+        assert_eq!(owner.as_bytes(), expected.as_bytes());
+        assert_eq!(format!("{owner:?} {client:?}"), "Owner(…) ClientId(…)", "secrets");
+    }
+}

@@ -1,0 +1,196 @@
+//! Errors of clients: wrong settings, no connection, nothing to look at.
+
+use thiserror::Error;
+
+use super::{NameError, NodeAnswer, NodeReport, Reports, TtlError};
+
+/// Why a client could not be built. Nothing was sent to any node.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::{Client, error::ConfigError};
+///
+/// let error = Client::builder().nodes(["http://10.0.0.1"]).build().unwrap_err();
+/// assert!(matches!(error, ConfigError::InvalidUrl { node: 0, .. }));
+/// assert_eq!(Client::builder().build().unwrap_err(), ConfigError::NoNodes);
+/// ```
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// There are no nodes.
+    #[error("no nodes are configured; give at least one, such as redis://127.0.0.1:6379")]
+    NoNodes,
+    /// There are more nodes than a client can have.
+    #[error("{nodes} nodes are configured, and a client has at most {max}")]
+    TooManyNodes {
+        /// How many were given.
+        nodes: usize,
+        /// The most that are accepted.
+        max: usize,
+    },
+    /// A node's address cannot be understood.
+    #[error("node {}: {reason} in {url:?}", .node + 1)]
+    InvalidUrl {
+        /// Which node, counted from 0.
+        node: usize,
+        /// The address, with its password blotted out.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two addresses mean the same server, whose vote would count twice.
+    #[error(
+        "nodes {} and {} are the same server, {label}: its vote would count twice",
+        .first + 1,
+        .second + 1
+    )]
+    SameServer {
+        /// The first of them, counted from 0.
+        first: usize,
+        /// The second of them, counted from 0.
+        second: usize,
+        /// The address.
+        label: String,
+    },
+    /// The default ttl was refused.
+    #[error(transparent)]
+    InvalidTtl(#[from] TtlError),
+    /// A setting is outside of its bounds.
+    #[error("{setting} is {value:?}: {reason}")]
+    InvalidSetting {
+        /// The name of the setting.
+        setting: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A certificate or key cannot be used.
+    #[error("TLS: {reason}")]
+    InvalidTls {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The folder of a local node cannot be used.
+    #[error("{path}: {reason}")]
+    Local {
+        /// The folder, or what in it is wrong.
+        path: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// The system refused a thread or randomness.
+    #[error("the system refused {what}: {reason}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// Why nothing can be said about a lock.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = quorate::memory::MemoryNodes::new(1);
+/// # let client = quorate::Client::builder().memory(&nodes).build()?;
+/// # use quorate::memory::Behaviour;
+/// nodes.set(0, Behaviour::Fail);
+/// let error = client.inspect("orders:42").await.unwrap_err();
+/// assert_eq!(error.to_string(), "no node can tell: memory:0: connection refused");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The name cannot be a lock's.
+    #[error(transparent)]
+    InvalidName(#[from] NameError),
+    /// No node can tell: none answered, or those that did do not vote yet.
+    #[error("no node can tell: {}", Reports(.nodes))]
+    NoAnswer {
+        /// What each node said, in the order in which they were configured.
+        nodes: Box<[NodeReport]>,
+    },
+    /// No node can tell, and some because they denied the right to look.
+    #[error("denied: {}", Reports(.nodes))]
+    Denied {
+        /// What each node said, in the order in which they were configured.
+        nodes: Box<[NodeReport]>,
+    },
+    /// The client was shut down.
+    #[error("the client was shut down")]
+    ShutDown,
+}
+
+impl InspectError {
+    /// All nodes are in trouble.
+    pub(crate) fn of(nodes: Box<[NodeReport]>) -> Self {
+        let is_denied = nodes.iter().any(|report| match &report.answer {
+            NodeAnswer::Trouble(trouble) => trouble.is_denial(),
+            NodeAnswer::Attached
+            | NodeAnswer::Granted
+            | NodeAnswer::Refused
+            | NodeAnswer::NotAwaited
+            | NodeAnswer::Ready(_) => false,
+        });
+        if is_denied { Self::Denied { nodes } } else { Self::NoAnswer { nodes } }
+    }
+}
+
+/// A blocking client would wait for an engine that runs on the runtime which it blocks.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use quorate::{Client, blocking, memory::MemoryNodes};
+/// # let nodes = MemoryNodes::new(1);
+/// let client = Client::builder().memory(&nodes).danger_engine_on_this_runtime().build()?;
+/// let refused = blocking::Client::try_from(client).unwrap_err();
+/// assert!(refused.to_string().contains("would never end"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error(
+    "this client's engine runs on an async runtime, and a blocking call there would never end: \
+     build it without danger_engine_on_this_runtime, or use it as an async client"
+)]
+#[non_exhaustive]
+pub struct WouldDeadlock;
+
+/// Why a client could not connect.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use quorate::{Client, error::ConnectError};
+///
+/// match Client::connect(["10.0.0.1"]).await {
+///     Err(ConnectError::Config(error)) => eprintln!("mend the settings: {error}"),
+///     Err(error) => eprintln!("mend the servers: {error}"),
+///     Ok(client) => println!("{} nodes", client.nodes().len()),
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No majority of nodes could be attached in time.
+    #[error("no quorum: {}", Reports(.nodes))]
+    NoQuorum {
+        /// What each node said, in the order in which they were configured.
+        nodes: Box<[NodeReport]>,
+    },
+}
