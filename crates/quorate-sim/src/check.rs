@@ -108,6 +108,8 @@ pub enum Promise {
     Reason,
     /// A full node keeps what it has, and takes in nothing new.
     Memory,
+    /// A command that only looks changes nothing.
+    Look,
 }
 
 impl fmt::Display for Promise {
@@ -123,6 +125,7 @@ impl fmt::Display for Promise {
             Self::Order => "order",
             Self::Reason => "reason",
             Self::Memory => "memory",
+            Self::Look => "look",
         })
     }
 }

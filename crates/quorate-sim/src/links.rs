@@ -14,8 +14,8 @@ use quorate_core::{
     terms::vote_timeout,
 };
 
-pub(crate) use self::meetings::Meetings;
 use self::meetings::Verdict;
+pub(crate) use self::meetings::{Meetings, council};
 use crate::{
     client::Names,
     clock::{ClientClock, MS, Nanos},

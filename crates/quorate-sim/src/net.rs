@@ -484,9 +484,6 @@ impl Link {
     }
 }
 
-/// A link on which nothing is heard for so long, while something is awaited, is made anew.
-pub(crate) const LINK_TIMEOUT: Nanos = SECOND;
-
 /// A node may take so long to notice that a connection is gone.
 const NOTICED_MAX: Nanos = SECOND;
 

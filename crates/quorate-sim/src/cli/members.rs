@@ -79,8 +79,6 @@ fn find(name: &str) -> Result<Mutant, String> {
 
 fn show(seed: u64) -> io::Result<ExitCode> {
     let report = members::run(seed, true);
-    for line in &report.trace {
-        say(line)?;
-    }
+    say(report.to_string().trim_end())?;
     Ok(if report.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -241,7 +241,7 @@ impl Client {
             text: format!("{owner}: {}", told(Ended::Acquire(outcome))),
         });
         let is_contended = outcome == contend::Outcome::Contended;
-        if is_contended && watched.answered.len() < env.quorum() {
+        if is_contended && watched.answered.len() < majority(self.list.len()) {
             let text = "contended although no majority has answered".to_owned();
             env.check.report_owner(env.now, Promise::Reason, Some(watched.lock), owner, text);
         }
@@ -251,7 +251,7 @@ impl Client {
     fn check_reason(&self, env: &mut Env, watched: &Watched, id: CallId, ended: Ended) {
         let Some(call) = self.me.machine.call(id) else { return };
         let Some(claim) = call.round().map(|round| round.claim()) else { return };
-        let nodes = env.nodes.len();
+        let nodes = self.list.len();
         let Votes { grants, refusals, lost } = watched.votes;
         let quorum = majority(nodes);
         let is_refused = nodes - refusals < quorum;

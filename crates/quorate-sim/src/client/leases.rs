@@ -113,6 +113,7 @@ impl Client {
             .with_fence(fence, self.me.clock.when(sent_at))
             .adopted_from(claimed_by.or(from));
         let claim = env.begin(claim);
+        self.wins += 1;
         env.count.acquisitions += 1;
         env.count.adopted += u64::from(is_adopted);
         env.trace.add(env.now, Some(lock), || Scene::Held {

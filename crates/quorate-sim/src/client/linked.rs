@@ -9,7 +9,7 @@ use quorate_core::{
 
 use super::Client;
 use crate::{
-    clock::Nanos,
+    clock::{MS, Nanos},
     event::Queue,
     links::{Linked, Process, Surroundings},
     net::Net,
@@ -60,8 +60,8 @@ impl Linked for Client {
         self.count(node, transmit, reply);
     }
 
-    fn note_unanswered(&mut self, env: &mut Env, node: usize, command: &Command) {
-        let lock = env.lock_of(command);
+    fn note_unanswered(&mut self, env: &mut Env, seat: usize, command: &Command) {
+        let (lock, node) = (env.lock_of(command), self.link(env, seat).node);
         env.trace.add(env.now, lock, || Scene::Unanswered {
             client: self.me.number,
             node,
@@ -69,8 +69,9 @@ impl Linked for Client {
         });
     }
 
-    fn note_push(&mut self, env: &mut Env, node: usize, push: &Push, counts: bool) {
+    fn note_push(&mut self, env: &mut Env, seat: usize, push: &Push, counts: bool) {
         let lock = env.locks.iter().position(|name| *name == push.name);
+        let node = self.link(env, seat).node;
         env.trace.add(env.now, lock, || Scene::Pushed {
             client: self.me.number,
             node,
@@ -90,6 +91,7 @@ impl Linked for Client {
     fn note_opinion(&mut self, env: &mut Env, node: usize, opinion: &Opinion) {
         env.count.waits += u64::from(matches!(opinion, Opinion::Waits { .. }));
         env.count.differs += u64::from(matches!(opinion, Opinion::Differs(_)));
+        self.opinion = env.settings.is_changing().then(|| opinion.clone());
         env.note(self.me.number, node, || format!("is judged: {}", told(opinion)));
     }
 }
@@ -115,12 +117,21 @@ impl Surroundings for Env {
         self.settings.idle_max == 0
     }
 
-    fn is_reachable(&mut self, client: usize, node: usize) -> bool {
-        self.nodes[node].is_up() && self.net.is_open(client, node)
+    fn is_reachable(&mut self, client: usize, seat: usize) -> bool {
+        let node = self.net.link(client, seat).node;
+        let is_apart = self.apart_until(client, node).is_some();
+        self.nodes[node].is_up() && self.net.is_open(client, seat) && !is_apart
     }
 
-    fn note(&mut self, client: usize, node: usize, text: impl FnOnce() -> String) {
-        let place = Place::Link(client, node);
+    fn stragglers_for(&mut self) -> Nanos {
+        match self.is_rough {
+            true => self.dice.pick(&[0, 30 * MS, 400 * MS, self.late_max()]),
+            false => 0,
+        }
+    }
+
+    fn note(&mut self, client: usize, seat: usize, text: impl FnOnce() -> String) {
+        let place = Place::Link(client, self.net.link(client, seat).node);
         self.trace.add(self.now, None, || Scene::Note { place, text: text() });
     }
 }

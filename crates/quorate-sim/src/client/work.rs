@@ -187,7 +187,7 @@ impl Client {
             Some(_) => Mode::Wait(Duration::from_millis(ttl_ms)),
         };
         env.count.attempts += 1;
-        self.wait(env, task, patience.unwrap_or(HOLD_MAX));
+        self.wait(env, task, patience.unwrap_or(TRY_MAX));
         let want = Want {
             name: env.locks[lock].clone(),
             terms: self.terms(env, ttl_ms),
@@ -209,7 +209,7 @@ impl Client {
             true => naming.next_holder(ttl_ms, &kind, now),
             false => naming.source.next_classic(&id),
         };
-        let machine = Machine::Acquire(Acquire::start(terms, env.nodes.len(), self.now(env)));
+        let machine = Machine::Acquire(Acquire::start(terms, self.list.len(), self.now(env)));
         self.tasks[task].held_by = left.as_ref().map(|left| left.held_by.clone());
         let (from, fence) = left.map(|left| (left.owner, left.fence)).unzip();
         let fenced = fence.flatten().map(FencedLease::adopted);
@@ -465,5 +465,5 @@ const CROWD_THINK_MAX: Nanos = 5 * MS;
 /// Who does not let go of a lost lock does so after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;
 
-/// And hold a lock for so long, at the most.
-const HOLD_MAX: Nanos = 600 * MS;
+/// Who does not want to wait gives up after this time, at the most.
+const TRY_MAX: Nanos = 600 * MS;

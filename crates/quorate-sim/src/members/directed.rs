@@ -8,12 +8,13 @@ use quorate_core::{
     name::Name,
 };
 
-use super::{GUARD, GUARD_MS, LIFE_MS, TTL, TTL_MS, env::Env, label};
+use super::{GUARD, GUARD_MS, LIFE_MS, TTL, TTL_MS, settings};
 use crate::{
     clock::{MS, NodeClock},
-    dice::Dice,
+    links,
     node::Node,
-    settings::wall_ms,
+    settings::{Settings, label, wall_ms},
+    world::{Env, Options, Without, World},
 };
 
 /// One that says what it has seen, if the lock has two holders.
@@ -39,9 +40,11 @@ struct Bench {
 impl Bench {
     /// The first servers are nodes, and one is spare.
     fn founded(nodes: usize) -> (Self, Council) {
-        let mut env = Env::new(Dice::new(0, 77), nodes + 1, false);
-        for server in &mut env.servers {
-            server.node.clock = NodeClock::new(wall_ms(0) * 1_000, 0);
+        let rates = vec![0; nodes + 1];
+        let settings = Settings { nodes, spares: 1, node_rates: rates, ..settings(0) };
+        let mut env = World::new(settings, &Without::default(), Options::default()).env;
+        for node in &mut env.nodes {
+            node.clock = NodeClock::new(wall_ms(0) * 1_000, 0);
         }
         let mut bench = Self { env, cut: Vec::new() };
         let list: Vec<usize> = (0..nodes).collect();
@@ -53,7 +56,7 @@ impl Bench {
     }
 
     fn council(list: &[usize]) -> Council {
-        Council::new(list.iter().map(|node| label(*node)), TTL_MS, GUARD_MS)
+        links::council(list, TTL_MS, GUARD_MS)
     }
 
     fn settle(&mut self, council: &mut Council, list: &[usize]) -> Vec<Option<Mark>> {
@@ -61,15 +64,11 @@ impl Bench {
     }
 
     fn node(&mut self, node: usize) -> &mut Node {
-        &mut self.env.servers[node].node
+        &mut self.env.nodes[node]
     }
 
     fn met(&mut self, node: usize) -> Option<Met> {
         (!self.cut.contains(&node)).then(|| self.env.meet(node))
-    }
-
-    fn fresh(&mut self) -> Mark {
-        Mark::from_random(self.env.random())
     }
 
     /// A client takes the lock on each of these nodes that votes. Says how many granted it.
@@ -104,7 +103,7 @@ impl Bench {
             return false;
         };
         wanted.iter().zip(&met).all(|(node, (_, met))| {
-            let fresh = self.fresh();
+            let fresh = self.env.fresh();
             met.as_ref().is_some_and(|Met { mark, .. }| {
                 let command = Command::Change { mark: *mark, pact: pact.clone(), fresh };
                 self.env.apply(*node, &command) == Reply::Changed
@@ -147,7 +146,7 @@ pub fn a_newcomer_waits_until_a_majority_has_heard_of_it() -> Result<(), String>
     let met: Vec<_> = list.iter().map(|node| (label(*node), bench.met(*node))).collect();
     let pact = plan(met.iter().map(|(label, met)| (label, met.as_ref())));
     let pact = pact.map_err(|error| error.to_string())?;
-    let fresh = bench.fresh();
+    let fresh = bench.env.fresh();
     let mark = met[0].1.as_ref().map_or(fresh, |met| met.mark);
     bench.env.apply(0, &Command::Change { mark, pact, fresh });
     let mut new = Bench::council(&list);
@@ -183,7 +182,7 @@ pub fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
     bench.node(1).run_anew();
     let mut second = Bench::council(&list);
     bench.settle(&mut second, &list);
-    let fresh = bench.fresh();
+    let fresh = bench.env.fresh();
     let mark = bench.met(1).map(|met| met.mark).unwrap_or(fresh);
     bench.env.apply(1, &Command::Admit { mark, fresh });
     match bench.take(2, &mut second, &list, &[1, 2]) {
@@ -222,7 +221,7 @@ pub fn guard_counts_from_when_the_node_got_its_place() -> Result<(), String> {
 pub fn durable_server_with_the_data_of_another_does_not_vote() -> Result<(), String> {
     let (mut bench, mut first) = Bench::founded(3);
     let list = [0, 1, 2];
-    bench.env.is_durable = true;
+    bench.env.settings.guard.iter_mut().for_each(|guard| guard.is_durable = true);
     if bench.take(1, &mut first, &list, &[1, 2]) < 2 {
         return Err("the lock is not to be had".into());
     }

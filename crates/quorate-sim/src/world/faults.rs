@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    fn stop(&mut self, client: usize, until: Nanos) {
+    pub(crate) fn stop(&mut self, client: usize, until: Nanos) {
         self.clients[client].stop(&mut self.env);
         self.env.queue.add(until, Event::Resume { client: client as u8 });
     }
@@ -193,21 +193,31 @@ impl World {
         }
     }
 
-    pub(super) fn break_link(&mut self, client: usize, node: usize, stragglers_for: Nanos) {
+    pub(super) fn break_link(&mut self, client: usize, seat: usize, stragglers_for: Nanos) {
         let env = &mut self.env;
-        if env.net.link(client, node).is_up {
-            env.break_link(client, node, stragglers_for);
-            let generation = env.net.link(client, node).generation;
-            let what = Due::Broken { node: node as u8, generation };
-            let life = self.clients[client].me.life;
+        if !env.net.link(client, seat).is_up {
+            return;
+        }
+        env.break_link(client, seat, stragglers_for);
+        let generation = env.net.link(client, seat).generation;
+        let what = Due::Broken { node: seat as u8, generation };
+        // An operator notices when it speaks next.
+        let Some(life) = self.clients.get(client).map(|client| client.me.life) else { return };
+        let event = Event::Client { client: client as u8, life, what };
+        match env.is_rough {
+            // Some notice only when they miss an answer.
+            true => {
+                let after = env.dice.pick(&[MS, MS, env.settings.link_timeout]);
+                env.queue.add(env.now + after, event);
+            }
             // Whoever stands still notices when it goes on.
-            self.handle(Event::Client { client: client as u8, life, what });
+            false => self.handle(event),
         }
     }
 
     pub(super) fn break_node(&mut self, node: usize) {
-        for client in 0..self.clients.len() {
-            self.break_link(client, node, 0);
+        for (client, seat) in self.env.net.links_to(node) {
+            self.break_link(client, seat, 0);
         }
     }
 

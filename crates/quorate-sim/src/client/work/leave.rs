@@ -125,7 +125,7 @@ impl Client {
 
     /// Releases what this owner may have on any node.
     pub(super) fn start_release(&mut self, env: &mut Env, lock: usize, claim: Claim) {
-        let machine = Release::start(claim.terms, env.nodes.len(), self.now(env));
+        let machine = Release::start(claim.terms, self.list.len(), self.now(env));
         let owner = claim.owner.clone();
         self.ask(env, Machine::Release(machine), (lock, claim), None);
         self.me.machine.registry().forget(&owner);
