@@ -213,7 +213,8 @@ impl Client {
     /// Nothing is left of what its machine knew.
     fn begin_machine(&mut self, env: &Env) {
         let names = self.me.machine.naming().source.clone();
-        self.me.machine = machine(&env.settings, self.me.id, &self.list, names, self.jitter.clone());
+        self.me.machine =
+            machine(&env.settings, self.me.id, &self.list, names, self.jitter.clone());
         self.me.driving.armed_at = None;
     }
 

@@ -118,6 +118,7 @@ fn settings(seed: u64) -> Settings {
         beyond: None,
         is_hoarding: true,
         hold_max: 5 * TTL,
+        think_max: 250 * MS,
         is_coarse: false,
         client_rates: rates(clients, &[-5_000, -1_000, 0, 1_000, 5_000]),
         node_rates: rates(nodes + spares, &[-500, 0, 500]),

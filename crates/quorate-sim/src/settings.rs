@@ -45,6 +45,8 @@ pub struct Settings {
     pub is_hoarding: bool,
     /// For how long a lock is held, at the most.
     pub hold_max: Nanos,
+    /// For how long users think between two things, at the most.
+    pub think_max: Nanos,
     /// Whether times come from a handful of values, so that they coincide.
     pub is_coarse: bool,
     /// The rate of each client's clock.
@@ -156,6 +158,7 @@ impl Settings {
             beyond,
             is_hoarding,
             hold_max: 600 * MS,
+            think_max: 60 * MS,
             is_coarse,
             client_rates,
             node_rates,
@@ -204,7 +207,7 @@ impl Settings {
         let percent = dice.between(30, 80);
         let is_crowded = dice.below(4) == 0 && !self.is_hoarding;
         if is_crowded {
-            (self.tasks, self.locks) = (3, 1);
+            (self.tasks, self.locks, self.think_max) = (3, 1, 5 * MS);
         }
         self.sharing = Some(Sharing { percent, is_crowded });
         self

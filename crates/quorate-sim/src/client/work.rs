@@ -115,10 +115,8 @@ impl Client {
         flow.operations += 1;
         let time = if env.settings.is_coarse {
             flow.dice.pick(&[0, MS, 5 * MS, 40 * MS])
-        } else if env.settings.is_crowded() {
-            flow.dice.between(0, CROWD_THINK_MAX)
         } else {
-            flow.dice.between(0, THINK_MAX)
+            flow.dice.between(0, env.settings.think_max)
         };
         self.wait(env, task, time);
     }
@@ -455,12 +453,6 @@ impl Client {
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
-
-/// Users think for so long between two things, at the most.
-const THINK_MAX: Nanos = 60 * MS;
-
-/// And so long where a lock is shared all the time.
-const CROWD_THINK_MAX: Nanos = 5 * MS;
 
 /// Who does not let go of a lost lock does so after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;

@@ -84,7 +84,9 @@ impl World {
         let server = self.any_server();
         let client = self.env.dice.index(self.clients.len());
         let long = self.env.dice.between(GUARD / 4, 8 * GUARD);
-        self.env.note_change(|| format!("{fault:?} (server {server}, client {client}, {} ms)", long / MS));
+        self.env.note_change(|| {
+            format!("{fault:?} (server {server}, client {client}, {} ms)", long / MS)
+        });
         match fault {
             Fault::Snapshot => self.env.nodes[server].remember(SNAPSHOT),
             Fault::Crash(keeps) => self.crash(server, keeps, long / 4),

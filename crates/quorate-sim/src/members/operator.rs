@@ -70,7 +70,8 @@ impl Operator {
     fn send(&self, env: &mut Env, seat: usize, command: Command) {
         let (now, is_reachable) = (env.now, env.is_reachable(self.party, seat));
         let link = env.net.link(self.party, seat);
-        if link.is_up && !link.waiting.is_empty() && link.heard_at + env.settings.link_timeout < now {
+        if link.is_up && !link.waiting.is_empty() && link.heard_at + env.settings.link_timeout < now
+        {
             let late = env.stragglers_for();
             env.break_link(self.party, seat, late);
             return;

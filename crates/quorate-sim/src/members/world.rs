@@ -2,11 +2,7 @@
 
 use quorate_core::guard::Pact;
 
-use super::{
-    GUARD, GUARD_MS, Report, TTL_MS,
-    faults,
-    operator::Operator,
-};
+use super::{GUARD, GUARD_MS, Report, TTL_MS, faults, operator::Operator};
 use crate::{
     check::Promise,
     clock::{MS, Nanos},
@@ -172,7 +168,8 @@ impl World {
 
     /// An operator settles it, by wanting one of the latest lists. Says what was the matter.
     fn repairs(&mut self) -> Option<String> {
-        let seen = self.clients.iter().find(|it| it.wins == 0).map(|it| format!("{:?}", it.opinion));
+        let seen =
+            self.clients.iter().find(|it| it.wins == 0).map(|it| format!("{:?}", it.opinion));
         let agreed = self.agreed();
         let seen = seen.unwrap_or_default();
         let seen = seen.split([' ', ';']).take(3).collect::<Vec<_>>().join(" ");
