@@ -3,19 +3,24 @@
 use quorate_core::{
     command::{ClientId, Command, Owner, Stay},
     line::{Ask, Place, Session, Speaker},
+    mutant::Mutant,
     quorum::Vote,
     store::Store,
 };
 
-use super::{name, node_time};
+use super::{Schedule, name, node_time};
+
+pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
+    (Mutant::DeadSharesStay, those_whose_time_is_over_keep_nobody_out),
+    (Mutant::WayNotCleared, one_who_gives_up_clears_the_way),
+    (Mutant::ShareOneByOne, those_who_wait_to_share_are_let_in_together),
+];
 
 /// One who shares the lock for 100 ms dies, another shares it for a second, and somebody waits who
 /// wants it alone. After 150 ms the second one goes.
 ///
-/// # Errors
-///
-/// If the one who waits does not have the lock then: nobody holds it any more.
-pub fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
+/// Fails if the one who waits does not have the lock then: nobody holds it any more.
+fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
     let mut node = Store::new();
     ask(&mut node, 1, 100, Place::shared_owner);
     let second = ask(&mut node, 2, 1_000, Place::shared_owner);
@@ -27,10 +32,8 @@ pub fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
 /// One shares the lock, a second one wants it alone, and a third one waits behind that to share it.
 /// The second one gives up.
 ///
-/// # Errors
-///
-/// If the third one is not let in then: nobody is in its way any more.
-pub fn one_who_gives_up_clears_the_way() -> Result<(), String> {
+/// Fails if the third one is not let in then: nobody is in its way any more.
+fn one_who_gives_up_clears_the_way() -> Result<(), String> {
     let mut node = Store::new();
     ask(&mut node, 1, 1_000, Place::shared_owner);
     let alone = ask(&mut node, 2, 1_000, Place::owner);
@@ -41,10 +44,8 @@ pub fn one_who_gives_up_clears_the_way() -> Result<(), String> {
 
 /// One has the lock alone, and two wait to share it. The first one goes.
 ///
-/// # Errors
-///
-/// If not both of them are let in.
-pub fn those_who_wait_to_share_are_let_in_together() -> Result<(), String> {
+/// Fails if not both of them are let in.
+fn those_who_wait_to_share_are_let_in_together() -> Result<(), String> {
     let mut node = Store::new();
     let alone = ask(&mut node, 1, 1_000, Place::owner);
     let readers = [2, 3].map(|number| ask(&mut node, number, 1_000, Place::shared_owner));
