@@ -2,8 +2,9 @@
 
 mod calls;
 mod leases;
-mod linked;
+mod links;
 mod names;
+mod notes;
 mod work;
 
 use quorate_core::{
@@ -16,14 +17,18 @@ use quorate_core::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-pub(crate) use self::names::Names;
-use self::{calls::Watched, leases::Held, work::Task};
+use self::{
+    calls::Watched,
+    leases::Held,
+    links::{Meetings, Process},
+    work::Task,
+};
+pub(crate) use self::{links::council, names::Names};
 use crate::{
     clock::{ClientClock, MS, Nanos},
     dice::Dice,
     driver::Driving,
     event::Event,
-    links::{Linked, Meetings, Process, Surroundings},
     settings::{DRIFT, Settings},
     trace::{self, Scene},
     world::Env,
@@ -109,6 +114,10 @@ impl Client {
         for task in 0..self.tasks.len() {
             self.think(env, task);
         }
+    }
+
+    pub(crate) const fn is_dead(&self) -> bool {
+        self.is_dead
     }
 
     /// It has no part in the world.

@@ -14,7 +14,6 @@ use crate::{
     dice::Dice,
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
-    links::Linked,
     members::Changes,
     net::{Heard, Net, Shape},
     node::Node,

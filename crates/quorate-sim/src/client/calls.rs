@@ -21,7 +21,6 @@ use crate::{
     check::{Promise, majority},
     clock::Nanos,
     driver::Driver,
-    links::Linked,
     settings::WAKE_LAG_MAX,
     trace::{self, Scene},
     world::Env,

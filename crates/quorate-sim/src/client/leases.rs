@@ -20,7 +20,6 @@ use crate::{
     clock::{NEVER, Nanos},
     driver::Driver,
     event::Event,
-    links::Linked,
     trace::{self, Scene},
     world::Env,
 };

@@ -33,7 +33,6 @@ use crate::{
     dice::Dice,
     driver::Driver,
     event::Due,
-    links::Linked,
     trace,
     world::{Env, Handover},
 };

@@ -10,9 +10,9 @@ use quorate_core::{
 
 use super::{GUARD, GUARD_MS, LIFE_MS, TTL, TTL_MS, settings};
 use crate::{
+    client,
     clock::{MS, NodeClock},
     directed::Schedule,
-    links,
     node::Node,
     settings::{Settings, label, wall_ms},
     world::{Env, Options, Without, World},
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn council(list: &[usize]) -> Council {
-        links::council(list, TTL_MS, GUARD_MS)
+        client::council(list, TTL_MS, GUARD_MS)
     }
 
     fn settle(&mut self, council: &mut Council, list: &[usize]) -> Vec<Option<Mark>> {

@@ -14,7 +14,6 @@ use super::GUARD;
 use crate::{
     clock::{MS, Nanos},
     event::{Due, Event},
-    links::Surroundings,
     net::{Waiting, Whose},
     settings::label,
     world::Env,

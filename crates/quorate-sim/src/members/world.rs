@@ -5,11 +5,11 @@ use quorate_core::guard::Pact;
 use super::{GUARD, GUARD_MS, Report, TTL_MS, faults, operator::Operator};
 use crate::{
     check::Promise,
+    client::council,
     clock::{MS, Nanos},
     dice::Dice,
     event::{Event, Part},
     fault::Keeps,
-    links::council,
     settings::Settings,
     world::{Counts, Options, Without, World},
 };

@@ -9,10 +9,7 @@ use quorate_core::{
 };
 
 use super::Stage;
-use crate::{
-    client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, links::Linked,
-    world::Env,
-};
+use crate::{client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, world::Env};
 
 impl Client {
     /// Nothing more is begun; what is held is given back.
