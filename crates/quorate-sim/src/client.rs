@@ -30,7 +30,7 @@ use crate::{
     driver::Driving,
     event::Event,
     settings::{DRIFT, Settings},
-    trace::{self, Scene},
+    trace::Turn,
     world::Env,
 };
 
@@ -165,12 +165,7 @@ impl Client {
         for known in std::mem::take(&mut self.held) {
             env.check.die(env.now, known.claim);
             let Some(held) = self.me.machine.lease(known.id) else { continue };
-            env.trace.add(env.now, Some(known.lock), || Scene::LetGo {
-                client: self.me.number,
-                claim: known.claim,
-                owner: trace::owner_name(held.owner()),
-                how: "dies with",
-            });
+            self.note_lease(env, &known, held.owner(), || Turn::LetGo("dies with"));
         }
         env.check.order.forget(self.me.number);
         env.dead.push(self.me.id.to_string());

@@ -84,10 +84,9 @@ fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     lease.handle_extended(extension, valid_until, at(42));
     node.apply(node_time(50), &late);
 
-    let check = Command::Check { name: name(), owner };
     for ms in 51..2_000 {
-        let reply = node.apply(node_time(ms), &check);
-        if lease.check(at(ms)).is_ok() && check.vote(&reply) != Vote::Grant {
+        let has_it = has(&mut node, ms, owner.clone());
+        if lease.check(at(ms)).is_ok() && !has_it {
             return Err(format!("the lease is valid after {ms} ms, and the node has forgotten it"));
         }
     }
@@ -149,29 +148,17 @@ fn those_whose_session_has_lapsed_are_passed_over() -> Result<(), String> {
 /// at `release_ms` the lock is released.
 fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Result<(), String> {
     let mut node = Store::new();
-    let clients = [1, 2, 3].map(|byte| ClientId::from_random([byte; 20]));
-    let session = Session::from_random(1);
-    let owners = clients.map(|client| {
-        let ticket = u64::from(client.to_string().as_bytes()[1]);
-        Place { ticket, ttl_ms: 1_000, client }.owner(1)
+    let [first, second, third] = [(1, 5_000), (2, 500), (3, 5_000)].map(|(number, life_ms)| {
+        let speaker = attach(&mut node, number, life_ms);
+        let owner = place(speaker, number.into()).owner(1);
+        ask(&mut node, 1, speaker, &owner);
+        (speaker.client, owner)
     });
-    for (client, owner) in clients.iter().zip(&owners) {
-        let speaker = Speaker { client: *client, session };
-        node.listen(*client);
-        let life_ms = if *client == clients[1] { 500 } else { 5_000 };
-        node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(life_ms) });
-        let (is_waiting, is_known) = (true, false);
-        let ask = Ask { name: name(), owner: owner.clone(), is_waiting, is_known };
-        node.apply(node_time(1), &Command::Acquire { speaker, ask });
-    }
-    happen(&mut node, clients[1]);
-    let release = Command::Release { name: name(), owner: owners[0].clone(), yields: None };
-    node.apply(node_time(release_ms), &release);
-    let check = Command::Check { name: name(), owner: owners[2].clone() };
-    let reply = node.apply(node_time(release_ms + 1), &check);
-    match check.vote(&reply) {
-        Vote::Grant => Ok(()),
-        Vote::Refuse | Vote::Unknown => Err("the lock went to one who is not there".to_owned()),
+    happen(&mut node, second.0);
+    release(&mut node, release_ms, first.1, None);
+    match has(&mut node, release_ms + 1, third.1) {
+        true => Ok(()),
+        false => Err("the lock went to one who is not there".to_owned()),
     }
 }
 
@@ -190,32 +177,20 @@ fn a_late_yield_gives_back_only_the_part_that_it_names() -> Result<(), String> {
     yield_late(Place::shared_owner)
 }
 
-fn yield_late(later: fn(&Place, u64) -> Owner) -> Result<(), String> {
+fn yield_late(kind: fn(&Place, u64) -> Owner) -> Result<(), String> {
     let mut node = Store::new();
-    let session = Session::from_random(1);
-    let kinds = [(2, 20, later), (1, 10, Place::owner)];
-    let [later, earlier] = kinds.map(|(byte, ticket, owner)| {
-        let client = ClientId::from_random([byte; 20]);
-        let speaker = Speaker { client, session };
-        node.listen(client);
-        node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(5_000) });
-        let owner = owner(&Place { ticket, ttl_ms: 1_000, client }, 1);
-        let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
-        (owner, Command::Acquire { speaker, ask }, speaker)
-    });
-    let Reply::Granted { fence, .. } = node.apply(node_time(1), &later.1) else {
+    let [later, earlier] = [2, 1].map(|number| attach(&mut node, number, 5_000));
+    let (owner, other) = (kind(&place(later, 20), 1), place(earlier, 10).owner(1));
+    let Reply::Granted { fence, .. } = ask(&mut node, 1, later, &owner) else {
         return Err("a free lock is granted".to_owned());
     };
-    let yields = Some(Yield { fence, speaker: later.2 });
-    let given_back = Command::Release { name: name(), owner: later.0.clone(), yields };
-    node.apply(node_time(2), &given_back);
-    node.apply(node_time(3), &earlier.1);
-    node.apply(node_time(4), &given_back);
-    let check = Command::Check { name: name(), owner: later.0 };
-    let reply = node.apply(node_time(5), &check);
-    match check.vote(&reply) {
-        Vote::Grant => Ok(()),
-        Vote::Refuse | Vote::Unknown => Err("a grant that is counted was given away".to_owned()),
+    let yields = Some(Yield { fence, speaker: later });
+    release(&mut node, 2, owner.clone(), yields);
+    ask(&mut node, 3, earlier, &other);
+    release(&mut node, 4, owner.clone(), yields);
+    match has(&mut node, 5, owner) {
+        true => Ok(()),
+        false => Err("a grant that is counted was given away".to_owned()),
     }
 }
 
@@ -239,6 +214,33 @@ fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
         true => Ok(()),
         false => Err("one who came later is first in the queue".to_owned()),
     }
+}
+
+/// A client comes to a node, with a session of this life.
+fn attach(node: &mut Store, number: u8, life_ms: u64) -> Speaker {
+    let client = ClientId::from_random([number; 20]);
+    let speaker = Speaker { client, session: Session::from_random(1) };
+    node.listen(client);
+    node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(life_ms) });
+    speaker
+}
+
+const fn place(Speaker { client, .. }: Speaker, ticket: u64) -> Place {
+    Place { ticket, ttl_ms: 1_000, client }
+}
+
+fn ask(node: &mut Store, ms: u64, speaker: Speaker, owner: &Owner) -> Reply {
+    let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
+    node.apply(node_time(ms), &Command::Acquire { speaker, ask })
+}
+
+fn release(node: &mut Store, ms: u64, owner: Owner, yields: Option<Yield>) {
+    node.apply(node_time(ms), &Command::Release { name: name(), owner, yields });
+}
+
+fn has(node: &mut Store, ms: u64, owner: Owner) -> bool {
+    let check = Command::Check { name: name(), owner };
+    check.vote(&node.apply(node_time(ms), &check)) == Vote::Grant
 }
 
 fn prolong(owner: &Owner, ttl_ms: u64) -> Command {

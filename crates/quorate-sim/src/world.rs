@@ -365,6 +365,9 @@ impl World {
         let Some(request) = env.net.arrived_request(link, generation) else { return };
         let (client, seat) = env.net.ends(link);
         let node = env.net.link(client, seat).node;
+        if !env.nodes[node].is_up() {
+            return;
+        }
         if let Command::Attach { speaker, .. } = &request.what {
             env.nodes[node].listen(speaker.client, link, generation);
         }

@@ -23,7 +23,7 @@ impl Client {
         }
     }
 
-    pub(super) fn note_unanswered(&mut self, env: &mut Env, seat: usize, command: &Command) {
+    pub(super) fn note_unanswered(&self, env: &mut Env, seat: usize, command: &Command) {
         let (lock, node) = (env.lock_of(command), self.link(env, seat).node);
         env.trace.add(env.now, lock, || Scene::Unanswered {
             client: self.me.number,
@@ -32,7 +32,7 @@ impl Client {
         });
     }
 
-    pub(super) fn note_push(&mut self, env: &mut Env, seat: usize, push: &Push, counts: bool) {
+    pub(super) fn note_push(&self, env: &mut Env, seat: usize, push: &Push, counts: bool) {
         let lock = env.locks.iter().position(|name| *name == push.name);
         let node = self.link(env, seat).node;
         env.trace.add(env.now, lock, || Scene::Pushed {
