@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Growing delays between tries, each drawn from zero to the current bound.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Backoff {
     first: Duration,
     max: Duration,
@@ -34,7 +34,7 @@ impl Backoff {
 ///
 /// It is seeded by the caller, so that a simulation can repeat itself. What must not be guessed
 /// does not come from here.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Jitter(u64);
 
 impl Jitter {

@@ -55,6 +55,7 @@ use crate::{
     mutant::{self, Mutant},
     name::Name,
     quorum::NodeSet,
+    terms::Terms,
     tickets::Tickets,
 };
 
@@ -110,6 +111,17 @@ pub enum Event {
     Lease(watchdog::Event),
 }
 
+impl Debt {
+    /// A release that was not answered at `now`.
+    fn new(release: &Command, terms: Terms, config: &Config, now: Moment) -> Self {
+        let until = match release {
+            Command::Free { .. } => terms.forgotten_at(now),
+            _ => owed_until(now, config.max_ttl),
+        };
+        Self { release: release.clone(), until }
+    }
+}
+
 impl<S: OwnerSource> Client<S> {
     /// A client that holds nothing, of nodes that cannot be reached yet.
     #[must_use]
@@ -118,7 +130,13 @@ impl<S: OwnerSource> Client<S> {
         let speaker = Speaker { client, session: Session::UNSET };
         Self {
             config,
-            naming: Naming { client, tickets: Tickets::new(nodes), source },
+            naming: Naming {
+                client,
+                tickets: Tickets::new(nodes),
+                source,
+                // Not the watchdog's: its delays must not depend on who waits.
+                jitter: Jitter::new(jitter.clone().next()),
+            },
             up: NodeSet::EMPTY,
             registry: Registry::default(),
             calls: BTreeMap::new(),
@@ -136,21 +154,15 @@ impl<S: OwnerSource> Client<S> {
     pub fn acquire(&mut self, want: Want, now: Moment) -> CallId {
         let waiter = Waiter::start(want, self.config.nodes, self.up, &mut self.naming, now);
         let id = self.next_call();
-        self.registry.wait(waiter.owner(), &waiter.want().name, id);
+        if waiter.want().hears_news() {
+            self.registry.wait(waiter.owner(), &waiter.want().name, id);
+        }
         self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
     }
 
-    /// Asks all nodes once about one owner. A claim that takes over a lease is known to its owner
-    /// from now on: what nodes tell about it before it is held is no news.
+    /// Asks all nodes once about one owner.
     pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
-        let purpose = match (&machine, &claim.from, claim.fenced) {
-            (Machine::Acquire(_), Some(_), Some(_)) => {
-                self.registry.hold(&claim.owner);
-                Purpose::Adopt
-            }
-            _ => Purpose::Ask,
-        };
-        self.begin_round(claim, machine, purpose, now)
+        self.begin_round(claim, machine, Purpose::Ask, now)
     }
 
     /// The caller has gone. A lock that may be won is given back; everything else goes on.
@@ -263,10 +275,12 @@ impl<S: OwnerSource> Client<S> {
             About::Waiter(_) if reply.is_none() && mutant::is_on(Mutant::LostIsUnsent) => {
                 self.handle_unsent(node, (about, command), now);
             }
-            About::Waiter(question) => self.handle_heard(node, question, reply, now),
+            About::Waiter(question) => {
+                self.handle_heard(node, (question, command), reply, now);
+            }
             About::Round(id) => {
                 let Some(call) = self.calls.get_mut(id) else { return };
-                let debt = call.handle_vote(node, command, reply, now);
+                let debt = call.handle_vote(&self.config, node, command, reply, now);
                 self.owe(node, debt, now);
                 self.drive(*id, now);
             }
@@ -296,11 +310,11 @@ impl<S: OwnerSource> Client<S> {
                     if let Some(waiter) = self.waiter_mut(question.call) {
                         waiter.handle_unsent(node, question.said, question.is_first);
                     }
-                    self.handle_heard(node, question, None, now);
+                    self.handle_heard(node, (question, command), None, now);
                 }
                 About::Round(id) => {
                     let Some(call) = self.calls.get_mut(id) else { continue };
-                    let debt = call.handle_unsent(node, command, now);
+                    let debt = call.handle_vote(&self.config, node, command, None, now);
                     self.owe(node, debt, now);
                     self.drive(*id, now);
                 }

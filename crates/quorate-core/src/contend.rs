@@ -1,19 +1,26 @@
-//! One attempt to win a lock in the default mode: in line with others, or once.
+//! One acquire of a lock: waiting for it, or trying once.
 //!
 //! A waiter asks every node. A node that is free grants, the others put it in line and hand the
 //! lock over when its turn comes. The lock is held when a majority of grants is alive and one fence
 //! is stored at a majority of them. Those who split the vote give way to the earlier ticket.
+//!
+//! Where nodes have no queue ([`Rule::Plain`]) every round of questions is a try of its own. One
+//! that fails is undone, and the waiter tries again under a new owner after a random delay.
 
 mod bounds;
 mod parts;
+mod plain;
 mod polls;
 mod seat;
 mod traces;
 
 use std::{collections::VecDeque, time::Duration};
 
-use self::seat::{Grant, Seat};
 pub use self::traces::Traces;
+use self::{
+    plain::Retry,
+    seat::{Grant, Seat},
+};
 use crate::{
     command::Reply,
     fence::Fence,
@@ -33,8 +40,10 @@ use crate::{
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Contend {
     terms: Terms,
-    mode: Mode,
-    is_shared: bool,
+    wait: Wait,
+    rule: Rule,
+    /// When the next try of a waiter begins; only where nodes have no queue.
+    retry: Option<Box<Retry>>,
     seats: Box<[Seat]>,
     /// The nodes that can be reached.
     up: NodeSet,
@@ -52,13 +61,25 @@ pub struct Contend {
     traces: Traces,
 }
 
-/// How much is wanted.
+/// Whether a lock that is held is waited for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Mode {
+pub enum Wait {
     /// The lock at once, or nothing.
-    Try,
+    Never,
     /// The lock when its turn comes. If too few nodes can be reached for this long, it gives up.
-    Wait(Duration),
+    Patiently(Duration),
+}
+
+/// What the lock takes besides a majority of grants.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Rule {
+    /// One fence, stored at a majority.
+    Fenced,
+    /// Nothing: the owner shares the lock with others of its kind, and a fence would order nothing
+    /// among those who hold together.
+    Shared,
+    /// Nothing: nodes have neither fences nor a queue, or this owner does not use them.
+    Plain,
 }
 
 /// Something to say to a node, under the name of one life of the owner.
@@ -68,6 +89,14 @@ pub struct Said {
     pub life: u32,
     /// What.
     pub what: Saying,
+}
+
+impl Said {
+    /// Whether it asks for the lock.
+    #[must_use]
+    pub const fn is_ask(self) -> bool {
+        matches!(self.what, Saying::Ask { .. })
+    }
 }
 
 /// What is said.
@@ -118,7 +147,7 @@ pub enum Outcome {
         /// When the right ends on the client's own clock.
         valid_until: Moment,
         /// The fence of this holder. For one who shares the lock it is no more than the largest of
-        /// its grants.
+        /// its grants, and a plain owner has none.
         fence: Fence,
     },
     /// A majority answered, and somebody else has the lock or is after it.
@@ -132,11 +161,12 @@ pub enum Outcome {
 impl Contend {
     /// Starts at `now`, before the first byte is sent. `up` are the nodes that can be reached.
     #[must_use]
-    pub fn start(terms: Terms, nodes: usize, up: NodeSet, mode: Mode, now: Moment) -> Self {
+    pub fn start(terms: Terms, nodes: usize, up: NodeSet, wait: Wait, now: Moment) -> Self {
         let mut attempt = Self {
             terms,
-            mode,
-            is_shared: false,
+            wait,
+            rule: Rule::Fenced,
+            retry: None,
             seats: vec![Seat::default(); nodes].into(),
             up,
             life: 0,
@@ -152,15 +182,23 @@ impl Contend {
         };
         attempt.beat(now);
         // One try asks nobody, and so waits for nobody, if too few nodes can be reached.
-        attempt.decide_try();
+        attempt.decide_try(now);
         attempt
     }
 
-    /// The same, of an owner that shares the lock with others of its kind. No fence need be agreed
-    /// upon: it would order nothing among those who hold together.
+    /// The same, of an owner that shares the lock with others of its kind.
     #[must_use]
     pub const fn shared(mut self) -> Self {
-        self.is_shared = true;
+        self.rule = Rule::Shared;
+        self
+    }
+
+    /// The same, of an owner that uses neither fences nor queues. The delays of a waiter follow from
+    /// `seed`.
+    #[must_use]
+    pub fn plain(mut self, seed: u64) -> Self {
+        self.rule = Rule::Plain;
+        self.retry = self.is_waiting().then(|| Box::new(Retry::new(seed)));
         self
     }
 
@@ -191,7 +229,7 @@ impl Contend {
     /// True for one who stays in line until its turn comes.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
-        matches!(self.mode, Mode::Wait(_))
+        matches!(self.wait, Wait::Patiently(_))
     }
 
     /// True while a node has not answered the last question.
@@ -229,14 +267,14 @@ impl Contend {
         if let Some((node, said)) = self.to_say.pop_front() {
             return Output::Say { node, said };
         }
-        match (self.outcome, self.mode) {
-            (Some(_), _) => Output::Idle,
-            (None, Mode::Try) => Output::Wait { until: self.terms.give_up_at(self.started_at) },
-            (None, Mode::Wait(patience)) => Output::Wait { until: self.due_at(patience) },
+        match self.outcome {
+            Some(_) => Output::Idle,
+            None => Output::Wait { until: self.due_at() },
         }
     }
 
-    /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer.
+    /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer. Of a
+    /// plain owner only the [vote](Self::handle_vote) counts.
     pub fn handle_reply(
         &mut self,
         node: usize,
@@ -293,7 +331,7 @@ impl Contend {
         if self.short_since.is_some() {
             self.look_if_short(now);
         }
-        self.decide_try();
+        self.decide_try(now);
     }
 
     /// What a node told unasked about one life of the owner.
@@ -326,7 +364,7 @@ impl Contend {
         }
         if self.is_contending {
             self.ask(node, now);
-        } else if self.has_quorum_up() {
+        } else if self.has_quorum_up() && !self.is_resting() {
             self.beat(now);
         }
     }
@@ -346,14 +384,10 @@ impl Contend {
 
     /// The time that `poll_output` has named has come.
     pub fn handle_timeout(&mut self, now: Moment) {
-        if self.outcome.is_some() {
+        if self.outcome.is_some() || now < self.due_at() {
             return;
         }
-        match self.mode {
-            Mode::Try if now >= self.terms.give_up_at(self.started_at) => self.end_try(),
-            Mode::Wait(patience) if now >= self.due_at(patience) => self.beat(now),
-            Mode::Try | Mode::Wait(_) => {}
-        }
+        if self.is_trying() { self.end_try(now) } else { self.beat(now) }
     }
 
     /// The caller has gone and will never use the lock.
@@ -364,10 +398,14 @@ impl Contend {
         self.outcome = Some(Outcome::Abandoned);
     }
 
-    /// When a waiter has something to do: a heartbeat, a poll, or to give up.
-    fn due_at(&self, patience: Duration) -> Moment {
+    /// When a try is over, or a waiter has something to do: a heartbeat, a poll, or to give up.
+    fn due_at(&self) -> Moment {
+        if self.is_trying() {
+            return self.terms.give_up_at(self.started_at);
+        }
         let poll_at = self.poll_at.unwrap_or(self.beat_at);
-        let ends_at = self.short_since.map_or(self.beat_at, |it| it.saturating_add(patience));
+        let ends_at =
+            self.short_since.map_or(self.beat_at, |it| it.saturating_add(self.patience()));
         self.beat_at.min(poll_at).min(ends_at)
     }
 
@@ -375,12 +413,14 @@ impl Contend {
     fn beat(&mut self, now: Moment) {
         self.poll_at = None;
         self.beat_at = heartbeat_due(now, self.terms.ttl());
+        self.end_rest();
         self.look_if_short(now);
         if self.is_out_of_patience(now) {
             self.leave();
             self.outcome = Some(Outcome::NoQuorum);
         } else if self.has_quorum_up() || mutant::is_on(Mutant::NoWithdraw) {
             self.is_cut_off = false;
+            self.begin_try(now);
             let is_first = !std::mem::replace(&mut self.is_contending, true);
             if is_first || !mutant::is_on(Mutant::NoHeartbeat) {
                 self.up.iter().for_each(|node| self.ask(node, now));
@@ -394,9 +434,11 @@ impl Contend {
     /// Notes since when too few nodes can be reached, or answer anything but errors.
     fn look_if_short(&mut self, now: Moment) {
         let sound = |node: &usize| self.seats.get(*node).is_some_and(|seat| seat.failures == 0);
-        if self.up.iter().filter(sound).count() >= self.quorum() {
+        let is_sound = self.up.iter().filter(sound).count() >= self.quorum();
+        // A plain owner that tries again goes by how its tries end.
+        if is_sound && self.retry.is_none() {
             self.short_since = None;
-        } else {
+        } else if !is_sound {
             self.short_since.get_or_insert(now);
         }
     }
@@ -421,29 +463,42 @@ impl Contend {
     /// An early ticket that is cut off from the majority would be in everybody's way for ever.
     fn withdraw(&mut self) {
         self.leave();
-        (self.is_contending, self.is_cut_off) = (false, false);
-        if !mutant::is_on(Mutant::SameOwnerAgain) {
-            self.life = self.life.saturating_add(1);
-        }
+        self.begin_life();
+        self.is_cut_off = false;
         self.seats.fill(Seat::default());
     }
 
-    /// Tells every node that was ever asked that the owner goes. One that plainly refused a single
-    /// try has nothing of it.
+    /// Whatever is asked for next is asked for by a new owner.
+    fn begin_life(&mut self) {
+        self.is_contending = false;
+        if !mutant::is_on(Mutant::SameOwnerAgain) {
+            self.life = self.life.saturating_add(1);
+        }
+    }
+
+    /// Tells every node that was ever asked that the owner goes. One that plainly refused a try has
+    /// nothing of it.
     fn leave(&mut self) {
-        let is_try = self.mode == Mode::Try;
+        if self.is_resting() {
+            return;
+        }
+        let is_try = self.is_trying();
         let is_clean = |seat: &Seat| is_try && seat.is_refused && !seat.is_asking;
-        let asked = self.nodes_where(|seat| seat.asked_at.is_some() && !is_clean(seat));
-        asked.iter().for_each(|node| self.say(node, Saying::Leave));
+        let is_missed =
+            |seat: &Seat| seat.grant.is_none() && mutant::is_on(Mutant::UndoGrantedOnly);
+        let is_asked = |seat: &Seat| seat.asked_at.is_some() && !is_clean(seat) && !is_missed(seat);
+        self.nodes_where(is_asked).iter().for_each(|node| self.say(node, Saying::Leave));
     }
 
     fn ask(&mut self, node: usize, now: Moment) {
-        if !self.up.contains(node) || self.seats[node].is_asking {
+        let is_known = self.seats[node].asked_at.is_some();
+        // To ask twice for a plain owner tells nothing: its own key is in the way.
+        let is_enough = is_known && self.rule == Rule::Plain;
+        if !self.up.contains(node) || self.seats[node].is_asking || is_enough {
             return;
         }
-        let is_known = self.seats[node].asked_at.is_some();
         self.seats[node].handle_asked(now);
-        let is_waiting = self.mode != Mode::Try;
+        let is_waiting = self.is_waiting();
         self.say(node, Saying::Ask { is_waiting, is_known });
     }
 
@@ -472,9 +527,9 @@ impl Contend {
 
     /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
     fn give_way(&mut self, node: usize, fence: Fence, now: Moment) {
-        let is_firm = self.is_shared && mutant::is_on(Mutant::ShareNeverYields);
+        let is_firm = self.rule == Rule::Shared && mutant::is_on(Mutant::ShareNeverYields);
         let is_firm = is_firm || mutant::is_on(Mutant::NoYield);
-        if self.outcome.is_some() || self.mode == Mode::Try || is_firm {
+        if self.outcome.is_some() || !self.is_waiting() || is_firm {
             return;
         }
         self.drop_dead(now);
@@ -486,7 +541,8 @@ impl Contend {
 
     /// Takes the lock, if a majority of grants is alive and agrees about the fence.
     fn try_hold(&mut self, now: Moment) {
-        if !mutant::is_on(Mutant::DeadGrantCounts) {
+        let is_late_fine = mutant::is_on(Mutant::NoLateCheck);
+        if !is_late_fine && !mutant::is_on(Mutant::DeadGrantCounts) {
             self.drop_dead(now);
         }
         let mut grants: Vec<Grant> = self.seats.iter().filter_map(|seat| seat.grant).collect();
@@ -498,14 +554,14 @@ impl Contend {
         let Some(decisive) = grants.get(quorum.saturating_sub(1)) else { return };
         let valid_until = self.terms.valid_until(decisive.since);
         let left = valid_until.saturating_since(now);
-        if left.is_zero() || (self.mode != Mode::Try && left < self.least_left()) {
+        if left.is_zero() && !is_late_fine || left < self.least_left() {
             self.ask_again(now);
             return;
         }
         let stored = |fence: Fence| grants.iter().filter(|grant| grant.fence == fence).count();
         let largest = grants.iter().map(|grant| grant.fence).max().unwrap_or(Fence::ZERO);
         let agreed = grants.iter().map(|grant| grant.fence).find(|fence| stored(*fence) >= quorum);
-        let is_any = self.is_shared || mutant::is_on(Mutant::NoWriteBack);
+        let is_any = self.rule != Rule::Fenced || mutant::is_on(Mutant::NoWriteBack);
         let agreed = agreed.or_else(|| is_any.then_some(largest));
         match agreed {
             Some(fence) => self.outcome = Some(Outcome::Held { valid_until, fence }),
@@ -540,8 +596,8 @@ impl Contend {
 
     /// One try ends when it cannot be won any more and what that is called does not depend on those
     /// who have not answered.
-    fn decide_try(&mut self) {
-        if self.mode != Mode::Try || self.outcome.is_some() {
+    fn decide_try(&mut self, now: Moment) {
+        if !self.is_trying() || self.outcome.is_some() {
             return;
         }
         let open = self.unanswered();
@@ -550,16 +606,28 @@ impl Contend {
         let is_settled =
             answered.len() >= self.quorum() || answered.union(open).len() < self.quorum();
         if !may_win && is_settled {
-            self.end_try();
+            self.end_try(now);
         }
     }
 
-    fn end_try(&mut self) {
-        let answers = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused).len();
-        self.leave();
-        // Grants alone, whose fence could not be decided in time, say nothing about others.
-        let is_answered = answers >= self.quorum() && self.refused() != NodeSet::EMPTY;
-        self.outcome = Some(if is_answered { Outcome::Contended } else { Outcome::NoQuorum });
+    fn end_try(&mut self, now: Moment) {
+        let is_contended = self.is_refused();
+        if !mutant::is_on(Mutant::NoUndo) {
+            self.leave();
+        }
+        if self.is_waiting() {
+            self.begin_life();
+            self.rest(is_contended, now);
+        } else {
+            self.outcome = Some(if is_contended { Outcome::Contended } else { Outcome::NoQuorum });
+        }
+    }
+
+    /// True if a majority has answered, and one of them that another owner is in the way. Grants
+    /// alone, whose fence is not decided, say nothing about others.
+    fn is_refused(&self) -> bool {
+        let answered = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused);
+        answered.len() >= self.quorum() && !self.refused().is_empty()
     }
 
     fn nodes_where(&self, is: impl Fn(&Seat) -> bool) -> NodeSet {

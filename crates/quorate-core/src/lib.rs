@@ -17,9 +17,9 @@
 //! - [`guard`]: which node may vote, and what the nodes have agreed upon.
 //! - [`inspect`]: what a node tells people about its locks.
 //! - [`store`]: what a node does with a command, the reference for every engine.
-//! - [`acquire`], [`renew`], [`verify`], [`release`]: machines, each one round of asking all nodes.
-//! - [`contend`]: the machine that waits in line, or tries once.
-//! - [`round`]: what machines hand out, and the counting that they share.
+//! - [`contend`]: the machine that acquires a lock: it waits in line, or tries once.
+//! - [`round`] and [`renew`]: one question to all nodes.
+//! - [`dialect`]: which commands those are, with and without a queue.
 //! - [`lease`]: the life of a held lock, in which lost stays lost.
 //! - [`schedule`]: when each held lease is renewed and when it ends.
 //! - [`client`]: what composes these machines into a client.
@@ -36,11 +36,11 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-pub mod acquire;
 pub mod backoff;
 pub mod client;
 pub mod command;
 pub mod contend;
+pub mod dialect;
 pub mod fence;
 pub mod guard;
 mod hex;
@@ -51,7 +51,6 @@ pub mod moment;
 pub mod mutant;
 pub mod name;
 pub mod quorum;
-pub mod release;
 pub mod renew;
 pub mod round;
 pub mod schedule;
@@ -59,4 +58,3 @@ pub mod share;
 pub mod store;
 pub mod terms;
 pub mod tickets;
-pub mod verify;

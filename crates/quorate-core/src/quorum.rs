@@ -21,6 +21,14 @@ pub enum Vote {
     Unknown,
 }
 
+impl Vote {
+    /// The vote as it is counted.
+    pub(crate) fn heard(self) -> Self {
+        let is_mistaken = self == Self::Unknown && mutant::is_on(Mutant::UnknownIsRefusal);
+        if is_mistaken { Self::Refuse } else { self }
+    }
+}
+
 /// The votes of one round, at most one for each node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Tally {
@@ -49,9 +57,7 @@ impl Tally {
         if !self.pending().contains(node) {
             return;
         }
-        let is_mistaken = vote == Vote::Unknown && mutant::is_on(Mutant::UnknownIsRefusal);
-        match vote {
-            _ if is_mistaken => self.refused.insert(node),
+        match vote.heard() {
             Vote::Grant => self.granted.insert(node),
             Vote::Refuse => self.refused.insert(node),
             Vote::Unknown => self.unknown.insert(node),
@@ -74,19 +80,6 @@ impl Tally {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.nodes.saturating_sub(self.refused.len()) < self.quorum()
-    }
-
-    /// Says whether a majority gave a plain answer, yes or no; `Open` while that can still change.
-    #[must_use]
-    pub fn answered(&self) -> Verdict {
-        let answers = self.granted.len().saturating_add(self.refused.len());
-        if answers >= self.quorum() {
-            Verdict::Won
-        } else if answers.saturating_add(self.pending().len()) < self.quorum() {
-            Verdict::Lost
-        } else {
-            Verdict::Open
-        }
     }
 
     /// The nodes that granted.

@@ -27,7 +27,7 @@ impl Renew {
     #[must_use]
     pub fn start(terms: Terms, nodes: usize, held_until: Moment, now: Moment) -> Self {
         Self {
-            round: Round::new(Verb::Prolong, &terms, nodes, now),
+            round: Round::start(Verb::Extend, terms, nodes, now),
             terms,
             sent_at: now,
             held_until,
@@ -35,15 +35,15 @@ impl Renew {
         }
     }
 
-    /// Counts the answer of one node to `Prolong`.
+    /// Counts the answer of one node.
     pub fn handle_vote(&mut self, node: usize, vote: Vote, now: Moment) {
-        self.round.count(node, vote);
+        self.round.handle_vote(node, vote);
         self.decide(now);
     }
 
     /// Stops waiting for silent nodes, once the vote timeout has passed.
     pub fn handle_timeout(&mut self, now: Moment) {
-        self.round.count_silent(now);
+        self.round.handle_timeout(now);
         self.decide(now);
     }
 

@@ -1,4 +1,5 @@
-//! One question to all nodes, answered by a majority: the common part of renew, verify and release.
+//! One question to all nodes, answered by a majority: of a release, of a check, and the common part
+//! of an extension.
 
 use crate::{
     moment::Moment,
@@ -30,19 +31,18 @@ pub enum Output {
 /// What a machine asks of a node; the caller knows for which lock and owner.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Verb {
-    /// See [`Command::Take`](crate::command::Command::Take).
-    Take,
-    /// See [`Command::Free`](crate::command::Command::Free).
-    Free,
-    /// See [`Command::Prolong`](crate::command::Command::Prolong).
-    Prolong,
-    /// See [`Command::Check`](crate::command::Command::Check).
+    /// Give the lock back. It goes to all nodes, whatever they answered before. One that does not
+    /// answer owes an answer: it is asked again until the key has expired by itself.
+    Release,
+    /// Keep the lock for longer.
+    Extend,
+    /// Say whether the lock is held. It changes nothing on any node.
     Check,
 }
 
 /// Asks every node once and counts.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Round {
+pub struct Round {
     verb: Verb,
     unasked: NodeSet,
     tally: Tally,
@@ -50,19 +50,22 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    pub(crate) fn new(verb: Verb, terms: &Terms, nodes: usize, now: Moment) -> Self {
+    /// Starts at `now`, before the first byte is sent.
+    #[must_use]
+    pub fn start(verb: Verb, terms: Terms, nodes: usize, now: Moment) -> Self {
         let tally = Tally::new(nodes);
-        let is_partial = verb == Verb::Free && mutant::is_on(Mutant::ReleaseMajorityOnly);
+        let is_partial = verb == Verb::Release && mutant::is_on(Mutant::ReleaseMajorityOnly);
         let unasked = if is_partial { NodeSet::all(majority(nodes)) } else { tally.nodes() };
         Self { verb, unasked, tally, give_up_at: terms.give_up_at(now) }
     }
 
-    pub(crate) fn count(&mut self, node: usize, vote: Vote) {
+    /// Counts the answer of one node.
+    pub fn handle_vote(&mut self, node: usize, vote: Vote) {
         self.tally.count(node, vote);
     }
 
-    /// Turns silence into `Unknown`, once the time has come.
-    pub(crate) fn count_silent(&mut self, now: Moment) {
+    /// Stops waiting for silent nodes, once the vote timeout has passed.
+    pub fn handle_timeout(&mut self, now: Moment) {
         if now >= self.give_up_at {
             for node in self.tally.pending().iter() {
                 self.tally.count(node, Tally::of_silence());
@@ -71,7 +74,8 @@ impl Round {
     }
 
     /// What the nodes say together, as soon as it is certain.
-    pub(crate) fn finding(&self) -> Option<Finding> {
+    #[must_use]
+    pub fn finding(&self) -> Option<Finding> {
         match self.tally.verdict() {
             Verdict::Won => Some(Finding::Agreed),
             Verdict::Lost | Verdict::Open if self.tally.is_refused() => Some(Finding::Refused),
@@ -81,11 +85,20 @@ impl Round {
         }
     }
 
-    pub(crate) const fn tally(&self) -> &Tally {
+    /// The votes so far, as evidence.
+    #[must_use]
+    pub const fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    pub(crate) fn poll_output(&mut self) -> Output {
+    /// What it asks of every node.
+    #[must_use]
+    pub const fn verb(&self) -> Verb {
+        self.verb
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Output {
         let nodes = std::mem::replace(&mut self.unasked, NodeSet::EMPTY);
         if !nodes.is_empty() {
             Output::Send { nodes, verb: self.verb }
@@ -99,11 +112,14 @@ impl Round {
 
 /// What the nodes say together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Finding {
-    /// A majority did as asked.
+pub enum Finding {
+    /// A majority did as asked, or has what was asked for.
     Agreed,
     /// So many nodes plainly refused that no majority can be left.
     Refused,
     /// Too few answered to know.
     Unsure,
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,7 +72,7 @@ impl Client {
         let id = draw_id(number, &mut dice);
         let jitter = Jitter::new(dice.next());
         let list: Vec<usize> = (0..settings.nodes).collect();
-        let names = Names::new(number, settings.is_coarse);
+        let names = Names::new(number, id, settings.is_coarse);
         let meeting_dice = Dice::new(seed, MEETING_STREAM + number as u64);
         let me = Process {
             number,
@@ -216,7 +216,8 @@ impl Client {
 
     /// Nothing is left of what its machine knew.
     fn begin_machine(&mut self, env: &Env) {
-        let names = self.me.machine.naming().source.clone();
+        let mut names = self.me.machine.naming().source.clone();
+        names.rename(self.me.id);
         self.me.machine =
             machine(&env.settings, self.me.id, &self.list, names, self.jitter.clone());
         self.me.driving.armed_at = None;

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
+    contend::{Contend, Outcome, Said, Saying, Wait},
     lease::{Lease, LostReason},
     line::{Ask, Place, Session, Speaker, Yield},
     moment::{Moment, NodeTime},
     mutant::Mutant,
     name::Name,
-    quorum::Vote,
+    quorum::{NodeSet, Vote},
     renew::{self, Renew},
     store::Store,
     terms::Terms,
@@ -241,6 +242,29 @@ fn release(node: &mut Store, ms: u64, owner: Owner, yields: Option<Yield>) {
 fn has(node: &mut Store, ms: u64, owner: Owner) -> bool {
     let check = Command::Check { name: name(), owner };
     check.vote(&node.apply(node_time(ms), &check)) == Vote::Grant
+}
+
+/// One try of a plain owner: the schedule asks the nodes, and counts their votes.
+struct Try {
+    machine: Contend,
+    sent_at: Moment,
+}
+
+impl Try {
+    fn start(terms: Terms, nodes: usize, ms: u64) -> Self {
+        let wait = Wait::Never;
+        let machine = Contend::start(terms, nodes, NodeSet::all(nodes), wait, at(ms)).plain(0);
+        Self { machine, sent_at: at(ms) }
+    }
+
+    fn vote(&mut self, node: usize, vote: Vote, ms: u64) {
+        let what = Saying::Ask { is_waiting: false, is_known: false };
+        self.machine.handle_vote(node, Said { life: 0, what }, self.sent_at, vote, at(ms));
+    }
+
+    const fn outcome(&self) -> Option<Outcome> {
+        self.machine.outcome()
+    }
 }
 
 fn prolong(owner: &Owner, ttl_ms: u64) -> Command {

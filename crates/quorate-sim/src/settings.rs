@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use quorate_core::{guard::slack_us, terms::Drift};
+use quorate_core::{dialect::Dialect, guard::slack_us, terms::Drift};
 
 use crate::{
     clock::{MS, Nanos, Ppm, SECOND, US},
@@ -277,6 +277,11 @@ impl Settings {
     /// may have to wait for a timer.
     pub(crate) const fn does_leave(&self) -> bool {
         !self.is_in_line || (self.sharing.is_some() && !self.is_calm)
+    }
+
+    /// How clients speak with nodes.
+    pub(crate) const fn dialect(&self) -> Dialect {
+        if self.is_in_line { Dialect::Queue } else { Dialect::Classic }
     }
 
     /// Whether nodes know the sessions of clients, and vote only by them.

@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     command::ClientId,
+    dialect::Dialect,
     moment::Moment,
     quorum::NODES_MAX,
     terms::{Drift, Terms},
@@ -23,7 +24,7 @@ use crate::{
     Client,
     client::{Defaults, Inner},
     clock::{Clock, node_time},
-    engine::{Driver, Ears, Engine, Mode, Quiet, Running, Settings, Where},
+    engine::{Driver, Ears, Engine, Quiet, Running, Settings, Where},
     error::{ConfigError, ConnectError, TtlError},
     memory::MemoryNodes,
     node::{
@@ -67,7 +68,7 @@ pub struct ClientBuilder {
     prefix: String,
     who: Option<String>,
     place: Where,
-    mode: Mode,
+    dialect: Dialect,
     restart_guard: Option<bool>,
     is_durable: bool,
     only_looks: bool,
@@ -109,7 +110,7 @@ impl Default for ClientBuilder {
             prefix: PREFIX_DEFAULT.into(),
             who: None,
             place: Where::OwnThread,
-            mode: Mode::Line,
+            dialect: Dialect::Queue,
             restart_guard: None,
             is_durable: false,
             only_looks: false,
@@ -421,7 +422,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub const fn classic(mut self) -> Self {
-        self.mode = Mode::Classic;
+        self.dialect = Dialect::Classic;
         self
     }
 
@@ -555,8 +556,8 @@ impl ClientBuilder {
             client,
             owner_key,
             who,
-            mode: self.mode,
-            has_sessions: self.mode == Mode::Line || chamber.is_some(),
+            dialect: self.dialect,
+            has_sessions: self.dialect.has_queue() || chamber.is_some(),
             max_ttl: self.max_ttl,
             node_time,
             jitter_seed,
@@ -631,7 +632,7 @@ impl ClientBuilder {
     fn open(&self, parts: &Parts) -> Result<Opened, ConfigError> {
         let Parts { clock, client, who, ears, status, quiet, jitter_seed, nonces, .. } =
             parts.clone();
-        let mode = self.mode;
+        let dialect = self.dialect;
         match &self.source {
             Source::Memory(nodes) => {
                 let mixed = || ConfigError::InvalidSetting {
@@ -640,7 +641,7 @@ impl ClientBuilder {
                     reason: "clients whose engine runs on a runtime, and clients with a thread of \
                              their own, have different clocks and cannot share nodes in memory",
                 };
-                let view = View { clock, client, who, mode, quiet, ears, nonces };
+                let view = View { clock, client, who, dialect, quiet, ears, nonces };
                 let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
                 let now = clock.now();
                 let node_time = Some((node_time(now).as_micros(), now));
@@ -653,7 +654,7 @@ impl ClientBuilder {
                     clock,
                     client,
                     who,
-                    mode,
+                    dialect,
                     max_ttl,
                     ears,
                     status,
@@ -677,7 +678,7 @@ impl ClientBuilder {
                     client_name: format!("quorate-{:.8}", client.to_string()).into(),
                     client,
                     who,
-                    mode,
+                    dialect,
                     prefix: self.prefix.as_str().into(),
                     max_ttl: self.max_ttl,
                     ears,

@@ -22,7 +22,7 @@ use crate::{
     ClientBuilder, Mutex, RwLock, Semaphore,
     acquire::{Got, Want, adopt},
     clock::Clock,
-    engine::{Engine, Mode, OwnerKind, Running, Sleep},
+    engine::{Engine, OwnerKind, Running, Sleep},
     error::{
         AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
     },
@@ -283,7 +283,7 @@ impl Client {
     pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
         let client = &self.inner;
         let terms = client.terms(lease.ttl())?;
-        if lease.stored_fence().is_some() != (client.engine.mode == Mode::Line) {
+        if lease.dialect() != client.engine.dialect {
             return Err(AdoptError::OtherMode);
         }
         let fenced = lease.stored_fence().map(FencedLease::adopted);

@@ -29,6 +29,7 @@ use quorate_core::{
     backoff::Jitter,
     client::{Client as Machine, Config, owners::Owners as _},
     command::{ClientId, Owner},
+    dialect::Dialect,
     line::{Place, Tag},
     moment::Moment,
     quorum::{NODES_MAX, NodeSet, majority},
@@ -65,9 +66,7 @@ pub(crate) struct Engine {
     pub(crate) timers: Arc<Timers>,
     /// Everything that the client decides.
     shared: Mutex<Shared>,
-    pub(crate) mode: Mode,
-    /// No lease of these nodes is longer.
-    pub(crate) max_ttl: Duration,
+    pub(crate) dialect: Dialect,
     observer: Option<Arc<dyn Observer>>,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
@@ -95,8 +94,7 @@ impl Engine {
         }
         Self {
             shared: Mutex::new(Shared::new(machine)),
-            mode: settings.mode,
-            max_ttl,
+            dialect: settings.dialect,
             clock: settings.clock,
             timers: Arc::default(),
             observer: settings.observer,
@@ -114,12 +112,7 @@ impl Engine {
 
     /// An owner that nobody has had before. It takes the place of another holder and never queues.
     pub(crate) fn next_owner(&self, ttl_ms: u64, kind: &OwnerKind, now: Moment) -> Owner {
-        let mut shared = self.lock();
-        let naming = shared.machine.naming();
-        match self.mode {
-            Mode::Classic => naming.source.next_classic(kind),
-            Mode::Line => naming.next_holder(ttl_ms, kind, now),
-        }
+        self.lock().machine.naming().next_holder(self.dialect, ttl_ms, kind, now)
     }
 
     /// Another owner of ours with the same place as this one, which nobody has had before.
@@ -215,15 +208,6 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// How locks are waited for, and what is stored for them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Mode {
-    /// In line on the nodes, with fences.
-    Line,
-    /// By asking again and again, as Redlock says.
-    Classic,
-}
-
 /// A call that may win a lock.
 #[derive(Debug)]
 pub(crate) struct Entered<'a>(&'a Engine);
@@ -244,7 +228,7 @@ pub(crate) struct Settings {
     pub(crate) client: ClientId,
     pub(crate) owner_key: OwnerKey,
     pub(crate) who: Arc<str>,
-    pub(crate) mode: Mode,
+    pub(crate) dialect: Dialect,
     pub(crate) has_sessions: bool,
     pub(crate) max_ttl: Duration,
     /// What the clocks of all nodes showed, and when, if that is known without asking them.

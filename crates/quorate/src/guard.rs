@@ -11,7 +11,8 @@ use quorate_core::{
     lease::LostReason,
     line::{FencedLease, is_shared},
     moment::Moment,
-    release, renew, verify,
+    renew,
+    round::Finding,
 };
 
 use crate::{
@@ -304,9 +305,9 @@ impl Guard {
         self.check()?;
         let (call, outcome) = self.ask_nodes().await;
         match outcome {
-            verify::Outcome::Confirmed => Ok(self.check()?),
-            verify::Outcome::Gone => Err(self.lost_reason(LostReason::Gone).into()),
-            verify::Outcome::Unsure => Err(VerifyError::NoQuorum { nodes: call.reports() }),
+            Finding::Agreed => Ok(self.check()?),
+            Finding::Refused => Err(self.lost_reason(LostReason::Gone).into()),
+            Finding::Unsure => Err(VerifyError::NoQuorum { nodes: call.reports() }),
         }
     }
 
@@ -398,14 +399,14 @@ impl Guard {
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let was_held = self.check();
         let call = self.let_go();
-        let Ended::Release(outcome) = call.outcome().await else {
+        let Ended::Round(_, finding) = call.outcome().await else {
             unreachable!("a release ends as one")
         };
         was_held?;
-        match outcome {
-            release::Outcome::Released => Ok(()),
-            release::Outcome::WasGone => Err(Lost::new(LostReason::Gone).into()),
-            release::Outcome::Unsure => Err(ReleaseError::NoQuorum { nodes: call.reports() }),
+        match finding {
+            Finding::Agreed => Ok(()),
+            Finding::Refused => Err(Lost::new(LostReason::Gone).into()),
+            Finding::Unsure => Err(ReleaseError::NoQuorum { nodes: call.reports() }),
         }
     }
 
@@ -429,17 +430,17 @@ impl Guard {
     }
 
     /// Asks the nodes whether they have the lease.
-    async fn ask_nodes(&self) -> (Call, verify::Outcome) {
+    async fn ask_nodes(&self) -> (Call, Finding) {
         let engine = self.engine();
         let begun = Call::begin(engine, Action::Verify, self.held.name.clone(), |shared, now| {
             let patience = |ttl| engine.vote_timeout(ttl);
             shared.machine.verify(self.held.id, &patience, now).ok_or(())
         });
         let call = begun.expect("its guard has not let go");
-        let Ended::Verify(outcome) = call.outcome().await else {
+        let Ended::Round(_, finding) = call.outcome().await else {
             unreachable!("a verify ends as one")
         };
-        (call, outcome)
+        (call, finding)
     }
 
     /// Releases the lock without waiting for anything.

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use quorate_core::{
     command::Owner,
+    dialect::Dialect,
     fence::{FENCE_MAX, Fence},
     line::{Place, is_shared},
     name::{Name, NameError},
@@ -148,6 +149,11 @@ impl LeaseHandover {
     /// The fence with which it is extended: also one who shares the lock has that.
     pub(crate) const fn stored_fence(&self) -> Option<Fence> {
         self.fence
+    }
+
+    /// A lease of classic mode has no fence.
+    pub(crate) const fn dialect(&self) -> Dialect {
+        if self.fence.is_some() { Dialect::Queue } else { Dialect::Classic }
     }
 
     pub(crate) fn is_shared(&self) -> bool {

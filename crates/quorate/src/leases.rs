@@ -6,15 +6,15 @@ use quorate_core::{
     line::FencedLease,
     moment::Moment,
     quorum::NodeSet,
-    release::{self, Release},
     renew::{self, Renew},
+    round::{Finding, Round, Verb},
     terms::Terms,
 };
 
 use crate::{
     Client, LeaseHandover,
     client::FIRST_CONTACT_MAX,
-    engine::{Asking, Call, Claim, Ended, Mode},
+    engine::{Asking, Call, Claim, Ended},
     error::{AdoptError, Lost, LostReason},
     inspect::is_connecting,
 };
@@ -122,15 +122,15 @@ impl Client {
         self.settle(others_within(lease.ttl())).await;
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
-        let machine = Asking::Release(Release::start(terms, engine.nodes.len(), now));
+        let machine = Asking::Round(Round::start(Verb::Release, terms, engine.nodes.len(), now));
         let call = Call::ask(engine, claim, machine);
-        let Ended::Release(outcome) = call.outcome().await else {
+        let Ended::Round(_, finding) = call.outcome().await else {
             unreachable!("a release ends as one")
         };
-        match outcome {
-            release::Outcome::Released => Ok(()),
-            release::Outcome::WasGone => Err(Lost::new(LostReason::Gone).into()),
-            release::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
+        match finding {
+            Finding::Agreed => Ok(()),
+            Finding::Refused => Err(Lost::new(LostReason::Gone).into()),
+            Finding::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
         }
     }
 
@@ -143,7 +143,7 @@ impl Client {
             return Err(AdoptError::ShutDown);
         }
         let terms = client.terms(lease.ttl())?;
-        if lease.stored_fence().is_some() != (client.engine.mode == Mode::Line) {
+        if lease.dialect() != client.engine.dialect {
             return Err(AdoptError::OtherMode);
         }
         let fenced = lease.stored_fence().map(FencedLease::adopted);

@@ -141,7 +141,7 @@ impl Client {
         // nothing has to be taken back, which another process may have found.
         let (_, call) = self.prolong(claim, terms, now).await?;
         // What was sent to a slow node must not come after a release.
-        call.settled().await;
+        call.settled(terms).await;
         let (name, _) = lease.parts();
         Ok(LeaseHandover::new(name.clone(), owner, lease.ttl(), Some(fence)))
     }

@@ -1,14 +1,17 @@
 //! One call of a client: what it asks the nodes, and who waits for the outcome.
 
 use super::{
-    Debt,
+    Config, Debt,
     round::{self, QuorumRound},
     waiter::Waiter,
     watchdog::{Extending, LeaseId, Renewal, Won},
 };
 use crate::{
-    acquire, command::Command, command::Reply, contend, line::FencedLease, moment::Moment, release,
-    renew, verify,
+    command::{Command, Reply},
+    contend,
+    moment::Moment,
+    renew,
+    round::{Finding, Verb},
 };
 
 /// Names a call of one client. Later calls have larger ones.
@@ -31,8 +34,9 @@ pub struct Call {
 
 /// The machine of a call.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a call is boxed, and most wait for a lock")]
 pub(super) enum Work {
-    /// In the default mode.
+    /// Whatever acquires a lock.
     Acquire(Waiter),
     /// Everything that asks each node once.
     Round(QuorumRound),
@@ -50,10 +54,8 @@ pub(super) enum Caller {
 /// What a call is for.
 #[derive(Clone, Copy, Debug, Hash)]
 pub enum Purpose {
-    /// A lock, in the default mode.
+    /// A lock, or the lease of another owner.
     Acquire,
-    /// The lease of another owner.
-    Adopt,
     /// More time for this lease.
     Extend(LeaseId, Extending),
     /// Whether the nodes have this lease.
@@ -65,16 +67,12 @@ pub enum Purpose {
 /// How a call ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Ended {
-    /// An acquire in the default mode.
+    /// An acquire.
     Acquire(contend::Outcome),
-    /// An acquire in classic mode, or of another's lease.
-    Take(acquire::Outcome),
-    /// See [`renew::Outcome`].
+    /// An extension.
     Renew(renew::Outcome),
-    /// See [`verify::Outcome`].
-    Verify(verify::Outcome),
-    /// See [`release::Outcome`].
-    Release(release::Outcome),
+    /// A release, or a question whether the lock is held.
+    Round(Verb, Finding),
 }
 
 /// How long what is won is to be held.
@@ -92,7 +90,7 @@ impl Call {
         Self { work, purpose, started_at: now, caller, open, due, reported }
     }
 
-    /// The machine of an acquire in the default mode.
+    /// The machine of an acquire.
     #[must_use]
     pub const fn waiter(&self) -> Option<&Waiter> {
         match &self.work {
@@ -134,10 +132,8 @@ impl Call {
         match &self.work {
             Work::Acquire(waiter) => waiter.machine().outcome().map(Ended::Acquire),
             Work::Round(round) => round.machine().ended().map(|ended| match ended {
-                round::Ended::Acquire(outcome) => Ended::Take(outcome),
                 round::Ended::Renew(outcome) => Ended::Renew(outcome),
-                round::Ended::Verify(outcome) => Ended::Verify(outcome),
-                round::Ended::Release(outcome) => Ended::Release(outcome),
+                round::Ended::Round(verb, finding) => Ended::Round(verb, finding),
             }),
         }
     }
@@ -155,40 +151,22 @@ impl Call {
     /// What it has won, if it has won something.
     pub(super) fn won(&self, hold: Hold) -> Option<Won> {
         let Hold { renewal, until: hold_until } = hold;
-        match (&self.work, self.ended()?) {
-            (
-                Work::Acquire(waiter),
-                Ended::Acquire(contend::Outcome::Held { valid_until, fence }),
-            ) => {
-                let terms = waiter.want().terms;
-                Some(Won {
-                    name: waiter.want().name.clone(),
-                    owner: waiter.owner().clone(),
-                    terms,
-                    fenced: Some(FencedLease::won(fence)),
-                    untaken: waiter.untaken(),
-                    renewal,
-                    valid_until,
-                    hold_until,
-                    granted_at: terms.granted_at(valid_until),
-                })
-            }
-            (Work::Round(round), Ended::Take(acquire::Outcome::Held { valid_until })) => {
-                let claim = round.claim().clone();
-                Some(Won {
-                    name: claim.name,
-                    owner: claim.owner,
-                    terms: claim.terms,
-                    fenced: claim.fenced,
-                    untaken: claim.untaken,
-                    renewal,
-                    valid_until,
-                    hold_until,
-                    granted_at: self.started_at,
-                })
-            }
-            _ => None,
-        }
+        let waiter = self.waiter()?;
+        let Some(contend::Outcome::Held { valid_until, fence }) = waiter.machine().outcome() else {
+            return None;
+        };
+        let want = waiter.want();
+        Some(Won {
+            name: want.name.clone(),
+            owner: waiter.owner().clone(),
+            terms: want.terms,
+            fenced: want.fenced(fence),
+            untaken: waiter.untaken(),
+            renewal,
+            valid_until,
+            hold_until,
+            granted_at: want.terms.granted_at(valid_until),
+        })
     }
 
     pub(super) fn handle_timeout(&mut self, now: Moment) {
@@ -201,13 +179,21 @@ impl Call {
     pub(super) fn handle_abandon(&mut self) {
         match &mut self.work {
             Work::Acquire(waiter) => waiter.handle_abandon(),
-            Work::Round(round) => round.handle_abandon(),
+            // It goes on without its caller.
+            Work::Round(_) => {}
         }
+    }
+
+    /// True while a node has not answered something that was sent to it.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.open > 0
     }
 
     /// The answer to a question of a round.
     pub(super) fn handle_vote(
         &mut self,
+        config: &Config,
         node: usize,
         command: &Command,
         reply: Option<&Reply>,
@@ -216,21 +202,7 @@ impl Call {
         self.open = self.open.saturating_sub(1);
         match &mut self.work {
             Work::Acquire(_) => None,
-            Work::Round(round) => round.handle_answer(node, command, reply, now),
-        }
-    }
-
-    /// A question of a round that cannot be sent.
-    pub(super) fn handle_unsent(
-        &mut self,
-        node: usize,
-        command: &Command,
-        now: Moment,
-    ) -> Option<Debt> {
-        self.open = self.open.saturating_sub(1);
-        match &mut self.work {
-            Work::Acquire(_) => None,
-            Work::Round(round) => round.handle_unsent(node, command, now),
+            Work::Round(round) => round.handle_answer(config, node, command, reply, now),
         }
     }
 }

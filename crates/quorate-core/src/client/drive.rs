@@ -1,19 +1,19 @@
 //! What happens inside a client: each call is driven until it waits for something.
 
 use super::{
-    About, Call, CallId, Client, Config, Debt, Ended, Event, Purpose, Question,
+    About, Call, CallId, Client, Debt, Ended, Event, Purpose, Question,
     call::Work,
     owners::OwnerSource,
-    round::{self, Asker, Claim, Machine, QuorumRound},
+    round::{self, Claim, Machine, QuorumRound},
     waiter::{self, Waiter},
 };
 use crate::{
-    acquire,
     command::{Command, Owner, Reply},
+    dialect::Dialect,
     lease::LostReason,
     moment::Moment,
     name::Name,
-    verify,
+    round::{Finding, Verb},
 };
 
 impl<S: OwnerSource> Client<S> {
@@ -24,8 +24,7 @@ impl<S: OwnerSource> Client<S> {
         purpose: Purpose,
         now: Moment,
     ) -> CallId {
-        let Config { client, has_sessions, max_ttl, .. } = self.config;
-        let round = QuorumRound::start(Asker { client, has_sessions, max_ttl }, claim, machine);
+        let round = QuorumRound::start(claim, machine);
         let id = self.next_call();
         self.begin(id, Work::Round(round), purpose, now)
     }
@@ -50,9 +49,6 @@ impl<S: OwnerSource> Client<S> {
     pub fn give_up(&mut self, id: CallId, now: Moment) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.handle_abandon();
-        if let (Purpose::Adopt, Work::Round(round)) = (&call.purpose, &call.work) {
-            self.registry.forget(&round.claim().owner);
-        }
         self.drive(id, now);
     }
 
@@ -60,14 +56,15 @@ impl<S: OwnerSource> Client<S> {
     pub(super) fn handle_heard(
         &mut self,
         node: usize,
-        question: &Question,
+        (question, command): (&Question, &Command),
         reply: Option<&Reply>,
         now: Moment,
     ) {
         let Some(call) = self.calls.get_mut(&question.call) else { return };
         call.open = call.open.saturating_sub(1);
         let Work::Acquire(waiter) = &mut call.work else { return };
-        let debt = waiter.handle_answer(node, question.said, question.sent_at, reply, now);
+        let asked = (question.said, question.sent_at, command);
+        let debt = waiter.handle_answer(&self.config, node, asked, reply, now);
         self.owe(node, debt, now);
         self.drive(question.call, now);
     }
@@ -92,7 +89,7 @@ impl<S: OwnerSource> Client<S> {
         };
         let due = match &mut call.work {
             Work::Acquire(waiter) => loop {
-                match waiter.poll_output(&mut self.naming) {
+                match waiter.poll_output(&self.config, &mut self.naming) {
                     waiter::Output::Wait(owner) => {
                         self.registry.wait(&owner, &waiter.want().name, id);
                     }
@@ -107,7 +104,7 @@ impl<S: OwnerSource> Client<S> {
                 }
             },
             Work::Round(round) => loop {
-                match round.poll_output() {
+                match round.poll_output(&self.config) {
                     round::Output::Send { node, command } => {
                         send(&mut call.open, node, About::Round(id), command);
                     }
@@ -132,18 +129,13 @@ impl<S: OwnerSource> Client<S> {
     /// What the outcome of a call means for its lease and its owner.
     fn handle_ended(&mut self, id: CallId, ended: Ended, now: Moment) {
         let Some(call) = self.calls.get(&id) else { return };
-        match (call.purpose, ended, &call.work) {
-            (Purpose::Extend(lease, extending), Ended::Renew(outcome), _) => {
+        match (call.purpose, ended) {
+            (Purpose::Extend(lease, extending), Ended::Renew(outcome)) => {
                 let sent_at = call.started_at;
                 self.watchdog.handle_extension_ended(lease, extending, outcome, sent_at, now);
             }
-            (Purpose::Verify(lease), Ended::Verify(verify::Outcome::Gone), _) => {
+            (Purpose::Verify(lease), Ended::Round(Verb::Check, Finding::Refused)) => {
                 self.watchdog.lose(lease, LostReason::Gone);
-            }
-            (Purpose::Adopt, Ended::Take(outcome), Work::Round(round))
-                if !matches!(outcome, acquire::Outcome::Held { .. }) =>
-            {
-                self.registry.forget(&round.claim().owner);
             }
             _ => {}
         }
@@ -167,7 +159,7 @@ impl<S: OwnerSource> Client<S> {
 
     pub(super) fn release_orphan(&mut self, node: usize, name: Name, owner: Owner) {
         if let Some(outgoing) = self.outgoing.get_mut(node) {
-            outgoing.push(About::Orphan, Command::Release { name, owner, yields: None });
+            outgoing.push(About::Orphan, Dialect::Queue.release(name, owner));
         }
     }
 

@@ -7,7 +7,11 @@ use super::{
     watchdog::{HeldLease, LeaseId},
 };
 use crate::{
-    lease::LostReason, moment::Moment, release::Release, renew::Renew, terms::Terms, verify::Verify,
+    lease::LostReason,
+    moment::Moment,
+    renew::Renew,
+    round::{Round, Verb},
+    terms::Terms,
 };
 
 impl<S: OwnerSource> Client<S> {
@@ -39,7 +43,7 @@ impl<S: OwnerSource> Client<S> {
     ) -> Option<CallId> {
         let held = self.watchdog.lease(lease)?;
         let (claim, terms) = longest_claim(held, patience);
-        let machine = Machine::Verify(Verify::start(terms, self.config.nodes, now));
+        let machine = Machine::Round(Round::start(Verb::Check, terms, self.config.nodes, now));
         Some(self.begin_round(claim, machine, Purpose::Verify(lease), now))
     }
 
@@ -62,7 +66,7 @@ impl<S: OwnerSource> Client<S> {
         now: Moment,
     ) -> CallId {
         let (claim, terms) = longest_claim(held, patience);
-        let machine = Machine::Release(Release::start(terms, self.config.nodes, now));
+        let machine = Machine::Round(Round::start(Verb::Release, terms, self.config.nodes, now));
         let owner = claim.owner.clone();
         let call = self.ask(claim, machine, now);
         // Not before: a node that inquires meanwhile would be told to release it first, and this

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
+    backoff::Jitter,
     command::{ClientId, Owner},
+    dialect::Dialect,
     line::{Place, Tag, is_shared, label_of, tag_of},
     moment::Moment,
     tickets::Tickets,
@@ -40,12 +42,21 @@ pub trait Owners {
 
     /// An owner with this place in the queue.
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner;
+
+    /// An owner for nodes that have no queue.
+    fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner;
+
+    /// For random delays.
+    fn draw_seed(&mut self) -> u64;
 }
 
 /// Where the names of owners come from: numbers that are never used twice, and secrets.
 pub trait OwnerSource {
     /// An owner with this place in the queue that nobody has had before.
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner;
+
+    /// The same, without a place.
+    fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner;
 
     /// The ticket that is used instead of the one that was drawn.
     fn ticket(&mut self, drawn: u64) -> u64 {
@@ -62,11 +73,22 @@ pub struct Naming<S> {
     pub tickets: Tickets,
     /// Numbers and secrets.
     pub source: S,
+    /// For random delays.
+    pub jitter: Jitter,
 }
 
 impl<S: OwnerSource> Naming<S> {
     /// An owner that takes the place of another holder, and never stands in the queue.
-    pub fn next_holder(&mut self, ttl_ms: u64, kind: &OwnerKind, now: Moment) -> Owner {
+    pub fn next_holder(
+        &mut self,
+        dialect: Dialect,
+        ttl_ms: u64,
+        kind: &OwnerKind,
+        now: Moment,
+    ) -> Owner {
+        if !dialect.has_queue() {
+            return self.source.next_plain_owner(kind);
+        }
         let ticket = self.draw_ticket(now).unwrap_or(0);
         let client = self.client;
         self.source.next_owner(&Place { ticket, ttl_ms, client }, kind)
@@ -85,5 +107,13 @@ impl<S: OwnerSource> Owners for Naming<S> {
 
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
         self.source.next_owner(place, kind)
+    }
+
+    fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner {
+        self.source.next_plain_owner(kind)
+    }
+
+    fn draw_seed(&mut self) -> u64 {
+        self.jitter.next()
     }
 }

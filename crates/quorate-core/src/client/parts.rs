@@ -5,9 +5,9 @@ use std::hash::Hash;
 use super::{
     About, Client,
     call::{Call, Caller, Work},
-    round::{Claim, Machine, QuorumRound},
+    round::{Claim, QuorumRound},
 };
-use crate::{command::Command, line::Push, moment::Moment};
+use crate::{line::Push, moment::Moment, round::Verb};
 
 /// Takes in the parts of a client. Two clients behave alike up to the numbers of the nodes if
 /// their parts are equal, as long as the search chooses the tickets and owners, no lease is renewed
@@ -61,7 +61,7 @@ impl<S> Client<S> {
 
     /// Whether the answer of a node can still make a difference.
     #[must_use]
-    pub fn awaits(&self, node: usize, (about, command): (&About, &Command)) -> bool {
+    pub fn awaits(&self, node: usize, about: &About) -> bool {
         match about {
             About::Waiter(question) => {
                 let waiter = self.calls.get(&question.call).and_then(|call| call.waiter());
@@ -69,10 +69,7 @@ impl<S> Client<S> {
             }
             About::Batch(_) => true,
             About::Round(id) => self.calls.get(id).is_some_and(|call| {
-                let awaits = |round: &QuorumRound| {
-                    let machine = round.machine();
-                    !machine.is_undo(command) && machine.tally().pending().contains(node)
-                };
+                let awaits = |round: &QuorumRound| round.machine().tally().pending().contains(node);
                 !call.is_settled() && call.round().is_some_and(awaits)
             }),
             About::Renewals(batch) => self.watchdog.awaits(*batch, node),
@@ -103,7 +100,7 @@ impl Call {
     /// Nothing is left to decide: only answers are to come.
     fn is_settled(&self) -> bool {
         let is_release = matches!(&self.work, Work::Round(round)
-            if matches!(round.machine(), Machine::Release(_)));
+            if round.machine().verb() == Verb::Release);
         let is_over = self.ended().is_some() && self.due.is_none();
         self.caller == Caller::Gone && (is_over || is_release)
     }

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use super::{owners::OwnerKind, watchdog::Renewal, *};
 use crate::{
-    contend::{self, Mode},
+    contend::{self, Wait},
+    dialect::Dialect,
     fence::Fence,
     lease::LostReason,
     line::{News, Place},
-    release,
+    round::{Finding, Verb},
     terms::{Drift, Terms},
 };
 
@@ -22,6 +23,11 @@ impl OwnerSource for Numbers {
     fn next_owner(&mut self, place: &Place, _kind: &OwnerKind) -> Owner {
         self.0 += 1;
         place.owner(self.0)
+    }
+
+    fn next_plain_owner(&mut self, _kind: &OwnerKind) -> Owner {
+        self.0 += 1;
+        Owner::new(&id(), self.0, "me")
     }
 }
 
@@ -49,14 +55,14 @@ fn client() -> Client<Numbers> {
     client
 }
 
-fn want(name: &str, mode: Mode) -> Want {
+fn want(name: &str, wait: Wait) -> Want {
     let none = Drift { ppm: 0, fixed: Duration::ZERO };
     let terms = Terms::new(Duration::from_secs(3), Duration::from_millis(50), none).unwrap();
     let (name, kind) = (Name::parse(name, "").unwrap(), OwnerKind::default());
-    Want { name, terms, kind, mode, max_ttl: Duration::from_secs(60) }
+    Want { name, terms, kind, wait, dialect: Dialect::Queue, adopts: None }
 }
 
-const WAIT: Mode = Mode::Wait(Duration::from_secs(60));
+const WAIT: Wait = Wait::Patiently(Duration::from_secs(60));
 
 fn sent(client: &mut Client<Numbers>, node: usize) -> Vec<Transmit> {
     std::iter::from_fn(|| client.poll_transmit(node, |_| true)).collect()
@@ -230,8 +236,8 @@ fn entry_that_fails_in_a_batch_fails_alone() {
         client.handle_answer(node, (about, command), Some(&Reply::Batch(each.into())), at(11));
     }
     let ended = calls.map(|call| client.take_outcome(call));
-    let [released, unsure] = [release::Outcome::Released, release::Outcome::Unsure];
-    assert_eq!(ended, [released, unsure].map(|outcome| Some(Ended::Release(outcome))));
+    let findings = [Finding::Agreed, Finding::Unsure];
+    assert_eq!(ended, findings.map(|finding| Some(Ended::Round(Verb::Release, finding))));
     let retry_at = client.poll_timeout().expect("one release is sent again");
     client.handle_timeout(WALL, &patience, retry_at);
     for node in 0..NODES {
@@ -308,6 +314,6 @@ fn waiter_hears_the_end_although_no_timer_comes() {
     let (_, lease) = hold(&mut client, "a");
     let call = client.verify(lease, &patience, at(10)).expect("it is held");
     client.handle_end(at(11));
-    let unsure = Ended::Verify(crate::verify::Outcome::Unsure);
+    let unsure = Ended::Round(Verb::Check, Finding::Unsure);
     assert_eq!(client.take_outcome(call), Some(unsure));
 }

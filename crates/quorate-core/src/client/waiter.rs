@@ -1,19 +1,21 @@
-//! One call that acquires a lock in the default mode: its owners, its commands and its position.
+//! One call that acquires a lock: its owners, its commands and its position.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::collections::VecDeque;
 
 use super::{
-    Debt, Observer,
+    Config, Debt, Observer,
     owners::{OwnerKind, Owners},
 };
 use crate::{
-    command::{ClientId, Command, Owner, Reply},
-    contend::{self, Contend, Mode, Outcome, Said, Saying},
-    line::{Ask, Extend, Place, Push, Session, Speaker, Yield, owed_until},
+    command::{Command, Owner, Reply},
+    contend::{self, Contend, Outcome, Said, Saying, Wait},
+    dialect::{Adoption, Dialect, Subject},
+    fence::Fence,
+    line::{FencedLease, Place, Push},
     moment::Moment,
     mutant::{self, Mutant},
     name::Name,
-    quorum::NodeSet,
+    quorum::{NodeSet, Vote},
     terms::Terms,
 };
 
@@ -27,9 +29,11 @@ pub struct Want {
     /// By whom.
     pub kind: OwnerKind,
     /// Once, or until its turn comes.
-    pub mode: Mode,
-    /// No lease of these nodes is longer.
-    pub max_ttl: Duration,
+    pub wait: Wait,
+    /// How nodes are asked.
+    pub dialect: Dialect,
+    /// The lease that is taken over, if one is. That is tried once, and needs no place in a queue.
+    pub adopts: Option<Box<Adoption>>,
 }
 
 /// One call. It lives until every node has answered or was given up, whatever becomes of the
@@ -37,13 +41,14 @@ pub struct Want {
 #[derive(Clone, Debug)]
 pub struct Waiter {
     want: Want,
-    client: ClientId,
     machine: Contend,
     came_at: Moment,
     /// Its place in the queue, once the nodes have told their time.
     place: Option<Place>,
-    /// The last one is that of today.
-    incarnations: Vec<Incarnation>,
+    /// The last one is that of today. Those before it are dropped once they are forgotten.
+    incarnations: VecDeque<Incarnation>,
+    /// How many were dropped.
+    dropped: u32,
     to_do: VecDeque<Step>,
     is_end_noted: bool,
 }
@@ -111,21 +116,27 @@ impl Waiter {
         owners: &mut impl Owners,
         now: Moment,
     ) -> Self {
-        let machine = Contend::start(want.terms, nodes, up, want.mode, now);
-        let machine = if want.kind.is_shared { machine.shared() } else { machine };
-        let place = place(&want, owners, now);
-        // Without a place it is only an entry in the client's own books, and is never sent.
-        let owner = owners.next_owner(&place.unwrap_or_else(|| nowhere(owners)), &want.kind);
-        Self {
+        let machine = Contend::start(want.terms, nodes, up, want.wait, now);
+        let machine = match (want.is_queueing(), want.kind.is_shared) {
+            (false, _) => machine.plain(owners.draw_seed()),
+            (true, true) => machine.shared(),
+            (true, false) => machine,
+        };
+        let mut waiter = Self {
             want,
-            client: owners.client(),
             machine,
             came_at: now,
-            place,
+            place: None,
             to_do: VecDeque::new(),
-            incarnations: vec![Incarnation::new(owner)],
+            incarnations: VecDeque::with_capacity(1),
+            dropped: 0,
             is_end_noted: false,
-        }
+        };
+        waiter.place = waiter.draw_place(owners);
+        // Without a place it is only an entry in the client's own books, and is never sent.
+        let owner = waiter.next_owner(owners);
+        waiter.incarnations.push_back(Incarnation::new(owner));
+        waiter
     }
 
     /// What it asks nodes for.
@@ -165,7 +176,7 @@ impl Waiter {
     }
 
     /// The next thing to do.
-    pub fn poll_output(&mut self, owners: &mut impl Owners) -> Output {
+    pub fn poll_output(&mut self, config: &Config, owners: &mut impl Owners) -> Output {
         loop {
             if let Some(step) = self.to_do.pop_front() {
                 return match step {
@@ -175,7 +186,7 @@ impl Waiter {
                     Step::Send { node, said, is_first } => {
                         let Some(known) = self.incarnation(said.life) else { continue };
                         let owner = known.owner.clone();
-                        let command = self.command(owner, said.what);
+                        let command = self.command(config, owner, said.what);
                         Output::Send { node, said, is_first, command }
                     }
                 };
@@ -183,7 +194,10 @@ impl Waiter {
             match self.machine.poll_output() {
                 contend::Output::Say { node, said } => self.say(node, said, owners),
                 _ if self.is_end_news() => {}
-                contend::Output::Wait { until } => return Output::Until(until),
+                contend::Output::Wait { until } => {
+                    self.drop_forgotten();
+                    return Output::Until(until);
+                }
                 contend::Output::Idle => return Output::Idle,
             }
         }
@@ -196,29 +210,30 @@ impl Waiter {
         }
     }
 
-    /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer.
+    /// What `node` answered to `command`, which said `said` and was sent at `sent_at`. `None` is no
+    /// usable answer.
     pub fn handle_answer(
         &mut self,
+        config: &Config,
         node: usize,
-        said: Said,
-        sent_at: Moment,
+        (said, sent_at, command): (Said, Moment, &Command),
         reply: Option<&Reply>,
         now: Moment,
     ) -> Option<Debt> {
-        self.machine.handle_reply(node, said, sent_at, reply, now);
-        if reply.is_some() || said.what != Saying::Leave {
-            return None;
+        if self.machine.is_plain() {
+            let vote = reply.map_or(Vote::Unknown, |reply| command.vote(reply));
+            self.machine.handle_vote(node, said, sent_at, vote, now);
+        } else {
+            self.machine.handle_reply(node, said, sent_at, reply, now);
         }
-        let owner = self.incarnation(said.life)?.owner.clone();
-        let until = owed_until(now, self.want.max_ttl);
-        Some(Debt { release: self.command(owner, said.what), until })
+        let is_owed = reply.is_none() && said.what == Saying::Leave;
+        is_owed.then(|| Debt::new(command, self.want.terms, config, now))
     }
 
     /// A node tells something about one of its owners.
     pub fn handle_push(&mut self, node: usize, push: &Push, now: Moment) {
-        let known = self.incarnations.iter().position(|it| it.owner == push.owner);
-        if let Some(life) = known.and_then(|known| u32::try_from(known).ok()) {
-            self.machine.handle_push(node, life, push.news, push.fence, now);
+        if self.owner() == &push.owner {
+            self.machine.handle_push(node, self.machine.life(), push.news, push.fence, now);
         }
     }
 
@@ -252,11 +267,11 @@ impl Waiter {
     pub(super) fn observe(&self, is_settled: bool, to: &mut impl Observer) {
         let Self {
             want: _,
-            client: _,
             machine,
             came_at: _,
             place,
             incarnations,
+            dropped: _,
             to_do,
             is_end_noted,
         } = self;
@@ -274,23 +289,23 @@ impl Waiter {
 
     /// One thing to say to one node.
     fn say(&mut self, node: usize, said: Said, owners: &mut impl Owners) {
-        let place = self.place(owners);
+        self.take_place(owners);
         // The next incarnation is known before the last one is forgotten: in between nobody would
         // tell the waiter of nodes that come up.
         let last = self.machine.life().max(said.life);
-        while u32::try_from(self.incarnations.len()).is_ok_and(|len| len <= last) {
-            let owner = owners.next_owner(&place, &self.want.kind);
+        while self.life() < last {
+            let owner = self.next_owner(owners);
             if !mutant::is_on(Mutant::ReturnUnregistered) {
-                self.to_do.push_back(Step::Wait(owner.clone()));
+                self.note(Step::Wait(owner.clone()));
             }
-            self.incarnations.push(Incarnation::new(owner));
+            self.incarnations.push_back(Incarnation::new(owner));
         }
         let Some(known) = self.incarnation(said.life) else { return };
         let is_known = known.sent.contains(node);
         if said.what == Saying::Leave {
             if !std::mem::replace(&mut known.is_forgotten, true) {
                 let owner = known.owner.clone();
-                self.to_do.push_back(Step::Forget(owner));
+                self.note(Step::Forget(owner));
             }
             if !is_known {
                 return;
@@ -301,19 +316,62 @@ impl Waiter {
         self.to_do.push_back(Step::Send { node, said, is_first: !is_known });
     }
 
-    /// Its place in the queue: the nodes' time at which the caller came, however late they told it.
-    fn place(&mut self, owners: &mut impl Owners) -> Place {
-        if let Some(place) = self.place {
-            return place;
+    /// Takes its place in the queue: the nodes' time at which the caller came, however late they
+    /// told it.
+    fn take_place(&mut self, owners: &mut impl Owners) {
+        if self.place.is_some() || !self.want.is_queueing() {
+            return;
         }
         // Nothing is said to a node before a majority has told its time.
-        let drawn = place(&self.want, owners, self.came_at);
-        let place = drawn.unwrap_or_else(|| nowhere(owners));
-        let owner = owners.next_owner(&place, &self.want.kind);
-        self.to_do.push_back(Step::Wait(owner.clone()));
-        let before = std::mem::replace(&mut self.incarnations, vec![Incarnation::new(owner)]);
-        self.to_do.extend(before.into_iter().map(|known| Step::Forget(known.owner)));
-        *self.place.insert(place)
+        self.place = self.draw_place(owners).or_else(|| Some(self.nowhere(owners)));
+        let owner = self.next_owner(owners);
+        self.note(Step::Wait(owner.clone()));
+        let before = std::mem::take(&mut self.incarnations);
+        before.into_iter().for_each(|known| self.note(Step::Forget(known.owner)));
+        self.incarnations.push_back(Incarnation::new(owner));
+    }
+
+    /// Its place, if enough nodes have told their time.
+    fn draw_place(&self, owners: &mut impl Owners) -> Option<Place> {
+        let ticket = self.want.is_queueing().then(|| owners.draw_ticket(self.came_at))??;
+        Some(Place { ticket, ..self.nowhere(owners) })
+    }
+
+    fn nowhere(&self, owners: &impl Owners) -> Place {
+        Place { ticket: 0, ttl_ms: self.want.terms.ttl_ms(), client: owners.client() }
+    }
+
+    fn next_owner(&self, owners: &mut impl Owners) -> Owner {
+        let Want { kind, adopts, dialect, .. } = &self.want;
+        match adopts {
+            Some(adoption) => adoption.owner.clone(),
+            None if dialect.has_queue() => {
+                let place = self.place.unwrap_or_else(|| self.nowhere(owners));
+                owners.next_owner(&place, kind)
+            }
+            None => owners.next_plain_owner(kind),
+        }
+    }
+
+    /// Nodes tell something about owners only where they have a queue.
+    fn note(&mut self, step: Step) {
+        if self.want.hears_news() {
+            self.to_do.push_back(step);
+        }
+    }
+
+    /// Nothing more is said for owners that were given up.
+    fn drop_forgotten(&mut self) {
+        while self.incarnations.len() > 1 {
+            self.incarnations.pop_front();
+            self.dropped = self.dropped.saturating_add(1);
+        }
+    }
+
+    /// The life of the owner of today.
+    fn life(&self) -> u32 {
+        let kept = u32::try_from(self.incarnations.len()).unwrap_or(u32::MAX);
+        self.dropped.saturating_add(kept).saturating_sub(1)
     }
 
     /// Notes what the outcome means for the owner, once.
@@ -323,7 +381,7 @@ impl Waiter {
             return false;
         }
         let owner = self.owner().clone();
-        self.to_do.push_back(match outcome {
+        self.note(match outcome {
             Outcome::Held { .. } if !mutant::is_on(Mutant::HolderForgotten) => Step::Hold(owner),
             _ => Step::Forget(owner),
         });
@@ -331,39 +389,40 @@ impl Waiter {
     }
 
     fn incarnation(&mut self, life: u32) -> Option<&mut Incarnation> {
-        self.incarnations.get_mut(usize::try_from(life).ok()?)
+        self.incarnations.get_mut(usize::try_from(life.checked_sub(self.dropped)?).ok()?)
     }
 
     fn today(&self) -> &Incarnation {
-        self.incarnations.last().expect("there is one from the beginning")
+        self.incarnations.back().expect("there is one from the beginning")
     }
 
-    fn command(&self, owner: Owner, what: Saying) -> Command {
-        let name = self.want.name.clone();
-        let speaker = Speaker { client: self.client, session: Session::UNSET };
-        match what {
-            Saying::Ask { is_waiting, is_known } => {
-                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
-            }
-            Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
-            }
-            Saying::Leave => Command::Release { name, owner, yields: None },
-            Saying::Confirm(fence) => {
-                let ttl_ms = self.want.terms.ttl_ms();
-                let entry = Extend { name, owner, fence, ttl_ms, may_heal: false };
-                Command::Extend { speaker, entries: Arc::new([entry]) }
-            }
+    fn command(&self, config: &Config, owner: Owner, what: Saying) -> Command {
+        let Want { name, terms, dialect, adopts, .. } = &self.want;
+        let subject = Subject::new(config, name, owner, terms);
+        match (adopts, what) {
+            (Some(adoption), Saying::Ask { .. }) => subject.adopt(&adoption.from),
+            _ => subject.acquire(*dialect, what),
         }
     }
 }
 
-/// The place of a caller that came at `came_at`, if enough nodes have told their time.
-fn place(want: &Want, owners: &mut impl Owners, came_at: Moment) -> Option<Place> {
-    let ticket = owners.draw_ticket(came_at)?;
-    Some(Place { ticket, ttl_ms: want.terms.ttl_ms(), client: owners.client() })
-}
+impl Want {
+    /// Whether it has a place in a queue.
+    const fn is_queueing(&self) -> bool {
+        self.dialect.has_queue() && self.adopts.is_none()
+    }
 
-fn nowhere(owners: &impl Owners) -> Place {
-    Place { ticket: 0, ttl_ms: 0, client: owners.client() }
+    /// Whether nodes tell something about its owner.
+    #[must_use]
+    pub(super) const fn hears_news(&self) -> bool {
+        self.dialect.has_queue()
+    }
+
+    /// The fence of a lease that was won with this one.
+    pub(super) fn fenced(&self, fence: Fence) -> Option<FencedLease> {
+        match &self.adopts {
+            Some(adoption) => adoption.fenced,
+            None => self.dialect.has_queue().then(|| FencedLease::won(fence)),
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Contend, Mode};
+use super::{Contend, Rule, Wait};
 use crate::{
     moment::Moment,
     mutant::{self, Mutant},
@@ -26,15 +26,22 @@ impl Contend {
     }
 
     pub(super) fn is_out_of_patience(&self, now: Moment) -> bool {
-        match (self.mode, self.short_since) {
-            (Mode::Wait(patience), Some(since)) => now.saturating_since(since) >= patience,
-            (Mode::Wait(_), None) | (Mode::Try, _) => false,
+        let is_over = |since| now.saturating_since(since) >= self.patience();
+        self.is_waiting() && self.short_since.is_some_and(is_over)
+    }
+
+    /// How long a waiter bears that too few nodes can be reached.
+    pub(super) const fn patience(&self) -> Duration {
+        match self.wait {
+            Wait::Patiently(patience) => patience,
+            Wait::Never => Duration::MAX,
         }
     }
 
-    /// What must be left of a lease that was waited for.
+    /// What must be left of a lease that was waited for. A try is won with whatever is left.
     pub(super) fn least_left(&self) -> Duration {
-        if mutant::is_on(Mutant::LittleLeft) {
+        let is_try = !self.is_waiting() || self.rule == Rule::Plain;
+        if is_try || mutant::is_on(Mutant::LittleLeft) {
             return Duration::ZERO;
         }
         self.terms.ttl().checked_div(4).unwrap_or_default()

@@ -12,8 +12,9 @@ impl Contend {
     pub fn parts(&self) -> (impl Iterator<Item = impl Hash>, impl Hash) {
         let Self {
             terms: _,
-            mode: _,
-            is_shared: _,
+            wait: _,
+            rule: _,
+            retry: _,
             seats,
             up,
             life,

@@ -19,12 +19,12 @@ const fn fence(number: u64) -> Fence {
     Fence::new(number)
 }
 
-const WAIT: Mode = Mode::Wait(Duration::from_millis(500));
+const WAIT: Wait = Wait::Patiently(Duration::from_millis(500));
 
 /// An attempt whose questions to all nodes are on their way since the beginning.
-fn started(nodes: usize, mode: Mode) -> Contend {
-    let mut attempt = Contend::start(terms(), nodes, NodeSet::all(nodes), mode, at(0));
-    let first = Saying::Ask { is_waiting: mode != Mode::Try, is_known: false };
+fn started(nodes: usize, wait: Wait) -> Contend {
+    let mut attempt = Contend::start(terms(), nodes, NodeSet::all(nodes), wait, at(0));
+    let first = Saying::Ask { is_waiting: wait != Wait::Never, is_known: false };
     let asked: Vec<_> = (0..nodes).map(|node| (node, first)).collect();
     assert_eq!(attempt.said(), asked);
     attempt
@@ -88,8 +88,8 @@ fn held(valid_until: u64, number: u64) -> Option<Outcome> {
 #[test]
 fn the_first_majority_with_one_fence_wins_at_once() {
     for nodes in [1, 3, 5] {
-        for mode in [WAIT, Mode::Try] {
-            let mut attempt = started(nodes, mode);
+        for wait in [WAIT, Wait::Never] {
+            let mut attempt = started(nodes, wait);
             for node in (0..nodes).rev().take(nodes / 2) {
                 attempt.grant(node, 7, 0, 1);
                 assert_eq!(attempt.outcome(), None);
@@ -249,4 +249,5 @@ fn a_refusal_drops_older_grants_and_no_newer_one() {
 }
 
 mod line;
+mod plain;
 mod worlds;

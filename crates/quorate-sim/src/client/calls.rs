@@ -1,7 +1,6 @@
 //! The calls of a client: the core's machine, driven by virtual time and watched by the judge.
 
 use quorate_core::{
-    acquire,
     client::{
         About, CallId, Ended, Question, Transmit,
         round::{Claim, Machine},
@@ -12,7 +11,8 @@ use quorate_core::{
     line::Extended,
     moment::Moment,
     quorum::NodeSet,
-    release, renew, verify,
+    renew,
+    round::{Finding, Verb},
 };
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub(super) struct Watched {
     votes: Votes,
     /// Nodes that have answered today's owner, without the machine's counting.
     answered: NodeSet,
+    /// The same, and nodes from which no answer will come.
+    heard: NodeSet,
     life: u32,
     /// The judge looks at its place in the queue.
     is_standing: bool,
@@ -77,7 +79,7 @@ impl Votes {
 }
 
 impl Client {
-    /// Starts to acquire a lock in the default mode. The task hears of the outcome.
+    /// Starts to acquire a lock. The task hears of the outcome.
     pub(super) fn acquire(&mut self, env: &Env, lock: usize, want: Want, task: usize) -> CallId {
         let call = self.me.machine.acquire(want, self.now(env));
         self.watch(env, call, lock, Some(task));
@@ -112,6 +114,7 @@ impl Client {
             held_until: None,
             votes: Votes::default(),
             answered: NodeSet::EMPTY,
+            heard: NodeSet::EMPTY,
             life: 0,
             is_standing: false,
         };
@@ -123,32 +126,39 @@ impl Client {
         for (about, command, reply) in transmit.about.entries(&transmit.command, reply) {
             let reply = reply.filter(|reply| **reply != Reply::Full);
             match about {
-                About::Waiter(question) => self.count_answer(node, question, reply),
+                About::Waiter(question) => self.count_answer(node, (question, command), reply),
                 About::Round(call) => self.count_vote(*call, command, reply),
                 About::Renewals(_) | About::Orphan | About::Debt(_) | About::Batch(_) => {}
             }
         }
     }
 
-    fn count_answer(&mut self, node: usize, question: &Question, reply: Option<&Reply>) {
+    fn count_answer(
+        &mut self,
+        node: usize,
+        (question, command): (&Question, &Command),
+        reply: Option<&Reply>,
+    ) {
         let life = self.me.machine.call(question.call).and_then(|call| call.waiter());
         let life = life.map(|waiter| waiter.machine().life());
         let Some(watched) = self.calls.get_mut(&question.call) else { return };
         let Some(life) = life else { return };
         if std::mem::replace(&mut watched.life, life) != life {
-            watched.answered = NodeSet::EMPTY;
+            (watched.answered, watched.heard) = (NodeSet::EMPTY, NodeSet::EMPTY);
+            watched.votes = Votes::default();
         }
         if question.said.life == life && reply.is_some() {
             watched.answered.insert(node);
         }
+        // The answer to an undo says nothing about who won.
+        if question.said.life == life && question.said.is_ask() {
+            watched.heard.insert(node);
+            watched.votes.count(command, reply);
+        }
     }
 
-    /// The answer to an undo says nothing about who won.
     fn count_vote(&mut self, call: CallId, command: &Command, reply: Option<&Reply>) {
-        if let Some(round) = self.me.machine.call(call).and_then(|call| call.round())
-            && !round.machine().is_undo(command)
-            && let Some(watched) = self.calls.get_mut(&call)
-        {
+        if let Some(watched) = self.calls.get_mut(&call) {
             watched.votes.count(command, reply);
         }
     }
@@ -176,7 +186,10 @@ impl Client {
             return;
         };
         match ended {
-            Ended::Acquire(outcome) => self.note_end_of_wait(env, &watched, call, outcome),
+            Ended::Acquire(outcome) => {
+                self.note_end_of_wait(env, &watched, call, outcome);
+                self.check_try(env, &watched, call, outcome);
+            }
             _ if watched.task.is_some() => self.check_reason(env, &watched, call, ended),
             _ => {}
         }
@@ -203,12 +216,16 @@ impl Client {
         let now = self.now(env);
         for (call, watched) in &self.calls {
             let Some(call) = self.me.machine.call(*call) else { continue };
-            let Some(round) = call.round() else { continue };
+            let (terms, owner) = match (call.round(), call.waiter()) {
+                (Some(round), _) => (round.claim().terms, &round.claim().owner),
+                (_, Some(one)) if !one.machine().is_waiting() => (one.want().terms, one.owner()),
+                _ => continue,
+            };
             let lag = Duration::from_nanos(2 * WAKE_LAG_MAX);
-            let due = call.started_at().saturating_add(round.claim().terms.vote_timeout());
+            let due = terms.give_up_at(call.started_at());
             if watched.task.is_some() && due.saturating_add(lag) < now {
                 let text = "a call goes on although its vote timeout is over".to_owned();
-                let owner = trace::owner_name(&round.claim().owner);
+                let owner = trace::owner_name(owner);
                 let lock = Some(watched.lock);
                 env.check.report_owner(env.now, Promise::Progress, lock, owner, text);
                 return;
@@ -246,6 +263,38 @@ impl Client {
         }
     }
 
+    /// What a try of a plain owner ended with is what the nodes said.
+    fn check_try(&self, env: &mut Env, watched: &Watched, id: CallId, outcome: contend::Outcome) {
+        let waiter = self.me.machine.call(id).and_then(|call| call.waiter());
+        let Some(waiter) = waiter.filter(|waiter| waiter.machine().is_plain()) else { return };
+        let (now, terms) = (self.now(env), waiter.want().terms);
+        let Votes { grants, refusals, .. } = watched.votes;
+        let quorum = majority(self.list.len());
+        let is_over = now >= terms.give_up_at(waiter.came_at());
+        // Only nodes that can be reached are asked.
+        let asked = self.me.machine.up();
+        let open = if is_over { 0 } else { asked.without(watched.heard).len() };
+        let is_true = match outcome {
+            contend::Outcome::Held { valid_until, .. } => now < valid_until,
+            contend::Outcome::Abandoned => true,
+            contend::Outcome::Contended => {
+                grants + refusals >= quorum && refusals > 0 && grants + open < quorum
+            }
+            // It has borne that for a while, and its last try has not told anything else.
+            contend::Outcome::NoQuorum if waiter.machine().is_waiting() => {
+                now.saturating_since(waiter.came_at()) >= terms.ttl()
+            }
+            contend::Outcome::NoQuorum => {
+                let is_late = now >= terms.valid_until(waiter.came_at());
+                grants + refusals + open < quorum || grants >= quorum && is_late
+            }
+        };
+        if !is_true {
+            let (owner, told) = (trace::owner_name(waiter.owner()), told(Ended::Acquire(outcome)));
+            watched.report_untrue(env, owner, told, open);
+        }
+    }
+
     /// Every refusal has a reason, and it is the true one.
     fn check_reason(&self, env: &mut Env, watched: &Watched, id: CallId, ended: Ended) {
         let Some(call) = self.me.machine.call(id) else { return };
@@ -257,31 +306,16 @@ impl Client {
         let is_held = watched.held_until.is_some_and(|until| self.now(env) < until);
         let is_gone = is_refused && !(is_held && env.check.is_remembered());
         // Who may still answer in time.
-        let give_up_at = call.started_at().saturating_add(claim.terms.vote_timeout());
-        let is_over = self.now(env) >= give_up_at;
+        let is_over = self.now(env) >= claim.terms.give_up_at(call.started_at());
         let open = if is_over { 0 } else { nodes - grants - refusals - lost };
         let is_true = match ended {
             Ended::Acquire(_) => true,
-            Ended::Take(outcome) => match outcome {
-                acquire::Outcome::Held { valid_until } => self.now(env) < valid_until,
-                acquire::Outcome::Abandoned => true,
-                acquire::Outcome::Contended => {
-                    grants + refusals >= quorum && refusals > 0 && grants + open < quorum
-                }
-                acquire::Outcome::NoQuorum => grants + refusals + open < quorum,
-                acquire::Outcome::TooLate => grants >= quorum,
-            },
-            Ended::Renew(renew::Outcome::Gone)
-            | Ended::Verify(verify::Outcome::Gone)
-            | Ended::Release(release::Outcome::WasGone) => is_gone,
-            Ended::Renew(renew::Outcome::Unsure)
-            | Ended::Verify(verify::Outcome::Unsure)
-            | Ended::Release(release::Outcome::Unsure) => {
+            Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, Finding::Refused) => is_gone,
+            Ended::Renew(renew::Outcome::Unsure) | Ended::Round(_, Finding::Unsure) => {
                 grants < quorum && !is_refused && open == 0
             }
             Ended::Renew(renew::Outcome::Extended { .. } | renew::Outcome::TooLate)
-            | Ended::Verify(verify::Outcome::Confirmed)
-            | Ended::Release(release::Outcome::Released) => grants >= quorum,
+            | Ended::Round(_, Finding::Agreed) => grants >= quorum,
         };
         let owner = trace::owner_name(&claim.owner);
         let told = told(ended);
@@ -290,43 +324,34 @@ impl Client {
             text: format!("{owner}: {told}"),
         });
         if !is_true {
-            let text = format!(
-                "`{told}` after {grants} grants and {refusals} refusals, {open} still open"
-            );
-            env.check.report_owner(env.now, Promise::Reason, Some(watched.lock), owner, text);
+            watched.report_untrue(env, owner, told, open);
         }
+    }
+}
+
+impl Watched {
+    fn report_untrue(&self, env: &mut Env, owner: String, told: &str, open: usize) {
+        let Votes { grants, refusals, .. } = self.votes;
+        let text =
+            format!("`{told}` after {grants} grants and {refusals} refusals, {open} still open");
+        env.check.report_owner(env.now, Promise::Reason, Some(self.lock), owner, text);
     }
 }
 
 const fn told(ended: Ended) -> &'static str {
     match ended {
-        Ended::Acquire(contend::Outcome::Held { .. })
-        | Ended::Take(acquire::Outcome::Held { .. }) => "won",
-        Ended::Acquire(contend::Outcome::Contended) | Ended::Take(acquire::Outcome::Contended) => {
-            "contended"
-        }
-        Ended::Acquire(contend::Outcome::NoQuorum) | Ended::Take(acquire::Outcome::NoQuorum) => {
-            "no quorum"
-        }
-        Ended::Acquire(contend::Outcome::Abandoned) | Ended::Take(acquire::Outcome::Abandoned) => {
-            "abandoned"
-        }
-        Ended::Take(acquire::Outcome::TooLate) => "won too late",
-        Ended::Renew(outcome) => match outcome {
-            renew::Outcome::Extended { .. } => "extended",
-            renew::Outcome::Gone => "gone",
-            renew::Outcome::TooLate => "extended too late",
-            renew::Outcome::Unsure => "not extended, unsure",
-        },
-        Ended::Verify(outcome) => match outcome {
-            verify::Outcome::Confirmed => "confirmed",
-            verify::Outcome::Gone => "gone",
-            verify::Outcome::Unsure => "not confirmed, unsure",
-        },
-        Ended::Release(outcome) => match outcome {
-            release::Outcome::Released => "released",
-            release::Outcome::WasGone => "was gone before the release",
-            release::Outcome::Unsure => "released, unsure",
-        },
+        Ended::Acquire(contend::Outcome::Held { .. }) => "won",
+        Ended::Acquire(contend::Outcome::Contended) => "contended",
+        Ended::Acquire(contend::Outcome::NoQuorum) => "no quorum",
+        Ended::Acquire(contend::Outcome::Abandoned) => "abandoned",
+        Ended::Renew(renew::Outcome::Extended { .. }) => "extended",
+        Ended::Renew(renew::Outcome::TooLate) => "extended too late",
+        Ended::Renew(renew::Outcome::Unsure) => "not extended, unsure",
+        Ended::Round(Verb::Release, Finding::Agreed) => "released",
+        Ended::Round(Verb::Release, Finding::Refused) => "was gone before the release",
+        Ended::Round(Verb::Release, Finding::Unsure) => "released, unsure",
+        Ended::Round(_, Finding::Agreed) => "confirmed",
+        Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, Finding::Refused) => "gone",
+        Ended::Round(_, Finding::Unsure) => "not confirmed, unsure",
     }
 }

@@ -12,6 +12,7 @@ use crate::trace;
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     client: usize,
+    id: ClientId,
     sequence: u64,
     /// Tickets are coarse, and which was the last one.
     is_coarse: bool,
@@ -19,13 +20,13 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) const fn new(client: usize, is_coarse: bool) -> Self {
-        Self { client, sequence: 0, is_coarse, last_coarse: 0 }
+    pub(crate) const fn new(client: usize, id: ClientId, is_coarse: bool) -> Self {
+        Self { client, id, sequence: 0, is_coarse, last_coarse: 0 }
     }
 
-    /// An owner in classic mode.
-    pub(super) fn next_classic(&mut self, id: &ClientId) -> Owner {
-        Owner::new(id, self.next_number(), &trace::client_name(self.client))
+    /// Another process takes its place.
+    pub(super) const fn rename(&mut self, id: ClientId) {
+        self.id = id;
     }
 
     const fn next_number(&mut self) -> u64 {
@@ -40,6 +41,11 @@ impl OwnerSource for Names {
             true => place.shared_owner(self.next_number()),
             false => place.owner(self.next_number()),
         }
+    }
+
+    fn next_plain_owner(&mut self, _kind: &OwnerKind) -> Owner {
+        let number = self.next_number();
+        Owner::new(&self.id, number, &trace::client_name(self.client))
     }
 
     /// The same but for the last digits, in which those of one client differ.

@@ -7,22 +7,16 @@ mod operation;
 use std::time::Duration;
 
 use quorate_core::{
-    acquire::{self, Acquire},
     backoff::Backoff,
-    client::{
-        CallId, Ended,
-        owners::OwnerKind,
-        round::{Claim, Machine},
-        waiter::Want,
-        watchdog::LeaseId,
-    },
+    client::{CallId, Ended, owners::OwnerKind, waiter::Want, watchdog::LeaseId},
     command::Owner,
-    contend::{self, Mode},
+    contend::{Outcome, Wait},
+    dialect::Adoption,
     lease::Lease,
     line::FencedLease,
     moment::Moment,
-    quorum::NodeSet,
-    renew, verify,
+    renew,
+    round::Finding,
 };
 
 use self::hand_over::Handing;
@@ -58,9 +52,6 @@ pub(crate) struct Task {
 enum Stage {
     Thinking,
     Asking(CallId),
-    /// In line.
-    InLine(CallId),
-    Resting,
     Holding(LeaseId),
     /// An extension or a question about a held lock is under way.
     Acting(LeaseId),
@@ -126,17 +117,16 @@ impl Client {
         }
         match self.tasks[task].stage {
             Stage::Thinking => self.begin(env, task),
-            Stage::Resting => self.try_once(env, task, None),
             Stage::Holding(held) => self.go_on(env, task, held),
             // A retry of an extension, or the end of being stubborn.
             Stage::Acting(held) if self.is_told(held) => self.give_back(env, task, held),
             Stage::Acting(held) => self.act(env, task, held),
-            Stage::InLine(waiter) => {
+            Stage::Asking(call) => {
                 // The caller's patience is over.
                 self.think(env, task);
-                self.abandon(env, waiter);
+                self.abandon(env, call);
             }
-            Stage::Asking(_) | Stage::Releasing => {}
+            Stage::Releasing => {}
         }
     }
 
@@ -170,51 +160,54 @@ impl Client {
             let what = Due::Cancel { task: task as u8, operation: flow.operations };
             self.plan(env, env.now + cancel_after, what);
         }
-        if env.settings.is_in_line && left.is_none() {
-            self.stand_in_line(env, task);
-        } else {
-            self.try_once(env, task, left);
+        match left {
+            Some(left) => self.adopt(env, task, left),
+            None => self.ask_for_lock(env, task),
         }
     }
 
-    fn stand_in_line(&mut self, env: &mut Env, task: usize) {
-        let Operation { lock, ttl_ms, patience, is_shared, .. } = self.tasks[task].operation;
-        let mode = match patience {
-            None => Mode::Try,
-            Some(_) => Mode::Wait(Duration::from_millis(ttl_ms)),
+    /// Asks for the lock, waiting for it or once.
+    fn ask_for_lock(&mut self, env: &mut Env, task: usize) {
+        let Operation { lock, ttl_ms, patience, .. } = self.tasks[task].operation;
+        self.tasks[task].held_by = None;
+        let wait = match patience {
+            None => Wait::Never,
+            Some(_) => Wait::Patiently(Duration::from_millis(ttl_ms)),
         };
-        env.count.attempts += 1;
         self.wait(env, task, patience.unwrap_or(TRY_MAX));
+        self.start_acquire(env, lock, (wait, None), task);
+    }
+
+    /// Takes over a lease that was left, under a name that never queues.
+    fn adopt(&mut self, env: &mut Env, task: usize, left: Handover) {
+        let Operation { ttl_ms, is_shared, .. } = self.tasks[task].operation;
+        let Handover { lock, owner: from, held_by, fence } = left;
+        let (now, kind) = (self.now(env), OwnerKind { is_shared, ..OwnerKind::default() });
+        let dialect = env.settings.dialect();
+        let owner = self.me.machine.naming().next_holder(dialect, ttl_ms, &kind, now);
+        let adoption = Adoption { from, owner, fenced: fence.map(FencedLease::adopted) };
+        self.tasks[task].held_by = Some(held_by);
+        self.start_acquire(env, lock, (Wait::Never, Some(adoption)), task);
+    }
+
+    fn start_acquire(
+        &mut self,
+        env: &mut Env,
+        lock: usize,
+        (wait, adopts): (Wait, Option<Adoption>),
+        task: usize,
+    ) {
+        let Operation { ttl_ms, is_shared, .. } = self.tasks[task].operation;
+        env.count.attempts += 1;
         let want = Want {
             name: env.locks[lock].clone(),
             terms: self.terms(env, ttl_ms),
             kind: OwnerKind { is_shared, ..OwnerKind::default() },
-            mode,
-            max_ttl: Duration::from_nanos(env.settings.longest_ttl()),
+            wait,
+            dialect: env.settings.dialect(),
+            adopts: adopts.map(Box::new),
         };
-        self.tasks[task].stage = Stage::InLine(self.acquire(env, lock, want, task));
-        self.drive(env);
-    }
-
-    fn try_once(&mut self, env: &mut Env, task: usize, left: Option<Handover>) {
-        let Operation { lock, ttl_ms, is_shared, .. } = self.tasks[task].operation;
-        let terms = self.terms(env, ttl_ms);
-        let (now, id) = (self.now(env), self.me.id);
-        let kind = OwnerKind { is_shared, ..OwnerKind::default() };
-        let naming = self.me.machine.naming();
-        let owner = match env.settings.is_in_line {
-            true => naming.next_holder(ttl_ms, &kind, now),
-            false => naming.source.next_classic(&id),
-        };
-        let machine = Machine::Acquire(Acquire::start(terms, self.list.len(), self.now(env)));
-        self.tasks[task].held_by = left.as_ref().map(|left| left.held_by.clone());
-        let (from, fence) = left.map(|left| (left.owner, left.fence)).unzip();
-        let fenced = fence.flatten().map(FencedLease::adopted);
-        let (name, untaken) = (env.locks[lock].clone(), NodeSet::EMPTY);
-        let claim = Claim { name, owner, terms, from, untaken, fenced };
-        env.count.attempts += 1;
-        let call = self.ask(env, machine, (lock, claim), Some(task));
-        self.tasks[task].stage = Stage::Asking(call);
+        self.tasks[task].stage = Stage::Asking(self.acquire(env, lock, want, task));
         self.drive(env);
     }
 
@@ -228,63 +221,33 @@ impl Client {
         ended: Ended,
     ) {
         match (self.tasks[task].stage, ended) {
-            (Stage::InLine(waiter), Ended::Acquire(outcome)) if waiter == call => match outcome {
-                contend::Outcome::Held { valid_until, .. } => {
-                    self.win(env, task, call, valid_until);
-                }
-                contend::Outcome::Contended
-                | contend::Outcome::NoQuorum
-                | contend::Outcome::Abandoned => self.think(env, task),
-            },
-            (Stage::Asking(round), Ended::Take(outcome)) if round == call => {
-                self.handle_taken(env, task, call, outcome);
+            (Stage::Asking(asked), Ended::Acquire(outcome)) if asked == call => {
+                self.handle_acquired(env, task, call, outcome);
             }
             (Stage::Acting(held), Ended::Renew(outcome)) => {
                 self.handle_renewed(env, task, held, watched, outcome);
             }
-            (Stage::Acting(held), Ended::Verify(outcome)) => match outcome {
+            (Stage::Acting(held), Ended::Round(_, finding)) => match finding {
                 // The machine has told of the loss already.
-                verify::Outcome::Gone => {}
-                verify::Outcome::Confirmed | verify::Outcome::Unsure => {
-                    self.hold_on(env, task, held);
-                }
+                Finding::Refused => {}
+                Finding::Agreed | Finding::Unsure => self.hold_on(env, task, held),
             },
-            (Stage::Releasing, Ended::Release(_)) => self.think(env, task),
+            (Stage::Releasing, Ended::Round(..)) => self.think(env, task),
             _ => {}
         }
     }
 
-    fn handle_taken(
-        &mut self,
-        env: &mut Env,
-        task: usize,
-        call: CallId,
-        outcome: acquire::Outcome,
-    ) {
+    fn handle_acquired(&mut self, env: &mut Env, task: usize, call: CallId, outcome: Outcome) {
         if let Some(handing) = self.tasks[task].handing.take() {
             return self.hand_over(env, task, call, outcome, handing);
         }
-        let now = self.now(env);
-        let operation = self.tasks[task].operation;
-        match outcome {
-            acquire::Outcome::Held { valid_until } => {
-                let from = self.tasks[task].held_by.clone();
-                self.win(env, task, call, valid_until);
-                if let (Some(from), Stage::Holding(held)) = (from, self.tasks[task].stage)
-                    && let Some(held) = self.held(held)
-                {
-                    env.check.adopt(env.now, held.claim, &from);
-                }
-            }
-            _ if now >= operation.give_up_at => self.think(env, task),
-            _ => {
-                let asked_at = self.me.machine.call(call).map_or(now, |call| call.started_at());
-                let flow = &mut self.tasks[task];
-                flow.stage = Stage::Resting;
-                let delay = now.saturating_since(asked_at) + flow.backoff.next(&mut self.jitter);
-                let left = operation.give_up_at.saturating_since(now);
-                self.wait(env, task, delay.min(left).as_nanos() as Nanos);
-            }
+        let Outcome::Held { valid_until, .. } = outcome else { return self.think(env, task) };
+        let from = self.tasks[task].held_by.clone();
+        self.win(env, task, call, valid_until);
+        if let (Some(from), Stage::Holding(held)) = (from, self.tasks[task].stage)
+            && let Some(held) = self.held(held)
+        {
+            env.check.adopt(env.now, held.claim, &from);
         }
     }
 
@@ -294,8 +257,9 @@ impl Client {
         let operation = self.tasks[task].operation;
         let Operation { lock, is_renewed, .. } = operation;
         let Some(won) = self.me.machine.call(call) else { return };
-        let (sent_at, round) = (won.started_at(), won.round());
-        let from = round.and_then(|round| round.claim().from.clone());
+        let (sent_at, waiter) = (won.started_at(), won.waiter());
+        let adopted = waiter.and_then(|waiter| waiter.want().adopts.as_ref());
+        let from = adopted.map(|adopted| adopted.from.clone());
         let max = operation.max_hold.unwrap_or(u64::MAX);
         let hold_until = self.now(env).max(sent_at).saturating_add(Duration::from_nanos(max));
         // The holder's own limit may have come already.

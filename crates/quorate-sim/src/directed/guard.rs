@@ -1,8 +1,8 @@
 //! Schedules for guarded nodes.
 
 use quorate_core::{
-    acquire::{self, Acquire},
     command::{Command, Owner, Prolongation},
+    contend::Outcome,
     guard::Doubt,
     mutant::Mutant,
     renew::{self, Renew},
@@ -10,7 +10,7 @@ use quorate_core::{
 };
 
 use super::{
-    Schedule, at,
+    Schedule, Try, at,
     hall::{ALL, GUARD_MS, Guest, Hall, TTL_MS},
     name, terms,
 };
@@ -159,13 +159,13 @@ fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
 fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
     let mut hall = Hall::founded(5);
     let [a, b] = [1, 2].map(|number| Guest::come(&mut hall, number, 0));
-    let mut taking = Acquire::start(terms(TTL_MS), 5, at(0));
+    let mut taking = Try::start(terms(TTL_MS), 5, 0);
     (0..3).for_each(|node| a.take(&mut hall, &mut taking, node, 1));
-    let Some(acquire::Outcome::Held { valid_until }) = taking.outcome() else {
+    let Some(Outcome::Held { valid_until, .. }) = taking.outcome() else {
         return Err(format!("an attempt ended as {:?}, not with the lock", taking.outcome()));
     };
 
-    let mut taking = Acquire::start(terms(TTL_MS), 5, at(85));
+    let mut taking = Try::start(terms(TTL_MS), 5, 85);
     (3..5).for_each(|node| b.take(&mut hall, &mut taking, node, 86));
     hall.copy(0, 3);
     let mut renewal = Renew::start(terms(TTL_MS), 5, valid_until, at(88));
@@ -177,10 +177,10 @@ fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
     }
     b.take(&mut hall, &mut taking, 2, 102);
     match (renewal.outcome(), taking.outcome()) {
-        (Some(renew::Outcome::Extended { .. }), Some(acquire::Outcome::Held { .. })) => {
+        (Some(renew::Outcome::Extended { .. }), Some(Outcome::Held { .. })) => {
             Err("a node that has forgotten its vote lets another hold on".to_owned())
         }
-        (_, Some(acquire::Outcome::Held { .. })) => Ok(()),
+        (_, Some(Outcome::Held { .. })) => Ok(()),
         (_, other) => Err(format!("who has three nodes of five ends as {other:?}")),
     }
 }
@@ -270,13 +270,13 @@ fn stale_session_cannot_adopt() -> Result<(), String> {
 
     let c = Guest::come(&mut hall, 3, 171);
     hall.copy(1, 0);
-    let mut machine = Acquire::start(terms(TTL_MS), 3, at(172));
+    let mut taking = Try::start(terms(TTL_MS), 3, 172);
     for node in ALL {
         let vote = c.adopt(&mut hall, node, (&left, &c.owner()), 172);
-        machine.handle_vote(node, vote, at(172));
+        taking.vote(node, vote, 172);
     }
-    match machine.outcome() {
-        Some(acquire::Outcome::Held { .. }) => {
+    match taking.outcome() {
+        Some(Outcome::Held { .. }) => {
             Err("a node that has forgotten its vote gives away a lease".to_owned())
         }
         _ => Ok(()),
@@ -285,10 +285,10 @@ fn stale_session_cannot_adopt() -> Result<(), String> {
 
 impl Guest {
     /// Asks one node, in time.
-    fn take(&self, hall: &mut Hall, machine: &mut Acquire, node: usize, ms: u64) {
+    fn take(&self, hall: &mut Hall, taking: &mut Try, node: usize, ms: u64) {
         let (owner, speaker) = (self.classic_owner(), Some(self.speaker(node)));
         let take = Command::Take { name: name(), owner, ttl_ms: TTL_MS, speaker };
-        machine.handle_vote(node, hall.vote(node, ms, &take), at(ms));
+        taking.vote(node, hall.vote(node, ms, &take), ms);
     }
 
     fn classic_owner(&self) -> Owner {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Stay},
-    contend::{Contend, Mode, Outcome, Output, Said, Saying},
+    contend::{Contend, Outcome, Output, Said, Saying, Wait},
     fence::Fence,
     guard::{Enrolment, Greeting, Mark, Member, Members, Met, NodeId, Pact},
     line::{Ask, Extend, Place, Session, Speaker, Yield},
@@ -183,8 +183,8 @@ impl Guest {
         let place = Place { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
         let mut reached = NodeSet::EMPTY;
         up.iter().for_each(|node| reached.insert(*node));
-        let (nodes, mode) = (hall.stores.len(), Mode::Wait(Duration::from_secs(1)));
-        let machine = Contend::start(terms(TTL_MS), nodes, reached, mode, at(ms));
+        let (nodes, wait) = (hall.stores.len(), Wait::Patiently(Duration::from_secs(1)));
+        let machine = Contend::start(terms(TTL_MS), nodes, reached, wait, at(ms));
         let guarded = 0..if hall.pact.is_some() { nodes } else { 0 };
         let marks = guarded.map(|node| hall.mark(node, ms)).collect();
         let mut guest = Self { place, machine, connection: 1, marks, sent: Vec::new() };

@@ -3,7 +3,7 @@
 pub(super) mod leases;
 
 use quorate_core::{
-    acquire::{self, Acquire},
+    contend::Outcome,
     fence::{FENCE_LIFE_MS, Fence, SLACK_US},
     line::{Extend, TICKET_MAX},
     mutant::{self, Mutant},
@@ -11,7 +11,7 @@ use quorate_core::{
 };
 
 use super::{
-    Schedule, at,
+    Schedule, Try, at,
     hall::{ALL, BEGIN_US, Guest, Hall, TTL_MS},
     name, terms,
 };
@@ -269,13 +269,13 @@ fn a_lease_that_was_handed_over_does_not_come_back() -> Result<(), String> {
     hall.release(&[1, 2], &b.owner(), 110);
 
     let c = Guest::start(&mut hall, 3, 3, &[], 112);
-    let mut machine = Acquire::start(terms(TTL_MS), 3, at(112));
+    let mut taking = Try::start(terms(TTL_MS), 3, 112);
     for node in ALL {
         let vote = c.adopt(&mut hall, node, (&left, &c.owner()), 113);
-        machine.handle_vote(node, vote, at(114));
+        taking.vote(node, vote, 114);
     }
-    match machine.outcome() {
-        Some(acquire::Outcome::Held { .. }) => follows(held_by_b, fence),
+    match taking.outcome() {
+        Some(Outcome::Held { .. }) => follows(held_by_b, fence),
         _ => Ok(()),
     }
 }

@@ -6,22 +6,20 @@ mod prints;
 use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
-    acquire::{self, Acquire},
     backoff::Jitter,
     client::{
         self, CallId, Config, Ended,
         owners::OwnerKind,
-        round::{Claim, Machine},
         waiter::Want,
         watchdog::{HeldLease, LeaseId},
     },
     command::{Owner, Reply},
-    contend::{self, Contend, Mode},
+    contend::{self, Contend, Wait},
+    dialect::Dialect,
     fence::Fence,
     line::{FencedLease, Push},
     moment::Moment,
     name::Name,
-    quorum::NodeSet,
     terms::Terms,
 };
 
@@ -211,7 +209,7 @@ impl Member {
             (Some(contend::Saying::Yield(_)), _) => is_still,
             _ => false,
         };
-        !is_idle && self.machine.awaits(node, (&transmit.about, &transmit.command))
+        !is_idle && self.machine.awaits(node, &transmit.about)
     }
 
     pub(super) fn heeds_push(&self, push: &Push) -> bool {
@@ -257,23 +255,13 @@ impl Member {
     pub(super) fn has_won(&self) -> bool {
         let Doing::Asking(call) = self.doing else { return false };
         let ended = self.machine.call(call).and_then(|call| call.ended());
-        matches!(
-            ended,
-            Some(
-                Ended::Acquire(contend::Outcome::Held { .. })
-                    | Ended::Take(acquire::Outcome::Held { .. })
-            )
-        )
+        matches!(ended, Some(Ended::Acquire(contend::Outcome::Held { .. })))
     }
 
     /// The owner that it asks or holds as.
     pub(super) fn owner(&self) -> Option<&Owner> {
         match self.doing {
-            Doing::Asking(call) => {
-                let call = self.machine.call(call)?;
-                let waiter = call.waiter().map(|waiter| waiter.owner());
-                waiter.or_else(|| Some(&call.round()?.claim().owner))
-            }
+            Doing::Asking(call) => Some(self.machine.call(call)?.waiter()?.owner()),
             Doing::Holding(_) => Some(self.lease()?.owner()),
             Doing::Nothing | Doing::Dead => None,
         }
@@ -312,7 +300,7 @@ impl Member {
     }
 
     fn start(&mut self, rules: &Rules, ticket: u8, floor: Fence, now: Moment) {
-        let Rules { number, nodes, terms, is_shared, .. } = *rules;
+        let Rules { terms, is_shared, is_classic, .. } = *rules;
         self.attempts_left -= 1;
         self.attempt += 1;
         (self.ticket, self.timeouts_left, self.floor) = (ticket, rules.timeouts, floor);
@@ -320,18 +308,14 @@ impl Member {
         let names = &mut self.machine.naming().source;
         (names.ticket, names.number) = (ticket.into(), u64::from(self.attempt * LIVES));
         let name = rules.name.clone();
-        let call = if rules.is_classic {
-            let owner = node::classic_owner(number, u64::from(self.attempt * LIVES));
-            let (from, untaken, fenced) = (None, NodeSet::EMPTY, None);
-            let claim = Claim { name, owner, terms, from, untaken, fenced };
-            let machine = Machine::Acquire(Acquire::start(terms, nodes, now));
-            self.machine.ask(claim, machine, now)
-        } else {
-            let kind = OwnerKind { is_shared, ..OwnerKind::default() };
-            let (mode, max_ttl) = (Mode::Wait(Duration::MAX), terms.ttl());
-            self.machine.acquire(Want { name, terms, kind, mode, max_ttl }, now)
+        let kind = OwnerKind { is_shared, ..OwnerKind::default() };
+        // In classic mode each attempt is one try: a waiter is a client that tries again.
+        let (wait, dialect) = match is_classic {
+            true => (Wait::Never, Dialect::Classic),
+            false => (Wait::Patiently(Duration::MAX), Dialect::Queue),
         };
-        self.doing = Doing::Asking(call);
+        let want = Want { name, terms, kind, wait, dialect, adopts: None };
+        self.doing = Doing::Asking(self.machine.acquire(want, now));
     }
 
     fn handle_timeout(&mut self, rules: &Rules, now: Moment) {
@@ -375,7 +359,7 @@ fn machine(rules: &Rules) -> client::Client<Names> {
     let Rules { number, nodes, terms, is_classic, .. } = *rules;
     let client = node::client_id(number);
     let config = Config { client, nodes, has_sessions: !is_classic, max_ttl: terms.ttl() };
-    client::Client::new(config, Names::default(), Jitter::new(1))
+    client::Client::new(config, Names { client: number, ..Names::default() }, Jitter::new(1))
 }
 
 /// More owners than any attempt of this model has; two attempts have room in one digit.

@@ -21,8 +21,10 @@ pub(crate) use quorate_core::client::{
 use quorate_core::{
     client::{self, About, CallId, waiter::Want},
     command::{Command, Reply},
+    contend::Wait,
     moment::Moment,
     name::Name,
+    round::Verb,
     terms::Terms,
 };
 
@@ -78,9 +80,9 @@ enum Late {
 }
 
 impl Call {
-    /// Starts to acquire a lock in the default mode, and returns without waiting for anything.
+    /// Starts to acquire a lock, and returns without waiting for anything.
     pub(crate) fn acquire(engine: &Arc<Engine>, want: Want) -> Self {
-        let is_waiting = matches!(want.mode, quorate_core::contend::Mode::Wait(_));
+        let is_waiting = want.wait != Wait::Never;
         let mut record = Record::start(engine, Action::Acquire, want.name.clone());
         let (id, started_at) = engine.work_in_order(|shared, now| {
             record.started_at = now;
@@ -102,11 +104,10 @@ impl Call {
 
     /// Asks all nodes once about one owner, and returns without waiting for anything.
     pub(crate) fn ask(engine: &Arc<Engine>, claim: Claim, machine: Machine) -> Self {
-        let action = match &machine {
-            Machine::Acquire(_) => Action::Acquire,
-            Machine::Renew(_) => Action::Extend,
-            Machine::Verify(_) => Action::Verify,
-            Machine::Release(_) => Action::Release,
+        let action = match machine.verb() {
+            Verb::Extend => Action::Extend,
+            Verb::Check => Action::Verify,
+            Verb::Release => Action::Release,
         };
         let name = claim.name.clone();
         let begun = Self::begin(engine, action, name, |shared, now| {
@@ -194,13 +195,12 @@ impl Call {
         Poll::Pending
     }
 
-    /// Waits until every node has answered or was given up, once there is an outcome.
-    pub(crate) async fn settled(&self) {
-        poll_fn(|cx| {
-            self.poll_until(cx.waker(), |call| {
-                let round = call.round()?;
-                round.machine().tally().pending().is_empty().then_some(())
-            })
+    /// Waits until every node has answered, or until the vote timeout of what was asked is over.
+    pub(crate) async fn settled(&self, terms: Terms) {
+        let mut sleep = Sleep::until(&self.engine, terms.give_up_at(self.started_at));
+        poll_fn(|cx| match self.poll_until(cx.waker(), |call| (!call.is_open()).then_some(())) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => Pin::new(&mut sleep).poll(cx),
         })
         .await;
     }
@@ -208,9 +208,9 @@ impl Call {
     /// Waits until every node has answered, or until `until`. Returns whether nodes know the owner
     /// by its keys alone.
     pub(crate) async fn has_left_only_keys(&self, until: Moment) -> bool {
-        let is_waiter =
-            self.engine.lock().machine.call(self.id).is_some_and(|it| it.waiter().is_some());
-        if !is_waiter {
+        let is_own =
+            |call: &client::Call| call.waiter().is_some_and(|it| it.want().adopts.is_none());
+        if !self.engine.lock().machine.call(self.id).is_some_and(is_own) {
             return false; // The lease came from another process.
         }
         let mut sleep = Sleep::until(&self.engine, until);
@@ -260,10 +260,8 @@ impl Call {
     /// Looks after what was won. The outcome must have been taken.
     pub(crate) fn keep(&self, hold: crate::guard::Hold) -> Option<Arc<Held>> {
         self.engine.work(|shared, now| {
-            let is_waiter = shared.machine.call(self.id)?.waiter().is_some();
-            let acquired_at = if is_waiter { now } else { self.started_at };
-            let hold = client::Hold { renewal: hold.renewal, until: hold.until(acquired_at) };
-            shared.keep(self.id, hold, (acquired_at, now))
+            let hold = client::Hold { renewal: hold.renewal, until: hold.until(now) };
+            shared.keep(self.id, hold, now)
         })
     }
 
@@ -366,7 +364,8 @@ impl Shared {
 
     pub(super) fn note_sent(&mut self, node: usize, about: &About, command: &Command, now: Moment) {
         for entry in about.entries(command, None) {
-            if let (About::Waiter(question), Command::Acquire { .. }, _) = entry
+            if let (About::Waiter(question), ..) = entry
+                && question.said.is_ask()
                 && let Some(record) = self.calls.get_mut(&question.call)
             {
                 if record.asked_at.len() <= node {
@@ -399,7 +398,7 @@ impl Shared {
             let told = told.as_ref().copied();
             match about {
                 About::Waiter(question) => {
-                    let of = (question.call, question.said, question.sent_at);
+                    let of = (question.call, question.said, question.sent_at, command);
                     self.note_waiter_answer(engine, node, of, told, rest, now);
                 }
                 About::Round(call) => {

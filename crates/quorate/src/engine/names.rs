@@ -24,12 +24,6 @@ impl Names {
         Self { client, key, who, sequence: 0 }
     }
 
-    /// An owner in classic mode.
-    pub(super) fn next_classic(&mut self, kind: &OwnerKind) -> Owner {
-        let number = self.next_number();
-        Owner::new(&self.client, number, kind.label.as_deref().unwrap_or(&self.who))
-    }
-
     const fn next_number(&mut self) -> u64 {
         let number = self.sequence;
         self.sequence += 1;
@@ -44,5 +38,10 @@ impl OwnerSource for Names {
         let secret = Some(self.key.secret(number));
         let OwnerKind { is_shared, tag, ref label } = *kind;
         place.owner_of(&Request { number, secret, tag, label: label.as_deref(), is_shared })
+    }
+
+    fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner {
+        let number = self.next_number();
+        Owner::new(&self.client, number, kind.label.as_deref().unwrap_or(&self.who))
     }
 }

@@ -240,10 +240,10 @@ impl Shared {
         &mut self,
         call: CallId,
         hold: quorate_core::client::Hold,
-        (acquired_at, now): (Moment, Moment),
+        now: Moment,
     ) -> Option<Arc<Held>> {
         let id = self.machine.keep(call, hold, now)?;
-        let held = Arc::new(Held::new(id, self.machine.lease(id)?, acquired_at));
+        let held = Arc::new(Held::new(id, self.machine.lease(id)?, now));
         self.held.insert(id, held.clone());
         Some(held)
     }

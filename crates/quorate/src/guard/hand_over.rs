@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{backoff::Backoff, lease::LostReason, verify};
+use quorate_core::{backoff::Backoff, lease::LostReason, round::Finding};
 
 use super::Guard;
 use crate::{
@@ -78,16 +78,16 @@ impl Guard {
         let enough_at = engine.now().saturating_add(GATHER_MAX);
         let mut backoff = Backoff::new(GATHER_DELAY_MIN, GATHER_DELAY_MAX);
         loop {
-            let (call, outcome) = self.ask_nodes().await;
-            call.settled().await;
+            let (call, finding) = self.ask_nodes().await;
+            call.settled(self.lease().terms()).await;
             self.check()?;
             let is_everywhere = !call.is_refused_somewhere();
-            match outcome {
-                verify::Outcome::Confirmed if is_everywhere || engine.now() >= enough_at => {
+            match finding {
+                Finding::Agreed if is_everywhere || engine.now() >= enough_at => {
                     return Ok(());
                 }
-                verify::Outcome::Gone => return Err(self.lost_reason(LostReason::Gone).into()),
-                verify::Outcome::Confirmed | verify::Outcome::Unsure => {}
+                Finding::Refused => return Err(self.lost_reason(LostReason::Gone).into()),
+                Finding::Agreed | Finding::Unsure => {}
             }
             let delay = engine.draw(|jitter| backoff.next(jitter));
             let ends_at = self.held.valid_until();

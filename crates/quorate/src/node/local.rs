@@ -29,6 +29,7 @@ use std::{
 
 use quorate_core::{
     command::{ClientId, Command},
+    dialect::Dialect,
     line::Session,
     moment::Moment,
 };
@@ -44,7 +45,7 @@ use self::{
 use super::{Node, Pull, Pulled, Request, Sent, Work};
 use crate::{
     clock::Clock,
-    engine::{Driver, Ears, Mode, Quiet},
+    engine::{Driver, Ears, Quiet},
     error::{ConfigError, Trouble},
     nonces::Nonces,
     observe::{self, Event, Observer},
@@ -59,7 +60,7 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Clock,
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
-    pub(crate) mode: Mode,
+    pub(crate) dialect: Dialect,
     pub(crate) max_ttl: Duration,
     pub(crate) ears: Arc<Ears>,
     /// Told whenever the folder can be used again, or cannot any more.
@@ -138,7 +139,7 @@ struct Shared {
     clock: Clock,
     client: ClientId,
     who: Arc<str>,
-    mode: Mode,
+    dialect: Dialect,
     /// How long a session lasts if it is not heard of. Whether a client is there is seen by its
     /// socket: this is for throwing out what the dead have left.
     life_ms: u64,
@@ -159,7 +160,7 @@ impl Shared {
             clock: around.clock,
             client: around.client,
             who: around.who,
-            mode: around.mode,
+            dialect: around.dialect,
             life_ms: u64::try_from(life.as_millis()).unwrap_or(u64::MAX),
             ears: around.ears,
             status: around.status,

@@ -1,22 +1,21 @@
 //! A lock that at most one owner holds.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     client::watchdog::Renewal,
-    contend,
+    contend::Wait,
     moment::Moment,
     name::{Name, NameError},
-    terms::VOTE_TIMEOUT_MAX,
+    quorum::majority,
 };
 
 use crate::{
-    acquire::{Got, Want, contend, take},
+    acquire::{Got, Want, acquire},
     client::Inner,
-    engine::{Mode, OwnerKind, survey},
-    error::{LockError, NodeAnswer, NodeReport, WithError},
+    engine::{OwnerKind, survey},
+    error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
     guard::{Guard, Hold},
-    primitive::retry::{Retry, is_guarded},
     who::printable,
 };
 
@@ -315,31 +314,10 @@ impl Mutex {
         deadline: Option<Moment>,
     ) -> Result<Option<Guard>, LockError> {
         let engine = &self.client.engine;
-        match engine.mode {
-            Mode::Line => self.stand_in_line(deadline).await,
-            Mode::Classic => {
-                let name = self.name.as_ref().map_or("", Name::as_str);
-                let mut retry = Retry::start(engine, name, self.ttl, deadline);
-                loop {
-                    let tried = self.attempt(deadline).await?;
-                    if let ControlFlow::Break(ended) = retry.handle(tried).await? {
-                        return Ok(ended);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits in line until its turn comes; `None` if it has not come at the deadline.
-    pub(super) async fn stand_in_line(
-        &self,
-        deadline: Option<Moment>,
-    ) -> Result<Option<Guard>, LockError> {
-        let engine = &self.client.engine;
         // Without a deadline nobody waits for ever for nodes that are not there.
         let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
         loop {
-            let tried = self.contend(contend::Mode::Wait(patience), deadline).await?;
+            let tried = self.acquire(Wait::Patiently(patience), deadline).await?;
             let now = engine.now();
             match tried {
                 Tried::Held(guard) => return Ok(Some(guard)),
@@ -354,10 +332,7 @@ impl Mutex {
 
     /// Asks for the lock once. Silent nodes are not waited for beyond `deadline`.
     pub(super) async fn try_once(&self, deadline: Option<Moment>) -> Result<Tried, LockError> {
-        match self.client.engine.mode {
-            Mode::Classic => self.attempt(deadline).await,
-            Mode::Line => self.contend(contend::Mode::Try, deadline).await,
-        }
+        self.acquire(Wait::Never, deadline).await
     }
 
     /// Waits for the first connections, if there is anything to ask for.
@@ -369,30 +344,17 @@ impl Mutex {
         Ok(())
     }
 
-    async fn contend(
-        &self,
-        mode: contend::Mode,
-        deadline: Option<Moment>,
-    ) -> Result<Tried, LockError> {
-        tried(contend(&self.client, self.want()?, mode, deadline).await)
+    async fn acquire(&self, wait: Wait, deadline: Option<Moment>) -> Result<Tried, LockError> {
+        tried(acquire(&self.client, self.want()?, wait, deadline).await)
     }
 
     fn want(&self) -> Result<Want, LockError> {
         let name = self.name.as_ref().map_err(Clone::clone)?.clone();
         let (terms, hold, kind) = (self.client.terms(self.ttl)?, self.hold, self.kind.clone());
-        if kind.is_shared && self.client.engine.mode == Mode::Classic {
+        if kind.is_shared && !self.client.engine.dialect.has_queue() {
             return Err(LockError::NotShared);
         }
         Ok(Want { name, terms, hold, kind })
-    }
-
-    /// Asks all nodes once. Silent ones are not waited for beyond `deadline`.
-    async fn attempt(&self, deadline: Option<Moment>) -> Result<Tried, LockError> {
-        let client = &self.client;
-        let left = |deadline: Moment| deadline.saturating_since(client.engine.now());
-        let patience =
-            deadline.map_or(Duration::MAX, |deadline| left(deadline).max(VOTE_TIMEOUT_MAX));
-        tried(take(client, self.want()?, patience).await)
     }
 
     async fn timeout(&self, started: Moment) -> LockError {
@@ -427,7 +389,17 @@ fn tried(got: Got) -> Result<Tried, LockError> {
 /// True if a majority has granted the lock.
 fn is_won(nodes: &[NodeReport]) -> bool {
     let granted = nodes.iter().filter(|report| report.answer == NodeAnswer::Granted);
-    granted.count() >= quorate_core::quorum::majority(nodes.len())
+    granted.count() >= majority(nodes.len())
+}
+
+/// True if there will be a majority when the restart guard is over: whoever waits waits for that.
+fn is_guarded(nodes: &[NodeReport]) -> bool {
+    let is_guarded = |report: &&NodeReport| {
+        matches!(&report.answer, NodeAnswer::Trouble(Trouble::Guarded { .. }))
+    };
+    let guarded = nodes.iter().filter(is_guarded).count();
+    let attached = nodes.iter().filter(|report| report.answer == NodeAnswer::Attached).count();
+    guarded > 0 && guarded + attached >= majority(nodes.len())
 }
 
 fn is_denied(nodes: &[NodeReport]) -> bool {
@@ -440,5 +412,5 @@ fn is_denied(nodes: &[NodeReport]) -> bool {
         | NodeAnswer::Ready(_) => false,
     });
     let denials = denials.count();
-    nodes.len() - denials < quorate_core::quorum::majority(nodes.len())
+    nodes.len() - denials < majority(nodes.len())
 }

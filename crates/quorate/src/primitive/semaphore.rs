@@ -2,9 +2,7 @@
 
 mod look;
 
-use std::{
-    future::poll_fn, num::NonZeroU32, ops::ControlFlow, sync::Arc, task::Poll, time::Duration,
-};
+use std::{future::poll_fn, num::NonZeroU32, sync::Arc, task::Poll, time::Duration};
 
 use quorate_core::{
     backoff::{Backoff, Jitter},
@@ -20,10 +18,10 @@ use self::look::holders;
 use crate::{
     Mutex,
     client::Inner,
-    engine::{Mode, OwnerKind, Sleep, survey},
+    engine::{OwnerKind, Sleep, survey},
     error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
     guard::{Guard, Hold},
-    primitive::{mutex::Tried, retry::Retry},
+    primitive::mutex::Tried,
     who::printable,
 };
 
@@ -57,7 +55,7 @@ use crate::{
 /// A newcomer may take a permit that becomes free while the next in line is stepping up, which
 /// takes about two round trips. If the first in line dies, the others wait until its ttl is over,
 /// while newcomers find what is free. In [classic mode](crate::ClientBuilder::classic) there is no
-/// order, and the one that has `jobs#line` looks at all permits again and again.
+/// order, and the one that has `jobs#line` tries all permits again and again.
 ///
 /// # What it costs
 ///
@@ -383,10 +381,7 @@ impl Semaphore {
             return Err(self.timeout(started).await);
         };
         let got = loop {
-            let got = match engine.mode {
-                Mode::Line => self.stand_in_lines(deadline).await,
-                Mode::Classic => self.look_again(deadline).await,
-            };
+            let got = self.wait_for_any(deadline).await;
             // A full server keeps its place as the first in line, and gives it no others before
             // there is memory again.
             match &got {
@@ -471,12 +466,12 @@ impl Semaphore {
         Ok(Seen::Missed)
     }
 
-    /// Waits in the lines of all permits until it gets one of them; `None` at the deadline.
-    async fn stand_in_lines(&self, deadline: Option<Moment>) -> Result<Option<Guard>, LockError> {
+    /// Waits for all permits until it gets one of them; `None` at the deadline.
+    async fn wait_for_any(&self, deadline: Option<Moment>) -> Result<Option<Guard>, LockError> {
         let slots = self.shuffled(self.parts()?.slots.to_vec());
         let slots: Vec<Mutex> = slots.into_iter().map(|slot| self.part(slot, self.hold)).collect();
         let mut waits: Vec<_> =
-            slots.iter().map(|slot| Box::pin(slot.stand_in_line(deadline))).collect();
+            slots.iter().map(|slot| Box::pin(slot.wait_until(deadline))).collect();
         // Whoever drops a wait leaves its line, and gives back what came of it in the meantime.
         poll_fn(|cx| {
             let mut failed = None;
@@ -500,23 +495,6 @@ impl Semaphore {
             }
         })
         .await
-    }
-
-    /// Looks which permits are free again and again; `None` at the deadline. To look changes
-    /// nothing on the nodes, where trying all permits again and again would.
-    async fn look_again(&self, deadline: Option<Moment>) -> Result<Option<Guard>, LockError> {
-        let name = self.parts()?.line.as_str();
-        let mut retry = Retry::start(&self.client.engine, name, self.ttl, deadline);
-        loop {
-            let tried = match self.try_each(deadline).await? {
-                Seen::Got(guard) => Tried::Held(guard),
-                Seen::Taken(_) | Seen::Missed => Tried::Contended,
-                Seen::Silence(nodes) => Tried::Silence(nodes),
-            };
-            if let ControlFlow::Break(ended) = retry.handle(tried).await? {
-                return Ok(ended);
-            }
-        }
     }
 
     async fn timeout(&self, started: Moment) -> LockError {

@@ -34,7 +34,7 @@ fn who_has_a_majority_gives_nothing_back() {
 
 #[test]
 fn one_who_only_tries_gives_nothing_back_before_it_leaves() {
-    let mut attempt = started(3, Mode::Try);
+    let mut attempt = started(3, Wait::Never);
     attempt.grant(0, 7, 0, 1);
     attempt.push(0, News::Inquired, 7, 2);
     assert_eq!((attempt.said(), attempt.granted().len()), (vec![], 1));
@@ -97,7 +97,7 @@ fn too_little_validity_asks_only_those_whose_grants_are_old() {
     attempt.grant(0, 7, 73, 75);
     assert_eq!(attempt.outcome(), held(157, 7));
 
-    let mut attempt = started(3, Mode::Try);
+    let mut attempt = started(3, Wait::Never);
     attempt.grant(0, 7, 0, 1);
     attempt.grant(1, 7, 0, 73);
     assert_eq!(attempt.outcome(), held(97, 7), "one who tries takes what is left");
@@ -201,7 +201,7 @@ fn who_is_cut_off_looks_again_soon() {
     attempt.handle_down(1);
     attempt.beat(at(10));
     assert_eq!(attempt.waits_until(), Some(at(10 + 500)), "patience comes first here");
-    attempt.mode = Mode::Wait(Duration::MAX);
+    attempt.wait = Wait::Patiently(Duration::MAX);
     assert_eq!(attempt.waits_until(), Some(at(10 + 2_000)));
     attempt.handle_timeout(at(10 + 2_000));
     assert_eq!(attempt.life(), 1);
@@ -229,7 +229,7 @@ fn who_gets_its_majority_back_in_time_is_not_cut_off_at_the_next_look() {
 
 #[test]
 fn a_node_that_answers_with_errors_is_asked_again_less_and_less_often() {
-    let mut attempt = started(1, Mode::Wait(Duration::from_millis(500)));
+    let mut attempt = started(1, Wait::Patiently(Duration::from_millis(500)));
     let silence = |attempt: &mut Contend, now| {
         let said = Said { life: 0, what: ASK_AGAIN };
         attempt.handle_reply(0, said, at(now), None, at(now));
@@ -264,7 +264,7 @@ fn long_terms() -> Terms {
 fn it_gives_up_when_too_few_nodes_could_be_reached_for_too_long() {
     let patience = Duration::from_millis(50);
     let one = NodeSet::one(0);
-    let mut attempt = Contend::start(terms(), 3, one, Mode::Wait(patience), at(0));
+    let mut attempt = Contend::start(terms(), 3, one, Wait::Patiently(patience), at(0));
     assert_eq!(attempt.said(), [], "a minority is not even asked");
     for now in [34, 49] {
         attempt.handle_timeout(at(now));
@@ -288,7 +288,7 @@ fn it_gives_up_when_too_few_nodes_could_be_reached_for_too_long() {
 #[test]
 fn patience_ends_when_it_says_and_not_with_the_next_heartbeat() {
     let patience = Duration::from_millis(10);
-    let mut attempt = Contend::start(terms(), 3, NodeSet::EMPTY, Mode::Wait(patience), at(0));
+    let mut attempt = Contend::start(terms(), 3, NodeSet::EMPTY, Wait::Patiently(patience), at(0));
     assert_eq!(attempt.waits_until(), Some(at(10)));
     attempt.handle_timeout(at(9));
     assert_eq!(attempt.outcome(), None);
@@ -302,7 +302,7 @@ fn one_try_is_held_contended_or_without_a_quorum() {
     for code in 0..81_usize {
         let answers = [0, 1, 2, 3].map(|power| code / 3_usize.pow(power) % 3);
         let nodes = 3 + code % 2;
-        let mut attempt = started(nodes, Mode::Try);
+        let mut attempt = started(nodes, Wait::Never);
         let asked = Said { life: 0, what: ASK_AGAIN };
         for (node, answer) in answers.into_iter().enumerate().take(nodes) {
             match answer {
@@ -331,7 +331,7 @@ fn one_try_is_held_contended_or_without_a_quorum() {
 
 #[test]
 fn one_try_waits_for_the_vote_timeout_and_no_longer() {
-    let mut attempt = started(3, Mode::Try);
+    let mut attempt = started(3, Wait::Never);
     attempt.refuse(0, 6, 0, 1);
     assert_eq!(attempt.waits_until(), Some(at(5)));
     attempt.handle_timeout(at(4));
@@ -344,7 +344,7 @@ fn one_try_waits_for_the_vote_timeout_and_no_longer() {
         "not where it was refused"
     );
 
-    let mut attempt = started(3, Mode::Try);
+    let mut attempt = started(3, Wait::Never);
     attempt.grant(0, 7, 0, 1);
     attempt.grant(1, 8, 0, 1);
     attempt.refuse(2, 9, 0, 1);
@@ -352,7 +352,7 @@ fn one_try_waits_for_the_vote_timeout_and_no_longer() {
     attempt.handle_timeout(at(5));
     assert_eq!(attempt.outcome(), Some(Outcome::Contended));
 
-    let mut attempt = started(3, Mode::Try);
+    let mut attempt = started(3, Wait::Never);
     (0..3).for_each(|node| attempt.grant(node, [7, 8, 9][node], 0, 1));
     attempt.handle_timeout(at(5));
     assert_eq!(attempt.outcome(), Some(Outcome::NoQuorum), "nobody else was seen");
@@ -374,9 +374,9 @@ fn a_confirmation_that_failed_is_asked_for_again_soon() {
 
 #[test]
 fn who_is_abandoned_leaves_whatever_is_known() {
-    for mode in [WAIT, Mode::Try] {
+    for wait in [WAIT, Wait::Never] {
         for answers in 0..3 {
-            let mut attempt = started(3, mode);
+            let mut attempt = started(3, wait);
             (0..answers).for_each(|node| attempt.grant(node, 7, 0, 1));
             attempt.handle_abandon();
             assert_eq!(attempt.outcome(), Some(Outcome::Abandoned), "not held, even if won");

@@ -237,13 +237,13 @@ impl World {
         } else if self.clients[client].rounds_left > 0
             && self.clients[client].machine.outcome().is_some()
         {
-            let mode = if self.draw(4) == 0 { Mode::Try } else { WAIT };
+            let wait = if self.draw(4) == 0 { Wait::Never } else { WAIT };
             // Coarse tickets are often the same for two clients, and so are fences.
             let ticket = self.node_time().as_micros() / 16_000;
             let Client { place, machine, is_judged, rounds_left, .. } = &mut self.clients[client];
             place.ticket = ticket * 16_000;
             *is_judged = false;
-            *machine = Contend::start(terms(), NODES, NodeSet::all(NODES), mode, self.now);
+            *machine = Contend::start(terms(), NODES, NodeSet::all(NODES), wait, self.now);
             *rounds_left -= 1;
             self.drive(client);
         }

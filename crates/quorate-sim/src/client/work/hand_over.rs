@@ -1,8 +1,8 @@
 //! A lease goes to another client.
 
 use quorate_core::{
-    acquire,
     client::{CallId, round::Claim, watchdog::LeaseId},
+    contend::Outcome,
     line::FencedLease,
     moment::Moment,
     mutant::{self, Mutant},
@@ -48,7 +48,7 @@ impl Client {
         }
         let (old, until) = (held.claim(held.longest()), held.lease().valid_until());
         self.tasks[task].handing = Some(Handing { to, lock, old, until });
-        self.try_once(env, task, Some(left));
+        self.adopt(env, task, left);
     }
 
     /// The nodes have answered.
@@ -57,20 +57,21 @@ impl Client {
         env: &mut Env,
         task: usize,
         call: CallId,
-        outcome: acquire::Outcome,
+        outcome: Outcome,
         handing: Handing,
     ) {
         let Handing { to, lock, old, until } = handing;
-        let round = self.me.machine.call(call).and_then(|call| call.round());
-        let claim = round.expect("it was asked").claim().clone();
-        if let acquire::Outcome::Held { .. } = outcome {
+        let waiter = self.me.machine.call(call).and_then(|call| call.waiter());
+        let waiter = waiter.expect("it was asked");
+        let (owner, untaken) = (waiter.owner().clone(), waiter.untaken());
+        if let Outcome::Held { .. } = outcome {
             if self.now(env) < until {
-                let (owner, held_by) = (claim.owner, old.owner.clone());
+                let held_by = old.owner.clone();
                 let fence = old.fenced.map(FencedLease::fence);
                 env.excused.push(owner.clone());
                 env.handovers[to] = Some(Handover { lock, owner, held_by, fence });
             } else {
-                self.start_release(env, lock, claim);
+                self.start_release(env, lock, Claim { owner, untaken, ..old.clone() });
             }
         }
         // What was not renamed, and places in line.

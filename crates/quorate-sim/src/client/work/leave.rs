@@ -5,7 +5,7 @@ use quorate_core::{
         round::{Claim, Machine},
         watchdog::LeaseId,
     },
-    release::Release,
+    round::{Round, Verb},
 };
 
 use super::Stage;
@@ -22,20 +22,14 @@ impl Client {
         let is_shutdown = self.me.dice.below(2) == 0;
         for task in 0..self.tasks.len() {
             match self.tasks[task].stage {
-                Stage::Asking(round) => {
+                Stage::Asking(call) => {
                     self.stop_waiting(env, task);
-                    self.abandon(env, round);
+                    self.abandon(env, call);
                     self.stop_handing_over(env, task);
-                }
-                Stage::InLine(waiter) => {
-                    self.stop_waiting(env, task);
-                    self.abandon(env, waiter);
                 }
                 Stage::Holding(_) | Stage::Acting(_) if is_shutdown => {}
                 Stage::Holding(held) | Stage::Acting(held) => self.release(env, held, None),
-                Stage::Thinking | Stage::Resting | Stage::Releasing => {
-                    self.stop_waiting(env, task);
-                }
+                Stage::Thinking | Stage::Releasing => self.stop_waiting(env, task),
             }
             self.tasks[task].forget();
         }
@@ -68,20 +62,11 @@ impl Client {
             return;
         }
         match self.tasks[task].stage {
-            Stage::Asking(round) => {
+            Stage::Asking(call) => {
                 env.count.faults[CANCELLED] += 1;
                 self.think(env, task);
-                self.abandon(env, round);
+                self.abandon(env, call);
                 self.stop_handing_over(env, task);
-            }
-            Stage::InLine(waiter) => {
-                env.count.faults[CANCELLED] += 1;
-                self.think(env, task);
-                self.abandon(env, waiter);
-            }
-            Stage::Resting => {
-                env.count.faults[CANCELLED] += 1;
-                self.think(env, task);
             }
             // The lock stays held, and what was asked of the nodes goes on.
             Stage::Acting(held) if !self.is_told(held) => {
@@ -122,9 +107,9 @@ impl Client {
 
     /// Releases what this owner may have on any node.
     pub(super) fn start_release(&mut self, env: &mut Env, lock: usize, claim: Claim) {
-        let machine = Release::start(claim.terms, self.list.len(), self.now(env));
+        let machine = Round::start(Verb::Release, claim.terms, self.list.len(), self.now(env));
         let owner = claim.owner.clone();
-        self.ask(env, Machine::Release(machine), (lock, claim), None);
+        self.ask(env, Machine::Round(machine), (lock, claim), None);
         self.me.machine.registry().forget(&owner);
         self.drive(env);
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use quorate_core::{
-    acquire,
     client::{
         self, Ended, Event, Hold, Transmit,
         owners::{OwnerKind, OwnerSource},
@@ -20,7 +19,7 @@ use quorate_core::{
 use super::{Doing, Member, Rules};
 use crate::{
     driver::{Driver, Driving},
-    model::{link::Request, settings::ANY_NUMBER},
+    model::{link::Request, node, settings::ANY_NUMBER},
 };
 
 /// One input to a client, and what comes of it.
@@ -80,8 +79,7 @@ impl Driver for Member {
     fn handle_event(&mut self, act: &mut Act, event: Event) {
         match event {
             Event::Ended(call, ended) if self.doing == Doing::Asking(call) => match ended {
-                Ended::Acquire(contend::Outcome::Held { valid_until, .. })
-                | Ended::Take(acquire::Outcome::Held { valid_until }) => {
+                Ended::Acquire(contend::Outcome::Held { valid_until, .. }) => {
                     self.notes.is_dated_late |= valid_until <= act.now;
                     // When the caller knows makes a difference only if it may go away before.
                     if !act.rules.is_told_late {
@@ -89,7 +87,7 @@ impl Driver for Member {
                     }
                 }
                 ended => {
-                    self.notes.was_beaten |= ended == Ended::Take(acquire::Outcome::Contended);
+                    self.notes.was_beaten |= ended == Ended::Acquire(contend::Outcome::Contended);
                     self.machine.close_call(call);
                     self.finish_attempt();
                 }
@@ -109,6 +107,7 @@ impl Driver for Member {
 /// Names the owners of one client: by attempt, and by what comes after each withdrawal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::model) struct Names {
+    pub(super) client: usize,
     pub(super) ticket: u64,
     pub(super) number: u64,
 }
@@ -121,6 +120,12 @@ impl OwnerSource for Names {
             true => place.shared_owner(number),
             false => place.owner(number),
         }
+    }
+
+    fn next_plain_owner(&mut self, _kind: &OwnerKind) -> Owner {
+        let number = self.number;
+        self.number += 1;
+        node::classic_owner(self.client, number)
     }
 
     fn ticket(&mut self, _drawn: u64) -> u64 {

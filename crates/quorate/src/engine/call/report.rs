@@ -1,13 +1,13 @@
 //! What a call tells: callers about the nodes, and observers about everything.
 
 use quorate_core::{
-    acquire,
     client::{self, CallId, Ended, round::QuorumRound, waiter::Waiter},
     command::{Command, Reply},
-    contend::{self, Said, Saying},
+    contend::{self, Said},
     moment::Moment,
-    quorum::{Vote, majority},
-    release, renew, verify,
+    quorum::Vote,
+    renew,
+    round::Finding,
 };
 
 use super::{Call, Late, Record, patience_with_first_answers};
@@ -113,11 +113,7 @@ fn silence_of(engine: &Engine, waiter: &Waiter, record: &Record, node: usize) ->
 /// True while too few nodes can be reached, or answer anything but errors; and while a majority has
 /// granted and not agreed on a fence yet, since no other owner is in the way.
 fn is_short(waiter: &Waiter) -> bool {
-    let machine = waiter.machine();
-    let refused = machine.refused();
-    let answered = machine.granted().union(refused);
-    let quorum = majority(machine.nodes());
-    machine.is_short() || answered.len() < quorum || refused.is_empty()
+    waiter.machine().is_short() || !waiter.machine().is_contended()
 }
 
 impl Shared {
@@ -126,7 +122,7 @@ impl Shared {
         &mut self,
         engine: &Engine,
         node: usize,
-        (id, said, sent_at): (CallId, Said, Moment),
+        (id, said, sent_at, command): (CallId, Said, Moment, &Command),
         answer: Result<&Reply, &Heard>,
         rest: &mut Rest,
         now: Moment,
@@ -135,7 +131,7 @@ impl Shared {
         if record.is_nosy {
             rest.wake(record.waker.take());
         }
-        if !matches!(said.what, Saying::Ask { .. }) {
+        if !said.is_ask() {
             return;
         }
         let heard = answer.err();
@@ -143,17 +139,13 @@ impl Shared {
         let Some(waiter) = waiter else { return };
         let is_open = waiter.machine().outcome().is_none();
         if engine.is_observed() {
-            let is_refused = matches!(answer, Ok(Reply::Queued { .. }));
+            let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
+            let is_refused = vote == Vote::Refuse;
             let is_first = record.waiting_since.is_none() && waiter.machine().is_waiting();
             if is_refused && is_first && is_open {
                 record.waiting_since = Some(now);
                 rest.tell(Told::WaitStarted { name: record.name.clone() });
             }
-            let vote = match answer {
-                Ok(Reply::Granted { .. }) => Vote::Grant,
-                Ok(Reply::Queued { .. }) => Vote::Refuse,
-                Ok(_) | Err(_) => Vote::Unknown,
-            };
             let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.trouble));
             let (round, action) = (record.round, record.action);
             let took = now.saturating_since(sent_at);
@@ -178,10 +170,6 @@ impl Shared {
         if record.is_nosy {
             rest.wake(record.waker.take());
         }
-        let round = self.machine.call(id).and_then(client::Call::round);
-        if round.is_none_or(|round| round.machine().is_undo(command)) {
-            return;
-        }
         let heard = answer.err();
         if engine.is_observed() {
             let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
@@ -205,24 +193,18 @@ pub(super) const fn told(ended: Ended, late: Option<Late>) -> observe::Outcome {
         Ended::Acquire(contend::Outcome::Abandoned) if matches!(late, Some(Late::Short)) => {
             observe::Outcome::NoQuorum
         }
-        Ended::Acquire(contend::Outcome::Contended | contend::Outcome::Abandoned)
-        | Ended::Take(acquire::Outcome::Contended) => observe::Outcome::Busy,
-        Ended::Acquire(contend::Outcome::Held { .. })
-        | Ended::Take(acquire::Outcome::Held { .. })
-        | Ended::Renew(renew::Outcome::Extended { .. })
-        | Ended::Verify(verify::Outcome::Confirmed)
-        | Ended::Release(release::Outcome::Released) => observe::Outcome::Done,
-        Ended::Acquire(contend::Outcome::NoQuorum)
-        | Ended::Take(acquire::Outcome::NoQuorum)
-        | Ended::Renew(renew::Outcome::Unsure)
-        | Ended::Verify(verify::Outcome::Unsure)
-        | Ended::Release(release::Outcome::Unsure) => observe::Outcome::NoQuorum,
-        Ended::Take(acquire::Outcome::TooLate) | Ended::Renew(renew::Outcome::TooLate) => {
-            observe::Outcome::TooLate
+        Ended::Acquire(contend::Outcome::Contended | contend::Outcome::Abandoned) => {
+            observe::Outcome::Busy
         }
-        Ended::Take(acquire::Outcome::Abandoned) => observe::Outcome::Cancelled,
-        Ended::Renew(renew::Outcome::Gone)
-        | Ended::Verify(verify::Outcome::Gone)
-        | Ended::Release(release::Outcome::WasGone) => observe::Outcome::Gone,
+        Ended::Acquire(contend::Outcome::Held { .. })
+        | Ended::Renew(renew::Outcome::Extended { .. })
+        | Ended::Round(_, Finding::Agreed) => observe::Outcome::Done,
+        Ended::Acquire(contend::Outcome::NoQuorum)
+        | Ended::Renew(renew::Outcome::Unsure)
+        | Ended::Round(_, Finding::Unsure) => observe::Outcome::NoQuorum,
+        Ended::Renew(renew::Outcome::TooLate) => observe::Outcome::TooLate,
+        Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, Finding::Refused) => {
+            observe::Outcome::Gone
+        }
     }
 }

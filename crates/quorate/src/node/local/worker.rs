@@ -10,6 +10,7 @@ use std::{
 use quorate_core::{
     backoff::{Backoff, Jitter},
     command::{Command, Reply, Stay},
+    dialect::Dialect,
     line::{Session, Speaker},
     moment::{Moment, NodeTime},
 };
@@ -29,7 +30,6 @@ use super::{
     time::Boot,
 };
 use crate::{
-    engine::Mode,
     error::Trouble,
     node::{Request, hand_out},
     observe::Event,
@@ -133,9 +133,9 @@ impl Worker {
 
     fn try_open(&mut self) -> Result<i64, Fault> {
         let office = Office::open(&self.shared.path, &self.boot, self.had)?;
-        let ear = match self.shared.mode {
-            Mode::Line => Some(office.post.listen(self.shared.client)?),
-            Mode::Classic => None,
+        let ear = match self.shared.dialect {
+            Dialect::Queue => Some(office.post.listen(self.shared.client)?),
+            Dialect::Classic => None,
         };
         let mut open = Open { office, ear, session: None, heard_at: Moment::ZERO };
         // Also in classic mode: whether the folder can be written to is known after this.
@@ -249,7 +249,7 @@ impl Open {
         let (known, heard_at) = (self.session, self.heard_at);
         let (mut session, mut is_told) = (None, false);
         let done = self.office.transact(|desk, now| {
-            if shared.mode == Mode::Line {
+            if shared.dialect.has_queue() {
                 let stored = desk.session(now, shared.client)?;
                 let known = known.filter(|known| stored == Some(*known));
                 let silence = shared.clock.now().saturating_since(heard_at);

@@ -7,6 +7,7 @@ use std::{
 
 use quorate_core::{
     command::{ClientId, Command, Stay},
+    dialect::Dialect,
     line::{Session, Speaker},
     moment::Moment,
     store::Store,
@@ -15,7 +16,7 @@ use quorate_core::{
 use super::cell::Cell;
 use crate::{
     clock::{Clock, node_time},
-    engine::{Ears, Mode, News, Quiet, Timed},
+    engine::{Ears, News, Quiet, Timed},
     error::Trouble,
     node::{Node, Pull, Pulled, Request, Sent, Work},
     nonces::Nonces,
@@ -27,7 +28,7 @@ pub(crate) struct View {
     pub(crate) clock: Clock,
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
-    pub(crate) mode: Mode,
+    pub(crate) dialect: Dialect,
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) ears: Arc<Ears>,
     pub(crate) nonces: Nonces,
@@ -67,12 +68,12 @@ impl Member {
 
     /// Begins a session anew, if the client needs one, and listens.
     pub(super) fn attach(&self, store: &mut Store) {
-        let View { clock, client, who, mode, nonces, .. } = &self.view;
+        let View { clock, client, who, dialect, nonces, .. } = &self.view;
         let now = clock.now();
         let mut state = self.lock();
         state.trouble = None;
         state.connections += 1;
-        if *mode == Mode::Line {
+        if dialect.has_queue() {
             match nonces.session() {
                 Ok(session) => state.session = session,
                 Err(none) => {
@@ -92,7 +93,7 @@ impl Member {
 
     /// Says a command with the session of today, which the node hears of now and then.
     pub(super) fn speak(&self, store: &mut Store, command: &mut Command) {
-        if self.view.mode == Mode::Classic {
+        if !self.view.dialect.has_queue() {
             return;
         }
         let mut state = self.lock();

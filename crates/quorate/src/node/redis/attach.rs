@@ -17,7 +17,7 @@ use super::{
     transport::Stream,
     wire::{channel, write_command, write_words},
 };
-use crate::{engine::Mode, error::Trouble, node::redis::chamber::Judged};
+use crate::{error::Trouble, node::redis::chamber::Judged};
 
 /// Logs in, looks at the server, hears what it knows of the set of nodes, and begins a session: in
 /// round trips of their own, since a server that is there under another name already has a session
@@ -41,7 +41,7 @@ pub(crate) async fn attach(
     };
     around.identities.claim(link.number, &run_id, &link.target.label)?;
     let mut session_time_us = None;
-    if around.mode == Mode::Line || judged.is_some() {
+    if around.dialect.has_queue() || judged.is_some() {
         asked_at = around.clock.now();
         let opening = (session, judged.as_ref());
         let now_us = match around.only_looks {
@@ -68,7 +68,7 @@ async fn look(replies: &mut Replies<'_>, link: &Link) -> Result<u64, Trouble> {
 }
 
 fn write_listening(out: &mut Vec<u8>, around: &Surroundings) {
-    if around.mode == Mode::Line {
+    if around.dialect.has_queue() {
         let channel = channel(&around.prefix, &around.client);
         write_words(out, &[b"SUBSCRIBE", channel.as_bytes()]);
         // The scripts must be allowed to, and somebody must hear it.
@@ -77,7 +77,7 @@ fn write_listening(out: &mut Vec<u8>, around: &Surroundings) {
 }
 
 async fn expect_listening(replies: &mut Replies<'_>, around: &Surroundings) -> Result<(), Trouble> {
-    if around.mode == Mode::Line {
+    if around.dialect.has_queue() {
         replies.expect_subscribed().await?;
         if replies.expect_number().await? == 0 {
             let reason = "what is published on a channel does not reach who listens there";

@@ -33,7 +33,7 @@ use super::{
     version::Watch,
     wire::Frame,
 };
-use crate::{engine::Mode, error::Trouble, node::hand_out};
+use crate::{error::Trouble, node::hand_out};
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
 pub(crate) async fn drive(link: Arc<Link>) {
@@ -183,7 +183,7 @@ fn recovers_in(judged: Option<&Judged>) -> Duration {
 /// Serves one connection until it breaks or is in doubt, and says why.
 async fn serve(link: &Arc<Link>, mut incoming: Incoming, judged: Option<Judged>) -> Trouble {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
-    let has_session = link.surroundings.mode == Mode::Line && !link.surroundings.only_looks;
+    let has_session = link.surroundings.dialect.has_queue() && !link.surroundings.only_looks;
     let mut pulse = (has_session || judged.is_some()).then(Pulse::new);
     let recovers_in = recovers_in(judged.as_ref());
     let mut recovery = (!recovers_in.is_zero()).then(|| Box::pin(sleep(recovers_in)));

@@ -7,7 +7,9 @@ use super::{
     target::{Place, Target},
     wire::{channel, write_words},
 };
-use crate::{engine::Mode, error::Trouble};
+use quorate_core::dialect::Dialect;
+
+use crate::error::Trouble;
 
 /// What a server told about itself.
 #[derive(Debug)]
@@ -38,13 +40,13 @@ pub(super) async fn greet(
     let server = replies.expect_text().await?;
     let replication = replies.expect_text().await?;
     let memory = replies.expect_text().await?;
-    check(&server, &replication, &memory, around.mode)?;
+    check(&server, &replication, &memory, around.dialect)?;
     let run_id = field(&server, "run_id")
         .filter(|run_id| !run_id.is_empty())
         .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
         .to_owned();
     let time_us = replies.expect_time().await?;
-    if around.mode == Mode::Line {
+    if around.dialect.has_queue() {
         replies.expect_number().await?;
     }
     if reads_record(around) && is_guarded(replies, &around.prefix).await? {
@@ -60,7 +62,7 @@ pub(super) async fn greet(
 /// Whether the client looks itself for a node's record: without a guard it meets nobody, and
 /// without a session, as in classic mode, none would be refused.
 fn reads_record(around: &Surroundings) -> bool {
-    (around.mode == Mode::Classic || around.only_looks) && around.chamber.is_none()
+    (!around.dialect.has_queue() || around.only_looks) && around.chamber.is_none()
 }
 
 /// A guarded node gets the scripts when it votes: until then it is met again and again. One that
@@ -115,17 +117,17 @@ fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
     write_words(&mut out, &[b"INFO", b"replication"]);
     write_words(&mut out, &[b"INFO", b"memory"]);
     write_words(&mut out, &[b"TIME"]);
-    if around.mode == Mode::Line {
+    if around.dialect.has_queue() {
         // A missing right is told at once, and not when a session begins.
         let channel = channel(&around.prefix, &around.client);
         write_words(&mut out, &[b"PUBLISH", channel.as_bytes(), b""]);
     }
     if reads_record(around) {
         let record = format!("{}node", around.prefix);
-        match around.mode {
-            Mode::Classic => write_words(&mut out, &[b"HMGET", record.as_bytes(), b"change"]),
+        match around.dialect {
+            Dialect::Classic => write_words(&mut out, &[b"HMGET", record.as_bytes(), b"change"]),
             // Whoever may not run scripts is told so, as when a session begins.
-            Mode::Line => write_words(&mut out, &[b"EVAL", READ, b"1", record.as_bytes()]),
+            Dialect::Queue => write_words(&mut out, &[b"EVAL", READ, b"1", record.as_bytes()]),
         }
     }
     if loads_scripts(around) {
@@ -135,12 +137,12 @@ fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
 }
 
 /// Whether the server may be a node at all.
-fn check(server: &str, replication: &str, memory: &str, mode: Mode) -> Result<(), Trouble> {
+fn check(server: &str, replication: &str, memory: &str, dialect: Dialect) -> Result<(), Trouble> {
     // Valkey calls it `server_mode`, and both call a server by itself `standalone`.
     let kind = field(server, "redis_mode").or_else(|| field(server, "server_mode"));
     match kind {
         Some("sentinel") => return Err(Trouble::Unsupported("it is a sentinel".into())),
-        Some("cluster") if mode == Mode::Line => {
+        Some("cluster") if dialect.has_queue() => {
             let reason = "it is in cluster mode, which can carry classic mode only";
             return Err(Trouble::Unsupported(reason.into()));
         }
@@ -149,7 +151,7 @@ fn check(server: &str, replication: &str, memory: &str, mode: Mode) -> Result<()
     if field(replication, "role") != Some("master") {
         return Err(Trouble::ReadOnly);
     }
-    if mode == Mode::Line {
+    if dialect.has_queue() {
         check_version(server)?;
     }
     check_memory(memory)
@@ -239,11 +241,11 @@ mod tests {
     #[test]
     fn a_server_that_must_not_be_a_node_is_refused_with_the_reason() {
         let memory = "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
-        let refused = |server: &str, role: &str, memory: &str, mode| {
-            check(server, role, memory, mode).map_err(|trouble| trouble.to_string())
+        let refused = |server: &str, role: &str, memory: &str, dialect| {
+            check(server, role, memory, dialect).map_err(|trouble| trouble.to_string())
         };
         let (alone, master) = ("redis_version:7.0.0\r\nredis_mode:standalone\r\n", "role:master");
-        assert_eq!(refused(alone, master, memory, Mode::Line), Ok(()));
+        assert_eq!(refused(alone, master, memory, Dialect::Queue), Ok(()));
         for (server, role, memory, expected) in [
             ("redis_mode:cluster", master, memory, "classic mode only"),
             ("server_mode:cluster", master, memory, "classic mode only"),
@@ -255,11 +257,11 @@ mod tests {
             (alone, master, "maxmemory:9", "memory policy"),
             (alone, master, "", "memory policy"),
         ] {
-            let error = refused(server, role, memory, Mode::Line).unwrap_err();
+            let error = refused(server, role, memory, Dialect::Queue).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
         let full = "maxmemory:9\r\nmaxmemory_policy:noeviction";
-        assert_eq!(refused(alone, master, full, Mode::Line), Ok(()));
-        assert_eq!(refused("redis_mode:cluster", master, full, Mode::Classic), Ok(()));
+        assert_eq!(refused(alone, master, full, Dialect::Queue), Ok(()));
+        assert_eq!(refused("redis_mode:cluster", master, full, Dialect::Classic), Ok(()));
     }
 }

@@ -12,6 +12,7 @@ use std::{
 
 use quorate_core::{
     command::{ClientId, Command, Reply, Stay},
+    dialect::Dialect,
     guard::{Greeting, Known, SESSION_LIFE_MS, slack_us},
     line::Speaker,
     moment::Moment,
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    engine::{Ears, Mode, Quiet},
+    engine::{Ears, Quiet},
     error::Trouble,
     node::{Inbox, Node, Pull, Pulled, Request, Sent, Work, hand_out},
     nonces::{NoRandomness, Nonces},
@@ -57,7 +58,7 @@ pub(crate) struct Surroundings {
     /// What the client is for the nodes, and for people.
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
-    pub(crate) mode: Mode,
+    pub(crate) dialect: Dialect,
     /// How the keys of ours begin.
     pub(crate) prefix: Arc<str>,
     pub(crate) max_ttl: Duration,
@@ -100,10 +101,10 @@ impl Surroundings {
 
     /// The scripts that are used again and again. The others go as text.
     pub(super) const fn scripts(&self) -> &'static [Script] {
-        match (self.mode, &self.chamber) {
-            (Mode::Line, _) => Script::LINE,
-            (Mode::Classic, None) => Script::CLASSIC,
-            (Mode::Classic, Some(_)) => Script::CLASSIC_GUARDED,
+        match (self.dialect, &self.chamber) {
+            (Dialect::Queue, _) => Script::LINE,
+            (Dialect::Classic, None) => Script::CLASSIC,
+            (Dialect::Classic, Some(_)) => Script::CLASSIC_GUARDED,
         }
     }
 }
