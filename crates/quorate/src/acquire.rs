@@ -19,7 +19,7 @@ use quorate_core::{
 use crate::{
     client::Inner,
     engine::{Asking, Call, Claim, Ended, Engine, OwnerKind},
-    error::{AdoptError, Lost, NodeReport},
+    error::{AdoptError, LockError, Lost, NodeReport},
     guard::{Guard, Hold},
     held::Held,
 };
@@ -39,7 +39,21 @@ pub(crate) enum Got {
     Contended,
     /// Too few nodes answered, or their answers came too late.
     Silence(Box<[NodeReport]>),
-    ShutDown,
+}
+
+/// The client is shut down.
+pub(crate) struct Closed;
+
+impl From<Closed> for LockError {
+    fn from(_: Closed) -> Self {
+        Self::ShutDown
+    }
+}
+
+impl From<Closed> for AdoptError {
+    fn from(_: Closed) -> Self {
+        Self::ShutDown
+    }
 }
 
 /// Acquires the lock, waiting for it or trying once. Dropping the future leaves the queue and gives
@@ -49,7 +63,7 @@ pub(crate) async fn acquire(
     want: Want,
     wait: Wait,
     deadline: Option<Moment>,
-) -> Got {
+) -> Result<Got, Closed> {
     let Want { name, terms, hold, kind } = want;
     let dialect = client.engine.dialect;
     let asked = Asked { name, terms, kind, wait, dialect, adopts: None };
@@ -62,7 +76,7 @@ pub(crate) async fn adopt(
     want: Want,
     from: Owner,
     fenced: Option<FencedLease>,
-) -> Got {
+) -> Result<Got, Closed> {
     let Want { name, terms, hold, kind } = want;
     let engine = &client.engine;
     let owner = engine.next_owner(terms.ttl_ms(), &kind, engine.now());
@@ -71,26 +85,25 @@ pub(crate) async fn adopt(
     win(client, Asked { name, terms, kind, wait, dialect, adopts }, hold, None).await
 }
 
-async fn win(client: &Arc<Inner>, asked: Asked, hold: Hold, deadline: Option<Moment>) -> Got {
+async fn win(
+    client: &Arc<Inner>,
+    asked: Asked,
+    hold: Hold,
+    deadline: Option<Moment>,
+) -> Result<Got, Closed> {
     let engine = &client.engine;
     // A shutdown waits for us, so that a lock that is won meanwhile is given back.
     let _call = engine.enter_call();
     if client.is_closed() {
-        return Got::ShutDown;
+        return Err(Closed);
     }
     let call = Call::acquire(engine, asked);
-    let Some(ended) = call.outcome_until(deadline).await else {
-        return match call.is_short() {
-            _ if client.is_closed() => Got::ShutDown,
-            true => Got::Silence(call.reports()),
-            false => Got::Contended,
-        };
-    };
-    match acquired(ended) {
-        Outcome::Held { .. } => hand_out(client, call, hold),
-        Outcome::Contended => Got::Contended,
-        Outcome::NoQuorum | Outcome::Abandoned if client.is_closed() => Got::ShutDown,
-        Outcome::NoQuorum | Outcome::Abandoned => Got::Silence(call.reports()),
+    match call.outcome_until(deadline).await.map(acquired) {
+        Some(Outcome::Held { .. }) => hand_out(client, call, hold),
+        Some(Outcome::NoQuorum | Outcome::Abandoned) | None if client.is_closed() => Err(Closed),
+        Some(Outcome::NoQuorum | Outcome::Abandoned) => Ok(Got::Silence(call.reports())),
+        None if call.is_short() => Ok(Got::Silence(call.reports())),
+        Some(Outcome::Contended) | None => Ok(Got::Contended),
     }
 }
 
@@ -99,17 +112,17 @@ fn acquired(ended: Ended) -> Outcome {
     outcome
 }
 
-fn hand_out(client: &Arc<Inner>, call: Call, hold: Hold) -> Got {
+fn hand_out(client: &Arc<Inner>, call: Call, hold: Hold) -> Result<Got, Closed> {
     let guard = Guard::new(client.clone(), call, hold);
     // A shutdown meanwhile did not see this guard, or has given the lock back already.
     if client.is_closed() {
-        return Got::ShutDown;
+        return Err(Closed);
     }
     // The caller may have been kept from running until now.
-    match guard.check() {
+    Ok(match guard.check() {
         Ok(()) => Got::Held(guard),
         Err(_) => Got::Silence(guard.call().reports()),
-    }
+    })
 }
 
 /// Puts another owner in the place of the one that holds the lock: the same place, but one that

@@ -291,11 +291,10 @@ impl Client {
         let (name, from) = lease.parts();
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
         let want = Want { name: name.clone(), terms, hold, kind: OwnerKind::of(from) };
-        match adopt(client, want, from.clone(), fenced).await {
+        match adopt(client, want, from.clone(), fenced).await? {
             Got::Held(guard) => Ok(guard),
             Got::Contended => Err(Lost::new(LostReason::Gone).into()),
             Got::Silence(nodes) => Err(AdoptError::NoQuorum { nodes }),
-            Got::ShutDown => Err(AdoptError::ShutDown),
         }
     }
 

@@ -203,9 +203,9 @@ impl Mutex {
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         self.first_contact().await?;
         match self.try_once(None).await? {
-            Tried::Held(guard) => Ok(Some(guard)),
-            Tried::Contended => Ok(None),
-            Tried::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
+            Got::Held(guard) => Ok(Some(guard)),
+            Got::Contended => Ok(None),
+            Got::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
         }
     }
 
@@ -317,21 +317,21 @@ impl Mutex {
         // Without a deadline nobody waits for ever for nodes that are not there.
         let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
         loop {
-            let tried = self.acquire(Wait::Patiently(patience), deadline).await?;
+            let got = self.acquire(Wait::Patiently(patience), deadline).await?;
             let now = engine.now();
-            match tried {
-                Tried::Held(guard) => return Ok(Some(guard)),
-                Tried::Contended => return Ok(None),
+            match got {
+                Got::Held(guard) => return Ok(Some(guard)),
+                Got::Contended => return Ok(None),
                 // The lock was won, but its caller was kept from running until it was over.
-                Tried::Silence(nodes) if is_won(&nodes) && deadline.is_none_or(|at| now < at) => {}
-                Tried::Silence(_) if deadline.is_none() && is_guarded(&engine.reports()) => {}
-                Tried::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
+                Got::Silence(nodes) if is_won(&nodes) && deadline.is_none_or(|at| now < at) => {}
+                Got::Silence(_) if deadline.is_none() && is_guarded(&engine.reports()) => {}
+                Got::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
             }
         }
     }
 
     /// Asks for the lock once. Silent nodes are not waited for beyond `deadline`.
-    pub(super) async fn try_once(&self, deadline: Option<Moment>) -> Result<Tried, LockError> {
+    pub(super) async fn try_once(&self, deadline: Option<Moment>) -> Result<Got, LockError> {
         self.acquire(Wait::Never, deadline).await
     }
 
@@ -344,8 +344,11 @@ impl Mutex {
         Ok(())
     }
 
-    async fn acquire(&self, wait: Wait, deadline: Option<Moment>) -> Result<Tried, LockError> {
-        tried(acquire(&self.client, self.want()?, wait, deadline).await)
+    async fn acquire(&self, wait: Wait, deadline: Option<Moment>) -> Result<Got, LockError> {
+        match acquire(&self.client, self.want()?, wait, deadline).await? {
+            Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
+            got => Ok(got),
+        }
     }
 
     fn want(&self) -> Result<Want, LockError> {
@@ -368,24 +371,6 @@ impl Mutex {
     }
 }
 
-/// How one attempt went.
-pub(super) enum Tried {
-    Held(Guard),
-    Contended,
-    Silence(Box<[NodeReport]>),
-}
-
-/// True if so many nodes deny us that no majority is left, whatever the others say.
-fn tried(got: Got) -> Result<Tried, LockError> {
-    match got {
-        Got::Held(guard) => Ok(Tried::Held(guard)),
-        Got::Contended => Ok(Tried::Contended),
-        Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
-        Got::Silence(nodes) => Ok(Tried::Silence(nodes)),
-        Got::ShutDown => Err(LockError::ShutDown),
-    }
-}
-
 /// True if a majority has granted the lock.
 fn is_won(nodes: &[NodeReport]) -> bool {
     let granted = nodes.iter().filter(|report| report.answer == NodeAnswer::Granted);
@@ -402,6 +387,7 @@ fn is_guarded(nodes: &[NodeReport]) -> bool {
     guarded > 0 && guarded + attached >= majority(nodes.len())
 }
 
+/// True if so many nodes deny us that no majority is left, whatever the others say.
 fn is_denied(nodes: &[NodeReport]) -> bool {
     let denials = nodes.iter().filter(|report| match &report.answer {
         NodeAnswer::Trouble(trouble) => trouble.is_denial(),

@@ -17,11 +17,11 @@ use quorate_core::{
 use self::look::holders;
 use crate::{
     Mutex,
+    acquire::Got,
     client::Inner,
     engine::{OwnerKind, Sleep, survey},
     error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
     guard::{Guard, Hold},
-    primitive::mutex::Tried,
     who::printable,
 };
 
@@ -406,9 +406,9 @@ impl Semaphore {
         let slots = &self.parts()?.slots;
         let slot = &slots[self.client.engine.draw(|jitter| below(jitter, slots.len()))];
         match self.part(slot.clone(), self.hold).try_once(deadline).await? {
-            Tried::Held(guard) => Ok(Seen::Got(guard)),
-            Tried::Contended => self.try_free(misses_max, deadline).await,
-            Tried::Silence(nodes) => Ok(Seen::Silence(nodes)),
+            Got::Held(guard) => Ok(Seen::Got(guard)),
+            Got::Contended => self.try_free(misses_max, deadline).await,
+            Got::Silence(nodes) => Ok(Seen::Silence(nodes)),
         }
     }
 
@@ -455,9 +455,9 @@ impl Semaphore {
         }
         for slot in free {
             match self.part(slot, self.hold).try_once(deadline).await? {
-                Tried::Held(guard) => return Ok(Seen::Got(guard)),
-                Tried::Contended => {}
-                Tried::Silence(nodes) => return Ok(Seen::Silence(nodes)),
+                Got::Held(guard) => return Ok(Seen::Got(guard)),
+                Got::Contended => {}
+                Got::Silence(nodes) => return Ok(Seen::Silence(nodes)),
             }
             if deadline.is_some_and(|deadline| engine.now() >= deadline) {
                 break;

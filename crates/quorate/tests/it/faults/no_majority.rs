@@ -83,20 +83,12 @@ fn the_nodes_are_named(mode: Mode, way: WayDown) {
         } else if way.trouble() == Trouble::TimedOut {
             assert_eq!(report.answer, NodeAnswer::Granted, "node {node} of {reports:?}");
         } else {
-            // Three refusals settle it, before the others have had the time to answer. In line
-            // nobody is asked if too few nodes can be reached to begin with.
-            let is_plain = match mode {
-                Mode::Line => report.answer == NodeAnswer::Attached,
-                Mode::Classic => {
-                    matches!(report.answer, NodeAnswer::Granted | NodeAnswer::NotAwaited)
-                }
-            };
-            assert!(is_plain, "node {node} of {reports:?}");
+            // Nobody is asked if too few nodes can be reached to begin with.
+            assert_eq!(report.answer, NodeAnswer::Attached, "node {node} of {reports:?}");
         }
     }
     for node in UP {
-        // In line nobody is asked if too few nodes can be reached to begin with.
-        let is_asked = mode == Mode::Classic || way.trouble() == Trouble::TimedOut;
+        let is_asked = way.trouble() == Trouble::TimedOut;
         cluster.wait_until_undone_by(&cluster.servers[node], u64::from(is_asked));
     }
 

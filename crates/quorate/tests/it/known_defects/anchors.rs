@@ -56,7 +56,7 @@ async fn consul_waiters_in_classic_mode_do_not_ask_in_step() {
     for times in &tries {
         let times = times.clone();
         let observer = move |event: &Event<'_>| {
-            if matches!(event, Event::Started { action: Action::Acquire, .. }) {
+            if matches!(event, Event::Answered { action: Action::Acquire, node: "memory:0", .. }) {
                 times.lock().expect("no test panics inside").push(Instant::now());
             }
         };

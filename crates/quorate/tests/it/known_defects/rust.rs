@@ -81,12 +81,9 @@ async fn rslock_connection_errors_do_not_make_a_lock_spin_for_ever(mode: Mode) {
     let mutex = bench.mutex();
     let locked = tokio::time::timeout(FAR, mutex.lock()).await.expect("it ends");
     assert!(matches!(locked, Err(LockError::NoQuorum { .. })), "{locked:?}");
-    let tries = bench.journal.count("acquire orders:42 started");
-    match mode {
-        Mode::Line => assert_eq!(tries, 1, "it waits until it is told of a node"),
-        // With pauses of up to 100 milliseconds in the 10 seconds of a ttl.
-        Mode::Classic => assert!((50..1_000).contains(&tries), "{tries} tries"),
-    }
+    let lines = bench.journal.lines();
+    let answers = lines.iter().filter(|line| line.contains(" answered ")).count();
+    assert!(answers <= 3, "it waits until it is told of a node: {answers} answers");
 }
 
 #[tokio::test(start_paused = true)]
