@@ -6,6 +6,7 @@
 use std::env;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::api::document::Document;
 use crate::api::surface::{Public, surface};
@@ -59,21 +60,26 @@ fn findings(surface: &[Public<'_>]) -> Vec<String> {
 }
 
 /// Lets rustdoc write about a package, and reads it.
-///
-/// The output as JSON is not stable, so the compiler must be told that this is meant. Some build
-/// scripts look at that, too; in a folder of its own it makes nobody else build anew.
 fn describe(package: &str, more: &[&str]) -> Result<Document, String> {
-    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let folder = PathBuf::from(target).join("api");
     let mut command = cargo(["rustdoc", "--locked", "--quiet", "--package", package, "--lib"]);
-    command.args(more).arg("--target-dir").arg(&folder);
-    command.args(["--", "-Zunstable-options", "--output-format", "json"]);
-    run_command(command.env("RUSTC_BOOTSTRAP", "1"))?;
-    let file =
-        root().join(folder).join("doc").join(package.replace('-', "_")).with_extension("json");
+    in_own_folder(command.args(more));
+    run_command(command.args(["--", "-Zunstable-options", "--output-format", "json"]))?;
+    let name = package.replace('-', "_");
+    let file = root().join(folder()).join("doc").join(name).with_extension("json");
     let text = fs::read_to_string(&file)
         .map_err(|error| format!("rustdoc left no {}: {error}", file.display()))?;
     Document::parse(&text)
+}
+
+/// Rustdoc's output as JSON is not stable, so the compiler must be told that this is meant. Some
+/// build scripts look at that, too; in a folder of its own it makes nobody else build anew.
+pub(crate) fn in_own_folder(command: &mut Command) -> &mut Command {
+    command.arg("--target-dir").arg(folder()).env("RUSTC_BOOTSTRAP", "1")
+}
+
+fn folder() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    PathBuf::from(target).join("api")
 }
 
 #[cfg(test)]

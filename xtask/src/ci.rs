@@ -1,16 +1,15 @@
 //! `cargo xtask ci`: every check and every test, in one command.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::api;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::process::{cargo, first_line, root, run as run_command, run_within};
+use crate::programs::{self, Program};
 use crate::redis;
-use crate::steps::Steps;
-use crate::test::cargo_test;
+use crate::steps::{Lane, Steps};
+use crate::test;
 use crate::tools;
 use crate::valkey;
 
@@ -27,14 +26,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("fmt", fmt)?;
     steps.run("clippy", clippy)?;
     steps.run("api", api::check)?;
-    steps.run("test", || cargo_test(&["--all-features"]))?;
-    steps.run("simulate", || simulate(["--seeds", if full { "1000000" } else { "20000" }]))?;
-    steps.run("mutants", || simulate(["mutants", "--check", "docs/robustness.md"]))?;
-    examples(&mut steps)?;
+    steps.run("default features", default_features)?;
+    let programs = build(&mut steps, "build", &[])?;
+    steps.run_lanes(lanes(&programs, full)?)?;
+    examples(&mut steps, &programs)?;
     steps.run("doc", doc)?;
     if full {
-        steps.run("search", || simulate(["model", "--full"]))?;
-        steps.run("test --release", || cargo_test(&["--all-features", "--release"]))?;
+        let programs = build(&mut steps, "build --release", &["--release"])?;
+        let (waiting, computing) = test::steps(&programs, &["--release"]);
+        steps.run_lanes([Lane::of_waiting(waiting), Lane::of_computing(computing)])?;
     }
     steps.finish();
     Ok(())
@@ -81,39 +81,50 @@ fn stopped_majorities() -> Result<(), String> {
     run_command(command.env("QUORATE_FULL", "1"))
 }
 
-/// The simulator is compiled with optimisation in a debug build too, and with checks for overflow.
-fn simulate<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
-    let command = "run --locked --quiet -p quorate-sim --";
-    run_command(cargo(command.split(' ')).args(args))
+/// Examples must compile as they do for a user. Most of what they need is there already, where
+/// `api` has left it.
+fn default_features() -> Result<(), String> {
+    let args = "check --locked --package quorate --examples";
+    run_command(api::in_own_folder(&mut cargo(args.split(' '))))
+}
+
+/// Builds all tests, and whatever else is run below.
+fn build(steps: &mut Steps, name: &str, more: &[&str]) -> Result<Vec<Program>, Failure> {
+    let mut programs = Vec::new();
+    steps.run(name, || {
+        programs = programs::build(more)?;
+        Ok(())
+    })?;
+    Ok(programs)
+}
+
+/// All tests, and what the simulator is to look at: it only computes, as its tests do.
+fn lanes(programs: &[Program], full: bool) -> Result<[Lane; 2], Failure> {
+    let (waiting, mut computing) = test::steps(programs, &[]);
+    let simulator = programs.iter().find(|program| program.is_bin("quorate-sim"));
+    let simulator = simulator.ok_or_else(|| Failure::failed("cargo built no simulator"))?;
+    let mut simulate = |name: &str, args: &[&str]| {
+        let mut command = simulator.command();
+        command.args(args).current_dir(root());
+        computing.push((name.to_owned(), command));
+    };
+    // It is compiled with optimisation in a debug build too, and with checks for overflow.
+    simulate("simulate", &["--seeds", if full { "1000000" } else { "20000" }]);
+    simulate("mutants", &["mutants", "--check", "docs/robustness.md"]);
+    if full {
+        simulate("search", &["model", "--full"]);
+    }
+    Ok([Lane::of_waiting(waiting), Lane::of_computing(computing)])
 }
 
 /// An example that does not run is worse than none, so each one is run and must end well.
-fn examples(steps: &mut Steps) -> Result<(), Failure> {
-    let names = example_names(&root().join("crates/quorate/examples"));
-    // Compiled beforehand, so that the time limit below is for the example alone.
-    steps.run("build examples", || {
-        let args = "build --locked -p quorate --examples";
-        run_command(&mut cargo(args.split(' ')))
-    })?;
-    for name in &names {
-        steps.run(&format!("example {name}"), || {
-            let args = "run --locked --quiet -p quorate --example";
-            run_within(EXAMPLE_LIMIT, cargo(args.split(' ')).arg(name))
+fn examples(steps: &mut Steps, programs: &[Program]) -> Result<(), Failure> {
+    for example in programs.iter().filter(|program| program.is_example()) {
+        steps.run(&format!("example {}", example.name()), || {
+            run_within(EXAMPLE_LIMIT, &mut example.command())
         })?;
     }
     Ok(())
-}
-
-/// In alphabetical order; none if there is no such folder.
-fn example_names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-        .collect();
-    names.sort();
-    names
 }
 
 fn doc() -> Result<(), String> {
@@ -127,6 +138,8 @@ const STOPPED_MAJORITIES: &str =
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -149,14 +162,5 @@ mod tests {
         let text = fs::read_to_string(root().join(&file)).unwrap();
         assert!(text.contains(&format!("#[test]\nfn {name}()")), "{file}");
         assert!(text.contains("\"QUORATE_FULL\""), "{file}");
-    }
-
-    #[test]
-    fn examples_are_the_rust_files_of_the_folder_in_order() {
-        // This folder serves as well as any other one with Rust files and a subfolder in it.
-        let names = example_names(&root().join("xtask/src"));
-        assert!(names.contains(&"ci".to_owned()), "{names:?}");
-        assert!(names.is_sorted(), "{names:?}");
-        assert_eq!(example_names(&root().join("no/such/folder")), Vec::<String>::new());
     }
 }

@@ -17,6 +17,7 @@ mod failure;
 mod help;
 mod output;
 mod process;
+mod programs;
 mod redis;
 mod steps;
 mod test;

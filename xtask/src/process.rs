@@ -2,8 +2,9 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,44 @@ pub(crate) fn first_line(command: &mut Command) -> Result<String, String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
+/// What a program prints on standard output; an error if it fails. Its messages go where ours go.
+pub(crate) fn read(command: &mut Command) -> Result<String, String> {
+    let child = start(command.stdout(Stdio::piped()))?;
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    judge(output.status)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a program to its end, and returns all that it printed, in order.
+pub(crate) fn run_quietly(mut command: Command) -> (Vec<u8>, Result<(), String>) {
+    let mut text = format!("    {}\n", command_line(&command)).into_bytes();
+    let run = || {
+        let (mut reader, writer) = io::pipe()?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let mut child = command.spawn()?;
+        // What is read ends when nobody can write any more, and a command can.
+        drop(command);
+        reader.read_to_end(&mut text)?;
+        child.wait()
+    };
+    let result = run().map_err(|error: io::Error| error.to_string()).and_then(judge);
+    (text, result)
+}
+
+/// The same program, but others that want the processor go first.
+pub(crate) fn yielding(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    command.get_current_dir().map(|folder| nice.current_dir(folder));
+    nice
+}
+
 fn start(command: &mut Command) -> Result<Child, String> {
     let line = command_line(command);
     say(format!("    {line}"));
@@ -99,6 +138,24 @@ mod tests {
         assert_eq!(run_within(limit, &mut Command::new("true")), Ok(()));
         assert!(run_within(limit, &mut Command::new("false")).is_err());
         assert!(run(&mut Command::new("no-such-program")).unwrap_err().contains("cannot run"));
+    }
+
+    #[test]
+    fn what_a_quiet_program_prints_is_kept_in_order() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo err >&2; exit 3"]);
+        let (text, result) = run_quietly(command);
+        assert!(String::from_utf8(text).unwrap().ends_with("\nout\nerr\n"));
+        assert_eq!(result, Err("exit status: 3".to_owned()));
+        assert!(run_quietly(Command::new("no-such-program")).1.is_err());
+    }
+
+    #[test]
+    fn what_a_failed_program_prints_is_not_taken_for_a_result() {
+        let mut command = Command::new("sh");
+        assert_eq!(read(command.args(["-c", "echo half"])), Ok("half\n".to_owned()));
+        let mut command = Command::new("sh");
+        assert!(read(command.args(["-c", "echo half; exit 1"])).is_err());
     }
 
     #[test]

@@ -1,9 +1,36 @@
 //! A verb as a list of named steps: says what runs, how long it took, and where it stopped.
 
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
 use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{say, show};
+use crate::process::{run_quietly, yielding};
+
+/// A step that is a program: its name, and how to start it.
+pub(crate) type Step = (String, Command);
+
+/// Programs that are begun in this order, so many at a time.
+pub(crate) struct Lane {
+    width: usize,
+    steps: Vec<Step>,
+}
+
+impl Lane {
+    /// For programs that mostly wait.
+    pub(crate) fn of_waiting(steps: Vec<Step>) -> Self {
+        Self { width: WAITING_AT_ONCE, steps }
+    }
+
+    /// For programs that only compute. They fill the time in which others wait, and give way.
+    pub(crate) fn of_computing(steps: Vec<Step>) -> Self {
+        let steps = steps.into_iter().map(|(name, command)| (name, yielding(&command)));
+        Self { width: COMPUTING_AT_ONCE, steps: steps.collect() }
+    }
+}
 
 /// The steps of one verb, so far.
 pub(crate) struct Steps {
@@ -27,18 +54,56 @@ impl Steps {
         let started = Instant::now();
         let result = work();
         let seconds = started.elapsed().as_secs_f64();
-        match result {
-            Ok(()) => {
-                say(format!("==> {name}: ok, {seconds:.1} s"));
-                self.done += 1;
-                Ok(())
+        result.map_err(|why| self.failure(name, seconds, &why))?;
+        say(format!("==> {name}: ok, {seconds:.1} s"));
+        self.done += 1;
+        Ok(())
+    }
+
+    /// Runs the steps of several lanes at the same time. What a step prints is shown in one piece
+    /// when it ends. After a failure no other step is begun.
+    pub(crate) fn run_lanes(
+        &mut self,
+        lanes: impl IntoIterator<Item = Lane>,
+    ) -> Result<(), Failure> {
+        let (done, failed) = (AtomicUsize::new(0), OnceLock::new());
+        thread::scope(|scope| {
+            for Lane { width, steps } in lanes {
+                let queue = Arc::new(Mutex::new(steps.into_iter()));
+                for _ in 0..width {
+                    let (queue, done, failed, this) = (queue.clone(), &done, &failed, &*self);
+                    let next = move || queue.lock().expect("nobody panics with it").next();
+                    scope.spawn(move || {
+                        while failed.get().is_none()
+                            && let Some((name, command)) = next()
+                        {
+                            match this.run_quietly(&name, command) {
+                                Ok(()) => _ = done.fetch_add(1, Ordering::Relaxed),
+                                // The first one is what is told.
+                                Err(failure) => drop(failed.set(failure)),
+                            }
+                        }
+                    });
+                }
             }
-            Err(why) => {
-                let verb = self.verb;
-                let message = format!("{verb} failed at step `{name}` after {seconds:.1} s: {why}");
-                Err(Failure::failed(message))
-            }
-        }
+        });
+        self.done += done.into_inner();
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn run_quietly(&self, name: &str, command: Command) -> Result<(), Failure> {
+        say(format!("==> {name}"));
+        let started = Instant::now();
+        let (text, result) = run_quietly(command);
+        let seconds = started.elapsed().as_secs_f64();
+        let end = if result.is_ok() { "ok" } else { "failed" };
+        show(&text, &format!("==> {name}: {end}, {seconds:.1} s"));
+        result.map_err(|why| self.failure(name, seconds, &why))
+    }
+
+    fn failure(&self, name: &str, seconds: f64, why: &str) -> Failure {
+        let verb = self.verb;
+        Failure::failed(format!("{verb} failed at step `{name}` after {seconds:.1} s: {why}"))
     }
 
     pub(crate) fn finish(self) {
@@ -46,6 +111,11 @@ impl Steps {
         say(format!("==> {verb}: {done} steps passed, {:.1} s", started.elapsed().as_secs_f64()));
     }
 }
+
+/// Few enough that each gets its share of two cores when it does not wait.
+const WAITING_AT_ONCE: usize = 3;
+/// Some of them have only one thread.
+const COMPUTING_AT_ONCE: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -58,5 +128,31 @@ mod tests {
         let failure = steps.run("two", || Err("it broke".to_owned())).unwrap_err();
         assert!(failure.message().starts_with("ci failed at step `two`"), "{failure:?}");
         assert!(failure.message().ends_with(": it broke"), "{failure:?}");
+    }
+
+    #[test]
+    fn lanes_run_at_the_same_time() {
+        // Each waits for the other one.
+        let pipe = std::env::temp_dir().join(format!("xtask-lanes-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let [reads, writes] = ["cat <\"$0\"", "echo >\"$0\""].map(|script| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).arg(&pipe);
+            vec![(script.to_owned(), command)]
+        });
+        let mut steps = Steps::of("ci");
+        steps.run_lanes([Lane::of_waiting(reads), Lane::of_computing(writes)]).unwrap();
+        assert_eq!(steps.done, 2);
+        std::fs::remove_file(pipe).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_begun_after_a_failure() {
+        let step = |name: &str| (name.to_owned(), Command::new(name));
+        let mut steps = Steps::of("ci");
+        let lane = Lane { width: 1, steps: vec![step("true"), step("false"), step("true")] };
+        let failure = steps.run_lanes([lane]).unwrap_err();
+        assert!(failure.message().starts_with("ci failed at step `false`"), "{failure:?}");
+        assert_eq!(steps.done, 1);
     }
 }

@@ -26,30 +26,66 @@ fn help_lists_the_verbs_and_is_no_error() {
 fn ci_runs_every_step_in_order() {
     let seen = Seen::by(&mut xtask(&["ci"]));
     assert_eq!(seen.code, Some(0), "{}", seen.err);
-    let steps = seen.steps();
-    let first = ["redis-server", "valkey-server", "tools"];
-    assert_eq!(steps[..3], first);
-    let expected = ["fmt", "clippy", "api", "test", "simulate", "mutants"];
-    let steps = &steps[3..];
-    assert_eq!(steps[..expected.len()], expected);
-    assert_eq!(steps.last(), Some(&"doc"));
+    let mut steps = seen.steps();
+    // These run at the same time.
+    steps[8..13].sort_unstable();
+    let expected = [
+        "redis-server",
+        "valkey-server",
+        "tools",
+        "fmt",
+        "clippy",
+        "api",
+        "default features",
+        "build",
+        "mutants",
+        "simulate",
+        "test --doc",
+        "test -p quorate --test it",
+        "test -p quorate-sim --lib",
+        "example mutex",
+        "doc",
+    ];
+    assert_eq!(steps, expected);
+    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 15 steps passed"));
     for call in [
-        "fmt --all --check",
-        "clippy --locked --workspace --all-targets --all-features -- -D warnings",
-        "test --locked --workspace --all-features",
-        "run --locked --quiet -p quorate-sim -- --seeds 20000",
-        "run --locked --quiet -p quorate-sim -- mutants --check docs/robustness.md",
-        "doc --locked --workspace --all-features --no-deps --document-private-items",
+        "cargo fmt --all --check",
+        "cargo clippy --locked --workspace --all-targets --all-features -- -D warnings",
+        "program in fake",
+        "program --seeds 20000 in ",
+        "program mutants --check docs/robustness.md in ",
+        "cargo test --locked --workspace --all-features --doc",
+        "cargo doc --locked --workspace --all-features --no-deps --document-private-items",
     ] {
-        assert!(seen.out.contains(&format!("fake cargo {call}\n")), "{call} in {}", seen.out);
+        assert!(seen.out.contains(&format!("fake {call}")), "{call} in {}", seen.out);
     }
+    let build = "fake cargo test --locked --workspace --all-features --no-run ";
+    assert!(seen.err.contains(build), "{}", seen.err);
+}
+
+#[test]
+fn what_a_program_prints_is_in_one_piece() {
+    let seen = Seen::by(&mut xtask(&["ci"]));
+    let piece = "\n    program\nfake program in fake\n==> test -p quorate --test it: ok, ";
+    assert!(seen.out.contains(piece), "{}", seen.out);
+}
+
+#[test]
+fn no_tests_are_no_success() {
+    let seen = Seen::by(xtask(&["ci"]).env("FAKE_NO_TESTS", "1"));
+    assert_eq!(seen.code, Some(1));
+    assert!(seen.last_error().ends_with("cargo built no test"), "{}", seen.err);
 }
 
 #[test]
 fn ci_runs_the_tests_in_a_release_build_only_if_everything_is_asked_for() {
-    let call = "fake cargo test --locked --workspace --all-features --release\n";
-    assert!(Seen::by(&mut xtask(&["ci", "--full"])).out.contains(call));
-    assert!(!Seen::by(&mut xtask(&["ci"])).out.contains(call));
+    let seen = Seen::by(&mut xtask(&["ci", "--full"]));
+    let call = "fake cargo test --locked --workspace --all-features --no-run --release ";
+    assert!(seen.err.contains(call), "{}", seen.err);
+    let call = "fake cargo test --locked --workspace --all-features --doc --release\n";
+    assert!(seen.out.contains(call), "{}", seen.out);
+    assert_eq!(seen.out.matches("==> test -p quorate --test it: ok").count(), 2, "{}", seen.out);
+    assert!(!Seen::by(&mut xtask(&["ci"])).err.contains("--release"));
 }
 
 #[test]
@@ -68,9 +104,8 @@ fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
         ("fmt --all", "fmt"),
         ("clippy --locked", "clippy"),
         ("rustdoc", "api"),
-        ("test", "test"),
-        ("run --locked --quiet -p quorate-sim -- --seeds", "simulate"),
-        ("run --locked --quiet -p quorate-sim -- mutants", "mutants"),
+        ("check --locked --package quorate --examples", "default features"),
+        ("--no-run", "build"),
         ("doc", "doc"),
     ] {
         let seen = Seen::by(xtask(&["ci"]).env("FAKE_CARGO_FAILS", command));
@@ -80,6 +115,26 @@ fn ci_stops_at_the_first_failure_and_its_last_line_names_the_step() {
         assert!(seen.last_error().starts_with(&start), "{}", seen.err);
         assert!(seen.last_error().ends_with("exit status: 101"), "{}", seen.err);
     }
+}
+
+#[test]
+fn ci_stops_after_the_steps_that_run_beside_one_that_fails_and_its_last_line_names_that() {
+    for (variable, fails, step) in [
+        ("FAKE_CARGO_FAILS", "--doc", "test --doc"),
+        ("FAKE_PROGRAM_FAILS", "--seeds", "simulate"),
+        ("FAKE_PROGRAM_FAILS", "mutants", "mutants"),
+    ] {
+        let seen = Seen::by(xtask(&["ci"]).env(variable, fails));
+        assert_eq!(seen.code, Some(1), "{step}");
+        assert!(!seen.steps().contains(&"example mutex"), "{}", seen.out);
+        assert!(seen.out.contains(&format!("==> {step}: failed, ")), "{}", seen.out);
+        let start = format!("xtask: ci failed at step `{step}` after ");
+        assert!(seen.last_error().starts_with(&start), "{}", seen.err);
+        assert!(seen.last_error().ends_with("exit status: 101"), "{}", seen.err);
+    }
+    let seen = Seen::by(xtask(&["ci"]).env("FAKE_PROGRAM_FAILS", ""));
+    let start = "xtask: ci failed at step `test -p quorate";
+    assert!(seen.last_error().starts_with(start), "{}", seen.err);
 }
 
 #[test]
@@ -250,6 +305,7 @@ fn xtask(args: &[&str]) -> Command {
     command.env("CARGO", fake("cargo")).env("QUORATE_REDIS_SERVER", fake("redis-server"));
     command.env("QUORATE_VALKEY_SERVER", fake("redis-server"));
     command.env("CARGO_TARGET_DIR", fake("good")).env_remove("FAKE_CARGO_FAILS");
+    command.env("FAKE_PROGRAM_FAILS", "nothing");
     command.env("QUORATE_TOOLS", build_folder().join("tmp-of-verbs/kits"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::iter::once(fake("tools")).chain(std::env::split_paths(&path));

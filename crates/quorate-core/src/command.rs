@@ -4,9 +4,9 @@ use std::{fmt, fmt::Write as _, sync::Arc};
 
 use crate::{
     fence::{Fence, SLACK_US},
-    guard::{Enrolment, Greeting, Mark, Met, Pact},
     inspect::{Cursor, Inspected, Listed},
     line::{Ask, Extend, Extended, Session, Speaker, Yield},
+    membership::{self, Mark},
     mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
@@ -86,45 +86,21 @@ pub enum Command {
         /// How many keys are looked at, more or less.
         count: u32,
     },
-    /// Say what the node is, and doubt it if it may have forgotten locks.
-    Meet {
-        /// What the client says of itself.
-        greeting: Greeting,
-    },
-    /// Give a doubted node its place among the others.
-    Enrol {
-        /// Which one.
-        enrolment: Enrolment,
-    },
-    /// Tell a node that the set of nodes is another one.
-    Change {
-        /// The node's mark, as it was met.
-        mark: Mark,
-        /// The new set.
-        pact: Pact,
-        /// The node's new mark.
-        fresh: Mark,
-    },
-    /// Let a doubted node vote at once, if it holds nothing.
-    Admit {
-        /// The node's mark, as it was met.
-        mark: Mark,
-        /// The node's new mark.
-        fresh: Mark,
-    },
+    /// What is said to the node about itself and about the set of nodes.
+    Membership(membership::Command),
     /// Begin a session: from now on the client speaks with this one, and with no other.
     Attach {
         /// Who speaks, and how it will be known.
         speaker: Speaker,
         /// On which terms.
-        stay: Stay,
+        terms: SessionTerms,
     },
     /// Go on with a session.
     Ping {
         /// Who speaks.
         speaker: Speaker,
         /// On which terms.
-        stay: Stay,
+        terms: SessionTerms,
     },
     /// Have the lock, or a place in its line.
     Acquire {
@@ -169,6 +145,12 @@ pub enum Command {
     Batch(Box<[Self]>),
 }
 
+impl From<membership::Command> for Command {
+    fn from(command: membership::Command) -> Self {
+        Self::Membership(command)
+    }
+}
+
 impl Command {
     /// What the reply to this command says about it. A reply that does not fit is no answer.
     #[must_use]
@@ -178,18 +160,12 @@ impl Command {
             | (Self::Free { .. }, Reply::Freed)
             | (Self::Attach { .. } | Self::Ping { .. }, Reply::Attached { .. })
             | (Self::Introduce { .. }, Reply::Introduced)
-            | (Self::Meet { .. }, Reply::Met(_))
-            | (Self::Enrol { .. }, Reply::Enrolled)
-            | (Self::Change { .. }, Reply::Changed)
-            | (Self::Admit { .. }, Reply::Admitted)
             | (Self::Acquire { .. }, Reply::Granted { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: true }) => Vote::Grant,
             (Self::Extend { .. }, Reply::EachExtended(fates)) => self.extended(fates, 0),
             (Self::Acquire { .. }, Reply::Queued { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: false })
             | (Self::Take { .. }, Reply::Another)
-            | (Self::Change { .. }, Reply::TooSoon { .. })
-            | (Self::Admit { .. }, Reply::Holds { .. })
             | (Self::Adopt { .. } | Self::Free { .. }, Reply::Absent | Reply::Another) => {
                 Vote::Refuse
             }
@@ -213,7 +189,7 @@ impl Command {
             | Self::Inspect { .. }
             | Self::List { .. }
             | Self::Who { .. } => true,
-            Self::Meet { greeting } => greeting.is_looking,
+            Self::Membership(command) => command.only_looks(),
             Self::Batch(entries) => entries.iter().all(Self::only_looks),
             _ => false,
         }
@@ -306,10 +282,10 @@ impl Command {
 
 /// The terms of a session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Stay {
+pub struct SessionTerms {
     /// How long it lasts if it is not heard of.
     pub life_ms: u64,
-    /// What the node is, as the client has judged it; `None` if nodes are not guarded.
+    /// What the node is, as the client has judged it; `None` without membership.
     pub mark: Option<Mark>,
     /// How far a ticket may lie from the node's time, in microseconds.
     pub slack_us: u64,
@@ -317,10 +293,10 @@ pub struct Stay {
     pub wall_ms: u64,
 }
 
-impl Stay {
-    /// With a node that is not guarded.
+impl SessionTerms {
+    /// With a node that is no member of a set.
     #[must_use]
-    pub const fn unguarded(life_ms: u64) -> Self {
+    pub const fn without_membership(life_ms: u64) -> Self {
         Self { life_ms, mark: None, slack_us: SLACK_US, wall_ms: 0 }
     }
 }
@@ -362,28 +338,10 @@ pub enum Reply {
     Inspected(Box<Inspected>),
     /// Which locks there are.
     Listed(Listed),
-    /// What the node is.
-    Met(Box<Met>),
-    /// The node's record is of another version, which we cannot read.
-    OtherWire(u32),
-    /// The node has its place.
-    Enrolled,
-    /// The node goes by the new set.
-    Changed,
-    /// The set has changed a short while ago.
-    TooSoon {
-        /// For how many milliseconds it must not change again.
-        left_ms: u64,
-    },
-    /// The node votes.
-    Admitted,
-    /// The node is not empty.
-    Holds {
-        /// How many keys it has.
-        keys: u64,
-    },
-    /// Nodes are guarded here, and the client does not want that.
-    Guarded,
+    /// What the node replies to a membership command.
+    Membership(membership::Reply),
+    /// The node is a member of a set, and the client does not say which config it goes by.
+    MembershipRequired,
     /// The session goes on; this is the node's time.
     Attached {
         /// Microseconds of its wall clock.

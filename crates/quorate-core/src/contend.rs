@@ -8,19 +8,18 @@
 //! that fails is undone, and the waiter tries again under a new owner after a random delay.
 
 mod bounds;
+mod grants;
 mod parts;
 mod plain;
 mod polls;
 mod seat;
 mod traces;
+mod tries;
 
 use std::{collections::VecDeque, time::Duration};
 
 pub use self::traces::Traces;
-use self::{
-    plain::Retry,
-    seat::{Grant, Seat},
-};
+use self::{plain::Retry, seat::Seat};
 use crate::{
     command::Reply,
     fence::Fence,
@@ -193,8 +192,8 @@ impl Contend {
         self
     }
 
-    /// The same, of an owner that uses neither fences nor queues. The delays of a waiter follow from
-    /// `seed`.
+    /// The same, of an owner that uses neither fences nor queues. The delays of a waiter follow
+    /// from `seed`.
     #[must_use]
     pub fn plain(mut self, seed: u64) -> Self {
         self.rule = Rule::Plain;
@@ -273,8 +272,8 @@ impl Contend {
         }
     }
 
-    /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer. Of a
-    /// plain owner only the [vote](Self::handle_vote) counts.
+    /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer. Of
+    /// a plain owner only the [vote](Self::handle_vote) counts.
     pub fn handle_reply(
         &mut self,
         node: usize,
@@ -505,129 +504,6 @@ impl Contend {
     fn say(&mut self, node: usize, what: Saying) {
         self.traces.handle_said(what);
         self.to_say.push_back((node, Said { life: self.life, what }));
-    }
-
-    fn handle_granted(&mut self, node: usize, fence: Fence, since: Moment, now: Moment) {
-        let is_given_back = fence <= self.seats[node].seen;
-        if is_given_back && !mutant::is_on(Mutant::CountAfterYield) {
-            // An old message, which the node will not heed; or it has forgotten what it granted.
-            self.say(node, Saying::Doubt(fence));
-            return;
-        }
-        let since = if mutant::is_on(Mutant::ValidFromReply) { now } else { since };
-        self.seats[node].handle_granted(fence, since);
-        self.try_hold(now);
-    }
-
-    /// Nobody knows whether the fence was stored: whoever waits asks again soon.
-    fn handle_unconfirmed(&mut self, node: usize, now: Moment) {
-        self.seats[node].handle_unconfirmed();
-        self.poll_after(polls::RETRY_MS, now);
-    }
-
-    /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
-    fn give_way(&mut self, node: usize, fence: Fence, now: Moment) {
-        let is_firm = self.rule == Rule::Shared && mutant::is_on(Mutant::ShareNeverYields);
-        let is_firm = is_firm || mutant::is_on(Mutant::NoYield);
-        if self.outcome.is_some() || !self.is_waiting() || is_firm {
-            return;
-        }
-        self.drop_dead(now);
-        if fence > self.seats[node].seen && self.granted().len() < self.quorum() {
-            self.seats[node].handle_yielded(fence);
-            self.say(node, Saying::Yield(fence));
-        }
-    }
-
-    /// Takes the lock, if a majority of grants is alive and agrees about the fence.
-    fn try_hold(&mut self, now: Moment) {
-        let is_late_fine = mutant::is_on(Mutant::NoLateCheck);
-        if !is_late_fine && !mutant::is_on(Mutant::DeadGrantCounts) {
-            self.drop_dead(now);
-        }
-        let mut grants: Vec<Grant> = self.seats.iter().filter_map(|seat| seat.grant).collect();
-        if grants.len() < self.quorum() {
-            return;
-        }
-        grants.sort_unstable_by_key(|grant| std::cmp::Reverse(grant.since));
-        let quorum = self.quorum();
-        let Some(decisive) = grants.get(quorum.saturating_sub(1)) else { return };
-        let valid_until = self.terms.valid_until(decisive.since);
-        let left = valid_until.saturating_since(now);
-        if left.is_zero() && !is_late_fine || left < self.least_left() {
-            self.ask_again(now);
-            return;
-        }
-        let stored = |fence: Fence| grants.iter().filter(|grant| grant.fence == fence).count();
-        let largest = grants.iter().map(|grant| grant.fence).max().unwrap_or(Fence::ZERO);
-        let agreed = grants.iter().map(|grant| grant.fence).find(|fence| stored(*fence) >= quorum);
-        let is_any = self.rule != Rule::Fenced || mutant::is_on(Mutant::NoWriteBack);
-        let agreed = agreed.or_else(|| is_any.then_some(largest));
-        match agreed {
-            Some(fence) => self.outcome = Some(Outcome::Held { valid_until, fence }),
-            None => {
-                let behind = |seat: &Seat| seat.grant.is_some_and(|it| it.fence < largest);
-                let behind = self.nodes_where(|seat| behind(seat) && seat.confirming != largest);
-                for node in behind.iter() {
-                    self.seats[node].confirming = largest;
-                    self.say(node, Saying::Confirm(largest));
-                }
-            }
-        }
-    }
-
-    /// Asks those nodes whose grants are too old to build on; the others have nothing to add.
-    fn ask_again(&mut self, now: Moment) {
-        let (terms, least) = (self.terms, self.least_left());
-        let is_old = |grant: Grant| terms.valid_until(grant.since).saturating_since(now) < least;
-        let old = self.nodes_where(|seat| seat.grant.is_some_and(is_old));
-        old.iter().for_each(|node| self.ask(node, now));
-    }
-
-    /// A grant that has run out may lie before another holder's: it counts for nothing.
-    fn drop_dead(&mut self, now: Moment) {
-        let terms = self.terms;
-        for seat in &mut self.seats {
-            if seat.grant.is_some_and(|grant| terms.valid_until(grant.since) <= now) {
-                seat.grant = None;
-            }
-        }
-    }
-
-    /// One try ends when it cannot be won any more and what that is called does not depend on those
-    /// who have not answered.
-    fn decide_try(&mut self, now: Moment) {
-        if !self.is_trying() || self.outcome.is_some() {
-            return;
-        }
-        let open = self.unanswered();
-        let answered = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused);
-        let may_win = self.granted().union(open).len() >= self.quorum();
-        let is_settled =
-            answered.len() >= self.quorum() || answered.union(open).len() < self.quorum();
-        if !may_win && is_settled {
-            self.end_try(now);
-        }
-    }
-
-    fn end_try(&mut self, now: Moment) {
-        let is_contended = self.is_refused();
-        if !mutant::is_on(Mutant::NoUndo) {
-            self.leave();
-        }
-        if self.is_waiting() {
-            self.begin_life();
-            self.rest(is_contended, now);
-        } else {
-            self.outcome = Some(if is_contended { Outcome::Contended } else { Outcome::NoQuorum });
-        }
-    }
-
-    /// True if a majority has answered, and one of them that another owner is in the way. Grants
-    /// alone, whose fence is not decided, say nothing about others.
-    fn is_refused(&self) -> bool {
-        let answered = self.nodes_where(|seat| seat.grant.is_some() || seat.is_refused);
-        answered.len() >= self.quorum() && !self.refused().is_empty()
     }
 
     fn nodes_where(&self, is: impl Fn(&Seat) -> bool) -> NodeSet {

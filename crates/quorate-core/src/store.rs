@@ -7,9 +7,8 @@ mod expiring;
 mod full;
 mod line;
 mod parts;
-mod record;
 
-use self::{expiring::Expiring, line::Line, record::Record};
+use self::{expiring::Expiring, line::Line};
 pub use self::{
     expiring::Kept,
     line::{Aside, Spoken},
@@ -20,6 +19,7 @@ use crate::{
         ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
     },
     line::{Push, is_shared},
+    membership,
     moment::NodeTime,
     mutant::{self, Mutant},
     name::Name,
@@ -30,9 +30,8 @@ use crate::{
 pub struct Store {
     keys: Expiring<Name, Value>,
     line: Line,
-    record: Option<Record>,
-    /// Which run of which server this is.
-    run: u64,
+    /// What it knows of itself and of the set of nodes.
+    pub membership: membership::Node,
     /// The server has no memory left.
     is_full: bool,
 }
@@ -41,7 +40,8 @@ impl Store {
     /// A node that holds nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { keys: Expiring::new(), line: Line::new(), record: None, run: 0, is_full: false }
+        let membership = membership::Node::new(0);
+        Self { keys: Expiring::new(), line: Line::new(), membership, is_full: false }
     }
 
     /// Runs one command at the node's own time.
@@ -97,12 +97,13 @@ impl Store {
             Command::Look { name } => Reply::Seen(self.sighting(now, name)),
             Command::Inspect { name, shown } => self.inspect(now, name, *shown),
             Command::List { prefix, cursor, count } => self.list(prefix, cursor.as_ref(), *count),
-            Command::Meet { greeting } => self.meet(now, greeting),
-            Command::Enrol { enrolment } => self.enrol(now, enrolment),
-            Command::Change { mark, pact, fresh } => self.change(now, *mark, pact, *fresh),
-            Command::Admit { mark, fresh } => self.admit(*mark, *fresh),
-            Command::Attach { speaker, stay } => self.attach(now, *speaker, stay),
-            Command::Ping { speaker, stay } => self.ping(now, *speaker, stay),
+            Command::Membership(command) => {
+                let keys = self.held();
+                let reply = self.membership.apply(now, command, keys);
+                reply.map_or(Reply::Stale, Reply::Membership)
+            }
+            Command::Attach { speaker, terms } => self.attach(now, *speaker, terms),
+            Command::Ping { speaker, terms } => self.ping(now, *speaker, terms),
             Command::Acquire { speaker, ask } => self.acquire(now, *speaker, ask),
             Command::Introduce { client, who, life_ms } => {
                 self.line.introduce(now, *client, who, *life_ms);
@@ -156,8 +157,20 @@ impl Store {
 
     /// Forgets everything, as FLUSHALL does. Whoever listens goes on to listen.
     pub fn clear(&mut self) {
+        self.replace(Self { membership: self.membership.cleared(), ..Self::new() });
+    }
+
+    /// Takes over all data of another node, as a replica does. Whoever listens stays.
+    pub fn copy(&mut self, other: &Self) {
+        let membership = self.membership.with_record_of(&other.membership);
+        self.replace(Self { membership, ..other.clone() });
+        self.line.pushes.clear();
+    }
+
+    /// Replaces its data, but not its clients and its memory.
+    fn replace(&mut self, other: Self) {
         let listeners = std::mem::take(&mut self.line.listeners);
-        *self = Self { run: self.run, is_full: self.is_full, ..Self::new() };
+        *self = Self { is_full: self.is_full, ..other };
         self.line.listeners = listeners;
     }
 

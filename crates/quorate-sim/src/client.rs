@@ -11,7 +11,7 @@ use quorate_core::{
     backoff::Jitter,
     client::{self, CallId, Config},
     command::ClientId,
-    guard::Opinion,
+    membership::Opinion,
     moment::Moment,
     terms::{Terms, vote_timeout},
 };
@@ -23,7 +23,7 @@ use self::{
     links::{Meetings, Process},
     work::Task,
 };
-pub(crate) use self::{links::council, names::Names};
+pub(crate) use self::{links::view_of, names::Names};
 use crate::{
     clock::{ClientClock, MS, Nanos},
     dice::Dice,

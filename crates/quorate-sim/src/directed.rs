@@ -10,7 +10,7 @@ mod watchdog;
 use std::time::Duration;
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Prolongation, Reply, Stay},
+    command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms},
     contend::{Contend, Outcome, Said, Saying, Wait},
     lease::{Lease, LostReason},
     line::{Ask, Place, Session, Speaker, Yield},
@@ -222,7 +222,8 @@ fn attach(node: &mut Store, number: u8, life_ms: u64) -> Speaker {
     let client = ClientId::from_random([number; 20]);
     let speaker = Speaker { client, session: Session::from_random(1) };
     node.listen(client);
-    node.apply(node_time(0), &Command::Attach { speaker, stay: Stay::unguarded(life_ms) });
+    let terms = SessionTerms::without_membership(life_ms);
+    node.apply(node_time(0), &Command::Attach { speaker, terms });
     speaker
 }
 

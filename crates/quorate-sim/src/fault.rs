@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quorate_core::guard::WALL_TOLERANCE_MS;
+use quorate_core::membership::WALL_TOLERANCE_MS;
 
 use crate::{
     clock::{MS, Nanos, SECOND},

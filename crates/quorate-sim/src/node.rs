@@ -72,7 +72,7 @@ impl Node {
     /// Another process serves what the node knows.
     pub(crate) const fn run_anew(&mut self) {
         self.runs += 1;
-        self.store.set_run(self.runs);
+        self.store.membership.set_run(self.runs);
     }
 
     pub(crate) const fn is_up(&self) -> bool {
@@ -227,7 +227,7 @@ impl Node {
     /// Becomes a replica of another node, and a master again.
     pub(crate) fn copy(&mut self, now: Nanos, other: &Store) {
         self.store.copy(other);
-        match self.store.seen_ms() {
+        match self.store.membership.seen_ms() {
             // The other one was a copy of this one: it is what it was then.
             Some(seen_ms) => self.memory.set_back(now, seen_ms),
             None => self.memory.forget(now),

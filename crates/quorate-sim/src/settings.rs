@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use quorate_core::{dialect::Dialect, guard::slack_us, terms::Drift};
+use quorate_core::{dialect::Dialect, membership::slack_us, terms::Drift};
 
 use crate::{
     clock::{MS, Nanos, Ppm, SECOND, US},

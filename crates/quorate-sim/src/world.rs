@@ -418,7 +418,8 @@ impl World {
                 env.end_split();
                 // Where nodes are guarded, the last one that knows of the set must not be cut off:
                 // nobody could give the others their places again.
-                let is_known = env.nodes.iter().all(|node| node.store.origin().is_some());
+                let is_known =
+                    env.nodes.iter().all(|node| node.store.membership.origin().is_some());
                 if env.settings.does_end_cut && (is_known || env.settings.guard.is_none()) {
                     self.cut_for_good();
                     self.clients.iter_mut().for_each(Client::vouch);

@@ -26,11 +26,12 @@ use crate::{
     clock::{Clock, node_time},
     engine::{Driver, Ears, Engine, Quiet, Running, Settings, Where},
     error::{ConfigError, ConnectError, TtlError},
+    membership::{self, SharedMembership},
     memory::MemoryNodes,
     node::{
         Node,
         memory::View,
-        redis::{Chamber, Identities, Link, Security, Surroundings, Target, blot, drive},
+        redis::{Identities, Link, Security, Surroundings, Target, blot, drive},
     },
     nonces::{Nonces, OwnerKey},
     observe::Observer,
@@ -546,7 +547,7 @@ impl ClientBuilder {
     }
 
     fn build_of(self, parts: Parts) -> Result<Client, ConfigError> {
-        let Opened { nodes, drivers, chamber, node_time } = self.open(&parts)?;
+        let Opened { nodes, drivers, membership, node_time } = self.open(&parts)?;
         let Parts { clock, client, owner_key, who, ears, status, quiet, .. } = parts;
         let (jitter_seed, first_round) = (parts.jitter_seed, parts.first_round);
         let settings = Settings {
@@ -557,7 +558,7 @@ impl ClientBuilder {
             owner_key,
             who,
             dialect: self.dialect,
-            has_sessions: self.dialect.has_queue() || chamber.is_some(),
+            has_sessions: self.dialect.has_queue() || membership.is_some(),
             max_ttl: self.max_ttl,
             node_time,
             jitter_seed,
@@ -575,7 +576,7 @@ impl ClientBuilder {
             max_hold: self.max_hold,
             prefix: self.prefix,
         };
-        Ok(Client::from_inner(Inner::new(engine, running, defaults, chamber)))
+        Ok(Client::from_inner(Inner::new(engine, running, defaults, membership)))
     }
 
     /// Builds the client and waits until a majority of its nodes is attached.
@@ -645,7 +646,7 @@ impl ClientBuilder {
                 let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
                 let now = clock.now();
                 let node_time = Some((node_time(now).as_micros(), now));
-                Ok(Opened { nodes, drivers: Vec::new(), chamber: None, node_time })
+                Ok(Opened { nodes, drivers: Vec::new(), membership: None, node_time })
             }
             #[cfg(feature = "local")]
             Source::Local(folder) => {
@@ -668,11 +669,11 @@ impl ClientBuilder {
                 let time_us = |ahead| node_time(now).as_micros().saturating_add_signed(ahead);
                 let node_time = ahead_us.map(|ahead| (time_us(ahead), now));
                 let (nodes, drivers) = (vec![node], vec![driver]);
-                Ok(Opened { nodes, drivers, chamber: None, node_time })
+                Ok(Opened { nodes, drivers, membership: None, node_time })
             }
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
-                let chamber = self.chamber(&targets);
+                let membership = self.membership(&targets, parts);
                 let surroundings = Surroundings {
                     clock,
                     client_name: format!("quorate-{:.8}", client.to_string()).into(),
@@ -683,7 +684,7 @@ impl ClientBuilder {
                     max_ttl: self.max_ttl,
                     ears,
                     identities: Arc::new(Identities::new(urls.len())),
-                    chamber: chamber.clone(),
+                    membership: membership.clone(),
                     only_looks: self.only_looks,
                     status,
                     quiet,
@@ -695,17 +696,24 @@ impl ClientBuilder {
                     network: self.simulation.network.clone(),
                 };
                 let (nodes, drivers) = links(targets, &surroundings);
-                Ok(Opened { nodes, drivers, chamber, node_time: None })
+                Ok(Opened { nodes, drivers, membership, node_time: None })
             }
         }
     }
 
-    /// What is known of the set of nodes, if they are guarded.
-    fn chamber(&self, targets: &[Target]) -> Option<Arc<Chamber>> {
+    /// What is known of the set of nodes, if they are members of one.
+    fn membership(&self, targets: &[Target], parts: &Parts) -> Option<Arc<SharedMembership>> {
         let is_on = self.restart_guard.unwrap_or(targets.len() >= GUARDED_FROM);
         is_on.then(|| {
             let labels = targets.iter().map(|target| target.label.as_str().into());
-            Arc::new(Chamber::new(labels, self.max_ttl, (self.is_durable, self.only_looks)))
+            let settings = membership::Settings {
+                max_ttl: self.max_ttl,
+                is_durable: self.is_durable,
+                only_looks: self.only_looks,
+                clock: parts.clock,
+                nonces: parts.nonces.clone(),
+            };
+            Arc::new(SharedMembership::new(labels, settings))
         })
     }
 
@@ -811,7 +819,7 @@ fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node
 struct Opened {
     nodes: Vec<Box<dyn Node>>,
     drivers: Vec<Driver>,
-    chamber: Option<Arc<Chamber>>,
+    membership: Option<Arc<SharedMembership>>,
     /// What their clocks showed, and when, if that is known already.
     node_time: Option<(u64, Moment)>,
 }

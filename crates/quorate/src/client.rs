@@ -29,8 +29,8 @@ use crate::{
     guard::{Guard, Hold},
     handover::LeaseHandover,
     leases::others_within,
+    membership::SharedMembership,
     memory::MemoryNodes,
-    node::redis::Chamber,
 };
 
 /// A connection to a set of nodes. Clones share it.
@@ -433,8 +433,8 @@ pub(crate) struct Inner {
     pub(crate) engine: Arc<Engine>,
     running: Running,
     pub(crate) defaults: Defaults,
-    /// What is known of the set of nodes, if they are guarded.
-    pub(crate) chamber: Option<Arc<Chamber>>,
+    /// What is known of the set of nodes, if they are members of one.
+    pub(crate) membership: Option<Arc<SharedMembership>>,
     /// Every node was attached, or failed to, at least once.
     has_met: AtomicBool,
 }
@@ -454,10 +454,10 @@ impl Inner {
         engine: Arc<Engine>,
         running: Running,
         defaults: Defaults,
-        chamber: Option<Arc<Chamber>>,
+        membership: Option<Arc<SharedMembership>>,
     ) -> Self {
         let has_met = AtomicBool::new(false);
-        Self { engine, running, defaults, chamber, has_met }
+        Self { engine, running, defaults, membership, has_met }
     }
 
     /// Looks at the nodes whenever a link comes up or goes down, until `look` has seen enough;

@@ -23,7 +23,7 @@ pub use quorate_core::{lease::LostReason, name::NameError, terms::TermsError};
 use thiserror::Error;
 
 pub use crate::{
-    nodes::{AdmitError, ChangeError},
+    membership::{AdmitError, ChangeError},
     trouble::{NodeAnswer, NodeReport, Trouble},
 };
 

@@ -54,8 +54,8 @@ mod leases;
 mod lock_pages;
 #[cfg(doc)]
 pub mod manual;
+mod membership;
 mod node;
-mod nodes;
 mod nonces;
 pub mod observe;
 mod primitive;
@@ -74,8 +74,8 @@ pub use self::{
     client::{Client, Shutdown, Warning},
     guard::Guard,
     handover::{HandoverError, LeaseHandover},
+    membership::NodesChanged,
     node::memory,
-    nodes::NodesChanged,
     primitive::{mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
     signal::CancellationToken,
     tags::{LeaseTag, TaggedLease},

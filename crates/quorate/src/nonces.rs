@@ -9,8 +9,8 @@ use std::fmt;
 
 use quorate_core::{
     command::ClientId,
-    guard::{Mark, NodeId},
     line::Session,
+    membership::{Mark, NodeId},
 };
 
 use siphasher::sip::SipHasher24;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use quorate::{Client, LeaseHandover, blocking};
+use quorate::{Client, ClientBuilder, LeaseHandover, blocking};
 use quorate_testkit::{Server, eventually};
 
 fn main() -> ExitCode {
@@ -54,10 +54,22 @@ fn admit(servers: &[Server]) {
     }
 }
 
+/// No node is silent here, but a busy machine may be slow.
+fn settings(urls: &[String]) -> ClientBuilder {
+    Client::builder().nodes(urls).vote_timeout(TTL / 2)
+}
+
+fn connect(urls: &[String]) -> blocking::Client {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let client = runtime.expect("a runtime").block_on(settings(urls).connect());
+    let client = client.expect("a majority is there");
+    blocking::Client::try_from(client).expect("it has a thread of its own")
+}
+
 fn run_case(servers: &[Server]) {
     admit(servers);
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let client = blocking::Client::connect(&urls).expect("the nodes are there");
+    let client = connect(&urls);
     let lease: LeaseHandover = hear_of_lease(&urls).parse().expect("a lease");
     let fence = lease.fence().expect("a lease of the default mode");
     let later = client.mutex(LOCK);
@@ -85,7 +97,7 @@ fn run_case(servers: &[Server]) {
 fn run_rivals(servers: &[Server]) {
     admit(servers);
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let client = blocking::Client::connect(&urls).expect("the nodes are there");
+    let client = connect(&urls);
     servers[2].kill();
     let mut succeeded = 0;
     for round in 0..ROUNDS {
@@ -145,7 +157,7 @@ impl Rival {
 
 /// The life of a rival.
 fn adopt(lease: &str, urls: &[String]) {
-    let client = blocking::Client::connect(urls).expect("two nodes are there");
+    let client = connect(urls);
     let lease = lease.parse().expect("a lease");
     say(READY);
     io::stdin().read_line(&mut String::new()).expect("it is told to go");
@@ -171,7 +183,7 @@ fn hear_of_lease(urls: &[String]) -> String {
 fn take(urls: &[String]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let lease = runtime.expect("a runtime").block_on(async {
-        let client = Client::builder().nodes(urls).ttl(TTL).connect().await.expect("nodes");
+        let client = settings(urls).ttl(TTL).connect().await.expect("nodes");
         let guard = client.mutex(LOCK).lock_timeout(PATIENCE).await.expect("it is free");
         guard.hand_over().await.expect("it is held")
     });

@@ -1,5 +1,5 @@
-//! One question to all nodes about one owner: may it keep the lock, has it the lock, or does it give
-//! it back?
+//! One question to all nodes about one owner: may it keep the lock, has it the
+//! lock, or does it give it back?
 
 use std::collections::VecDeque;
 

@@ -42,7 +42,7 @@ impl Store {
         let is_new = match command {
             Command::Take { .. } => !mutant::is_on(Mutant::FullGrants),
             Command::Introduce { client, .. } => !self.line.whos.contains(client),
-            Command::Meet { greeting } => self.record.is_none() && !greeting.is_looking,
+            Command::Membership(command) => self.membership.is_creating(command),
             _ => false,
         };
         self.is_full && is_new

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::{Expiring, Store, Whose, end, text};
 use crate::{
-    command::{ClientId, Owner, Reply, Stay, Value},
+    command::{ClientId, Owner, Reply, SessionTerms, Value},
     fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump, prolonged_ms},
     line::{
         Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Yield,
@@ -206,32 +206,36 @@ impl Store {
         }
     }
 
-    pub(super) fn attach(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
-        // A clock that was set since the client met the node would hide behind its session.
-        if self.is_judged(stay.mark) && stay.mark.is_some() && self.is_unseen(now, stay.life_ms) {
-            return Reply::Stale;
+    pub(super) fn attach(
+        &mut self,
+        now: NodeTime,
+        speaker: Speaker,
+        terms: &SessionTerms,
+    ) -> Reply {
+        match self.membership.lets_begin(now, terms) {
+            true => self.go_on(now, speaker, terms),
+            false => Reply::Stale,
         }
-        self.stay(now, speaker, stay)
     }
 
-    pub(super) fn ping(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
+    pub(super) fn ping(&mut self, now: NodeTime, speaker: Speaker, terms: &SessionTerms) -> Reply {
         match self.line.is_spoken(speaker) {
-            true => self.stay(now, speaker, stay),
+            true => self.go_on(now, speaker, terms),
             false => Reply::Stale,
         }
     }
 
     /// Lets a session begin, or go on.
-    fn stay(&mut self, now: NodeTime, speaker: Speaker, stay: &Stay) -> Reply {
-        if !self.is_judged(stay.mark) {
-            return if stay.mark.is_some() { Reply::Stale } else { Reply::Guarded };
+    fn go_on(&mut self, now: NodeTime, speaker: Speaker, terms: &SessionTerms) -> Reply {
+        if !self.membership.lets_go_on(terms) {
+            return if terms.mark.is_some() { Reply::Stale } else { Reply::MembershipRequired };
         }
         if self.is_full && mutant::is_on(Mutant::FullEndsSessions) {
             return Reply::Full;
         }
-        let spoken = Spoken::new(now, speaker.session, stay.slack_us);
-        self.line.sessions.put(&speaker.client, spoken, end(now, stay.life_ms));
-        self.see(now, stay.wall_ms);
+        let spoken = Spoken::new(now, speaker.session, terms.slack_us);
+        self.line.sessions.put(&speaker.client, spoken, end(now, terms.life_ms));
+        self.membership.see(now, terms.wall_ms);
         Reply::Attached { time_us: now.as_micros() }
     }
 
@@ -407,7 +411,7 @@ impl Store {
     }
 
     pub(super) fn extend(&mut self, now: NodeTime, speaker: Speaker, entries: &[Extend]) -> Reply {
-        let is_healing = self.is_doubted() && mutant::is_on(Mutant::HealInGuard);
+        let is_healing = self.membership.is_quarantined() && mutant::is_on(Mutant::HealInGuard);
         if !self.line.is_spoken(speaker) && !is_healing {
             return Reply::Stale;
         }

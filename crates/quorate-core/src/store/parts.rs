@@ -1,7 +1,7 @@
 //! A store in parts, for engines that keep it elsewhere: they load what a command touches, let the
 //! store run it, and keep what has changed.
 //!
-//! What a node knows of itself is no part: such engines are not guarded.
+//! Membership is no part: such engines have none.
 
 use std::collections::BTreeSet;
 
@@ -85,10 +85,7 @@ impl Command {
             Self::Prolong { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Extend { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Batch(entries) => entries.iter().flat_map(Self::names).collect(),
-            Self::Meet { .. }
-            | Self::Enrol { .. }
-            | Self::Change { .. }
-            | Self::Admit { .. }
+            Self::Membership(_)
             | Self::Attach { .. }
             | Self::Ping { .. }
             | Self::Introduce { .. }
@@ -120,7 +117,7 @@ impl Command {
 mod tests {
     use super::*;
     use crate::{
-        command::Stay,
+        command::SessionTerms,
         line::{Ask, Place, Session, Speaker},
         moment::NodeTime,
     };
@@ -140,7 +137,7 @@ mod tests {
             let ask = Ask { name: name.clone(), owner, is_waiting: true, is_known: false };
             commands.extend([
                 Command::Introduce { client, who: "me".into(), life_ms: 900 },
-                Command::Attach { speaker, stay: Stay::unguarded(700) },
+                Command::Attach { speaker, terms: SessionTerms::without_membership(700) },
                 Command::Acquire { speaker, ask },
             ]);
         }

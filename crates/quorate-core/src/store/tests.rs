@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    command::{ClientId, Stay},
+    command::{ClientId, SessionTerms},
     fence::Fence,
     line::{Ask, Extend, Place, Session, Speaker},
 };
@@ -57,8 +57,8 @@ fn a_vote_by_a_session_that_is_not_of_today_is_none() {
     let [known, unknown] =
         [1, 2].map(|bits| Some(Speaker { client, session: Session::from_random(bits) }));
     let attach = |store: &mut Store, at| {
-        let (speaker, stay) = (known.expect("it speaks"), Stay::unguarded(50));
-        store.apply(ms(at), &Command::Attach { speaker, stay });
+        let (speaker, terms) = (known.expect("it speaks"), SessionTerms::without_membership(50));
+        store.apply(ms(at), &Command::Attach { speaker, terms });
     };
     let take = |speaker| Command::Take { name: name("a"), owner: owner(1), ttl_ms: 100, speaker };
     let adopt = |speaker| Command::Adopt {
@@ -226,7 +226,7 @@ fn batch_does_what_its_entries_do_one_by_one() {
         free(2),
         free(1),
     ];
-    let attach = Command::Attach { speaker, stay: Stay::unguarded(1_000) };
+    let attach = Command::Attach { speaker, terms: SessionTerms::without_membership(1_000) };
     let mut stores = [Store::new(), Store::new()];
     for store in &mut stores {
         store.listen(client);

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use quorate_core::{
     client::{self, Joins, Patience, Transmit},
-    command::{ClientId, Command, Reply, Stay},
-    guard::Met,
+    command::{ClientId, Command, Reply, SessionTerms},
     line::{Push, Speaker},
+    membership::{self, NodeInfo},
     moment::Moment,
     terms::vote_timeout,
 };
 
 use self::meetings::Verdict;
-pub(crate) use self::meetings::{Meetings, council};
+pub(crate) use self::meetings::{Meetings, view_of};
 use super::{Client, Names};
 use crate::{
     clock::{ClientClock, MS, Nanos},
@@ -222,7 +222,7 @@ impl Client {
         let link = self.link(env, node);
         if link.generation == generation && link.is_attached {
             let speaker = Speaker { client: self.me.id, session: link.session };
-            let command = Command::Ping { speaker, stay: self.stay(env, node) };
+            let command = Command::Ping { speaker, terms: self.session_terms(env, node) };
             let whose = Whose::Link(self.now(env));
             self.send(env, node, Waiting { whose, command });
         }
@@ -295,16 +295,19 @@ impl Client {
     fn attach(&mut self, env: &mut Env, node: usize) {
         let session = self.link(env, node).session;
         let speaker = Speaker { client: self.me.id, session };
-        let command = Command::Attach { speaker, stay: self.stay(env, node) };
+        let command = Command::Attach { speaker, terms: self.session_terms(env, node) };
         let whose = Whose::Link(self.now(env));
         self.send(env, node, Waiting { whose, command });
     }
 
     /// The terms of a session with this node.
-    fn stay(&mut self, env: &Env, node: usize) -> Stay {
+    fn session_terms(&mut self, env: &Env, node: usize) -> SessionTerms {
         let life_ms = env.session_ms().unwrap_or(0);
         let now = env.now;
-        self.me.meetings.as_mut().map_or_else(|| Stay::unguarded(life_ms), |it| it.stay(node, now))
+        self.me
+            .meetings
+            .as_mut()
+            .map_or_else(|| SessionTerms::without_membership(life_ms), |it| it.terms(node, now))
     }
 
     /// Closes a connection that is of no use, if it is there.
@@ -324,12 +327,12 @@ impl Client {
         let moment = self.now(env);
         let Some(meetings) = self.me.meetings.as_mut() else { return };
         let greeting = meetings.greeting(node, env.now, moment);
-        self.send_meeting(env, node, Command::Meet { greeting });
+        self.send_meeting(env, node, membership::Command::Handshake(greeting));
     }
 
-    fn send_meeting(&self, env: &mut Env, node: usize, command: Command) {
+    fn send_meeting(&self, env: &mut Env, node: usize, it: membership::Command) {
         let whose = Whose::Meeting(self.now(env));
-        self.send(env, node, Waiting { whose, command });
+        self.send(env, node, Waiting { whose, command: it.into() });
     }
 
     fn handle_meeting(
@@ -340,15 +343,18 @@ impl Client {
         answer: Option<&Reply>,
     ) {
         match answer {
-            Some(Reply::Met(met)) => self.handle_met(env, node, sent_at, met),
-            Some(Reply::Enrolled | Reply::Changed) => self.meet(env, node),
+            Some(Reply::Membership(reply)) => match reply {
+                membership::Reply::Info(met) => self.handle_met(env, node, sent_at, met),
+                membership::Reply::Enrolled | membership::Reply::Changed => self.meet(env, node),
+                _ => self.close(env, node, false),
+            },
             // Without an answer, or with another one, the connection is of no use.
             Some(Reply::Stale) | None => {}
             Some(_) => self.close(env, node, false),
         }
     }
 
-    fn handle_met(&mut self, env: &mut Env, node: usize, sent_at: Moment, met: &Met) {
+    fn handle_met(&mut self, env: &mut Env, node: usize, sent_at: Moment, met: &NodeInfo) {
         let now = env.now;
         let Some(meetings) = self.me.meetings.as_mut() else { return };
         let (opinion, is_changed) = meetings.hear(node, sent_at, met);

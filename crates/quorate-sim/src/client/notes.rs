@@ -3,8 +3,8 @@
 use quorate_core::{
     client::{About, Transmit},
     command::Command,
-    guard::Opinion,
     line::{News, Push},
+    membership::Opinion,
 };
 
 use super::Client;
@@ -52,7 +52,7 @@ impl Client {
     }
 
     pub(super) fn note_opinion(&mut self, env: &mut Env, node: usize, opinion: &Opinion) {
-        env.count.waits += u64::from(matches!(opinion, Opinion::Waits { .. }));
+        env.count.waits += u64::from(matches!(opinion, Opinion::Quarantined(_)));
         env.count.differs += u64::from(matches!(opinion, Opinion::Differs(_)));
         self.opinion = env.settings.is_changing().then(|| opinion.clone());
         env.note(self.me.number, node, || format!("is judged: {}", told(opinion)));
@@ -89,7 +89,7 @@ impl Env {
 fn told(opinion: &Opinion) -> String {
     match opinion {
         Opinion::Votes(_) => "it votes".into(),
-        Opinion::Waits { why, left_ms } => format!("it waits for {left_ms} ms: {why}"),
+        Opinion::Quarantined(it) => format!("it waits for {} ms: {}", it.left_ms, it.reason),
         Opinion::Enrol(_) => "it is to be enrolled".into(),
         Opinion::Tell { .. } => "it is to be told of a change".into(),
         Opinion::Differs(why) => format!("it differs: {why}"),

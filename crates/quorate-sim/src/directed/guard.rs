@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{Command, Owner, Prolongation},
     contend::Outcome,
-    guard::Doubt,
+    membership::Reason,
     mutant::Mutant,
     renew::{self, Renew},
     store::Store,
@@ -42,7 +42,7 @@ fn a_node_in_its_guard_takes_no_lost_key_again() -> Result<(), String> {
     let mut b = Guest::come(&mut hall, 2, 60);
     b.exchange(&mut hall, &[0, 1, 2, 3, 4], 61);
     hall.stores[2] = Store::new();
-    hall.stores[2].set_run(99);
+    hall.stores[2].membership.set_run(99);
     b.machine.handle_down(2);
     hall.enrol(2, 62);
 
@@ -131,8 +131,8 @@ fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), String
     if b.held().is_ok() {
         return Err("a node whose clock was set votes for another".to_owned());
     }
-    match hall.met(0, 13).and_then(|met| met.doubt) {
-        Some((Doubt::ClockStepped, _)) => Ok(()),
+    match hall.met(0, 13).and_then(|met| met.reason()) {
+        Some(Reason::ClockStepped) => Ok(()),
         other => Err(format!("a node whose clock was set is doubted for {other:?}")),
     }
 }
@@ -145,7 +145,7 @@ fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
     hall.stores[0] = Store::new();
     hall.enrol(0, 10);
     let met = hall.met_at(0, 20 + GUARD_MS, 20);
-    match met.and_then(|met| met.doubt) {
+    match met.and_then(|met| met.reason()) {
         Some(_) => Ok(()),
         None => Err("a node whose clock was set votes before its guard is over".to_owned()),
     }
@@ -239,7 +239,7 @@ fn durable_node_with_a_wrong_clock_is_guarded_after_a_restart() -> Result<(), St
 /// The first of three nodes is another run from now on. B asks it, and the node that A does not
 /// hold.
 fn restarted_node_votes_for_nobody(hall: &mut Hall) -> Result<(), String> {
-    hall.stores[0].set_run(99);
+    hall.stores[0].membership.set_run(99);
     let mut b = Guest::come(hall, 2, 10);
     b.exchange(hall, &[0, 2], 11);
     match b.held() {
@@ -319,10 +319,10 @@ mod tests {
     fn a_clock_that_is_set_right_again_is_doubted() -> Result<(), String> {
         let mut hall = Hall::founded(3);
         let a = Guest::come(&mut hall, 1, 20_000);
-        let (speaker, stay) = (a.speaker(0), a.stay(0, 20_050));
-        hall.apply(0, 10_050, &Command::Ping { speaker, stay });
-        match hall.met(0, 20_100).and_then(|met| met.doubt) {
-            Some((Doubt::ClockStepped, _)) => Ok(()),
+        let (speaker, terms) = (a.speaker(0), a.terms(0, 20_050));
+        hall.apply(0, 10_050, &Command::Ping { speaker, terms });
+        match hall.met(0, 20_100).and_then(|met| met.reason()) {
+            Some(Reason::ClockStepped) => Ok(()),
             other => {
                 Err(format!("a node whose keys are over by its clock is doubted for {other:?}"))
             }

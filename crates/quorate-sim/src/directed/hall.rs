@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Stay},
+    command::{ClientId, Command, Owner, Reply, SessionTerms},
     contend::{Contend, Outcome, Output, Said, Saying, Wait},
     fence::Fence,
-    guard::{Enrolment, Greeting, Mark, Member, Members, Met, NodeId, Pact},
     line::{Ask, Extend, Place, Session, Speaker, Yield},
+    membership::{
+        self, AgreedConfig, Enrolment, Handshake, Mark, Member, Members, NodeId, NodeInfo,
+    },
     moment::{Moment, NodeTime},
     quorum::{NodeSet, Vote},
     store::Store,
@@ -24,57 +26,59 @@ pub(super) struct Hall {
     /// Whether clients find that the nodes write everything to disk at once.
     pub(super) is_durable: bool,
     /// The set, where nodes are guarded.
-    pact: Option<Pact>,
+    config: Option<AgreedConfig>,
 }
 
 impl Hall {
     /// Three nodes without a guard.
     pub(super) fn bare(begin_us: u64) -> Self {
         let stores = vec![Store::new(); 3];
-        Self { stores, begin_us, ahead_ms: vec![0; 3], is_durable: false, pact: None }
+        Self { stores, begin_us, ahead_ms: vec![0; 3], is_durable: false, config: None }
     }
 
     /// Guarded nodes, which vote.
     pub(super) fn founded(nodes: usize) -> Self {
         let members = Members::new((0..nodes).map(member));
-        let pact = Pact::founded_by(members, TTL_MS, GUARD_MS);
+        let config = AgreedConfig::founded_by(members, TTL_MS, GUARD_MS);
         let (stores, ahead_ms) = (Vec::new(), Vec::new());
-        let mut hall = Self { stores, begin_us: BEGIN_US, ahead_ms, is_durable: false, pact };
+        let mut hall = Self { stores, begin_us: BEGIN_US, ahead_ms, is_durable: false, config };
         (0..nodes).for_each(|node| hall.open(node, 0));
         hall
     }
 
-    fn pact(&self) -> Pact {
-        self.pact.clone().expect("the nodes are guarded")
+    fn config(&self) -> AgreedConfig {
+        self.config.clone().expect("the nodes are guarded")
     }
 
     /// A new node, which votes at once.
     fn open(&mut self, node: usize, ms: u64) {
         let mut store = Store::new();
-        store.set_run(node as u64 + 1);
+        store.membership.set_run(node as u64 + 1);
         self.stores.push(store);
         self.ahead_ms.push(0);
         let mark = self.enrol(node, ms);
-        self.apply(node, ms, &Command::Admit { mark, fresh: fresh(node, self.pact().change) });
+        let fresh = fresh(node, self.config().change);
+        self.apply(node, ms, &membership::Command::Admit { mark, fresh }.into());
     }
 
     /// Gives a node that has no record its place. It does not vote yet.
     pub(super) fn enrol(&mut self, node: usize, ms: u64) -> Mark {
-        let (mark, pact) = (self.mark(node, ms), self.pact());
-        let enrolment = Enrolment { mark, id: member(node).id, pact, wall_ms: wall(ms) };
-        self.apply(node, ms, &Command::Enrol { enrolment });
+        let (mark, config) = (self.mark(node, ms), self.config());
+        let enrolment = Enrolment { mark, id: member(node).id, config, wall_ms: wall(ms) };
+        self.apply(node, ms, &membership::Command::Enrol(enrolment).into());
         mark
     }
 
     /// One more node.
     pub(super) fn grow(&mut self, change: u64, ms: u64) {
-        let (nodes, last) = (self.stores.len(), self.pact());
+        let (nodes, last) = (self.stores.len(), self.config());
         let members = Members::new((0..=nodes).map(member));
         let (before, newcomer) = (Some(last.members.clone()), Some(member(nodes).id));
-        self.pact = Some(Pact { change, members, before, newcomer, ..last });
+        self.config = Some(AgreedConfig { change, members, before, newcomer, ..last });
         for node in 0..nodes {
-            let (mark, pact) = (self.mark(node, ms), self.pact());
-            self.apply(node, ms, &Command::Change { mark, pact, fresh: fresh(node, change) });
+            let (mark, config) = (self.mark(node, ms), self.config());
+            let fresh = fresh(node, change);
+            self.apply(node, ms, &membership::Command::Change { mark, config, fresh }.into());
         }
         self.open(nodes, ms);
     }
@@ -84,24 +88,24 @@ impl Hall {
     }
 
     /// Somebody meets the node who has not met it before.
-    pub(super) fn met(&mut self, node: usize, ms: u64) -> Option<Box<Met>> {
+    pub(super) fn met(&mut self, node: usize, ms: u64) -> Option<Box<NodeInfo>> {
         self.met_at(node, ms, ms)
     }
 
     /// By one whose wall clock shows something else.
-    pub(super) fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<Met>> {
-        let greeting = Greeting {
+    pub(super) fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<NodeInfo>> {
+        let greeting = Handshake {
             wall_ms: wall(wall_ms),
             known: None,
             mark: fresh(node, 100 + ms),
             id: member(node).id,
             life_ms: LIFE_MS,
-            guard_ms: GUARD_MS,
+            quarantine_ms: GUARD_MS,
             is_looking: false,
             is_durable: self.is_durable,
         };
-        match self.apply(node, ms, &Command::Meet { greeting }) {
-            Reply::Met(met) => Some(met),
+        match self.apply(node, ms, &membership::Command::Handshake(greeting).into()) {
+            Reply::Membership(membership::Reply::Info(met)) => Some(met),
             _ => None,
         }
     }
@@ -185,7 +189,7 @@ impl Guest {
         up.iter().for_each(|node| reached.insert(*node));
         let (nodes, wait) = (hall.stores.len(), Wait::Patiently(Duration::from_secs(1)));
         let machine = Contend::start(terms(TTL_MS), nodes, reached, wait, at(ms));
-        let guarded = 0..if hall.pact.is_some() { nodes } else { 0 };
+        let guarded = 0..if hall.config.is_some() { nodes } else { 0 };
         let marks = guarded.map(|node| hall.mark(node, ms)).collect();
         let mut guest = Self { place, machine, connection: 1, marks, sent: Vec::new() };
         guest.pull(ms);
@@ -195,8 +199,8 @@ impl Guest {
     pub(super) fn attach(&self, hall: &mut Hall, ms: u64) {
         for node in 0..hall.stores.len() {
             hall.stores[node].listen(self.place.client);
-            let (speaker, stay) = (self.speaker(node), self.stay(node, ms));
-            hall.apply(node, ms, &Command::Attach { speaker, stay });
+            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Attach { speaker, terms });
         }
     }
 
@@ -208,8 +212,8 @@ impl Guest {
 
     pub(super) fn ping(&self, hall: &mut Hall, ms: u64) {
         for node in 0..self.marks.len() {
-            let (speaker, stay) = (self.speaker(node), self.stay(node, ms));
-            hall.apply(node, ms, &Command::Ping { speaker, stay });
+            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Ping { speaker, terms });
         }
     }
 
@@ -218,10 +222,12 @@ impl Guest {
         Speaker { client: self.place.client, session }
     }
 
-    pub(super) fn stay(&self, node: usize, ms: u64) -> Stay {
-        let Some(mark) = self.marks.get(node).copied() else { return Stay::unguarded(5_000) };
+    pub(super) fn terms(&self, node: usize, ms: u64) -> SessionTerms {
+        let Some(mark) = self.marks.get(node).copied() else {
+            return SessionTerms::without_membership(5_000);
+        };
         let (mark, slack_us) = (Some(mark), GUARD_MS * 250);
-        Stay { life_ms: LIFE_MS, mark, slack_us, wall_ms: wall(ms) }
+        SessionTerms { life_ms: LIFE_MS, mark, slack_us, wall_ms: wall(ms) }
     }
 
     pub(super) fn owner(&self) -> Owner {

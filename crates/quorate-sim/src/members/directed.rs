@@ -1,9 +1,9 @@
 //! Schedules for the deliberate bugs that random worlds hardly reach.
 
 use quorate_core::{
-    command::{ClientId, Command, Reply, Stay},
-    guard::{Council, Mark, Met, plan},
+    command::{ClientId, Command, Reply, SessionTerms},
     line::{Ask, Place, Session, Speaker},
+    membership::{self, Mark, NodeInfo, View, plan},
     mutant::Mutant,
     name::Name,
 };
@@ -35,7 +35,7 @@ struct Bench {
 
 impl Bench {
     /// The first servers are nodes, and one is spare.
-    fn founded(nodes: usize) -> (Self, Council) {
+    fn founded(nodes: usize) -> (Self, View) {
         let rates = vec![0; nodes + 1];
         let settings = Settings { nodes, spares: 1, node_rates: rates, ..settings(0) };
         let mut env = World::new(settings, &Without::default(), Options::default()).env;
@@ -51,11 +51,11 @@ impl Bench {
         (bench, council)
     }
 
-    fn council(list: &[usize]) -> Council {
-        client::council(list, TTL_MS, GUARD_MS)
+    fn council(list: &[usize]) -> View {
+        client::view_of(list, TTL_MS, GUARD_MS)
     }
 
-    fn settle(&mut self, council: &mut Council, list: &[usize]) -> Vec<Option<Mark>> {
+    fn settle(&mut self, council: &mut View, list: &[usize]) -> Vec<Option<Mark>> {
         self.env.settle(council, list, &self.cut)
     }
 
@@ -63,12 +63,12 @@ impl Bench {
         &mut self.env.nodes[node]
     }
 
-    fn met(&mut self, node: usize) -> Option<Met> {
+    fn met(&mut self, node: usize) -> Option<NodeInfo> {
         (!self.cut.contains(&node)).then(|| self.env.meet(node))
     }
 
     /// A client takes the lock on each of these nodes that votes. Says how many granted it.
-    fn take(&mut self, client: u8, council: &mut Council, list: &[usize], on: &[usize]) -> usize {
+    fn take(&mut self, client: u8, council: &mut View, list: &[usize], on: &[usize]) -> usize {
         let votes = self.settle(council, list);
         let client = ClientId::from_random([client; 20]);
         let owner =
@@ -77,10 +77,10 @@ impl Bench {
         let mut granted = 0;
         for (node, mark) in list.iter().zip(votes).filter(|(node, _)| on.contains(node)) {
             let speaker = Speaker { client, session: Session::from_random(self.env.random()) };
-            let stay =
-                Stay { life_ms: LIFE_MS, mark, slack_us: 1_000, wall_ms: wall_ms(self.env.now) };
+            let wall_ms = wall_ms(self.env.now);
+            let terms = SessionTerms { life_ms: LIFE_MS, mark, slack_us: 1_000, wall_ms };
             if mark.is_none()
-                || self.env.apply(*node, &Command::Attach { speaker, stay }) == Reply::Stale
+                || self.env.apply(*node, &Command::Attach { speaker, terms }) == Reply::Stale
             {
                 continue;
             }
@@ -95,14 +95,16 @@ impl Bench {
     /// One step to another list, told to all its nodes. Says whether all take it.
     fn change(&mut self, wanted: &[usize]) -> bool {
         let met: Vec<_> = wanted.iter().map(|node| (label(*node), self.met(*node))).collect();
-        let Ok(pact) = plan(met.iter().map(|(label, met)| (label, met.as_ref()))) else {
+        let Ok(config) = plan(met.iter().map(|(label, met)| (label, met.as_ref()))) else {
             return false;
         };
         wanted.iter().zip(&met).all(|(node, (_, met))| {
             let fresh = self.env.fresh();
-            met.as_ref().is_some_and(|Met { mark, .. }| {
-                let command = Command::Change { mark: *mark, pact: pact.clone(), fresh };
-                self.env.apply(*node, &command) == Reply::Changed
+            met.as_ref().is_some_and(|NodeInfo { mark, .. }| {
+                let (mark, config) = (*mark, config.clone());
+                let command = membership::Command::Change { mark, config, fresh };
+                let changed = Reply::Membership(membership::Reply::Changed);
+                self.env.apply(*node, &command.into()) == changed
             })
         })
     }
@@ -136,11 +138,11 @@ fn a_newcomer_waits_until_a_majority_has_heard_of_it() -> Result<(), String> {
     let (mut bench, mut old) = Bench::founded(3);
     let list = [0, 1, 3];
     let met: Vec<_> = list.iter().map(|node| (label(*node), bench.met(*node))).collect();
-    let pact = plan(met.iter().map(|(label, met)| (label, met.as_ref())));
-    let pact = pact.map_err(|error| error.to_string())?;
+    let config = plan(met.iter().map(|(label, met)| (label, met.as_ref())));
+    let config = config.map_err(|error| error.to_string())?;
     let fresh = bench.env.fresh();
     let mark = met[0].1.as_ref().map_or(fresh, |met| met.mark);
-    bench.env.apply(0, &Command::Change { mark, pact, fresh });
+    bench.env.apply(0, &membership::Command::Change { mark, config, fresh }.into());
     let mut new = Bench::council(&list);
     bench.cut = vec![1];
     bench.settle(&mut new, &list);
@@ -174,7 +176,7 @@ fn a_node_with_old_data_is_not_admitted() -> Result<(), String> {
     bench.settle(&mut second, &list);
     let fresh = bench.env.fresh();
     let mark = bench.met(1).map(|met| met.mark).unwrap_or(fresh);
-    bench.env.apply(1, &Command::Admit { mark, fresh });
+    bench.env.apply(1, &membership::Command::Admit { mark, fresh }.into());
     match bench.take(2, &mut second, &list, &[1, 2]) {
         2 => Err("a node that was set back gave the lock away again".into()),
         _ => Ok(()),

@@ -132,7 +132,7 @@ impl World {
         let env = &mut self.env;
         self.changes.forgetful.retain(|server| {
             let met = env.probe(*server);
-            met.doubt.is_some() && !met.is_enrolled
+            met.quarantine.is_some() && !met.is_enrolled
         });
         !self.changes.forgetful.is_empty()
     }
@@ -168,7 +168,7 @@ impl World {
             0..5 => self.latest(),
             5..7 => self.changes.lists[self.env.dice.index(self.changes.lists.len())].clone(),
             // Some get the list of a change that is only under way.
-            _ => match self.changes.operators.last().filter(|operator| operator.pact.is_some()) {
+            _ => match self.changes.operators.last().filter(|operator| operator.config.is_some()) {
                 Some(operator) => operator.wanted.clone(),
                 None => self.latest(),
             },
@@ -181,7 +181,7 @@ impl World {
         let spares: Vec<usize> = all.filter(|server| !list.contains(server)).collect();
         let spare = (!spares.is_empty()).then(|| self.env.dice.pick(&spares))?;
         // A server that was a node is emptied before it is one again.
-        if self.env.probe(spare).pact.is_some() && !self.is_forgetful() {
+        if self.env.probe(spare).config.is_some() && !self.is_forgetful() {
             let is_used = self.changes.lists.iter().rev().take(2).any(|list| list.contains(&spare));
             if is_used && self.env.dice.below(3) > 0 {
                 return None;

@@ -2,7 +2,7 @@
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{Council, Enrolment, Greeting, Mark, Met, NodeId, Opinion},
+    membership::{self, Enrolment, Handshake, Mark, NodeId, NodeInfo, Opinion, View},
 };
 
 use super::{GUARD_MS, LIFE_MS};
@@ -25,29 +25,30 @@ impl Env {
         Mark::from_random(self.random())
     }
 
-    pub(super) fn greeting(&mut self) -> Greeting {
-        Greeting {
+    pub(super) fn greeting(&mut self) -> Handshake {
+        Handshake {
             wall_ms: wall_ms(self.now),
             known: None,
             mark: self.fresh(),
             id: NodeId::from_random(self.random()),
             life_ms: LIFE_MS,
-            guard_ms: GUARD_MS,
+            quarantine_ms: GUARD_MS,
             is_looking: false,
             is_durable: self.settings.guard.is_some_and(|guard| guard.is_durable),
         }
     }
 
     /// What a server would tell; nothing changes.
-    pub(super) fn probe(&mut self, server: usize) -> Met {
+    pub(super) fn probe(&mut self, server: usize) -> NodeInfo {
         let greeting = self.greeting();
         let node = &self.nodes[server];
-        met(node.store.clone().apply(node.clock.at(self.now), &Command::Meet { greeting }))
+        let command = membership::Command::Handshake(greeting).into();
+        met(node.store.clone().apply(node.clock.at(self.now), &command))
     }
 
-    pub(super) fn meet(&mut self, server: usize) -> Met {
+    pub(super) fn meet(&mut self, server: usize) -> NodeInfo {
         let greeting = self.greeting();
-        met(self.apply(server, &Command::Meet { greeting }))
+        met(self.apply(server, &membership::Command::Handshake(greeting).into()))
     }
 
     pub(super) fn apply(&mut self, server: usize, command: &Command) -> Reply {
@@ -60,7 +61,7 @@ impl Env {
     /// server that votes is marked.
     pub(super) fn settle(
         &mut self,
-        council: &mut Council,
+        council: &mut View,
         list: &[usize],
         away: &[usize],
     ) -> Vec<Option<Mark>> {
@@ -73,24 +74,26 @@ impl Env {
             votes[seat] = None;
             let command = match council.hear(seat, met).0 {
                 Opinion::Enrol(it) => {
-                    Command::Enrol { enrolment: Enrolment { wall_ms: wall_ms(self.now), ..it } }
+                    membership::Command::Enrol(Enrolment { wall_ms: wall_ms(self.now), ..it })
                 }
-                Opinion::Tell { mark, pact } => Command::Change { mark, pact, fresh },
+                Opinion::Tell { mark, config } => {
+                    membership::Command::Change { mark, config, fresh }
+                }
                 Opinion::Votes(mark) => {
                     votes[seat] = Some(mark);
                     continue;
                 }
-                Opinion::Waits { .. } | Opinion::Differs(_) => continue,
+                Opinion::Quarantined(_) | Opinion::Differs(_) => continue,
             };
-            self.apply(*server, &command);
+            self.apply(*server, &command.into());
         }
         votes
     }
 }
 
-fn met(reply: Reply) -> Met {
+fn met(reply: Reply) -> NodeInfo {
     match reply {
-        Reply::Met(met) => *met,
+        Reply::Membership(membership::Reply::Info(met)) => *met,
         other => unreachable!("{other:?}"),
     }
 }

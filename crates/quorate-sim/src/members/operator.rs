@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{Greeting, Met, Pact, Unplanned, plan},
+    membership::{self, AgreedConfig, Handshake, NodeInfo, Unplanned, plan},
     moment::Moment,
     quorum::majority,
 };
@@ -25,8 +25,8 @@ pub(crate) struct Operator {
     pub(super) wanted: Vec<usize>,
     labels: Vec<Arc<str>>,
     /// What each server told, and on which connection.
-    met: Vec<Option<(Met, u32)>>,
-    pub(super) pact: Option<Pact>,
+    met: Vec<Option<(NodeInfo, u32)>>,
+    pub(super) config: Option<AgreedConfig>,
     /// It has decided; before, it only looks.
     is_acting: bool,
     began_at: Nanos,
@@ -48,7 +48,7 @@ impl Operator {
             labels: wanted.iter().map(|server| label(*server)).collect(),
             met: vec![None; wanted.len()],
             wanted,
-            pact: None,
+            config: None,
             is_acting: false,
             began_at: env.now,
             ends_at: env.now + 4 * GUARD,
@@ -91,8 +91,8 @@ impl Operator {
         command: &Command,
         reply: Option<Reply>,
     ) {
-        if let (Command::Meet { greeting }, Some(Reply::Met(met))) = (command, reply)
-            && greeting.is_looking != self.is_acting
+        if let Some(Reply::Membership(membership::Reply::Info(met))) = reply
+            && command.only_looks() != self.is_acting
         {
             self.met[seat] = Some((*met, generation));
         }
@@ -104,26 +104,26 @@ impl Operator {
             return false;
         }
         let told = self.told();
-        let is_agreed = self.pact.as_ref().is_some_and(|it| told >= majority(it.members.len()));
+        let is_agreed = self.config.as_ref().is_some_and(|it| told >= majority(it.members.len()));
         // The newcomer is given its place by clients.
-        let is_new = self.pact.as_ref().is_some_and(|pact| pact.newcomer.is_some());
+        let is_new = self.config.as_ref().is_some_and(|config| config.newcomer.is_some());
         let all = self.wanted.len() - usize::from(is_new);
         let is_over = env.now >= self.ends_at || told >= self.tells.min(all);
-        let is_over = is_over && (self.pact.is_some() || env.now >= self.ends_at);
+        let is_over = is_over && (self.config.is_some() || env.now >= self.ends_at);
         if is_over {
             self.is_done = true;
             env.note_change(|| format!("operator {} goes, {told} were told", self.party));
             return is_agreed;
         }
         for seat in 0..self.wanted.len() {
-            let greeting = Greeting { is_looking: !self.is_acting, ..env.greeting() };
-            self.send(env, seat, Command::Meet { greeting });
+            let greeting = Handshake { is_looking: !self.is_acting, ..env.greeting() };
+            self.send(env, seat, membership::Command::Handshake(greeting).into());
         }
-        if self.pact.is_none() && env.now >= self.began_at + 40 * MS {
+        if self.config.is_none() && env.now >= self.began_at + 40 * MS {
             self.decide(env);
         }
-        if let Some(pact) = self.pact.clone() {
-            self.tell(env, &pact);
+        if let Some(config) = self.config.clone() {
+            self.tell(env, &config);
         }
         let wait = env.dice.between(30 * MS, 60 * MS);
         self.plan_tick(env, wait);
@@ -131,8 +131,8 @@ impl Operator {
     }
 
     fn told(&self) -> usize {
-        let Some(pact) = &self.pact else { return 0 };
-        let has = |it: &&(Met, u32)| it.0.pact.as_ref() == Some(pact);
+        let Some(config) = &self.config else { return 0 };
+        let has = |it: &&(NodeInfo, u32)| it.0.config.as_ref() == Some(config);
         self.met.iter().flatten().filter(has).count()
     }
 
@@ -146,27 +146,27 @@ impl Operator {
                 self.met.fill(None);
                 self.began_at = env.now;
             }
-            Ok(pact) => {
+            Ok(config) => {
                 env.note_change(|| {
-                    format!("operator {} plans {}: {}", self.party, pact.change, pact.members)
+                    format!("operator {} plans {}: {}", self.party, config.change, config.members)
                 });
-                self.pact = Some(pact);
+                self.config = Some(config);
             }
-            Err(Unplanned::Minority { pact, .. }) => self.tell(env, &pact),
+            Err(Unplanned::Minority { config, .. }) => self.tell(env, &config),
             Err(why) => self.why_not = Some(why),
         }
     }
 
     /// Tells those who know of an earlier change, in any order.
-    fn tell(&self, env: &mut Env, pact: &Pact) {
+    fn tell(&self, env: &mut Env, config: &AgreedConfig) {
         let mut seats: Vec<usize> = (0..self.wanted.len()).collect();
         for at in (1..seats.len()).rev() {
             seats.swap(at, env.dice.index(at + 1));
         }
         let told = self.told();
         let is_behind = |seat: &usize| {
-            let known = self.met[*seat].as_ref().and_then(|(met, _)| met.pact.as_ref());
-            known.is_some_and(|it| it.origin == pact.origin && it.change < pact.change)
+            let known = self.met[*seat].as_ref().and_then(|(met, _)| met.config.as_ref());
+            known.is_some_and(|it| it.origin == config.origin && it.change < config.change)
         };
         let seats = seats.into_iter().filter(is_behind).take(self.tells.saturating_sub(told));
         for seat in seats.collect::<Vec<_>>() {
@@ -175,8 +175,9 @@ impl Operator {
                 continue;
             }
             let fresh = env.fresh();
-            let command = Command::Change { mark: met.mark, pact: pact.clone(), fresh };
-            self.send(env, seat, command);
+            let (mark, config) = (met.mark, config.clone());
+            let command = membership::Command::Change { mark, config, fresh };
+            self.send(env, seat, command.into());
         }
     }
 }

@@ -1,11 +1,11 @@
 //! One world: founded, changed again and again, and at last left alone.
 
-use quorate_core::guard::Pact;
+use quorate_core::membership::AgreedConfig;
 
 use super::{GUARD, GUARD_MS, Report, TTL_MS, faults, operator::Operator};
 use crate::{
     check::Promise,
-    client::council,
+    client::view_of,
     clock::{MS, Nanos},
     dice::Dice,
     event::{Event, Part},
@@ -36,7 +36,7 @@ pub(super) fn play(settings: Settings, is_traced: bool) -> Report {
     let lists: Vec<_> = world.agreed().iter().map(list_of).collect();
     let is_settled = lists.iter().any(|list| world.settles(list));
     let needs = if is_settled { None } else { world.repairs() };
-    let changes = world.agreed().first().map_or(0, |pact| pact.change);
+    let changes = world.agreed().first().map_or(0, |config| config.change);
     let Counts { acquisitions: holds, .. } = world.env.count;
     let violation = world.env.check.violation.map(|it| format!("{}: {}", it.promise, it.text));
     Report { holds, changes, needs, violation, trace: world.env.trace }
@@ -136,14 +136,15 @@ impl World {
     }
 
     /// The latest pacts that any server knows: more than one if operators were at odds.
-    fn agreed(&mut self) -> Vec<Pact> {
+    fn agreed(&mut self) -> Vec<AgreedConfig> {
         let servers = self.env.nodes.len();
-        let told: Vec<Pact> = (0..servers).filter_map(|it| self.env.probe(it).pact).collect();
-        let last = told.iter().map(|pact| pact.change).max().unwrap_or(0);
-        let mut latest: Vec<Pact> = Vec::new();
-        for pact in told.into_iter().filter(|pact| pact.change == last) {
-            if !latest.contains(&pact) {
-                latest.push(pact);
+        let told: Vec<AgreedConfig> =
+            (0..servers).filter_map(|it| self.env.probe(it).config).collect();
+        let last = told.iter().map(|config| config.change).max().unwrap_or(0);
+        let mut latest: Vec<AgreedConfig> = Vec::new();
+        for config in told.into_iter().filter(|config| config.change == last) {
+            if !latest.contains(&config) {
+                latest.push(config);
             }
         }
         latest
@@ -177,8 +178,8 @@ impl World {
         self.show_all();
         self.env.note_change(|| format!("it does not settle: {said}"));
         let mut why = Vec::new();
-        for pact in &agreed {
-            let list = list_of(pact);
+        for config in &agreed {
+            let list = list_of(config);
             self.operate(list.clone(), usize::MAX);
             self.play(self.env.now + 5 * GUARD);
             why.extend(self.changes.operators.last().and_then(|it| it.why_not.clone()));
@@ -186,7 +187,7 @@ impl World {
                 return Some(said);
             }
         }
-        if agreed.first().is_some_and(|pact| self.rescues(pact)) {
+        if agreed.first().is_some_and(|config| self.rescues(config)) {
             return Some(format!("on its word: {said}"));
         }
         let (now, stuck) = (self.env.now, format!("stuck for ever: {said} {why:?}"));
@@ -196,15 +197,15 @@ impl World {
 
     /// An operator gives its word: all other servers are off, and who goes by another list has
     /// nothing to remember.
-    fn rescues(&mut self, pact: &Pact) -> bool {
-        let list = list_of(pact);
+    fn rescues(&mut self, config: &AgreedConfig) -> bool {
+        let list = list_of(config);
         for server in 0..self.env.nodes.len() {
             self.env.nodes[server].crashes = u32::from(!list.contains(&server));
-            if self.env.probe(server).pact.is_some_and(|told| told != *pact) {
+            if self.env.probe(server).config.is_some_and(|told| told != *config) {
                 self.env.nodes[server].store.clear();
             }
         }
-        let mut council = council(&list, TTL_MS, GUARD_MS);
+        let mut council = view_of(&list, TTL_MS, GUARD_MS);
         council.set_vouched(true);
         self.env.settle(&mut council, &list, &[]);
         self.settles(&list)
@@ -213,18 +214,18 @@ impl World {
     fn show_all(&mut self) {
         for server in 0..self.env.nodes.len() {
             let met = self.env.probe(server);
-            let pact = met.pact.map(|it| {
+            let config = met.config.map(|it| {
                 format!("{} {} after {}", it.change, it.members, it.before.unwrap_or_default())
             });
-            let (doubt, is_enrolled) = (met.doubt, met.is_enrolled);
-            self.env.note_change(|| format!("server {server}: {pact:?} {doubt:?} {is_enrolled}"));
+            let (doubt, is_enrolled) = (met.quarantine, met.is_enrolled);
+            self.env.note_change(|| format!("server {server}: {config:?} {doubt:?} {is_enrolled}"));
         }
     }
 }
 
-fn list_of(pact: &Pact) -> Vec<usize> {
+fn list_of(config: &AgreedConfig) -> Vec<usize> {
     let number = |label: &str| label.trim_start_matches('n').parse().unwrap_or(0);
-    pact.members.iter().map(|member| number(&member.label)).collect()
+    config.members.iter().map(|member| number(&member.label)).collect()
 }
 
 pub(super) const STREAM: u64 = 77;

@@ -1,7 +1,7 @@
 //! One node: the core's store, and what a look into it shows.
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Stay, Value},
+    command::{ClientId, Command, Owner, Reply, SessionTerms, Value},
     fence::Fence,
     line::{Ask, Place, Push, Session, Speaker},
     moment::NodeTime,
@@ -54,7 +54,10 @@ impl Node {
         }
         for client in 0..clients {
             let speaker = speaker(client, 1);
-            node.store.apply(now, &Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) });
+            node.store.apply(
+                now,
+                &Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION_MS) },
+            );
             node.store.listen(speaker.client);
         }
         node.look(name, now);
@@ -68,7 +71,10 @@ impl Node {
         let (name, owner) = (name.clone(), place.owner(0));
         let ask =
             Ask { name: name.clone(), owner: owner.clone(), is_waiting: false, is_known: false };
-        self.store.apply(now, &Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) });
+        self.store.apply(
+            now,
+            &Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION_MS) },
+        );
         self.store.apply(now, &Command::Acquire { speaker, ask });
         self.store.apply(now, &Command::Release { name, owner, yields: None });
         self.lapse(LONG_GONE, 1, now);
@@ -103,7 +109,10 @@ impl Node {
     pub(super) fn lapse(&mut self, client: usize, session: u8, now: NodeTime) {
         let speaker = speaker(client, session);
         let before = NodeTime::from_micros(now.as_micros() - 1_000);
-        self.store.apply(before, &Command::Attach { speaker, stay: Stay::unguarded(0) });
+        self.store.apply(
+            before,
+            &Command::Attach { speaker, terms: SessionTerms::without_membership(0) },
+        );
     }
 
     pub(super) fn lose_key(&mut self, name: &Name) {

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Mutex};
 
 use quorate_core::{
-    command::{Command, Reply, Stay},
+    command::{Command, Reply, SessionTerms},
     mutant,
     name::Name,
     quorum::majority,
@@ -337,7 +337,7 @@ impl World {
 fn command(client: usize, session: u8, request: &Request) -> Command {
     let speaker = speaker(client, session);
     match &request.transmit {
-        None => Command::Attach { speaker, stay: Stay::unguarded(SESSION_MS) },
+        None => Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION_MS) },
         Some(transmit) => {
             let mut command = transmit.command.clone();
             command.set_session(speaker.session);

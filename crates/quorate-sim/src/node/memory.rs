@@ -1,6 +1,9 @@
 //! What the judge knows of a node's memory, whatever the node itself makes of it.
 
-use quorate_core::command::{Command, Reply};
+use quorate_core::{
+    command::{Command, Reply},
+    membership,
+};
 
 use crate::clock::Nanos;
 
@@ -76,8 +79,11 @@ impl Memory {
     /// Something was run at `time_ms` by its clock.
     pub(crate) fn note(&mut self, time_ms: u64, command: &Command, reply: &Reply) -> Noted {
         let noted = match (command, reply) {
-            (Command::Meet { greeting }, Reply::Met(met)) => {
-                let is_new = met.doubt.is_some() && met.mark == greeting.mark;
+            (
+                Command::Membership(membership::Command::Handshake(greeting)),
+                Reply::Membership(membership::Reply::Info(met)),
+            ) => {
+                let is_new = met.quarantine.is_some() && met.mark == greeting.mark;
                 let seen_ms = greeting.known.map_or(0, |known| known.seen_ms);
                 let is_blind = self.unwitnessed.take().is_some_and(|before| seen_ms <= before);
                 match (is_new, is_blind) {

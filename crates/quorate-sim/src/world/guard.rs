@@ -2,7 +2,7 @@
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{Enrolment, Greeting, Mark, Member, Members, NodeId, Pact},
+    membership::{self, AgreedConfig, Enrolment, Handshake, Mark, Member, Members, NodeId},
 };
 
 use super::{Env, World};
@@ -32,7 +32,8 @@ impl Env {
     /// If all nodes forget at about the same time, some may be founded as one set and some as
     /// another. That takes an operator, who empties those of one of them.
     pub(super) fn end_split(&mut self) {
-        let origins: Vec<_> = self.nodes.iter().map(|node| node.store.origin()).collect();
+        let origins: Vec<_> =
+            self.nodes.iter().map(|node| node.store.membership.origin()).collect();
         // The set in which most vote, or else the one to which most belong.
         let weight = |(origin, _): &&(NodeId, bool)| {
             let of = || origins.iter().flatten().filter(|it| it.0 == *origin);
@@ -58,24 +59,32 @@ impl Env {
         let member = |node: usize| Member { id: id(node), label: label(node) };
         let members = Members::new(nodes.map(member));
         let max_ttl_ms = self.settings.longest_ttl() / MS;
-        let pact = Pact::founded_by(members, max_ttl_ms, guard_ms).expect("there are nodes");
+        let config =
+            AgreedConfig::founded_by(members, max_ttl_ms, guard_ms).expect("there are nodes");
         let (wall_ms, life_ms) = (wall_ms(0), self.settings.session_ms);
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let [mark, fresh] = [1, 2].map(|bits| Mark::from_random(number as u128 * 2 + bits));
             let (id, known) = (id(number), None);
-            let is_looking = false;
-            let greeting =
-                Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_looking, is_durable };
-            let enrolment = Enrolment { mark, id, pact: pact.clone(), wall_ms };
+            let greeting = Handshake {
+                wall_ms,
+                known,
+                mark,
+                id,
+                life_ms,
+                quarantine_ms: guard_ms,
+                is_looking: false,
+                is_durable,
+            };
+            let enrolment = Enrolment { mark, id, config: config.clone(), wall_ms };
             let time = node.clock.at(0);
             // Whoever knows no later time cannot tell that it was set back to this one.
             node.memory.seen_ms = time.as_millis();
             for command in [
-                Command::Meet { greeting },
-                Command::Enrol { enrolment },
-                Command::Admit { mark, fresh },
+                membership::Command::Handshake(greeting),
+                membership::Command::Enrol(enrolment),
+                membership::Command::Admit { mark, fresh },
             ] {
-                let reply = node.store.apply(time, &command);
+                let reply = node.store.apply(time, &command.clone().into());
                 debug_assert!(reply != Reply::Stale, "{command:?}");
             }
         }

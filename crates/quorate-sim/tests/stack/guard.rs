@@ -1,8 +1,11 @@
 //! The part of the servers' language that is about the restart guard.
 
 use quorate_core::{
-    command::{Command, Reply, Stay},
-    guard::{Enrolment, Greeting, Known, Mark, Members, Met, NodeId, Pact},
+    command::{Command, Reply, SessionTerms},
+    membership::{
+        AgreedConfig, Command as Membership, Enrolment, Handshake, Known, Mark, Members, NodeId,
+        NodeInfo, Reply as Told,
+    },
 };
 
 use crate::{
@@ -14,26 +17,27 @@ use crate::{
 pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Option<Command> {
     let args = args.iter().map(|word| str::from_utf8(word).ok()).collect::<Option<Vec<_>>>()?;
     match (script, keys, &args[..]) {
-        (Script::Meet, [_], [_wire, words @ ..]) => {
-            Some(Command::Meet { greeting: greeting(words)? })
+        (Script::Handshake, [_], [_wire, words @ ..]) => {
+            Some(Command::Membership(Membership::Handshake(greeting(words)?)))
         }
         (Script::Enrol, [_], [mark, id, wall, words @ ..]) => {
             let (mark, id) = (Mark::parse(mark)?, NodeId::parse(id)?);
-            let (pact, wall_ms) = (pact(words)?, wall.parse().ok()?);
-            Some(Command::Enrol { enrolment: Enrolment { mark, id, pact, wall_ms } })
+            let (config, wall_ms) = (config(words)?, wall.parse().ok()?);
+            Some(Command::Membership(Membership::Enrol(Enrolment { mark, id, config, wall_ms })))
         }
         (Script::Change, [_], [mark, fresh, _, words @ ..]) => {
             let (mark, fresh) = (Mark::parse(mark)?, Mark::parse(fresh)?);
-            Some(Command::Change { mark, pact: pact(words)?, fresh })
+            Some(Command::Membership(Membership::Change { mark, config: config(words)?, fresh }))
         }
-        (Script::Admit, [_], [mark, fresh]) => {
-            Some(Command::Admit { mark: Mark::parse(mark)?, fresh: Mark::parse(fresh)? })
-        }
+        (Script::Admit, [_], [mark, fresh]) => Some(Command::Membership(Membership::Admit {
+            mark: Mark::parse(mark)?,
+            fresh: Mark::parse(fresh)?,
+        })),
         _ => None,
     }
 }
 
-fn greeting(words: &[&str]) -> Option<Greeting> {
+fn greeting(words: &[&str]) -> Option<Handshake> {
     let [wall, seen, expected, mark, id, life, guard, durable, looking] = words else {
         return None;
     };
@@ -43,60 +47,65 @@ fn greeting(words: &[&str]) -> Option<Greeting> {
             Some(Known { seen_ms: seen.parse().ok()?, expected_ms: expected.parse().ok()? })
         }
     };
-    Some(Greeting {
+    Some(Handshake {
         wall_ms: wall.parse().ok()?,
         known,
         mark: Mark::parse(mark)?,
         id: NodeId::parse(id)?,
         life_ms: life.parse().ok()?,
-        guard_ms: guard.parse().ok()?,
+        quarantine_ms: guard.parse().ok()?,
         is_looking: *looking == "1",
         is_durable: *durable == "1",
     })
 }
 
-fn pact(words: &[&str]) -> Option<Pact> {
+fn config(words: &[&str]) -> Option<AgreedConfig> {
     let [change, origin, members, before, newcomer, max_ttl, guard] = words else { return None };
-    Some(Pact {
+    Some(AgreedConfig {
         change: change.parse().ok()?,
         origin: NodeId::parse(origin)?,
         members: Members::parse(members)?,
         before: Members::parse(before),
         newcomer: NodeId::parse(newcomer),
         max_ttl_ms: max_ttl.parse().ok()?,
-        guard_ms: guard.parse().ok()?,
+        quarantine_ms: guard.parse().ok()?,
     })
 }
 
 /// The terms of a session; without a mark the node is not guarded.
-pub(crate) fn terms(args: &[Vec<u8>]) -> Option<Stay> {
+pub(crate) fn terms(args: &[Vec<u8>]) -> Option<SessionTerms> {
     let [life, mark, slack, wall] = args else { return None };
     let mark = match str::from_utf8(mark).ok()? {
         "" => None,
         mark => Some(Mark::parse(mark)?),
     };
     let (life_ms, slack_us, wall_ms) = (number(life)?, number(slack)?, number(wall)?);
-    Some(Stay { life_ms, mark, slack_us, wall_ms })
+    Some(SessionTerms { life_ms, mark, slack_us, wall_ms })
 }
 
 /// The reply as a server writes it; `None` if it is not about the guard.
 pub(crate) fn encode(command: &Command, reply: &Reply) -> Option<String> {
-    Some(match (command, reply) {
-        (_, Reply::Met(met)) => encode_met(met),
-        (_, Reply::Enrolled) => ":1\r\n".into(),
-        (_, Reply::Changed) => "*0\r\n".into(),
-        (_, Reply::TooSoon { left_ms }) => array(vec![format!(":{left_ms}\r\n")]),
-        (_, Reply::Admitted) => ":0\r\n".into(),
-        (_, Reply::Holds { keys }) => format!(":{keys}\r\n"),
-        (_, Reply::Guarded) | (Command::Admit { .. }, Reply::Stale) => ":-1\r\n".into(),
-        _ => return None,
+    if matches!((command, reply), (Command::Membership(Membership::Admit { .. }), Reply::Stale)) {
+        return Some(":-1\r\n".into());
+    }
+    let Reply::Membership(told) = reply else {
+        return (*reply == Reply::MembershipRequired).then(|| ":-1\r\n".into());
+    };
+    Some(match told {
+        Told::Info(met) => encode_met(met),
+        Told::OtherVersion(version) => format!(":{version}\r\n"),
+        Told::Enrolled => ":1\r\n".into(),
+        Told::Changed => "*0\r\n".into(),
+        Told::TooSoon { left_ms } => array(vec![format!(":{left_ms}\r\n")]),
+        Told::Admitted => ":0\r\n".into(),
+        Told::Holds { keys } => format!(":{keys}\r\n"),
     })
 }
 
-fn encode_met(met: &Met) -> String {
-    let Met { time_us, mark, id, pact, is_enrolled, doubt, is_durable, keys, .. } = met;
-    let Met { changes_in_ms, recovers_in_ms, .. } = met;
-    let (why, left_ms) = doubt.map_or(("", 0), |(why, left_ms)| (why.code(), left_ms));
+fn encode_met(met: &NodeInfo) -> String {
+    let NodeInfo { time_us, mark, id, config, is_enrolled, quarantine, is_durable, keys, .. } = met;
+    let NodeInfo { changes_in_ms, recovers_in_ms, .. } = met;
+    let (why, left_ms) = quarantine.map_or(("", 0), |it| (it.reason.code(), it.left_ms));
     let integer = |number: u64| format!(":{number}\r\n");
     let mut items = vec![
         text(&format!("{time_us:016}")),
@@ -110,17 +119,17 @@ fn encode_met(met: &Met) -> String {
         integer(*changes_in_ms),
         integer(*recovers_in_ms),
     ];
-    if let Some(pact) = pact {
-        let newcomer = pact.newcomer.map(|id| id.to_string()).unwrap_or_default();
-        let before = pact.before.as_ref().map(Members::to_text).unwrap_or_default();
+    if let Some(config) = config {
+        let newcomer = config.newcomer.map(|id| id.to_string()).unwrap_or_default();
+        let before = config.before.as_ref().map(Members::to_text).unwrap_or_default();
         items.extend([
-            text(&pact.change.to_string()),
-            text(&pact.origin.to_string()),
-            text(&pact.members.to_text()),
+            text(&config.change.to_string()),
+            text(&config.origin.to_string()),
+            text(&config.members.to_text()),
             text(&before),
             text(&newcomer),
-            text(&pact.max_ttl_ms.to_string()),
-            text(&pact.guard_ms.to_string()),
+            text(&config.max_ttl_ms.to_string()),
+            text(&config.quarantine_ms.to_string()),
         ]);
     }
     array(items)

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use quorate_core::{
     command::{Command, Fate, Owner, Prolongation, Reply, Value},
+    membership,
     name::Name,
 };
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
@@ -43,7 +44,7 @@ pub(crate) enum Script {
     Release,
     Extend,
     Heartbeat,
-    Meet,
+    Handshake,
     Enrol,
     Change,
     Admit,
@@ -63,7 +64,7 @@ impl Script {
         Self::Release,
         Self::Extend,
         Self::Heartbeat,
-        Self::Meet,
+        Self::Handshake,
         Self::Enrol,
         Self::Change,
         Self::Admit,
@@ -83,10 +84,10 @@ impl Script {
             Self::Release => include_str!("../../../quorate/lua/line/release.lua"),
             Self::Extend => include_str!("../../../quorate/lua/line/extend.lua"),
             Self::Heartbeat => include_str!("../../../quorate/lua/line/heartbeat.lua"),
-            Self::Meet => include_str!("../../../quorate/lua/guard/meet.lua"),
-            Self::Enrol => include_str!("../../../quorate/lua/guard/enrol.lua"),
-            Self::Change => include_str!("../../../quorate/lua/guard/change.lua"),
-            Self::Admit => include_str!("../../../quorate/lua/guard/admit.lua"),
+            Self::Handshake => include_str!("../../../quorate/lua/membership/handshake.lua"),
+            Self::Enrol => include_str!("../../../quorate/lua/membership/enrol.lua"),
+            Self::Change => include_str!("../../../quorate/lua/membership/change.lua"),
+            Self::Admit => include_str!("../../../quorate/lua/membership/admit.lua"),
         }
     }
 
@@ -173,7 +174,11 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
     match (command, reply) {
         (_, Reply::Full) => "-OOM command not allowed when used memory > 'maxmemory'.\r\n".into(),
         (Command::Adopt { .. }, Reply::Stale) => ":-2\r\n".into(),
-        (_, Reply::Stale) if !matches!(command, Command::Admit { .. }) => ":0\r\n".into(),
+        (_, Reply::Stale)
+            if !matches!(command, Command::Membership(membership::Command::Admit { .. })) =>
+        {
+            ":0\r\n".into()
+        }
         (Command::Take { .. }, Reply::Taken) => "+OK\r\n".into(),
         (Command::Take { .. }, _) => "_\r\n".into(),
         (_, Reply::Taken | Reply::Freed) => ":1\r\n".into(),

@@ -21,11 +21,11 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
             who: str::from_utf8(who).ok()?.into(),
             life_ms: number(life)?,
         }),
-        (Script::Attach, [key, _], [session, stay @ ..]) => {
-            Some(Command::Attach { speaker: speaker(key, session)?, stay: terms(stay)? })
+        (Script::Attach, [key, _], [session, rest @ ..]) => {
+            Some(Command::Attach { speaker: speaker(key, session)?, terms: terms(rest)? })
         }
-        (Script::Ping, [key, _], [session, stay @ ..]) => {
-            Some(Command::Ping { speaker: speaker(key, session)?, stay: terms(stay)? })
+        (Script::Ping, [key, _], [session, rest @ ..]) => {
+            Some(Command::Ping { speaker: speaker(key, session)?, terms: terms(rest)? })
         }
         (Script::Acquire, [lock, _, _, key], [owner, session, _, _, waits, known]) => {
             let owner = Owner::from_bytes(owner);

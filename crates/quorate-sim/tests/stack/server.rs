@@ -282,10 +282,12 @@ impl Node {
                 format!("*2\r\n{}{}", text(&seconds.to_string()), text(&micros.to_string()))
             }
             (b"PUBLISH", [_, _]) => ":1\r\n".into(),
-            (b"HMGET", [_, field]) if field == b"change" => match self.store.borrow().origin() {
-                Some(_) => format!("*1\r\n{}", text("1")),
-                None => "*1\r\n_\r\n".into(),
-            },
+            (b"HMGET", [_, field]) if field == b"change" => {
+                match self.store.borrow().membership.origin() {
+                    Some(_) => format!("*1\r\n{}", text("1")),
+                    None => "*1\r\n_\r\n".into(),
+                }
+            }
             (b"SCRIPT", [load, script]) if load == b"LOAD" => match Script::by_text(script) {
                 Some(script) => {
                     self.learn(script);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::*;
 use crate::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Stay},
+    command::{ClientId, Command, Owner, SessionTerms},
     line::{Ask, Extend, Place, Push, Session, Speaker, Yield},
     moment::NodeTime,
     name::Name,
@@ -154,7 +154,8 @@ impl World {
         self.clients[client].links[node].session = session;
         let speaker = Speaker { client: id, session: Session::from_random(session) };
         self.stores[node].listen(id);
-        let attach = Command::Attach { speaker, stay: Stay::unguarded(1_000_000) };
+        let attach =
+            Command::Attach { speaker, terms: SessionTerms::without_membership(1_000_000) };
         self.stores[node].apply(self.node_time(), &attach);
     }
 

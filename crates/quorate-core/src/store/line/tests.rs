@@ -58,7 +58,10 @@ fn node_with(clients: impl IntoIterator<Item = u8>) -> Store {
         node.listen(client(number));
         node.apply(
             ms(0),
-            &Command::Attach { speaker: speaker(number), stay: Stay::unguarded(SESSION) },
+            &Command::Attach {
+                speaker: speaker(number),
+                terms: SessionTerms::without_membership(SESSION),
+            },
         );
     }
     node
@@ -123,7 +126,10 @@ fn what_an_older_connection_gave_back_stays() {
     node.wait_at(0, &one);
     node.wait_at(1, &two);
     let speaker = Speaker { session: Session::from_random(99), ..speaker(1) };
-    node.apply(ms(2), &Command::Attach { speaker, stay: Stay::unguarded(SESSION) });
+    node.apply(
+        ms(2),
+        &Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION) },
+    );
     let late = node.release_at(3, &one, Some(fence(2)));
     assert_eq!((late, node.holder_at(3)), (Reply::Released { is_ours: false }, Some(one.clone())));
     let yields = Some(Yield { fence: fence(2), speaker });
@@ -136,8 +142,10 @@ fn what_an_older_connection_gave_back_stays() {
 fn only_the_session_of_today_is_heard() {
     let mut node = Store::new();
     let (old, new) = (speaker(1), Speaker { session: Session::from_random(99), ..speaker(1) });
-    let attach = |speaker| Command::Attach { speaker, stay: Stay::unguarded(SESSION) };
-    let ping = |speaker| Command::Ping { speaker, stay: Stay::unguarded(SESSION) };
+    let attach =
+        |speaker| Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION) };
+    let ping =
+        |speaker| Command::Ping { speaker, terms: SessionTerms::without_membership(SESSION) };
     let asks = |speaker| Command::Acquire { speaker, ask: ask(&owner(1, 0), true) };
     let extend = |speaker| Command::Extend { speaker, entries: [].into() };
 
@@ -156,7 +164,8 @@ fn only_the_session_of_today_is_heard() {
 #[test]
 fn a_session_that_is_not_heard_of_ends_and_a_ping_keeps_it() {
     let mut node = node_with([1]);
-    let ping = Command::Ping { speaker: speaker(1), stay: Stay::unguarded(SESSION) };
+    let ping =
+        Command::Ping { speaker: speaker(1), terms: SessionTerms::without_membership(SESSION) };
     assert!(matches!(node.apply(ms(SESSION), &ping), Reply::Attached { .. }));
     assert!(matches!(node.apply(ms(2 * SESSION), &ping), Reply::Attached { .. }));
     assert_eq!(node.apply(ms(3 * SESSION + 1), &ping), Reply::Stale);
@@ -304,7 +313,8 @@ fn a_yield_needs_its_fence_and_keeps_the_place_in_line() {
 #[test]
 fn those_who_are_not_there_or_do_not_listen_are_passed_over() {
     let mut node = node_with(1..=4);
-    let short = Command::Attach { speaker: speaker(2), stay: Stay::unguarded(10) };
+    let short =
+        Command::Attach { speaker: speaker(2), terms: SessionTerms::without_membership(10) };
     node.apply(ms(0), &short);
     let owners = [owner(1, 1), owner(2, 2), owner(3, 3), owner(4, 4)];
     owners.iter().for_each(|owner| assert_ne!(node.wait_at(1, owner), Reply::Stale));

@@ -1,8 +1,10 @@
 //! What a client knows of its guarded nodes.
 
 use quorate_core::{
-    command::{Command, Stay},
-    guard::{Council, Enrolment, Greeting, Known, Mark, Met, NodeId, Opinion},
+    command::SessionTerms,
+    membership::{
+        Command, Enrolment, Handshake, Mark, NodeId, NodeInfo, Opinion, Quarantine, View,
+    },
     moment::Moment,
 };
 
@@ -15,7 +17,7 @@ use crate::{
 /// What one process knows of its nodes.
 #[derive(Debug)]
 pub(crate) struct Meetings {
-    council: Council,
+    view: View,
     max_ttl_ms: u64,
     seats: Vec<Seat>,
     guard: Guard,
@@ -29,8 +31,6 @@ pub(crate) struct Meetings {
 struct Seat {
     /// As it was judged on the connection of today.
     mark: Option<Mark>,
-    /// What its clock showed, and when it was asked.
-    known: Option<(u64, Moment)>,
     /// For how long it need not be asked again.
     away: Option<Nanos>,
     /// For how long it is not to be asked for locks, as it was judged.
@@ -53,10 +53,9 @@ impl Meetings {
         session_ms: u64,
         dice: Dice,
     ) -> Self {
-        let council = council(list, max_ttl_ms, guard.guard_ms);
+        let view = view_of(list, max_ttl_ms, guard.guard_ms);
         let (seats, wall_off_ms) = (vec![Seat::default(); list.len()], 0);
-        let mut meetings =
-            Self { council, max_ttl_ms, seats, guard, session_ms, wall_off_ms, dice };
+        let mut meetings = Self { view, max_ttl_ms, seats, guard, session_ms, wall_off_ms, dice };
         meetings.set_wall();
         meetings
     }
@@ -64,12 +63,12 @@ impl Meetings {
     /// Another process begins with nothing but its list.
     pub(crate) fn forget(&mut self, list: &[usize]) {
         self.seats = vec![Seat::default(); list.len()];
-        self.council = council(list, self.max_ttl_ms, self.guard.guard_ms);
+        self.view = view_of(list, self.max_ttl_ms, self.guard.guard_ms);
     }
 
     /// An operator vouches for the list: no change of it was made here, ever.
     pub(crate) const fn vouch(&mut self) {
-        self.council.set_vouched(true);
+        self.view.set_vouched(true);
     }
 
     pub(super) const fn nodes(&self) -> usize {
@@ -90,60 +89,56 @@ impl Meetings {
     }
 
     /// The terms of a session, which begins or goes on.
-    pub(super) fn stay(&mut self, node: usize, now: Nanos) -> Stay {
-        self.council.ask(node);
+    pub(super) fn terms(&mut self, node: usize, now: Nanos) -> SessionTerms {
+        self.view.ask(node);
         let (life_ms, mark) = (self.session_ms, self.seats[node].mark);
-        Stay { life_ms, mark, slack_us: self.guard.slack_us(), wall_ms: self.wall_ms(now) }
+        SessionTerms { life_ms, mark, slack_us: self.guard.slack_us(), wall_ms: self.wall_ms(now) }
     }
 
     /// A session begins or goes on. Returns for how long the node is not to be asked for locks.
     pub(super) fn hear_again(&mut self, node: usize) -> Nanos {
-        self.council.hear_again(node);
+        self.view.hear_again(node);
         self.seats[node].recovers_in
     }
 
     /// A node has told its time, which it was asked for at `sent_at`.
     pub(super) fn know(&mut self, node: usize, time_us: u64, sent_at: Moment) {
-        self.seats[node].known = Some((time_us / 1_000, sent_at));
+        self.view.know_time(node, time_us, sent_at);
     }
 
     /// The connection to a node is gone. Returns for how long it is not wanted.
     pub(super) fn leave(&mut self, node: usize) -> Option<Nanos> {
-        self.council.leave(node);
+        self.view.leave(node);
         self.seats[node].mark = None;
         self.seats[node].away.take()
     }
 
-    pub(super) fn greeting(&mut self, node: usize, now: Nanos, moment: Moment) -> Greeting {
-        self.council.ask(node);
-        let known = self.seats[node].known.map(|(seen_ms, at)| {
-            let elapsed = moment.saturating_since(at);
-            let elapsed_ms = (elapsed + elapsed / 100).as_millis() as u64;
-            Known { seen_ms, expected_ms: seen_ms + elapsed_ms + 1 }
-        });
-        Greeting {
+    pub(super) fn greeting(&mut self, node: usize, now: Nanos, moment: Moment) -> Handshake {
+        self.view.ask(node);
+        let known = self.view.known(node, moment);
+        Handshake {
             wall_ms: self.wall_ms(now),
             known,
             mark: self.fresh(),
             id: NodeId::from_random(self.bits()),
             life_ms: self.session_ms,
-            guard_ms: self.guard.guard_ms,
+            quarantine_ms: self.guard.guard_ms,
             is_looking: false,
             is_durable: self.guard.is_durable,
         }
     }
 
     /// What a node is, and whether that puts the others in doubt.
-    pub(super) fn hear(&mut self, node: usize, sent_at: Moment, met: &Met) -> (Opinion, bool) {
+    pub(super) fn hear(&mut self, node: usize, sent_at: Moment, met: &NodeInfo) -> (Opinion, bool) {
         self.know(node, met.time_us, sent_at);
-        self.council.hear(node, met.clone())
+        self.view.hear(node, met.clone())
     }
 
     pub(super) fn judge(
         &mut self,
         node: usize,
         opinion: Opinion,
-        met: &Met,
+        met: &NodeInfo,
         now: Nanos,
     ) -> Verdict {
         match opinion {
@@ -152,7 +147,7 @@ impl Meetings {
                 self.seats[node].recovers_in = met.recovers_in_ms * MS;
                 Verdict::Votes
             }
-            Opinion::Waits { left_ms, .. } => {
+            Opinion::Quarantined(Quarantine { left_ms, .. }) => {
                 // Nobody is late when the guard ends.
                 let often_ms = self.session_ms / 5;
                 let away_ms = match left_ms < self.session_ms {
@@ -164,12 +159,11 @@ impl Meetings {
             }
             Opinion::Enrol(enrolment) => {
                 let wall_ms = self.wall_ms(now);
-                let enrolment = Enrolment { wall_ms, ..enrolment };
-                Verdict::Say(Command::Enrol { enrolment })
+                Verdict::Say(Command::Enrol(Enrolment { wall_ms, ..enrolment }))
             }
-            Opinion::Tell { mark, pact } => {
+            Opinion::Tell { mark, config } => {
                 let fresh = self.fresh();
-                Verdict::Say(Command::Change { mark, pact, fresh })
+                Verdict::Say(Command::Change { mark, config, fresh })
             }
             Opinion::Differs(_) => {
                 self.seats[node].away = Some(DIFFERS_MS * MS);
@@ -187,9 +181,9 @@ impl Meetings {
     }
 }
 
-/// One who takes these for its nodes.
-pub(crate) fn council(list: &[usize], max_ttl_ms: u64, guard_ms: u64) -> Council {
-    Council::new(list.iter().map(|node| label(*node)), max_ttl_ms, guard_ms)
+/// What one knows at first who takes these for its nodes.
+pub(crate) fn view_of(list: &[usize], max_ttl_ms: u64, guard_ms: u64) -> View {
+    View::new(list.iter().map(|node| label(*node)), max_ttl_ms, guard_ms)
 }
 
 /// A client that has to wait asks again after this time at the latest: another one may have ended

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::guard::guard_ms;
+use quorate_core::membership::quarantine_ms;
 
 use crate::dice::Dice;
 
@@ -75,7 +75,7 @@ impl Settings {
     /// For how long a server that may have forgotten locks does not vote.
     pub(super) fn guard(&self) -> Duration {
         let max_ttl_ms = u64::try_from(self.max_ttl.as_millis()).expect("short");
-        Duration::from_millis(guard_ms(max_ttl_ms))
+        Duration::from_millis(quarantine_ms(max_ttl_ms))
     }
 
     /// How far the wall clock of a program is ahead.

@@ -55,7 +55,7 @@ impl Node {
     pub(crate) fn copy(&self, other: &Self) {
         self.store.borrow_mut().copy(&other.store.borrow());
         self.memory.promotions.set(self.memory.promotions.get() + 1);
-        self.store.borrow_mut().set_run(self.run_number());
+        self.store.borrow_mut().membership.set_run(self.run_number());
     }
 
     /// Steps the clock forward.
@@ -65,7 +65,7 @@ impl Node {
 
     /// Whether it is a node of a set and votes.
     pub(crate) fn votes(&self) -> bool {
-        self.store.borrow().origin().is_some_and(|(_, votes)| votes)
+        self.store.borrow().membership.origin().is_some_and(|(_, votes)| votes)
     }
 
     /// A new process loads the data that the restart keeps.
@@ -83,7 +83,7 @@ impl Node {
                 store.copy(snapshots.back().unwrap_or(&Store::new()));
             }
         }
-        store.set_run(self.run_number());
+        store.membership.set_run(self.run_number());
     }
 
     /// A section of INFO.

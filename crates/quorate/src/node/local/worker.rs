@@ -9,7 +9,7 @@ use std::{
 
 use quorate_core::{
     backoff::{Backoff, Jitter},
-    command::{Command, Reply, Stay},
+    command::{Command, Reply, SessionTerms},
     dialect::Dialect,
     line::{Session, Speaker},
     moment::{Moment, NodeTime},
@@ -262,8 +262,8 @@ impl Open {
             if let Some(session) = session.filter(|_| is_told) {
                 let speaker = Speaker { client: shared.client, session };
                 desk.run(now, &shared.introduction())?;
-                let stay = Stay::unguarded(shared.life_ms);
-                desk.run(now, &Command::Attach { speaker, stay })?;
+                let terms = SessionTerms::without_membership(shared.life_ms);
+                desk.run(now, &Command::Attach { speaker, terms })?;
             }
             // We may have waited for our turn for long: nobody would give back what is taken now.
             let is_over = matches!(shared.queue.phase(), Phase::Closed);

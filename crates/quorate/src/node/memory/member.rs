@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{ClientId, Command, Stay},
+    command::{ClientId, Command, SessionTerms},
     dialect::Dialect,
     line::{Session, Speaker},
     moment::Moment,
@@ -86,8 +86,8 @@ impl Member {
             store.listen(*client);
             let (client, who, life_ms) = (*client, who.clone(), FOR_EVER_MS);
             store.apply(node_time(now), &Command::Introduce { client, who, life_ms });
-            let stay = Stay::unguarded(life_ms);
-            store.apply(node_time(now), &Command::Attach { speaker, stay });
+            let terms = SessionTerms::without_membership(life_ms);
+            store.apply(node_time(now), &Command::Attach { speaker, terms });
         }
     }
 
@@ -101,7 +101,8 @@ impl Member {
         if now.saturating_since(state.heard_at) >= PING_EVERY {
             state.heard_at = now;
             let speaker = Speaker { client: self.view.client, session };
-            let ping = Command::Ping { speaker, stay: Stay::unguarded(FOR_EVER_MS) };
+            let ping =
+                Command::Ping { speaker, terms: SessionTerms::without_membership(FOR_EVER_MS) };
             store.apply(node_time(now), &ping);
         }
         command.set_session(session);

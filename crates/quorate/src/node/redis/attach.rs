@@ -1,23 +1,26 @@
 //! What comes before the first vote on every new connection: who are you, and may you vote?
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quorate_core::{
     command::{Command, Reply},
     line::{Session, Speaker},
+    membership,
     moment::Moment,
 };
 
 use super::{
-    greeting::{Greeted, greet, guard_is_off},
+    handshake::{Server, handshake, membership_is_off},
     link::{Link, Surroundings},
-    meeting::meet,
     replies::Replies,
     script::{Scripts, write_loads},
     transport::Stream,
     wire::{channel, write_command, write_words},
 };
-use crate::{error::Trouble, node::redis::chamber::Judged};
+use crate::{
+    error::Trouble,
+    membership::{Connection, Permit},
+};
 
 /// Logs in, looks at the server, hears what it knows of the set of nodes, and begins a session: in
 /// round trips of their own, since a server that is there under another name already has a session
@@ -30,20 +33,18 @@ pub(crate) async fn attach(
     let around = &link.surroundings;
     let mut replies = Replies::new(stream, &link.target);
     let mut asked_at = around.clock.now();
-    let Greeted { run_id, mut scripts, time_us } = greet(&mut replies, around).await?;
+    let Server { run_id, mut scripts, time_us } = handshake(&mut replies, around).await?;
     if around.only_looks {
         // Nodes that are new have no names yet by which two of them would be known to be the same.
         around.identities.claim(link.number, &run_id, &link.target.label)?;
     }
-    let judged = match &around.chamber {
-        Some(chamber) => Some(meet(&mut replies, link, chamber).await?),
-        None => None,
-    };
+    let prefix = &around.prefix;
+    let permit = link.seat.join(&mut Candidate { replies: &mut replies, prefix }).await?;
     around.identities.claim(link.number, &run_id, &link.target.label)?;
     let mut session_time_us = None;
-    if around.dialect.has_queue() || judged.is_some() {
+    if around.has_sessions() {
         asked_at = around.clock.now();
-        let opening = (session, judged.as_ref());
+        let opening = (session, &permit);
         let now_us = match around.only_looks {
             true => look(&mut replies, link).await?,
             false => open_session(&mut replies, link, opening, &mut scripts).await?,
@@ -53,7 +54,7 @@ pub(crate) async fn attach(
         }
         session_time_us = Some(now_us).filter(|_| !around.only_looks);
     }
-    Ok(Attached { scripts, asked_at, time_us: session_time_us, judged, rest: replies.rest() })
+    Ok(Attached { scripts, asked_at, time_us: session_time_us, permit, rest: replies.rest() })
 }
 
 /// Finds what a session would find, without one. Returns the server's time.
@@ -88,23 +89,23 @@ async fn expect_listening(replies: &mut Replies<'_>, around: &Surroundings) -> R
 }
 
 /// Begins to listen, and then a session, so that one always has somebody who listens. Returns the
-/// server's time. A guarded node learns the scripts now.
+/// server's time. A member of a set learns the scripts now.
 async fn open_session(
     replies: &mut Replies<'_>,
     link: &Link,
-    (session, judged): (Session, Option<&Judged>),
+    (session, permit): (Session, &Permit),
     known: &mut Scripts,
 ) -> Result<u64, Trouble> {
     let around = &link.surroundings;
     let speaker = Speaker { client: around.client, session };
-    let stay = around.stay(judged);
-    let (introduction, opening) = (around.introduction(), Command::Attach { speaker, stay });
+    let terms = permit.terms(around.clock.wall_ms());
+    let (introduction, opening) = (around.introduction(), Command::Attach { speaker, terms });
     let mut out = Vec::new();
     write_listening(&mut out, around);
     let scripts = Scripts::new(around.prefix.clone());
     write_command(&mut out, &introduction, &scripts);
     write_command(&mut out, &opening, &scripts);
-    if judged.is_some() {
+    if around.membership.is_some() {
         write_loads(&mut out, around.scripts());
     }
     replies.ask(&out).await?;
@@ -119,13 +120,58 @@ async fn open_session(
     let time_us = match opened.map_err(|trouble| trouble.of_record(&around.prefix))? {
         Reply::Attached { time_us } => time_us,
         Reply::Stale => return Err(Trouble::SessionLost),
-        Reply::Guarded => return Err(guard_is_off(&around.prefix)),
+        Reply::MembershipRequired => return Err(membership_is_off(&around.prefix)),
         _ => return Err(Trouble::Protocol("a session was expected while attaching".into())),
     };
-    if judged.is_some() {
+    if around.membership.is_some() {
         replies.expect_loads(around.scripts(), known).await?;
     }
     Ok(time_us)
+}
+
+/// A connection that asks whether it may vote.
+struct Candidate<'a, 'b> {
+    replies: &'a mut Replies<'b>,
+    prefix: &'a Arc<str>,
+}
+
+impl Connection for Candidate<'_, '_> {
+    async fn say(
+        &mut self,
+        command: membership::Command,
+    ) -> Result<Option<membership::Reply>, Trouble> {
+        let (mut out, command) = (Vec::new(), command.into());
+        write_command(&mut out, &command, &Scripts::new(self.prefix.clone()));
+        self.replies.ask(&out).await?;
+        let (frame, bytes) = self.replies.next().await?;
+        match frame.reply(bytes, &command) {
+            Ok(Reply::Membership(reply)) => Ok(Some(reply)),
+            Ok(_) => Ok(None),
+            Err(trouble) => Err(trouble.of_record(self.prefix)),
+        }
+    }
+
+    async fn is_durable(&mut self) -> Result<bool, Trouble> {
+        let mut out = Vec::new();
+        for setting in ["appendonly", "appendfsync", "no-appendfsync-on-rewrite"] {
+            write_words(&mut out, &[b"CONFIG", b"GET", setting.as_bytes()]);
+        }
+        write_words(&mut out, &[b"INFO", b"persistence"]);
+        write_words(&mut out, &[b"INFO", b"replication"]);
+        self.replies.ask(&out).await?;
+        let mut is_durable = true;
+        for expected in ["yes", "always", "no"] {
+            is_durable &= self.replies.expect_setting().await?.as_deref() == Some(expected);
+        }
+        let (persistence, replication) =
+            (self.replies.expect_text().await?, self.replies.expect_text().await?);
+        let has = |info: &str, line: &str| info.lines().any(|it| it.trim_end() == line);
+        let zero = format!("master_replid2:{}", "0".repeat(40));
+        Ok(is_durable
+            && has(&persistence, "aof_last_write_status:ok")
+            && has(&replication, "connected_slaves:0")
+            && has(&replication, &zero))
+    }
 }
 
 /// What was learned at the attach.
@@ -136,8 +182,8 @@ pub(crate) struct Attached {
     pub(crate) asked_at: Moment,
     /// The server's time when the session began.
     pub(crate) time_us: Option<u64>,
-    /// What the node is, if nodes are guarded.
-    pub(crate) judged: Option<Judged>,
+    /// That it may vote.
+    pub(crate) permit: Permit,
     /// What it sent after its answers.
     pub(crate) rest: Vec<u8>,
 }

@@ -13,8 +13,8 @@ use std::{
 use quorate_core::{
     backoff::{Backoff, Jitter},
     command::Reply,
-    guard::SESSION_LIFE_MS,
     line::Push,
+    membership::SESSION_LIFE_MS,
     moment::Moment,
 };
 use tokio::{
@@ -24,32 +24,32 @@ use tokio::{
 
 use super::{
     attach::attach,
-    chamber::Judged,
     link::{INTRODUCED_EVERY_MS, Link},
-    meeting::CHANGED_LATELY,
     outbox::{Outbox, Phase, Waiting, Writer},
     script::Script,
     transport::{self, Reader, Stream, lost},
-    version::Watch,
     wire::Frame,
 };
-use crate::{error::Trouble, node::hand_out};
+use crate::{
+    error::Trouble,
+    membership::{DELAY_MIN, Permit},
+    node::hand_out,
+};
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
 pub(crate) async fn drive(link: Arc<Link>) {
     let _closer = Closer(link.clone());
     let seed = link.surroundings.jitter_seed ^ link.number as u64;
     let mut jitter = Jitter::new(seed);
-    let mut backoff = Backoff::new(RECONNECT_DELAY_MIN, RECONNECT_DELAY_MAX);
-    let mut orders = link.surroundings.chamber.as_ref().map(|chamber| chamber.orders());
+    let mut backoff = Backoff::new(DELAY_MIN, RECONNECT_DELAY_MAX);
+    let mut retry = link.seat.retry();
     loop {
-        // What is called for while it tries is not missed.
-        let calls = link.surroundings.chamber.as_ref().map(|chamber| chamber.calls());
+        retry.begin();
         let mut unattached = None;
         let trouble = match connect(&link, &mut unattached).await {
-            Ok((incoming, judged, socket)) => {
+            Ok((incoming, permit, socket)) => {
                 let attached_at = link.surroundings.clock.now();
-                let trouble = serve(&link, incoming, judged).await;
+                let trouble = serve(&link, incoming, permit).await;
                 if let Some(socket) = socket.filter(|_| trouble == Trouble::TimedOut) {
                     transport::give_up(&socket);
                 }
@@ -62,81 +62,25 @@ pub(crate) async fn drive(link: Arc<Link>) {
             }
             Err(trouble) => trouble,
         };
-        let (first, more) = pauses(backoff.next(&mut jitter), guarded(&link, &trouble));
-        // Only a guarded node is waited for on its connection.
-        let guarded = unattached.filter(|_| !more.is_zero());
-        link.fail(phase(&link, &trouble), &trouble);
-        if is_ordered(first, orders.as_mut()).await {
+        let pauses = retry.pauses(backoff.next(&mut jitter), &trouble);
+        // Only a quarantined node is waited for on its connection.
+        let mut quarantined = unattached.filter(|_| !pauses.1.is_zero());
+        let phase = match retry.quarantine(&trouble, link.surroundings.clock.now()) {
+            Some((until, why)) => Phase::Quarantined { until, why },
+            None => Phase::Down(trouble.clone()),
+        };
+        link.fail(phase, &trouble);
+        // It says nothing unless it is asked: whatever comes is its end. It is down by now, or was
+        // started again.
+        let is_closed = |cx: &mut Context<'_>| {
+            quarantined.as_mut().is_some_and(|stream| {
+                let (mut byte, reader) = ([0], Pin::new(&mut *stream.reader));
+                reader.poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready()
+            })
+        };
+        if retry.rest(pauses, is_closed).await {
             backoff.reset();
-            continue;
         }
-        if let Some(calls) = calls.filter(|_| !more.is_zero()) {
-            // Whatever comes first, it tries again.
-            let _ = timeout(more, called(calls, guarded)).await;
-        }
-    }
-}
-
-/// Waits for so long, or until an operator waits for the node: then returns true.
-async fn is_ordered(delay: Duration, orders: Option<&mut Watch>) -> bool {
-    match orders {
-        Some(orders) => timeout(delay, orders.changed()).await.is_ok(),
-        None => {
-            sleep(delay).await;
-            false
-        }
-    }
-}
-
-/// What the link is, now that it has failed.
-fn phase(link: &Link, trouble: &Trouble) -> Phase {
-    let chamber = link.surroundings.chamber.as_ref();
-    let has_begun =
-        |why: &str| why == CHANGED_LATELY || chamber.is_some_and(|it| it.is_counting(link.number));
-    match trouble {
-        Trouble::Guarded { left, why } if has_begun(why) => {
-            let until = link.surroundings.clock.now().saturating_add(*left);
-            Phase::Guarded { until, why: why.clone() }
-        }
-        _ => Phase::Down(trouble.clone()),
-    }
-}
-
-/// For how long the node is guarded, if that is all that it waits for.
-fn guarded(link: &Link, trouble: &Trouble) -> Option<Duration> {
-    let is_placed =
-        || link.surroundings.chamber.as_ref().is_some_and(|it| it.is_placed(link.number));
-    match trouble {
-        Trouble::Guarded { left, .. } if is_placed() => Some(*left),
-        _ => None,
-    }
-}
-
-/// Ends when the node is to be met soon, or when the server closes the connection on which it said
-/// that it is guarded: it is down by now, or was started again.
-async fn called(mut calls: Watch, mut guarded: Option<Stream>) {
-    let mut called = pin!(calls.changed());
-    poll_fn(|cx| {
-        // It says nothing unless it is asked: whatever comes is its end.
-        let is_closed = guarded.as_mut().is_some_and(|stream| {
-            let (mut byte, reader) = ([0], Pin::new(&mut *stream.reader));
-            reader.poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready()
-        });
-        if is_closed { Poll::Ready(()) } else { called.as_mut().poll(cx) }
-    })
-    .await;
-}
-
-/// How long to wait before the next try: in any case, and then until it is called for. A node
-/// whose guard still lasts need not be asked often; but others may end it early, and nobody should
-/// be late when it ends.
-fn pauses(delay: Duration, guarded: Option<Duration>) -> (Duration, Duration) {
-    match guarded {
-        None => (delay, Duration::ZERO),
-        Some(left) if left < GUARD_NEARLY_OVER => {
-            (delay.min(left.max(RECONNECT_DELAY_MIN)), Duration::ZERO)
-        }
-        Some(left) => (delay, (left / 4).saturating_sub(delay)),
     }
 }
 
@@ -144,7 +88,7 @@ fn pauses(delay: Duration, guarded: Option<Duration>) -> (Duration, Duration) {
 async fn connect(
     link: &Arc<Link>,
     unattached: &mut Option<Stream>,
-) -> Result<(Incoming, Option<Judged>, Option<OwnedFd>), Trouble> {
+) -> Result<(Incoming, Permit, Option<OwnedFd>), Trouble> {
     // A number that nobody has had: what was sent on an older connection, or to a server whose
     // data is here now, is not of this session.
     let session = link.surroundings.nonces.session()?;
@@ -162,32 +106,28 @@ async fn connect(
     let Stream { reader, writer, socket } = unattached.take().expect("it was opened and attached");
     let now = link.surroundings.clock.now();
     let mut outbox = link.outbox();
-    let stay = link.surroundings.stay(attached.judged.as_ref());
-    let recovers_in = recovers_in(attached.judged.as_ref());
+    let permit = attached.permit;
+    let (terms, recovers_in) = (permit.terms(0), permit.recovers_in());
     let phase = Phase::Recovering { until: now.saturating_add(recovers_in) };
-    outbox.open(Writer(writer), attached.scripts, (session, stay), phase, now);
-    outbox.why_not_yet = attached.judged.as_ref().and_then(|judged| judged.why_not_yet);
+    outbox.open(Writer(writer), attached.scripts, (session, terms), phase, now);
+    outbox.why_not_yet = permit.why_not_yet;
     drop(outbox);
     match recovers_in.is_zero() {
         true => link.come_up(),
         false => link.surroundings.ears.handle_recovering(link.number),
     }
-    Ok((Incoming::new(reader, attached.rest), attached.judged, socket))
-}
-
-/// For how long a node that was judged to be this is not to be asked for locks.
-fn recovers_in(judged: Option<&Judged>) -> Duration {
-    judged.map_or(Duration::ZERO, |judged| judged.recovers_in)
+    Ok((Incoming::new(reader, attached.rest), permit, socket))
 }
 
 /// Serves one connection until it breaks or is in doubt, and says why.
-async fn serve(link: &Arc<Link>, mut incoming: Incoming, judged: Option<Judged>) -> Trouble {
+async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> Trouble {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
-    let has_session = link.surroundings.dialect.has_queue() && !link.surroundings.only_looks;
-    let mut pulse = (has_session || judged.is_some()).then(Pulse::new);
-    let recovers_in = recovers_in(judged.as_ref());
+    let around = &link.surroundings;
+    let is_renewed = around.membership.is_some() || around.has_sessions() && !around.only_looks;
+    let mut pulse = is_renewed.then(Pulse::new);
+    let recovers_in = permit.recovers_in();
     let mut recovery = (!recovers_in.is_zero()).then(|| Box::pin(sleep(recovers_in)));
-    let mut voided = pin!(voided(judged));
+    let mut voided = pin!(permit.voided());
     link.outbox().is_watched = true;
     if let Err(trouble) = incoming.take_apart(link) {
         return trouble;
@@ -222,14 +162,6 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming, judged: Option<Judged>)
         poll_silence(link, timer.as_mut(), cx)
     })
     .await
-}
-
-/// Ends when another list of nodes is in force than the one by which the node was judged.
-async fn voided(judged: Option<Judged>) {
-    match judged {
-        Some(mut judged) => judged.lists.changed().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Lets a session live on.
@@ -461,37 +393,10 @@ impl Drop for Closer {
 /// No answer to anything for this long puts a link in doubt; also the time to connect and attach.
 const LINK_TIMEOUT: Duration = Duration::from_secs(1);
 
-const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(10);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(1);
-
-/// A guard that lasts for less is asked for as often as anything else.
-const GUARD_NEARLY_OVER: Duration = Duration::from_secs(5);
 
 /// How often a session is heard of.
 const PING_EVERY: Duration = Duration::from_millis(SESSION_LIFE_MS / 4);
 
 /// How much is read at once.
 const READ_LEN: usize = 16 * 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_guard_is_asked_for_less_often_while_it_is_long_and_never_late() {
-        let (ms, zero) = (Duration::from_millis, Duration::ZERO);
-        assert_eq!(pauses(ms(700), None), (ms(700), zero));
-        assert_eq!(pauses(ms(700), Some(ms(68_200))), (ms(700), ms(16_350)));
-        assert_eq!(pauses(ms(700), Some(ms(4_999))), (ms(700), zero));
-        assert_eq!(pauses(ms(700), Some(ms(300))), (ms(300), zero));
-        assert_eq!(pauses(ms(700), Some(zero)), (RECONNECT_DELAY_MIN, zero));
-        let (mut left, mut times) = (ms(68_200), 0);
-        while left > zero {
-            let (first, more) = pauses(RECONNECT_DELAY_MAX, Some(left));
-            assert!(first <= RECONNECT_DELAY_MAX && first + more <= left.max(RECONNECT_DELAY_MIN));
-            left = left.saturating_sub(first + more);
-            times += 1;
-        }
-        assert!(times < 20, "{times} times");
-    }
-}

@@ -4,24 +4,23 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use quorate_core::{
-    command::{ClientId, Command, Reply, Stay},
+    command::{ClientId, Command, Reply, SessionTerms},
     dialect::Dialect,
-    guard::{Greeting, Known, SESSION_LIFE_MS, slack_us},
     line::Speaker,
+    membership::{self, SESSION_LIFE_MS},
     moment::Moment,
 };
 use tokio::sync::Notify;
 
 use super::{
     attach::Identities,
-    chamber::{Chamber, Judged},
     outbox::{Outbox, Phase},
     script::Script,
     target::Target,
@@ -31,8 +30,9 @@ use crate::{
     clock::Clock,
     engine::{Ears, Quiet},
     error::Trouble,
+    membership::{Seat, SharedMembership},
     node::{Inbox, Node, Pull, Pulled, Request, Sent, Work, hand_out},
-    nonces::{NoRandomness, Nonces},
+    nonces::Nonces,
     observe::{self, Event, Observer},
 };
 
@@ -41,12 +41,10 @@ pub(crate) struct Link {
     pub(crate) number: usize,
     pub(crate) target: Target,
     pub(crate) surroundings: Surroundings,
+    /// Whether its connections may vote.
+    pub(crate) seat: Seat,
     outbox: Mutex<Outbox>,
     round_trip_ns: AtomicU64,
-    /// What the server's clock showed last, and when it was asked.
-    known: Mutex<Option<(u64, Moment)>>,
-    /// A ping is unanswered.
-    is_asked: AtomicBool,
 }
 
 /// What the links of one client share.
@@ -65,8 +63,8 @@ pub(crate) struct Surroundings {
     /// Told what nodes say unasked.
     pub(crate) ears: Arc<Ears>,
     pub(crate) identities: Arc<Identities>,
-    /// What is known of the set of nodes, if they are guarded.
-    pub(crate) chamber: Option<Arc<Chamber>>,
+    /// What is known of the set of nodes, if they are members of one.
+    pub(crate) membership: Option<Arc<SharedMembership>>,
     /// The client begins no session and writes nothing, unless an operator acts by it.
     pub(crate) only_looks: bool,
     /// Told whenever a link comes up or goes down.
@@ -89,22 +87,17 @@ impl Surroundings {
         Command::Introduce { client: self.client, who: self.who.clone(), life_ms }
     }
 
-    /// The terms of a session with a node that was judged to be this.
-    pub(crate) fn stay(&self, judged: Option<&Judged>) -> Stay {
-        Stay {
-            life_ms: SESSION_LIFE_MS,
-            mark: judged.map(|judged| judged.mark),
-            slack_us: judged.map_or_else(|| slack_us(None), |judged| judged.slack_us),
-            wall_ms: self.clock.wall_ms(),
-        }
+    /// Whether connections have sessions.
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.dialect.has_queue() || self.membership.is_some()
     }
 
     /// The scripts that are used again and again. The others go as text.
     pub(super) const fn scripts(&self) -> &'static [Script] {
-        match (self.dialect, &self.chamber) {
+        match (self.dialect, &self.membership) {
             (Dialect::Queue, _) => Script::LINE,
             (Dialect::Classic, None) => Script::CLASSIC,
-            (Dialect::Classic, Some(_)) => Script::CLASSIC_GUARDED,
+            (Dialect::Classic, Some(_)) => Script::CLASSIC_MEMBERS,
         }
     }
 }
@@ -119,9 +112,8 @@ impl Link {
     pub(crate) fn new(number: usize, target: Target, surroundings: Surroundings) -> Self {
         let prefix = surroundings.prefix.clone();
         let outbox = Mutex::new(Outbox::new(prefix, surroundings.clock.now()));
-        let (round_trip_ns, known) = (AtomicU64::new(0), Mutex::new(None));
-        let is_asked = AtomicBool::new(false);
-        Self { number, target, surroundings, outbox, round_trip_ns, known, is_asked }
+        let seat = Seat::new(number, surroundings.membership.clone());
+        Self { number, target, surroundings, seat, outbox, round_trip_ns: AtomicU64::new(0) }
     }
 
     /// Tells the observer, if there is one.
@@ -141,10 +133,7 @@ impl Link {
         let now = self.surroundings.clock.now();
         let answers = abandoned.into_iter().map(|it| (it.request, Err(trouble.clone())));
         hand_out(self.number, answers, now);
-        if let Some(chamber) = &self.surroundings.chamber {
-            chamber.leave(self.number);
-            self.is_asked.store(false, Ordering::SeqCst);
-        }
+        self.seat.leave();
         // Whoever has no session there any more has nothing there.
         let is_forgotten = *trouble == Trouble::SessionLost;
         self.surroundings.ears.handle_down(self.number, is_forgotten);
@@ -167,18 +156,8 @@ impl Link {
             return;
         }
         let speaker = Speaker { client: self.surroundings.client, session: outbox.session };
-        let stay = Stay { wall_ms: self.surroundings.clock.wall_ms(), ..outbox.stay };
-        let mut ping = Command::Ping { speaker, stay };
-        if let Some(chamber) = &self.surroundings.chamber {
-            if self.surroundings.only_looks {
-                // Without random numbers the next look shows it no later than a new connection.
-                let Ok(greeting) = self.greeting(chamber) else { return };
-                ping = Command::Meet { greeting: Greeting { is_looking: true, ..greeting } };
-            }
-            if !self.is_asked.swap(true, Ordering::SeqCst) {
-                chamber.ask(self.number);
-            }
-        }
+        let terms = SessionTerms { wall_ms: self.surroundings.clock.wall_ms(), ..outbox.terms };
+        let Some(ping) = self.seat.renewal(Command::Ping { speaker, terms }) else { return };
         let is_introduced = is_introduced && !self.surroundings.only_looks;
         let introduction = is_introduced.then(|| self.surroundings.introduction());
         for command in std::iter::once(ping).chain(introduction) {
@@ -191,46 +170,9 @@ impl Link {
 
     /// The server's clock showed `time_us` at some time between `sent_at` and now.
     pub(crate) fn note_time(&self, time_us: u64, sent_at: Moment, now: Moment) {
-        self.know_time(time_us, sent_at);
+        self.seat.know_time(time_us, sent_at);
         let half = now.saturating_since(sent_at) / 2;
         self.surroundings.ears.handle_time(self.number, time_us, sent_at.saturating_add(half));
-    }
-
-    /// The server's clock showed `time_us` after `sent_at`.
-    pub(crate) fn know_time(&self, time_us: u64, sent_at: Moment) {
-        let known = Some((time_us / 1_000, sent_at));
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
-    }
-
-    /// What is known of the server's clock at `now`.
-    pub(crate) fn known_time(&self, now: Moment) -> Option<Known> {
-        let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.map(|(seen_ms, asked_at)| {
-            let passed = now.saturating_since(asked_at);
-            // Clocks differ in their rates by a hundredth at the most.
-            let passed_ms = u64::try_from((passed + passed / 100).as_millis()).unwrap_or(u64::MAX);
-            let expected_ms = seen_ms.saturating_add(passed_ms).saturating_add(1);
-            Known { seen_ms, expected_ms }
-        })
-    }
-
-    /// What the node is told when it is met.
-    ///
-    /// # Errors
-    ///
-    /// If the operating system gives no random numbers.
-    pub(crate) fn greeting(&self, chamber: &Chamber) -> Result<Greeting, NoRandomness> {
-        let Surroundings { clock, nonces, .. } = &self.surroundings;
-        Ok(Greeting {
-            wall_ms: clock.wall_ms(),
-            known: self.known_time(clock.now()),
-            mark: nonces.mark()?,
-            id: nonces.node_id()?,
-            life_ms: SESSION_LIFE_MS,
-            guard_ms: chamber.guard_ms,
-            is_looking: false,
-            is_durable: false,
-        })
     }
 
     /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.
@@ -364,13 +306,10 @@ impl Inbox for Pulse {
         match answer {
             Ok(Reply::Attached { time_us }) => link.note_time(time_us, self.sent_at, now),
             // It is what it was, or the link would be down.
-            Ok(Reply::Met(_)) => {}
+            Ok(Reply::Membership(membership::Reply::Info(_))) => {}
             Ok(_) | Err(_) => return,
         }
-        if let Some(chamber) = &link.surroundings.chamber {
-            chamber.hear_again(link.number);
-            link.is_asked.store(false, Ordering::SeqCst);
-        }
+        link.seat.hear_again();
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use quorate_core::{
-    command::{Command, Owner, Reply, Stay},
+    command::{Command, Owner, Reply, SessionTerms},
     line::{Ask, Session},
     moment::Moment,
 };
@@ -23,7 +23,7 @@ use super::{
     script::{Script, Scripts},
     wire::write_command,
 };
-use crate::{error::Trouble, node::Request};
+use crate::{error::Trouble, membership::Permit, node::Request};
 
 /// The changing part of a link.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Outbox {
     /// With which every command is said that needs one.
     pub(crate) session: Session,
     /// On which terms.
-    pub(crate) stay: Stay,
+    pub(crate) terms: SessionTerms,
     /// Why the node does not vote before another client comes: this one only looks.
     pub(crate) why_not_yet: Option<&'static str>,
     /// When the server last sent anything.
@@ -62,14 +62,14 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Up,
-    /// The node's guard has just ended. Until then it is not asked for locks: their holders give it
-    /// back their keys first.
+    /// The node's quarantine has just ended. Until then it is not asked for locks: their holders
+    /// give it back their keys first.
     Recovering {
         until: Moment,
     },
     Down(Trouble),
-    /// Under the restart guard until then.
-    Guarded {
+    /// In quarantine until then.
+    Quarantined {
         until: Moment,
         why: String,
     },
@@ -92,7 +92,7 @@ impl Outbox {
             waiting: VecDeque::new(),
             scripts: Scripts::new(prefix),
             session: Session::UNSET,
-            stay: Stay::unguarded(0),
+            terms: SessionTerms::without_membership(0),
             why_not_yet: None,
             heard_at: now,
             is_watched: false,
@@ -112,14 +112,14 @@ impl Outbox {
         &mut self,
         writer: Writer,
         scripts: Scripts,
-        (session, stay): (Session, Stay),
+        (session, terms): (Session, SessionTerms),
         phase: Phase,
         now: Moment,
     ) {
         self.phase = phase;
         self.scripts = scripts;
         self.session = session;
-        self.stay = stay;
+        self.terms = terms;
         self.why_not_yet = None;
         self.heard_at = now;
         self.broken = None;
@@ -164,7 +164,7 @@ impl Outbox {
                 Some(Trouble::Guarded { left, why })
             }
             Phase::Down(trouble) => Some(trouble.clone()),
-            Phase::Guarded { until, why } => {
+            Phase::Quarantined { until, why } => {
                 Some(Trouble::Guarded { left: until.saturating_since(now), why: why.clone() })
             }
             Phase::Closed => Some(Trouble::ShutDown),
@@ -173,12 +173,8 @@ impl Outbox {
 
     /// Whether a node that is looked at again is what it was.
     pub(crate) fn is_as_before(&self, command: &Command, answer: &Result<Reply, Trouble>) -> bool {
-        let Command::Meet { greeting } = command else { return true };
-        let Ok(Reply::Met(met)) = answer else { return false };
-        // One that takes the mark that it is offered does so until another client comes.
-        let is_same = self.stay.mark == Some(met.mark)
-            || self.why_not_yet.is_some() && met.mark == greeting.mark;
-        is_same && met.doubt.is_none()
+        let found = (&self.terms, self.why_not_yet.is_some());
+        Permit::is_kept(found, command, answer.as_ref().ok())
     }
 
     /// Puts a request at the end of the queue.
@@ -397,7 +393,7 @@ mod tests {
 
     fn open(outbox: &mut Outbox) {
         let (writer, scripts) = (tokio::io::sink(), Scripts::new("quorate:".into()));
-        let terms = (Session::UNSET, Stay::unguarded(0));
+        let terms = (Session::UNSET, SessionTerms::without_membership(0));
         outbox.open(Writer(Box::new(writer)), scripts, terms, Phase::Up, Moment::ZERO);
     }
 

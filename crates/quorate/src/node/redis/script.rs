@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use quorate_core::command::Command;
+use quorate_core::{command::Command, membership};
 
 use super::wire::write_words;
 
@@ -21,7 +21,7 @@ pub(crate) enum Script {
     Release,
     Extend,
     Heartbeat,
-    Meet,
+    Handshake,
     Enrol,
     Change,
     Admit,
@@ -30,11 +30,11 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    /// Those of classic mode without a guard.
+    /// Those of classic mode without membership.
     pub(super) const CLASSIC: &[Self] = &[Self::Adopt, Self::Free, Self::Prolong, Self::Look];
 
-    /// Those of classic mode on guarded nodes.
-    pub(super) const CLASSIC_GUARDED: &[Self] =
+    /// Those of classic mode with membership.
+    pub(super) const CLASSIC_MEMBERS: &[Self] =
         &[Self::Take, Self::Adopt, Self::Free, Self::Prolong, Self::Look, Self::Ping];
 
     /// Those of the default mode.
@@ -67,13 +67,20 @@ impl Script {
             Command::Extend { .. } => Some(Self::Extend),
             // Nothing else is sent as a batch.
             Command::Batch(_) => Some(Self::Heartbeat),
-            Command::Meet { .. } => Some(Self::Meet),
-            Command::Enrol { .. } => Some(Self::Enrol),
-            Command::Change { .. } => Some(Self::Change),
-            Command::Admit { .. } => Some(Self::Admit),
+            Command::Membership(command) => Some(Self::of_membership(command)),
             Command::Inspect { .. } => Some(Self::Inspect),
             Command::List { .. } => Some(Self::List),
             _ => None,
+        }
+    }
+
+    /// The script of a membership command.
+    pub(super) const fn of_membership(command: &membership::Command) -> Self {
+        match command {
+            membership::Command::Handshake(_) => Self::Handshake,
+            membership::Command::Enrol(_) => Self::Enrol,
+            membership::Command::Change { .. } => Self::Change,
+            membership::Command::Admit { .. } => Self::Admit,
         }
     }
 
@@ -98,10 +105,10 @@ impl Script {
             Self::Release => include_str!("../../../lua/line/release.lua"),
             Self::Extend => include_str!("../../../lua/line/extend.lua"),
             Self::Heartbeat => include_str!("../../../lua/line/heartbeat.lua"),
-            Self::Meet => include_str!("../../../lua/guard/meet.lua"),
-            Self::Enrol => include_str!("../../../lua/guard/enrol.lua"),
-            Self::Change => include_str!("../../../lua/guard/change.lua"),
-            Self::Admit => include_str!("../../../lua/guard/admit.lua"),
+            Self::Handshake => include_str!("../../../lua/membership/handshake.lua"),
+            Self::Enrol => include_str!("../../../lua/membership/enrol.lua"),
+            Self::Change => include_str!("../../../lua/membership/change.lua"),
+            Self::Admit => include_str!("../../../lua/membership/admit.lua"),
             Self::Inspect => include_str!("../../../lua/inspect.lua"),
             Self::List => include_str!("../../../lua/list.lua"),
         }

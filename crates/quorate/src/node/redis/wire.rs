@@ -1,8 +1,8 @@
 //! Commands as bytes, and bytes as replies.
 
-mod guard;
 mod inspect;
 mod line;
+mod membership;
 
 use std::io::Write as _;
 
@@ -89,7 +89,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
         Command::List { prefix, cursor, count } => {
             inspect::write_list(out, prefix, cursor.as_ref(), *count, scripts);
         }
-        other if guard::write(out, other, scripts) => {}
+        Command::Membership(command) => membership::write(out, command, scripts),
         other => line::write(out, other, scripts),
     }
 }
@@ -228,9 +228,8 @@ impl Frame {
             (Command::List { prefix, .. }, RangeFrame::Array { data, .. }) => {
                 inspect::listed(data, bytes, prefix)
             }
-            (command, frame) => {
-                guard::reply(frame, bytes, command).or_else(|| line::reply(frame, bytes, command))
-            }
+            (Command::Membership(command), frame) => membership::reply(frame, bytes, command),
+            (command, frame) => line::reply(frame, bytes, command),
         };
         reply.ok_or_else(|| Trouble::Protocol(format!("an unexpected {:?}", self.0.kind())))
     }

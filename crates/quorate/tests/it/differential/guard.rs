@@ -9,7 +9,9 @@ mod calls;
 mod draw;
 mod tracker;
 
-use quorate_core::{backoff::Jitter, command::Reply, moment::NodeTime, store::Store};
+use quorate_core::{
+    backoff::Jitter, command::Reply, membership::Reply as Told, moment::NodeTime, store::Store,
+};
 
 use self::{
     calls::{Answered, Node},
@@ -85,7 +87,7 @@ impl Trial<'_> {
         // The microseconds of some servers go on, and are told.
         let now = match &from_server {
             Some(Ok(Reply::Attached { time_us })) => NodeTime::from_micros(*time_us),
-            Some(Ok(Reply::Met(met))) => NodeTime::from_micros(met.time_us),
+            Some(Ok(Reply::Membership(Told::Info(met)))) => NodeTime::from_micros(met.time_us),
             _ => from,
         };
         let is_full = self.store.is_full();

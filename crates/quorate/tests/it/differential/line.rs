@@ -214,12 +214,12 @@ impl<'a> Trial<'a> {
     }
 
     fn handle_attached(&mut self, command: &Command, time_us: u64) {
-        if let Command::Attach { speaker, stay } | Command::Ping { speaker, stay } = command {
+        if let Command::Attach { speaker, terms } | Command::Ping { speaker, terms } = command {
             let callers = self.draw.callers.iter_mut();
             let its = callers.filter(|it| it.client == speaker.client);
             its.for_each(|it| {
                 it.heard_us = time_us;
-                it.session_ends_at_ms = time_us / 1_000 + stay.life_ms;
+                it.session_ends_at_ms = time_us / 1_000 + terms.life_ms;
             });
         }
     }

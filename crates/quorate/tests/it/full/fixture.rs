@@ -6,7 +6,7 @@ use quorate::{
     Client, ClientBuilder, Guard, Semaphore,
     error::{LockError, NodeAnswer, NodeReport, Trouble},
 };
-use quorate_core::{guard::SESSION_LIFE_MS, quorum::majority};
+use quorate_core::{membership::SESSION_LIFE_MS, quorum::majority};
 use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
 use tokio::task::JoinHandle;
 
@@ -61,6 +61,8 @@ impl Nodes {
 
     pub(super) fn builder(&self) -> ClientBuilder {
         let builder = Client::builder().nodes(self.proxies.iter().map(Proxy::url));
+        // A full server answers at once, but a busy machine may not.
+        let builder = builder.vote_timeout(self.ttl / 2);
         self.mode.of(builder.ttl(self.ttl).max_ttl(self.ttl))
     }
 

@@ -87,7 +87,7 @@ async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
 /// A server may forget its scripts at any time: that costs nobody a vote.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_had_by_one_try_although_the_script_was_forgotten() {
-    let stage = Stage::new(3).await;
+    let stage = Stage::of(Server::start_many(3), MAX_TTL).await;
     let client = client(&stage).await;
     for _ in 0..3 {
         for server in &stage.servers {
@@ -124,7 +124,8 @@ async fn what_is_stored_is_the_same_with_and_without_the_guard() {
 }
 
 async fn client(stage: &Stage) -> Client {
-    attached(stage.settings().classic()).await
+    // No node is silent here, but a busy machine may be slow.
+    attached(stage.settings().classic().vote_timeout(PATIENCE)).await
 }
 
 /// The node that forgets.

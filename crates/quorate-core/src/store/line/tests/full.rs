@@ -17,11 +17,11 @@ fn full_node(clients: impl IntoIterator<Item = u8>) -> Store {
 fn a_full_node_lets_sessions_begin_and_go_on() {
     let mut node = Store::new();
     node.set_full(true);
-    let stay = Stay::unguarded(SESSION);
+    let terms = SessionTerms::without_membership(SESSION);
     for now in [0, SESSION, 2 * SESSION] {
         let command = match now {
-            0 => Command::Attach { speaker: speaker(1), stay },
-            _ => Command::Ping { speaker: speaker(1), stay },
+            0 => Command::Attach { speaker: speaker(1), terms },
+            _ => Command::Ping { speaker: speaker(1), terms },
         };
         let time_us = ms(now).as_micros();
         assert_eq!(node.apply(ms(now), &command), Reply::Attached { time_us });
@@ -136,7 +136,13 @@ fn a_full_node_stays_full_whatever_it_forgets() {
     let mut copy = full_node([1]);
     copy.copy(&node_with([1]));
     for node in [&mut node, &mut copy] {
-        node.apply(ms(0), &Command::Attach { speaker: speaker(1), stay: Stay::unguarded(SESSION) });
+        node.apply(
+            ms(0),
+            &Command::Attach {
+                speaker: speaker(1),
+                terms: SessionTerms::without_membership(SESSION),
+            },
+        );
         assert_eq!(node.wait_at(0, &owner(1, 1)), Reply::Full);
     }
 }

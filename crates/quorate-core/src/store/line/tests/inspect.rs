@@ -82,7 +82,8 @@ fn how_long_a_lock_is_held_can_be_told_after_days() {
     node.wait_at(0, &holder);
     let (name, ttl_ms) = (name(), 3 * MINUTES_5);
     let entry = Extend { name, owner: holder, fence: fence(1), ttl_ms, may_heal: true };
-    let attach = Command::Attach { speaker: speaker(1), stay: Stay::unguarded(u64::MAX) };
+    let attach =
+        Command::Attach { speaker: speaker(1), terms: SessionTerms::without_membership(u64::MAX) };
     node.apply(ms(0), &attach);
     node.apply(ms(1), &Command::Extend { speaker: speaker(1), entries: [entry.clone()].into() });
     for step in 1..5 * FENCE_LIFE_MS / MINUTES_5 {

@@ -127,7 +127,8 @@ fn each_lease_is_judged_by_itself() {
 fn fences_are_forgotten_after_a_day_and_do_not_go_back() {
     let mut node = node_with([1]);
     let (life, slack_ms) = (FENCE_LIFE_MS, SLACK_US / 1_000);
-    let attach = Command::Attach { speaker: speaker(1), stay: Stay::unguarded(SESSION) };
+    let attach =
+        Command::Attach { speaker: speaker(1), terms: SessionTerms::without_membership(SESSION) };
     node.wait_at(0, &owner(1, 1));
     node.apply(ms(life), &attach);
     assert_eq!(node.wait_at(life, &owner(1, 0)), granted(fence(2)), "it is remembered");
@@ -172,7 +173,10 @@ fn a_node_that_forgets_everything_still_knows_who_listens() {
     for number in [1, 2] {
         node.apply(
             ms(1),
-            &Command::Attach { speaker: speaker(number), stay: Stay::unguarded(SESSION) },
+            &Command::Attach {
+                speaker: speaker(number),
+                terms: SessionTerms::without_membership(SESSION),
+            },
         );
     }
     assert_eq!(node.wait_at(1, &owner(1, 1)), granted(fence(1)), "and so are fences");

@@ -102,8 +102,8 @@ fn one_whose_session_has_lapsed_is_in_nobodys_way() {
     let (first, late) = (reader(1, 1), reader(3, 3));
     node.wait_at(0, &first);
     let gone = Place { ticket: fence(2).get(), ttl_ms: 60_000, client: client(2) }.owner(1);
-    let brief = Stay::unguarded(10);
-    node.apply(ms(0), &Command::Attach { speaker: speaker(2), stay: brief });
+    let brief = SessionTerms::without_membership(10);
+    node.apply(ms(0), &Command::Attach { speaker: speaker(2), terms: brief });
     node.wait_at(0, &gone);
     assert_eq!(node.wait_at(10, &late), queued(fence(1), 0, 1), "that is told");
     assert_eq!(node.wait_at(11, &late), granted(fence(3)), "its session is over");

@@ -45,14 +45,15 @@ fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
             assert_eq!(reply, step.apply(&mut store, now), "{step:?}, seed {SEED}");
             *counts.entry(kind(step, reply.as_ref())).or_insert(0) += 1;
             told.extend(store.take_pushes());
-            if let Step::Ask(Command::Attach { speaker, stay } | Command::Ping { speaker, stay }) =
-                step
+            if let Step::Ask(command) = step
+                && let Command::Attach { speaker, terms } | Command::Ping { speaker, terms } =
+                    command
                 && let Some(Reply::Attached { time_us }) = reply
             {
                 let its = draw.callers.iter_mut().filter(|it| it.client == speaker.client);
                 its.for_each(|it| {
                     it.heard_us = time_us;
-                    it.session_ends_at_ms = time_us / 1_000 + stay.life_ms;
+                    it.session_ends_at_ms = time_us / 1_000 + terms.life_ms;
                 });
             }
         }

@@ -1,7 +1,7 @@
 //! One folder over boots, restarts and meddling.
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Stay},
+    command::{ClientId, Command, Owner, Reply, SessionTerms},
     line::{Ask, Place, Session, Speaker},
     name::Name,
 };
@@ -269,7 +269,7 @@ fn acquire(office: &mut Office, byte: u8, is_waiting: bool) -> Reply {
 }
 
 fn attach(office: &mut Office, byte: u8) {
-    let (speaker, stay) = (speaker(byte), Stay::unguarded(60_000));
-    let attached = office.transact(|desk, now| desk.run(now, &Command::Attach { speaker, stay }));
+    let (speaker, terms) = (speaker(byte), SessionTerms::without_membership(60_000));
+    let attached = office.transact(|desk, now| desk.run(now, &Command::Attach { speaker, terms }));
     assert!(matches!(attached.unwrap().value, Reply::Attached { .. }));
 }

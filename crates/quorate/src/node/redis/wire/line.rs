@@ -1,7 +1,7 @@
 //! The commands of those who wait in line as bytes, and bytes as their replies and pushes.
 
 use quorate_core::{
-    command::{ClientId, Command, Reply, Stay},
+    command::{ClientId, Command, Reply, SessionTerms},
     fence::Fence,
     line::{Ask, Extend, Extended, Place, Push, Speaker, Yield},
     name::Name,
@@ -17,13 +17,13 @@ use crate::node::{
 /// Appends one command of the line.
 pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
-        Command::Attach { speaker, stay } => {
+        Command::Attach { speaker, terms } => {
             write_script(out, Script::Attach, scripts, 2, 5);
-            write_stay(out, scripts, *speaker, stay);
+            write_stay(out, scripts, *speaker, terms);
         }
-        Command::Ping { speaker, stay } => {
+        Command::Ping { speaker, terms } => {
             write_script(out, Script::Ping, scripts, 2, 5);
-            write_stay(out, scripts, *speaker, stay);
+            write_stay(out, scripts, *speaker, terms);
         }
         Command::Acquire { speaker, ask } => write_acquire(out, *speaker, ask, scripts),
         Command::Release { name, owner, yields } => {
@@ -62,14 +62,14 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     }
 }
 
-fn write_stay(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, stay: &Stay) {
+fn write_stay(out: &mut Vec<u8>, scripts: &Scripts, speaker: Speaker, terms: &SessionTerms) {
     write_session_key(out, scripts, speaker);
     write_record(out, scripts);
     write_session(out, speaker.session);
-    write_number(out, stay.life_ms);
-    write_word(out, stay.mark.map(|mark| mark.to_string()).unwrap_or_default().as_bytes());
-    write_number(out, stay.slack_us);
-    write_number(out, stay.wall_ms);
+    write_number(out, terms.life_ms);
+    write_word(out, terms.mark.map(|mark| mark.to_string()).unwrap_or_default().as_bytes());
+    write_number(out, terms.slack_us);
+    write_number(out, terms.wall_ms);
 }
 
 fn write_acquire(out: &mut Vec<u8>, speaker: Speaker, ask: &Ask, scripts: &Scripts) {
@@ -179,7 +179,7 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
     let fence = |frame: &RangeFrame| fence(frame, bytes);
     Some(match (command, frame) {
         (Command::Attach { .. } | Command::Ping { .. }, RangeFrame::Number { data: -1, .. }) => {
-            Reply::Guarded
+            Reply::MembershipRequired
         }
         (
             Command::Attach { .. }

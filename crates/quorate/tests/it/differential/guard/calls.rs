@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{Doubt, Enrolment, Greeting, Mark, Members, Met, NodeId, Pact, WIRE},
+    membership::{
+        AgreedConfig, Command as Membership, Enrolment, Handshake, Mark, Members, NodeId, NodeInfo,
+        Quarantine, Reason, Reply as Told, WIRE,
+    },
     moment::NodeTime,
 };
 use quorate_testkit::{
@@ -58,10 +61,10 @@ impl<'a> Node<'a> {
             loaded.expect("the server takes the script")
         };
         let digests = Digests {
-            meet: load(&script("guard/meet.lua")),
-            enrol: load(&script("guard/enrol.lua")),
-            change: load(&script("guard/change.lua")),
-            admit: load(&script("guard/admit.lua")),
+            meet: load(&script("membership/handshake.lua")),
+            enrol: load(&script("membership/enrol.lua")),
+            change: load(&script("membership/change.lua")),
+            admit: load(&script("membership/admit.lua")),
             line: calls::Digests::load(load),
         };
         let info: String = cmd("INFO").arg("server").query(&mut connection).expect("an answer");
@@ -152,18 +155,20 @@ impl<'a> Node<'a> {
             eval
         };
         pipeline.add_command(match command {
-            Command::Meet { greeting } => greet(eval(&self.digests.meet), greeting),
-            Command::Enrol { enrolment: Enrolment { mark, id, pact, wall_ms } } => {
+            Command::Membership(Membership::Handshake(greeting)) => {
+                greet(eval(&self.digests.meet), greeting)
+            }
+            Command::Membership(Membership::Enrol(Enrolment { mark, id, config, wall_ms })) => {
                 let mut eval = eval(&self.digests.enrol);
                 eval.arg(mark.to_string()).arg(id.to_string()).arg(wall_ms);
-                with_pact(eval, pact)
+                with_config(eval, config)
             }
-            Command::Change { mark, pact, fresh } => {
+            Command::Membership(Membership::Change { mark, config, fresh }) => {
                 let mut eval = eval(&self.digests.change);
                 eval.arg(mark.to_string()).arg(fresh.to_string()).arg("");
-                with_pact(eval, pact)
+                with_config(eval, config)
             }
-            Command::Admit { mark, fresh } => {
+            Command::Membership(Membership::Admit { mark, fresh }) => {
                 let mut eval = eval(&self.digests.admit);
                 eval.arg(mark.to_string()).arg(fresh.to_string());
                 eval
@@ -173,24 +178,26 @@ impl<'a> Node<'a> {
     }
 }
 
-fn greet(mut eval: Cmd, greeting: &Greeting) -> Cmd {
-    let Greeting { wall_ms, known, mark, id, life_ms, guard_ms, is_looking, is_durable } = greeting;
+fn greet(mut eval: Cmd, greeting: &Handshake) -> Cmd {
+    let Handshake { wall_ms, known, mark, id, life_ms, quarantine_ms, is_looking, is_durable } =
+        greeting;
     eval.arg(WIRE).arg(wall_ms);
     match known {
         Some(known) => eval.arg(known.seen_ms).arg(known.expected_ms),
         None => eval.arg("").arg(""),
     };
-    eval.arg(mark.to_string()).arg(id.to_string()).arg(life_ms).arg(guard_ms);
+    eval.arg(mark.to_string()).arg(id.to_string()).arg(life_ms).arg(quarantine_ms);
     eval.arg(u8::from(*is_durable)).arg(u8::from(*is_looking));
     eval
 }
 
-fn with_pact(mut eval: Cmd, pact: &Pact) -> Cmd {
-    let Pact { change, origin, members, before, newcomer, max_ttl_ms, guard_ms } = pact;
+fn with_config(mut eval: Cmd, config: &AgreedConfig) -> Cmd {
+    let AgreedConfig { change, origin, members, before, newcomer, max_ttl_ms, quarantine_ms } =
+        config;
     eval.arg(change).arg(origin.to_string()).arg(members.to_text());
     eval.arg(before.as_ref().map(Members::to_text).unwrap_or_default());
     eval.arg(newcomer.map(|id| id.to_string()).unwrap_or_default());
-    eval.arg(max_ttl_ms).arg(guard_ms);
+    eval.arg(max_ttl_ms).arg(quarantine_ms);
     eval
 }
 
@@ -201,49 +208,52 @@ fn time(answer: Value) -> NodeTime {
 
 /// What the scripts' headers say about their replies. An answer that they do not know is an error.
 fn reply(command: &Command, answer: RedisResult<Value>) -> Result<Reply, String> {
-    use Value::{Array, Int};
+    use Value::Int;
     if is_full(&answer) {
         return Ok(Reply::Full);
     }
     let answer = answer.map_err(|error| error.to_string())?;
     let known = match (command, &answer) {
-        (Command::Meet { .. }, Array(items)) => met(items).map(|met| Reply::Met(Box::new(met))),
-        (Command::Enrol { .. }, Int(1)) => Some(Reply::Enrolled),
-        (Command::Change { .. }, Array(items)) => match &items[..] {
-            [] => Some(Reply::Changed),
-            [left] => number(left).map(|left_ms| Reply::TooSoon { left_ms }),
-            _ => None,
-        },
-        (Command::Admit { .. }, Int(0)) => Some(Reply::Admitted),
-        (
-            Command::Enrol { .. }
-            | Command::Change { .. }
-            | Command::Attach { .. }
-            | Command::Ping { .. },
-            Int(0),
-        )
-        | (Command::Admit { .. }, Int(-1)) => Some(Reply::Stale),
-        (Command::Attach { .. } | Command::Ping { .. }, Int(-1)) => Some(Reply::Guarded),
-        (Command::Admit { .. }, keys) => number(keys).map(|keys| Reply::Holds { keys }),
+        (Command::Membership(command), answer) => told(command, answer),
+        (Command::Attach { .. } | Command::Ping { .. }, Int(0)) => Some(Reply::Stale),
+        (Command::Attach { .. } | Command::Ping { .. }, Int(-1)) => Some(Reply::MembershipRequired),
         _ => calls::reply(command, &answer),
     };
     known.ok_or_else(|| format!("{answer:?}"))
 }
 
-fn met(items: &[Value]) -> Option<Met> {
+fn told(command: &Membership, answer: &Value) -> Option<Reply> {
+    use Value::{Array, Int};
+    Some(Reply::Membership(match (command, answer) {
+        (Membership::Handshake(_), Array(items)) => Told::Info(Box::new(met(items)?)),
+        (Membership::Enrol(_), Int(1)) => Told::Enrolled,
+        (Membership::Change { .. }, Array(items)) => match &items[..] {
+            [] => Told::Changed,
+            [left] => Told::TooSoon { left_ms: number(left)? },
+            _ => return None,
+        },
+        (Membership::Enrol(_) | Membership::Change { .. }, Int(0))
+        | (Membership::Admit { .. }, Int(-1)) => return Some(Reply::Stale),
+        (Membership::Admit { .. }, Int(0)) => Told::Admitted,
+        (Membership::Admit { .. }, keys) => Told::Holds { keys: number(keys)? },
+        _ => return None,
+    }))
+}
+
+fn met(items: &[Value]) -> Option<NodeInfo> {
     let [time, mark, id, doubt, left, rest @ ..] = items else { return None };
-    let [enrolled, durable, keys, changes_in, recovers_in, pact @ ..] = rest else { return None };
+    let [enrolled, durable, keys, changes_in, recovers_in, config @ ..] = rest else { return None };
     let is_so = |item: &Value| number(item).filter(|number| *number <= 1).map(|it| it == 1);
     let time = words(time)?;
-    Some(Met {
+    Some(NodeInfo {
         time_us: time.parse().ok().filter(|_| time.len() == 16)?,
         mark: Mark::parse(words(mark)?)?,
         id: NodeId::parse(words(id)?)?,
-        pact: if pact.is_empty() { None } else { Some(read_pact(pact)?) },
+        config: if config.is_empty() { None } else { Some(read_config(config)?) },
         is_enrolled: is_so(enrolled)?,
-        doubt: match words(doubt)? {
+        quarantine: match words(doubt)? {
             "" => None,
-            code => Some((Doubt::parse(code)?, number(left)?)),
+            code => Some(Quarantine { reason: Reason::parse(code)?, left_ms: number(left)? }),
         },
         is_durable: is_so(durable)?,
         keys: number(keys)?,
@@ -252,21 +262,21 @@ fn met(items: &[Value]) -> Option<Met> {
     })
 }
 
-fn read_pact(items: &[Value]) -> Option<Pact> {
+fn read_config(items: &[Value]) -> Option<AgreedConfig> {
     let items = items.iter().map(words).collect::<Option<Vec<_>>>()?;
     let [change, origin, members, before, newcomer, max_ttl, guard] = items[..] else {
         return None;
     };
     let before = (!before.is_empty()).then(|| Members::parse(before));
     let newcomer = (!newcomer.is_empty()).then(|| NodeId::parse(newcomer));
-    Some(Pact {
+    Some(AgreedConfig {
         change: change.parse().ok()?,
         origin: NodeId::parse(origin)?,
         members: Members::parse(members)?,
         before: if let Some(before) = before { Some(before?) } else { None },
         newcomer: if let Some(newcomer) = newcomer { Some(newcomer?) } else { None },
         max_ttl_ms: max_ttl.parse().ok()?,
-        guard_ms: guard.parse().ok()?,
+        quarantine_ms: guard.parse().ok()?,
     })
 }
 

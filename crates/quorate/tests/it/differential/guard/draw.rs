@@ -2,12 +2,12 @@
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Reply, Stay, Value},
-    guard::{
-        BACK_TOLERANCE_MS, Enrolment, Greeting, Known, Mark, Member, Members, Met, NodeId, Pact,
-        SESSION_LIFE_MS, STEP_TOLERANCE_MS,
-    },
+    command::{ClientId, Command, Reply, SessionTerms, Value},
     line::{Session, Speaker},
+    membership::{
+        AgreedConfig, BACK_TOLERANCE_MS, Command as Membership, Enrolment, Handshake, Known, Mark,
+        Member, Members, NodeId, NodeInfo, Reply as Told, SESSION_LIFE_MS, STEP_TOLERANCE_MS,
+    },
     moment::NodeTime,
     name::Name,
     store::Store,
@@ -45,7 +45,7 @@ impl Step {
             Self::Fill(is_full) => store.set_full(*is_full),
             Self::OtherRun => {
                 *run += 1;
-                store.set_run(*run);
+                store.membership.set_run(*run);
             }
         }
         None
@@ -63,7 +63,7 @@ pub(super) struct Draw {
     /// The marks that the node has had, the last one last.
     marks: Vec<Mark>,
     /// What the node knows of the set.
-    pact: Option<Pact>,
+    config: Option<AgreedConfig>,
     /// What the clocks of those clients show that are right.
     wall_ms: u64,
     /// When the node was last seen, doubted, enrolled, and told of another set.
@@ -103,7 +103,7 @@ impl Draw {
             at: 0,
             planted: Name::parse("x", calls::PREFIX).expect("a name"),
             marks: vec![Mark::from_random(0)],
-            pact: None,
+            config: None,
             wall_ms,
             instants: [Instant { node_ms: wall_ms, wall_ms }; 4],
             next: 0,
@@ -154,10 +154,10 @@ impl Draw {
 
     /// After so long something may be over.
     fn span_ms(&mut self) -> u64 {
-        let guard_ms = self.pact.as_ref().map_or(100, |pact| pact.guard_ms);
+        let quarantine_ms = self.config.as_ref().map_or(100, |config| config.quarantine_ms);
         let index = self.index(7);
         let others = [SESSION_LIFE_MS, LONG_LIFE_MS, BACK_TOLERANCE_MS, STEP_TOLERANCE_MS];
-        others.get(index).copied().unwrap_or(guard_ms)
+        others.get(index).copied().unwrap_or(quarantine_ms)
     }
 
     /// The steps of one batch. `store` is a copy, to see what would come.
@@ -191,32 +191,36 @@ impl Draw {
             false => 70 + self.up_to(20),
         };
         Step::Ask(match kind {
-            0..=34 => Command::Meet { greeting: self.greeting(at, now.as_millis()) },
+            0..=34 => {
+                Command::Membership(Membership::Handshake(self.greeting(at, now.as_millis())))
+            }
             35..=52 => {
-                let (mark, id, pact) = (self.mark(), self.id(), self.new_pact());
+                let (mark, id, config) = (self.mark(), self.id(), self.new_config());
                 let wall_ms = self.wall(at, now.as_millis());
-                Command::Enrol { enrolment: Enrolment { mark, id, pact, wall_ms } }
+                Command::Membership(Membership::Enrol(Enrolment { mark, id, config, wall_ms }))
             }
             53..=61 => {
-                let (mark, pact, fresh) = (self.mark(), self.new_pact(), self.fresh());
-                Command::Change { mark, pact, fresh }
+                let (mark, config, fresh) = (self.mark(), self.new_config(), self.fresh());
+                Command::Membership(Membership::Change { mark, config, fresh })
             }
-            62..=69 => Command::Admit { mark: self.mark(), fresh: self.fresh() },
+            62..=69 => {
+                Command::Membership(Membership::Admit { mark: self.mark(), fresh: self.fresh() })
+            }
             70..=79 => {
                 if self.up_to(3) > 0 {
                     self.next += 1;
                     self.callers[at].session = Session::from_random(self.next << 64);
                 }
-                let stay = self.stay(at, now.as_millis(), is_recorded);
-                Command::Attach { speaker: self.speaker(at), stay }
+                let terms = self.terms(at, now.as_millis(), is_recorded);
+                Command::Attach { speaker: self.speaker(at), terms }
             }
             80..=90 => {
-                let stay = self.stay(at, now.as_millis(), is_recorded);
-                Command::Ping { speaker: self.speaker(at), stay }
+                let terms = self.terms(at, now.as_millis(), is_recorded);
+                Command::Ping { speaker: self.speaker(at), terms }
             }
             // Another program may store nothing on a full server.
             91 | 92 | 96.. if is_full => Command::Ping {
-                stay: self.stay(at, now.as_millis(), is_recorded),
+                terms: self.terms(at, now.as_millis(), is_recorded),
                 speaker: self.speaker(at),
             },
             91 | 92 => {
@@ -226,7 +230,7 @@ impl Draw {
             93 | 94 => return Step::Forget { name: self.planted.clone() },
             95 => return Step::Clear,
             _ if is_recorded => return Step::OtherRun,
-            _ => Command::Meet { greeting: self.greeting(at, now.as_millis()) },
+            _ => Command::Membership(Membership::Handshake(self.greeting(at, now.as_millis()))),
         })
     }
 
@@ -240,42 +244,57 @@ impl Draw {
         };
         let heard = Some(Instant { node_ms, wall_ms: self.wall_ms });
         match (command, reply) {
-            (Command::Meet { greeting }, Reply::Met(met)) => {
-                let Met { mark, pact, doubt, .. } = &**met;
+            (
+                Command::Membership(Membership::Handshake(greeting)),
+                Reply::Membership(Told::Info(met)),
+            ) => {
+                let NodeInfo { mark, config, quarantine, .. } = &**met;
                 see(greeting.wall_ms);
-                if doubt.is_some() && *mark == greeting.mark {
+                if quarantine.is_some() && *mark == greeting.mark {
                     *doubted = Instant { node_ms, wall_ms: greeting.wall_ms };
                 }
-                self.pact.clone_from(pact);
+                self.config.clone_from(config);
                 self.set_mark(*mark);
                 self.callers[self.at].heard = heard;
             }
-            (Command::Enrol { enrolment }, Reply::Enrolled) => {
+            (
+                Command::Membership(Membership::Enrol(enrolment)),
+                Reply::Membership(Told::Enrolled),
+            ) => {
                 *enrolled = Instant { node_ms, wall_ms: enrolment.wall_ms };
-                self.pact = Some(enrolment.pact.clone());
+                self.config = Some(enrolment.config.clone());
             }
-            (Command::Change { pact, fresh, .. }, Reply::Changed) => {
+            (
+                Command::Membership(Membership::Change { config, fresh, .. }),
+                Reply::Membership(Told::Changed),
+            ) => {
                 *changed = Instant { node_ms, wall_ms: self.wall_ms };
-                self.pact = Some(pact.clone());
+                self.config = Some(config.clone());
                 self.set_mark(*fresh);
             }
-            (Command::Admit { fresh, .. }, Reply::Admitted) => self.set_mark(*fresh),
-            (Command::Attach { stay, .. } | Command::Ping { stay, .. }, Reply::Attached { .. }) => {
-                see(stay.wall_ms);
+            (
+                Command::Membership(Membership::Admit { fresh, .. }),
+                Reply::Membership(Told::Admitted),
+            ) => self.set_mark(*fresh),
+            (
+                Command::Attach { terms, .. } | Command::Ping { terms, .. },
+                Reply::Attached { .. },
+            ) => {
+                see(terms.wall_ms);
                 self.callers[self.at].heard = heard;
             }
             _ => {}
         }
     }
 
-    fn greeting(&mut self, at: usize, now_ms: u64) -> Greeting {
-        Greeting {
+    fn greeting(&mut self, at: usize, now_ms: u64) -> Handshake {
+        Handshake {
             wall_ms: self.wall(at, now_ms),
             known: self.known(at, now_ms),
             mark: self.fresh(),
             id: self.id(),
             life_ms: [SESSION_LIFE_MS, LONG_LIFE_MS, LONG_LIFE_MS, 50][self.index(4)],
-            guard_ms: self.guard_ms(),
+            quarantine_ms: self.quarantine_ms(),
             is_looking: self.up_to(15) == 0,
             is_durable: self.up_to(3) > 0,
         }
@@ -321,7 +340,7 @@ impl Draw {
         Some(Known { seen_ms, expected_ms })
     }
 
-    fn stay(&mut self, at: usize, now_ms: u64, is_recorded: bool) -> Stay {
+    fn terms(&mut self, at: usize, now_ms: u64, is_recorded: bool) -> SessionTerms {
         let life_ms = match self.up_to(1) {
             0 => SESSION_LIFE_MS,
             _ => 1 + self.up_to(20),
@@ -329,7 +348,7 @@ impl Draw {
         let is_guarded = is_recorded == (self.up_to(6) > 0);
         let mark = is_guarded.then(|| self.mark());
         let slack_us = [0, 1_000, 10_000_000][self.index(3)];
-        Stay { life_ms, mark, slack_us, wall_ms: self.wall(at, now_ms) }
+        SessionTerms { life_ms, mark, slack_us, wall_ms: self.wall(at, now_ms) }
     }
 
     fn speaker(&mut self, at: usize) -> Speaker {
@@ -340,11 +359,11 @@ impl Draw {
         }
     }
 
-    /// Another pact than the node's, or nearly the same.
-    fn new_pact(&mut self) -> Pact {
-        let known = self.pact.as_ref().map(|pact| (pact.change, pact.origin));
+    /// Another config than the node's, or nearly the same.
+    fn new_config(&mut self) -> AgreedConfig {
+        let known = self.config.as_ref().map(|config| (config.change, config.origin));
         let (change, origin) = known.unwrap_or((1, NodeId::from_random(1)));
-        Pact {
+        AgreedConfig {
             change: match self.up_to(9) {
                 0 | 1 => change,
                 2 => change.saturating_sub(1),
@@ -356,7 +375,7 @@ impl Draw {
             before: (self.up_to(1) > 0).then(|| self.members()),
             newcomer: (self.up_to(1) > 0).then(|| self.id()),
             max_ttl_ms: 1 + self.up_to(60_000),
-            guard_ms: self.guard_ms(),
+            quarantine_ms: self.quarantine_ms(),
         }
     }
 
@@ -369,7 +388,7 @@ impl Draw {
         }))
     }
 
-    const fn guard_ms(&mut self) -> u64 {
+    const fn quarantine_ms(&mut self) -> u64 {
         match self.up_to(3) {
             0 => 100 + self.up_to(19_900),
             _ => 100 + self.up_to(500),
@@ -426,8 +445,8 @@ impl Draw {
 fn is_recorded(store: &Store, now: NodeTime) -> bool {
     let (client, session) = (ClientId::from_random([0; 20]), Session::from_random(0));
     let speaker = Speaker { client, session };
-    let attach = Command::Attach { speaker, stay: Stay::unguarded(1) };
-    store.clone().apply(now, &attach) == Reply::Guarded
+    let attach = Command::Attach { speaker, terms: SessionTerms::without_membership(1) };
+    store.clone().apply(now, &attach) == Reply::MembershipRequired
 }
 
 const MARKS_MAX: usize = 4;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::{
     command::{Command, Reply},
-    guard::{Doubt, Greeting, Met},
+    membership::{Command as Membership, Handshake, NodeInfo, Reason, Reply as Told},
 };
 
 /// What was compared so far.
@@ -31,26 +31,39 @@ impl Tracker {
             self.count(kind);
         }
         let kind = match (command, reply) {
-            (Command::Meet { .. }, Reply::Full) => "full: not met",
-            (Command::Meet { greeting }, Reply::Met(met)) => self.met(greeting, met),
-            (Command::Enrol { .. }, Reply::Enrolled) => "enrolled",
-            (Command::Enrol { .. }, _) => "not enrolled",
-            (Command::Change { .. }, Reply::Changed) => "changed",
-            (Command::Change { .. }, Reply::TooSoon { .. }) => "changed too soon",
-            (Command::Change { .. }, _) => "not changed",
-            (Command::Admit { .. }, Reply::Admitted) => {
+            (Command::Membership(Membership::Handshake(_)), Reply::Full) => "full: not met",
+            (
+                Command::Membership(Membership::Handshake(greeting)),
+                Reply::Membership(Told::Info(met)),
+            ) => self.met(greeting, met),
+            (Command::Membership(Membership::Enrol(_)), Reply::Membership(Told::Enrolled)) => {
+                "enrolled"
+            }
+            (Command::Membership(Membership::Enrol(_)), _) => "not enrolled",
+            (Command::Membership(Membership::Change { .. }), Reply::Membership(Told::Changed)) => {
+                "changed"
+            }
+            (
+                Command::Membership(Membership::Change { .. }),
+                Reply::Membership(Told::TooSoon { .. }),
+            ) => "changed too soon",
+            (Command::Membership(Membership::Change { .. }), _) => "not changed",
+            (Command::Membership(Membership::Admit { .. }), Reply::Membership(Told::Admitted)) => {
                 self.is_doubted = false;
                 "admitted"
             }
-            (Command::Admit { .. }, Reply::Holds { .. }) => "not admitted: not empty",
-            (Command::Admit { .. }, _) => "not admitted",
-            (_, Reply::Guarded) => "guarded",
-            (Command::Attach { stay, .. }, Reply::Attached { .. }) => match stay.mark {
+            (
+                Command::Membership(Membership::Admit { .. }),
+                Reply::Membership(Told::Holds { .. }),
+            ) => "not admitted: not empty",
+            (Command::Membership(Membership::Admit { .. }), _) => "not admitted",
+            (_, Reply::MembershipRequired) => "guarded",
+            (Command::Attach { terms, .. }, Reply::Attached { .. }) => match terms.mark {
                 Some(_) => "attached under a mark",
                 None => "attached without a mark",
             },
             (Command::Attach { .. }, _) => "not attached",
-            (Command::Ping { stay, .. }, Reply::Attached { .. }) => match stay.mark {
+            (Command::Ping { terms, .. }, Reply::Attached { .. }) => match terms.mark {
                 Some(_) => "goes on under a mark",
                 None => "goes on without a mark",
             },
@@ -61,12 +74,16 @@ impl Tracker {
     }
 
     /// Fresh marks do not repeat: who gets it was judged anew.
-    fn met(&mut self, greeting: &Greeting, met: &Met) -> &'static str {
-        let was_doubted = std::mem::replace(&mut self.is_doubted, met.doubt.is_some());
-        if let Some(pact) = &met.pact {
+    fn met(&mut self, greeting: &Handshake, met: &NodeInfo) -> &'static str {
+        let was_doubted = std::mem::replace(&mut self.is_doubted, met.quarantine.is_some());
+        if let Some(config) = &met.config {
             self.count("met with a set");
-            self.count(if pact.before.is_some() { "with one before" } else { "with none before" });
-            self.count(if pact.newcomer.is_some() {
+            self.count(if config.before.is_some() {
+                "with one before"
+            } else {
+                "with none before"
+            });
+            self.count(if config.newcomer.is_some() {
                 "with a newcomer"
             } else {
                 "with no newcomer"
@@ -78,18 +95,19 @@ impl Tracker {
         if met.keys > 0 {
             self.count("holds something");
         }
-        match (met.changes_in_ms, &met.pact) {
+        match (met.changes_in_ms, &met.config) {
             (1, _) => self.count("would change in a millisecond"),
             (0, Some(_)) => self.count("would change"),
             (0, None) => {}
             _ => self.count("would not change yet"),
         }
-        match (met.doubt, met.mark == greeting.mark) {
-            (Some((Doubt::Unknown, _)), true) => "doubted: unknown",
-            (Some((Doubt::OtherRun, _)), true) => "doubted: another run",
-            (Some((Doubt::RolledBack, _)), true) => "doubted: rolled back",
-            (Some((Doubt::ClockStepped, _)), true) => "doubted: clock stepped",
-            (Some((_, 1)), false) => "the last millisecond of the guard",
+        let is_last = met.quarantine.is_some_and(|it| it.left_ms == 1);
+        match (met.reason(), met.mark == greeting.mark) {
+            (Some(Reason::Unknown), true) => "doubted: unknown",
+            (Some(Reason::OtherRun), true) => "doubted: another run",
+            (Some(Reason::RolledBack), true) => "doubted: rolled back",
+            (Some(Reason::ClockStepped), true) => "doubted: clock stepped",
+            (Some(_), false) if is_last => "the last millisecond of the guard",
             (Some(_), false) => "doubted still",
             (None, true) if was_doubted => "the guard is over",
             (None, true) => "another run that has lost nothing",
@@ -114,10 +132,12 @@ impl Tracker {
 /// What a server without memory goes on to do with its record.
 const fn kind_of_full(command: &Command, reply: &Reply) -> Option<&'static str> {
     Some(match (command, reply) {
-        (Command::Meet { .. }, Reply::Met(_)) => "full: met",
-        (_, Reply::Enrolled) => "full: enrolled",
-        (_, Reply::Changed) => "full: changed",
-        (_, Reply::Admitted) => "full: admitted",
+        (Command::Membership(Membership::Handshake(_)), Reply::Membership(Told::Info(_))) => {
+            "full: met"
+        }
+        (_, Reply::Membership(Told::Enrolled)) => "full: enrolled",
+        (_, Reply::Membership(Told::Changed)) => "full: changed",
+        (_, Reply::Membership(Told::Admitted)) => "full: admitted",
         (Command::Attach { .. }, Reply::Attached { .. }) => "full: attached",
         (Command::Ping { .. }, Reply::Attached { .. }) => "full: goes on",
         _ => return None,

@@ -1,7 +1,7 @@
 //! Commands of the line as calls of its scripts, by what their headers say.
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Sighting, Stay},
+    command::{ClientId, Command, Owner, Reply, SessionTerms, Sighting},
     fence::Fence,
     inspect::{Cursor, Inspected, Listed, Remembered, ShareTold},
     line::{Extended, Place, Speaker, Yield, is_shared},
@@ -68,8 +68,8 @@ impl Digests {
                 get.arg(who_key(*client));
                 get
             }
-            Command::Attach { speaker, stay } => session(eval(&self.attach, 2), *speaker, stay),
-            Command::Ping { speaker, stay } => session(eval(&self.ping, 2), *speaker, stay),
+            Command::Attach { speaker, terms } => session(eval(&self.attach, 2), *speaker, terms),
+            Command::Ping { speaker, terms } => session(eval(&self.ping, 2), *speaker, terms),
             Command::Acquire { speaker, ask } => {
                 let place = Place::of(ask.owner.as_bytes()).expect("waiters have a place");
                 let mut eval = lock(eval(&self.acquire, 4), &ask.name);
@@ -152,11 +152,11 @@ fn release(mut eval: Cmd, owner: &Owner, yields: Option<&Yield>) -> Cmd {
     eval
 }
 
-fn session(mut eval: Cmd, speaker: Speaker, stay: &Stay) -> Cmd {
+fn session(mut eval: Cmd, speaker: Speaker, terms: &SessionTerms) -> Cmd {
     eval.arg(session_key(speaker)).arg(record_key());
-    eval.arg(speaker.session.to_string()).arg(stay.life_ms);
-    eval.arg(stay.mark.map(|mark| mark.to_string()).unwrap_or_default());
-    eval.arg(stay.slack_us).arg(stay.wall_ms);
+    eval.arg(speaker.session.to_string()).arg(terms.life_ms);
+    eval.arg(terms.mark.map(|mark| mark.to_string()).unwrap_or_default());
+    eval.arg(terms.slack_us).arg(terms.wall_ms);
     eval
 }
 

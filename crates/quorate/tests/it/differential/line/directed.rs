@@ -1,7 +1,7 @@
 //! What random commands do not come to: servers without memory, and many readers.
 
 use quorate_core::{
-    command::{Command, Owner, Reply, Stay},
+    command::{Command, Owner, Reply, SessionTerms},
     line::{Ask, Extend, Place, Speaker, Yield},
     name::Name,
     store::Aside,
@@ -103,8 +103,9 @@ impl<'a> Scene<'a> {
         for caller in self.callers() {
             self.trial.store.listen(caller.client);
         }
-        let attach =
-            |speaker| Step::Ask(Command::Attach { speaker, stay: Stay::unguarded(60_000) });
+        let attach = |speaker| {
+            Step::Ask(Command::Attach { speaker, terms: SessionTerms::without_membership(60_000) })
+        };
         self.run(self.callers().map(attach));
     }
 

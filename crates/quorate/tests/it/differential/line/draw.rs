@@ -2,7 +2,7 @@
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Prolongation, Reply, Stay, Value},
+    command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms, Value},
     fence::{Fence, SLACK_US},
     line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield, is_shared},
     moment::NodeTime,
@@ -82,7 +82,10 @@ impl Draw {
         }
         let mut steps = Vec::new();
         for at in 0..self.callers.len() {
-            let ping = Command::Ping { speaker: self.speaker(at), stay: Stay::unguarded(1) };
+            let ping = Command::Ping {
+                speaker: self.speaker(at),
+                terms: SessionTerms::without_membership(1),
+            };
             let is_stale = store.clone().apply(now, &ping) == Reply::Stale;
             if is_stale && self.up_to(9) > 0 {
                 steps.push(self.attach(at));
@@ -121,7 +124,7 @@ impl Draw {
             }
         };
         let inspect = Command::Inspect { name: self.names[0].clone(), shown: 1 };
-        let attach = Command::Attach { speaker, stay: Stay::unguarded(30_000) };
+        let attach = Command::Attach { speaker, terms: SessionTerms::without_membership(30_000) };
         [attach, said, inspect].map(Step::Ask)
     }
 
@@ -140,7 +143,7 @@ impl Draw {
         let kinds = if self.memory == Memory::Scarce { 105 } else { 100 };
         Step::Ask(match self.up_to(kinds - 1) {
             0..=3 => return self.attach(at),
-            4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), stay: self.stay() },
+            4..=8 => Command::Ping { speaker: self.speaker_or_stale(at), terms: self.terms() },
             9..=15 => {
                 let asks: Vec<Ask> = (0..=self.up_to(3)).map(|_| self.known(store, now)).collect();
                 let speaker = self.speaker_or_stale(at);
@@ -245,13 +248,13 @@ impl Draw {
             self.next += 1;
             self.callers[at].session = Session::from_random(u128::from(self.next) << 64);
         }
-        Step::Ask(Command::Attach { speaker: self.speaker(at), stay: self.stay() })
+        Step::Ask(Command::Attach { speaker: self.speaker(at), terms: self.terms() })
     }
 
     /// Tickets may lie as far from the node's time as it says, or not at all.
-    fn stay(&mut self) -> Stay {
+    fn terms(&mut self) -> SessionTerms {
         let slack_us = [0, 1, 1_000_000, SLACK_US][self.index(4)];
-        Stay { slack_us, ..Stay::unguarded(self.life_ms()) }
+        SessionTerms { slack_us, ..SessionTerms::without_membership(self.life_ms()) }
     }
 
     pub(super) fn speaker(&self, at: usize) -> Speaker {

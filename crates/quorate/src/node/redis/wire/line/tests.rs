@@ -52,11 +52,11 @@ fn extend() -> Command {
 }
 
 fn ping() -> Command {
-    Command::Ping { speaker: speaker(), stay: Stay::unguarded(500) }
+    Command::Ping { speaker: speaker(), terms: SessionTerms::without_membership(500) }
 }
 
 fn attach() -> Command {
-    Command::Attach { speaker: speaker(), stay: Stay::unguarded(500) }
+    Command::Attach { speaker: speaker(), terms: SessionTerms::without_membership(500) }
 }
 
 /// The words of a command behind the script's name, separated by bars.

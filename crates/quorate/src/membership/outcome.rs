@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use quorate_core::guard::{Pact, Unplanned};
+use quorate_core::membership::{AgreedConfig, Unplanned};
 use thiserror::Error;
 
 use crate::error::{NodeReport, Reports};
@@ -102,9 +102,9 @@ pub struct NodesChanged {
 }
 
 impl NodesChanged {
-    pub(super) fn new(pact: &Pact, joins_in: Option<Duration>) -> Self {
-        let nodes = pact.members.iter().map(|member| member.label.to_string()).collect();
-        Self { change: pact.change, nodes, joins_in, is_open: pact.before.is_some() }
+    pub(super) fn new(config: &AgreedConfig, joins_in: Option<Duration>) -> Self {
+        let nodes = config.members.iter().map(|member| member.label.to_string()).collect();
+        Self { change: config.change, nodes, joins_in, is_open: config.before.is_some() }
     }
 }
 

@@ -1,29 +1,29 @@
-//! From the list of nodes that an operator wants to the next pact.
+//! From the list of nodes that an operator wants to the next config.
 
-use std::{error, fmt, sync::Arc};
+use std::{collections::BTreeSet, error, fmt, sync::Arc};
 
-use super::{Doubt, Member, Members, Met, NodeId, Pact};
+use super::{AgreedConfig, Member, Members, NodeId, NodeInfo, Reason};
 use crate::quorum::majority;
 
-/// The pact that brings the set one step nearer to the wanted list, from what each node of that
+/// The config that brings the set one step nearer to the wanted list, from what each node of that
 /// list told last. The wanted list is the agreed one with one node more, one node less or one node
 /// exchanged; or the agreed one itself, to no longer let in clients with the list before.
 ///
-/// The step is safe only if the nodes that are counted here are told it as they were met: with
-/// [`Command::Change`](crate::command::Command::Change) and the mark that they had.
+/// The step is safe only if the nodes that are counted here are told it as they were: with
+/// [`Command::Change`](super::Command::Change) and the mark that they had.
 ///
 /// # Errors
 ///
 /// [`Unplanned`], if the list is more than one step away or too few nodes go by the last change.
 pub fn plan<'a>(
-    wanted: impl IntoIterator<Item = (&'a Arc<str>, Option<&'a Met>)>,
-) -> Result<Pact, Unplanned> {
+    wanted: impl IntoIterator<Item = (&'a Arc<str>, Option<&'a NodeInfo>)>,
+) -> Result<AgreedConfig, Unplanned> {
     let wanted: Vec<Wanted<'a>> =
-        wanted.into_iter().map(|(label, met)| Wanted { label, met }).collect();
+        wanted.into_iter().map(|(label, info)| Wanted { label, info }).collect();
     let (base, is_split) = base(&wanted)?;
     let kept = wanted.iter().map(|it| it.slot(base)).collect::<Vec<Option<&Member>>>();
     if let Some(label) = twice(&kept) {
-        return Err(Unplanned::SameNode { label });
+        return Err(Unplanned::SameNode(label));
     }
     let added: Vec<&Wanted<'a>> =
         wanted.iter().zip(&kept).filter(|(_, slot)| slot.is_none()).map(|(it, _)| it).collect();
@@ -32,7 +32,7 @@ pub fn plan<'a>(
     if !is_split {
         is_agreed(&wanted, base)?;
     } else if !(added.is_empty() && gone.is_empty()) {
-        return Err(Unplanned::Split { list: base.members.clone() });
+        return Err(Unplanned::Split(base.members.clone()));
     }
     if let Some(newcomer) = base.newcomer
         && !(added.is_empty() && gone.is_empty())
@@ -42,18 +42,18 @@ pub fn plan<'a>(
         return Err(Unplanned::Joining);
     }
     let change = base.change.saturating_add(1);
-    let next = Pact { change, ..base.clone() };
+    let next = AgreedConfig { change, ..base.clone() };
     let before = Some(base.members.clone());
     let stay = |member: &Member| gone.iter().all(|other| other.id != member.id);
     let staying = base.members.iter().filter(|member| stay(member)).cloned();
     let next = match (added[..].first(), added.len(), gone.len()) {
         // Whoever goes by the list that lost is told this one. Nobody can have gone by it.
         (None, 0, 0) if is_split => Ok(next),
-        (None, 0, 0) if base.before.is_some() => Ok(Pact { before: None, ..next }),
+        (None, 0, 0) if base.before.is_some() => Ok(AgreedConfig { before: None, ..next }),
         (None, 0, 0) => Err(Unplanned::Settled),
-        _ if base.before.is_some() => Err(Unplanned::Open { list: base.members.clone() }),
+        _ if base.before.is_some() => Err(Unplanned::Open(base.members.clone())),
         (None, 0, 1) if base.members.len() > 1 => {
-            Ok(Pact { members: Members::new(staying), before, newcomer: None, ..next })
+            Ok(AgreedConfig { members: Members::new(staying), before, newcomer: None, ..next })
         }
         (Some(new), 1, gone @ (0 | 1)) => {
             let member = new.fresh()?;
@@ -63,7 +63,7 @@ pub fn plan<'a>(
             }
             let newcomer = Some(member.id);
             let members = Members::new(staying.chain([member]));
-            Ok(Pact { members, before: before.filter(|_| gone == 0), newcomer, ..next })
+            Ok(AgreedConfig { members, before: before.filter(|_| gone == 0), newcomer, ..next })
         }
         (_, added, removed) => Err(Unplanned::TooMany { added, removed }),
     }?;
@@ -76,137 +76,124 @@ pub fn plan<'a>(
 
 struct Wanted<'a> {
     label: &'a Arc<str>,
-    met: Option<&'a Met>,
+    info: Option<&'a NodeInfo>,
 }
 
 impl<'a> Wanted<'a> {
-    fn told(&self) -> Option<&'a Pact> {
-        self.met.and_then(|met| met.pact.as_ref())
+    fn told(&self) -> Option<&'a AgreedConfig> {
+        self.info.and_then(|info| info.config.as_ref())
     }
 
     /// Its place in the set: by its address, or by its name if it is known to have that by right.
-    fn slot<'b>(&self, pact: &'b Pact) -> Option<&'b Member> {
+    fn slot<'b>(&self, config: &'b AgreedConfig) -> Option<&'b Member> {
         let by_name = || {
-            let is_ours = |told: &Pact| told.origin == pact.origin;
+            let is_ours = |told: &AgreedConfig| told.origin == config.origin;
             let is_known = self.is_sure() && self.told().is_some_and(is_ours);
-            let met = self.met.filter(|_| is_known)?;
-            pact.members.iter().find(|member| member.id == met.id)
+            let info = self.info.filter(|_| is_known)?;
+            config.members.iter().find(|member| member.id == info.id)
         };
-        pact.members.at(self.label).or_else(by_name)
+        config.members.at(self.label).or_else(by_name)
     }
 
     /// A server that was never a node of any set.
     fn fresh(&self) -> Result<Member, Unplanned> {
         let label = self.label.clone();
-        match self.met {
-            None => Err(Unplanned::Silent { label }),
-            Some(Met { pact: None, doubt: Some((Doubt::Unknown, _)), id, keys: 0, .. }) => {
-                Ok(Member { id: *id, label })
-            }
-            Some(_) => Err(Unplanned::NotFresh { label }),
+        let Some(info) = self.info else { return Err(Unplanned::Silent(label)) };
+        let is_new = info.config.is_none() && info.reason() == Some(Reason::Unknown);
+        match is_new && info.keys == 0 {
+            true => Ok(Member { id: info.id, label }),
+            false => Err(Unplanned::NotFresh(label)),
         }
     }
 
-    /// It has not forgotten of which set it is: it has its place, or only its clock is doubted.
+    /// It has not forgotten of which set it is: it has its place, or only its clock was set.
     fn is_sure(&self) -> bool {
-        let is_mindful = |met: &Met| matches!(met.doubt, None | Some((Doubt::ClockStepped, _)));
-        self.met.is_some_and(|met| is_mindful(met) || met.is_enrolled)
+        let is_sure = |it: &NodeInfo| it.is_placed() || it.reason() == Some(Reason::ClockStepped);
+        self.info.is_some_and(is_sure)
     }
 
     /// For how long it goes by no other list, if it counts.
     fn changes_in_ms(&self) -> Option<u64> {
-        self.met.filter(|_| self.is_sure()).map(|met| met.changes_in_ms)
+        self.info.filter(|_| self.is_sure()).map(|info| info.changes_in_ms)
     }
 
-    fn has_joined(&self, id: NodeId, pact: &Pact) -> bool {
+    fn has_joined(&self, id: NodeId, config: &AgreedConfig) -> bool {
         self.is_sure()
-            && self.met.is_some_and(|met| met.id == id)
-            && self.told().is_some_and(|told| goes_by(told, pact))
+            && self.info.is_some_and(|info| info.id == id)
+            && self.told().is_some_and(|told| told.is_same(config))
     }
 }
 
-/// Whether it is the same change to the same nodes: two operators may give one number to two.
-pub(super) fn goes_by(told: &Pact, pact: &Pact) -> bool {
-    let terms = |pact: &Pact| (pact.origin, pact.change, pact.max_ttl_ms, pact.guard_ms);
-    terms(told) == terms(pact) && told.members.are(&pact.members)
-}
-
-/// The latest pact that any node knows of, and whether another one has the same number. Then it is
-/// the wanted one, and the other can never be agreed upon.
-fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a Pact, bool), Unplanned> {
+/// The latest config that any node knows of, and whether another one has the same number. Then it
+/// is the wanted one, and the other can never be agreed upon.
+fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), Unplanned> {
     let told = || wanted.iter().filter_map(Wanted::told);
-    let latest = told().max_by_key(|pact| pact.change).ok_or(Unplanned::Unfounded)?;
-    if told().any(|pact| pact.origin != latest.origin) {
+    let latest = told().max_by_key(|config| config.change).ok_or(Unplanned::Unfounded)?;
+    if told().any(|config| config.origin != latest.origin) {
         return Err(Unplanned::OtherSet);
     }
-    let rivals = || told().filter(|pact| pact.change == latest.change);
-    if rivals().all(|pact| goes_by(pact, latest)) {
+    let rivals = || told().filter(|config| config.change == latest.change);
+    if rivals().all(|config| config.is_same(latest)) {
         return Ok((latest, false));
     }
-    let is_wanted = |pact: &&Pact| {
-        let slots: Vec<_> = wanted.iter().filter_map(|it| it.slot(pact)).collect();
-        slots.len() == wanted.len() && slots.len() == pact.members.len()
+    let is_wanted = |config: &&AgreedConfig| {
+        let slots: Vec<_> = wanted.iter().filter_map(|it| it.slot(config)).collect();
+        slots.len() == wanted.len() && slots.len() == config.members.len()
     };
-    let split = || Unplanned::Split { list: latest.members.clone() };
+    let split = || Unplanned::Split(latest.members.clone());
     let base = rivals().find(is_wanted).ok_or_else(split)?;
-    match rivals().all(|pact| goes_by(pact, base) || is_lost(wanted, pact)) {
+    match rivals().all(|config| config.is_same(base) || is_lost(wanted, config)) {
         true => Ok((base, true)),
         false => Err(split()),
     }
 }
 
-/// Whether too many nodes go by something else for this pact ever to be agreed upon: a node never
+/// Whether too many nodes go by something else for this config ever to be agreed upon: a node never
 /// goes over to another one of the same number.
-fn is_lost(wanted: &[Wanted<'_>], pact: &Pact) -> bool {
+fn is_lost(wanted: &[Wanted<'_>], config: &AgreedConfig) -> bool {
     let has_other = |member: &&Member| {
         let slot = |it: &Wanted<'_>| {
-            let before = pact.before.as_ref().and_then(|before| before.at(it.label));
-            it.slot(pact).or(before).map(|slot| slot.id)
+            let before = config.before.as_ref().and_then(|before| before.at(it.label));
+            it.slot(config).or(before).map(|slot| slot.id)
         };
         let told = wanted.iter().find(|it| slot(it) == Some(member.id)).and_then(Wanted::told);
-        told.is_some_and(|told| told.change >= pact.change && !goes_by(told, pact))
+        told.is_some_and(|told| told.change >= config.change && !told.is_same(config))
     };
     let is_lost = |members: &Members| {
         // The newcomer needs others before it can go by anything.
-        let old = || members.iter().filter(|member| pact.newcomer != Some(member.id));
+        let old = || members.iter().filter(|member| config.newcomer != Some(member.id));
         let left = old().filter(|member| !has_other(member)).count();
         left < majority(members.len()).min(old().count())
     };
-    is_lost(&pact.members) || pact.before.as_ref().is_some_and(is_lost)
+    config.lists().any(is_lost)
 }
 
 /// A majority of the agreed list, and of the one before if that is still in use, goes by it. Those
 /// do not count that may have forgotten a later one.
-fn is_agreed(wanted: &[Wanted<'_>], pact: &Pact) -> Result<(), Unplanned> {
+fn is_agreed(wanted: &[Wanted<'_>], config: &AgreedConfig) -> Result<(), Unplanned> {
     let going = |members: &Members| {
         let has = |member: &Member| {
-            let at = |it: &&Wanted<'_>| it.slot(pact).is_some_and(|slot| slot.id == member.id);
+            let at = |it: &&Wanted<'_>| it.slot(config).is_some_and(|slot| slot.id == member.id);
             let known = wanted.iter().filter(|it| it.is_sure()).find(at);
-            known.and_then(Wanted::told).is_some_and(|told| goes_by(told, pact))
+            known.and_then(Wanted::told).is_some_and(|told| told.is_same(config))
         };
         members.iter().filter(|member| has(member)).count()
     };
-    for members in [Some(&pact.members), pact.before.as_ref()].into_iter().flatten() {
+    for members in config.lists() {
         let (going, needed) = (going(members), majority(members.len()));
         if going < needed {
-            return Err(Unplanned::Minority { going, needed, pact: Box::new(pact.clone()) });
+            return Err(Unplanned::Minority { going, needed, config: Box::new(config.clone()) });
         }
     }
     Ok(())
 }
 
 fn twice(slots: &[Option<&Member>]) -> Option<Arc<str>> {
-    let mut known: Vec<NodeId> = Vec::new();
-    slots.iter().flatten().find_map(|slot| match known.contains(&slot.id) {
-        true => Some(slot.label.clone()),
-        false => {
-            known.push(slot.id);
-            None
-        }
-    })
+    let mut known = BTreeSet::new();
+    slots.iter().flatten().find(|slot| !known.insert(slot.id)).map(|slot| slot.label.clone())
 }
 
-/// Why there is no next pact.
+/// Why there is no next config.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Unplanned {
@@ -218,10 +205,7 @@ pub enum Unplanned {
     Settled,
     /// Clients with the list before the last change are still let in: first end that, by wanting
     /// the list that was agreed upon.
-    Open {
-        /// The agreed list.
-        list: Members,
-    },
+    Open(Members),
     /// The node that came with the last change has not joined yet.
     Joining,
     /// More than one node differs from what was agreed upon, or the only one.
@@ -238,29 +222,17 @@ pub enum Unplanned {
         /// How many must.
         needed: usize,
         /// What to tell the others.
-        pact: Box<Pact>,
+        config: Box<AgreedConfig>,
     },
     /// Two changes were made at once, and neither was agreed upon: one of their lists must be
-    /// wanted, and enough nodes must be met to know that the other is lost.
-    Split {
-        /// One of the lists.
-        list: Members,
-    },
-    /// The new node was not met.
-    Silent {
-        /// Its address.
-        label: Arc<str>,
-    },
+    /// wanted, and enough nodes must be info to know that the other is lost.
+    Split(Members),
+    /// The new node was not info.
+    Silent(Arc<str>),
     /// The new node was a node of this or another set, and must be emptied first.
-    NotFresh {
-        /// Its address.
-        label: Arc<str>,
-    },
+    NotFresh(Arc<str>),
     /// Two addresses lead to the same node.
-    SameNode {
-        /// One of them.
-        label: Arc<str>,
-    },
+    SameNode(Arc<str>),
     /// The last change was too short a while ago for one of the nodes that answer.
     TooSoon {
         /// For how many milliseconds it does not go by another list.
@@ -274,7 +246,7 @@ impl fmt::Display for Unplanned {
             Self::Unfounded => f.write_str("none of the nodes belongs to a set yet"),
             Self::OtherSet => f.write_str("the nodes belong to different sets"),
             Self::Settled => f.write_str("the nodes have agreed on this list already"),
-            Self::Open { list } => {
+            Self::Open(list) => {
                 write!(f, "clients with the list before {list} are still let in: end that first")
             }
             Self::Joining => f.write_str("the node that was last to come has not joined yet"),
@@ -287,17 +259,17 @@ impl fmt::Display for Unplanned {
                 f,
                 "only {going} of the {needed} nodes that are needed have heard of the last change"
             ),
-            Self::Split { list } => {
+            Self::Split(list) => {
                 write!(f, "two changes were made at once, one to {list}: choose one of the lists")
             }
-            Self::Silent { label } => write!(f, "the new node {label} does not answer"),
-            Self::NotFresh { label } => {
+            Self::Silent(label) => write!(f, "the new node {label} does not answer"),
+            Self::NotFresh(label) => {
                 write!(
                     f,
                     "the new node {label} holds something, or was a node before: empty it first"
                 )
             }
-            Self::SameNode { label } => write!(f, "another address is the same node as {label}"),
+            Self::SameNode(label) => write!(f, "another address is the same node as {label}"),
             Self::TooSoon { left_ms } => {
                 write!(f, "the last change was too short a while ago: wait for {left_ms} ms")
             }

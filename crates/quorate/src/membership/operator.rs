@@ -4,22 +4,21 @@
 //! Each call looks at all nodes first, decides, and only then acts. So a client that only looks
 //! has written nothing if it refuses. What changes in between is found by the scripts on the nodes.
 
-mod known;
-mod outcome;
-
 use std::time::Duration;
 
 use quorate_core::{
-    guard::{Opinion, Pact, Unplanned},
+    membership::{AgreedConfig, Opinion, Unplanned},
     quorum::majority,
 };
 
-use self::known::{Known, Proposal, While, check_admissible};
-pub use self::outcome::{AdmitError, ChangeError, NodesChanged};
+use super::{
+    AdmitError, CHANGED_LATELY, ChangeError, NodesChanged, SharedMembership,
+    known::{Known, check_admissible},
+    shared::Acting,
+};
 use crate::{
     Client,
     error::{NodeAnswer, NodeReport, Trouble},
-    node::redis::{CHANGED_LATELY, Chamber},
 };
 
 impl Client {
@@ -34,7 +33,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn is_guarded(&self) -> bool {
-        self.inner.chamber.is_some()
+        self.inner.membership.is_some()
     }
 
     /// Lets the nodes of this client vote at once, if all of them are new and empty.
@@ -70,31 +69,31 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn admit(&self) -> Result<(), AdmitError> {
-        let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
-        chamber.forget();
-        let looked_at = self.know(chamber, Known::is_met).await?;
+        let shared = self.inner.membership.as_deref().ok_or(AdmitError::GuardIsOff)?;
+        shared.forget();
+        let looked_at = self.know(shared, Known::is_met).await?;
         if looked_at.iter().all(Known::votes) {
             return Ok(());
         }
         check_admissible(&looked_at)?;
-        let _acting = While::is(chamber, Chamber::set_acting);
-        let placed = self.know(chamber, Known::has_place).await?;
+        let mut acting = shared.act();
+        let placed = self.know(shared, Known::has_place).await?;
         if placed.iter().all(Known::votes) {
             return Ok(());
         }
         check_admissible(&placed)?;
-        let _admitting = While::is(chamber, Chamber::set_admitting);
-        self.await_admission(chamber).await
+        acting.admit();
+        self.await_admission(shared).await
     }
 
     /// Waits until each node is as wanted, or one of them is refused.
     async fn know(
         &self,
-        chamber: &Chamber,
+        shared: &SharedMembership,
         is_wanted: impl Fn(&Known) -> bool,
     ) -> Result<Vec<Known>, AdmitError> {
         let known = self.watch_nodes(PATIENCE, |reports| {
-            let known = Known::of_all(chamber, reports, false);
+            let known = Known::of_all(shared, reports, false);
             let is_in_vain = known.iter().any(Known::is_refused);
             (is_in_vain || known.iter().all(&is_wanted)).then_some(known)
         });
@@ -102,10 +101,10 @@ impl Client {
     }
 
     /// Waits until each node votes, or has refused to be let in.
-    async fn await_admission(&self, chamber: &Chamber) -> Result<(), AdmitError> {
+    async fn await_admission(&self, shared: &SharedMembership) -> Result<(), AdmitError> {
         let votes = |report: &NodeReport| report.answer == NodeAnswer::Attached;
         let settled = self.watch_nodes(PATIENCE, |reports| {
-            let holding = chamber.holding();
+            let holding = shared.lock().holding.clone();
             let mut nodes = reports.iter().zip(holding);
             nodes.all(|(report, keys)| votes(report) || keys.is_some()).then_some(())
         });
@@ -116,7 +115,7 @@ impl Client {
         if admitted == nodes.len() {
             return Ok(());
         }
-        let holding = nodes.iter().zip(chamber.holding());
+        let holding = nodes.iter().zip(shared.lock().holding.clone());
         let holding = holding.filter(|(report, _)| !votes(report)).find_map(|(report, keys)| {
             Some(AdmitError::NotEmpty { node: report.node.clone(), keys: keys? })
         });
@@ -155,10 +154,10 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
-        let chamber = self.inner.chamber.as_deref().ok_or(AdmitError::GuardIsOff)?;
+        let shared = self.inner.membership.as_deref().ok_or(AdmitError::GuardIsOff)?;
         // One that votes for all we know may have forgotten just now.
-        chamber.forget_all();
-        let known = |reports: &[NodeReport]| Known::of_all(chamber, reports, true);
+        shared.forget_all();
+        let known = |reports: &[NodeReport]| Known::of_all(shared, reports, true);
         let heard = self.watch_nodes(PATIENCE, |reports| {
             let is_told = |it: &Known| it.is_met() || it.is_refused();
             known(reports).iter().all(is_told).then_some(())
@@ -173,8 +172,8 @@ impl Client {
         if met().all(Known::has_place) {
             return Ok(());
         }
-        let _acting = While::is(chamber, Chamber::set_acting);
-        let _vouching = While::is(chamber, Chamber::set_vouched);
+        let mut acting = shared.act();
+        acting.vouch();
         let placed = self.watch_nodes(PATIENCE, |reports| {
             let known = known(reports);
             let mut nodes = known.iter().zip(&looked_at);
@@ -218,34 +217,34 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn change_nodes(&self) -> Result<NodesChanged, ChangeError> {
-        let chamber = self.inner.chamber.as_deref().ok_or(ChangeError::GuardIsOff)?;
-        chamber.forget();
-        let looked_at = self.hear(chamber, &|_| true).await;
+        let shared = self.inner.membership.as_deref().ok_or(ChangeError::GuardIsOff)?;
+        shared.forget();
+        let looked_at = self.hear(shared, &|_| true).await;
         if !looked_at.contains(&true) {
             return Err(ChangeError::Unheard { nodes: self.nodes() });
         }
         // With other terms no node would be told anything, whatever the list.
-        let differs = chamber.check_terms();
+        let differs = shared.lock().view.check_terms();
         differs.map_err(|differs| ChangeError::Impossible(differs.to_string()))?;
-        let under_way = match chamber.plan(self.inner.engine.now()) {
+        let under_way = match shared.plan(self.inner.engine.now()) {
             Ok(_) => None,
-            Err(why) if is_to_go_on(chamber, &why) => Some(why),
+            Err(why) if is_to_go_on(shared, &why) => Some(why),
             Err(why) => return Err(why.into()),
         };
-        let _acting = While::is(chamber, Chamber::set_acting);
-        self.hear(chamber, &|node| looked_at[node]).await;
-        let mut proposal = Proposal::new(chamber);
-        let pact = self.plan(chamber, under_way).await?;
+        let mut acting = shared.act();
+        self.hear(shared, &|node| looked_at[node]).await;
+        acting.begin_proposals();
+        let config = self.plan(shared, &acting, under_way).await?;
         // The same, if it is one that was broken off before.
-        chamber.propose(&pact);
+        acting.propose(&config);
         let agreed = self.watch_nodes(PATIENCE, |reports| {
             let too_soon = reports.iter().find_map(too_soon).map(Err);
-            chamber.agreed(&pact).map(Ok).or(too_soon)
+            shared.agreed(&config).map(Ok).or(too_soon)
         });
         match agreed.await {
             Some(Ok(left)) => {
-                proposal.is_agreed = true;
-                Ok(NodesChanged::new(&pact, left))
+                acting.agree();
+                Ok(NodesChanged::new(&config, left))
             }
             Some(Err(left)) => Err(ChangeError::TooSoon { left }),
             None => Err(ChangeError::Unheard { nodes: self.nodes() }),
@@ -254,8 +253,12 @@ impl Client {
 
     /// Waits until these nodes have told what they are, but no longer than they are waited for:
     /// whoever is silent by then may be one of those that are not needed. Says which have.
-    async fn hear(&self, chamber: &Chamber, is_wanted: &dyn Fn(usize) -> bool) -> Vec<bool> {
-        let are_met = || chamber.met().iter().map(|(_, met)| met.is_some()).collect::<Vec<bool>>();
+    async fn hear(
+        &self,
+        shared: &SharedMembership,
+        is_wanted: &dyn Fn(usize) -> bool,
+    ) -> Vec<bool> {
+        let are_met = || shared.told().iter().map(Option::is_some).collect::<Vec<bool>>();
         let heard = self.watch_nodes(PATIENCE, |_| {
             let mut nodes = are_met().into_iter().enumerate();
             nodes.all(|(node, is_met)| is_met || !is_wanted(node)).then_some(())
@@ -264,17 +267,18 @@ impl Client {
         are_met()
     }
 
-    /// The next pact, once enough have heard of the last one; or that one, if it was broken off and
-    /// is what is wanted.
+    /// The next config, once enough have heard of the last one; or that one, if it was broken off
+    /// and is what is wanted.
     async fn plan(
         &self,
-        chamber: &Chamber,
+        shared: &SharedMembership,
+        acting: &Acting<'_>,
         mut under_way: Option<Unplanned>,
-    ) -> Result<Pact, ChangeError> {
-        let planned = self.watch_nodes(PATIENCE, |_| match chamber.plan(self.inner.engine.now()) {
-            Err(why) if is_to_go_on(chamber, &why) => {
-                if let Unplanned::Minority { pact, .. } = &why {
-                    chamber.propose(pact);
+    ) -> Result<AgreedConfig, ChangeError> {
+        let planned = self.watch_nodes(PATIENCE, |_| match shared.plan(self.inner.engine.now()) {
+            Err(why) if is_to_go_on(shared, &why) => {
+                if let Unplanned::Minority { config, .. } = &why {
+                    acting.propose(config);
                 }
                 under_way = Some(why);
                 None
@@ -283,8 +287,8 @@ impl Client {
         });
         match (planned.await, under_way) {
             (Some(planned), None) => planned.map_err(ChangeError::from),
-            (Some(_), Some(Unplanned::Minority { pact, .. })) if chamber.is_wanted(&pact) => {
-                Ok(*pact)
+            (Some(_), Some(Unplanned::Minority { config, .. })) if shared.is_wanted(&config) => {
+                Ok(*config)
             }
             (Some(planned), Some(_)) => planned.map_err(|why| {
                 ChangeError::NotYet(format!("the last change was finished first: {why}"))
@@ -296,11 +300,11 @@ impl Client {
 }
 
 /// Whether an earlier change is under way, of which some nodes are still to be told.
-fn is_to_go_on(chamber: &Chamber, why: &Unplanned) -> bool {
+fn is_to_go_on(shared: &SharedMembership, why: &Unplanned) -> bool {
     let is_told =
         |it: &Option<Opinion>| matches!(it, Some(Opinion::Tell { .. } | Opinion::Enrol(_)));
     matches!(why, Unplanned::Minority { .. } | Unplanned::Joining)
-        && chamber.outlook(false).iter().any(is_told)
+        && shared.lock().view.outlook(false).iter().any(is_told)
 }
 
 /// For how long the node does not go by another list, if that is what it says.

@@ -1,7 +1,7 @@
 //! Which changes of a set are planned, and which are refused.
 
 use super::*;
-use crate::guard::Mark;
+use crate::membership::{Mark, Quarantine};
 
 fn label(node: u8) -> Arc<str> {
     format!("node{node}").into()
@@ -15,19 +15,23 @@ fn members(nodes: &[u8]) -> Members {
     Members::new(nodes.iter().map(|node| Member { id: id(*node), label: label(*node) }))
 }
 
-fn pact(change: u64, nodes: &[u8]) -> Pact {
-    let founded = Pact::founded_by(members(&[0, 1, 2]), 500, 1_000).unwrap();
-    Pact { change, members: members(nodes), ..founded }
+fn config(change: u64, nodes: &[u8]) -> AgreedConfig {
+    let founded = AgreedConfig::founded_by(members(&[0, 1, 2]), 500, 1_000).unwrap();
+    AgreedConfig { change, members: members(nodes), ..founded }
 }
 
-fn told(node: u8, pact: Option<&Pact>) -> Met {
-    Met {
+const fn quarantine(reason: Reason, left_ms: u64) -> Quarantine {
+    Quarantine { reason, left_ms }
+}
+
+fn told(node: u8, config: Option<&AgreedConfig>) -> NodeInfo {
+    NodeInfo {
         time_us: 1,
         mark: Mark::from_random(node.into()),
         id: id(node),
-        pact: pact.cloned(),
-        is_enrolled: pact.is_some(),
-        doubt: pact.is_none().then_some((Doubt::Unknown, 1_000)),
+        config: config.cloned(),
+        is_enrolled: config.is_some(),
+        quarantine: config.is_none().then_some(quarantine(Reason::Unknown, 1_000)),
         is_durable: false,
         keys: 0,
         changes_in_ms: 0,
@@ -35,28 +39,28 @@ fn told(node: u8, pact: Option<&Pact>) -> Met {
     }
 }
 
-/// The wanted nodes, each with what it told: nothing at all, no pact, or one.
-fn planned(wanted: &[(u8, Option<Option<&Pact>>)]) -> Result<Pact, Unplanned> {
-    let nodes: Vec<(Arc<str>, Option<Met>)> = wanted
+/// The wanted nodes, each with what it told: nothing at all, no config, or one.
+fn planned(wanted: &[(u8, Option<Option<&AgreedConfig>>)]) -> Result<AgreedConfig, Unplanned> {
+    let nodes: Vec<(Arc<str>, Option<NodeInfo>)> = wanted
         .iter()
-        .map(|(node, met)| (label(*node), met.map(|pact| told(*node, pact))))
+        .map(|(node, info)| (label(*node), info.map(|config| told(*node, config))))
         .collect();
-    plan(nodes.iter().map(|(label, met)| (label, met.as_ref())))
+    plan(nodes.iter().map(|(label, info)| (label, info.as_ref())))
 }
 
 #[test]
 fn one_step_at_a_time() {
-    let one = pact(1, &[0, 1, 2]);
+    let one = config(1, &[0, 1, 2]);
     let by = Some(Some(&one));
     let fresh = Some(None);
     let swapped = planned(&[(0, by), (1, by), (3, fresh)]).unwrap();
-    assert_eq!(swapped, Pact { newcomer: Some(id(3)), ..pact(2, &[0, 1, 3]) });
+    assert_eq!(swapped, AgreedConfig { newcomer: Some(id(3)), ..config(2, &[0, 1, 3]) });
     let grown = planned(&[(0, by), (1, by), (2, None), (3, fresh)]).unwrap();
     let before = Some(members(&[0, 1, 2]));
-    let expected = pact(2, &[0, 1, 2, 3]);
-    assert_eq!(grown, Pact { before: before.clone(), newcomer: Some(id(3)), ..expected });
+    let expected = config(2, &[0, 1, 2, 3]);
+    assert_eq!(grown, AgreedConfig { before: before.clone(), newcomer: Some(id(3)), ..expected });
     let shrunk = planned(&[(0, by), (1, by)]).unwrap();
-    assert_eq!(shrunk, Pact { before, ..pact(2, &[0, 1]) });
+    assert_eq!(shrunk, AgreedConfig { before, ..config(2, &[0, 1]) });
     let two = planned(&[(0, by), (3, fresh), (4, fresh)]);
     assert!(matches!(two, Err(Unplanned::Minority { .. })), "{two:?}");
     let two = planned(&[(0, by), (1, by), (2, by), (3, fresh), (4, fresh)]);
@@ -68,111 +72,115 @@ fn one_step_at_a_time() {
 #[test]
 fn a_change_is_ended_before_the_next() {
     let before = Some(members(&[0, 1, 2]));
-    let open = Pact { before, newcomer: Some(id(3)), ..pact(2, &[0, 1, 2, 3]) };
+    let open = AgreedConfig { before, newcomer: Some(id(3)), ..config(2, &[0, 1, 2, 3]) };
     let by = Some(Some(&open));
     let next = planned(&[(0, by), (1, by), (2, by)]);
-    assert!(matches!(next, Err(Unplanned::Open { .. })), "{next:?}");
+    assert!(matches!(next, Err(Unplanned::Open(_))), "{next:?}");
     let next = planned(&[(0, by), (1, by), (2, by), (4, Some(None))]);
-    assert!(matches!(next, Err(Unplanned::Open { .. })), "{next:?}");
-    let joining = Pact { newcomer: Some(id(3)), ..pact(3, &[0, 1, 3]) };
+    assert!(matches!(next, Err(Unplanned::Open(_))), "{next:?}");
+    let joining = AgreedConfig { newcomer: Some(id(3)), ..config(3, &[0, 1, 3]) };
     let with = Some(Some(&joining));
     let next = planned(&[(0, with), (1, with), (3, Some(None)), (4, Some(None))]);
     assert_eq!(next, Err(Unplanned::Joining));
     let another = planned(&[(0, with), (1, with), (4, Some(None))]).unwrap();
     assert_eq!(another.newcomer, Some(id(4)), "it will never join");
     let next = planned(&[(0, by), (1, by), (2, by), (3, by), (4, Some(None))]);
-    assert!(matches!(next, Err(Unplanned::Open { .. })), "{next:?}");
+    assert!(matches!(next, Err(Unplanned::Open(_))), "{next:?}");
     let ended = planned(&[(0, by), (1, by), (2, by), (3, Some(None))]).unwrap();
-    assert_eq!(ended, Pact { before: None, change: 3, ..open.clone() });
+    assert_eq!(ended, AgreedConfig { before: None, change: 3, ..open.clone() });
     let ended = planned(&[(0, by), (1, by), (2, None), (3, None)]);
     assert!(matches!(ended, Err(Unplanned::Minority { going: 2, needed: 3, .. })), "{ended:?}");
 }
 
 #[test]
 fn a_majority_must_have_heard_of_the_last_change() {
-    let (one, two) = (pact(1, &[0, 1, 2]), pact(2, &[0, 1, 3]));
+    let (one, two) = (config(1, &[0, 1, 2]), config(2, &[0, 1, 3]));
     let (old, new) = (Some(Some(&one)), Some(Some(&two)));
     let next = planned(&[(0, new), (4, Some(None)), (3, None)]);
     assert!(matches!(next, Err(Unplanned::Minority { going: 1, needed: 2, .. })), "{next:?}");
     let next = planned(&[(0, new), (1, old), (4, Some(None))]);
-    let Err(Unplanned::Minority { pact, .. }) = next else { panic!("{next:?}") };
-    assert_eq!(*pact, two, "node 1 is to be told it");
+    let Err(Unplanned::Minority { config, .. }) = next else { panic!("{next:?}") };
+    assert_eq!(*config, two, "node 1 is to be told it");
 }
 
 #[test]
 fn nothing_is_planned_before_every_node_that_counts_would_take_it() {
-    let one = pact(1, &[0, 1, 2]);
-    let waits = |node: u8, changes_in_ms| Met { changes_in_ms, ..told(node, Some(&one)) };
-    let planned = |third: Met| {
+    let one = config(1, &[0, 1, 2]);
+    let waits = |node: u8, changes_in_ms| NodeInfo { changes_in_ms, ..told(node, Some(&one)) };
+    let planned = |third: NodeInfo| {
         let nodes = [(label(0), waits(0, 0)), (label(1), waits(1, 0)), (label(2), third)];
         let fresh = [(label(3), told(3, None))];
-        plan(nodes.iter().chain(&fresh).map(|(label, met)| (label, Some(met))))
+        plan(nodes.iter().chain(&fresh).map(|(label, info)| (label, Some(info))))
     };
     assert!(planned(waits(2, 0)).is_ok());
     assert_eq!(planned(waits(2, 1)), Err(Unplanned::TooSoon { left_ms: 1 }));
-    let forgetful = Met { doubt: Some((Doubt::OtherRun, 9)), is_enrolled: false, ..waits(2, 1) };
+    let forgetful = NodeInfo {
+        quarantine: Some(quarantine(Reason::OtherRun, 9)),
+        is_enrolled: false,
+        ..waits(2, 1)
+    };
     assert!(planned(forgetful.clone()).is_ok(), "it does not count");
-    let enrolled = Met { is_enrolled: true, ..forgetful };
+    let enrolled = NodeInfo { is_enrolled: true, ..forgetful };
     assert_eq!(planned(enrolled), Err(Unplanned::TooSoon { left_ms: 1 }));
     // The longest one counts, and the one that is to go does not.
     let nodes = [(label(0), waits(0, 7)), (label(1), waits(1, 9))];
-    let shrunk = plan(nodes.iter().map(|(label, met)| (label, Some(met))));
+    let shrunk = plan(nodes.iter().map(|(label, info)| (label, Some(info))));
     assert_eq!(shrunk, Err(Unplanned::TooSoon { left_ms: 9 }));
     // Whoever has missed the last change is told that first, however soon.
-    let two = pact(2, &[0, 1, 3]);
+    let two = config(2, &[0, 1, 3]);
     let nodes = [
-        (label(0), Met { changes_in_ms: 5, ..told(0, Some(&two)) }),
+        (label(0), NodeInfo { changes_in_ms: 5, ..told(0, Some(&two)) }),
         (label(1), waits(1, 0)),
         (label(3), told(3, None)),
     ];
-    let next = plan(nodes.iter().map(|(label, met)| (label, Some(met))));
+    let next = plan(nodes.iter().map(|(label, info)| (label, Some(info))));
     assert!(matches!(next, Err(Unplanned::Minority { .. })), "{next:?}");
 }
 
 #[test]
 fn a_new_node_must_be_new() {
-    let one = pact(1, &[0, 1, 2]);
+    let one = config(1, &[0, 1, 2]);
     let by = Some(Some(&one));
-    let silent = Unplanned::Silent { label: label(3) };
+    let silent = Unplanned::Silent(label(3));
     assert_eq!(planned(&[(0, by), (1, by), (3, None)]), Err(silent));
     let used = planned(&[(0, by), (1, by), (3, by)]);
-    assert_eq!(used, Err(Unplanned::NotFresh { label: label(3) }));
-    let holding = Met { keys: 1, ..told(3, None) };
-    let known = Met { doubt: Some((Doubt::OtherRun, 1)), ..told(3, None) };
+    assert_eq!(used, Err(Unplanned::NotFresh(label(3))));
+    let holding = NodeInfo { keys: 1, ..told(3, None) };
+    let known = NodeInfo { quarantine: Some(quarantine(Reason::OtherRun, 1)), ..told(3, None) };
     for third in [holding, known] {
         let nodes = [(label(0), told(0, Some(&one))), (label(1), told(1, Some(&one)))];
         let wanted = nodes.into_iter().chain([(label(3), third)]).collect::<Vec<_>>();
-        let refused = plan(wanted.iter().map(|(label, met)| (label, Some(met))));
-        assert_eq!(refused, Err(Unplanned::NotFresh { label: label(3) }));
+        let refused = plan(wanted.iter().map(|(label, info)| (label, Some(info))));
+        assert_eq!(refused, Err(Unplanned::NotFresh(label(3))));
     }
-    let mut single = pact(1, &[0]);
+    let mut single = config(1, &[0]);
     single.members = members(&[0]);
     let by = Some(Some(&single));
     let none_stays = planned(&[(3, Some(None))]);
     assert_eq!(none_stays, Err(Unplanned::Unfounded));
     assert!(planned(&[(0, by), (3, Some(None))]).is_ok());
     let twice = [(label(0), told(0, Some(&one))), (label(9), told(0, Some(&one)))];
-    let twice = plan(twice.iter().map(|(label, met)| (label, Some(met))));
-    assert_eq!(twice, Err(Unplanned::SameNode { label: label(0) }));
+    let twice = plan(twice.iter().map(|(label, info)| (label, Some(info))));
+    assert_eq!(twice, Err(Unplanned::SameNode(label(0))));
 }
 
 #[test]
 fn of_two_changes_at_once_one_is_chosen_if_the_other_is_lost() {
-    let one = Pact { newcomer: Some(id(3)), ..pact(2, &[0, 1, 3]) };
-    let other = Pact { newcomer: Some(id(4)), ..pact(2, &[0, 1, 4]) };
+    let one = AgreedConfig { newcomer: Some(id(3)), ..config(2, &[0, 1, 3]) };
+    let other = AgreedConfig { newcomer: Some(id(4)), ..config(2, &[0, 1, 4]) };
     let (left, right) = (Some(Some(&one)), Some(Some(&other)));
     let chosen = planned(&[(0, left), (1, right), (3, Some(None))]).unwrap();
-    assert_eq!(chosen, Pact { change: 3, ..one.clone() });
+    assert_eq!(chosen, AgreedConfig { change: 3, ..one.clone() });
     let chosen = planned(&[(0, left), (1, right), (4, Some(None))]).unwrap();
-    assert_eq!(chosen, Pact { change: 3, ..other.clone() });
+    assert_eq!(chosen, AgreedConfig { change: 3, ..other.clone() });
     let neither = planned(&[(0, left), (1, right), (2, None)]);
-    assert!(matches!(neither, Err(Unplanned::Split { .. })), "{neither:?}");
+    assert!(matches!(neither, Err(Unplanned::Split(_))), "{neither:?}");
     // Of five, the other may have been agreed upon by nodes that do not answer.
-    let one = Pact { newcomer: Some(id(5)), ..pact(2, &[0, 1, 2, 3, 5]) };
-    let other = Pact { newcomer: Some(id(6)), ..pact(2, &[0, 1, 2, 3, 6]) };
+    let one = AgreedConfig { newcomer: Some(id(5)), ..config(2, &[0, 1, 2, 3, 5]) };
+    let other = AgreedConfig { newcomer: Some(id(6)), ..config(2, &[0, 1, 2, 3, 6]) };
     let (left, right) = (Some(Some(&one)), Some(Some(&other)));
     let unsure = planned(&[(0, left), (1, right), (2, None), (3, None), (5, None)]);
-    assert!(matches!(unsure, Err(Unplanned::Split { .. })), "{unsure:?}");
+    assert!(matches!(unsure, Err(Unplanned::Split(_))), "{unsure:?}");
     let sure = planned(&[(0, left), (1, right), (2, left), (3, None), (5, None)]).unwrap();
-    assert_eq!(sure, Pact { change: 3, ..one });
+    assert_eq!(sure, AgreedConfig { change: 3, ..one });
 }

@@ -1,4 +1,4 @@
-//! The first words on a connection: what kind of server is there, and may it be a node?
+//! The connection handshake: what kind of server is there, and may it be a node?
 
 use super::{
     link::Surroundings,
@@ -13,26 +13,26 @@ use crate::error::Trouble;
 
 /// What a server told about itself.
 #[derive(Debug)]
-pub(super) struct Greeted {
+pub(super) struct Server {
     pub(super) run_id: String,
     pub(super) scripts: Scripts,
     /// Its clock.
     pub(super) time_us: u64,
 }
 
-/// Logs in, looks at the server and leaves the scripts there, unless it is to be met first.
-pub(super) async fn greet(
+/// Logs in, looks at the server and leaves the scripts there, unless membership comes first.
+pub(super) async fn handshake(
     replies: &mut Replies<'_>,
     around: &Surroundings,
-) -> Result<Greeted, Trouble> {
+) -> Result<Server, Trouble> {
     let target = replies.target;
-    replies.ask(&greeting(target, around)).await?;
+    replies.ask(&request(target, around)).await?;
     if let Err(trouble) = replies.fill().await {
-        return Err(unheard_greeting(trouble, replies.first(), target));
+        return Err(unheard(trouble, replies.first(), target));
     }
     let (frame, bytes) = replies.next().await?;
     if let Some(error) = frame.error(bytes) {
-        return Err(refused_greeting(&blotted(&error, target)));
+        return Err(refused_by(&blotted(&error, target)));
     }
     if target.database != 0 {
         replies.expect_text().await?;
@@ -49,38 +49,38 @@ pub(super) async fn greet(
     if around.dialect.has_queue() {
         replies.expect_number().await?;
     }
-    if reads_record(around) && is_guarded(replies, &around.prefix).await? {
-        return Err(guard_is_off(&around.prefix));
+    if reads_record(around) && is_member(replies, &around.prefix).await? {
+        return Err(membership_is_off(&around.prefix));
     }
     let mut scripts = Scripts::new(around.prefix.clone());
     if loads_scripts(around) {
         replies.expect_loads(around.scripts(), &mut scripts).await?;
     }
-    Ok(Greeted { run_id, scripts, time_us })
+    Ok(Server { run_id, scripts, time_us })
 }
 
-/// Whether the client looks itself for a node's record: without a guard it meets nobody, and
-/// without a session, as in classic mode, none would be refused.
+/// Whether the client looks itself for a node's record: without membership there is no membership
+/// handshake, and without a session, as in classic mode, none would be refused.
 fn reads_record(around: &Surroundings) -> bool {
-    (!around.dialect.has_queue() || around.only_looks) && around.chamber.is_none()
+    (!around.dialect.has_queue() || around.only_looks) && around.membership.is_none()
 }
 
-/// A guarded node gets the scripts when it votes: until then it is met again and again. One that
-/// is only looked at does not get them.
+/// A member of a set gets the scripts when it votes: until then it is asked again and again. One
+/// that is only looked at does not get them.
 const fn loads_scripts(around: &Surroundings) -> bool {
-    around.chamber.is_none() && !around.only_looks
+    around.membership.is_none() && !around.only_looks
 }
 
-/// What a client without the guard is told about a node that has a place in a guarded set.
-pub(super) fn guard_is_off(prefix: &str) -> Trouble {
+/// What a client without membership is told about a node that has a place in a set.
+pub(super) fn membership_is_off(prefix: &str) -> Trouble {
     Trouble::Disagreement(format!(
         "the node is under the restart guard, which this client has off: turn it on for all \
          clients, or stop all clients of this node and delete {prefix}node on every node of its set"
     ))
 }
 
-/// Whether the node belongs to a set that others guard.
-async fn is_guarded(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Trouble> {
+/// Whether the node is a member of a set of others.
+async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Trouble> {
     let target = replies.target;
     let (frame, bytes) = replies.next().await?;
     let Some(error) = frame.error(bytes) else {
@@ -100,8 +100,8 @@ async fn is_guarded(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Tro
     })
 }
 
-/// The whole greeting in one piece.
-fn greeting(target: &Target, around: &Surroundings) -> Vec<u8> {
+/// The whole handshake in one piece.
+fn request(target: &Target, around: &Surroundings) -> Vec<u8> {
     let mut out = Vec::new();
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if let Some(password) = &target.password {
@@ -178,15 +178,15 @@ fn check_version(server: &str) -> Result<(), Trouble> {
     }
 }
 
-fn refused_greeting(error: &str) -> Trouble {
+fn refused_by(error: &str) -> Trouble {
     if error.contains("unknown command") {
         return Trouble::Unsupported("the server does not know HELLO: Redis 6.0 is needed".into());
     }
     Trouble::from_reply(error)
 }
 
-/// A server that expects TLS answers a plain greeting with an alert, or not at all.
-fn unheard_greeting(trouble: Trouble, first: Option<u8>, target: &Target) -> Trouble {
+/// A server that expects TLS answers a plain handshake with an alert, or not at all.
+fn unheard(trouble: Trouble, first: Option<u8>, target: &Target) -> Trouble {
     match trouble {
         _ if target.is_tls || matches!(target.place, Place::Unix(_)) => trouble,
         Trouble::Protocol(_) if first == Some(TLS_ALERT) => {
@@ -210,7 +210,7 @@ const READ: &[u8] = b"return redis.call('HMGET', KEYS[1], 'change')";
 /// How a node of a cluster says that a key is not its own.
 const ELSEWHERE: [&str; 3] = ["MOVED ", "ASK ", "CLUSTERDOWN Hash slot not served"];
 
-/// The first byte of what a server with TLS says to a greeting that is none.
+/// The first byte of what a server with TLS says to a plain handshake.
 const TLS_ALERT: u8 = 0x15;
 
 #[cfg(test)]

@@ -1,0 +1,387 @@
+//! What a node keeps about itself, and when it puts itself into quarantine.
+
+use super::{
+    AgreedConfig, BACK_TOLERANCE_MS, Command, Enrolment, Handshake, Known, Mark, NodeId, NodeInfo,
+    Quarantine, Reason, Reply, STEP_TOLERANCE_MS, WALL_TOLERANCE_MS,
+};
+use crate::{
+    command::SessionTerms,
+    moment::NodeTime,
+    mutant::{self, Mutant},
+};
+
+/// The membership of one node.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Node {
+    record: Option<Record>,
+    /// Which run of which server this is.
+    run: u64,
+}
+
+/// What a node keeps about itself.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Record {
+    /// The run of the server that wrote it.
+    run: u64,
+    mark: Mark,
+    id: NodeId,
+    config: Option<AgreedConfig>,
+    is_enrolled: bool,
+    is_durable: bool,
+    /// Why the node is in quarantine, and since when.
+    quarantined: Option<(Reason, Instant)>,
+    /// When a client was last here, by the node's clock and by the client's.
+    seen: Instant,
+    /// When the config last changed.
+    changed_ms: u64,
+    /// When the node last went into quarantine, by its own clock.
+    quarantined_ms: u64,
+    /// Until when clients must not ask it for locks, by its own clock.
+    recovers_until_ms: u64,
+}
+
+/// One instant on two clocks: no single one decides when the quarantine ends.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Instant {
+    node_ms: u64,
+    wall_ms: u64,
+}
+
+impl Instant {
+    const fn new(now: NodeTime, wall_ms: u64) -> Self {
+        Self { node_ms: now.as_millis(), wall_ms }
+    }
+
+    /// What is left of the quarantine: as much as the slower clock says.
+    fn left_ms(self, now: Self, quarantine_ms: u64) -> u64 {
+        let node_ms = now.node_ms.saturating_sub(self.node_ms);
+        let wall_ms = now.wall_ms.saturating_sub(self.wall_ms);
+        let passed_ms = match mutant::is_on(Mutant::GuardByNodeClock) {
+            true => node_ms,
+            false => node_ms.min(wall_ms),
+        };
+        quarantine_ms.saturating_sub(passed_ms)
+    }
+}
+
+impl Node {
+    pub(crate) const fn new(run: u64) -> Self {
+        Self { record: None, run }
+    }
+
+    /// The server is another run from now on: it was restarted, or its data is served by another.
+    pub const fn set_run(&mut self, run: u64) {
+        self.run = run;
+    }
+
+    /// The same server without a record.
+    pub(crate) const fn cleared(&self) -> Self {
+        Self::new(self.run)
+    }
+
+    /// The same server with the record of another.
+    pub(crate) fn with_record_of(&self, other: &Self) -> Self {
+        Self { record: other.record.clone(), run: self.run }
+    }
+
+    /// Which set of nodes it belongs to, and whether it votes there, for simulations.
+    #[must_use]
+    pub fn origin(&self) -> Option<(NodeId, bool)> {
+        let record = self.record.as_ref()?;
+        record.config.as_ref().map(|config| (config.origin, record.quarantined.is_none()))
+    }
+
+    /// When a client was here last, by what this very run has written itself, for simulations.
+    /// Nobody can tell such a record from one that was never away.
+    #[must_use]
+    pub fn seen_ms(&self) -> Option<u64> {
+        let record = self.record.as_ref().filter(|record| record.run == self.run);
+        record.map(|record| record.seen.node_ms)
+    }
+
+    /// Whether the command would create the record.
+    pub(crate) const fn is_creating(&self, command: &Command) -> bool {
+        let is_handshake = matches!(command, Command::Handshake(it) if !it.is_looking);
+        is_handshake && self.record.is_none()
+    }
+
+    /// Runs a command on a node with so many keys. `None`: the mark is not the node's any more, or
+    /// the command does not fit what it is, and nothing was done.
+    pub(crate) fn apply(&mut self, now: NodeTime, command: &Command, keys: u64) -> Option<Reply> {
+        match command {
+            Command::Handshake(handshake) => {
+                Some(Reply::Info(Box::new(self.handshake(now, handshake, keys))))
+            }
+            Command::Enrol(enrolment) => self.enrol(now, enrolment),
+            Command::Change { mark, config, fresh } => self.change(now, *mark, config, *fresh),
+            Command::Admit { mark, fresh } => self.admit(*mark, *fresh, keys),
+        }
+    }
+
+    fn handshake(&mut self, now: NodeTime, handshake: &Handshake, keys: u64) -> NodeInfo {
+        let at = Instant::new(now, handshake.wall_ms);
+        let run = self.run;
+        let is_looking = handshake.is_looking && !mutant::is_on(Mutant::WritingLook);
+        let before = is_looking.then(|| self.record.clone());
+        // Nothing more can be said of a node that knows nothing.
+        let why = self.record.as_ref().and_then(|record| record.reason(at, run, handshake));
+        let record = self.record.get_or_insert_with(|| Record::new(run, at, handshake));
+        let is_kept = why == Some(Reason::OtherRun) && record.has_kept_all(handshake);
+        record.run = run;
+        // A restart that lost nothing counts only if the clocks agree.
+        let why = match is_kept {
+            true => record
+                .reason(at, run, handshake)
+                .filter(|_| !mutant::is_on(Mutant::DurableAnyClock)),
+            false => why,
+        };
+        match why {
+            Some(why) => {
+                // A name that it has from another, and by which no set knows it, is not its own.
+                if why == Reason::OtherRun && record.config.is_none() {
+                    record.id = handshake.id;
+                }
+                record.mark = handshake.mark;
+                record.quarantined = Some((why, at));
+                record.quarantined_ms = at.node_ms;
+                record.is_enrolled = false;
+            }
+            None if is_kept => {
+                record.mark = handshake.mark;
+                record.quarantined = None;
+                record.is_enrolled = true;
+            }
+            None => record.end_quarantine(at, handshake),
+        }
+        record.is_durable = handshake.is_durable && record.may_be_durable();
+        record.see(at);
+        let info = record.info(at, now.as_micros(), handshake, keys);
+        if let Some(before) = before {
+            self.record = before;
+        }
+        info
+    }
+
+    fn enrol(&mut self, now: NodeTime, enrolment: &Enrolment) -> Option<Reply> {
+        let Enrolment { mark, id, config, wall_ms } = enrolment;
+        let record = self.marked(*mark)?;
+        let (_, since) = record.quarantined.as_mut()?;
+        let known = record.config.as_ref().map_or(0, |config| config.change);
+        if record.is_enrolled && known >= config.change {
+            return Some(Reply::Enrolled);
+        }
+        record.id = *id;
+        record.config = Some(config.clone());
+        record.is_enrolled = true;
+        if !mutant::is_on(Mutant::GuardFromDoubt) {
+            *since = Instant::new(now, *wall_ms);
+        }
+        // It has heard of the change now. Before the first no client goes by another config.
+        if config.change > 1 {
+            record.changed_ms = now.as_millis();
+        }
+        Some(Reply::Enrolled)
+    }
+
+    fn change(
+        &mut self,
+        now: NodeTime,
+        mark: Mark,
+        config: &AgreedConfig,
+        fresh: Mark,
+    ) -> Option<Reply> {
+        let record = self.marked(mark)?;
+        let is_next =
+            |known: &AgreedConfig| known.origin == config.origin && known.change < config.change;
+        record.config.as_ref().filter(|known| is_next(known))?;
+        let left_ms = record.changes_in_ms(now.as_millis());
+        if left_ms > 0 {
+            return Some(Reply::TooSoon { left_ms });
+        }
+        record.config = Some(config.clone());
+        record.mark = fresh;
+        record.changed_ms = now.as_millis();
+        Some(Reply::Changed)
+    }
+
+    fn admit(&mut self, mark: Mark, fresh: Mark, keys: u64) -> Option<Reply> {
+        let is_any = mutant::is_on(Mutant::AdmitAnything);
+        let record = self.marked(mark)?;
+        let is_new = record.quarantined.is_some_and(|(why, _)| why == Reason::Unknown) || is_any;
+        if !is_new || !record.is_enrolled {
+            return None;
+        }
+        if keys > 0 && !is_any {
+            return Some(Reply::Holds { keys });
+        }
+        record.quarantined = None;
+        record.mark = fresh;
+        Some(Reply::Admitted)
+    }
+
+    fn marked(&mut self, mark: Mark) -> Option<&mut Record> {
+        self.record.as_mut().filter(|record| record.mark == mark)
+    }
+
+    /// Whether it may have forgotten locks.
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.quarantined.is_some())
+    }
+
+    /// Whether a session may go on with these terms: the client has judged what the node is now.
+    pub(crate) fn lets_go_on(&self, terms: &SessionTerms) -> bool {
+        match (&self.record, terms.mark) {
+            (None, None) => true,
+            // A client has looked at it as a node of a set, which it is not yet.
+            (Some(record), None) => record.config.is_none(),
+            (Some(record), Some(mark)) => {
+                let is_same = record.mark == mark || mutant::is_on(Mutant::AnyMark);
+                is_same && record.quarantined.is_none()
+            }
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// Whether a session may begin. A clock that was set since the handshake would hide behind it.
+    pub(crate) fn lets_begin(&self, now: NodeTime, terms: &SessionTerms) -> bool {
+        let seen_ms = self.record.as_ref().map_or(0, |record| record.seen.node_ms);
+        let is_late = now.as_millis() > seen_ms.saturating_add(terms.life_ms);
+        terms.mark.is_none() || !is_late || mutant::is_on(Mutant::LateSession)
+    }
+
+    /// A client was here.
+    pub(crate) fn see(&mut self, now: NodeTime, wall_ms: u64) {
+        if let Some(record) = &mut self.record {
+            record.see(Instant::new(now, wall_ms));
+        }
+    }
+}
+
+impl Record {
+    const fn new(run: u64, at: Instant, handshake: &Handshake) -> Self {
+        Self {
+            run,
+            mark: handshake.mark,
+            id: handshake.id,
+            config: None,
+            is_enrolled: false,
+            is_durable: false,
+            quarantined: Some((Reason::Unknown, at)),
+            seen: at,
+            changed_ms: 0,
+            quarantined_ms: at.node_ms,
+            recovers_until_ms: 0,
+        }
+    }
+
+    /// Why the node may have forgotten locks since it was last here, if so.
+    fn reason(&self, now: Instant, run: u64, handshake: &Handshake) -> Option<Reason> {
+        let is_on = mutant::is_on;
+        if self.run != run && !is_on(Mutant::AnyRun) {
+            return Some(Reason::OtherRun);
+        }
+        // What a client knew before the last quarantine says nothing about the time since.
+        let known = handshake.known.filter(|known| known.seen_ms >= self.quarantined_ms);
+        if let Some(Known { seen_ms, expected_ms }) = known {
+            if self.seen.node_ms < seen_ms && !is_on(Mutant::NoRollbackCheck) {
+                return Some(Reason::RolledBack);
+            }
+            let latest_ms = expected_ms.saturating_add(STEP_TOLERANCE_MS);
+            // If others were here later than that, it is the client's own clock that stood still.
+            let is_alone = self.seen.node_ms <= latest_ms;
+            if now.node_ms > latest_ms && is_alone && !is_on(Mutant::NoStepCheck) {
+                return Some(Reason::ClockStepped);
+            }
+        }
+        // All sessions have lapsed: no client was here, or the clock went on without them. The
+        // clients' clocks tell which.
+        let gap_ms = now.node_ms.saturating_sub(self.seen.node_ms);
+        let wall_gap_ms = now.wall_ms.saturating_sub(self.seen.wall_ms);
+        let is_stepped = gap_ms > wall_gap_ms.saturating_add(WALL_TOLERANCE_MS);
+        (gap_ms > handshake.life_ms && is_stepped && !is_on(Mutant::NoStepCheck))
+            .then_some(Reason::ClockStepped)
+    }
+
+    /// Whether a restart has lost nothing: the node wrote everything to disk before, and does now.
+    fn has_kept_all(&self, handshake: &Handshake) -> bool {
+        let was_durable = self.is_durable || mutant::is_on(Mutant::NewlyDurable);
+        let is_durable = handshake.is_durable || mutant::is_on(Mutant::OnceDurable);
+        was_durable && is_durable && self.may_be_durable()
+    }
+
+    /// A node in quarantine has forgotten something before: a restart must not end that.
+    fn may_be_durable(&self) -> bool {
+        self.quarantined.is_none() || mutant::is_on(Mutant::DurableInGuard)
+    }
+
+    /// The quarantine ends when both clocks say so, if the node has its place in the set.
+    fn end_quarantine(&mut self, now: Instant, handshake: &Handshake) {
+        let Some((_, since)) = &mut self.quarantined else { return };
+        // A clock that was set back must not keep the node out for as long as that.
+        since.node_ms = since.node_ms.min(now.node_ms);
+        // Nor must a client's that was ahead when the quarantine began.
+        if now.wall_ms.saturating_add(WALL_TOLERANCE_MS) < since.wall_ms {
+            since.wall_ms = now.wall_ms;
+        }
+        let Some(config) = self.config.as_ref().filter(|_| self.is_enrolled) else { return };
+        if since.left_ms(now, config.quarantine_ms) == 0 || mutant::is_on(Mutant::NoGuard) {
+            self.quarantined = None;
+            self.mark = handshake.mark;
+            self.recovers_until_ms = now.node_ms.saturating_add(handshake.life_ms);
+        }
+    }
+
+    /// How long holders have to find the node before others ask it for locks: as long as a session
+    /// lasts. A clock that was set back must not make that longer.
+    fn recovers_in_ms(&self, now: Instant, life_ms: u64) -> u64 {
+        let left_ms = self.recovers_until_ms.saturating_sub(now.node_ms);
+        let is_set_back = left_ms > life_ms.saturating_add(BACK_TOLERANCE_MS);
+        let is_skipped = mutant::is_on(Mutant::NoRecovery) || mutant::is_on(Mutant::NoGuard);
+        match is_set_back || is_skipped {
+            true => 0,
+            false => left_ms.min(life_ms),
+        }
+    }
+
+    /// A clock that was set back is believed as well: keys that are stored by it expire at once
+    /// when it is set right again, and that must be seen.
+    fn see(&mut self, now: Instant) {
+        let is_back = now.node_ms.saturating_add(BACK_TOLERANCE_MS) < self.seen.node_ms;
+        if now.node_ms >= self.seen.node_ms || is_back {
+            self.seen = now;
+        }
+    }
+
+    /// How long it goes by no other config: clients with the one before the last must be gone.
+    fn changes_in_ms(&self, now_ms: u64) -> u64 {
+        let config = self.config.as_ref().filter(|_| self.changed_ms > 0);
+        let Some(config) = config.filter(|_| !mutant::is_on(Mutant::HastyChange)) else { return 0 };
+        let due_ms = self.changed_ms.min(now_ms).saturating_add(config.quarantine_ms);
+        due_ms.saturating_sub(now_ms)
+    }
+
+    fn info(&self, now: Instant, time_us: u64, handshake: &Handshake, keys: u64) -> NodeInfo {
+        let agreed_ms = self.config.as_ref().map(|config| config.quarantine_ms);
+        let quarantine_ms = agreed_ms.unwrap_or(handshake.quarantine_ms);
+        // Without its place the quarantine has not begun.
+        let left_ms = |since: Instant| match self.is_enrolled {
+            true => since.left_ms(now, quarantine_ms),
+            false => quarantine_ms,
+        };
+        let quarantine = self.quarantined;
+        let quarantine =
+            quarantine.map(|(reason, since)| Quarantine { reason, left_ms: left_ms(since) });
+        NodeInfo {
+            time_us,
+            mark: self.mark,
+            id: self.id,
+            config: self.config.clone(),
+            is_enrolled: self.is_enrolled,
+            quarantine,
+            is_durable: self.is_durable,
+            keys,
+            changes_in_ms: self.changes_in_ms(now.node_ms),
+            recovers_in_ms: self.recovers_in_ms(now, handshake.life_ms),
+        }
+    }
+}

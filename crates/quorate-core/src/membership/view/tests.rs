@@ -1,0 +1,426 @@
+//! Clients, and nodes with the stores that they have.
+
+use super::*;
+use crate::{
+    command::{self, ClientId, SessionTerms},
+    line::{Session, Speaker},
+    membership::{Command, Handshake, Reason, Reply, STEP_TOLERANCE_MS, WALL_TOLERANCE_MS},
+    moment::NodeTime,
+    store::Store,
+};
+
+/// Nodes and their clients, with clocks that agree.
+struct Hall {
+    stores: Vec<Store>,
+    now_ms: u64,
+    next: u128,
+    /// Whether clients find that the nodes write everything to disk at once.
+    is_durable: bool,
+}
+
+const QUARANTINE: u64 = 1_000;
+const TTL: u64 = 500;
+
+impl Hall {
+    fn new(nodes: usize) -> Self {
+        let stores = vec![Store::new(); nodes];
+        Self { stores, now_ms: 1_800_000_000_000, next: 1, is_durable: false }
+    }
+
+    fn client(nodes: &[usize]) -> View {
+        View::new(nodes.iter().map(|node| format!("node{node}").into()), TTL, QUARANTINE)
+    }
+
+    fn fresh(&mut self) -> u128 {
+        self.next += 1;
+        self.next
+    }
+
+    fn apply(&mut self, node: usize, command: &command::Command) -> command::Reply {
+        let now = NodeTime::from_micros(self.now_ms * 1_000);
+        self.stores[node].apply(now, command)
+    }
+
+    fn tell(&mut self, node: usize, command: Command) -> Option<Reply> {
+        match self.apply(node, &command::Command::Membership(command)) {
+            command::Reply::Membership(reply) => Some(reply),
+            _ => None,
+        }
+    }
+
+    fn shake(&mut self, node: usize, handshake: Handshake) -> NodeInfo {
+        match self.tell(node, Command::Handshake(handshake)) {
+            Some(Reply::Info(info)) => *info,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The handshake of a client that knows nothing of the node's clock.
+    fn handshake(&mut self) -> Handshake {
+        Handshake {
+            wall_ms: self.now_ms,
+            known: None,
+            mark: Mark::from_random(self.fresh()),
+            id: NodeId::from_random(self.fresh()),
+            life_ms: 100,
+            quarantine_ms: QUARANTINE,
+            is_looking: false,
+            is_durable: self.is_durable,
+        }
+    }
+
+    fn info(&mut self, node: usize) -> NodeInfo {
+        let handshake = self.handshake();
+        self.shake(node, handshake)
+    }
+
+    /// Shakes hands with a node and does what the view says, until it votes or has to wait.
+    fn call(&mut self, view: &mut View, seat: usize, node: usize) -> Opinion {
+        loop {
+            view.ask(seat);
+            let info = self.info(node);
+            let fresh = Mark::from_random(self.fresh());
+            let (command, then) = match view.hear(seat, info).0 {
+                Opinion::Enrol(it) => {
+                    (Command::Enrol(Enrolment { wall_ms: self.now_ms, ..it }), Reply::Enrolled)
+                }
+                Opinion::Tell { mark, config } => {
+                    (Command::Change { mark, config, fresh }, Reply::Changed)
+                }
+                opinion => return opinion,
+            };
+            assert_eq!(self.tell(node, command), Some(then));
+        }
+    }
+
+    fn call_all(&mut self, view: &mut View, nodes: &[usize]) -> Vec<Opinion> {
+        // What was to be heard from the last is known in the second round; then others must have
+        // been seen to stay as they are.
+        for (seat, node) in nodes.iter().enumerate().cycle().take(6 * nodes.len()) {
+            self.call(view, seat, *node);
+        }
+        nodes.iter().enumerate().map(|(seat, node)| self.call(view, seat, *node)).collect()
+    }
+
+    fn founded(nodes: usize) -> (Self, View) {
+        let mut hall = Self::new(nodes);
+        let numbers: Vec<usize> = (0..nodes).collect();
+        let mut view = Self::client(&numbers);
+        hall.call_all(&mut view, &numbers);
+        hall.now_ms += QUARANTINE;
+        let opinions = hall.call_all(&mut view, &numbers);
+        assert!(opinions.iter().all(votes), "{opinions:?}");
+        (hall, view)
+    }
+
+    fn config(&mut self, change: u64, nodes: &[usize]) -> AgreedConfig {
+        let known = self.info(nodes[0]).config.expect("it was founded");
+        let of = |node: &usize| known.members.at(&format!("node{node}")).cloned();
+        let fresh = NodeId::from_random(self.fresh());
+        let new = |node: &usize| Member { id: fresh, label: format!("node{node}").into() };
+        let members: Vec<_> =
+            nodes.iter().map(|node| of(node).unwrap_or_else(|| new(node))).collect();
+        let newcomer = members.iter().map(|it| it.id).find(|id| !known.members.has(*id));
+        AgreedConfig { change, members: Members::new(members), newcomer, ..known }
+    }
+
+    fn change(&mut self, node: usize, config: &AgreedConfig) -> Option<Reply> {
+        let mark = self.info(node).mark;
+        let (config, fresh) = (config.clone(), Mark::from_random(self.fresh()));
+        self.tell(node, Command::Change { mark, config, fresh })
+    }
+}
+
+const fn quarantine(reason: Reason) -> Quarantine {
+    Quarantine { reason, left_ms: QUARANTINE }
+}
+
+fn votes(opinion: &Opinion) -> bool {
+    matches!(opinion, Opinion::Votes(_))
+}
+
+fn waits(opinion: &Opinion, reason: Reason) -> bool {
+    matches!(opinion, Opinion::Quarantined(it) if it.reason == reason)
+}
+
+#[test]
+fn new_nodes_become_a_set_when_all_were_met_and_vote_after_the_quarantine() {
+    let mut hall = Hall::new(3);
+    let mut view = Hall::client(&[0, 1, 2]);
+    for node in [0, 1, 0, 1] {
+        assert!(waits(&hall.call(&mut view, node, node), Reason::Unknown));
+        assert_eq!(view.config(), None, "one is missing");
+    }
+    for node in [2, 0, 1, 2, 0, 1, 2] {
+        assert!(waits(&hall.call(&mut view, node, node), Reason::Unknown));
+    }
+    assert_eq!(view.config().map(|config| config.members.len()), Some(3));
+    hall.call_all(&mut view, &[0, 1, 2]);
+    hall.now_ms += QUARANTINE - 1;
+    let opinion = hall.call(&mut view, 0, 0);
+    assert_eq!(opinion, Opinion::Quarantined(Quarantine { reason: Reason::Unknown, left_ms: 1 }));
+    hall.now_ms += 1;
+    assert!(hall.call_all(&mut view, &[0, 1, 2]).iter().all(votes));
+}
+
+#[test]
+fn two_clients_found_the_same_set_whatever_their_order() {
+    let mut hall = Hall::new(3);
+    let (mut one, mut two) = (Hall::client(&[0, 1, 2]), Hall::client(&[2, 0, 1]));
+    for seat in 0..3 {
+        hall.call(&mut one, seat, seat);
+        hall.call(&mut two, seat, [2, 0, 1][seat]);
+    }
+    hall.call_all(&mut one, &[0, 1, 2]);
+    hall.call_all(&mut two, &[2, 0, 1]);
+    hall.now_ms += QUARANTINE;
+    assert!(hall.call_all(&mut one, &[0, 1, 2]).iter().all(votes));
+    assert!(hall.call_all(&mut two, &[2, 0, 1]).iter().all(votes));
+    assert_eq!(one.config(), two.config());
+}
+
+#[test]
+fn a_node_that_forgot_has_its_place_again_after_the_quarantine() {
+    let (mut hall, mut view) = Hall::founded(3);
+    let id = hall.info(1).id;
+    hall.stores[1].clear();
+    assert!(waits(&hall.call(&mut view, 1, 1), Reason::Unknown));
+    assert!(!hall.info(1).is_enrolled, "the others may be what they are since it forgot, or not");
+    assert!(waits(&hall.call_all(&mut view, &[0, 1, 2])[1], Reason::Unknown));
+    hall.now_ms += QUARANTINE;
+    assert!(votes(&hall.call(&mut view, 1, 1)));
+    assert_eq!(hall.info(1).id, id);
+}
+
+#[test]
+fn a_node_with_the_data_of_another_has_its_own_place_again() {
+    let (mut hall, mut view) = Hall::founded(3);
+    let id = hall.info(1).id;
+    let other = hall.stores[0].clone();
+    hall.stores[0].membership.set_run(7);
+    hall.stores[1].copy(&other);
+    hall.stores[1].membership.set_run(8);
+    assert!(waits(&hall.call_all(&mut view, &[0, 1, 2])[1], Reason::OtherRun));
+    hall.now_ms += QUARANTINE;
+    assert!(votes(&hall.call(&mut view, 1, 1)));
+    assert_eq!(hall.info(1).id, id);
+}
+
+#[test]
+fn a_server_at_another_address_has_no_place() {
+    let (mut hall, _) = Hall::founded(3);
+    let copy = hall.stores[2].clone();
+    hall.stores.push(Store::new());
+    let mut stranger = Hall::client(&[0, 1, 3]);
+    for round in 0..2 {
+        let opinions = hall.call_all(&mut stranger, &[0, 1, 3]);
+        assert!(votes(&opinions[0]) && votes(&opinions[1]), "{opinions:?}");
+        let is_refused = matches!(&opinions[2], Opinion::Differs(Disagreement::NotMember(_)));
+        assert!(is_refused, "{round}: {opinions:?}");
+        // A copy of a node's data at another address is no node either.
+        hall.stores[3].copy(&copy);
+        hall.stores[3].membership.set_run(9);
+        hall.now_ms += QUARANTINE;
+    }
+}
+
+#[test]
+fn one_node_alone_does_not_give_a_forgotten_one_its_place() {
+    let (mut hall, _) = Hall::founded(5);
+    hall.stores[1].clear();
+    let mut view = Hall::client(&[0, 1, 2, 3, 4]);
+    hall.call(&mut view, 0, 0);
+    hall.now_ms += 1;
+    hall.call(&mut view, 1, 1);
+    hall.now_ms += QUARANTINE;
+    assert!(waits(&hall.call(&mut view, 1, 1), Reason::Unknown), "three are needed");
+    for (node, is_enrolled) in [(2, false), (3, true)] {
+        for seat in [node, 0, 2, node, 1] {
+            hall.call(&mut view, seat, seat);
+        }
+        assert_eq!(hall.info(1).is_enrolled, is_enrolled, "{node}");
+    }
+    hall.now_ms += QUARANTINE;
+    assert!(votes(&hall.call(&mut view, 1, 1)));
+}
+
+#[test]
+fn clients_with_another_view_are_told_what_differs() {
+    let (mut hall, _) = Hall::founded(3);
+    let mut fewer = Hall::client(&[0]);
+    let opinion = hall.call(&mut fewer, 0, 0);
+    let Opinion::Differs(differs) = opinion else { panic!("{opinion:?}") };
+    assert_eq!(
+        differs.to_string(),
+        "the nodes have agreed to be 3 (node0, node1, node2), this client has 1"
+    );
+    let mut longer = View::new(["node0", "node1", "node2"].map(Into::into), TTL * 2, QUARANTINE);
+    let opinion = hall.call(&mut longer, 0, 0);
+    let Opinion::Differs(differs) = opinion else { panic!("{opinion:?}") };
+    assert_eq!(
+        differs.to_string(),
+        "the nodes have agreed on a max_ttl of 500 ms, this client has 1000 ms"
+    );
+    let mut twice = Hall::client(&[0, 1, 2]);
+    assert!(votes(&hall.call(&mut twice, 0, 0)));
+    let opinion = hall.call(&mut twice, 1, 0);
+    assert!(matches!(&opinion, Opinion::Differs(Disagreement::SameNode(_))), "{opinion:?}");
+}
+
+/// One was made a copy of another before there was a set.
+#[test]
+fn no_set_is_founded_in_which_two_have_one_name() {
+    let mut hall = Hall::new(3);
+    let mut view = Hall::client(&[0, 1, 2]);
+    hall.info(1);
+    hall.stores[2] = hall.stores[1].clone();
+    for seat in [0, 1, 2, 0, 1, 2] {
+        let opinion = hall.call(&mut view, seat, seat);
+        assert!(!matches!(opinion, Opinion::Enrol(_)), "{opinion:?}");
+    }
+    let opinion = hall.call(&mut view, 2, 2);
+    let twin = Disagreement::SameNode("node1".into());
+    assert_eq!((opinion, view.config()), (Opinion::Differs(twin), None));
+    hall.stores[2].clear();
+    let opinions = hall.call_all(&mut view, &[0, 1, 2]);
+    assert!(opinions.iter().all(|it| waits(it, Reason::Unknown)), "{opinions:?}");
+    assert!(view.config().is_some());
+}
+
+/// A node was a replica of another for a while, when all had forgotten that they were a set.
+#[test]
+fn a_copy_of_a_node_that_is_of_no_set_has_a_name_of_its_own() {
+    let mut hall = Hall::new(3);
+    (0..3).for_each(|node| hall.stores[node].membership.set_run(node as u64 + 1));
+    let mut view = Hall::client(&[0, 1, 2]);
+    hall.info(1);
+    let other = hall.stores[1].clone();
+    hall.stores[2].copy(&other);
+    hall.call_all(&mut view, &[0, 1, 2]);
+    let config = view.config().expect("they are a set");
+    assert_eq!(config.members.len(), 3, "{config:?}");
+    hall.now_ms += QUARANTINE;
+    let opinions = hall.call_all(&mut view, &[0, 1, 2]);
+    assert!(opinions.iter().all(votes), "{opinions:?}");
+}
+
+#[test]
+fn a_node_of_another_set_is_refused() {
+    let (mut hall, mut view) = Hall::founded(3);
+    let (other, _) = Hall::founded(3);
+    hall.next += 1_000;
+    hall.stores[2] = other.stores[2].clone();
+    let mut store = Store::new();
+    std::mem::swap(&mut store, &mut hall.stores[2]);
+    // The same run and another origin, as if the address led elsewhere.
+    hall.stores[2] = store;
+    let info = hall.info(2);
+    let foreign =
+        AgreedConfig { origin: NodeId::from_random(9), ..info.config.clone().expect("founded") };
+    let (opinion, is_changed) = view.hear(2, NodeInfo { config: Some(foreign), ..info });
+    assert_eq!((opinion, is_changed), (Opinion::Differs(Disagreement::OtherSet), false));
+}
+
+#[test]
+fn who_has_not_heard_of_a_change_is_told_and_the_replaced_node_is_out() {
+    let (mut hall, mut view) = Hall::founded(3);
+    hall.stores.push(Store::new());
+    let config = hall.config(2, &[0, 1, 3]);
+    assert_eq!(hall.change(0, &config), Some(Reply::Changed));
+    assert!(votes(&hall.call(&mut view, 2, 2)), "nothing is known of it yet");
+    let info = hall.info(0);
+    assert!(view.hear(0, info).1, "the others must be met again");
+    assert!(votes(&hall.call(&mut view, 0, 0)));
+    assert!(votes(&hall.call(&mut view, 1, 1)), "it was told by us");
+    let opinion = hall.call(&mut view, 2, 2);
+    assert!(matches!(&opinion, Opinion::Differs(Disagreement::NotMember(_))), "{opinion:?}");
+    assert_eq!(hall.info(1).config, Some(config.clone()));
+    // The new one has its place when a majority with it goes by the list, and votes when a guard
+    // has passed from then.
+    let mut new = Hall::client(&[0, 1, 3]);
+    let opinions = hall.call_all(&mut new, &[0, 1, 3]);
+    assert!(votes(&opinions[0]) && waits(&opinions[2], Reason::Unknown), "{opinions:?}");
+    hall.now_ms += 1;
+    let left_ms = hall.info(0).changes_in_ms;
+    assert_eq!(left_ms, QUARANTINE - 1, "it tells beforehand");
+    assert_eq!(hall.change(0, &hall_next(&config)), Some(Reply::TooSoon { left_ms }));
+    hall.now_ms += QUARANTINE;
+    assert_eq!(hall.info(0).changes_in_ms, 0);
+    assert!(hall.call_all(&mut new, &[0, 1, 3]).iter().all(votes));
+    assert_eq!(hall.change(0, &hall_next(&config)), Some(Reply::Changed));
+}
+
+fn hall_next(config: &AgreedConfig) -> AgreedConfig {
+    AgreedConfig { change: config.change + 1, ..config.clone() }
+}
+
+#[test]
+fn both_lists_are_let_in_while_a_change_is_under_way() {
+    let (mut hall, mut old) = Hall::founded(3);
+    hall.stores.push(Store::new());
+    let before = hall.info(0).config.expect("founded").members;
+    let config = AgreedConfig { before: Some(before), ..hall.config(2, &[0, 1, 2, 3]) };
+    for node in 0..3 {
+        assert_eq!(hall.change(node, &config), Some(Reply::Changed));
+    }
+    let mut new = Hall::client(&[0, 1, 2, 3]);
+    assert!(hall.call_all(&mut new, &[0, 1, 2, 3])[..3].iter().all(votes));
+    assert!(hall.call_all(&mut old, &[0, 1, 2]).iter().all(votes));
+    hall.now_ms += QUARANTINE;
+    assert!(hall.call_all(&mut new, &[0, 1, 2, 3]).iter().all(votes));
+    let closed = AgreedConfig { change: 3, before: None, ..config };
+    assert_eq!(hall.change(0, &closed), Some(Reply::Changed));
+    let opinion = hall.call(&mut old, 0, 0);
+    assert!(matches!(&opinion, Opinion::Differs(Disagreement::Count { .. })), "{opinion:?}");
+}
+
+mod changes;
+mod durable;
+mod looks;
+
+/// Two clients with different terms may found a set at the same time.
+#[test]
+fn a_node_with_other_terms_is_refused() {
+    let (mut hall, mut view) = Hall::founded(3);
+    let info = hall.info(2);
+    let other = AgreedConfig { max_ttl_ms: 2 * TTL, ..info.config.clone().expect("founded") };
+    view.ask(2);
+    let (opinion, _) = view.hear(2, NodeInfo { config: Some(other), ..info });
+    let expected = Disagreement::MaxTtl { agreed_ms: 2 * TTL, ours_ms: TTL };
+    assert_eq!(opinion, Opinion::Differs(expected.clone()));
+    assert_eq!(view.check_terms(), Err(expected));
+    hall.call(&mut view, 2, 2);
+    assert_eq!(view.check_terms(), Ok(()));
+}
+
+/// All sessions lapse then, but one that begins just after would hide it from everybody.
+#[test]
+fn a_clock_that_is_set_after_the_handshake_gives_no_session() {
+    let (mut hall, _) = Hall::founded(3);
+    let handshake = hall.handshake();
+    let info = hall.shake(0, handshake);
+    assert_eq!(info.quarantine, None);
+    let client = ClientId::from_random([7; 20]);
+    let speaker = Speaker { client, session: Session::from_random(7) };
+    let (mark, wall_ms) = (Some(info.mark), hall.now_ms);
+    let terms = SessionTerms { life_ms: 100, mark, slack_us: 1, wall_ms };
+    let attach = command::Command::Attach { speaker, terms };
+    hall.now_ms += 101;
+    assert_eq!(hall.apply(0, &attach), command::Reply::Stale);
+    hall.now_ms -= 1;
+    assert!(matches!(hall.apply(0, &attach), command::Reply::Attached { .. }));
+}
+
+/// The clock of the client that found it so was an hour ahead.
+#[test]
+fn a_quarantine_is_not_as_long_as_a_clock_was_ahead() {
+    let (mut hall, mut view) = Hall::founded(3);
+    hall.stores[1].clear();
+    let now_ms = hall.now_ms;
+    let hour_ms = 3_600_000;
+    let handshake = Handshake { wall_ms: now_ms + hour_ms, ..hall.handshake() };
+    hall.shake(1, handshake);
+    hall.call_all(&mut view, &[0, 1, 2]);
+    hall.now_ms += QUARANTINE;
+    assert!(votes(&hall.call(&mut view, 1, 1)));
+}

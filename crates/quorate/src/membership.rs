@@ -1,0 +1,45 @@
+//! The client's side of membership: which nodes are a set, and whether a connection may vote.
+//!
+//! What a client makes of its nodes is decided by the [`View`](quorate_core::membership::View) of
+//! the core. All links of a client share one ([`SharedMembership`]), and each link has a [`Seat`]
+//! there. A new connection joins at its seat, and gets a [`Permit`] with the terms of its session,
+//! or is told why the node does not vote. When the permit is void, the connection ends.
+//!
+//! An operator looks at all nodes, decides, and acts through the same shared membership.
+
+mod handshake;
+mod known;
+mod operator;
+mod outcome;
+mod retry;
+mod seat;
+mod shared;
+mod version;
+
+pub use self::outcome::{AdmitError, ChangeError, NodesChanged};
+pub(crate) use self::{
+    handshake::Connection,
+    retry::{DELAY_MIN, Retry},
+    seat::{Permit, Seat},
+    shared::{Settings, SharedMembership},
+};
+use crate::error::Trouble;
+use quorate_core::membership::Disagreement;
+use std::time::Duration;
+
+/// Why a node is of no use to this client.
+fn differs_by(differs: &Disagreement) -> Trouble {
+    match differs {
+        // The next one that is heard settles it.
+        Disagreement::Unsettled { .. } => quarantined(&differs.to_string(), 0),
+        Disagreement::SameNode(label) => Trouble::SameServer(label.to_string()),
+        _ => Trouble::Disagreement(differs.to_string()),
+    }
+}
+
+fn quarantined(why: &str, left_ms: u64) -> Trouble {
+    Trouble::Guarded { left: Duration::from_millis(left_ms), why: why.to_owned() }
+}
+
+/// A node does not go by another config before clients with the one before the last are gone.
+const CHANGED_LATELY: &str = "the set of nodes was changed a short while ago";

@@ -1,0 +1,160 @@
+//! Where one link asks whether its connection may vote, and with which session.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use quorate_core::{
+    command::{Command, Reply, SessionTerms},
+    membership::{self, Handshake, Mark, NodeInfo, SESSION_LIFE_MS, slack_us},
+    moment::Moment,
+};
+
+use super::{Retry, SharedMembership, version::Watch};
+use crate::nonces::NoRandomness;
+
+/// The membership of one link.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(super) node: usize,
+    /// `None` if nodes vote without membership.
+    pub(super) shared: Option<Arc<SharedMembership>>,
+    /// A question whether the session goes on is unanswered.
+    is_asked: AtomicBool,
+}
+
+impl Seat {
+    pub(crate) fn new(node: usize, shared: Option<Arc<SharedMembership>>) -> Self {
+        Self { node, shared, is_asked: AtomicBool::new(false) }
+    }
+
+    /// What to ask instead of this ping. `None` without random numbers: then the next look comes no
+    /// later than with a new connection.
+    pub(crate) fn renewal(&self, ping: Command) -> Option<Command> {
+        let Some(shared) = &self.shared else { return Some(ping) };
+        let asked = match shared.settings.only_looks {
+            true => {
+                let handshake = Handshake { is_looking: true, ..self.handshake(shared).ok()? };
+                membership::Command::Handshake(handshake).into()
+            }
+            false => ping,
+        };
+        if !self.is_asked.swap(true, Ordering::SeqCst) {
+            shared.lock().view.ask(self.node);
+        }
+        Some(asked)
+    }
+
+    /// The session goes on, or the node is what it was.
+    pub(crate) fn hear_again(&self) {
+        if let Some(shared) = &self.shared {
+            shared.lock().view.hear_again(self.node);
+            self.is_asked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// The node's clock showed `time_us` after `asked_at`.
+    pub(crate) fn know_time(&self, time_us: u64, asked_at: Moment) {
+        if let Some(shared) = &self.shared {
+            shared.lock().view.know_time(self.node, time_us, asked_at);
+        }
+    }
+
+    /// The connection is gone.
+    pub(crate) fn leave(&self) {
+        if let Some(shared) = &self.shared {
+            shared.lock().view.leave(self.node);
+            self.is_asked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// How the link waits between its tries.
+    pub(crate) fn retry(&self) -> Retry<'_> {
+        Retry::new(self)
+    }
+
+    pub(super) fn handshake(&self, shared: &SharedMembership) -> Result<Handshake, NoRandomness> {
+        let settings = &shared.settings;
+        Ok(Handshake {
+            wall_ms: settings.clock.wall_ms(),
+            known: shared.lock().view.known(self.node, settings.clock.now()),
+            mark: settings.nonces.mark()?,
+            id: settings.nonces.node_id()?,
+            life_ms: SESSION_LIFE_MS,
+            quarantine_ms: shared.quarantine_ms,
+            is_looking: false,
+            is_durable: false,
+        })
+    }
+}
+
+/// A connection may vote.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    mark: Option<Mark>,
+    slack_us: u64,
+    recovers_in: Duration,
+    /// Why the node does not vote before another client comes: this one only looks.
+    pub(crate) why_not_yet: Option<&'static str>,
+    /// Watches for another list; `None` without membership.
+    lists: Option<Watch>,
+}
+
+impl Permit {
+    /// Without membership.
+    pub(super) fn free() -> Self {
+        let (recovers_in, slack_us) = (Duration::ZERO, slack_us(None));
+        Self { mark: None, slack_us, recovers_in, why_not_yet: None, lists: None }
+    }
+
+    /// What a node with this record gives.
+    pub(super) fn new(
+        info: &NodeInfo,
+        quarantine_ms: Option<u64>,
+        why_not_yet: Option<&'static str>,
+        lists: Watch,
+    ) -> Self {
+        let recovers_in = Duration::from_millis(info.recovers_in_ms);
+        let (mark, slack_us) = (Some(info.mark), slack_us(quarantine_ms));
+        Self { mark, slack_us, recovers_in, why_not_yet, lists: Some(lists) }
+    }
+
+    /// The terms of the session, by the client's wall clock.
+    pub(crate) const fn terms(&self, wall_ms: u64) -> SessionTerms {
+        let Self { mark, slack_us, .. } = *self;
+        SessionTerms { life_ms: SESSION_LIFE_MS, mark, slack_us, wall_ms }
+    }
+
+    /// How long the node must not be asked for locks: holders renew theirs first. One that waits
+    /// for an ordinary client recovers when that has come.
+    pub(crate) fn recovers_in(&self) -> Duration {
+        self.why_not_yet.map_or(self.recovers_in, |_| Duration::ZERO)
+    }
+
+    /// Ends when the permit is void: another list of nodes is in force.
+    pub(crate) async fn voided(mut self) {
+        match &mut self.lists {
+            Some(lists) => lists.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether a node that was looked at again is what it was when the permit was given.
+    pub(crate) fn is_kept(
+        (terms, is_waiting): (&SessionTerms, bool),
+        command: &Command,
+        reply: Option<&Reply>,
+    ) -> bool {
+        let Command::Membership(membership::Command::Handshake(handshake)) = command else {
+            return true;
+        };
+        let Some(Reply::Membership(membership::Reply::Info(info))) = reply else { return false };
+        // One that takes the mark that it is offered does so until another client comes.
+        let is_same = terms.mark == Some(info.mark) || is_waiting && info.mark == handshake.mark;
+        is_same && info.quarantine.is_none()
+    }
+}
