@@ -2,9 +2,11 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,17 +74,27 @@ pub(crate) fn read(command: &mut Command) -> Result<String, String> {
 /// Runs a program to its end, and returns all that it printed, in order.
 pub(crate) fn run_quietly(mut command: Command) -> (Vec<u8>, Result<(), String>) {
     let mut text = format!("    {}\n", command_line(&command)).into_bytes();
-    let run = || {
-        let (mut reader, writer) = io::pipe()?;
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        let mut child = command.spawn()?;
-        // What is read ends when nobody can write any more, and a command can.
-        drop(command);
-        reader.read_to_end(&mut text)?;
-        child.wait()
+    let mut run = || {
+        // Not a pipe: a process that the program leaves behind would keep it open.
+        let mut output = unnamed_file()?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+        let status = command.spawn()?.wait()?;
+        output.seek(SeekFrom::Start(0))?;
+        output.read_to_end(&mut text)?;
+        Ok(status)
     };
     let result = run().map_err(|error: io::Error| error.to_string()).and_then(judge);
     (text, result)
+}
+
+/// A file that is gone when it is closed. What is written to it goes to its end.
+fn unnamed_file() -> io::Result<File> {
+    static FILES: AtomicUsize = AtomicUsize::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let path = env::temp_dir().join(format!("xtask-{}-{number}", process::id()));
+    let file = File::options().read(true).append(true).create_new(true).open(&path)?;
+    fs::remove_file(path)?;
+    Ok(file)
 }
 
 /// The same program, but others that want the processor go first.

@@ -113,9 +113,9 @@ impl Steps {
 }
 
 /// Few enough that each gets its share of two cores when it does not wait.
-const WAITING_AT_ONCE: usize = 3;
-/// Some of them have only one thread.
-const COMPUTING_AT_ONCE: usize = 2;
+const WAITING_AT_ONCE: usize = 2;
+/// It has a core while the others wait.
+const COMPUTING_AT_ONCE: usize = 1;
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use crate::output::say;
 use crate::process::root;
 use crate::tidy::tree::{Source, Tree};
 
+mod layers;
 mod limits;
 mod prose;
 mod rust;
@@ -107,6 +108,7 @@ const RULES: &[Rule] = &[
     Rule::new(Source::is_rust, rust::sleeping_tests),
     Rule::new(Source::is_rust, rust::dead_module),
     Rule::new(is_product, words::bare_token),
+    Rule::new(is_public_crate, layers::upward_imports),
     Rule::new(is_public_crate, limits::redis_in_the_api),
     Rule::new(is_public_crate, limits::guessable_numbers),
     Rule::new(is_core, limits::impure_core),

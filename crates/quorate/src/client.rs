@@ -1,36 +1,33 @@
 //! The client: a cheap handle on one engine and its nodes.
 
+pub(crate) mod builder;
+mod inspect;
+mod leases;
+pub(crate) mod tags;
+
 use std::{
     num::NonZeroU32,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use quorate_core::{
-    client::watchdog::Renewal,
-    line::FencedLease,
-    quorum::majority,
-    terms::{Drift, Terms},
-};
+use quorate_core::{client::watchdog::Renewal, line::FencedLease, quorum::majority};
 
+use self::leases::others_within;
 #[cfg(feature = "local")]
 use crate::error::ConfigError;
 use crate::{
     ClientBuilder, Mutex, RwLock, Semaphore,
-    acquire::{Got, Want, adopt},
     clock::Clock,
-    engine::{Engine, OwnerKind, Running, Sleep},
-    error::{
-        AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble, TtlError,
-    },
-    guard::{Guard, Hold},
+    engine::{OwnerKind, held::Hold},
+    error::{AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble},
     handover::LeaseHandover,
-    leases::others_within,
-    membership::SharedMembership,
     memory::MemoryNodes,
+    primitive::{
+        acquire::{Got, Want, adopt},
+        guard::Guard,
+        inner::{FIRST_CONTACT_MAX, Inner},
+    },
 };
 
 /// A connection to a set of nodes. Clones share it.
@@ -426,134 +423,3 @@ pub struct Shutdown {
     /// its key expires by itself.
     pub is_clean: bool,
 }
-
-/// What clients, locks and guards share. The last of them ends the engine.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) engine: Arc<Engine>,
-    running: Running,
-    pub(crate) defaults: Defaults,
-    /// What is known of the set of nodes, if they are members of one.
-    pub(crate) membership: Option<Arc<SharedMembership>>,
-    /// Every node was attached, or failed to, at least once.
-    has_met: AtomicBool,
-}
-
-/// What holds for every lock that does not say otherwise.
-#[derive(Debug)]
-pub(crate) struct Defaults {
-    pub(crate) ttl: Duration,
-    pub(crate) max_ttl: Duration,
-    pub(crate) drift: Drift,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) prefix: String,
-}
-
-impl Inner {
-    pub(crate) const fn new(
-        engine: Arc<Engine>,
-        running: Running,
-        defaults: Defaults,
-        membership: Option<Arc<SharedMembership>>,
-    ) -> Self {
-        let has_met = AtomicBool::new(false);
-        Self { engine, running, defaults, membership, has_met }
-    }
-
-    /// Looks at the nodes whenever a link comes up or goes down, until `look` has seen enough;
-    /// `None` if that is not so within `patience`.
-    pub(crate) async fn watch_nodes<T>(
-        &self,
-        patience: Duration,
-        mut look: impl FnMut(&[NodeReport]) -> Option<T>,
-    ) -> Option<T> {
-        let engine = &self.engine;
-        let deadline = engine.now().saturating_add(patience);
-        let mut sleep = std::pin::pin!(Sleep::until(engine, deadline));
-        loop {
-            let changed = engine.status.notified();
-            let mut changed = std::pin::pin!(changed);
-            // Enabled before the look, so that a change between the two is not missed.
-            changed.as_mut().enable();
-            if let Some(seen) = look(&engine.reports()) {
-                return Some(seen);
-            }
-            if engine.now() >= deadline {
-                return None;
-            }
-            std::future::poll_fn(|cx| {
-                if sleep.as_mut().poll(cx).is_ready() {
-                    return std::task::Poll::Ready(());
-                }
-                changed.as_mut().poll(cx)
-            })
-            .await;
-        }
-    }
-
-    /// True once every node was attached, or failed to.
-    pub(crate) fn has_met(&self) -> bool {
-        self.has_met.load(Ordering::Relaxed)
-    }
-
-    /// Waits for the first connections of a client that was built a moment ago: until a majority is
-    /// attached, or every node is attached or has failed to. Whoever tries once, and waits for no
-    /// holder, needs no more time than that. Links bound it, by their time to connect.
-    pub(crate) async fn first_contact(&self) {
-        if self.has_met() || self.is_closed() {
-            return;
-        }
-        let met = self.watch_nodes(FIRST_CONTACT_MAX, |nodes| {
-            let attached = |report: &&NodeReport| report.answer == NodeAnswer::Attached;
-            let is_majority = nodes.iter().filter(attached).count() >= majority(nodes.len());
-            let is_all = !nodes.iter().any(is_coming);
-            (is_majority || is_all).then_some(is_all)
-        });
-        if met.await == Some(true) {
-            self.has_met.store(true, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.engine.is_closed.load(Ordering::SeqCst)
-    }
-
-    /// The terms of a lock with this ttl.
-    pub(crate) fn terms(&self, ttl: Duration) -> Result<Terms, TtlError> {
-        let max = self.defaults.max_ttl;
-        if ttl > max {
-            return Err(TtlError::AboveMax { ttl, max });
-        }
-        Ok(Terms::new(ttl, self.engine.vote_timeout(ttl), self.defaults.drift)?)
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.engine.is_closed.store(true, Ordering::SeqCst);
-        self.running.order_end(DROP_GRACE);
-        // The engine keeps to the grace; the bound is for an engine that cannot run at all.
-        self.running.wait_for_end(DROP_GRACE * 2);
-    }
-}
-
-/// Whether the node may be attached in a moment: it was not tried yet; or the links have just
-/// learned from each other which nodes there are, and ask again.
-fn is_coming(report: &NodeReport) -> bool {
-    match &report.answer {
-        NodeAnswer::Trouble(Trouble::Connecting | Trouble::SessionLost) => true,
-        NodeAnswer::Trouble(Trouble::Guarded { left, .. }) => left.is_zero(),
-        NodeAnswer::Attached
-        | NodeAnswer::Granted
-        | NodeAnswer::Refused
-        | NodeAnswer::NotAwaited
-        | NodeAnswer::Ready(_)
-        | NodeAnswer::Trouble(_) => false,
-    }
-}
-
-/// More than a link needs to connect or to fail.
-pub(crate) const FIRST_CONTACT_MAX: Duration = Duration::from_secs(2);
-
-/// How long the drop of the last handle waits for releases that are on their way.
-const DROP_GRACE: Duration = Duration::from_millis(100);

@@ -4,7 +4,8 @@
 //! them. Requests are queued, and on an idle link written, by whoever makes them.
 
 mod call;
-mod ears;
+mod hear;
+pub(crate) mod held;
 mod inspect;
 mod list_page;
 mod names;
@@ -14,7 +15,6 @@ mod shared;
 mod survey;
 mod tagged;
 mod tell;
-mod timers;
 
 use std::{
     fmt,
@@ -42,21 +42,20 @@ pub(crate) use quorate_core::client::owners::OwnerKind;
 use self::names::Names;
 pub(crate) use self::{
     call::{Call, Claim, Ended, Machine as Asking},
-    ears::{Ears, News},
     inspect::{inspect, inspect_all, list},
     list_page::list_page,
-    run::{Driver, Quiet, Running, Where},
+    run::{Running, Where},
     shared::Shared,
     survey::survey,
     tagged::tagged,
-    timers::{Sleep, Timed, Timers},
 };
 use crate::{
     clock::Clock,
     error::{NodeAnswer, NodeReport},
-    node::Node,
+    node::{Node, Quiet},
     nonces::OwnerKey,
     observe::{self, Event, Observer},
+    timers::{Sleep, Timers},
 };
 
 /// What all parts of one client share.
@@ -193,6 +192,11 @@ impl Engine {
             (None, None) => NodeAnswer::Attached,
         };
         self.nodes.iter().map(|node| NodeReport::new(node.label(), answer(&**node))).collect()
+    }
+
+    /// A future that is ready at a moment.
+    pub(crate) fn sleep_until(&self, at: Moment) -> Sleep {
+        Sleep::until(&self.timers, at)
     }
 
     pub(crate) fn now(&self) -> Moment {

@@ -17,143 +17,15 @@
 //! # Ok(()) }
 //! ```
 
+mod page;
+
 use std::{fmt, time::Duration};
 
-use quorate_core::{fence::Fence, name::Name, quorum::majority};
+use quorate_core::{fence::Fence, quorum::majority};
 
-use crate::{
-    Client,
-    client::FIRST_CONTACT_MAX,
-    engine,
-    error::{InspectError, NodeAnswer, NodeReport, Trouble},
-};
+use crate::error::{NodeReport, Trouble};
 
-pub use crate::lock_pages::{CursorError, LockCursor, LockPage};
-
-impl Client {
-    /// Asks all nodes what they know about a lock. It takes no lock and changes nothing.
-    ///
-    /// Of a long line the first hundred are named. Nodes that do not answer within a second, or
-    /// within the vote timeout if that is longer, are left out; the report says which.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect on any node.
-    ///
-    /// # Errors
-    ///
-    /// [`InspectError`] if the name cannot be a lock's, or no node answers.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let guard = client.mutex("orders:42").lock().await?;
-    /// let holder = client.inspect("orders:42").await?.holder.expect("we hold it");
-    /// assert!(holder.is_this_client);
-    /// assert_eq!(holder.fence, guard.fence());
-    /// # Ok(()) }
-    /// ```
-    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<LockReport, InspectError> {
-        let name = Name::parse(name.as_ref(), &self.inner.defaults.prefix)?;
-        self.check_open()?;
-        self.settle(FIRST_CONTACT_MAX).await;
-        let report = engine::inspect(&self.inner.engine, name, self.patience()).await;
-        let trouble = |view: &NodeView| match &view.sight {
-            Sight::Trouble(trouble) => Some(trouble.clone()),
-            Sight::Free | Sight::Held(_) => None,
-        };
-        let troubles: Vec<Option<Trouble>> = report.nodes.iter().map(trouble).collect();
-        if troubles.iter().all(Option::is_some) {
-            return Err(InspectError::of(self.reports(troubles)));
-        }
-        Ok(report)
-    }
-
-    /// All locks whose names begin with `prefix` and that are held or waited for on any node. An
-    /// empty prefix means all.
-    ///
-    /// Of lines only the length is told: [`inspect`](Self::inspect) has who waits. Locks of classic
-    /// mode and of other libraries leave nothing on the nodes by which they could be found: they
-    /// are listed only if a client in the default mode waits for them, or has had them within the
-    /// last day.
-    ///
-    /// On servers this walks through all keys, a few hundred at a time, and takes half a minute at
-    /// the most. The user needs the right to run `SCAN`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect on any node.
-    ///
-    /// # Errors
-    ///
-    /// [`InspectError`] if no node can tell.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let _one = client.mutex("orders:1").lock().await?;
-    /// let _two = client.mutex("orders:2").lock().await?;
-    /// let _other = client.mutex("videos:1").lock().await?;
-    /// let names: Vec<_> =
-    ///     client.locks("orders:").await?.locks.into_iter().map(|lock| lock.name).collect();
-    /// assert_eq!(names, ["orders:1", "orders:2"]);
-    /// # Ok(()) }
-    /// ```
-    pub async fn locks(&self, prefix: impl AsRef<str>) -> Result<Locks, InspectError> {
-        self.check_open()?;
-        self.settle(FIRST_CONTACT_MAX).await;
-        let (engine, patience) = (&self.inner.engine, self.patience());
-        let (names, troubles) = engine::list(engine, prefix.as_ref(), patience).await;
-        let told = troubles.iter().filter(|trouble| trouble.is_none()).count();
-        let is_complete = told >= majority(troubles.len());
-        let nodes = self.reports(troubles);
-        if told == 0 && names.is_empty() {
-            return Err(InspectError::of(nodes));
-        }
-        let names: Vec<Name> = names.into_iter().collect();
-        let mut locks = engine::inspect_all(engine, &names, patience).await;
-        // Some may have gone since they were listed.
-        locks.retain(|lock| !lock.is_gone());
-        Ok(Locks { locks, nodes, is_complete })
-    }
-
-    pub(crate) fn check_open(&self) -> Result<(), InspectError> {
-        if self.inner.is_closed() { Err(InspectError::ShutDown) } else { Ok(()) }
-    }
-
-    /// Waits until something is known about every node, but no longer than `patience`.
-    pub(crate) async fn settle(&self, patience: Duration) {
-        let known = self.watch_nodes(patience, |nodes| {
-            nodes.iter().all(|report| !is_connecting(report)).then_some(())
-        });
-        // Who is not known by then is told to be connecting.
-        let _ = known.await;
-    }
-
-    /// People can wait longer than a lock can.
-    pub(crate) fn patience(&self) -> Duration {
-        self.inner.engine.vote_timeout(self.inner.defaults.ttl).max(PATIENCE)
-    }
-
-    pub(crate) fn reports(&self, troubles: Vec<Option<Trouble>>) -> Box<[NodeReport]> {
-        let report = |(node, trouble): (usize, Option<Trouble>)| {
-            let answer = trouble.map_or(NodeAnswer::Attached, NodeAnswer::Trouble);
-            NodeReport::new(self.inner.engine.nodes[node].label(), answer)
-        };
-        troubles.into_iter().enumerate().map(report).collect()
-    }
-}
-
-/// Nothing is known about the node yet.
-pub(crate) fn is_connecting(report: &NodeReport) -> bool {
-    report.answer == NodeAnswer::Trouble(Trouble::Connecting)
-}
+pub use self::page::{CursorError, LockCursor, LockPage};
 
 /// What the nodes know about one lock.
 ///
@@ -505,9 +377,6 @@ impl fmt::Display for Shown {
         }
     }
 }
-
-/// How long silent nodes are waited for at the least.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -38,20 +38,14 @@
 //! Node I/O and timers run on a thread of the client's own, so the futures of this crate can be
 //! awaited on any executor, and blocking user code does not hold them up.
 
-mod acquire;
 pub mod blocking;
-mod builder;
 mod client;
 mod clock;
 mod engine;
 pub mod error;
 pub mod fence;
-mod guard;
 mod handover;
-mod held;
 pub mod inspect;
-mod leases;
-mod lock_pages;
 #[cfg(doc)]
 pub mod manual;
 mod membership;
@@ -59,24 +53,25 @@ mod node;
 mod nonces;
 pub mod observe;
 mod primitive;
-mod signal;
-mod tags;
+mod timers;
 mod trouble;
 mod who;
 
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
-pub use self::builder::simulation;
+pub use self::client::builder::simulation;
 #[cfg(feature = "tls")]
 pub use self::node::redis::Tls;
 pub use self::{
-    builder::ClientBuilder,
-    client::{Client, Shutdown, Warning},
-    guard::Guard,
+    client::{
+        Client, Shutdown, Warning,
+        builder::ClientBuilder,
+        tags::{LeaseTag, TaggedLease},
+    },
     handover::{HandoverError, LeaseHandover},
     membership::NodesChanged,
     node::memory,
-    primitive::{mutex::Mutex, rwlock::RwLock, semaphore::Semaphore},
-    signal::CancellationToken,
-    tags::{LeaseTag, TaggedLease},
+    primitive::{
+        guard::Guard, mutex::Mutex, rwlock::RwLock, semaphore::Semaphore, signal::CancellationToken,
+    },
 };

@@ -1,12 +1,14 @@
 //! The seam between the engine and what carries commands: one node, and the contract it keeps.
 
+mod ears;
 #[cfg(feature = "local")]
 pub(crate) mod local;
 pub mod memory;
 mod push;
+mod quiet;
 pub(crate) mod redis;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use quorate_core::{
     client::{About, Joins},
@@ -14,7 +16,11 @@ use quorate_core::{
     moment::Moment,
 };
 
-use crate::{engine::Engine, error::Trouble};
+pub(crate) use self::{
+    ears::{Ears, Listener, News},
+    quiet::Quiet,
+};
+use crate::error::Trouble;
 
 /// A place that stores lock keys: one server, or one store in this process.
 ///
@@ -64,6 +70,9 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     fn is_busy(&self) -> bool;
 }
 
+/// Keeps one link alive.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// What waits to be sent to one node.
 pub(crate) trait Work {
     /// Takes the next request. The node must send it, or answer it with `answer`. Only commands for
@@ -105,7 +114,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum ReplyTo {
     /// To the client's machine.
-    Machine { engine: Arc<Engine>, about: About },
+    Machine { listener: Arc<dyn Listener>, about: About },
     /// To an inbox, which tells questions apart by their numbers.
     Inbox { inbox: Arc<dyn Inbox>, number: usize },
 }
@@ -130,14 +139,14 @@ pub(crate) fn hand_out(node: usize, answers: impl IntoIterator<Item = Answered>,
     while let Some((Request { command, to }, answer)) = answers.next() {
         match to {
             ReplyTo::Inbox { inbox, number } => inbox.handle_answer(number, command, answer, now),
-            ReplyTo::Machine { engine, about } => {
+            ReplyTo::Machine { listener, about } => {
                 let more = std::iter::from_fn(|| {
                     let (request, answer) = answers.next_if(|(it, _)| it.is_of_machine())?;
                     let ReplyTo::Machine { about, .. } = request.to else { return None };
                     Some((about, request.command, answer))
                 });
                 let all = std::iter::once((about, command, answer)).chain(more);
-                engine.handle_answers(node, all.take(TOGETHER_MAX), now);
+                listener.handle_answers(node, &mut all.take(TOGETHER_MAX), now);
             }
         }
     }

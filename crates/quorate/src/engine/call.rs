@@ -30,15 +30,15 @@ use quorate_core::{
 
 use super::{
     Engine,
+    held::{Held, Hold},
     report::{Heard, trouble_now},
     shared::{Order, Rest, Shared},
     tell::Told,
-    timers::{FOREVER, Sleep},
 };
 use crate::{
     error::Trouble,
-    held::Held,
     observe::{Action, Event},
+    timers::FOREVER,
 };
 
 /// One call. Dropping it before the outcome was taken gives back whatever it may have won; the
@@ -150,7 +150,7 @@ impl Call {
     /// waited for: a lock that is free is had.
     pub(crate) async fn outcome_until(&self, deadline: Option<Moment>) -> Option<Ended> {
         let engine = &self.engine;
-        let mut sleep = deadline.map(|at| Sleep::until(engine, at));
+        let mut sleep = deadline.map(|at| engine.sleep_until(at));
         let mut is_late = false;
         poll_fn(|cx| {
             if let Poll::Ready(ended) = self.poll_outcome(cx.waker()) {
@@ -167,7 +167,7 @@ impl Call {
                     return Poll::Ready(self.give_up());
                 }
                 is_late = true;
-                *sleep = Sleep::until(engine, answers_by);
+                *sleep = engine.sleep_until(answers_by);
             }
         })
         .await
@@ -197,7 +197,7 @@ impl Call {
 
     /// Waits until every node has answered, or until the vote timeout of what was asked is over.
     pub(crate) async fn settled(&self, terms: Terms) {
-        let mut sleep = Sleep::until(&self.engine, terms.give_up_at(self.started_at));
+        let mut sleep = self.engine.sleep_until(terms.give_up_at(self.started_at));
         poll_fn(|cx| match self.poll_until(cx.waker(), |call| (!call.is_open()).then_some(())) {
             Poll::Ready(()) => Poll::Ready(()),
             Poll::Pending => Pin::new(&mut sleep).poll(cx),
@@ -213,7 +213,7 @@ impl Call {
         if !self.engine.lock().machine.call(self.id).is_some_and(is_own) {
             return false; // The lease came from another process.
         }
-        let mut sleep = Sleep::until(&self.engine, until);
+        let mut sleep = self.engine.sleep_until(until);
         poll_fn(|cx| {
             let look = |call: &client::Call| {
                 let traces = call.waiter()?.machine().traces();
@@ -258,7 +258,7 @@ impl Call {
     }
 
     /// Looks after what was won. The outcome must have been taken.
-    pub(crate) fn keep(&self, hold: crate::guard::Hold) -> Option<Arc<Held>> {
+    pub(crate) fn keep(&self, hold: Hold) -> Option<Arc<Held>> {
         self.engine.work(|shared, now| {
             let hold = client::Hold { renewal: hold.renewal, until: hold.until(now) };
             shared.keep(self.id, hold, now)

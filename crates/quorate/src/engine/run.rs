@@ -3,12 +3,7 @@
 use std::{
     io,
     os::unix::net::UnixStream,
-    pin::Pin,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     thread::{self, ThreadId},
     time::Duration,
 };
@@ -19,11 +14,11 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{Engine, Timers};
-use crate::error::ConfigError;
-
-/// Keeps one link alive.
-pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+use super::Engine;
+use crate::{
+    error::ConfigError,
+    node::{Driver, Quiet},
+};
 
 /// Where the engine runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,17 +95,17 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     let tasks = Tasks(
         drivers
             .into_iter()
-            .chain([Box::pin(Timers::run(engine.clone())) as Driver])
+            .chain([Box::pin(engine.timers.clone().run(engine.clock)) as Driver])
             .map(|driver| tokio::spawn(driver).abort_handle())
             .collect(),
     );
     ending.ordered.notified().await;
     let grace = ending.lock().grace.unwrap_or_default();
-    ending.quiet.is_awaited.store(true, Ordering::SeqCst);
+    ending.quiet.expect();
     let quiet = async {
         while engine.is_busy() {
             // Debts that expire tell nobody, so we look now and then.
-            let _ = tokio::time::timeout(LOOK_AGAIN, ending.quiet.told.notified()).await;
+            let _ = tokio::time::timeout(LOOK_AGAIN, ending.quiet.told()).await;
         }
     };
     let is_clean = tokio::time::timeout(grace, quiet).await.is_ok();
@@ -184,21 +179,6 @@ struct EndingState {
 impl Ending {
     fn lock(&self) -> MutexGuard<'_, EndingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Where links say that nothing is outstanding any more.
-#[derive(Debug, Default)]
-pub(crate) struct Quiet {
-    is_awaited: AtomicBool,
-    told: Notify,
-}
-
-impl Quiet {
-    pub(crate) fn tell(&self) {
-        if self.is_awaited.load(Ordering::SeqCst) {
-            self.told.notify_one();
-        }
     }
 }
 

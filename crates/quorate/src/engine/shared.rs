@@ -19,18 +19,11 @@ use quorate_core::{
     quorum::{NodeSet, majority},
 };
 
-use super::{
-    Engine,
-    call::Record,
-    names::Names,
-    report::Heard,
-    tell::Told,
-    timers::{FOREVER, Timed},
-};
+use super::{Engine, call::Record, held::Held, names::Names, report::Heard, tell::Told};
 use crate::{
     error::Trouble,
-    held::Held,
     node::{Pull, Pulled, ReplyTo, Request, Work},
+    timers::{FOREVER, Timed},
 };
 
 /// What the engine's mutex guards.
@@ -73,6 +66,11 @@ impl Rest {
             (None, waker) => self.waker = waker,
             (Some(_), Some(waker)) => self.wakers.push(waker),
         }
+    }
+
+    /// What is queued for this node leaves by itself.
+    pub(super) fn is_written(&mut self, node: usize) {
+        self.queued.remove(node);
     }
 
     pub(super) fn tell(&mut self, told: Told) {
@@ -126,7 +124,7 @@ impl Shared {
     }
 
     /// Lets a node take what the machine has for it.
-    fn send(
+    pub(super) fn send(
         &mut self,
         engine: &Arc<Engine>,
         node: usize,
@@ -150,7 +148,7 @@ impl Shared {
         pulled
     }
 
-    fn handle_answer(
+    pub(super) fn handle_answer(
         &mut self,
         engine: &Arc<Engine>,
         node: usize,
@@ -281,35 +279,8 @@ impl Engine {
         result
     }
 
-    /// Takes in answers of one node, in their order.
-    pub(crate) fn handle_answers(
-        self: &Arc<Self>,
-        node: usize,
-        answers: impl Iterator<Item = (About, Command, Result<Reply, Trouble>)>,
-        now: Moment,
-    ) {
-        let mut rest = Rest::default();
-        let mut shared = self.lock();
-        for (about, command, answer) in answers {
-            // Renewals are judged by the time at which they count, which may be later.
-            let may_renew = matches!(about, About::Renewals(_) | About::Batch(_));
-            let now = if may_renew { self.now() } else { now };
-            shared.handle_answer(self, node, (&about, &command), answer, &mut rest, now);
-        }
-        self.finish(shared, rest, Order::Next, now);
-    }
-
-    /// The node's driver takes all that the machine has for it. It writes by itself.
-    pub(crate) fn serve(self: &Arc<Self>, node: usize) {
-        let (now, mut rest) = (self.now(), Rest::default());
-        let mut shared = self.lock();
-        shared.send(self, node, Pull::All, &mut rest, now);
-        rest.queued.remove(node);
-        self.finish(shared, rest, Order::Next, now);
-    }
-
     /// Does what the machine says, and the rest without the mutex.
-    fn finish(
+    pub(super) fn finish(
         self: &Arc<Self>,
         mut shared: MutexGuard<'_, Shared>,
         mut rest: Rest,
@@ -358,7 +329,7 @@ impl Work for Waiting<'_> {
     fn next(&mut self, joins: Joins) -> Option<Request> {
         let Transmit { about, command } = self.shared.machine.poll_transmit(self.node, joins)?;
         self.shared.note_sent(self.node, &about, &command, self.now);
-        let to = ReplyTo::Machine { engine: self.engine.clone(), about };
+        let to = ReplyTo::Machine { listener: self.engine.clone(), about };
         Some(Request { command, to })
     }
 

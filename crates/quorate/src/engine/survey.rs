@@ -15,10 +15,11 @@ use quorate_core::{
     name::Name,
 };
 
-use super::{Engine, report::Heard, timers::Timed};
+use super::{Engine, report::Heard};
 use crate::{
     error::{Holder, Trouble},
     node::{Inbox, Request, Sent},
+    timers::Timed,
 };
 
 /// The holder that most nodes know, if any of them answers within `patience`.

@@ -42,10 +42,9 @@ use self::{
     time::Boot,
     worker::Worker,
 };
-use super::{Node, Pull, Pulled, Request, Sent, Work};
+use super::{Driver, Ears, Node, Pull, Pulled, Quiet, Request, Sent, Work};
 use crate::{
     clock::Clock,
-    engine::{Driver, Ears, Quiet},
     error::{ConfigError, Trouble},
     nonces::Nonces,
     observe::{self, Event, Observer},

@@ -11,11 +11,13 @@ use quorate_core::{
 };
 
 use crate::{
-    acquire::{Got, Want, acquire},
-    client::Inner,
-    engine::{OwnerKind, survey},
+    engine::{OwnerKind, held::Hold, survey},
     error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
-    guard::{Guard, Hold},
+    primitive::{
+        acquire::{Got, Want, acquire},
+        guard::Guard,
+        inner::Inner,
+    },
     who::printable,
 };
 

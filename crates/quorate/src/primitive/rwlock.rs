@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::mutex::Mutex;
-use crate::{client::Inner, error::LockError, guard::Guard};
+use super::{guard::Guard, inner::Inner, mutex::Mutex};
+use crate::error::LockError;
 
 /// A lock that any number of readers hold together, or one writer alone, across processes and
 /// machines.

@@ -17,11 +17,9 @@ use quorate_core::{
 use self::look::holders;
 use crate::{
     Mutex,
-    acquire::Got,
-    client::Inner,
-    engine::{OwnerKind, Sleep, survey},
+    engine::{OwnerKind, held::Hold, survey},
     error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
-    guard::{Guard, Hold},
+    primitive::{acquire::Got, guard::Guard, inner::Inner},
     who::printable,
 };
 
@@ -434,7 +432,7 @@ impl Semaphore {
             // Those who have split the votes must not do so again.
             let took = now.saturating_since(asked_at);
             let next = now.saturating_add(took + engine.draw(|jitter| backoff.next(jitter)));
-            Sleep::until(engine, deadline.map_or(next, |deadline| next.min(deadline))).await;
+            engine.sleep_until(deadline.map_or(next, |deadline| next.min(deadline))).await;
         }
         Ok(Seen::Missed)
     }

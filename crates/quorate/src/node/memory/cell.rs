@@ -19,9 +19,8 @@ use super::{
 };
 use crate::{
     clock::{Clock, node_time},
-    engine::News,
     error::Trouble,
-    node::{Answered, Request, hand_out},
+    node::{Answered, News, Request, hand_out},
 };
 
 #[derive(Debug)]
@@ -194,7 +193,7 @@ impl Cell {
         state.store.clear();
         for member in state.members().iter().filter(|member| member.trouble().is_none()) {
             member.attach(&mut state.store);
-            member.tell(News::Up(self.number));
+            member.tell(News::Up);
         }
     }
 
@@ -229,7 +228,7 @@ impl State {
             if self.behaviour == Behaviour::Answer
                 && let Some(member) = hearers.next()
             {
-                member.tell(News::Push(member.number, push));
+                member.tell(News::Push(push));
             }
         }
         reply
@@ -259,7 +258,7 @@ impl State {
             if member.trouble().is_some() {
                 member.attach(&mut self.store);
             }
-            member.tell(News::Up(member.number));
+            member.tell(News::Up);
         }
         answered
     }

@@ -16,10 +16,10 @@ use quorate_core::{
 use super::cell::Cell;
 use crate::{
     clock::{Clock, node_time},
-    engine::{Ears, News, Quiet, Timed},
     error::Trouble,
-    node::{Node, Pull, Pulled, Request, Sent, Work},
+    node::{Ears, News, Node, Pull, Pulled, Quiet, Request, Sent, Work},
     nonces::Nonces,
+    timers::Timed,
 };
 
 /// What a client brings along.
@@ -114,7 +114,7 @@ impl Member {
         state.trouble = Some(trouble);
         state.connections += 1;
         drop(state);
-        self.tell(News::Down(self.number));
+        self.tell(News::Down { is_forgotten: false });
     }
 
     pub(super) fn trouble(&self) -> Option<Trouble> {
@@ -127,16 +127,13 @@ impl Member {
     }
 
     pub(super) fn tell(&self, news: News) {
-        self.view.ears.post(news, self.view.clock.now());
+        self.view.ears.post(self.number, news, self.view.clock.now());
     }
 
     /// Looks after unanswered requests, as a link does.
     pub(super) fn watch(self: &Arc<Self>, at: Moment) {
-        if let Some(engine) = self.view.ears.engine() {
-            let weak: Weak<Self> = Arc::downgrade(self);
-            // Without an engine nobody waits for anything.
-            let _ = engine.timers.add(at, weak);
-        }
+        let weak: Weak<Self> = Arc::downgrade(self);
+        self.view.ears.call_at(at, weak);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

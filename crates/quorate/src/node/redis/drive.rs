@@ -33,7 +33,7 @@ use super::{
 use crate::{
     error::Trouble,
     membership::{DELAY_MIN, Permit},
-    node::hand_out,
+    node::{News, hand_out},
 };
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
@@ -114,7 +114,7 @@ async fn connect(
     drop(outbox);
     match recovers_in.is_zero() {
         true => link.come_up(),
-        false => link.surroundings.ears.handle_recovering(link.number),
+        false => link.surroundings.ears.tell(link.number, News::Recovering),
     }
     Ok((Incoming::new(reader, attached.rest), permit, socket))
 }
@@ -189,8 +189,8 @@ impl Pulse {
 fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
     loop {
         let has_work = std::mem::take(&mut link.outbox().has_work);
-        if has_work && let Some(engine) = link.surroundings.ears.engine() {
-            engine.serve(link.number);
+        if has_work && let Some(listener) = link.surroundings.ears.listener() {
+            listener.serve(link.number);
         }
         let Some(mut writing) = link.outbox().take_to_write() else {
             return Poll::Pending;
@@ -317,7 +317,7 @@ impl Incoming {
                     let all = std::iter::once((waiting.request, answer)).chain(more);
                     hand_out(link.number, all, now);
                 }
-                Arrived::Push(push) => link.surroundings.ears.handle_push(link.number, push),
+                Arrived::Push(push) => link.surroundings.ears.tell(link.number, News::Push(push)),
             }
             if Some(place) == awaited {
                 std::thread::yield_now();

@@ -28,10 +28,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    engine::{Ears, Quiet},
     error::Trouble,
     membership::{Seat, SharedMembership},
-    node::{Inbox, Node, Pull, Pulled, Request, Sent, Work, hand_out},
+    node::{Ears, Inbox, News, Node, Pull, Pulled, Quiet, Request, Sent, Work, hand_out},
     nonces::Nonces,
     observe::{self, Event, Observer},
 };
@@ -136,7 +135,7 @@ impl Link {
         self.seat.leave();
         // Whoever has no session there any more has nothing there.
         let is_forgotten = *trouble == Trouble::SessionLost;
-        self.surroundings.ears.handle_down(self.number, is_forgotten);
+        self.surroundings.ears.tell(self.number, News::Down { is_forgotten });
         self.surroundings.status.notify_waiters();
         self.surroundings.quiet.tell();
     }
@@ -145,7 +144,7 @@ impl Link {
     pub(crate) fn come_up(&self) {
         self.outbox().phase = Phase::Up;
         self.tell(&Event::NodeUp { node: &self.target.label });
-        self.surroundings.ears.handle_up(self.number);
+        self.surroundings.ears.tell(self.number, News::Up);
         self.surroundings.status.notify_waiters();
     }
 
@@ -172,7 +171,9 @@ impl Link {
     pub(crate) fn note_time(&self, time_us: u64, sent_at: Moment, now: Moment) {
         self.seat.know_time(time_us, sent_at);
         let half = now.saturating_since(sent_at) / 2;
-        self.surroundings.ears.handle_time(self.number, time_us, sent_at.saturating_add(half));
+        self.surroundings
+            .ears
+            .tell(self.number, News::Time { time_us, at: sent_at.saturating_add(half) });
     }
 
     /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.

@@ -19,7 +19,7 @@ use quorate_core::{
 };
 
 use crate::{
-    engine::{Engine, Sleep},
+    engine::Engine,
     error::Trouble,
     node::{Inbox, Request, Sent},
 };
@@ -44,7 +44,7 @@ pub(super) async fn holders(
         }
         node.flush();
     }
-    let mut sleep = Sleep::until(engine, now.saturating_add(patience));
+    let mut sleep = engine.sleep_until(now.saturating_add(patience));
     poll_fn(|cx| {
         let mut state = look.lock();
         if state.open == 0 {

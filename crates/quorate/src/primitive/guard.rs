@@ -6,22 +6,22 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Backoff,
-    client::watchdog::{HeldLease, Renewal},
+    client::watchdog::HeldLease,
     fence::Fence,
     lease::LostReason,
     line::{FencedLease, is_shared},
-    moment::Moment,
     renew,
     round::Finding,
 };
 
 use crate::{
-    client::Inner,
-    engine::{Call, Ended, Engine, Shared, Sleep},
+    engine::{
+        Call, Ended, Engine, Shared,
+        held::{Held, Hold, Loss},
+    },
     error::{ExtendError, Lost, ReleaseError, VerifyError},
-    held::{Held, Loss},
     observe::{Action, Event},
-    signal::CancellationToken,
+    primitive::{inner::Inner, signal::CancellationToken},
 };
 
 /// A held lock.
@@ -365,7 +365,7 @@ impl Guard {
             let delay = engine.draw(|jitter| backoff.next(jitter));
             let ends_at = self.held.valid_until();
             let next = engine.now().saturating_add(delay).min(ends_at);
-            Sleep::until(engine, next).await;
+            engine.sleep_until(next).await;
         }
     }
 
@@ -511,20 +511,6 @@ impl fmt::Debug for Guard {
             .field("name", &self.held.name)
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
-    }
-}
-
-/// How long a lock is held.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hold {
-    pub(crate) renewal: Renewal,
-    /// `None` is for ever.
-    pub(crate) max: Option<Duration>,
-}
-
-impl Hold {
-    pub(crate) fn until(self, sent_at: Moment) -> Moment {
-        self.max.map_or(Moment::from_nanos(u64::MAX), |max| sent_at.saturating_add(max))
     }
 }
 

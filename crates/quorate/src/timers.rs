@@ -12,7 +12,7 @@ use std::{
 use quorate_core::moment::Moment;
 use tokio::sync::Notify;
 
-use super::Engine;
+use crate::clock::Clock;
 
 /// Something that waits for a deadline.
 pub(crate) trait Timed: Send + Sync {
@@ -54,11 +54,11 @@ impl Timers {
     }
 
     /// Waits for deadlines and calls those who wait for them, for ever.
-    pub(crate) async fn run(engine: Arc<Engine>) {
+    pub(crate) async fn run(self: Arc<Self>, clock: Clock) {
         loop {
-            let now = engine.now();
-            let next = engine.timers.fire(now);
-            let earlier = engine.timers.earlier.notified();
+            let now = clock.now();
+            let next = self.fire(now);
+            let earlier = self.earlier.notified();
             match next {
                 None => earlier.await,
                 Some(at) => {
@@ -164,10 +164,10 @@ pub(crate) struct Sleep {
 }
 
 impl Sleep {
-    pub(crate) fn until(engine: &Engine, at: Moment) -> Self {
+    pub(crate) fn until(timers: &Timers, at: Moment) -> Self {
         let alarm = Arc::new(Alarm::default());
         let weak: Weak<Alarm> = Arc::downgrade(&alarm);
-        if engine.timers.add(at, weak).is_err() {
+        if timers.add(at, weak).is_err() {
             alarm.clone().handle_timeout(FOREVER);
         }
         Self { alarm }
@@ -229,15 +229,13 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{Client, memory::MemoryNodes};
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_that_comes_before_the_others_is_not_slept_through() {
         let ms = Duration::from_millis;
-        let settings = Client::builder().memory(&MemoryNodes::new(1));
-        let client = settings.danger_engine_on_this_runtime().build().expect("valid");
-        let engine = &client.inner.engine;
-        let after = |time| Sleep::until(engine, engine.now().saturating_add(time));
+        let (timers, clock) = (Arc::new(Timers::default()), Clock::of_runtime());
+        tokio::spawn(timers.clone().run(clock));
+        let after = |time| Sleep::until(&timers, clock.now().saturating_add(time));
         let _far = after(ms(5_000));
         after(ms(700)).await;
         let started = Instant::now();

@@ -12,7 +12,7 @@ use std::{
 };
 
 use quorate_core::{
-    client::watchdog::{HeldLease, LeaseId},
+    client::watchdog::{HeldLease, LeaseId, Renewal},
     command::Owner,
     lease::LostReason,
     line::FencedLease,
@@ -20,7 +20,8 @@ use quorate_core::{
     name::Name,
 };
 
-use crate::{engine::Engine, error::Lost, handover::LeaseHandover};
+use super::Engine;
+use crate::error::Lost;
 
 /// What a guard reads without asking the watchdog.
 pub(crate) struct Held {
@@ -105,15 +106,23 @@ impl Held {
     }
 }
 
-/// The lease, for another process that goes on as this owner.
-pub(crate) fn handover(held: &HeldLease, owner: Owner) -> LeaseHandover {
-    let (ttl, fence) = (held.terms().ttl(), held.fenced().map(FencedLease::fence));
-    LeaseHandover::new(held.name().clone(), owner, ttl, fence)
-}
-
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// How long a lock is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) renewal: Renewal,
+    /// `None` is for ever.
+    pub(crate) max: Option<Duration>,
+}
+
+impl Hold {
+    pub(crate) fn until(self, sent_at: Moment) -> Moment {
+        self.max.map_or(Moment::from_nanos(u64::MAX), |max| sent_at.saturating_add(max))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use quorate_core::{inspect::Cursor, name::Name, quorum::majority};
+use quorate_core::inspect::Cursor;
 use thiserror::Error;
 
-use crate::{Client, client::FIRST_CONTACT_MAX, engine, error::InspectError, inspect::LockReport};
+use super::LockReport;
 
 /// One page of a list of locks.
 ///
@@ -100,61 +100,6 @@ impl FromStr for LockCursor {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("this is not a cursor of a list of locks")]
 pub struct CursorError;
-
-impl Client {
-    /// The locks whose names begin with `prefix` and that are held or waited for, about `limit` at
-    /// a time: a page may have a few more, or fewer, even none. The list ends when `next` is
-    /// `None`.
-    ///
-    /// A lock that is held the whole time is listed at least once. A lock that is acquired or
-    /// released meanwhile may be listed, missing, or listed twice. Unlike
-    /// [`locks`](Self::locks) a page costs the nodes no more than it shows, and there is no limit
-    /// to the number of locks.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect on any node.
-    ///
-    /// # Errors
-    ///
-    /// [`InspectError`] if no node answers.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = quorate::Client::memory();
-    /// let _guard = client.mutex("orders:42").lock().await?;
-    /// let page = client.locks_page("orders:", None, 100).await?;
-    /// assert_eq!((page.locks.len(), page.next), (1, None));
-    /// # Ok(()) }
-    /// ```
-    pub async fn locks_page(
-        &self,
-        prefix: impl AsRef<str>,
-        cursor: Option<&LockCursor>,
-        limit: usize,
-    ) -> Result<LockPage, InspectError> {
-        self.check_open()?;
-        self.settle(FIRST_CONTACT_MAX).await;
-        let (engine, patience) = (&self.inner.engine, self.patience());
-        let nodes = engine.nodes.len();
-        let cursor = cursor.cloned().unwrap_or_default();
-        let listed = engine::list_page(engine, prefix.as_ref(), cursor, limit, patience).await;
-        let (names, next) = listed.map_err(|troubles| InspectError::of(self.reports(troubles)))?;
-        let failed = next.as_ref().map_or(names.failed, |next| next.failed);
-        let all = names.all();
-        let reports = engine::inspect_all(engine, &all, patience).await.into_iter();
-        // Some have gone since they were listed; others were on the page of an earlier node.
-        let is_listed_here = |(name, lock): &(&Name, LockReport)| {
-            !lock.is_gone() && !names.is_listed_before(name, lock)
-        };
-        let locks = all.iter().zip(reports).filter(is_listed_here).map(|(_, lock)| lock).collect();
-        let is_complete = nodes - (failed.count_ones() as usize).min(nodes) >= majority(nodes);
-        Ok(LockPage { locks, next, is_complete })
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -22,19 +22,19 @@ use crate::Tls;
 use crate::node::local;
 use crate::{
     Client,
-    client::{Defaults, Inner},
     clock::{Clock, node_time},
-    engine::{Driver, Ears, Engine, Quiet, Running, Settings, Where},
+    engine::{Engine, Running, Settings, Where},
     error::{ConfigError, ConnectError, TtlError},
     membership::{self, SharedMembership},
     memory::MemoryNodes,
     node::{
-        Node,
+        Driver, Ears, Node, Quiet,
         memory::View,
         redis::{Identities, Link, Security, Surroundings, Target, blot, drive},
     },
     nonces::{Nonces, OwnerKey},
     observe::Observer,
+    primitive::inner::{Defaults, Inner},
     who,
 };
 
@@ -567,7 +567,7 @@ impl ClientBuilder {
             observer: self.observer.clone(),
         };
         let engine = Arc::new(Engine::new(settings, nodes));
-        ears.belong_to(&engine);
+        engine.hear(&ears);
         let running = Running::start(&engine, drivers, self.place, quiet)?;
         let defaults = Defaults {
             ttl: self.ttl,

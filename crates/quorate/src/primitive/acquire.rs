@@ -17,11 +17,12 @@ use quorate_core::{
 };
 
 use crate::{
-    client::Inner,
-    engine::{Asking, Call, Claim, Ended, Engine, OwnerKind},
+    engine::{
+        Asking, Call, Claim, Ended, Engine, OwnerKind,
+        held::{Held, Hold},
+    },
     error::{AdoptError, LockError, Lost, NodeReport},
-    guard::{Guard, Hold},
-    held::Held,
+    primitive::{guard::Guard, inner::Inner},
 };
 
 /// What is wanted.

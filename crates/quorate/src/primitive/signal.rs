@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    engine::Engine,
+    engine::{
+        Engine,
+        held::{Held, Loss},
+    },
     error::Lost,
-    held::{Held, Loss},
 };
 
 /// A flag that is raised when a lock is lost. Clones are the same flag.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use quorate_core::{backoff::Backoff, lease::LostReason, round::Finding};
+use quorate_core::{
+    backoff::Backoff, client::watchdog::HeldLease, command::Owner, lease::LostReason,
+    line::FencedLease, round::Finding,
+};
 
 use super::Guard;
-use crate::{
-    acquire::rename, engine::Sleep, error::AdoptError, handover::LeaseHandover, held::handover,
-};
+use crate::{error::AdoptError, handover::LeaseHandover, primitive::acquire::rename};
 
 impl Guard {
     /// Leaves the lock to another process, which [adopts](crate::Client::adopt) it, or
@@ -91,7 +92,7 @@ impl Guard {
             }
             let delay = engine.draw(|jitter| backoff.next(jitter));
             let ends_at = self.held.valid_until();
-            Sleep::until(engine, engine.now().saturating_add(delay).min(ends_at)).await;
+            engine.sleep_until(engine.now().saturating_add(delay).min(ends_at)).await;
         }
     }
 }
@@ -100,3 +101,9 @@ impl Guard {
 const GATHER_MAX: Duration = Duration::from_millis(50);
 const GATHER_DELAY_MIN: Duration = Duration::from_millis(1);
 const GATHER_DELAY_MAX: Duration = Duration::from_millis(20);
+
+/// The lease, for another process that goes on as this owner.
+fn handover(held: &HeldLease, owner: Owner) -> LeaseHandover {
+    let (ttl, fence) = (held.terms().ttl(), held.fenced().map(FencedLease::fence));
+    LeaseHandover::new(held.name().clone(), owner, ttl, fence)
+}

@@ -11,12 +11,12 @@ use quorate_core::{
     terms::Terms,
 };
 
+use super::inspect::is_connecting;
 use crate::{
     Client, LeaseHandover,
-    client::FIRST_CONTACT_MAX,
     engine::{Asking, Call, Claim, Ended},
     error::{AdoptError, Lost, LostReason},
-    inspect::is_connecting,
+    primitive::inner::FIRST_CONTACT_MAX,
 };
 
 impl Client {

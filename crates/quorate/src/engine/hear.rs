@@ -1,0 +1,73 @@
+//! What the engine does with what nodes answer, and tell unasked.
+
+use std::sync::{Arc, Weak};
+
+use quorate_core::{
+    client::About,
+    command::{Command, Reply},
+    moment::Moment,
+};
+
+use super::{
+    Engine,
+    shared::{Order, Rest},
+};
+use crate::{
+    error::Trouble,
+    node::{Ears, Listener, News, Pull},
+};
+
+impl Engine {
+    /// From now on it hears what nodes tell.
+    pub(crate) fn hear(self: &Arc<Self>, ears: &Ears) {
+        let weak: Weak<Self> = Arc::downgrade(self);
+        ears.belong_to(weak, &self.timers);
+        // Under the lock: a node that comes up meanwhile says so before or after.
+        self.work(|shared, now| shared.learn_who_is_up(self, now));
+    }
+}
+
+impl Listener for Engine {
+    fn handle_answers(
+        self: Arc<Self>,
+        node: usize,
+        answers: &mut dyn Iterator<Item = (About, Command, Result<Reply, Trouble>)>,
+        now: Moment,
+    ) {
+        let mut rest = Rest::default();
+        let mut shared = self.lock();
+        for (about, command, answer) in answers {
+            // Renewals are judged by the time at which they count, which may be later.
+            let may_renew = matches!(about, About::Renewals(_) | About::Batch(_));
+            let now = if may_renew { self.now() } else { now };
+            shared.handle_answer(&self, node, (&about, &command), answer, &mut rest, now);
+        }
+        self.finish(shared, rest, Order::Next, now);
+    }
+
+    fn handle_news(self: Arc<Self>, node: usize, news: News) {
+        match news {
+            // It has nothing to say to that.
+            News::Time { time_us, at } => self.lock().machine.handle_time(node, time_us, at),
+            News::Up => self.work(|shared, now| shared.machine.handle_up(node, now)),
+            News::Down { is_forgotten } => self.work(|shared, now| {
+                shared.machine.handle_down(node, is_forgotten, now);
+                shared.give_up_where_denied(&self, now);
+            }),
+            News::Recovering => self.work(|shared, now| {
+                shared.machine.handle_recovering(node, &|ttl| self.vote_timeout(ttl), now);
+            }),
+            News::Push(push) => {
+                self.work(|shared, now| shared.machine.handle_push(node, push, now));
+            }
+        }
+    }
+
+    fn serve(self: Arc<Self>, node: usize) {
+        let (now, mut rest) = (self.now(), Rest::default());
+        let mut shared = self.lock();
+        shared.send(&self, node, Pull::All, &mut rest, now);
+        rest.is_written(node);
+        self.finish(shared, rest, Order::Next, now);
+    }
+}
