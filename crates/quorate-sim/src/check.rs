@@ -1,21 +1,22 @@
 //! The judge: it knows true time, and says when a promise is broken.
 
+mod claim;
 mod order;
+mod promise;
 mod stall;
-
-use std::fmt;
 
 use quorate_core::{command::Owner, fence::Fence};
 
-pub(crate) use self::order::InLine;
+pub use self::promise::{Promise, Violation};
+pub(crate) use self::{claim::Claim, order::InLine};
 use self::{
     order::{How, Order},
     stall::Stall,
 };
 use crate::{
-    clock::{NEVER, Nanos},
+    clock::Nanos,
     fault::Bound,
-    trace::{self, millis, owner_name},
+    trace::{millis, owner_name},
 };
 
 /// Everything that was ever claimed, and what came of it.
@@ -40,91 +41,6 @@ pub(crate) struct Checker {
     is_clock_wrong: bool,
     pub(crate) violation: Option<Violation>,
     pub(crate) beyond: Vec<Bound>,
-}
-
-/// One holder's belief: from when it was told that it holds a lock until its own clock says that
-/// it does not.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    pub(crate) lock: usize,
-    /// `None` is another library.
-    pub(crate) client: Option<usize>,
-    pub(crate) owner: Owner,
-    /// Others of its kind may hold the lock as well.
-    pub(crate) is_shared: bool,
-    /// Whose lease it was before.
-    from: Option<Owner>,
-    start: Nanos,
-    pub(crate) end: Nanos,
-    /// For how long a majority must carry it: until its end, and for a holder that died, who frees
-    /// nothing, until what would have been its end.
-    backed_until: Nanos,
-    /// The holder's own limit.
-    end_max: Nanos,
-    fence: Option<Fence>,
-    /// When the holder began to ask for it.
-    asked_at: Nanos,
-    is_told: bool,
-    is_let_go: bool,
-}
-
-/// A promise that was broken.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// Which.
-    pub promise: Promise,
-    /// When, in true time.
-    pub at: Nanos,
-    /// Which lock.
-    pub lock: Option<usize>,
-    /// The claims that are involved.
-    pub claims: Vec<u32>,
-    /// The owners that are involved, by their short names.
-    pub owners: Vec<String>,
-    /// What was seen.
-    pub text: String,
-}
-
-/// What is promised.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Promise {
-    /// No two claims of one lock overlap, but for those who share it.
-    Exclusion,
-    /// A claim is carried by a majority of the nodes for as long as it lasts.
-    Backing,
-    /// Fences grow with every holder who has a lock alone.
-    Fence,
-    /// A loss is told before the next holder begins, and stays.
-    Loss,
-    /// A holder's own limit is kept.
-    Limit,
-    /// What is not held is freed, or goes by itself.
-    Leak,
-    /// Once faults have stopped, some waiter gets the lock.
-    Progress,
-    /// Once faults have stopped, those who wait in line come in their order.
-    Order,
-    /// An outcome says what really happened.
-    Reason,
-    /// A full node keeps what it has, and takes in nothing new.
-    Memory,
-}
-
-impl fmt::Display for Promise {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exclusion => "exclusion",
-            Self::Backing => "backing",
-            Self::Fence => "fence",
-            Self::Loss => "loss",
-            Self::Limit => "limit",
-            Self::Leak => "leak",
-            Self::Progress => "progress",
-            Self::Order => "order",
-            Self::Reason => "reason",
-            Self::Memory => "memory",
-        })
-    }
 }
 
 impl Checker {
@@ -444,60 +360,4 @@ impl Checker {
 /// the core says is what is judged.
 pub(crate) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
-}
-
-impl Claim {
-    pub(crate) fn new(
-        lock: usize,
-        client: Option<usize>,
-        owner: Owner,
-        (start, end, end_max): (Nanos, Nanos, Nanos),
-    ) -> Self {
-        let (fence, asked_at, is_told, is_let_go) = (None, start, false, false);
-        let backed_until = end;
-        let (is_shared, from) = (trace::is_shared(owner.as_bytes()), None);
-        Self {
-            lock,
-            client,
-            owner,
-            is_shared,
-            from,
-            start,
-            end,
-            backed_until,
-            end_max,
-            fence,
-            asked_at,
-            is_told,
-            is_let_go,
-        }
-    }
-
-    /// Of one who shares the lock the fence says nothing.
-    pub(crate) fn with_fence(mut self, fence: Option<Fence>, asked_at: Nanos) -> Self {
-        self.fence = fence.filter(|_| !self.is_shared);
-        self.asked_at = asked_at;
-        self
-    }
-
-    pub(crate) fn adopted_from(mut self, from: Option<Owner>) -> Self {
-        self.from = from;
-        self
-    }
-
-    /// Both may hold their lock at once.
-    const fn is_with(&self, other: &Self) -> bool {
-        self.is_shared && other.is_shared
-    }
-
-    /// True while a majority must carry it.
-    pub(crate) const fn is_backed(&self, now: Nanos) -> bool {
-        self.start <= now && now < self.backed_until
-    }
-
-    /// Its time is over, and its holder runs but was not told.
-    fn is_unsaid(&self, running: u32) -> bool {
-        let runs = self.client.is_some_and(|client| running & (1 << client) != 0);
-        runs && !self.is_told && !self.is_let_go && self.end != NEVER
-    }
 }

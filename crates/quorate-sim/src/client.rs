@@ -2,30 +2,35 @@
 
 mod calls;
 mod leases;
-mod linked;
+mod links;
 mod names;
+mod notes;
 mod work;
 
 use quorate_core::{
     backoff::Jitter,
     client::{self, CallId, Config},
     command::ClientId,
+    membership::Opinion,
     moment::Moment,
-    quorum::majority,
     terms::{Terms, vote_timeout},
 };
 use std::{collections::BTreeMap, time::Duration};
 
-pub(crate) use self::names::Names;
-use self::{calls::Watched, leases::Held, work::Task};
+use self::{
+    calls::Watched,
+    leases::Held,
+    links::{Meetings, Process},
+    work::Task,
+};
+pub(crate) use self::{links::view_of, names::Names};
 use crate::{
     clock::{ClientClock, MS, Nanos},
     dice::Dice,
     driver::Driving,
     event::Event,
-    links::{Linked, Meetings, Process},
-    settings::{DRIFT, Settings, label},
-    trace::{self, Scene},
+    settings::{DRIFT, Settings},
+    trace::Turn,
     world::Env,
 };
 
@@ -36,6 +41,12 @@ type Machine = client::Client<Names>;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) me: Process,
+    /// The servers that it takes for its nodes.
+    pub(crate) list: Vec<usize>,
+    /// How often its process has held a lock.
+    pub(crate) wins: u32,
+    /// What it thought of a node last.
+    pub(crate) opinion: Option<Opinion>,
     jitter: Jitter,
     /// What the judge knows of its calls and leases.
     calls: BTreeMap<CallId, Watched>,
@@ -60,23 +71,27 @@ impl Client {
             (0..settings.tasks).map(|task| Task::new(Dice::new(seed, task_stream(number, task))));
         let id = draw_id(number, &mut dice);
         let jitter = Jitter::new(dice.next());
+        let list: Vec<usize> = (0..settings.nodes).collect();
+        let names = Names::new(number, id, settings.is_coarse);
+        let meeting_dice = Dice::new(seed, MEETING_STREAM + number as u64);
         let me = Process {
             number,
             life: 0,
             id,
             clock,
-            machine: machine(
-                settings,
-                id,
-                Names::new(number, id, settings.is_coarse),
-                jitter.clone(),
-            ),
+            machine: machine(settings, id, &list, names, jitter.clone()),
             driving: Driving::default(),
-            meetings: meetings(settings, Dice::new(seed, MEETING_STREAM + number as u64)),
+            meetings: settings.guard.map(|guard| {
+                let max_ttl_ms = settings.longest_ttl() / MS;
+                Meetings::new(&list, max_ttl_ms, guard, settings.session_ms, meeting_dice)
+            }),
             dice,
         };
         Self {
             me,
+            list,
+            wins: 0,
+            opinion: None,
             jitter,
             calls: BTreeMap::new(),
             held: Vec::new(),
@@ -90,13 +105,19 @@ impl Client {
     }
 
     pub(crate) fn start(&mut self, env: &mut Env) {
-        for node in 0..env.nodes.len() {
-            let generation = env.net.link(self.me.number, node).generation;
-            self.reconnect(env, node, generation);
+        for (seat, node) in self.list.clone().into_iter().enumerate() {
+            let link = env.net.link(self.me.number, seat);
+            link.node = node;
+            let generation = link.generation;
+            self.reconnect(env, seat, generation);
         }
         for task in 0..self.tasks.len() {
             self.think(env, task);
         }
+    }
+
+    pub(crate) const fn is_dead(&self) -> bool {
+        self.is_dead
     }
 
     /// It has no part in the world.
@@ -144,19 +165,14 @@ impl Client {
         for known in std::mem::take(&mut self.held) {
             env.check.die(env.now, known.claim);
             let Some(held) = self.me.machine.lease(known.id) else { continue };
-            env.trace.add(env.now, Some(known.lock), || Scene::LetGo {
-                client: self.me.number,
-                claim: known.claim,
-                owner: trace::owner_name(held.owner()),
-                how: "dies with",
-            });
+            self.note_lease(env, &known, held.owner(), || Turn::LetGo("dies with"));
         }
         env.check.order.forget(self.me.number);
         env.dead.push(self.me.id.to_string());
-        for node in 0..env.nodes.len() {
-            env.break_link(self.me.number, node, self.me.dice.pick(&[0, 3_000_000]));
-            let link = env.net.link(self.me.number, node);
-            link.waiting.clear();
+        for seat in 0..self.list.len() {
+            let late = self.me.dice.pick(&[0, 3 * MS]).max(env.stragglers_for());
+            env.break_link(self.me.number, seat, late);
+            env.net.link(self.me.number, seat).waiting.clear();
         }
         self.is_dead = true;
         self.me.life += 1;
@@ -189,8 +205,9 @@ impl Client {
         self.me.id = draw_id(self.me.number, &mut self.me.dice);
         self.begin_machine(env);
         if let Some(meetings) = &mut self.me.meetings {
-            meetings.forget();
+            meetings.forget(&self.list);
         }
+        self.wins = 0;
         if self.stopped_at.is_none() {
             env.running |= 1 << self.me.number;
         }
@@ -201,29 +218,28 @@ impl Client {
     fn begin_machine(&mut self, env: &Env) {
         let mut names = self.me.machine.naming().source.clone();
         names.rename(self.me.id);
-        self.me.machine = machine(&env.settings, self.me.id, names, self.jitter.clone());
+        self.me.machine =
+            machine(&env.settings, self.me.id, &self.list, names, self.jitter.clone());
         self.me.driving.armed_at = None;
     }
 
     fn terms(&self, env: &mut Env, ttl_ms: u64) -> Terms {
-        let nodes = env.nodes.len();
         // All links of a world are alike, so any of them stands for the majority.
-        debug_assert!(majority(nodes) <= nodes);
         let trip = Duration::from_nanos(env.net.link(self.me.number, 0).round_trip());
         let ttl = Duration::from_millis(ttl_ms);
         Terms::new(ttl, vote_timeout(ttl, trip), DRIFT).expect("the ttls of a world are fair")
     }
 }
 
-fn meetings(settings: &Settings, dice: Dice) -> Option<Meetings> {
-    let labels = (0..settings.nodes).map(|node| label(node).into()).collect();
-    let max_ttl_ms = settings.longest_ttl() / MS;
-    Some(Meetings::new(labels, max_ttl_ms, settings.guard?, settings.session_ms, dice))
-}
-
-fn machine(settings: &Settings, client: ClientId, names: Names, jitter: Jitter) -> Machine {
+fn machine(
+    settings: &Settings,
+    client: ClientId,
+    list: &[usize],
+    names: Names,
+    jitter: Jitter,
+) -> Machine {
     let max_ttl = Duration::from_nanos(settings.longest_ttl());
-    let (nodes, has_sessions) = (settings.nodes, settings.has_sessions());
+    let (nodes, has_sessions) = (list.len(), settings.has_sessions());
     let mut machine = Machine::new(Config { client, nodes, has_sessions, max_ttl }, names, jitter);
     // Where there are no sessions, every connection will do from the beginning.
     (0..nodes).filter(|_| !has_sessions).for_each(|node| machine.handle_up(node, Moment::ZERO));

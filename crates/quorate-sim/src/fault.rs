@@ -10,11 +10,17 @@ use crate::{
     settings::Settings,
 };
 
-/// One planned fault.
+/// One planned fault. It has to do with some of this client, this node and this lock.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names of the fields say it")]
 pub struct Fault {
     /// When it happens, in true time.
     pub at: Nanos,
+    /// For how long it lasts; zero for what happens in an instant.
+    pub lasts: Nanos,
+    pub client: usize,
+    pub node: usize,
+    pub lock: usize,
     /// What happens.
     pub what: What,
 }
@@ -24,49 +30,49 @@ pub struct Fault {
 #[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum What {
     /// A connection breaks. What is on its way to the node may still arrive, late.
-    Break { client: usize, node: usize, when: When, stragglers_for: Nanos },
+    Break { when: When, stragglers_for: Nanos },
     /// Messages of one connection take longer for a while.
-    Slow { client: usize, node: usize, by: Nanos, lasts: Nanos },
+    Slow { by: Nanos },
     /// Messages of one connection are held up, in one direction or both.
-    Cut { client: usize, node: usize, way: Way, lasts: Nanos },
+    Cut(Way),
     /// A node can be reached by nobody.
-    Isolate { node: usize, lasts: Nanos },
+    Isolate,
     /// A node answers everything with an error, and does nothing.
-    Fail { node: usize, lasts: Nanos },
+    Fail,
     /// Nodes have no memory left: they keep what they have, and take in nothing new.
-    Full { nodes: u32, lasts: Nanos },
+    Full { nodes: u32 },
     /// A client's process stands still.
-    Pause { client: usize, lasts: Nanos },
+    Pause,
     /// A client's machine sleeps. Its connections do not outlive that.
-    Suspend { client: usize, lasts: Nanos },
+    Suspend,
     /// A client's process dies; another takes its place.
-    ClientCrash { client: usize, back_after: Nanos },
+    ClientCrash,
     /// A node stops and comes back with what it kept.
-    NodeCrash { node: usize, back_after: Nanos, keeps: Keeps },
+    NodeCrash(Keeps),
     /// A node forgets everything, and stays up.
-    Flush { node: usize },
+    Flush,
     /// A replica takes a node's place, without the last writes.
-    Promote { node: usize, lag: Nanos },
+    Promote { lag: Nanos },
     /// A node goes back to what it was, and its server does not know: a machine that is set back.
-    RollBack { node: usize, lag: Nanos },
+    RollBack { lag: Nanos },
     /// A node is made the replica of another one, and a master again. Connections are kept.
-    Copy { node: usize, of: usize },
+    Copy { of: usize },
     /// Another server, an empty one, answers at a node's address.
-    Replace { node: usize },
+    Replace,
     /// Several nodes restart at once, and keep all or nothing.
     Blackout { nodes: u32, is_kept: bool },
     /// A node throws away the key of one lock.
-    Evict { node: usize, lock: usize },
+    Evict,
     /// A node's clock is set.
-    Step { node: usize, micros: i64 },
+    Step { micros: i64 },
     /// A node's clock is set forward a little while it does not vote; otherwise nothing happens.
-    Nudge { node: usize, micros: i64 },
+    Nudge { micros: i64 },
     /// Another library takes a lock on some nodes, by the rules.
-    ForeignTake { lock: usize, nodes: u32, ttl_ms: u64 },
+    ForeignTake { nodes: u32, ttl_ms: u64 },
     /// A key that never goes stands in a lock's place on one node for a while.
-    ForeignForever { lock: usize, node: usize, lasts: Nanos },
+    ForeignForever,
     /// Another program overwrites a key.
-    ForeignOverwrite { lock: usize, node: usize },
+    ForeignOverwrite,
 }
 
 /// When a connection breaks.
@@ -143,42 +149,30 @@ impl What {
     #[must_use]
     pub const fn breaks(&self, is_forgetful: bool) -> Option<Bound> {
         match self {
-            Self::NodeCrash { .. }
-            | Self::Flush { .. }
+            Self::NodeCrash(Keeps::Everything) | Self::Blackout { is_kept: true, .. } => None,
+            Self::NodeCrash(_)
+            | Self::Flush
             | Self::Promote { .. }
             | Self::RollBack { .. }
             | Self::Copy { .. }
-            | Self::Replace { .. }
-            | Self::Blackout { .. }
-            | Self::Step { .. }
-            | Self::Nudge { .. }
-                if is_forgetful =>
-            {
-                None
+            | Self::Replace
+            | Self::Blackout { .. } => {
+                if is_forgetful {
+                    None
+                } else {
+                    Some(Bound::Memory)
+                }
             }
-            Self::NodeCrash { keeps: Keeps::Everything, .. }
-            | Self::Break { .. }
-            | Self::Slow { .. }
-            | Self::Cut { .. }
-            | Self::Isolate { .. }
-            | Self::Fail { .. }
-            | Self::Full { .. }
-            | Self::Pause { .. }
-            | Self::Suspend { .. }
-            | Self::ClientCrash { .. }
-            | Self::ForeignTake { .. }
-            | Self::ForeignForever { .. }
-            | Self::Blackout { is_kept: true, .. } => None,
-            Self::NodeCrash { .. }
-            | Self::Flush { .. }
-            | Self::Promote { .. }
-            | Self::RollBack { .. }
-            | Self::Copy { .. }
-            | Self::Replace { .. }
-            | Self::Blackout { .. } => Some(Bound::Memory),
-            Self::Evict { .. } => Some(Bound::Keys),
-            Self::Step { .. } | Self::Nudge { .. } => Some(Bound::Clocks),
-            Self::ForeignOverwrite { .. } => Some(Bound::Manners),
+            Self::Step { .. } | Self::Nudge { .. } => {
+                if is_forgetful {
+                    None
+                } else {
+                    Some(Bound::Clocks)
+                }
+            }
+            Self::Evict => Some(Bound::Keys),
+            Self::ForeignOverwrite => Some(Bound::Manners),
+            _ => None,
         }
     }
 
@@ -188,56 +182,28 @@ impl What {
         match self {
             Self::Break { .. } => 0,
             Self::Slow { .. } => 1,
-            Self::Cut { .. } => 2,
-            Self::Isolate { .. } => 3,
-            Self::Pause { .. } => 4,
-            Self::Suspend { .. } => 5,
-            Self::ClientCrash { .. } => 6,
-            Self::NodeCrash { keeps: Keeps::Everything, .. } => 7,
-            Self::NodeCrash { keeps: Keeps::Ago(_), .. } => 8,
-            Self::NodeCrash { keeps: Keeps::Nothing, .. } => 9,
-            Self::Flush { .. } => 10,
+            Self::Cut(_) => 2,
+            Self::Isolate => 3,
+            Self::Pause => 4,
+            Self::Suspend => 5,
+            Self::ClientCrash => 6,
+            Self::NodeCrash(Keeps::Everything) => 7,
+            Self::NodeCrash(Keeps::Ago(_)) => 8,
+            Self::NodeCrash(Keeps::Nothing) => 9,
+            Self::Flush => 10,
             Self::Promote { .. } => 11,
-            Self::Evict { .. } => 12,
+            Self::Evict => 12,
             Self::Step { .. } => 13,
             Self::ForeignTake { .. } => 14,
-            Self::ForeignForever { .. } => 15,
-            Self::ForeignOverwrite { .. } => 16,
-            Self::Fail { .. } => 17,
+            Self::ForeignForever => 15,
+            Self::ForeignOverwrite => 16,
+            Self::Fail => 17,
             Self::RollBack { .. } => 18,
             Self::Copy { .. } => 19,
-            Self::Replace { .. } => 20,
+            Self::Replace => 20,
             Self::Blackout { .. } => 21,
             Self::Nudge { .. } => 22,
             Self::Full { .. } => 23,
-        }
-    }
-
-    /// For how long it lasts; zero for what happens in an instant.
-    #[must_use]
-    pub const fn lasts(&self) -> Nanos {
-        match *self {
-            Self::Slow { lasts, .. }
-            | Self::Cut { lasts, .. }
-            | Self::Isolate { lasts, .. }
-            | Self::Fail { lasts, .. }
-            | Self::Full { lasts, .. }
-            | Self::Pause { lasts, .. }
-            | Self::Suspend { lasts, .. }
-            | Self::ForeignForever { lasts, .. } => lasts,
-            Self::ClientCrash { back_after, .. } | Self::NodeCrash { back_after, .. } => back_after,
-            Self::Break { .. }
-            | Self::Flush { .. }
-            | Self::Promote { .. }
-            | Self::RollBack { .. }
-            | Self::Copy { .. }
-            | Self::Replace { .. }
-            | Self::Blackout { .. }
-            | Self::Evict { .. }
-            | Self::Step { .. }
-            | Self::Nudge { .. }
-            | Self::ForeignTake { .. }
-            | Self::ForeignOverwrite { .. } => 0,
         }
     }
 }
@@ -280,12 +246,11 @@ pub(crate) fn draw(settings: &Settings) -> Vec<Fault> {
     if settings.is_rolling {
         return restarts(settings, &mut dice);
     }
-    let mut faults: Vec<Fault> = (0..settings.faults)
-        .map(|_| {
-            let at = dice.between(5 * MS, settings.faults_until.saturating_sub(50 * MS));
-            Fault { at, what: draw_one(settings, &mut dice) }
-        })
-        .collect();
+    let fault = |_| {
+        let at = dice.between(5 * MS, settings.faults_until.saturating_sub(50 * MS));
+        Fault { at, ..draw_one(settings, &mut dice) }
+    };
+    let mut faults: Vec<Fault> = (0..settings.faults).map(fault).collect();
     faults.sort_by_key(|fault| fault.at);
     aim_nudges(settings, &mut dice, &mut faults);
     faults.sort_by_key(|fault| fault.at);
@@ -299,8 +264,8 @@ fn restarts(settings: &Settings, dice: &mut Dice) -> Vec<Fault> {
     let every = settings.restarted_every();
     let restart = |node: usize| {
         let at = every * node as u64 + dice.between(every / 2, every / 2 + 100 * MS);
-        let back_after = dice.between(MS, 100 * MS);
-        Fault { at, what: What::NodeCrash { node, back_after, keeps: Keeps::Nothing } }
+        let (lasts, what) = (dice.between(MS, 100 * MS), What::NodeCrash(Keeps::Nothing));
+        Fault { at, lasts, client: 0, node, lock: 0, what }
     };
     (0..settings.nodes).map(restart).collect()
 }
@@ -309,21 +274,19 @@ fn restarts(settings: &Settings, dice: &mut Dice) -> Vec<Fault> {
 fn aim_nudges(settings: &Settings, dice: &mut Dice, faults: &mut [Fault]) {
     for index in 0..faults.len() {
         let (before, rest) = faults.split_at_mut(index);
-        let Some(Fault { at, what: What::Nudge { node, .. } }) = rest.first_mut() else { continue };
-        let forgets = |fault: &Fault| match fault.what {
-            What::Flush { node } | What::Replace { node } | What::Copy { node, .. } => {
-                Some((fault.at, node))
-            }
-            _ => None,
-        };
-        if let Some((forgot_at, forgetful)) = before.iter().rev().find_map(forgets) {
-            *at = forgot_at + dice.below(settings.longest_ttl() / 2);
-            *node = forgetful;
+        let Some(nudge) = rest.first_mut() else { continue };
+        let forgets =
+            |it: &&Fault| matches!(it.what, What::Flush | What::Replace | What::Copy { .. });
+        if matches!(nudge.what, What::Nudge { .. })
+            && let Some(forgetful) = before.iter().rfind(forgets)
+        {
+            nudge.at = forgetful.at + dice.below(settings.longest_ttl() / 2);
+            nudge.node = forgetful.node;
         }
     }
 }
 
-fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
+fn draw_one(settings: &Settings, dice: &mut Dice) -> Fault {
     let node = dice.index(settings.nodes);
     let client = dice.index(settings.clients);
     let lock = dice.index(settings.locks);
@@ -336,102 +299,102 @@ fn draw_one(settings: &Settings, dice: &mut Dice) -> What {
         _ => dice.between(ttl / 2, ttl * 2),
     };
     let lasts = lasts.min(LASTS_MAX);
+    let fault = Fault { at: 0, lasts, client, node, lock, what: What::Flush };
     if let Some(bound) = settings.beyond
         && dice.below(if bound == Bound::Keys { 2 } else { 3 }) == 0
     {
-        return draw_beyond(bound, settings, dice, lasts);
+        return draw_beyond(bound, settings, dice, fault);
     }
     if settings.is_forgetful && dice.below(2) == 0 {
-        return draw_forgetting(settings, dice, lasts);
+        return draw_forgetting(settings, dice, fault);
     }
-    match dice.below(21) {
+    let (what, lasts) = match dice.below(21) {
         0..=3 => {
             let when = dice.pick(&[When::Now, When::OnRequest, When::OnReply]);
-            What::Break { client, node, when, stragglers_for: dice.pick(&[0, 2 * MS, lasts]) }
+            (What::Break { when, stragglers_for: dice.pick(&[0, 2 * MS, lasts]) }, 0)
         }
-        4..=5 => What::Slow { client, node, by: dice.pick(&[lasts, lasts / 8]), lasts },
-        6..=8 => {
-            let way = dice.pick(&[Way::ToNode, Way::ToClient, Way::Both]);
-            What::Cut { client, node, way, lasts }
-        }
-        9..=10 => What::Isolate { node, lasts },
-        11..=13 => What::Pause { client, lasts },
-        14 => What::Suspend { client, lasts },
-        15..=16 => What::ClientCrash { client, back_after: lasts / 4 },
-        17..=18 => What::NodeCrash { node, back_after: lasts / 4, keeps: Keeps::Everything },
+        4..=5 => (What::Slow { by: dice.pick(&[lasts, lasts / 8]) }, lasts),
+        6..=8 => (What::Cut(dice.pick(&[Way::ToNode, Way::ToClient, Way::Both])), lasts),
+        9..=10 => (What::Isolate, lasts),
+        11..=13 => (What::Pause, lasts),
+        14 => (What::Suspend, lasts),
+        15..=16 => (What::ClientCrash, lasts / 4),
+        17..=18 => (What::NodeCrash(Keeps::Everything), lasts / 4),
         // A batch may fail in part.
-        19..=20 if settings.idle_max == 0 => What::Fail { node, lasts },
-        19 => What::Fail { node, lasts: lasts / 4 },
+        19..=20 if settings.idle_max == 0 => (What::Fail, lasts),
+        19 => (What::Fail, lasts / 4),
         // Other libraries know of no guard, and a key for ever might be copied.
-        _ if settings.is_forgetful => What::Fail { node, lasts: lasts / 4 },
+        _ if settings.is_forgetful => (What::Fail, lasts / 4),
         _ => match dice.below(3) {
-            0 => What::ForeignForever { lock, node, lasts: lasts / 2 },
-            _ => What::ForeignTake {
-                lock,
-                nodes: (dice.next() & ((1 << settings.nodes) - 1)) as u32,
-                ttl_ms: dice.between(1, 100),
-            },
+            0 => (What::ForeignForever, lasts / 2),
+            _ => {
+                let nodes = (dice.next() & ((1 << settings.nodes) - 1)) as u32;
+                (What::ForeignTake { nodes, ttl_ms: dice.between(1, 100) }, 0)
+            }
         },
-    }
+    };
+    Fault { lasts, what, ..fault }
 }
 
 /// A fault that breaks `bound`.
-fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, lasts: Nanos) -> What {
+fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault {
     let node = dice.index(settings.nodes);
     let lock = dice.index(settings.locks);
-    let back_after = lasts / 8;
-    match bound {
-        Bound::Keys => What::Evict { node, lock },
+    let crash = |keeps| (What::NodeCrash(keeps), fault.lasts / 8);
+    let (what, lasts) = match bound {
+        Bound::Keys => (What::Evict, 0),
         // In line, what a guard would make up for.
         Bound::Memory | Bound::Witness if settings.is_in_line => {
-            draw_forgetting(settings, dice, lasts)
+            return draw_forgetting(settings, dice, fault);
         }
         Bound::Memory | Bound::Witness => match dice.below(6) {
-            0 | 1 => What::NodeCrash { node, back_after, keeps: Keeps::Nothing },
-            2 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(SECOND) },
-            3 => What::NodeCrash { node, back_after, keeps: Keeps::Ago(lasts) },
-            4 => What::Flush { node },
-            _ => What::Promote { node, lag: lasts / 4 },
+            0 | 1 => crash(Keeps::Nothing),
+            2 => crash(Keeps::Ago(SECOND)),
+            3 => crash(Keeps::Ago(fault.lasts)),
+            4 => (What::Flush, 0),
+            _ => (What::Promote { lag: fault.lasts / 4 }, 0),
         },
         Bound::Clocks => {
             let ttl = dice.pick(&settings.ttls_ms) * MS;
             let micros = (dice.pick(&[ttl / 2, ttl, 3_600 * SECOND]) / 1_000) as i64;
-            What::Step { node, micros: dice.pick(&[micros, micros, -micros]) }
+            (What::Step { micros: dice.pick(&[micros, micros, -micros]) }, 0)
         }
-        Bound::Manners => What::ForeignOverwrite { lock, node },
-    }
+        Bound::Manners => (What::ForeignOverwrite, 0),
+    };
+    Fault { lasts, node, lock, what, ..fault }
 }
 
 /// A fault that makes a node forget, or doubt itself.
-fn draw_forgetting(settings: &Settings, dice: &mut Dice, lasts: Nanos) -> What {
+fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault {
     let node = dice.index(settings.nodes);
     let of = (node + 1 + dice.index(settings.nodes.max(2) - 1)) % settings.nodes;
-    let back_after = lasts / 8;
-    let lag = dice.pick(&[SECOND, lasts, lasts / 4]);
+    let lag = dice.pick(&[SECOND, fault.lasts, fault.lasts / 4]);
     let is_durable = settings.guard.is_some_and(|guard| guard.is_durable);
     let keeps = dice.pick(&[Keeps::Nothing, Keeps::Ago(lag)]);
     let keeps = if is_durable { Keeps::Everything } else { keeps };
-    match dice.below(16) {
-        0..=2 => What::NodeCrash { node, back_after, keeps },
-        3..=4 => What::Flush { node },
+    let what = match dice.below(16) {
+        0..=2 => What::NodeCrash(keeps),
+        3..=4 => What::Flush,
         // A server that is taken for durable, and is another one, is not doubted at all.
-        5 | 8..=9 if is_durable => What::Flush { node },
-        5 => What::Promote { node, lag },
-        6..=7 => What::RollBack { node, lag },
-        8..=9 if settings.nodes > 1 => What::Copy { node, of },
-        8..=10 => What::Replace { node },
+        5 | 8..=9 if is_durable => What::Flush,
+        5 => What::Promote { lag },
+        6..=7 => What::RollBack { lag },
+        8..=9 if settings.nodes > 1 => What::Copy { of },
+        8..=10 => What::Replace,
         11 => {
             let nodes = dice.next() as u32 & ((1 << settings.nodes) - 1);
             What::Blackout { nodes, is_kept: is_durable || dice.below(2) == 0 }
         }
-        _ if settings.guard.is_none() => What::Flush { node },
-        12..=13 if is_back(settings) => What::Flush { node },
+        _ if settings.guard.is_none() => What::Flush,
+        12..=13 if is_back(settings) => What::Flush,
         12..=13 => {
             let guard_us = settings.guard.map_or(0, |guard| guard.guard_ms * 1_000);
-            What::Nudge { node, micros: dice.pick(&[guard_us, guard_us / 2, guard_us * 2]) as i64 }
+            What::Nudge { micros: dice.pick(&[guard_us, guard_us / 2, guard_us * 2]) as i64 }
         }
-        _ => What::Step { node, micros: draw_step(settings, dice) },
-    }
+        _ => What::Step { micros: draw_step(settings, dice) },
+    };
+    let lasts = if matches!(what, What::NodeCrash(_)) { fault.lasts / 8 } else { 0 };
+    Fault { lasts, node, what, ..fault }
 }
 
 /// A step that is large enough to be noticed by anybody. One back keeps keys for longer than there
@@ -472,7 +435,7 @@ mod tests {
                 assert!(broken.is_none() || broken == settings.beyond, "{fault:?}");
                 // Only nodes that are full begin later; all that begins before is cut off there.
                 let is_full = matches!(fault.what, What::Full { .. });
-                let ends_at = fault.at + fault.what.lasts();
+                let ends_at = fault.at + fault.lasts;
                 let is_late = fault.at >= settings.faults_until;
                 assert!(!is_late || is_full && ends_at < settings.work_until, "{fault:?}");
             }

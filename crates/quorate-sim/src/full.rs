@@ -21,7 +21,7 @@ pub struct Full {
 impl Full {
     pub(crate) const fn fault(self) -> Fault {
         let Self { at, lasts, nodes } = self;
-        Fault { at, what: What::Full { nodes, lasts } }
+        Fault { at, lasts, client: 0, node: 0, lock: 0, what: What::Full { nodes } }
     }
 }
 

@@ -12,7 +12,8 @@
 //!
 //! - [`settings`] and [`fault`]: what a seed draws before anything happens.
 //! - `dice`, `clock`, `event`, `net`, `node`, `client`: the parts of a world. `driver` drives the
-//!   client machine of the core, `links` connects it to its nodes.
+//!   client machine of the core, for the model as well.
+//! - [`members`]: the same worlds, where the set of nodes changes.
 //! - [`campaign`]: many seeds on many threads.
 //! - [`catalogue`]: deliberate bugs, each of which must be noticed; [`directed`]: schedules for
 //!   those which random seeds do not reach.
@@ -35,7 +36,6 @@ mod driver;
 mod event;
 pub mod fault;
 pub mod full;
-mod links;
 pub mod members;
 pub mod model;
 mod net;

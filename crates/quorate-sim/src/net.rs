@@ -65,9 +65,9 @@ pub(crate) struct Link {
     latency: Nanos,
     jitter: Nanos,
     timeout: Nanos,
-    requests: Pipe<Flying<Command>>,
-    replies: Pipe<Flying<Heard>>,
-    pushes: Pipe<Flying<Heard>>,
+    requests: Pipe<Command>,
+    replies: Pipe<Heard>,
+    pushes: Pipe<Heard>,
     dice: Dice,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Straggler {
 /// One direction of a connection.
 #[derive(Debug)]
 struct Pipe<T> {
-    flying: VecDeque<T>,
+    flying: VecDeque<Flying<T>>,
     last_arrival: Nanos,
     /// How many faults hold it up.
     cuts: u32,
@@ -127,10 +127,16 @@ impl<T> Pipe<T> {
         Self { flying: VecDeque::new(), last_arrival: 0, cuts: 0, stalled: 0 }
     }
 
-    fn forget(&mut self) -> VecDeque<T> {
+    fn forget(&mut self) -> VecDeque<Flying<T>> {
         self.stalled = 0;
         self.last_arrival = 0;
         std::mem::take(&mut self.flying)
+    }
+
+    /// The next message comes to its end, unless it is held up.
+    fn arrive(&mut self, is_cut: bool) -> Option<Flying<T>> {
+        self.stalled += u32::from(is_cut);
+        if is_cut { None } else { self.flying.pop_front() }
     }
 }
 
@@ -267,21 +273,19 @@ impl Net {
         queue.add(at, Event::Arrive { link: number, generation, way });
     }
 
+    /// A connection, if it is still this one.
+    fn link_of(&mut self, link: u16, generation: u32) -> Option<&mut Link> {
+        Some(&mut self.links[link as usize]).filter(|link| link.generation == generation)
+    }
+
     /// The next request of a connection reaches its node, unless it is held up or gone.
     pub(crate) fn arrived_request(
         &mut self,
         link: u16,
         generation: u32,
     ) -> Option<Flying<Command>> {
-        let link = &mut self.links[link as usize];
-        if generation != link.generation {
-            return None;
-        }
-        if link.requests.cuts > 0 {
-            link.requests.stalled += 1;
-            return None;
-        }
-        link.requests.flying.pop_front()
+        let requests = &mut self.link_of(link, generation)?.requests;
+        requests.arrive(requests.cuts > 0)
     }
 
     /// The next reply of a connection reaches its client, unless it is held up or gone.
@@ -291,17 +295,10 @@ impl Net {
         generation: u32,
         way: Direction,
     ) -> Option<Flying<Heard>> {
-        let link = &mut self.links[link as usize];
-        if generation != link.generation {
-            return None;
-        }
-        let is_cut = link.replies.cuts > 0;
-        let pipe = if way == Direction::Aside { &mut link.pushes } else { &mut link.replies };
-        if is_cut {
-            pipe.stalled += 1;
-            return None;
-        }
-        pipe.flying.pop_front()
+        let Link { replies, pushes, .. } = self.link_of(link, generation)?;
+        let is_cut = replies.cuts > 0;
+        let pipe = if way == Direction::Aside { pushes } else { replies };
+        pipe.arrive(is_cut)
     }
 
     /// Holds up one direction, or lets go of it again.
@@ -314,11 +311,12 @@ impl Net {
         is_cut: bool,
     ) {
         let number = self.number(client, node);
-        let link = &mut self.links[number as usize];
+        let Link { requests, replies, pushes, generation, .. } = &mut self.links[number as usize];
         let (cuts, stalled) = match way {
-            Direction::ToNode => (&mut link.requests.cuts, &mut link.requests.stalled),
+            Direction::ToNode => (&mut requests.cuts, [(way, &mut requests.stalled)].into()),
             Direction::ToClient | Direction::Aside => {
-                (&mut link.replies.cuts, &mut link.replies.stalled)
+                let aside = (Direction::Aside, &mut pushes.stalled);
+                (&mut replies.cuts, vec![(way, &mut replies.stalled), aside])
             }
         };
         if is_cut {
@@ -327,14 +325,9 @@ impl Net {
         }
         *cuts -= 1;
         if *cuts == 0 {
-            let generation = link.generation;
-            for _ in 0..std::mem::take(stalled) {
-                queue.add(now, Event::Arrive { link: number, generation, way });
-            }
-            if way == Direction::ToClient {
-                for _ in 0..std::mem::take(&mut link.pushes.stalled) {
-                    let way = Direction::Aside;
-                    queue.add(now, Event::Arrive { link: number, generation, way });
+            for (way, stalled) in stalled {
+                for _ in 0..std::mem::take(stalled) {
+                    queue.add(now, Event::Arrive { link: number, generation: *generation, way });
                 }
             }
         }
@@ -483,9 +476,6 @@ impl Link {
         *last
     }
 }
-
-/// A link on which nothing is heard for so long, while something is awaited, is made anew.
-pub(crate) const LINK_TIMEOUT: Nanos = SECOND;
 
 /// A node may take so long to notice that a connection is gone.
 const NOTICED_MAX: Nanos = SECOND;

@@ -33,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) has_revived: bool,
     /// It has taken in somebody new although it was full.
     pub(crate) has_hoarded: bool,
+    /// A command that only looks has changed something.
+    pub(crate) has_changed: bool,
     pub(crate) memory: Memory,
     /// Its clock was set, and shows something else than those of the others since.
     pub(crate) is_stepped: bool,
@@ -55,6 +57,7 @@ impl Node {
             fulls: 0,
             has_revived: false,
             has_hoarded: false,
+            has_changed: false,
             memory: Memory::default(),
             is_stepped: false,
             runs: number as u64 * RUNS_MAX,
@@ -82,7 +85,13 @@ impl Node {
         let time = self.clock.at(read_at);
         let kept = self.kept(time, command);
         let most = (self.fulls > 0).then(|| self.most_owners(time, command));
+        let before = command.only_looks().then(|| {
+            // Removes what has expired by now, as every command does.
+            self.store.apply(time, &Command::Who { client: ClientId::from_random([0; 20]) });
+            self.store.clone()
+        });
         let reply = self.store.apply(time, command);
+        self.has_changed |= before.is_some_and(|before| before != self.store);
         self.has_revived |= self.kept(time, command) > kept;
         self.has_hoarded |= most.is_some_and(|most| self.store.owners(time) > most);
         reply
@@ -181,6 +190,7 @@ impl Node {
     }
 
     pub(crate) fn remember(&mut self, fault: u16) {
+        self.remembered.retain(|(of, ..)| *of != fault);
         self.remembered.push((fault, self.store.clone(), self.memory));
     }
 

@@ -1,6 +1,6 @@
 //! What one seed decides before anything happens: the size of the world, its clocks and its pace.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use quorate_core::{dialect::Dialect, membership::slack_us, terms::Drift};
 
@@ -18,6 +18,8 @@ pub struct Settings {
     pub seed: u64,
     /// How many nodes vote.
     pub nodes: usize,
+    /// How many servers are no nodes yet; none, but where the set of nodes changes.
+    pub spares: usize,
     /// How many clients there are.
     pub clients: usize,
     /// How many things each client does at the same time.
@@ -39,8 +41,12 @@ pub struct Settings {
     pub ttls_ms: Vec<u64>,
     /// Which bound may be broken; `None` if exclusion is promised throughout.
     pub beyond: Option<Bound>,
-    /// Whether there are many locks that are held for long, instead of few that all want.
+    /// Whether locks are held for long, and there are many of them, instead of few that all want.
     pub is_hoarding: bool,
+    /// For how long a lock is held, at the most.
+    pub hold_max: Nanos,
+    /// For how long users think between two things, at the most.
+    pub think_max: Nanos,
     /// Whether times come from a handful of values, so that they coincide.
     pub is_coarse: bool,
     /// The rate of each client's clock.
@@ -51,6 +57,8 @@ pub struct Settings {
     pub latency: Nanos,
     /// By how much that varies.
     pub jitter: Nanos,
+    /// A link that is silent for so long, while something is awaited, is made anew.
+    pub link_timeout: Nanos,
     /// For how long work goes on under faults.
     pub faults_until: Nanos,
     /// For how long work goes on at all.
@@ -142,17 +150,21 @@ impl Settings {
         let drawn = Self {
             seed,
             nodes,
+            spares: 0,
             clients,
             tasks: if is_hoarding { 3 } else { dice.pick(&[1, 1, 2]) },
             locks: if is_hoarding { clients } else { dice.pick(&[1, 1, 2, 3]) },
             ttls_ms: pace.ttls_ms,
             beyond,
             is_hoarding,
+            hold_max: 600 * MS,
+            think_max: 60 * MS,
             is_coarse,
             client_rates,
             node_rates,
             latency: if is_coarse { dice.pick(&[0, MS, 2 * MS]) } else { pace.latency },
             jitter: if is_coarse { dice.pick(&[0, MS]) } else { pace.jitter },
+            link_timeout: SECOND,
             faults_until,
             work_until: faults_until + dice.between(300, 600) * MS,
             faults: if is_calm { 0 } else { dice.between(4, 14) as usize },
@@ -195,7 +207,7 @@ impl Settings {
         let percent = dice.between(30, 80);
         let is_crowded = dice.below(4) == 0 && !self.is_hoarding;
         if is_crowded {
-            (self.tasks, self.locks) = (3, 1);
+            (self.tasks, self.locks, self.think_max) = (3, 1, 5 * MS);
         }
         self.sharing = Some(Sharing { percent, is_crowded });
         self
@@ -282,6 +294,16 @@ impl Settings {
         2 * (self.latency + self.jitter)
     }
 
+    /// How many servers there are, nodes or not.
+    pub(crate) const fn servers(&self) -> usize {
+        self.nodes + self.spares
+    }
+
+    /// Whether the set of nodes changes, so that clients may know different ones.
+    pub(crate) const fn is_changing(&self) -> bool {
+        self.spares > 0
+    }
+
     /// The longest ttl that anybody uses.
     #[must_use]
     pub fn longest_ttl(&self) -> Nanos {
@@ -365,8 +387,8 @@ const ROLLING_STREAM: u64 = 5;
 const BATCH_STREAM: u64 = 6;
 
 /// The address of a node.
-pub(crate) fn label(node: usize) -> String {
-    format!("n{node}")
+pub(crate) fn label(node: usize) -> Arc<str> {
+    format!("n{node}").into()
 }
 
 /// The time that wall clocks should show.

@@ -27,20 +27,17 @@ impl Small {
     pub fn replay(&self, campaign: &Campaign) -> String {
         let mut command = format!("cargo run --release -p quorate-sim -- --seed {}", self.seed);
         let mut add = |text: String| command.push_str(&text);
-        if let Some(nodes) = self.fixed.nodes {
-            add(format!(" --nodes {nodes}"));
-        }
-        if let Some(clients) = self.fixed.clients {
-            add(format!(" --clients {clients}"));
-        }
-        if let Some(is_in_line) = self.fixed.is_in_line {
-            add(format!(" --mode {}", if is_in_line { "line" } else { "classic" }));
-        }
-        if let Some(is_guarded) = self.fixed.is_guarded {
-            add(format!(" --guard {}", if is_guarded { "on" } else { "off" }));
-        }
-        if let Some(is_shared) = self.fixed.is_shared {
-            add(format!(" --share {}", if is_shared { "on" } else { "off" }));
+        let Fixed { nodes, clients, is_in_line, is_guarded, is_shared } = self.fixed;
+        let word = |it: bool, words: [&str; 2]| words[usize::from(it)].to_owned();
+        let said = [
+            ("nodes", nodes.map(|it| it.to_string())),
+            ("clients", clients.map(|it| it.to_string())),
+            ("mode", is_in_line.map(|it| word(it, ["classic", "line"]))),
+            ("guard", is_guarded.map(|it| word(it, ["off", "on"]))),
+            ("share", is_shared.map(|it| word(it, ["off", "on"]))),
+        ];
+        for (option, value) in said {
+            value.into_iter().for_each(|value| add(format!(" --{option} {value}")));
         }
         if let Some(mutant) = campaign.mutant {
             add(format!(" --mutant {mutant}"));

@@ -27,18 +27,13 @@ impl Story {
         let all = trace.lines();
         let owners = violation.owners.clone();
         let is_ours = |line: &Line| match &line.what {
-            Scene::Ran { ask, key, .. } => mentions(ask, &owners) || *key != Key::Same,
-            Scene::Heard { ask, .. } | Scene::Unanswered { ask, .. } => mentions(ask, &owners),
-            Scene::Outcome { text, .. } | Scene::Pushed { text, .. } => mentions(text, &owners),
-            Scene::Held { .. }
-            | Scene::Renewed { .. }
-            | Scene::LetGo { .. }
-            | Scene::Lost { .. } => true,
-            Scene::Fault { .. } | Scene::Note { .. } => false,
+            Scene::Lease { .. } => true,
+            Scene::Ran { key, .. } if *key != Key::Same => true,
+            other => mentions(other.words(), &owners),
         };
         let is_about = |line: &&Line| line.lock == violation.lock && is_ours(line);
         let told: Vec<&Line> = all.iter().filter(is_about).collect();
-        let begins = |line: &&&Line| mentions_scene(&line.what, &owners);
+        let begins = |line: &&&Line| mentions(line.what.words(), &owners);
         let first = match told.iter().position(|line| begins(&line)) {
             Some(first) if !owners.is_empty() => told[first].at.saturating_sub(MS),
             _ => told.get(told.len().saturating_sub(LINES_MAX)).map_or(0, |line| line.at),
@@ -91,43 +86,14 @@ fn mentions(text: &str, owners: &[String]) -> bool {
     words.into_iter().any(|word| owners.iter().any(|owner| owner == word))
 }
 
-fn mentions_scene(scene: &Scene, owners: &[String]) -> bool {
-    match scene {
-        Scene::Ran { ask, .. } | Scene::Heard { ask, .. } | Scene::Unanswered { ask, .. } => {
-            mentions(ask, owners)
-        }
-        Scene::Outcome { text, .. } | Scene::Pushed { text, .. } => mentions(text, owners),
-        Scene::Held { owner, .. }
-        | Scene::Renewed { owner, .. }
-        | Scene::LetGo { owner, .. }
-        | Scene::Lost { owner, .. } => owners.contains(owner),
-        Scene::Fault { .. } | Scene::Note { .. } => false,
-    }
-}
-
 /// True if a fault is at a place that somebody in the story has to do with.
 fn is_near(place: Place, told: &[&Line], first: Nanos) -> bool {
     let is_client = |wanted: usize| {
-        told.iter().any(|line| line.at >= first && client_of(&line.what) == Some(wanted))
+        told.iter().any(|line| line.at >= first && line.what.client() == Some(wanted))
     };
     match place {
         Place::Client(client) | Place::Link(client, _) => is_client(client),
         Place::Node(_) | Place::World => true,
-    }
-}
-
-pub(crate) const fn client_of(scene: &Scene) -> Option<usize> {
-    match scene {
-        Scene::Ran { client, .. }
-        | Scene::Heard { client, .. }
-        | Scene::Unanswered { client, .. }
-        | Scene::Pushed { client, .. }
-        | Scene::Outcome { client, .. }
-        | Scene::Held { client, .. }
-        | Scene::Renewed { client, .. }
-        | Scene::LetGo { client, .. }
-        | Scene::Lost { client, .. } => Some(*client),
-        Scene::Fault { .. } | Scene::Note { .. } => None,
     }
 }
 

@@ -6,8 +6,8 @@ use self::draw::Canvas;
 use crate::{
     check::Promise,
     clock::{MS, Nanos},
-    story::{Story, client_of},
-    trace::{Key, Place, Scene, client_name, millis},
+    story::Story,
+    trace::{Key, Place, Scene, Turn, client_name, millis},
 };
 
 /// Draws a story as an SVG file.
@@ -40,7 +40,7 @@ enum Lane {
 impl<'a> Picture<'a> {
     fn of(story: &'a Story) -> Self {
         let mut clients: Vec<usize> =
-            story.lines.iter().filter_map(|line| client_of(&line.what)).collect();
+            story.lines.iter().filter_map(|line| line.what.client()).collect();
         clients.sort_unstable();
         clients.dedup();
         let nodes = (0..story.settings.nodes).map(Lane::Node);
@@ -150,15 +150,16 @@ impl<'a> Picture<'a> {
     fn draw_claims(&self, canvas: &mut Canvas) {
         let mut drawn: Vec<(usize, Nanos)> = Vec::new();
         for line in &self.story.lines {
-            let Scene::Held { client, claim, owner, until } = &line.what else { continue };
+            let Scene::Lease { client, claim, owner, turn: Turn::Held(until) } = &line.what else {
+                continue;
+            };
             let Some(lane) = self.lane(Lane::Client(*client)) else { continue };
             let mut end = *until;
             for later in &self.story.lines {
                 match &later.what {
-                    Scene::Renewed { claim: of, until, .. } if of == claim => end = *until,
-                    Scene::LetGo { claim: of, .. } | Scene::Lost { claim: of, .. }
-                        if of == claim =>
-                    {
+                    Scene::Lease { claim: of, .. } if of != claim => {}
+                    Scene::Lease { turn: Turn::Renewed(until), .. } => end = *until,
+                    Scene::Lease { turn: Turn::LetGo(_) | Turn::Lost(_), .. } => {
                         end = end.min(later.at);
                     }
                     _ => {}
@@ -194,6 +195,7 @@ fn title(story: &Story) -> String {
         Promise::Progress => "A lock that nobody gets",
         Promise::Order => "A waiter that others overtake",
         Promise::Memory => "A full node did not keep what it had, or took in something new",
+        Promise::Look => "A look that left its trace",
         Promise::Reason => "An outcome that is not true",
     };
     let (at, seed) = (millis(story.violation.at), story.settings.seed);

@@ -36,12 +36,47 @@ pub enum Scene {
     Pushed { client: usize, node: usize, text: String },
     Unanswered { client: usize, node: usize, ask: String },
     Outcome { client: usize, text: String },
-    Held { client: usize, claim: u32, owner: String, until: Nanos },
-    Renewed { client: usize, claim: u32, owner: String, until: Nanos },
-    LetGo { client: usize, claim: u32, owner: String, how: &'static str },
-    Lost { client: usize, claim: u32, owner: String, reason: String },
+    Lease { client: usize, claim: u32, owner: String, turn: Turn },
     Fault { index: usize, place: Place, until: Nanos, text: String },
     Note { place: Place, text: String },
+}
+
+/// What becomes of a lease.
+#[derive(Clone, Debug)]
+pub enum Turn {
+    /// It is held until then.
+    Held(Nanos),
+    /// It was extended until then.
+    Renewed(Nanos),
+    /// Its holder lets go of it, in this way.
+    LetGo(&'static str),
+    /// It is lost, for this reason.
+    Lost(String),
+}
+
+impl Scene {
+    /// Which client has to do with it.
+    pub(crate) const fn client(&self) -> Option<usize> {
+        match self {
+            Self::Ran { client, .. }
+            | Self::Heard { client, .. }
+            | Self::Unanswered { client, .. }
+            | Self::Pushed { client, .. }
+            | Self::Outcome { client, .. }
+            | Self::Lease { client, .. } => Some(*client),
+            Self::Fault { .. } | Self::Note { .. } => None,
+        }
+    }
+
+    /// What may name an owner.
+    pub(crate) fn words(&self) -> &str {
+        match self {
+            Self::Ran { ask, .. } | Self::Heard { ask, .. } | Self::Unanswered { ask, .. } => ask,
+            Self::Outcome { text, .. } | Self::Pushed { text, .. } => text,
+            Self::Lease { owner, .. } => owner,
+            Self::Fault { .. } | Self::Note { .. } => "",
+        }
+    }
 }
 
 /// What a command did to the key on its node.
@@ -106,15 +141,18 @@ impl fmt::Display for Line {
                 write!(f, "{}  loses n{node}: {ask} will not be answered", c(*client))
             }
             Scene::Outcome { client, text } => write!(f, "{}  knows {text}", c(*client)),
-            Scene::Held { client, owner, until, .. } => {
-                write!(f, "{}  HOLDS the lock as {owner} until {}", c(*client), millis(*until))
-            }
-            Scene::Renewed { client, owner, until, .. } => {
-                write!(f, "{}  holds on as {owner} until {}", c(*client), millis(*until))
-            }
-            Scene::LetGo { client, owner, how, .. } => write!(f, "{}  {how} {owner}", c(*client)),
-            Scene::Lost { client, owner, reason, .. } => {
-                write!(f, "{}  is told that {owner} is lost: {reason}", c(*client))
+            Scene::Lease { client, owner, turn, .. } => {
+                write!(f, "{}  ", c(*client))?;
+                match turn {
+                    Turn::Held(until) => {
+                        write!(f, "HOLDS the lock as {owner} until {}", millis(*until))
+                    }
+                    Turn::Renewed(until) => {
+                        write!(f, "holds on as {owner} until {}", millis(*until))
+                    }
+                    Turn::LetGo(how) => write!(f, "{how} {owner}"),
+                    Turn::Lost(reason) => write!(f, "is told that {owner} is lost: {reason}"),
+                }
             }
             Scene::Fault { index, place, text, until } => {
                 write!(f, "{place:<2} FAULT f{index}: {text}")?;

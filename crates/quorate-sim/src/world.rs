@@ -14,8 +14,8 @@ use crate::{
     dice::Dice,
     event::{Direction, Event, Phase, Queue},
     fault::{self, Bound, Fault, KINDS, When},
-    links::Linked,
-    net::{Heard, LINK_TIMEOUT, Net, Shape},
+    members::Changes,
+    net::{Heard, Net, Shape},
     node::Node,
     settings::{SETTLED_WITHIN, Settings},
     trace::{self, Scene, Trace},
@@ -36,7 +36,9 @@ pub(crate) struct Env {
     pub(crate) now: Nanos,
     pub(crate) queue: Queue,
     pub(crate) net: Net,
+    /// All servers, nodes or not.
     pub(crate) nodes: Vec<Node>,
+    pub(crate) dice: Dice,
     pub(crate) locks: Vec<Name>,
     pub(crate) check: Checker,
     pub(crate) trace: Trace,
@@ -53,6 +55,10 @@ pub(crate) struct Env {
     pub(crate) cut_off: Option<usize>,
     /// The ids of clients that died: nobody frees their keys either.
     pub(crate) dead: Vec<String>,
+    /// By client or operator: until when it and each node do not hear each other.
+    pub(crate) apart: Vec<Vec<Nanos>>,
+    /// Messages may be very late now.
+    pub(crate) is_rough: bool,
     /// A deliberate bug: the clients' clocks do not count the time in which they stand still.
     pub(crate) is_clock_stopping: bool,
 }
@@ -156,8 +162,10 @@ pub struct Report {
 /// A running world.
 #[derive(Debug)]
 pub(crate) struct World {
-    env: Env,
-    clients: Vec<Client>,
+    pub(crate) env: Env,
+    pub(crate) clients: Vec<Client>,
+    /// Changes of the set of nodes, where it changes.
+    pub(crate) changes: Changes,
     faults: Vec<Fault>,
 }
 
@@ -194,16 +202,16 @@ pub struct Options {
 const fn shape(settings: &Settings) -> Shape {
     Shape {
         seed: settings.seed,
-        nodes: settings.nodes,
+        nodes: settings.servers(),
         has_sessions: settings.has_sessions(),
         latency: settings.latency,
         jitter: settings.jitter,
-        timeout: LINK_TIMEOUT,
+        timeout: settings.link_timeout,
     }
 }
 
 impl World {
-    fn new(settings: Settings, without: &Without, options: Options) -> Self {
+    pub(crate) fn new(settings: Settings, without: &Without, options: Options) -> Self {
         let seed = settings.seed;
         let mut dice = Dice::new(seed, STREAM);
         let node = |(number, ppm): (usize, &i32)| {
@@ -220,7 +228,7 @@ impl World {
         let name = |lock| Name::parse(&format!("lock-{lock}"), "").expect("a fair name");
         // A waiter that is cut off is noticed when its link is, or when its session has lapsed.
         let unnoticed = match settings.is_in_line {
-            true => LINK_TIMEOUT + settings.session_ms * MS,
+            true => settings.link_timeout + settings.session_ms * MS,
             false => 0,
         };
         let progress_within = match settings.is_calm && settings.is_in_line {
@@ -250,11 +258,14 @@ impl World {
             queued: Vec::new(),
             excused: Vec::new(),
             cut_off: None,
+            apart: Vec::new(),
+            is_rough: false,
+            dice,
             dead: Vec::new(),
             is_clock_stopping: options.is_clock_stopping,
             settings,
         };
-        Self { env, clients, faults }
+        Self { env, clients, changes: Changes::default(), faults }
     }
 
     fn begin(&mut self, without: &Without) {
@@ -277,11 +288,19 @@ impl World {
         queue.add(resting, Event::Phase(Phase::Resting));
     }
 
-    fn handle(&mut self, event: Event) {
+    pub(crate) fn handle(&mut self, event: Event) {
         let env = &mut self.env;
         match event {
-            Event::Arrive { link, generation, way: Direction::ToNode } => {
-                self.handle_request(link, generation);
+            Event::Arrive { link, generation, way } => {
+                let (client, seat) = env.net.ends(link);
+                let node = env.net.link(client, seat).node;
+                if let Some(until) = env.apart_until(client, node) {
+                    env.queue.add(until, event);
+                } else if way == Direction::ToNode {
+                    self.handle_request(link, generation);
+                } else if !self.clients.get_mut(client).is_some_and(|it| it.defers(event)) {
+                    self.handle_heard(link, generation, way);
+                }
             }
             Event::Snap { link, generation } => {
                 let (client, node) = env.net.ends(link);
@@ -291,18 +310,14 @@ impl World {
                 }
             }
             Event::HangUp { link, generation } => {
-                let (_, node) = env.net.ends(link);
-                env.nodes[node].hang_up(link, generation);
-            }
-            Event::Arrive { link, generation, way } => {
-                let (client, _) = env.net.ends(link);
-                if !self.clients[client].defers(event) {
-                    self.handle_heard(link, generation, way);
-                }
+                env.nodes.iter_mut().for_each(|node| node.hang_up(link, generation));
             }
             Event::Straggle { slot } => {
                 let Some(late) = env.net.straggler(slot) else { return };
-                if env.nodes[late.node].is_up() && env.nodes[late.node].failing == 0 {
+                // What is late and held up, too, is lost.
+                let is_apart = env.apart_until(late.client, late.node).is_some();
+                let node = &env.nodes[late.node];
+                if node.is_up() && node.failing == 0 && !is_apart {
                     for entry in late.request.what.entries() {
                         if let Command::Take { owner, .. }
                         | Command::Adopt { owner, .. }
@@ -317,9 +332,13 @@ impl World {
                 }
             }
             Event::Client { client, life, what } => {
-                let client = &mut self.clients[usize::from(client)];
-                if client.me.life == life && !client.defers(event) {
-                    client.handle(env, what);
+                match self.clients.get_mut(usize::from(client)) {
+                    Some(client) => {
+                        if client.me.life == life && !client.defers(event) {
+                            client.handle(env, what);
+                        }
+                    }
+                    None => self.tick(usize::from(client)),
                 }
             }
             Event::Resume { client } => {
@@ -331,6 +350,9 @@ impl World {
                     self.clients[usize::from(client)].reborn(env);
                 }
             }
+            Event::Fault { index, part } if env.settings.is_changing() => {
+                self.handle_change(usize::from(index), part);
+            }
             Event::Fault { index, part } => self.handle_fault(usize::from(index), part),
             Event::Audit { claim } => env.audit(claim),
             Event::Phase(phase) => self.handle_phase(phase),
@@ -341,13 +363,17 @@ impl World {
     fn handle_request(&mut self, link: u16, generation: u32) {
         let env = &mut self.env;
         let Some(request) = env.net.arrived_request(link, generation) else { return };
-        let (client, node) = env.net.ends(link);
+        let (client, seat) = env.net.ends(link);
+        let node = env.net.link(client, seat).node;
+        if !env.nodes[node].is_up() {
+            return;
+        }
         if let Command::Attach { speaker, .. } = &request.what {
             env.nodes[node].listen(speaker.client, link, generation);
         }
         let reply = env.answer(client, node, &request);
-        match env.net.link(client, node).breaks {
-            Some((When::OnReply, late)) => self.break_link(client, node, late),
+        match env.net.link(client, seat).breaks {
+            Some((When::OnReply, late)) => self.break_link(client, seat, late),
             Some(_) | None => env.net.reply(&mut env.queue, env.now, link, reply),
         }
     }
@@ -355,18 +381,24 @@ impl World {
     /// A reply or a push reaches its client.
     fn handle_heard(&mut self, link: u16, generation: u32, way: Direction) {
         let env = &mut self.env;
-        let (client, node) = env.net.ends(link);
+        let (client, seat) = env.net.ends(link);
         let Some(heard) = env.net.arrived_reply(link, generation, way) else { return };
-        let known = env.net.link(client, node);
+        let known = env.net.link(client, seat);
         known.heard_at = env.now;
+        let node = known.node;
         let reply = match heard.what {
             Heard::Reply(reply) => reply,
             Heard::Push(push) => {
-                self.clients[client].handle_push(env, node, push);
+                self.clients[client].handle_push(env, seat, push);
                 return;
             }
         };
         let Some(waiting) = known.waiting.pop_front() else { return };
+        let Some(known) = self.clients.get_mut(client) else {
+            let operator = &mut self.changes.operators[client - self.clients.len()];
+            operator.handle_answer(generation, seat, &waiting.command, reply);
+            return;
+        };
         let lock = env.lock_of(&waiting.command);
         env.trace.add(env.now, lock, || Scene::Heard {
             client,
@@ -375,7 +407,7 @@ impl World {
             ask: trace::ask(&waiting.command),
             answer: reply.as_ref().map_or_else(|| "an error".into(), trace::answer),
         });
-        self.clients[client].handle_answer(env, node, waiting, reply);
+        known.handle_answer(env, seat, waiting, reply);
     }
 
     fn handle_phase(&mut self, phase: Phase) {

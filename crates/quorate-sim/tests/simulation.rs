@@ -11,7 +11,7 @@ use quorate_sim::{
     shrink,
     story::Story,
     timeline,
-    trace::{Line, Place, Scene},
+    trace::{Line, Place, Scene, Turn},
     world::{self, Counts, Options, Without},
 };
 
@@ -202,9 +202,11 @@ fn who_stands_still_does_nothing() {
                     Scene::Heard { client, .. }
                     | Scene::Unanswered { client, .. }
                     | Scene::Outcome { client, .. }
-                    | Scene::Held { client, .. }
-                    | Scene::Renewed { client, .. }
-                    | Scene::Lost { client, .. } => Some(client),
+                    | Scene::Lease {
+                        client,
+                        turn: Turn::Held(_) | Turn::Renewed(_) | Turn::Lost(_),
+                        ..
+                    } => Some(client),
                     _ => None,
                 };
                 assert_ne!(is_done, Some(client), "seed {seed}: {line} during {stop}");
@@ -227,7 +229,7 @@ fn redundant_mutants_break_no_promise() {
 
 #[test]
 fn directed_schedules_pass_without_their_mutants() {
-    for entry in CATALOGUE {
+    for entry in CATALOGUE.iter() {
         if let Noticed::Directed(schedule) = entry.noticed {
             assert_eq!(schedule(), Ok(()), "{entry}");
         }

@@ -6,7 +6,10 @@ use clap::Args;
 use quorate_core::mutant::{self, Mutant};
 
 use super::say;
-use crate::members::{self, MUTANTS, directed};
+use crate::{
+    catalogue,
+    members::{self, directed},
+};
 
 #[derive(Args, Debug)]
 pub(super) struct Changes {
@@ -23,7 +26,7 @@ pub(super) struct Changes {
     #[arg(long)]
     count: bool,
     /// Switch on a deliberate bug.
-    #[arg(long, value_parser = find)]
+    #[arg(long, value_parser = catalogue::find_in_core)]
     mutant: Option<Mutant>,
 }
 
@@ -69,18 +72,8 @@ impl Changes {
     }
 }
 
-fn find(name: &str) -> Result<Mutant, String> {
-    let found = MUTANTS.iter().find(|(known, _)| *known == name);
-    found.map(|(_, mutant)| *mutant).ok_or_else(|| {
-        let names: Vec<&str> = MUTANTS.iter().map(|(name, _)| *name).collect();
-        format!("there is no mutant `{name}` here; there are {}", names.join(", "))
-    })
-}
-
 fn show(seed: u64) -> io::Result<ExitCode> {
     let report = members::run(seed, true);
-    for line in &report.trace {
-        say(line)?;
-    }
+    say(report.to_string().trim_end())?;
     Ok(if report.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

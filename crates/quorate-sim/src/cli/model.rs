@@ -3,10 +3,11 @@
 use std::{io, process::ExitCode};
 
 use clap::Args;
+use quorate_core::mutant::Mutant;
 
 use super::say;
 use crate::{
-    catalogue::{self, Door, Entry},
+    catalogue,
     model::{self, Report},
 };
 
@@ -19,25 +20,18 @@ pub(super) struct Search {
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
     /// Switch on a deliberate bug of the core.
-    #[arg(long, value_parser = catalogue::find)]
-    mutant: Option<&'static Entry>,
+    #[arg(long, value_parser = catalogue::find_in_core)]
+    mutant: Option<Mutant>,
 }
 
 impl Search {
     pub(super) fn run(&self) -> io::Result<ExitCode> {
-        let mutant = match self.mutant.map(|entry| entry.door) {
-            Some(Door::Core(mutant)) => Some(mutant),
-            Some(Door::StoppedClock) => {
-                say("that mutant is not in the core: it is for worlds only")?;
-                return Ok(ExitCode::from(64));
-            }
-            None => None,
-        };
         let rows = model::all().into_iter().filter(|row| match &self.row {
             Some(name) => row.about().name == name,
             None => self.full || !row.about().is_full,
         });
-        let reports: Vec<Report> = rows.map(|row| model::run(&row.with_mutant(mutant))).collect();
+        let reports: Vec<Report> =
+            rows.map(|row| model::run(&row.with_mutant(self.mutant))).collect();
         if reports.is_empty() {
             say("there is no such row")?;
             return Ok(ExitCode::from(64));

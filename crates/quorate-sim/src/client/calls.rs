@@ -21,7 +21,6 @@ use crate::{
     check::{Promise, majority},
     clock::Nanos,
     driver::Driver,
-    links::Linked,
     settings::WAKE_LAG_MAX,
     trace::{self, Scene},
     world::Env,
@@ -258,7 +257,7 @@ impl Client {
             text: format!("{owner}: {}", told(Ended::Acquire(outcome))),
         });
         let is_contended = outcome == contend::Outcome::Contended;
-        if is_contended && watched.answered.len() < env.quorum() {
+        if is_contended && watched.answered.len() < majority(self.list.len()) {
             let text = "contended although no majority has answered".to_owned();
             env.check.report_owner(env.now, Promise::Reason, Some(watched.lock), owner, text);
         }
@@ -270,7 +269,7 @@ impl Client {
         let Some(waiter) = waiter.filter(|waiter| waiter.machine().is_plain()) else { return };
         let (now, terms) = (self.now(env), waiter.want().terms);
         let Votes { grants, refusals, .. } = watched.votes;
-        let quorum = majority(env.nodes.len());
+        let quorum = majority(self.list.len());
         let is_over = now >= terms.give_up_at(waiter.came_at());
         // Only nodes that can be reached are asked.
         let asked = self.me.machine.up();
@@ -300,7 +299,7 @@ impl Client {
     fn check_reason(&self, env: &mut Env, watched: &Watched, id: CallId, ended: Ended) {
         let Some(call) = self.me.machine.call(id) else { return };
         let Some(claim) = call.round().map(|round| round.claim()) else { return };
-        let nodes = env.nodes.len();
+        let nodes = self.list.len();
         let Votes { grants, refusals, lost } = watched.votes;
         let quorum = majority(nodes);
         let is_refused = nodes - refusals < quorum;

@@ -20,8 +20,7 @@ use crate::{
     clock::{NEVER, Nanos},
     driver::Driver,
     event::Event,
-    links::Linked,
-    trace::{self, Scene},
+    trace::{self, Scene, Turn},
     world::Env,
 };
 
@@ -113,18 +112,14 @@ impl Client {
             .with_fence(fence, self.me.clock.when(sent_at))
             .adopted_from(claimed_by.or(from));
         let claim = env.begin(claim);
+        self.wins += 1;
         env.count.acquisitions += 1;
         env.count.adopted += u64::from(is_adopted);
-        env.trace.add(env.now, Some(lock), || Scene::Held {
-            client: self.me.number,
-            claim,
-            owner: trace::owner_name(&owner),
-            until: times.1,
-        });
         // Whoever stood still while it asked may have won what is nearly over.
         let is_safe = env.is_calm(self.me.number) && remaining >= terms.ttl() / 2;
         let is_carried = false;
         let held = Held { id, lock, task, claim, hold_until, is_renewed, is_safe, is_carried };
+        self.note_lease(env, &held, &owner, || Turn::Held(times.1));
         self.held.push(held);
         id
     }
@@ -159,16 +154,27 @@ impl Client {
         how: &'static str,
     ) -> Option<usize> {
         let index = self.held.iter().position(|held| held.id == id)?;
-        let Held { claim, lock, .. } = self.held.swap_remove(index);
+        let known = self.held.swap_remove(index);
         let owner = self.me.machine.lease(id)?.owner();
-        env.check.let_go(env.now, claim);
-        env.trace.add(env.now, Some(lock), || Scene::LetGo {
-            client: self.me.number,
+        env.check.let_go(env.now, known.claim);
+        self.note_lease(env, &known, owner, || Turn::LetGo(how));
+        Some(known.lock)
+    }
+
+    pub(super) fn note_lease(
+        &self,
+        env: &mut Env,
+        known: &Held,
+        owner: &Owner,
+        turn: impl FnOnce() -> Turn,
+    ) {
+        let (client, claim) = (self.me.number, known.claim);
+        env.trace.add(env.now, Some(known.lock), || Scene::Lease {
+            client,
             claim,
             owner: trace::owner_name(owner),
-            how,
+            turn: turn(),
         });
-        Some(lock)
     }
 
     /// The lease is gone: its holder is told, once.
@@ -208,12 +214,7 @@ impl Client {
         let Some(held) = self.me.machine.lease(id) else { return };
         known.check_loss(env, held, reason, now);
         env.check.tell(env.now, known.claim);
-        env.trace.add(env.now, Some(known.lock), || Scene::Lost {
-            client: self.me.number,
-            claim: known.claim,
-            owner: trace::owner_name(held.owner()),
-            reason: reason.to_string(),
-        });
+        self.note_lease(env, known, held.owner(), || Turn::Lost(reason.to_string()));
         let task = known.task;
         self.handle_loss(env, task, id);
     }
@@ -234,12 +235,7 @@ impl Client {
         let Some(held) = self.me.machine.lease(id) else { return };
         env.audit(known.claim);
         let until = self.end_of(held.lease());
-        env.trace.add(env.now, Some(known.lock), || Scene::Renewed {
-            client: self.me.number,
-            claim: known.claim,
-            owner: trace::owner_name(held.owner()),
-            until,
-        });
+        self.note_lease(env, known, held.owner(), || Turn::Renewed(until));
     }
 
     /// The true time at which the holder will stop to believe that it holds the lock.

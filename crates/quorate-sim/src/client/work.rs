@@ -27,7 +27,6 @@ use crate::{
     dice::Dice,
     driver::Driver,
     event::Due,
-    links::Linked,
     trace,
     world::{Env, Handover},
 };
@@ -106,10 +105,8 @@ impl Client {
         flow.operations += 1;
         let time = if env.settings.is_coarse {
             flow.dice.pick(&[0, MS, 5 * MS, 40 * MS])
-        } else if env.settings.is_crowded() {
-            flow.dice.between(0, CROWD_THINK_MAX)
         } else {
-            flow.dice.between(0, THINK_MAX)
+            flow.dice.between(0, env.settings.think_max)
         };
         self.wait(env, task, time);
     }
@@ -177,7 +174,7 @@ impl Client {
             None => Wait::Never,
             Some(_) => Wait::Patiently(Duration::from_millis(ttl_ms)),
         };
-        self.wait(env, task, patience.unwrap_or(HOLD_MAX));
+        self.wait(env, task, patience.unwrap_or(TRY_MAX));
         self.start_acquire(env, lock, (wait, None), task);
     }
 
@@ -420,14 +417,8 @@ impl Client {
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(4);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
 
-/// Users think for so long between two things, at the most.
-const THINK_MAX: Nanos = 60 * MS;
-
-/// And so long where a lock is shared all the time.
-const CROWD_THINK_MAX: Nanos = 5 * MS;
-
 /// Who does not let go of a lost lock does so after this time.
 const STUBBORN_FOR: Nanos = 30 * MS;
 
-/// And hold a lock for so long, at the most.
-const HOLD_MAX: Nanos = 600 * MS;
+/// Who does not want to wait gives up after this time, at the most.
+const TRY_MAX: Nanos = 600 * MS;

@@ -1,82 +1,61 @@
 //! Schedules for those who hold a lock together, on one node.
 
-use quorate_core::{
-    command::{ClientId, Command, Owner, SessionTerms},
-    line::{Ask, Place, Session, Speaker},
-    quorum::Vote,
-    store::Store,
-};
+use quorate_core::{command::Owner, line::Place, mutant::Mutant, store::Store};
 
-use super::{name, node_time};
+use super::{Schedule, ask, attach, has, place, release};
+
+pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
+    (Mutant::DeadSharesStay, those_whose_time_is_over_keep_nobody_out),
+    (Mutant::WayNotCleared, one_who_gives_up_clears_the_way),
+    (Mutant::ShareOneByOne, those_who_wait_to_share_are_let_in_together),
+];
 
 /// One who shares the lock for 100 ms dies, another shares it for a second, and somebody waits who
 /// wants it alone. After 150 ms the second one goes.
 ///
-/// # Errors
-///
-/// If the one who waits does not have the lock then: nobody holds it any more.
-pub fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
+/// Fails if the one who waits does not have the lock then: nobody holds it any more.
+fn those_whose_time_is_over_keep_nobody_out() -> Result<(), String> {
     let mut node = Store::new();
-    ask(&mut node, 1, 100, Place::shared_owner);
-    let second = ask(&mut node, 2, 1_000, Place::shared_owner);
-    let alone = ask(&mut node, 3, 1_000, Place::owner);
-    release(&mut node, 150, second);
+    come(&mut node, 1, 100, Place::shared_owner);
+    let second = come(&mut node, 2, 1_000, Place::shared_owner);
+    let alone = come(&mut node, 3, 1_000, Place::owner);
+    release(&mut node, 150, second, None);
     has_it(&mut node, 151, alone, "a part that is over keeps the lock from one who waits")
 }
 
 /// One shares the lock, a second one wants it alone, and a third one waits behind that to share it.
 /// The second one gives up.
 ///
-/// # Errors
-///
-/// If the third one is not let in then: nobody is in its way any more.
-pub fn one_who_gives_up_clears_the_way() -> Result<(), String> {
+/// Fails if the third one is not let in then: nobody is in its way any more.
+fn one_who_gives_up_clears_the_way() -> Result<(), String> {
     let mut node = Store::new();
-    ask(&mut node, 1, 1_000, Place::shared_owner);
-    let alone = ask(&mut node, 2, 1_000, Place::owner);
-    let third = ask(&mut node, 3, 1_000, Place::shared_owner);
-    release(&mut node, 2, alone);
+    come(&mut node, 1, 1_000, Place::shared_owner);
+    let alone = come(&mut node, 2, 1_000, Place::owner);
+    let third = come(&mut node, 3, 1_000, Place::shared_owner);
+    release(&mut node, 2, alone, None);
     has_it(&mut node, 3, third, "one who has gone is still waited for")
 }
 
 /// One has the lock alone, and two wait to share it. The first one goes.
 ///
-/// # Errors
-///
-/// If not both of them are let in.
-pub fn those_who_wait_to_share_are_let_in_together() -> Result<(), String> {
+/// Fails if not both of them are let in.
+fn those_who_wait_to_share_are_let_in_together() -> Result<(), String> {
     let mut node = Store::new();
-    let alone = ask(&mut node, 1, 1_000, Place::owner);
-    let readers = [2, 3].map(|number| ask(&mut node, number, 1_000, Place::shared_owner));
-    release(&mut node, 2, alone);
+    let alone = come(&mut node, 1, 1_000, Place::owner);
+    let readers = [2, 3].map(|number| come(&mut node, number, 1_000, Place::shared_owner));
+    release(&mut node, 2, alone, None);
     let mut each = readers.into_iter();
     each.try_for_each(|reader| has_it(&mut node, 3, reader, "one who could share it waits"))
 }
 
 /// Asks for the lock, in the order of the numbers.
-fn ask(node: &mut Store, number: u8, ttl_ms: u64, owner: fn(&Place, u64) -> Owner) -> Owner {
-    let client = ClientId::from_random([number; 20]);
-    let speaker = Speaker { client, session: Session::from_random(1) };
-    node.listen(client);
-    node.apply(
-        node_time(0),
-        &Command::Attach { speaker, terms: SessionTerms::without_membership(5_000) },
-    );
-    let owner = owner(&Place { ticket: number.into(), ttl_ms, client }, 1);
-    let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
-    node.apply(node_time(1), &Command::Acquire { speaker, ask });
+fn come(node: &mut Store, number: u8, ttl_ms: u64, kind: fn(&Place, u64) -> Owner) -> Owner {
+    let speaker = attach(node, number, 5_000);
+    let owner = kind(&Place { ttl_ms, ..place(speaker, number.into()) }, 1);
+    ask(node, 1, speaker, &owner);
     owner
 }
 
-fn release(node: &mut Store, ms: u64, owner: Owner) {
-    node.apply(node_time(ms), &Command::Release { name: name(), owner, yields: None });
-}
-
 fn has_it(node: &mut Store, ms: u64, owner: Owner, wrong: &str) -> Result<(), String> {
-    let check = Command::Check { name: name(), owner };
-    let reply = node.apply(node_time(ms), &check);
-    match check.vote(&reply) {
-        Vote::Grant => Ok(()),
-        Vote::Refuse | Vote::Unknown => Err(wrong.to_owned()),
-    }
+    has(node, ms, owner).then_some(()).ok_or_else(|| wrong.to_owned())
 }

@@ -9,18 +9,23 @@ use quorate_core::{
     lease::LostReason,
     line::{Session, Speaker},
     moment::Moment,
+    mutant::Mutant,
     quorum::NodeSet,
     renew::Outcome,
 };
 
-use super::{at, name, owner, terms};
+use super::{Schedule, at, name, owner, terms};
+
+pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
+    (Mutant::ShutdownForgetsLost, shutdown_releases_what_was_lost),
+    (Mutant::ExtensionIgnored, confirmed_extension_counts),
+    (Mutant::NoRenewalRetry, renewal_without_an_answer_is_tried_again),
+];
 
 /// The nodes are silent while a lease is renewed.
 ///
-/// # Errors
-///
-/// If the watchdog does not try again while the lease is held.
-pub fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
+/// Fails if the watchdog does not try again while the lease is held.
+fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
     let (mut watchdog, _) = watchdog_with_a_lease();
     let mut sent = 0;
     while let Some(due) = watchdog.poll_timeout().filter(|due| *due < at(1_000)) {
@@ -35,10 +40,8 @@ pub fn renewal_without_an_answer_is_tried_again() -> Result<(), String> {
 
 /// A lease is lost, and the client ends before its guard has let go.
 ///
-/// # Errors
-///
-/// If the client does not release it: nodes may still have its keys.
-pub fn shutdown_releases_what_was_lost() -> Result<(), String> {
+/// Fails if the client does not release it: nodes may still have its keys.
+fn shutdown_releases_what_was_lost() -> Result<(), String> {
     let (mut watchdog, lease) = watchdog_with_a_lease();
     watchdog.lose(lease, LostReason::Gone);
     match watchdog.lose_all(LostReason::ShutDown).len() {
@@ -49,10 +52,8 @@ pub fn shutdown_releases_what_was_lost() -> Result<(), String> {
 
 /// The nodes confirm an extension.
 ///
-/// # Errors
-///
-/// If the lease ends when it would have ended without it.
-pub fn confirmed_extension_counts() -> Result<(), String> {
+/// Fails if the lease ends when it would have ended without it.
+fn confirmed_extension_counts() -> Result<(), String> {
     let (mut watchdog, lease) = watchdog_with_a_lease();
     let begun = watchdog.begin_extension(lease, terms(5_000), at(500));
     let extending = begun.map_err(|reason| format!("it is lost: {reason:?}"))?;

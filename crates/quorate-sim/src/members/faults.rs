@@ -1,29 +1,18 @@
 //! What goes wrong in a world, drawn at random.
 
-use super::{
-    GUARD, LINK_TIMEOUT,
-    env::Env,
-    world::{Later, World},
-};
+use super::{GUARD, world::Later};
 use crate::{
     clock::{MS, Nanos},
-    event::{Due, Event, Part},
-    links::Linked,
+    dice::Dice,
+    event::{Event, Part},
+    fault::Keeps,
+    world::World,
 };
-
-/// What a server still knows when it comes back.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Memory {
-    Kept,
-    Lost,
-    /// As it was when the last snapshot was taken.
-    Old,
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     Snapshot,
-    Crash(Memory),
+    Crash(Keeps),
     Flush,
     /// One party and one server do not hear each other.
     Cut,
@@ -49,9 +38,9 @@ pub(super) enum Fault {
 const ALL: &[Fault] = &[
     Fault::Snapshot,
     Fault::Snapshot,
-    Fault::Crash(Memory::Kept),
-    Fault::Crash(Memory::Lost),
-    Fault::Crash(Memory::Old),
+    Fault::Crash(Keeps::Everything),
+    Fault::Crash(Keeps::Nothing),
+    Fault::Crash(OLD),
     Fault::Flush,
     Fault::Cut,
     Fault::Cut,
@@ -72,15 +61,21 @@ const ALL: &[Fault] = &[
 
 const FEW: &[Fault] = &[Fault::Attack, Fault::Rivals, Fault::Remove, Fault::Close, Fault::Anew];
 
-pub(super) fn draw(env: &mut Env) -> Vec<(Nanos, Fault)> {
-    let count = env.dice.between(3, 16);
-    let end = env.dice.between(8, 24) * GUARD;
+/// What it knew when the last snapshot was taken.
+const OLD: Keeps = Keeps::Ago(0);
+
+/// How that snapshot is known.
+const SNAPSHOT: u16 = 0;
+
+pub(super) fn draw(dice: &mut Dice) -> Vec<(Nanos, Fault)> {
+    let count = dice.between(3, 16);
+    let end = dice.between(8, 24) * GUARD;
     // Some worlds are about few things, so that much else does not get in their way.
-    let (count, all) = match env.dice.below(4) {
+    let (count, all) = match dice.below(4) {
         0 => (count / 4 + 1, FEW),
         _ => (count, ALL),
     };
-    let mut fault = |_| (env.dice.between(3 * GUARD, end), env.dice.pick(all));
+    let mut fault = |_| (dice.between(3 * GUARD, end), dice.pick(all));
     (0..count).map(&mut fault).collect()
 }
 
@@ -89,24 +84,23 @@ impl World {
         let server = self.any_server();
         let client = self.env.dice.index(self.clients.len());
         let long = self.env.dice.between(GUARD / 4, 8 * GUARD);
-        self.env.note(|| format!("{fault:?} (server {server}, client {client}, {} ms)", long / MS));
+        self.env.note_change(|| {
+            format!("{fault:?} (server {server}, client {client}, {} ms)", long / MS)
+        });
         match fault {
-            Fault::Snapshot => {
-                let it = &mut self.env.servers[server];
-                it.snapshot = it.node.store.clone();
-            }
-            Fault::Crash(memory) => self.crash(server, memory, long / 4),
-            Fault::Flush if !self.env.is_forgetful() => {
-                self.env.servers[server].node.store.clear();
-                self.env.servers[server].has_forgotten = true;
+            Fault::Snapshot => self.env.nodes[server].remember(SNAPSHOT),
+            Fault::Crash(keeps) => self.crash(server, keeps, long / 4),
+            Fault::Flush if !self.is_forgetful() => {
+                self.flush(server);
+                self.changes.forgetful.push(server);
             }
             Fault::Flush => {}
             Fault::Cut => {
-                let party = self.env.dice.index(self.env.cut.len());
-                self.env.cut[party][server] = self.env.now + long;
+                let party = self.env.dice.index(self.env.apart.len());
+                self.env.apart[party][server] = self.env.now + long;
             }
             Fault::Lonely => self.cut_some(client, long),
-            Fault::Stop => self.clients[client].stopped_until = self.env.now + long,
+            Fault::Stop => self.stop(client, self.env.now + long),
             Fault::Anew => self.renew_client(client),
             Fault::Add => self.add(),
             Fault::Remove => self.remove(),
@@ -128,53 +122,43 @@ impl World {
     fn any_server(&mut self) -> usize {
         let list = self.latest();
         match self.env.dice.below(4) {
-            0 => self.env.dice.index(self.env.servers.len()),
+            0 => self.env.dice.index(self.env.nodes.len()),
             _ => self.env.dice.pick(&list),
         }
     }
 
-    /// No second server loses its memory before the first has its place again.
-    pub(super) fn crash(&mut self, server: usize, memory: Memory, down: Nanos) {
-        let is_forgetful = memory != Memory::Kept && self.env.is_forgetful();
-        let it = &mut self.env.servers[server];
-        if !it.node.is_up() || is_forgetful {
-            return;
-        }
-        it.node.crashes = 1;
-        match memory {
-            Memory::Kept => {}
-            Memory::Lost => it.node.store.clear(),
-            Memory::Old => it.node.store = it.snapshot.clone(),
-        }
-        it.has_forgotten |= memory != Memory::Kept;
-        it.node.run_anew();
-        it.node.hang_up_all();
-        let event = Event::Fault { index: server as u16, part: Part::End };
-        self.env.plan(self.env.now + down, event);
-        self.break_server(server);
+    /// Whether some server has lost its memory and does not have its place again.
+    fn is_forgetful(&mut self) -> bool {
+        let env = &mut self.env;
+        self.changes.forgetful.retain(|server| {
+            let met = env.probe(*server);
+            met.quarantine.is_some() && !met.is_enrolled
+        });
+        !self.changes.forgetful.is_empty()
     }
 
-    /// All connections of a server break. Clients notice soon, or when they miss an answer, and
-    /// operators when they speak next.
-    fn break_server(&mut self, server: usize) {
-        for (party, seat) in self.env.net.links_to(server) {
-            self.env.break_link(party, seat);
-            if let Some(client) = self.clients.get(party) {
-                let generation = self.env.net.link(party, seat).generation;
-                let what = Due::Broken { node: seat as u8, generation };
-                let notices = self.env.dice.pick(&[MS, MS, LINK_TIMEOUT]);
-                let at = self.env.now + notices;
-                client.plan(&mut self.env, at, what);
-            }
+    /// No second server loses its memory before the first has its place again.
+    pub(super) fn crash(&mut self, server: usize, keeps: Keeps, down: Nanos) {
+        let is_kept = keeps == Keeps::Everything;
+        let is_too_much = !is_kept && self.is_forgetful();
+        if !self.env.nodes[server].is_up() || is_too_much {
+            return;
         }
+        self.env.nodes[server].crashes = 1;
+        if !is_kept {
+            self.changes.forgetful.push(server);
+        }
+        self.restart(SNAPSHOT.into(), server, keeps);
         self.env.net.drop_stragglers(server);
+        let event = Event::Fault { index: server as u16, part: Part::End };
+        self.env.queue.add(self.env.now + down, event);
     }
 
     /// Each server with even chances.
     fn cut_some(&mut self, party: usize, long: Nanos) {
-        for server in 0..self.env.servers.len() {
+        for server in 0..self.env.nodes.len() {
             if self.env.dice.below(2) == 0 {
-                self.env.cut[party][server] = self.env.now + long;
+                self.env.apart[party][server] = self.env.now + long;
             }
         }
     }
@@ -182,9 +166,9 @@ impl World {
     fn renew_client(&mut self, client: usize) {
         let list = match self.env.dice.below(8) {
             0..5 => self.latest(),
-            5..7 => self.lists[self.env.dice.index(self.lists.len())].clone(),
+            5..7 => self.changes.lists[self.env.dice.index(self.changes.lists.len())].clone(),
             // Some get the list of a change that is only under way.
-            _ => match self.operators.last().filter(|operator| operator.config.is_some()) {
+            _ => match self.changes.operators.last().filter(|operator| operator.config.is_some()) {
                 Some(operator) => operator.wanted.clone(),
                 None => self.latest(),
             },
@@ -193,18 +177,20 @@ impl World {
     }
 
     fn spare(&mut self, list: &[usize]) -> Option<usize> {
-        let all = 0..self.env.servers.len();
+        let all = 0..self.env.nodes.len();
         let spares: Vec<usize> = all.filter(|server| !list.contains(server)).collect();
         let spare = (!spares.is_empty()).then(|| self.env.dice.pick(&spares))?;
         // A server that was a node is emptied before it is one again.
-        if self.env.probe(spare).config.is_some() && !self.env.is_forgetful() {
-            let is_used = self.lists.iter().rev().take(2).any(|list| list.contains(&spare));
+        if self.env.probe(spare).config.is_some() && !self.is_forgetful() {
+            let is_used = self.changes.lists.iter().rev().take(2).any(|list| list.contains(&spare));
             if is_used && self.env.dice.below(3) > 0 {
                 return None;
             }
-            self.env.note(|| format!("server {spare} is emptied"));
-            self.env.servers[spare].node.store.clear();
-            self.env.servers[spare].has_forgotten = is_used;
+            self.env.note_change(|| format!("server {spare} is emptied"));
+            self.env.nodes[spare].forget_all(self.env.now);
+            if is_used {
+                self.changes.forgetful.push(spare);
+            }
         }
         Some(spare)
     }
@@ -239,7 +225,7 @@ impl World {
         let at = self.env.dice.index(list.len());
         if self.env.dice.below(2) == 0 {
             let down = self.env.dice.between(0, 6 * GUARD);
-            self.crash(list[at], Memory::Kept, down);
+            self.crash(list[at], Keeps::Everything, down);
         }
         list[at] = spare;
         let tells = self.tells(&list);
@@ -258,10 +244,7 @@ impl World {
         if self.env.dice.below(4) == 0 {
             forgetful.push(old[(at + 2) % old.len()]);
         }
-        for server in &forgetful {
-            let it = &mut self.env.servers[*server];
-            it.snapshot = it.node.store.clone();
-        }
+        forgetful.iter().for_each(|server| self.env.nodes[*server].remember(SNAPSHOT));
         let soon = self.env.now + self.env.dice.between(20 * MS, 3 * GUARD);
         let end = soon + 2 * long;
         for client in 0..self.clients.len() {
@@ -274,16 +257,16 @@ impl World {
                     end,
                 );
             } else {
-                self.env.cut[client][old[at]] = end;
-                self.later.push((self.env.now + GUARD / 2, Later::Anew(client)));
+                self.env.apart[client][old[at]] = end;
+                self.changes.later.push((self.env.now + GUARD / 2, Later::Anew(client)));
                 for server in &forgetful {
-                    self.later.push((soon, Later::Cut(client, *server, end)));
+                    self.changes.later.push((soon, Later::Cut(client, *server, end)));
                 }
             }
         }
-        let memory = self.env.dice.pick(&[Memory::Lost, Memory::Old, Memory::Kept]);
+        let keeps = self.env.dice.pick(&[Keeps::Nothing, OLD, Keeps::Everything]);
         for server in forgetful {
-            self.later.push((soon, Later::Crash(server, memory)));
+            self.changes.later.push((soon, Later::Crash(server, keeps)));
         }
         let tells = self.tells(&list);
         self.operate(list, tells);
@@ -299,9 +282,9 @@ impl World {
         end: Nanos,
     ) {
         let is_anew = self.env.dice.below(2) == 0;
-        for server in 0..self.env.servers.len() {
+        for server in 0..self.env.nodes.len() {
             let is_seen = seen.contains(&server) || self.env.dice.below(8) == 0;
-            self.env.cut[client][server] = if is_seen { soon } else { end };
+            self.env.apart[client][server] = if is_seen { soon } else { end };
         }
         if is_anew {
             self.begin_anew(client, old.to_vec());

@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use quorate_core::{
     command::{Command, Reply},
-    membership::{self, AgreedConfig, Handshake, Mark, NodeInfo, Unplanned, plan},
+    membership::{self, AgreedConfig, Handshake, NodeInfo, Unplanned, plan},
     moment::Moment,
     quorum::majority,
 };
 
-use super::{GUARD, LINK_TIMEOUT, env::Env, label};
+use super::GUARD;
 use crate::{
     clock::{MS, Nanos},
     event::{Due, Event},
-    links::Surroundings,
     net::{Waiting, Whose},
+    settings::label,
+    world::Env,
 };
 
 #[derive(Debug)]
-pub(super) struct Operator {
+pub(crate) struct Operator {
     party: usize,
     pub(super) wanted: Vec<usize>,
     labels: Vec<Arc<str>>,
@@ -38,7 +39,7 @@ pub(super) struct Operator {
 
 impl Operator {
     pub(super) fn new(env: &mut Env, party: usize, wanted: Vec<usize>, tells: usize) -> Self {
-        env.note(|| format!("operator {party} wants {wanted:?}, and tells up to {tells}"));
+        env.note_change(|| format!("operator {party} wants {wanted:?}, and tells up to {tells}"));
         for (seat, server) in wanted.iter().enumerate() {
             env.net.link(party, seat).node = *server;
         }
@@ -61,15 +62,17 @@ impl Operator {
 
     fn plan_tick(&self, env: &mut Env, after: Nanos) {
         let (client, what) = (self.party as u8, Due::Work { task: 0, step: 0 });
-        env.plan(env.now + after, Event::Client { client, life: 0, what });
+        env.queue.add(env.now + after, Event::Client { client, life: 0, what });
     }
 
     /// Sends a command on a connection that is there, or can be made.
     fn send(&self, env: &mut Env, seat: usize, command: Command) {
         let (now, is_reachable) = (env.now, env.is_reachable(self.party, seat));
         let link = env.net.link(self.party, seat);
-        if link.is_up && !link.waiting.is_empty() && link.heard_at + LINK_TIMEOUT < now {
-            env.break_link(self.party, seat);
+        if link.is_up && !link.waiting.is_empty() && link.heard_at + env.settings.link_timeout < now
+        {
+            let late = env.stragglers_for();
+            env.break_link(self.party, seat, late);
             return;
         }
         if !link.is_up && is_reachable {
@@ -81,7 +84,7 @@ impl Operator {
     }
 
     /// A server has answered. What was only looked at before does not count.
-    pub(super) fn handle_answer(
+    pub(crate) fn handle_answer(
         &mut self,
         generation: u32,
         seat: usize,
@@ -109,7 +112,7 @@ impl Operator {
         let is_over = is_over && (self.config.is_some() || env.now >= self.ends_at);
         if is_over {
             self.is_done = true;
-            env.note(|| format!("operator {} goes, {told} were told", self.party));
+            env.note_change(|| format!("operator {} goes, {told} were told", self.party));
             return is_agreed;
         }
         for seat in 0..self.wanted.len() {
@@ -137,14 +140,14 @@ impl Operator {
         let met = self.met.iter().map(|it| it.as_ref().map(|(met, _)| met));
         match plan(self.labels.iter().zip(met)) {
             Ok(_) | Err(Unplanned::Minority { .. }) if !self.is_acting => {
-                env.note(|| format!("operator {} acts", self.party));
+                env.note_change(|| format!("operator {} acts", self.party));
                 self.is_acting = true;
                 // What was looked at left no trace: a newcomer has no name yet.
                 self.met.fill(None);
                 self.began_at = env.now;
             }
             Ok(config) => {
-                env.note(|| {
+                env.note_change(|| {
                     format!("operator {} plans {}: {}", self.party, config.change, config.members)
                 });
                 self.config = Some(config);
@@ -171,7 +174,7 @@ impl Operator {
             if env.net.link(self.party, seat).generation != *generation {
                 continue;
             }
-            let fresh = Mark::from_random(env.random());
+            let fresh = env.fresh();
             let (mark, config) = (met.mark, config.clone());
             let command = membership::Command::Change { mark, config, fresh };
             self.send(env, seat, command.into());

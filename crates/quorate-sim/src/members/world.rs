@@ -1,204 +1,121 @@
 //! One world: founded, changed again and again, and at last left alone.
 
-use quorate_core::{
-    command::Command,
-    membership::{AgreedConfig, View},
-};
+use quorate_core::membership::AgreedConfig;
 
-use super::{
-    GUARD, GUARD_MS, Report, TTL_MS,
-    client::Client,
-    env::Env,
-    faults::{self, Fault, Memory},
-    operator::Operator,
-};
+use super::{GUARD, GUARD_MS, Report, TTL_MS, faults, operator::Operator};
 use crate::{
+    check::Promise,
+    client::view_of,
     clock::{MS, Nanos},
     dice::Dice,
-    event::{Direction, Due, Event, Part},
-    links::Linked,
-    net::Heard,
+    event::{Event, Part},
+    fault::Keeps,
+    settings::Settings,
+    world::{Counts, Options, Without, World},
 };
-
-#[derive(Debug)]
-pub(super) struct World {
-    pub(super) env: Env,
-    pub(super) clients: Vec<Client>,
-    pub(super) operators: Vec<Operator>,
-    /// All lists that were agreed upon, as far as operators know.
-    pub(super) lists: Vec<Vec<usize>>,
-    faults: Vec<(Nanos, Fault)>,
-    pub(super) later: Vec<(Nanos, Later)>,
-}
 
 /// What follows from a fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Later {
-    Crash(usize, Memory),
+    Crash(usize, Keeps),
     Anew(usize),
     /// A client and a server do not hear each other until then.
     Cut(usize, usize, Nanos),
 }
 
+/// Plays a world to its end.
+pub(super) fn play(settings: Settings, is_traced: bool) -> Report {
+    let options = Options { is_traced, ..Options::default() };
+    let mut world = World::new(settings, &Without::default(), options);
+    world.begin_changes();
+    world.play(3 * GUARD - 1);
+    world.set_rough(true);
+    let last = world.changes.faults.iter().map(|(when, _)| *when).max().unwrap_or(0);
+    world.play(last + 4 * GUARD);
+    world.calm_down();
+    let lists: Vec<_> = world.agreed().iter().map(list_of).collect();
+    let is_settled = lists.iter().any(|list| world.settles(list));
+    let needs = if is_settled { None } else { world.repairs() };
+    let changes = world.agreed().first().map_or(0, |config| config.change);
+    let Counts { acquisitions: holds, .. } = world.env.count;
+    let violation = world.env.check.violation.map(|it| format!("{}: {}", it.promise, it.text));
+    Report { holds, changes, needs, violation, trace: world.env.trace }
+}
+
 impl World {
-    pub(super) fn new(seed: u64, is_traced: bool) -> Self {
-        let mut dice = Dice::new(seed, 77);
-        let nodes = dice.pick(&[2, 3, 3, 3, 3, 4, 5, 5]);
-        let servers = nodes + dice.between(1, 3) as usize;
-        let clients = dice.between(2, 4) as usize;
-        let mut env = Env::new(dice, servers, is_traced);
-        let list: Vec<usize> = (0..nodes).collect();
-        let faults = faults::draw(&mut env);
-        for (number, (when, _)) in faults.iter().enumerate() {
-            env.plan(*when, Event::Fault { index: number as u16, part: Part::Begin });
+    fn begin_changes(&mut self) {
+        let Settings { seed, nodes, .. } = self.env.settings;
+        self.changes.lists.push((0..nodes).collect());
+        self.changes.faults = faults::draw(&mut Dice::new(seed, STREAM + 1));
+        for (number, (when, _)) in self.changes.faults.iter().enumerate() {
+            let event = Event::Fault { index: number as u16, part: Part::Begin };
+            self.env.queue.add(*when, event);
         }
-        let mut world = Self {
-            env,
-            clients: Vec::new(),
-            operators: Vec::new(),
-            lists: vec![list.clone()],
-            faults,
-            later: Vec::new(),
-        };
-        for _ in 0..clients {
-            let party = world.env.add_party();
-            let client = Client::new(&mut world.env, party, 0, &list);
-            world.clients.push(client);
-        }
-        world
+        self.env.apart = vec![vec![0; self.env.nodes.len()]; self.clients.len()];
+        self.clients.iter_mut().for_each(|client| client.start(&mut self.env));
+    }
+
+    /// Messages may be very late from now on, or are not any more.
+    fn set_rough(&mut self, is_rough: bool) {
+        self.env.is_rough = is_rough;
+        let late_max = if is_rough { self.env.late_max() } else { 0 };
+        self.env.net.links().for_each(|link| link.late_max = late_max);
     }
 
     /// The list that was agreed upon last, as far as operators know.
     pub(super) fn latest(&self) -> Vec<usize> {
-        self.lists.last().cloned().unwrap_or_default()
+        self.changes.lists.last().cloned().unwrap_or_default()
     }
 
     pub(super) fn operate(&mut self, wanted: Vec<usize>, tells: usize) {
-        let party = self.env.add_party();
-        if self.env.dice.below(2) == 0 && !self.env.is_calm {
-            let server = self.env.dice.pick(&wanted);
-            self.env.cut[party][server] = self.env.now + 2 * GUARD;
+        let env = &mut self.env;
+        let party = env.apart.len();
+        env.net.add_client();
+        env.apart.push(vec![0; env.nodes.len()]);
+        if env.dice.below(2) == 0 && env.is_rough {
+            let server = env.dice.pick(&wanted);
+            env.apart[party][server] = env.now + 2 * GUARD;
         }
-        let operator = Operator::new(&mut self.env, party, wanted, tells);
-        self.operators.push(operator);
+        let operator = Operator::new(env, party, wanted, tells);
+        self.changes.operators.push(operator);
+        self.set_rough(self.env.is_rough);
     }
 
     /// The process of a client ends, and another one begins with this list.
     pub(super) fn begin_anew(&mut self, client: usize, list: Vec<usize>) {
-        self.env.note(|| format!("client {client} begins anew with {list:?}"));
-        self.clients[client].die(&mut self.env);
-        let life = self.clients[client].me.life + 1;
-        self.clients[client] = Client::new(&mut self.env, client, life, &list);
-    }
-
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::Arrive { link, generation, way } => {
-                let (party, seat) = self.env.net.ends(link);
-                let server = self.env.net.link(party, seat).node;
-                if let Some(until) = self.env.cut_until(party, server) {
-                    self.env.plan(until, event);
-                } else if way == Direction::ToNode {
-                    self.handle_request(link, generation);
-                } else if !self.defers(party, event) {
-                    self.handle_heard(link, generation, way);
-                }
-            }
-            Event::Straggle { slot } => {
-                // What is late and held up, too, is lost.
-                if let Some(late) = self.env.net.straggler(slot)
-                    && self.env.cut_until(late.client, late.node).is_none()
-                {
-                    self.env.run(late.client, late.node, &late.request.what);
-                }
-            }
-            Event::HangUp { link, generation } => {
-                let servers = self.env.servers.iter_mut();
-                servers.for_each(|server| server.node.hang_up(link, generation));
-            }
-            Event::Client { client, life, what } => {
-                self.handle_due(usize::from(client), life, what, event);
-            }
-            Event::Fault { index, part: Part::Begin } if !self.env.is_calm => {
-                self.strike(self.faults[usize::from(index)].1);
-            }
-            Event::Fault { index, part: Part::End } => {
-                self.env.servers[usize::from(index)].node.crashes = 0;
-            }
-            _ => {}
-        }
-    }
-
-    /// Puts off what comes while a client stands still. Returns true if it did.
-    fn defers(&mut self, party: usize, event: Event) -> bool {
-        let until = self.clients.get(party).map_or(0, |client| client.stopped_until);
-        if until > self.env.now {
-            self.env.plan(until, event);
-        }
-        until > self.env.now
-    }
-
-    fn handle_due(&mut self, party: usize, life: u32, what: Due, event: Event) {
-        if let Some(client) = self.clients.get(party) {
-            if client.me.life == life && !self.defers(party, event) {
-                self.clients[party].handle(&mut self.env, what);
-            }
-            return;
-        }
-        let operator = &mut self.operators[party - self.clients.len()];
-        if matches!(what, Due::Work { .. }) && operator.tick(&mut self.env) {
-            let wanted = operator.wanted.clone();
-            self.lists.push(wanted);
-        }
-    }
-
-    fn handle_request(&mut self, link: u16, generation: u32) {
         let env = &mut self.env;
-        let Some(request) = env.net.arrived_request(link, generation) else { return };
-        let (party, seat) = env.net.ends(link);
-        let server = env.net.link(party, seat).node;
-        if !env.servers[server].node.is_up() {
-            return;
-        }
-        if let Command::Attach { speaker, .. } = &request.what {
-            env.servers[server].node.listen(speaker.client, link, generation);
-        }
-        let reply = env.run(party, server, &request.what);
-        env.net.reply(&mut env.queue, env.now, link, Some(reply));
+        env.note_change(|| format!("client {client} begins anew with {list:?}"));
+        let client = &mut self.clients[client];
+        client.crash(env);
+        client.list = list;
+        client.reborn(env);
     }
 
-    fn handle_heard(&mut self, link: u16, generation: u32, way: Direction) {
-        let env = &mut self.env;
-        let (party, seat) = env.net.ends(link);
-        let Some(heard) = env.net.arrived_reply(link, generation, way) else { return };
-        let link = env.net.link(party, seat);
-        link.heard_at = env.now;
-        let reply = match heard.what {
-            Heard::Reply(reply) => reply,
-            Heard::Push(push) => {
-                self.clients[party].handle_push(env, seat, push);
-                return;
-            }
-        };
-        let Some(waiting) = link.waiting.pop_front() else { return };
-        match self.clients.get_mut(party) {
-            Some(client) => client.handle_answer(env, seat, waiting, reply),
-            None => {
-                let operator = &mut self.operators[party - self.clients.len()];
-                operator.handle_answer(generation, seat, &waiting.command, reply);
-            }
+    /// The next step of an operator.
+    pub(crate) fn tick(&mut self, party: usize) {
+        let operator = &mut self.changes.operators[party - self.clients.len()];
+        if operator.tick(&mut self.env) {
+            self.changes.lists.push(operator.wanted.clone());
+        }
+    }
+
+    pub(crate) fn handle_change(&mut self, index: usize, part: Part) {
+        match part {
+            Part::Begin if self.env.is_rough => self.strike(self.changes.faults[index].1),
+            Part::End => self.env.nodes[index].crashes = 0,
+            Part::Begin | Part::Remember => {}
         }
     }
 
     fn play(&mut self, end: Nanos) {
-        while self.env.judge.violation.is_none() {
+        while self.env.check.violation.is_none() {
             let now = self.env.now;
-            let due = self.later.iter().position(|(when, _)| *when <= now);
-            if let Some((_, later)) = due.map(|at| self.later.swap_remove(at)) {
+            let due = self.changes.later.iter().position(|(when, _)| *when <= now);
+            if let Some((_, later)) = due.map(|at| self.changes.later.swap_remove(at)) {
                 match later {
-                    Later::Crash(server, memory) => self.crash(server, memory, 10 * MS),
+                    Later::Crash(server, keeps) => self.crash(server, keeps, 10 * MS),
                     Later::Anew(client) => self.begin_anew(client, self.latest()),
-                    Later::Cut(client, server, until) => self.env.cut[client][server] = until,
+                    Later::Cut(client, server, until) => self.env.apart[client][server] = until,
                 }
             }
             let Some((at, event)) = self.env.queue.next_by(end) else { break };
@@ -208,32 +125,19 @@ impl World {
         self.env.now = end.max(self.env.now);
     }
 
-    pub(super) fn run(mut self) -> Report {
-        self.play(3 * GUARD - 1);
-        self.env.set_rough(true);
-        let last = self.faults.iter().map(|(when, _)| *when).max().unwrap_or(0);
-        self.play(last + 4 * GUARD);
-        self.calm_down();
-        let lists: Vec<_> = self.agreed().iter().map(Self::list_of).collect();
-        let is_settled = lists.iter().any(|list| self.settles(list));
-        let needs = if is_settled { None } else { self.repairs() };
-        let changes = self.agreed().first().map_or(0, |config| config.change);
-        let (holds, violation) = (self.env.judge.count, self.env.judge.violation);
-        Report { holds, changes, needs, violation, trace: self.env.trace.unwrap_or_default() }
-    }
-
     fn calm_down(&mut self) {
-        self.env.set_rough(false);
-        self.env.note(|| "nothing goes wrong any more".into());
-        self.later.clear();
-        self.env.cut.iter_mut().flatten().for_each(|until| *until = 0);
-        self.env.servers.iter_mut().for_each(|server| server.node.crashes = 0);
-        self.operators.iter_mut().for_each(|operator| operator.is_done = true);
+        self.set_rough(false);
+        self.env.note_change(|| "nothing goes wrong any more".into());
+        self.env.settings.is_hoarding = false;
+        self.changes.later.clear();
+        self.env.apart.iter_mut().flatten().for_each(|until| *until = 0);
+        self.env.nodes.iter_mut().for_each(|node| node.crashes = 0);
+        self.changes.operators.iter_mut().for_each(|operator| operator.is_done = true);
     }
 
     /// The latest pacts that any server knows: more than one if operators were at odds.
     fn agreed(&mut self) -> Vec<AgreedConfig> {
-        let servers = self.env.servers.len();
+        let servers = self.env.nodes.len();
         let told: Vec<AgreedConfig> =
             (0..servers).filter_map(|it| self.env.probe(it).config).collect();
         let last = told.iter().map(|config| config.change).max().unwrap_or(0);
@@ -246,11 +150,6 @@ impl World {
         latest
     }
 
-    fn list_of(config: &AgreedConfig) -> Vec<usize> {
-        let number = |label: &str| label.trim_start_matches('s').parse().unwrap_or(0);
-        config.members.iter().map(|member| number(&member.label)).collect()
-    }
-
     /// Whether every client gets the lock with this list.
     fn settles(&mut self, list: &[usize]) -> bool {
         for client in 0..self.clients.len() {
@@ -258,7 +157,7 @@ impl World {
         }
         for _ in 0..12 {
             self.play(self.env.now + GUARD);
-            if self.env.judge.violation.is_some() {
+            if self.env.check.violation.is_some() {
                 return true;
             }
             if self.clients.iter().all(|client| client.wins > 0) {
@@ -270,19 +169,20 @@ impl World {
 
     /// An operator settles it, by wanting one of the latest lists. Says what was the matter.
     fn repairs(&mut self) -> Option<String> {
-        let seen = self.clients.iter().find(|it| it.wins == 0).map(|it| format!("{:?}", it.last));
+        let seen =
+            self.clients.iter().find(|it| it.wins == 0).map(|it| format!("{:?}", it.opinion));
         let agreed = self.agreed();
         let seen = seen.unwrap_or_default();
         let seen = seen.split([' ', ';']).take(3).collect::<Vec<_>>().join(" ");
         let said = format!("{} lists, {seen}", agreed.len());
         self.show_all();
-        self.env.note(|| format!("it does not settle: {said}"));
+        self.env.note_change(|| format!("it does not settle: {said}"));
         let mut why = Vec::new();
         for config in &agreed {
-            let list = Self::list_of(config);
+            let list = list_of(config);
             self.operate(list.clone(), usize::MAX);
             self.play(self.env.now + 5 * GUARD);
-            why.extend(self.operators.last().and_then(|it| it.why_not.clone()));
+            why.extend(self.changes.operators.last().and_then(|it| it.why_not.clone()));
             if self.settles(&list) {
                 return Some(said);
             }
@@ -290,37 +190,42 @@ impl World {
         if agreed.first().is_some_and(|config| self.rescues(config)) {
             return Some(format!("on its word: {said}"));
         }
-        let stuck = format!("stuck for ever: {said} {why:?}");
-        self.env.note(|| stuck.clone());
-        self.env.judge.violation.get_or_insert(stuck);
+        let (now, stuck) = (self.env.now, format!("stuck for ever: {said} {why:?}"));
+        self.env.check.report(now, Promise::Progress, None, Vec::new(), stuck);
         Some(said)
     }
 
     /// An operator gives its word: all other servers are off, and who goes by another list has
     /// nothing to remember.
     fn rescues(&mut self, config: &AgreedConfig) -> bool {
-        let list = Self::list_of(config);
-        for server in 0..self.env.servers.len() {
-            self.env.servers[server].node.crashes = u32::from(!list.contains(&server));
+        let list = list_of(config);
+        for server in 0..self.env.nodes.len() {
+            self.env.nodes[server].crashes = u32::from(!list.contains(&server));
             if self.env.probe(server).config.is_some_and(|told| told != *config) {
-                self.env.servers[server].node.store.clear();
+                self.env.nodes[server].store.clear();
             }
         }
-        let labels = list.iter().map(|server| super::label(*server));
-        let mut council = View::new(labels, TTL_MS, GUARD_MS);
+        let mut council = view_of(&list, TTL_MS, GUARD_MS);
         council.set_vouched(true);
         self.env.settle(&mut council, &list, &[]);
         self.settles(&list)
     }
 
     fn show_all(&mut self) {
-        for server in 0..self.env.servers.len() {
+        for server in 0..self.env.nodes.len() {
             let met = self.env.probe(server);
             let config = met.config.map(|it| {
                 format!("{} {} after {}", it.change, it.members, it.before.unwrap_or_default())
             });
             let (doubt, is_enrolled) = (met.quarantine, met.is_enrolled);
-            self.env.note(|| format!("server {server}: {config:?} {doubt:?} {is_enrolled}"));
+            self.env.note_change(|| format!("server {server}: {config:?} {doubt:?} {is_enrolled}"));
         }
     }
 }
+
+fn list_of(config: &AgreedConfig) -> Vec<usize> {
+    let number = |label: &str| label.trim_start_matches('n').parse().unwrap_or(0);
+    config.members.iter().map(|member| number(&member.label)).collect()
+}
+
+pub(super) const STREAM: u64 = 77;

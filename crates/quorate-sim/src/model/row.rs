@@ -36,11 +36,11 @@ impl Row {
     #[must_use]
     pub const fn about(&self) -> About {
         match self {
-            Self::Product(Settings { name, what, expected, is_full, steps_max, .. })
-            | Self::Fences(fences::Settings { name, what, expected, is_full, steps_max, .. }) => {
+            Self::Product(Settings { name, what, expected, is_full, steps_max, .. }) => {
                 let (expected, is_full, steps_max) = (*expected, *is_full, *steps_max);
                 About { name, what, expected, is_full, steps_max }
             }
+            Self::Fences(settings) => settings.about,
         }
     }
 

@@ -55,6 +55,11 @@ impl Env {
             let name = trace::client_name(client);
             self.check.report_owner(self.now, Promise::Memory, None, name, text);
         }
+        if self.nodes[node].has_changed {
+            let text = format!("n{node} is another one since it was looked at");
+            let name = trace::client_name(client);
+            self.check.report_owner(self.now, Promise::Look, None, name, text);
+        }
         if self.nodes[node].has_revived
             && let Command::Prolong { entries, .. } = command
         {
@@ -180,7 +185,8 @@ impl Env {
     /// A claim that is valid must be carried by a majority.
     pub(crate) fn audit(&mut self, number: u32) {
         let claim = self.check.claim(number);
-        if !claim.is_backed(self.now) || !self.check.is_within_bounds() {
+        let is_judged = self.check.is_within_bounds() && !self.settings.is_changing();
+        if !claim.is_backed(self.now) || !is_judged {
             return;
         }
         let name = &self.locks[claim.lock];
@@ -201,6 +207,17 @@ impl Env {
         let is_healed = self.now.checked_sub(life).is_some_and(|at| self.check.is_healed_since(at));
         let is_well = is_healed && self.check.is_remembered();
         is_well && self.net.is_calm(self.now, client)
+    }
+
+    /// Until when a client, or an operator, and a node do not hear each other.
+    pub(crate) fn apart_until(&self, party: usize, node: usize) -> Option<Nanos> {
+        let until = self.apart.get(party).map_or(0, |apart| apart[node]);
+        (until > self.now).then_some(until)
+    }
+
+    /// How late messages may be, where they may be very late.
+    pub(crate) fn late_max(&self) -> Nanos {
+        self.settings.guard.map_or(0, |guard| 2 * guard.guard_ms * MS)
     }
 
     /// Breaks a connection. Its client does not know yet.

@@ -8,35 +8,34 @@ use crate::{
     clock::{MS, Nanos},
     event::{Direction, Due, Event, Part},
     fault::{Fault, KINDS, Keeps, Way, What, When},
-    links::Linked,
     trace::{Place, Scene},
 };
 
 impl World {
     pub(super) fn plan_fault(&mut self, index: usize) {
-        let Fault { at, what } = self.faults[index];
+        let Fault { at, lasts, what, .. } = self.faults[index];
         let event = |part| Event::Fault { index: index as u16, part };
         let end = self.end_of(index);
         let queue = &mut self.env.queue;
         let lag = match what {
-            What::NodeCrash { keeps: Keeps::Ago(lag), .. }
-            | What::Promote { lag, .. }
-            | What::RollBack { lag, .. } => Some(lag),
+            What::NodeCrash(Keeps::Ago(lag)) | What::Promote { lag } | What::RollBack { lag } => {
+                Some(lag)
+            }
             _ => None,
         };
         if let Some(before) = lag.and_then(|lag| at.checked_sub(lag)) {
             queue.add(before, event(Part::Remember));
         }
         queue.add(at, event(Part::Begin));
-        if what.lasts() > 0 {
+        if lasts > 0 {
             queue.add(end, event(Part::End));
         }
     }
 
     /// Whatever lasts is over when faults are to stop, but for nodes that are full only then.
     fn end_of(&self, index: usize) -> Nanos {
-        let Fault { at, what } = self.faults[index];
-        let end = at + what.lasts();
+        let Fault { at, lasts, .. } = self.faults[index];
+        let end = at + lasts;
         match at < self.env.settings.faults_until {
             true => end.min(self.env.settings.faults_until),
             false => end,
@@ -44,85 +43,78 @@ impl World {
     }
 
     pub(super) fn handle_fault(&mut self, index: usize, part: Part) {
-        let what = self.faults[index].what;
+        let fault = self.faults[index];
         match part {
-            Part::Remember => {
-                if let What::NodeCrash { node, .. }
-                | What::Promote { node, .. }
-                | What::RollBack { node, .. } = what
-                {
-                    self.env.nodes[node].remember(index as u16);
-                }
-            }
+            Part::Remember => self.env.nodes[fault.node].remember(index as u16),
             Part::Begin => {
-                self.env.count.faults[what.kind()] += 1;
-                if let Some(bound) = what.breaks(self.env.settings.is_forgetful) {
+                let kind = fault.what.kind();
+                self.env.count.faults[kind] += 1;
+                if let Some(bound) = fault.what.breaks(self.env.settings.is_forgetful) {
                     self.env.check.break_bound(bound);
                 }
-                let until = self.end_of(index);
+                let (place, until) = (place(fault), self.end_of(index));
                 self.env.trace.add(self.env.now, None, || Scene::Fault {
                     index,
-                    place: place(what),
+                    place,
                     until,
-                    text: KINDS[what.kind()].to_owned(),
+                    text: KINDS[kind].to_owned(),
                 });
-                self.begin_fault(index, what);
+                self.begin_fault(index, fault);
             }
-            Part::End => self.end_fault(index, what),
+            Part::End => self.end_fault(index, fault),
         }
     }
 
-    fn begin_fault(&mut self, index: usize, what: What) {
+    fn begin_fault(&mut self, index: usize, fault: Fault) {
+        let Fault { client, node, lock, lasts, what, .. } = fault;
         let end = self.end_of(index);
         let env = &mut self.env;
         match what {
-            What::Break { client, node, when: When::Now, stragglers_for } => {
+            What::Break { when: When::Now, stragglers_for } => {
                 self.break_link(client, node, stragglers_for);
             }
-            What::Break { client, node, when, stragglers_for } => {
+            What::Break { when, stragglers_for } => {
                 env.net.link(client, node).breaks = Some((when, stragglers_for));
             }
-            What::Slow { client, node, by, .. } => env.net.link(client, node).slow_by += by,
-            What::Cut { client, node, way, .. } => self.cut(client, node, way, true),
-            What::Isolate { node, .. } => {
-                (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, true));
-            }
-            What::Fail { node, .. } => env.nodes[node].failing += 1,
-            What::Full { nodes, .. } => self.fill(index, nodes),
-            What::Pause { client, .. } => self.stop(client, end),
-            What::Suspend { client, lasts } => {
+            What::Slow { by } => env.net.link(client, node).slow_by += by,
+            What::Cut(way) => self.cut(client, node, way, true),
+            What::Isolate => self.isolate(node, true),
+            What::Fail => env.nodes[node].failing += 1,
+            What::Full { nodes } => self.fill(index, nodes),
+            What::Pause => self.stop(client, end),
+            What::Suspend => {
                 self.stop(client, end);
                 // When the machine wakes, its connections are gone.
                 for node in 0..self.env.nodes.len() {
                     self.break_link(client, node, lasts);
                 }
             }
-            What::ClientCrash { client, .. } => {
+            What::ClientCrash => {
                 if !self.clients[client].is_dead() {
                     self.clients[client].crash(env);
                     env.queue.add(end, Event::Reborn { client: client as u8 });
                 }
             }
-            What::NodeCrash { node, keeps, .. } => {
+            What::NodeCrash(keeps) => {
                 if env.settings.is_rolling {
                     self.clients.iter_mut().for_each(|client| client.carry(env));
                 }
                 env.nodes[node].crashes += 1;
                 self.restart(index, node, keeps);
             }
-            What::Flush { node } => self.flush(node),
-            What::Promote { node, lag } => self.restart(index, node, Keeps::Ago(lag)),
-            What::RollBack { node, .. } => self.roll_back(index, node),
-            What::Copy { node, of } => self.copy(node, of),
-            What::Replace { node } => self.restart(index, node, Keeps::Nothing),
+            What::Flush => self.flush(node),
+            What::Promote { lag } => self.restart(index, node, Keeps::Ago(lag)),
+            What::RollBack { .. } => self.roll_back(index, node),
+            What::Copy { of } => self.copy(node, of),
+            What::Replace => self.restart(index, node, Keeps::Nothing),
             What::Blackout { nodes, is_kept } => self.black_out(index, nodes, is_kept),
-            What::Nudge { node, micros } => self.nudge(node, micros),
-            What::Evict { node, lock } => {
+            What::Nudge { micros } => self.nudge(node, micros),
+            What::Evict => {
                 env.nodes[node].store.forget(&env.locks[lock]);
             }
-            What::Step { node, micros } => self.step(node, micros),
-            What::ForeignTake { lock, nodes, ttl_ms } => self.foreign_take(lock, nodes, ttl_ms),
-            What::ForeignForever { lock, node, .. } => {
+            What::Step { micros } => self.step(node, micros),
+            What::ForeignTake { nodes, ttl_ms } => self.foreign_take(lock, nodes, ttl_ms),
+            What::ForeignForever => {
                 let name = env.locks[lock].clone();
                 let time = env.nodes[node].clock.at(env.now);
                 let look = Command::Look { name: name.clone() };
@@ -131,7 +123,7 @@ impl World {
                     env.nodes[node].store.plant(time, &name, value, None);
                 }
             }
-            What::ForeignOverwrite { lock, node } => {
+            What::ForeignOverwrite => {
                 let time = env.nodes[node].clock.at(env.now);
                 let value = Value::Text(FOREIGN.as_bytes().into());
                 env.nodes[node].store.plant(time, &env.locks[lock], value, Some(50));
@@ -139,42 +131,30 @@ impl World {
         }
     }
 
-    fn end_fault(&mut self, index: usize, what: What) {
+    fn end_fault(&mut self, index: usize, Fault { client, node, lock, what, .. }: Fault) {
         let env = &mut self.env;
         match what {
-            What::Slow { client, node, by, .. } => env.net.link(client, node).slow_by -= by,
-            What::Cut { client, node, way, .. } => self.cut(client, node, way, false),
-            What::Isolate { node, .. } => {
-                (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, false));
-            }
-            What::Fail { node, .. } => env.nodes[node].failing -= 1,
-            What::Full { nodes, .. } => self.end_full(index, nodes),
-            What::NodeCrash { node, .. } => env.nodes[node].crashes -= 1,
-            What::ForeignForever { lock, node, .. } => {
+            What::Slow { by } => env.net.link(client, node).slow_by -= by,
+            What::Cut(way) => self.cut(client, node, way, false),
+            What::Isolate => self.isolate(node, false),
+            What::Fail => env.nodes[node].failing -= 1,
+            What::Full { nodes } => self.end_full(index, nodes),
+            What::NodeCrash(_) => env.nodes[node].crashes -= 1,
+            What::ForeignForever => {
                 let time = env.nodes[node].clock.at(env.now);
                 let (name, owner) = (env.locks[lock].clone(), squatter());
                 env.nodes[node].store.apply(time, &Command::Free { name, owner });
             }
             // The rest is over by itself, or by an event of its own.
-            What::Pause { .. }
-            | What::Suspend { .. }
-            | What::ClientCrash { .. }
-            | What::Break { .. }
-            | What::Flush { .. }
-            | What::Promote { .. }
-            | What::RollBack { .. }
-            | What::Copy { .. }
-            | What::Replace { .. }
-            | What::Blackout { .. }
-            | What::Nudge { .. }
-            | What::Evict { .. }
-            | What::Step { .. }
-            | What::ForeignTake { .. }
-            | What::ForeignOverwrite { .. } => {}
+            _ => {}
         }
     }
 
-    fn stop(&mut self, client: usize, until: Nanos) {
+    fn isolate(&mut self, node: usize, is_cut: bool) {
+        (0..self.clients.len()).for_each(|client| self.cut(client, node, Way::Both, is_cut));
+    }
+
+    pub(crate) fn stop(&mut self, client: usize, until: Nanos) {
         self.clients[client].stop(&mut self.env);
         self.env.queue.add(until, Event::Resume { client: client as u8 });
     }
@@ -193,21 +173,31 @@ impl World {
         }
     }
 
-    pub(super) fn break_link(&mut self, client: usize, node: usize, stragglers_for: Nanos) {
+    pub(super) fn break_link(&mut self, client: usize, seat: usize, stragglers_for: Nanos) {
         let env = &mut self.env;
-        if env.net.link(client, node).is_up {
-            env.break_link(client, node, stragglers_for);
-            let generation = env.net.link(client, node).generation;
-            let what = Due::Broken { node: node as u8, generation };
-            let life = self.clients[client].me.life;
+        if !env.net.link(client, seat).is_up {
+            return;
+        }
+        env.break_link(client, seat, stragglers_for);
+        let generation = env.net.link(client, seat).generation;
+        let what = Due::Broken { node: seat as u8, generation };
+        // An operator notices when it speaks next.
+        let Some(life) = self.clients.get(client).map(|client| client.me.life) else { return };
+        let event = Event::Client { client: client as u8, life, what };
+        match env.is_rough {
+            // Some notice only when they miss an answer.
+            true => {
+                let after = env.dice.pick(&[MS, MS, env.settings.link_timeout]);
+                env.queue.add(env.now + after, event);
+            }
             // Whoever stands still notices when it goes on.
-            self.handle(Event::Client { client: client as u8, life, what });
+            false => self.handle(event),
         }
     }
 
     pub(super) fn break_node(&mut self, node: usize) {
-        for client in 0..self.clients.len() {
-            self.break_link(client, node, 0);
+        for (client, seat) in self.env.net.links_to(node) {
+            self.break_link(client, seat, 0);
         }
     }
 
@@ -259,27 +249,11 @@ fn squatter() -> Owner {
     Owner::from_bytes(format!("{FOREIGN} squatter").as_bytes())
 }
 
-const fn place(what: What) -> Place {
+const fn place(Fault { client, node, what, .. }: Fault) -> Place {
     match what {
-        What::Break { client, node, .. }
-        | What::Slow { client, node, .. }
-        | What::Cut { client, node, .. } => Place::Link(client, node),
-        What::Isolate { node, .. }
-        | What::Fail { node, .. }
-        | What::NodeCrash { node, .. }
-        | What::Flush { node }
-        | What::Promote { node, .. }
-        | What::RollBack { node, .. }
-        | What::Copy { node, .. }
-        | What::Replace { node }
-        | What::Nudge { node, .. }
-        | What::Evict { node, .. }
-        | What::Step { node, .. }
-        | What::ForeignForever { node, .. }
-        | What::ForeignOverwrite { node, .. } => Place::Node(node),
-        What::Pause { client, .. }
-        | What::Suspend { client, .. }
-        | What::ClientCrash { client, .. } => Place::Client(client),
+        What::Break { .. } | What::Slow { .. } | What::Cut(_) => Place::Link(client, node),
+        What::Pause | What::Suspend | What::ClientCrash => Place::Client(client),
         What::ForeignTake { .. } | What::Blackout { .. } | What::Full { .. } => Place::World,
+        _ => Place::Node(node),
     }
 }

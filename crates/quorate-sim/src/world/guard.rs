@@ -17,7 +17,9 @@ use crate::{
 /// fences of a node that has forgotten them: those go on from its clock.
 pub(super) fn apart_us(settings: &Settings) -> u64 {
     let guard = settings.guard.filter(|_| settings.is_forgetful);
-    guard.map_or(1_000_000_000, |guard| guard.guard_ms * 1_000 / 4)
+    // Where a world is long, rates bring clocks apart as well.
+    let share = if settings.is_changing() { 8 } else { 4 };
+    guard.map_or(1_000_000_000, |guard| guard.guard_ms * 1_000 / share)
 }
 
 /// How much longer than elsewhere it may take until a waiter has a lock: nodes may have to wait for
@@ -54,7 +56,7 @@ impl Env {
         self.count.guarded = 1;
         let id = |node: usize| NodeId::from_random(node as u128 + 1);
         let nodes = 0..self.nodes.len();
-        let member = |node: usize| Member { id: id(node), label: label(node).into() };
+        let member = |node: usize| Member { id: id(node), label: label(node) };
         let members = Members::new(nodes.map(member));
         let max_ttl_ms = self.settings.longest_ttl() / MS;
         let config =
@@ -125,7 +127,7 @@ impl Env {
 
 impl World {
     /// A process dies, and another serves what was kept.
-    pub(super) fn restart(&mut self, index: usize, node: usize, keeps: Keeps) {
+    pub(crate) fn restart(&mut self, index: usize, node: usize, keeps: Keeps) {
         let env = &mut self.env;
         let is_durable = env.settings.guard.is_some_and(|guard| guard.is_durable);
         let known = &mut env.nodes[node];
@@ -139,7 +141,7 @@ impl World {
         self.hang_up_all(node);
     }
 
-    pub(super) fn flush(&mut self, node: usize) {
+    pub(crate) fn flush(&mut self, node: usize) {
         self.env.nodes[node].forget_all(self.env.now);
         self.env.note_forgotten();
     }

@@ -10,7 +10,6 @@ use quorate_core::{
 
 use crate::{
     client::Client,
-    links::Linked,
     world::{Env, Handover},
 };
 

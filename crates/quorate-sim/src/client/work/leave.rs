@@ -9,10 +9,7 @@ use quorate_core::{
 };
 
 use super::Stage;
-use crate::{
-    client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, links::Linked,
-    world::Env,
-};
+use crate::{client::Client, clock::MS, driver::Driver, event::Due, fault::CANCELLED, world::Env};
 
 impl Client {
     /// Nothing more is begun; what is held is given back.
@@ -110,7 +107,7 @@ impl Client {
 
     /// Releases what this owner may have on any node.
     pub(super) fn start_release(&mut self, env: &mut Env, lock: usize, claim: Claim) {
-        let machine = Round::start(Verb::Release, claim.terms, env.nodes.len(), self.now(env));
+        let machine = Round::start(Verb::Release, claim.terms, self.list.len(), self.now(env));
         let owner = claim.owner.clone();
         self.ask(env, Machine::Round(machine), (lock, claim), None);
         self.me.machine.registry().forget(&owner);

@@ -2,7 +2,6 @@
 
 use quorate_core::moment::Moment;
 
-use super::HOLD_MAX;
 use crate::{
     clock::{MS, Nanos, SECOND},
     dice::Dice,
@@ -60,8 +59,8 @@ impl Operation {
         let short = (ttl / 8).min(20 * MS);
         let hold = match dice.below(8) {
             _ if settings.is_hoarding => dice.between(ttl / 2, ttl * 3),
-            0 => dice.between(ttl, ttl * 2).min(HOLD_MAX),
-            1 => dice.between(ttl / 2, ttl).min(HOLD_MAX),
+            0 => dice.between(ttl, ttl * 2).min(settings.hold_max),
+            1 => dice.between(ttl / 2, ttl).min(settings.hold_max),
             _ => dice.between(0, short),
         };
         let hold = if settings.is_coarse && !settings.is_hoarding {
@@ -89,7 +88,7 @@ impl Operation {
                 _ => Some(dice.between(200, 2_000) * MS),
             },
             give_up_at: Moment::ZERO,
-            hold: if is_long { LONG_HOLD } else { hold.min(HOLD_MAX) },
+            hold: if is_long { LONG_HOLD } else { hold.min(settings.hold_max) },
             is_renewed: is_long || dice.below(4) != 0,
             max_hold: (dice.below(6) == 0).then(|| dice.between(1, ttl * 2)),
             act: Act::draw(dice, other, 8),

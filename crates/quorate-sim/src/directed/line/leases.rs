@@ -1,39 +1,48 @@
 //! Schedules for leases that move, for fences that are kept, and for grants that are doubted.
 
 use quorate_core::{
-    command::{Command, Owner},
+    command::Command,
     contend::Outcome,
     fence::{FENCE_LIFE_MS, Fence},
-    line::{FencedLease, Speaker},
+    line::FencedLease,
     moment::Moment,
-    quorum::Vote,
+    mutant::Mutant,
     renew::{self, Renew},
 };
 
 use super::{
-    super::{at, name, terms},
-    Nodes, Party, TTL_MS, follows,
+    super::{
+        Schedule, at,
+        hall::{ALL, BEGIN_US, Guest, Hall, TTL_MS},
+        name, terms,
+    },
+    follows,
 };
+
+pub(in crate::directed) const SCHEDULES: &[(Mutant, Schedule)] = &[
+    (Mutant::AdoptKeepsPlace, adopted_owner_leaves_the_queue),
+    (Mutant::AdoptedHeals, adopted_lease_never_heals),
+    (Mutant::BriefFence, fence_lives_for_a_day_after_its_grant),
+    (Mutant::FenceNotKept, extension_keeps_the_fence),
+    (Mutant::LittleLeft, lease_that_was_waited_for_has_time_left),
+    (Mutant::EndlessDoubt, waiter_trusts_a_node_again_after_one_doubt),
+];
 
 /// A holds two nodes of three and waits on the third, where B is first. A adopts its own lease as
 /// another owner, to hand it over. Then A's process is cut off, and B gives up.
 ///
-/// # Errors
-///
-/// If the third node grants the lock to the owner that A was, which nobody uses any more.
-pub fn adopted_owner_leaves_the_queue() -> Result<(), String> {
-    let mut nodes = Nodes::new(0);
-    let mut b = Party::start(&mut nodes, 2, 1, &[2], 0);
-    b.machine.handle_up(1, at(0));
-    b.pull(0);
-    b.exchange(&mut nodes, 2, 0);
-    let mut a = Party::start(&mut nodes, 1, 2, &[0, 1, 2], 1);
-    a.settle(&mut nodes, &[0, 1, 2], 2);
-    a.held()?;
-    let old = a.owner();
-    nodes.adopt(&old, &a.place.owner(99), a.speaker(), 3);
-    nodes.release(2, &b.owner(), 4);
-    match nodes.has(2, &old, 5) {
+/// Fails if the third node grants the lock to the owner that A was, which nobody uses any more.
+fn adopted_owner_leaves_the_queue() -> Result<(), String> {
+    let mut hall = Hall::bare(0);
+    let mut b = Guest::start(&mut hall, 2, 1, &[2], 0);
+    b.come_up(&[1], 0);
+    b.settle(&mut hall, &[2], 0);
+    let mut a = Guest::start(&mut hall, 1, 2, &ALL, 1);
+    a.win(&mut hall, &ALL, 2)?;
+    let (old, new) = (a.owner(), a.place.owner(99));
+    ALL.into_iter().for_each(|node| _ = a.adopt(&mut hall, node, (&old, &new), 3));
+    hall.release(&[2], &b.owner(), 4);
+    match hall.has(2, &old, 5) {
         true => Err("the lock went to an owner that nobody uses any more".to_owned()),
         false => Ok(()),
     }
@@ -42,25 +51,20 @@ pub fn adopted_owner_leaves_the_queue() -> Result<(), String> {
 /// A hands its lease over. One process releases it, and another one, which knows nothing of that,
 /// renews it.
 ///
-/// # Errors
-///
-/// If the released lease is valid again.
-pub fn adopted_lease_never_heals() -> Result<(), String> {
-    let mut nodes = Nodes::new(0);
-    let mut a = Party::start(&mut nodes, 1, 1, &[0, 1, 2], 0);
-    a.settle(&mut nodes, &[0, 1, 2], 1);
-    let (left, fence) = (a.place.owner(99), a.held()?);
-    nodes.adopt(&a.owner(), &left, a.speaker(), 2);
-    (0..3).for_each(|node| nodes.release(node, &left, 3));
+/// Fails if the released lease is valid again.
+fn adopted_lease_never_heals() -> Result<(), String> {
+    let mut hall = Hall::bare(0);
+    let mut a = Guest::start(&mut hall, 1, 1, &ALL, 0);
+    let (left, fence) = (a.place.owner(99), a.win(&mut hall, &ALL, 1)?);
+    ALL.into_iter().for_each(|node| _ = a.adopt(&mut hall, node, (&a.owner(), &left), 2));
+    hall.release(&ALL, &left, 3);
 
-    let c = Party::start(&mut nodes, 3, 3, &[], 4);
+    let c = Guest::start(&mut hall, 3, 3, &[], 4);
     let entry = FencedLease::adopted(fence).extend(name(), left, TTL_MS);
-    let extend = Command::Extend { speaker: c.speaker(), entries: [entry].into() };
     // A process that did not win the lease does not know its end.
     let mut machine = Renew::start(terms(TTL_MS), 3, Moment::from_nanos(u64::MAX), at(5));
-    for node in 0..3 {
-        let reply = nodes.apply(node, 5, &extend);
-        machine.handle_vote(node, extend.vote(&reply), at(6));
+    for node in ALL {
+        machine.handle_vote(node, c.extend(&mut hall, node, &entry, 5), at(6));
     }
     match machine.outcome() {
         Some(renew::Outcome::Extended { .. }) => Err("a released lease lives on".to_owned()),
@@ -71,64 +75,55 @@ pub fn adopted_lease_never_heals() -> Result<(), String> {
 /// A holds the lock and releases it. 23 hours later the clocks of all nodes are set back, and B
 /// comes.
 ///
-/// # Errors
-///
-/// If B has a smaller fence than A: no clock may be needed within a day of the grant.
-pub fn fence_lives_for_a_day_after_its_grant() -> Result<(), String> {
-    let mut nodes = Nodes::new(BEGIN_US);
-    let mut a = Party::start(&mut nodes, 1, BEGIN_US, &[0, 1, 2], 0);
-    a.settle(&mut nodes, &[0, 1, 2], 1);
-    (0..3).for_each(|node| nodes.release(node, &a.owner(), 2));
-    next_fence_follows(&mut nodes, a.held()?, 23 * HOUR_MS)
+/// Fails if B has a smaller fence than A: no clock may be needed within a day of the grant.
+fn fence_lives_for_a_day_after_its_grant() -> Result<(), String> {
+    let mut hall = Hall::bare(BEGIN_US);
+    let mut a = Guest::start(&mut hall, 1, BEGIN_US, &ALL, 0);
+    a.settle(&mut hall, &ALL, 1);
+    hall.release(&ALL, &a.owner(), 2);
+    next_fence_follows(&mut hall, a.held()?, 23 * HOUR_MS)
 }
 
 /// A holds the lock for more than a day and renews it, the last time within the last hour. It
 /// releases the lock, the clocks of all nodes are set back, and B comes.
 ///
-/// # Errors
-///
-/// If B has a smaller fence than A: no clock may be needed after a holder of today.
-pub fn extension_keeps_the_fence() -> Result<(), String> {
-    let mut nodes = Nodes::new(BEGIN_US);
-    let mut a = Party::start(&mut nodes, 1, BEGIN_US, &[0, 1, 2], 0);
-    a.settle(&mut nodes, &[0, 1, 2], 1);
-    let fence = a.held()?;
+/// Fails if B has a smaller fence than A: no clock may be needed after a holder of today.
+fn extension_keeps_the_fence() -> Result<(), String> {
+    let mut hall = Hall::bare(BEGIN_US);
+    let mut a = Guest::start(&mut hall, 1, BEGIN_US, &ALL, 0);
+    let fence = a.win(&mut hall, &ALL, 1)?;
     for ms in [50, 13 * HOUR_MS, FENCE_LIFE_MS - HOUR_MS] {
-        a.attach(&mut nodes, ms);
+        a.attach(&mut hall, ms);
         let entry = FencedLease::won(fence).extend(name(), a.owner(), 14 * HOUR_MS);
-        let extend = Command::Extend { speaker: a.speaker(), entries: [entry].into() };
-        (0..3).for_each(|node| _ = nodes.apply(node, ms, &extend));
+        ALL.into_iter().for_each(|node| _ = a.extend(&mut hall, node, &entry, ms));
     }
-    (0..3).for_each(|node| nodes.release(node, &a.owner(), FENCE_LIFE_MS + 1));
-    next_fence_follows(&mut nodes, fence, FENCE_LIFE_MS + 2)
+    hall.release(&ALL, &a.owner(), FENCE_LIFE_MS + 1);
+    next_fence_follows(&mut hall, fence, FENCE_LIFE_MS + 2)
 }
 
 /// The clocks of all nodes are set back at `ms`, and another holder comes.
-fn next_fence_follows(nodes: &mut Nodes, before: Fence, ms: u64) -> Result<(), String> {
-    (0..3).for_each(|node| _ = nodes.apply(node, ms, &Command::Look { name: name() }));
-    nodes.begin_us -= 2 * FENCE_LIFE_MS * 1_000;
-    let ticket = nodes.time(ms).as_micros();
-    let mut next = Party::start(nodes, 2, ticket, &[0, 1, 2], ms);
-    next.settle(nodes, &[0, 1, 2], ms);
-    follows(before, next.held()?)
+fn next_fence_follows(hall: &mut Hall, before: Fence, ms: u64) -> Result<(), String> {
+    ALL.into_iter().for_each(|node| _ = hall.apply(node, ms, &Command::Look { name: name() }));
+    hall.begin_us -= 2 * FENCE_LIFE_MS * 1_000;
+    let ticket = hall.time(ms).as_micros();
+    let mut next = Guest::start(hall, 2, ticket, &ALL, ms);
+    follows(before, next.win(hall, &ALL, ms)?)
 }
 
 /// A waits for B and stands still until shortly before the end of its ttl. Then B releases the
 /// lock, and the nodes grant it to A.
 ///
-/// # Errors
-///
-/// If A holds a lease that ends before it can be renewed.
-pub fn lease_that_was_waited_for_has_time_left() -> Result<(), String> {
-    let mut nodes = Nodes::new(0);
-    let mut b = Party::start(&mut nodes, 2, 1, &[0, 1, 2], 0);
-    b.settle(&mut nodes, &[0, 1, 2], 0);
-    let mut a = Party::start(&mut nodes, 1, 2, &[0, 1, 2], 0);
-    a.settle(&mut nodes, &[0, 1, 2], 1);
+/// Fails if A holds a lease that ends before it can be renewed.
+fn lease_that_was_waited_for_has_time_left() -> Result<(), String> {
+    let mut hall = Hall::bare(0);
+    let mut b = Guest::start(&mut hall, 2, 1, &ALL, 0);
+    b.settle(&mut hall, &ALL, 0);
+    let mut a = Guest::start(&mut hall, 1, 2, &ALL, 0);
+    a.settle(&mut hall, &ALL, 1);
     let late = TTL_MS - 10;
-    (0..3).for_each(|node| nodes.release(node, &b.owner(), late));
-    (0..3).try_for_each(|node| a.listen(&mut nodes, node, late).map(drop))?;
-    a.settle(&mut nodes, &[0, 1, 2], late);
+    hall.release(&ALL, &b.owner(), late);
+    ALL.into_iter().try_for_each(|node| a.listen(&mut hall, node, late))?;
+    a.settle(&mut hall, &ALL, late);
     match a.machine.outcome() {
         Some(Outcome::Held { valid_until, .. }) => {
             let left = valid_until.saturating_since(at(late)).as_millis();
@@ -142,44 +137,23 @@ pub fn lease_that_was_waited_for_has_time_left() -> Result<(), String> {
 /// B holds the lock with a large fence and A waits. All nodes lose their data and grant the lock to
 /// A, with smaller fences than A has seen there.
 ///
-/// # Errors
-///
-/// If A gives back every grant, so that nobody holds the lock.
-pub fn waiter_trusts_a_node_again_after_one_doubt() -> Result<(), String> {
-    let mut nodes = Nodes::new(BEGIN_US);
-    let mut b = Party::start(&mut nodes, 2, BEGIN_US + 5_000_000, &[0, 1, 2], 0);
-    b.settle(&mut nodes, &[0, 1, 2], 0);
-    let mut a = Party::start(&mut nodes, 1, BEGIN_US, &[0, 1, 2], 1);
-    a.settle(&mut nodes, &[0, 1, 2], 2);
-    for node in 0..3 {
-        nodes.stores[node].clear();
-        a.machine.handle_down(node);
-    }
-    a.attach(&mut nodes, 3);
-    (0..3).for_each(|node| a.machine.handle_up(node, at(3)));
-    a.pull(3);
+/// Fails if A gives back every grant, so that nobody holds the lock.
+fn waiter_trusts_a_node_again_after_one_doubt() -> Result<(), String> {
+    let mut hall = Hall::bare(BEGIN_US);
+    let mut b = Guest::start(&mut hall, 2, BEGIN_US + 5_000_000, &ALL, 0);
+    b.settle(&mut hall, &ALL, 0);
+    let mut a = Guest::start(&mut hall, 1, BEGIN_US, &ALL, 1);
+    a.settle(&mut hall, &ALL, 2);
+    hall.stores.iter_mut().for_each(|store| store.clear());
+    ALL.into_iter().for_each(|node| a.machine.handle_down(node));
+    a.attach(&mut hall, 3);
+    a.come_up(&ALL, 3);
     // A node grants, A gives back, the node grants anew: that is enough.
     for ms in 4..8 {
-        a.settle(&mut nodes, &[0, 1, 2], ms);
-        (0..3).for_each(|node| _ = a.listen(&mut nodes, node, ms));
+        a.settle(&mut hall, &ALL, ms);
+        ALL.into_iter().for_each(|node| _ = a.listen(&mut hall, node, ms));
     }
     a.held().map(drop).map_err(|_| "a waiter gives back every grant".to_owned())
 }
 
-impl Nodes {
-    /// The owner of a key becomes another one, on all nodes.
-    fn adopt(&mut self, from: &Owner, owner: &Owner, speaker: Speaker, ms: u64) {
-        let (from, owner, speaker) = (from.clone(), owner.clone(), Some(speaker));
-        let adopt = Command::Adopt { name: name(), from, owner, ttl_ms: TTL_MS, speaker };
-        (0..3).for_each(|node| _ = self.apply(node, ms, &adopt));
-    }
-
-    fn has(&mut self, node: usize, owner: &Owner, ms: u64) -> bool {
-        let check = Command::Check { name: name(), owner: owner.clone() };
-        let reply = self.apply(node, ms, &check);
-        check.vote(&reply) == Vote::Grant
-    }
-}
-
-const BEGIN_US: u64 = 1_800_000_000_000_000;
 const HOUR_MS: u64 = FENCE_LIFE_MS / 24;

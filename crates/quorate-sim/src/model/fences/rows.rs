@@ -1,52 +1,38 @@
 //! The rules that were tried, and what came of them.
 
 use super::settings::{Decide, Forget, Settings, Store};
-use crate::model::{claims::UNIQUE, settings::Expected};
+use crate::model::{claims::UNIQUE, row::About, settings::Expected};
 
 /// All of them. The letters are those of the design.
 #[must_use]
 pub fn rows() -> Vec<Settings> {
-    let mut rows = broken();
-    rows.extend(kept());
-    rows
-}
-
-/// Each of these is broken from the plainest beginning in which it is.
-fn broken() -> Vec<Settings> {
-    let row = |name, what, vanishings| Settings {
-        expected: Expected::Broken(UNIQUE),
-        vanishings,
-        ..Settings::new(name, what)
-    };
+    let one = Settings::new;
     vec![
         Settings {
             store: Store::Always,
             decide: Decide::Largest,
-            ..row("fence-a", "the largest fence is stored always", 3)
+            ..broken("fence-a", "the largest fence is stored always")
         },
         Settings {
             store: Store::IfOwned,
             fences: vec![[0, 0, 1]],
-            ..row("fence-b", "a fence is stored where the key is ours", 2)
+            vanishings: 2,
+            ..broken("fence-b", "a fence is stored where the key is ours")
         },
         Settings {
             store: Store::IfNotPast,
-            ..row("fence-c", "a fence is stored where none is larger", 3)
+            ..broken("fence-c", "a fence is stored where none is larger")
         },
         Settings {
             forget: Forget::VotesAtOnce,
-            ..row("fence-e", "both; a node forgets and votes at once", 0)
+            vanishings: 0,
+            ..broken("fence-e", "both; a node forgets and votes at once")
         },
         Settings {
             forget: Forget::Waits,
-            ..row("fence-f", "both; a node that forgot waits before it votes", 0)
+            vanishings: 0,
+            ..broken("fence-f", "both; a node that forgot waits before it votes")
         },
-    ]
-}
-
-fn kept() -> Vec<Settings> {
-    let one = |name, what| Settings::new(name, what);
-    vec![
         Settings {
             heals: true,
             vanishings: 2,
@@ -55,8 +41,7 @@ fn kept() -> Vec<Settings> {
         Settings {
             vanishings: 2,
             forget: Forget::WaitsAndAsks,
-            is_full: true,
-            ..one("fence-g", "both; a node that forgot waits and asks the others, 2 keys vanish")
+            ..full("fence-g", "both; a node that forgot waits and asks the others, 2 keys vanish")
         },
         Settings {
             vanishings: 1,
@@ -71,10 +56,9 @@ fn kept() -> Vec<Settings> {
         Settings {
             vanishings: 2,
             is_late: true,
-            is_full: true,
             fences: vec![[0, 0, 1], [0, 1, 2]],
             proposals: vec![[0, 0, 0], [1, 2, 0]],
-            ..one("fence-d-uneven", "both; late grants, 2 keys vanish, uneven beginnings")
+            ..full("fence-d-uneven", "both; late grants, 2 keys vanish, uneven beginnings")
         },
         Settings {
             decide: Decide::Largest,
@@ -85,8 +69,19 @@ fn kept() -> Vec<Settings> {
             attempts: 3,
             heals: true,
             vanishings: 1,
-            is_full: true,
-            ..one("fence-d-three", "both; 3 attempts, holders heal, a key vanishes")
+            ..full("fence-d-three", "both; 3 attempts, holders heal, a key vanishes")
         },
     ]
+}
+
+/// A row that is too large for every test run.
+fn full(name: &'static str, what: &'static str) -> Settings {
+    let row = Settings::new(name, what);
+    Settings { about: About { is_full: true, ..row.about }, ..row }
+}
+
+/// Rules that are broken, from the plainest beginning in which they are.
+fn broken(name: &'static str, what: &'static str) -> Settings {
+    let row = Settings::new(name, what);
+    Settings { about: About { expected: Expected::Broken(UNIQUE), ..row.about }, ..row }
 }

@@ -1,14 +1,12 @@
 //! Rules for fences, and the worlds in which they are tried.
 
-use crate::model::settings::Expected;
+use crate::model::{row::About, settings::Expected};
 
 /// One set of rules, and what may go wrong.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A short name for tables.
-    pub name: &'static str,
-    /// What this row is about.
-    pub what: &'static str,
+    /// What all rows have.
+    pub about: About,
     /// How many attempts there are, each by a client of its own.
     pub attempts: usize,
     /// When a node stores the fence of an attempt.
@@ -27,12 +25,6 @@ pub struct Settings {
     pub fences: Vec<[u8; 3]>,
     /// What the attempts may propose.
     pub proposals: Vec<[u8; 3]>,
-    /// What the search must end with.
-    pub expected: Expected,
-    /// True if the row is too large for every test run.
-    pub is_full: bool,
-    /// The search stops after this many steps, and says that it is not exhaustive.
-    pub steps_max: usize,
 }
 
 /// When a node stores the fence that an attempt has chosen, and says so.
@@ -74,9 +66,9 @@ impl Settings {
     /// Two attempts under the rules of the product, and three keys that may vanish.
     #[must_use]
     pub fn new(name: &'static str, what: &'static str) -> Self {
+        let (expected, is_full, steps_max) = (Expected::Safe, false, 400_000_000);
         Self {
-            name,
-            what,
+            about: About { name, what, expected, is_full, steps_max },
             attempts: 2,
             store: Store::Both,
             decide: Decide::AnyMajority,
@@ -86,9 +78,6 @@ impl Settings {
             forget: Forget::Never,
             fences: vec![[0, 0, 0]],
             proposals: vec![[0, 0, 0]],
-            expected: Expected::Safe,
-            is_full: false,
-            steps_max: 400_000_000,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! What a client knows of its guarded nodes.
 
-use std::sync::Arc;
-
 use quorate_core::{
     command::SessionTerms,
     membership::{
@@ -13,14 +11,13 @@ use quorate_core::{
 use crate::{
     clock::{MS, Nanos},
     dice::Dice,
-    settings::{Guard, wall_ms},
+    settings::{Guard, label, wall_ms},
 };
 
 /// What one process knows of its nodes.
 #[derive(Debug)]
 pub(crate) struct Meetings {
     view: View,
-    labels: Vec<Arc<str>>,
     max_ttl_ms: u64,
     seats: Vec<Seat>,
     guard: Guard,
@@ -50,26 +47,23 @@ pub(super) enum Verdict {
 
 impl Meetings {
     pub(crate) fn new(
-        labels: Vec<Arc<str>>,
+        list: &[usize],
         max_ttl_ms: u64,
         guard: Guard,
         session_ms: u64,
         dice: Dice,
     ) -> Self {
-        let seats = vec![Seat::default(); labels.len()];
-        let view = View::new(labels.iter().cloned(), max_ttl_ms, guard.guard_ms);
-        let wall_off_ms = 0;
-        let mut meetings =
-            Self { view, labels, max_ttl_ms, seats, guard, session_ms, wall_off_ms, dice };
+        let view = view_of(list, max_ttl_ms, guard.guard_ms);
+        let (seats, wall_off_ms) = (vec![Seat::default(); list.len()], 0);
+        let mut meetings = Self { view, max_ttl_ms, seats, guard, session_ms, wall_off_ms, dice };
         meetings.set_wall();
         meetings
     }
 
-    /// Another process begins with nothing.
-    pub(crate) fn forget(&mut self) {
-        self.seats.fill(Seat::default());
-        let labels = self.labels.iter().cloned();
-        self.view = View::new(labels, self.max_ttl_ms, self.guard.guard_ms);
+    /// Another process begins with nothing but its list.
+    pub(crate) fn forget(&mut self, list: &[usize]) {
+        self.seats = vec![Seat::default(); list.len()];
+        self.view = view_of(list, self.max_ttl_ms, self.guard.guard_ms);
     }
 
     /// An operator vouches for the list: no change of it was made here, ever.
@@ -185,6 +179,11 @@ impl Meetings {
     const fn bits(&mut self) -> u128 {
         (self.dice.next() as u128) << 64 | self.dice.next() as u128
     }
+}
+
+/// What one knows at first who takes these for its nodes.
+pub(crate) fn view_of(list: &[usize], max_ttl_ms: u64, guard_ms: u64) -> View {
+    View::new(list.iter().map(|node| label(*node)), max_ttl_ms, guard_ms)
 }
 
 /// A client that has to wait asks again after this time at the latest: another one may have ended

@@ -1,0 +1,392 @@
+//! Nodes whose clocks agree, and clients with one attempt each, for schedules.
+
+use std::time::Duration;
+
+use quorate_core::{
+    command::{ClientId, Command, Owner, Reply, SessionTerms},
+    contend::{Contend, Outcome, Output, Said, Saying, Wait},
+    fence::Fence,
+    line::{Ask, Extend, Place, Session, Speaker, Yield},
+    membership::{
+        self, AgreedConfig, Enrolment, Handshake, Mark, Member, Members, NodeId, NodeInfo,
+    },
+    moment::{Moment, NodeTime},
+    quorum::{NodeSet, Vote},
+    store::Store,
+};
+
+use super::{at, name, terms};
+
+/// Nodes, guarded or not.
+pub(super) struct Hall {
+    pub(super) stores: Vec<Store>,
+    pub(super) begin_us: u64,
+    /// By how much each node's clock was set forward.
+    pub(super) ahead_ms: Vec<u64>,
+    /// Whether clients find that the nodes write everything to disk at once.
+    pub(super) is_durable: bool,
+    /// The set, where nodes are guarded.
+    config: Option<AgreedConfig>,
+}
+
+impl Hall {
+    /// Three nodes without a guard.
+    pub(super) fn bare(begin_us: u64) -> Self {
+        let stores = vec![Store::new(); 3];
+        Self { stores, begin_us, ahead_ms: vec![0; 3], is_durable: false, config: None }
+    }
+
+    /// Guarded nodes, which vote.
+    pub(super) fn founded(nodes: usize) -> Self {
+        let members = Members::new((0..nodes).map(member));
+        let config = AgreedConfig::founded_by(members, TTL_MS, GUARD_MS);
+        let (stores, ahead_ms) = (Vec::new(), Vec::new());
+        let mut hall = Self { stores, begin_us: BEGIN_US, ahead_ms, is_durable: false, config };
+        (0..nodes).for_each(|node| hall.open(node, 0));
+        hall
+    }
+
+    fn config(&self) -> AgreedConfig {
+        self.config.clone().expect("the nodes are guarded")
+    }
+
+    /// A new node, which votes at once.
+    fn open(&mut self, node: usize, ms: u64) {
+        let mut store = Store::new();
+        store.membership.set_run(node as u64 + 1);
+        self.stores.push(store);
+        self.ahead_ms.push(0);
+        let mark = self.enrol(node, ms);
+        let fresh = fresh(node, self.config().change);
+        self.apply(node, ms, &membership::Command::Admit { mark, fresh }.into());
+    }
+
+    /// Gives a node that has no record its place. It does not vote yet.
+    pub(super) fn enrol(&mut self, node: usize, ms: u64) -> Mark {
+        let (mark, config) = (self.mark(node, ms), self.config());
+        let enrolment = Enrolment { mark, id: member(node).id, config, wall_ms: wall(ms) };
+        self.apply(node, ms, &membership::Command::Enrol(enrolment).into());
+        mark
+    }
+
+    /// One more node.
+    pub(super) fn grow(&mut self, change: u64, ms: u64) {
+        let (nodes, last) = (self.stores.len(), self.config());
+        let members = Members::new((0..=nodes).map(member));
+        let (before, newcomer) = (Some(last.members.clone()), Some(member(nodes).id));
+        self.config = Some(AgreedConfig { change, members, before, newcomer, ..last });
+        for node in 0..nodes {
+            let (mark, config) = (self.mark(node, ms), self.config());
+            let fresh = fresh(node, change);
+            self.apply(node, ms, &membership::Command::Change { mark, config, fresh }.into());
+        }
+        self.open(nodes, ms);
+    }
+
+    fn mark(&mut self, node: usize, ms: u64) -> Mark {
+        self.met(node, ms).map_or_else(|| fresh(node, 0), |met| met.mark)
+    }
+
+    /// Somebody meets the node who has not met it before.
+    pub(super) fn met(&mut self, node: usize, ms: u64) -> Option<Box<NodeInfo>> {
+        self.met_at(node, ms, ms)
+    }
+
+    /// By one whose wall clock shows something else.
+    pub(super) fn met_at(&mut self, node: usize, ms: u64, wall_ms: u64) -> Option<Box<NodeInfo>> {
+        let greeting = Handshake {
+            wall_ms: wall(wall_ms),
+            known: None,
+            mark: fresh(node, 100 + ms),
+            id: member(node).id,
+            life_ms: LIFE_MS,
+            quarantine_ms: GUARD_MS,
+            is_looking: false,
+            is_durable: self.is_durable,
+        };
+        match self.apply(node, ms, &membership::Command::Handshake(greeting).into()) {
+            Reply::Membership(membership::Reply::Info(met)) => Some(met),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn time(&self, ms: u64) -> NodeTime {
+        NodeTime::from_micros(self.begin_us + ms * 1_000)
+    }
+
+    pub(super) fn apply(&mut self, node: usize, ms: u64, command: &Command) -> Reply {
+        let now = self.time(ms + self.ahead_ms[node]);
+        self.stores[node].apply(now, command)
+    }
+
+    /// The same, as a vote.
+    pub(super) fn vote(&mut self, node: usize, ms: u64, command: &Command) -> Vote {
+        command.vote(&self.apply(node, ms, command))
+    }
+
+    pub(super) fn has(&mut self, node: usize, owner: &Owner, ms: u64) -> bool {
+        let check = Command::Check { name: name(), owner: owner.clone() };
+        self.vote(node, ms, &check) == Vote::Grant
+    }
+
+    /// The owner gives back what it has on these nodes.
+    pub(super) fn release(&mut self, nodes: &[usize], owner: &Owner, ms: u64) {
+        let release = Command::Release { name: name(), owner: owner.clone(), yields: None };
+        nodes.iter().for_each(|node| _ = self.apply(*node, ms, &release));
+    }
+
+    /// A node becomes a replica of another, and a master again.
+    pub(super) fn copy(&mut self, of: usize, node: usize) {
+        let other = self.stores[of].clone();
+        self.stores[node].copy(&other);
+    }
+}
+
+/// A client with one attempt.
+pub(super) struct Guest {
+    pub(super) place: Place,
+    pub(super) machine: Contend,
+    /// Counts its connections, each of which has sessions of its own.
+    connection: u128,
+    /// How it knows its nodes, where they are guarded.
+    marks: Vec<Mark>,
+    /// What is on its way to the nodes, and since when.
+    sent: Vec<(usize, Said, Moment)>,
+}
+
+/// What a node said.
+pub(super) struct Answer {
+    node: usize,
+    said: Said,
+    sent_at: Moment,
+    reply: Reply,
+}
+
+impl Guest {
+    /// Begins a session with each node, and asks those which are up.
+    pub(super) fn start(hall: &mut Hall, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
+        let guest = Self::new(hall, number, ticket, up, ms);
+        guest.attach(hall, ms);
+        guest
+    }
+
+    /// Comes now, and asks all nodes.
+    pub(super) fn come(hall: &mut Hall, number: u8, ms: u64) -> Self {
+        let guest = Self::meet(hall, number, ms);
+        guest.attach(hall, ms);
+        guest
+    }
+
+    /// The same, without a session so far.
+    pub(super) fn meet(hall: &mut Hall, number: u8, ms: u64) -> Self {
+        let all: Vec<usize> = (0..hall.stores.len()).collect();
+        Self::new(hall, number, hall.begin_us + ms * 1_000, &all, ms)
+    }
+
+    fn new(hall: &mut Hall, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
+        let place = Place { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
+        let mut reached = NodeSet::EMPTY;
+        up.iter().for_each(|node| reached.insert(*node));
+        let (nodes, wait) = (hall.stores.len(), Wait::Patiently(Duration::from_secs(1)));
+        let machine = Contend::start(terms(TTL_MS), nodes, reached, wait, at(ms));
+        let guarded = 0..if hall.config.is_some() { nodes } else { 0 };
+        let marks = guarded.map(|node| hall.mark(node, ms)).collect();
+        let mut guest = Self { place, machine, connection: 1, marks, sent: Vec::new() };
+        guest.pull(ms);
+        guest
+    }
+
+    pub(super) fn attach(&self, hall: &mut Hall, ms: u64) {
+        for node in 0..hall.stores.len() {
+            hall.stores[node].listen(self.place.client);
+            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Attach { speaker, terms });
+        }
+    }
+
+    /// Connects anew.
+    pub(super) fn attach_anew(&mut self, hall: &mut Hall, ms: u64) {
+        self.connection += 1;
+        self.attach(hall, ms);
+    }
+
+    pub(super) fn ping(&self, hall: &mut Hall, ms: u64) {
+        for node in 0..self.marks.len() {
+            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Ping { speaker, terms });
+        }
+    }
+
+    pub(super) const fn speaker(&self, node: usize) -> Speaker {
+        let session = Session::from_random(self.connection << 8 | node as u128);
+        Speaker { client: self.place.client, session }
+    }
+
+    pub(super) fn terms(&self, node: usize, ms: u64) -> SessionTerms {
+        let Some(mark) = self.marks.get(node).copied() else {
+            return SessionTerms::without_membership(5_000);
+        };
+        let (mark, slack_us) = (Some(mark), GUARD_MS * 250);
+        SessionTerms { life_ms: LIFE_MS, mark, slack_us, wall_ms: wall(ms) }
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        self.place.owner(self.machine.life().into())
+    }
+
+    /// Takes what the machine wants to say.
+    pub(super) fn pull(&mut self, ms: u64) {
+        while let Output::Say { node, said } = self.machine.poll_output() {
+            self.sent.push((node, said, at(ms)));
+        }
+    }
+
+    /// Its timer strikes.
+    pub(super) fn time_out(&mut self, ms: u64) {
+        self.machine.handle_timeout(at(ms));
+        self.pull(ms);
+    }
+
+    /// It can reach these nodes from now on.
+    pub(super) fn come_up(&mut self, nodes: &[usize], ms: u64) {
+        nodes.iter().for_each(|node| self.machine.handle_up(*node, at(ms)));
+        self.pull(ms);
+    }
+
+    fn command(&self, node: usize, said: Said) -> Command {
+        let (name, owner) = (name(), self.place.owner(said.life.into()));
+        let speaker = self.speaker(node);
+        match said.what {
+            Saying::Ask { is_waiting, is_known } => {
+                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
+            }
+            Saying::Yield(fence) | Saying::Doubt(fence) => {
+                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
+            }
+            Saying::Leave => Command::Release { name, owner, yields: None },
+            Saying::Confirm(fence) => {
+                let entry = Extend { name, owner, fence, ttl_ms: TTL_MS, may_heal: false };
+                Command::Extend { speaker, entries: [entry].into() }
+            }
+        }
+    }
+
+    /// Takes the first thing that is on its way, to arrive late. The rest is lost.
+    pub(super) fn hold_up(&mut self) -> Result<Command, String> {
+        let (node, said, _) = *self.sent.first().ok_or("nothing is on its way")?;
+        self.sent.clear();
+        Ok(self.command(node, said))
+    }
+
+    /// The first thing that is on its way to the node arrives.
+    pub(super) fn reach(
+        &mut self,
+        hall: &mut Hall,
+        node: usize,
+        ms: u64,
+    ) -> Result<Answer, String> {
+        let index = self.sent.iter().position(|(to, _, _)| *to == node);
+        let index = index.ok_or_else(|| format!("nothing is on its way to n{node}"))?;
+        let (_, said, sent_at) = self.sent.remove(index);
+        let reply = hall.apply(node, ms, &self.command(node, said));
+        Ok(Answer { node, said, sent_at, reply })
+    }
+
+    pub(super) fn hear(&mut self, answer: &Answer, ms: u64) {
+        let Answer { node, said, sent_at, reply } = answer;
+        self.machine.handle_reply(*node, *said, *sent_at, Some(reply), at(ms));
+        self.pull(ms);
+    }
+
+    /// What the node tells unasked arrives.
+    pub(super) fn listen(&mut self, hall: &mut Hall, node: usize, ms: u64) -> Result<(), String> {
+        let pushes = hall.stores[node].take_pushes();
+        let ours = pushes.into_iter().filter(|push| push.owner == self.owner());
+        let push = ours.last().ok_or_else(|| format!("n{node} tells nothing"))?;
+        if push.counts_in(self.speaker(node).session) {
+            self.machine.handle_push(node, self.machine.life(), push.news, push.fence, at(ms));
+            self.pull(ms);
+        }
+        Ok(())
+    }
+
+    /// Everything that is on its way to these nodes arrives, one after the other, and so do the
+    /// answers.
+    pub(super) fn exchange(&mut self, hall: &mut Hall, these: &[usize], ms: u64) {
+        for node in these {
+            while let Ok(answer) = self.reach(hall, *node, ms) {
+                self.hear(&answer, ms);
+            }
+        }
+    }
+
+    /// The same, until nothing is left to say to them.
+    pub(super) fn settle(&mut self, hall: &mut Hall, these: &[usize], ms: u64) {
+        while self.sent.iter().any(|(to, _, _)| these.contains(to)) {
+            self.exchange(hall, these, ms);
+        }
+    }
+
+    /// The same. Returns the fence with which it holds the lock then.
+    pub(super) fn win(
+        &mut self,
+        hall: &mut Hall,
+        these: &[usize],
+        ms: u64,
+    ) -> Result<Fence, String> {
+        self.settle(hall, these, ms);
+        self.held()
+    }
+
+    pub(super) fn held(&self) -> Result<Fence, String> {
+        match self.machine.outcome() {
+            Some(Outcome::Held { fence, .. }) => Ok(fence),
+            other => Err(format!("an attempt ended as {other:?}, not with the lock")),
+        }
+    }
+
+    /// Extends a lease on a node.
+    pub(super) fn extend(&self, hall: &mut Hall, node: usize, entry: &Extend, ms: u64) -> Vote {
+        let entries = [entry.clone()].into();
+        hall.vote(node, ms, &Command::Extend { speaker: self.speaker(node), entries })
+    }
+
+    /// Its own lease, to be extended with this fence.
+    pub(super) fn lease(&self, fence: Fence) -> Extend {
+        Extend { name: name(), owner: self.owner(), fence, ttl_ms: TTL_MS, may_heal: true }
+    }
+
+    /// The owner of a key becomes another one, on a node.
+    pub(super) fn adopt(
+        &self,
+        hall: &mut Hall,
+        node: usize,
+        (from, owner): (&Owner, &Owner),
+        ms: u64,
+    ) -> Vote {
+        let (from, owner, speaker) = (from.clone(), owner.clone(), Some(self.speaker(node)));
+        let adopt = Command::Adopt { name: name(), from, owner, ttl_ms: TTL_MS, speaker };
+        hall.vote(node, ms, &adopt)
+    }
+}
+
+fn member(node: usize) -> Member {
+    let id = NodeId::from_random(node as u128 + 1);
+    Member { id, label: format!("n{node}").into() }
+}
+
+const fn fresh(node: usize, number: u64) -> Mark {
+    Mark::from_random(((node as u128) << 64) | number as u128)
+}
+
+const fn wall(ms: u64) -> u64 {
+    BEGIN_US / 1_000 + ms
+}
+
+/// All of three nodes.
+pub(super) const ALL: [usize; 3] = [0, 1, 2];
+
+pub(super) const BEGIN_US: u64 = 1_800_000_000_000_000;
+pub(super) const TTL_MS: u64 = 100;
+const LIFE_MS: u64 = 200;
+pub(super) const GUARD_MS: u64 = 400;

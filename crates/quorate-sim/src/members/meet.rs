@@ -1,0 +1,99 @@
+//! What operators and the judge do with servers directly, without the network.
+
+use quorate_core::{
+    command::{Command, Reply},
+    membership::{self, Enrolment, Handshake, Mark, NodeId, NodeInfo, Opinion, View},
+};
+
+use super::{GUARD_MS, LIFE_MS};
+use crate::{
+    settings::wall_ms,
+    trace::{Place, Scene},
+    world::Env,
+};
+
+impl Env {
+    pub(super) fn note_change(&mut self, text: impl FnOnce() -> String) {
+        self.trace.add(self.now, None, || Scene::Note { place: Place::World, text: text() });
+    }
+
+    pub(super) fn random(&mut self) -> u128 {
+        (u128::from(self.dice.next()) << 64) | u128::from(self.dice.next())
+    }
+
+    pub(super) fn fresh(&mut self) -> Mark {
+        Mark::from_random(self.random())
+    }
+
+    pub(super) fn greeting(&mut self) -> Handshake {
+        Handshake {
+            wall_ms: wall_ms(self.now),
+            known: None,
+            mark: self.fresh(),
+            id: NodeId::from_random(self.random()),
+            life_ms: LIFE_MS,
+            quarantine_ms: GUARD_MS,
+            is_looking: false,
+            is_durable: self.settings.guard.is_some_and(|guard| guard.is_durable),
+        }
+    }
+
+    /// What a server would tell; nothing changes.
+    pub(super) fn probe(&mut self, server: usize) -> NodeInfo {
+        let greeting = self.greeting();
+        let node = &self.nodes[server];
+        let command = membership::Command::Handshake(greeting).into();
+        met(node.store.clone().apply(node.clock.at(self.now), &command))
+    }
+
+    pub(super) fn meet(&mut self, server: usize) -> NodeInfo {
+        let greeting = self.greeting();
+        met(self.apply(server, &membership::Command::Handshake(greeting).into()))
+    }
+
+    pub(super) fn apply(&mut self, server: usize, command: &Command) -> Reply {
+        let node = &mut self.nodes[server];
+        node.store.apply(node.clock.at(self.now), command)
+    }
+
+    /// Somebody meets these servers, each at its seat, until there is nothing left to do about
+    /// them. Messages take no time, and servers that are `away` do not hear it. Returns how each
+    /// server that votes is marked.
+    pub(super) fn settle(
+        &mut self,
+        council: &mut View,
+        list: &[usize],
+        away: &[usize],
+    ) -> Vec<Option<Mark>> {
+        let mut votes = vec![None; list.len()];
+        let seats = list.iter().enumerate().cycle().take(8 * list.len());
+        for (seat, server) in seats.filter(|(_, server)| !away.contains(server)) {
+            council.ask(seat);
+            let met = self.meet(*server);
+            let fresh = self.fresh();
+            votes[seat] = None;
+            let command = match council.hear(seat, met).0 {
+                Opinion::Enrol(it) => {
+                    membership::Command::Enrol(Enrolment { wall_ms: wall_ms(self.now), ..it })
+                }
+                Opinion::Tell { mark, config } => {
+                    membership::Command::Change { mark, config, fresh }
+                }
+                Opinion::Votes(mark) => {
+                    votes[seat] = Some(mark);
+                    continue;
+                }
+                Opinion::Quarantined(_) | Opinion::Differs(_) => continue,
+            };
+            self.apply(*server, &command.into());
+        }
+        votes
+    }
+}
+
+fn met(reply: Reply) -> NodeInfo {
+    match reply {
+        Reply::Membership(membership::Reply::Info(met)) => *met,
+        other => unreachable!("{other:?}"),
+    }
+}
