@@ -13,7 +13,8 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] =
 /// A holds the lock and B waits when the nodes become full. B loses its connections one after
 /// another, gets them back one after another, and looks in between. Then A goes.
 ///
-/// Fails if B has given up its places, which full nodes do not give it again, and does not get the lock.
+/// Fails if B has given up its places, which full nodes do not give it again, and does not get
+/// the lock.
 fn a_waiter_comes_back_to_full_nodes_one_by_one() -> Result<(), String> {
     let mut hall = Hall::bare(0);
     let mut a = Guest::start(&mut hall, 1, 1, &ALL, 0);

@@ -118,7 +118,8 @@ fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
 /// A holds two nodes of three. B meets the first of them, then its clock is set forward, and A's
 /// key there is over; B begins its session, and asks.
 ///
-/// Fails if the node votes for B, or if the session hides the step from whoever meets the node next.
+/// Fails if the node votes for B, or if the session hides the step from whoever meets the node
+/// next.
 fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), String> {
     let mut hall = Hall::founded(3);
     let mut a = Guest::come(&mut hall, 1, 0);
@@ -311,8 +312,8 @@ const STEP_MS: u64 = 10_000;
 mod tests {
     use super::*;
 
-    /// A node's clock is set back by ten seconds, and right again while nobody looks. What was granted
-    /// in between is over. Then one comes who has never met it.
+    /// A node's clock is set back by ten seconds, and right again while nobody looks. What was
+    /// granted in between is over. Then one comes who has never met it.
     ///
     /// Fails if the node votes at once.
     #[test]
