@@ -482,7 +482,9 @@ impl Contend {
             return;
         }
         let is_try = self.is_trying();
+        let is_mistaken = self.is_plain() && mutant::is_on(Mutant::UnknownIsRefusal);
         let is_clean = |seat: &Seat| is_try && seat.is_refused && !seat.is_asking;
+        let is_clean = |seat: &Seat| is_clean(seat) || is_mistaken && seat.is_asking;
         let is_missed =
             |seat: &Seat| seat.grant.is_none() && mutant::is_on(Mutant::UndoGrantedOnly);
         let is_asked = |seat: &Seat| seat.asked_at.is_some() && !is_clean(seat) && !is_missed(seat);
