@@ -141,7 +141,7 @@ const EVENTS: [&str; 19] = [
     "adopts a lease",
     "is_left: true",
     "is_shared: true",
-    "doubt: Some((OtherRun",
-    "doubt: Some((ClockStepped",
+    "quarantine: Some(Quarantine { reason: OtherRun",
+    "quarantine: Some(Quarantine { reason: ClockStepped",
     "-> Stale",
 ];
