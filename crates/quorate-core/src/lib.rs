@@ -14,7 +14,7 @@
 //! - [`line`](mod@line) and [`fence`]: waiting in line, and the numbers of holders.
 //! - [`tickets`]: where a waiter stands in the queue.
 //! - [`share`]: holding a lock together with others.
-//! - [`guard`]: which node may vote, and what the nodes have agreed upon.
+//! - [`membership`]: which node may vote, and what the nodes have agreed upon.
 //! - [`inspect`]: what a node tells people about its locks.
 //! - [`store`]: what a node does with a command, the reference for every engine.
 //! - [`contend`]: the machine that acquires a lock: it waits in line, or tries once.

@@ -9,7 +9,7 @@
 //! - [`Node`]: what a node does with it; each [`Store`](crate::store::Store) has one.
 //! - [`View`]: what a client makes of what all nodes told. A node either votes, or it does not, and
 //!   the [`Opinion`] says why, for how long, and what to tell the node.
-//! - [`AgreedConfig`], and [`plan`], by which an operator changes it.
+//! - [`AgreedConfig`], and [`plan()`], by which an operator changes it.
 
 mod command;
 mod config;

@@ -54,8 +54,8 @@ impl Contend {
             return;
         }
         match vote.heard() {
-            // It has answered already, or its connection is gone.
-            _ if !self.seats[node].is_asking => {}
+            // The first vote of a node stays.
+            _ if self.seats[node].has_voted() => {}
             Vote::Grant => {
                 self.seats[node].handle_answer();
                 self.handle_granted(node, NO_FENCE, sent_at, now);

@@ -52,6 +52,11 @@ impl Seat {
         self.is_asking = true;
     }
 
+    /// Whether the question of a plain owner has an answer, or will have none.
+    pub(super) const fn has_voted(&self) -> bool {
+        self.grant.is_some() || self.is_refused || self.failures > 0
+    }
+
     pub(super) const fn handle_answer(&mut self) {
         self.is_asking = false;
         self.is_refused = false;

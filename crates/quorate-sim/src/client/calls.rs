@@ -40,6 +40,8 @@ pub(super) struct Watched {
     answered: NodeSet,
     /// The same, and nodes from which no answer will come.
     heard: NodeSet,
+    /// Nodes that have granted, and have not turned out to have forgotten since.
+    granted: NodeSet,
     life: u32,
     /// The judge looks at its place in the queue.
     is_standing: bool,
@@ -115,6 +117,7 @@ impl Client {
             votes: Votes::default(),
             answered: NodeSet::EMPTY,
             heard: NodeSet::EMPTY,
+            granted: NodeSet::EMPTY,
             life: 0,
             is_standing: false,
         };
@@ -145,7 +148,7 @@ impl Client {
         let Some(life) = life else { return };
         if std::mem::replace(&mut watched.life, life) != life {
             (watched.answered, watched.heard) = (NodeSet::EMPTY, NodeSet::EMPTY);
-            watched.votes = Votes::default();
+            (watched.granted, watched.votes) = (NodeSet::EMPTY, Votes::default());
         }
         if question.said.life == life && reply.is_some() {
             watched.answered.insert(node);
@@ -153,8 +156,17 @@ impl Client {
         // The answer to an undo says nothing about who won.
         if question.said.life == life && question.said.is_ask() {
             watched.heard.insert(node);
+            let before = watched.votes.grants;
             watched.votes.count(command, reply);
+            if watched.votes.grants > before {
+                watched.granted.insert(node);
+            }
         }
+    }
+
+    /// What the node has granted to those who still ask does not count.
+    pub(super) fn note_forgotten(&mut self, node: usize) {
+        self.calls.values_mut().for_each(|watched| watched.granted.remove(node));
     }
 
     fn count_vote(&mut self, call: CallId, command: &Command, reply: Option<&Reply>) {
@@ -268,7 +280,7 @@ impl Client {
         let waiter = self.me.machine.call(id).and_then(|call| call.waiter());
         let Some(waiter) = waiter.filter(|waiter| waiter.machine().is_plain()) else { return };
         let (now, terms) = (self.now(env), waiter.want().terms);
-        let Votes { grants, refusals, .. } = watched.votes;
+        let (grants, refusals) = (watched.granted.len(), watched.votes.refusals);
         let quorum = majority(self.list.len());
         let is_over = now >= terms.give_up_at(waiter.came_at());
         // Only nodes that can be reached are asked.

@@ -245,6 +245,9 @@ impl Client {
             self.handle_answer(env, node, waiting, None);
         }
         let now = self.now(env);
+        if is_forgotten {
+            self.note_forgotten(node);
+        }
         self.me.machine.handle_down(node, is_forgotten, now);
         self.drive(env);
     }

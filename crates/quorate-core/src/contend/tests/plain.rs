@@ -207,6 +207,15 @@ fn second_vote_of_the_same_node_changes_nothing() {
 }
 
 #[test]
+fn vote_of_a_node_that_was_away_meanwhile_counts() {
+    let mut tried = Tried::start(3, Wait::Never);
+    tried.attempt.handle_down(0);
+    tried.vote(0, Vote::Grant, 0, 2);
+    tried.vote(1, Vote::Grant, 0, 2);
+    assert_eq!(tried.attempt.outcome(), HELD);
+}
+
+#[test]
 fn waiter_tries_again_as_a_new_owner_after_a_delay() {
     let mut tried = Tried::start(3, WAIT);
     tried.vote(0, Vote::Grant, 0, 2);
