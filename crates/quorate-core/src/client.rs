@@ -52,7 +52,6 @@ use crate::{
     command::{ClientId, Command, Owner, Reply},
     line::{Push, Session, Speaker, owed_until},
     moment::Moment,
-    mutant::{self, Mutant},
     name::Name,
     quorum::NodeSet,
     terms::Terms,
@@ -253,14 +252,12 @@ impl<S: OwnerSource> Client<S> {
         reply: Option<&Reply>,
         now: Moment,
     ) {
-        let is_batch = matches!(reply, Some(Reply::Batch(_)));
-        for (about, command, reply) in about.entries(command, reply) {
-            if reply.is_none() && is_batch && mutant::is_on(Mutant::FailedEntryDropped) {
-                continue;
-            }
+        for (about, command, answer) in about.entries(command, reply) {
+            mutate!(FailedEntryDropped
+                if answer.is_none() && matches!(reply, Some(Reply::Batch(_))) => continue);
             // That the node is full is an error like any other.
-            let reply = reply.filter(|reply| **reply != Reply::Full);
-            self.handle_entry(node, (about, command), reply, now);
+            let answer = answer.filter(|answer| **answer != Reply::Full);
+            self.handle_entry(node, (about, command), answer, now);
         }
     }
 
@@ -272,10 +269,9 @@ impl<S: OwnerSource> Client<S> {
         now: Moment,
     ) {
         match about {
-            About::Waiter(_) if reply.is_none() && mutant::is_on(Mutant::LostIsUnsent) => {
-                self.handle_unsent(node, (about, command), now);
-            }
             About::Waiter(question) => {
+                mutate!(LostIsUnsent if reply.is_none()
+                    => return self.handle_unsent(node, (about, command), now));
                 self.handle_heard(node, (question, command), reply, now);
             }
             About::Round(id) => {
@@ -290,8 +286,8 @@ impl<S: OwnerSource> Client<S> {
                 self.owe(node, Some(Debt { release: command.clone(), until }), now);
             }
             About::Debt(until) if reply.is_none() => {
-                let debt = Debt { release: command.clone(), until: *until };
-                self.owe(node, Some(debt).filter(|_| !mutant::is_on(Mutant::DebtOnce)), now);
+                mutate!(DebtOnce => return);
+                self.owe(node, Some(Debt { release: command.clone(), until: *until }), now);
             }
             About::Orphan | About::Debt(_) | About::Batch(_) => {}
         }

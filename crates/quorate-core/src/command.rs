@@ -14,7 +14,6 @@ use crate::{
     inspect::Cursor,
     line::{Ask, Extend, Extended, Session, Speaker, Yield},
     membership::{self, Mark},
-    mutant::{self, Mutant},
     name::Name,
     quorum::Vote,
 };
@@ -261,7 +260,7 @@ impl Command {
     pub fn prolonged(&self, fates: &[Fate], index: usize) -> Vote {
         match self {
             Self::Prolong { entries, .. } if entries.len() == fates.len() => {
-                let index = if mutant::is_on(Mutant::BatchByFirst) { 0 } else { index };
+                mutate!(BatchByFirst => let index = 0);
                 fates.get(index).map_or(Vote::Unknown, Fate::vote)
             }
             _ => Vote::Unknown,
@@ -274,7 +273,7 @@ impl Command {
     pub fn extended(&self, fates: &[Extended], index: usize) -> Vote {
         match self {
             Self::Extend { entries, .. } if entries.len() == fates.len() => {
-                let index = if mutant::is_on(Mutant::BatchByFirst) { 0 } else { index };
+                mutate!(BatchByFirst => let index = 0);
                 match fates.get(index) {
                     Some(Extended::LivesOn(_)) => Vote::Grant,
                     Some(Extended::Refused(_)) => Vote::Refuse,

@@ -25,7 +25,6 @@ use crate::{
     fence::Fence,
     line::{Extended, News},
     moment::Moment,
-    mutant::{self, Mutant},
     quorum::NodeSet,
     schedule::heartbeat_due,
     terms::Terms,
@@ -312,11 +311,14 @@ impl Contend {
             (Saying::Doubt(fence), Some(Reply::Released { is_ours: true })) => {
                 self.seats[node].handle_forgotten(fence, sent_at);
             }
-            (Saying::Confirm(wanted), Some(Reply::EachExtended(fates))) => match **fates {
-                [Extended::LivesOn(_)] if mutant::is_on(Mutant::ConfirmAnyFence) => {
-                    self.handle_granted(node, wanted, sent_at, now);
+            (Saying::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {
+                [Extended::LivesOn(fence)] => {
+                    mutate!(ConfirmAnyFence => let fence = match said.what {
+                        Saying::Confirm(wanted) => wanted,
+                        _ => fence,
+                    });
+                    self.handle_granted(node, fence, sent_at, now);
                 }
-                [Extended::LivesOn(fence)] => self.handle_granted(node, fence, sent_at, now),
                 [Extended::Refused(fence)] => {
                     self.seats[node].handle_unconfirmed();
                     self.seats[node].drop_grant(fence);
@@ -335,14 +337,14 @@ impl Contend {
 
     /// What a node told unasked about one life of the owner.
     pub fn handle_push(&mut self, node: usize, life: u32, news: News, fence: Fence, now: Moment) {
-        let is_early = self.seats[node].is_asking && mutant::is_on(Mutant::EarlyPushIgnored);
-        if life != self.life || self.outcome.is_some() || is_early {
+        mutate!(EarlyPushIgnored if self.seats[node].is_asking => return);
+        if life != self.life || self.outcome.is_some() {
             return;
         }
         match news {
             News::Granted => {
-                let is_pushed_now = mutant::is_on(Mutant::PushedNow);
-                let since = self.seats[node].asked_at.filter(|_| !is_pushed_now).unwrap_or(now);
+                let since = self.seats[node].asked_at.unwrap_or(now);
+                mutate!(PushedNow => let since = now);
                 let known = self.seats[node].grant.map(|grant| grant.fence);
                 if known.is_none_or(|known| known < fence) {
                     self.handle_granted(node, fence, since, now);
@@ -391,10 +393,9 @@ impl Contend {
 
     /// The caller has gone and will never use the lock.
     pub fn handle_abandon(&mut self) {
-        if !mutant::is_on(Mutant::AbandonKeeps) {
-            self.leave();
-        }
         self.outcome = Some(Outcome::Abandoned);
+        mutate!(AbandonKeeps => return);
+        self.leave();
     }
 
     /// When a try is over, or a waiter has something to do: a heartbeat, a poll, or to give up.
@@ -414,16 +415,17 @@ impl Contend {
         self.beat_at = heartbeat_due(now, self.terms.ttl());
         self.end_rest();
         self.look_if_short(now);
+        let has_quorum = self.has_quorum_up();
+        mutate!(NoWithdraw => let has_quorum = true);
         if self.is_out_of_patience(now) {
             self.leave();
             self.outcome = Some(Outcome::NoQuorum);
-        } else if self.has_quorum_up() || mutant::is_on(Mutant::NoWithdraw) {
+        } else if has_quorum {
             self.is_cut_off = false;
             self.begin_try(now);
-            let is_first = !std::mem::replace(&mut self.is_contending, true);
-            if is_first || !mutant::is_on(Mutant::NoHeartbeat) {
-                self.up.iter().for_each(|node| self.ask(node, now));
-            }
+            mutate!(NoHeartbeat if self.is_contending => return self.drop_dead(now));
+            self.is_contending = true;
+            self.up.iter().for_each(|node| self.ask(node, now));
         } else if self.is_contending {
             self.look_if_cut_off(now);
         }
@@ -446,10 +448,7 @@ impl Contend {
     /// that break together come back one after another, and a place that is given up may not be had
     /// again: a full node gives none. Where no node can be reached, nobody would hear of it.
     fn look_if_cut_off(&mut self, now: Moment) {
-        if mutant::is_on(Mutant::HastyWithdraw) {
-            self.withdraw();
-            return;
-        }
+        mutate!(HastyWithdraw => return self.withdraw());
         let is_partly_up = self.up != NodeSet::EMPTY;
         let was_cut_off = std::mem::replace(&mut self.is_cut_off, is_partly_up);
         match (is_partly_up, was_cut_off) {
@@ -470,25 +469,25 @@ impl Contend {
     /// Whatever is asked for next is asked for by a new owner.
     fn begin_life(&mut self) {
         self.is_contending = false;
-        if !mutant::is_on(Mutant::SameOwnerAgain) {
-            self.life = self.life.saturating_add(1);
-        }
+        mutate!(SameOwnerAgain => return);
+        self.life = self.life.saturating_add(1);
     }
 
-    /// Tells every node that was ever asked that the owner goes. One that plainly refused a try has
-    /// nothing of it.
+    /// Tells every node that may have something of the owner that it goes.
     fn leave(&mut self) {
         if self.is_resting() {
             return;
         }
-        let is_try = self.is_trying();
-        let is_mistaken = self.is_plain() && mutant::is_on(Mutant::UnknownIsRefusal);
-        let is_clean = |seat: &Seat| is_try && seat.is_refused && !seat.is_asking;
-        let is_clean = |seat: &Seat| is_clean(seat) || is_mistaken && seat.is_asking;
-        let is_missed =
-            |seat: &Seat| seat.grant.is_none() && mutant::is_on(Mutant::UndoGrantedOnly);
-        let is_asked = |seat: &Seat| seat.asked_at.is_some() && !is_clean(seat) && !is_missed(seat);
-        self.nodes_where(is_asked).iter().for_each(|node| self.say(node, Saying::Leave));
+        let told = self.nodes_where(|seat| self.may_remain(seat));
+        told.iter().for_each(|node| self.say(node, Saying::Leave));
+    }
+
+    /// True of every node that was ever asked, but for one that plainly refused a try.
+    fn may_remain(&self, seat: &Seat) -> bool {
+        mutate!(UnknownIsRefusal if self.is_plain() && seat.is_asking => return false);
+        mutate!(UndoGrantedOnly if seat.grant.is_none() => return false);
+        let is_clean = self.is_trying() && seat.is_refused && !seat.is_asking;
+        seat.asked_at.is_some() && !is_clean
     }
 
     fn ask(&mut self, node: usize, now: Moment) {

@@ -2,11 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{
-    moment::Moment,
-    mutant::{self, Mutant},
-    terms::Terms,
-};
+use crate::{moment::Moment, terms::Terms};
 
 /// What a holder has in hand.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -25,8 +21,7 @@ impl Lease {
     /// A lease that was won and ends at `valid_until`, and that is never held beyond `hold_until`.
     #[must_use]
     pub fn new(valid_until: Moment, hold_until: Moment) -> Self {
-        let is_boundless = mutant::is_on(Mutant::NoMaxHold);
-        let hold_until = if is_boundless { Moment::from_nanos(u64::MAX) } else { hold_until };
+        mutate!(NoMaxHold => let hold_until = Moment::from_nanos(u64::MAX));
         Self {
             valid_until: valid_until.min(hold_until),
             hold_until,
@@ -43,12 +38,11 @@ impl Lease {
     ///
     /// The reason for which the lease ended.
     pub fn check(&self, now: Moment) -> Result<(), LostReason> {
+        mutate!(NoDeadline if self.lost.is_none() && now < self.hold_until => return Ok(()));
         match self.lost {
             Some(reason) => Err(reason),
             None if now >= self.hold_until => Err(LostReason::MaxHold),
-            None if now >= self.valid_until && !mutant::is_on(Mutant::NoDeadline) => {
-                Err(LostReason::Expired)
-            }
+            None if now >= self.valid_until => Err(LostReason::Expired),
             None => Ok(()),
         }
     }
@@ -73,10 +67,9 @@ impl Lease {
     /// One that shortens counts from here on, since its reply may be lost.
     pub fn handle_extension_sent(&mut self, terms: &Terms, now: Moment) -> Extension {
         self.wanted_until = terms.valid_until(now);
-        if !mutant::is_on(Mutant::ShortenedByReply) {
-            self.valid_until = self.valid_until.min(self.wanted_until);
-        }
         self.extensions_sent = self.extensions_sent.saturating_add(1);
+        mutate!(ShortenedByReply => return Extension(self.extensions_sent));
+        self.valid_until = self.valid_until.min(self.wanted_until);
         Extension(self.extensions_sent)
     }
 
@@ -86,16 +79,13 @@ impl Lease {
     /// no further than that one is to: the holder may have wanted less by then. Not to count it at
     /// all would be too little: whoever extends faster than the nodes answer would lose the lease.
     pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
-        let is_revived = mutant::is_on(Mutant::LeaseRevives) || mutant::is_on(Mutant::LateRenewal);
-        let is_alive = self.check(now).is_ok() || is_revived;
+        let is_alive = self.check(now).is_ok();
+        mutate!(LeaseRevives | LateRenewal => let is_alive = { self.lost = None; true });
         let is_last = extension.0 == self.extensions_sent;
-        let is_whole = is_last || mutant::is_on(Mutant::OldExtensionCounts);
-        let valid_until = if is_whole { valid_until } else { valid_until.min(self.wanted_until) };
+        let until = if is_last { valid_until } else { valid_until.min(self.wanted_until) };
+        mutate!(OldExtensionCounts => let until = valid_until);
         if is_alive {
-            if is_revived {
-                self.lost = None;
-            }
-            self.valid_until = self.valid_until.max(valid_until).min(self.hold_until);
+            self.valid_until = self.valid_until.max(until).min(self.hold_until);
             self.is_at_risk &= !is_last;
         }
     }

@@ -36,6 +36,10 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+// The modules below it know its macro.
+#[macro_use]
+pub mod mutant;
+
 pub mod backoff;
 pub mod client;
 pub mod command;
@@ -48,7 +52,6 @@ pub mod lease;
 pub mod line;
 pub mod membership;
 pub mod moment;
-pub mod mutant;
 pub mod name;
 pub mod quorum;
 pub mod renew;

@@ -11,7 +11,6 @@ use crate::{
     fence::Fence,
     hex::hex_number,
     moment::Moment,
-    mutant::{self, Mutant},
     name::Name,
 };
 
@@ -145,7 +144,8 @@ impl FencedLease {
     /// may have been released by another process that knows its owner.
     #[must_use]
     pub fn adopted(fence: Fence) -> Self {
-        Self { fence, may_heal: mutant::is_on(Mutant::AdoptedHeals) }
+        mutate!(AdoptedHeals => return Self::won(fence));
+        Self { fence, may_heal: false }
     }
 
     /// The fence of the lease.
@@ -212,8 +212,8 @@ impl Push {
     /// session that the node knows, and one that has another's data knows another one.
     #[must_use]
     pub fn counts_in(&self, session: Session) -> bool {
-        let is_ours = self.session.is_none_or(|by| by == session);
-        is_ours || mutant::is_on(Mutant::AnyPush)
+        mutate!(AnyPush => return true);
+        self.session.is_none_or(|by| by == session)
     }
 }
 

@@ -1,7 +1,25 @@
 //! Deliberate bugs, switched on one at a time, to show that the tests would notice them.
 //!
-//! In an ordinary build there is no switch and every question below is the constant `false`. With
-//! the feature `mutants` a test can switch one on for its own thread.
+//! In an ordinary build there is no switch and every `mutate!` below does nothing. With the feature
+//! `mutants` a test can switch one on for its own thread. Whoever deletes every `mutate!` is left
+//! with the correct program.
+
+/// Breaks a rule while one of the mutants is on. It runs an expression, or gives a variable another
+/// value, and can have a condition: `mutate!(A => return)`, `mutate!(A | B if c => let x = y)`.
+macro_rules! mutate {
+    ($($mutant:ident)|+ $(if $is:expr)? => let $name:ident = $broken:expr) => {
+        let $name = if $crate::mutant::is_on(&[$($crate::mutant::Mutant::$mutant),+]) $(&& $is)? {
+            $broken
+        } else {
+            $name
+        };
+    };
+    ($($mutant:ident)|+ $(if $is:expr)? => $broken:expr) => {
+        if $crate::mutant::is_on(&[$($crate::mutant::Mutant::$mutant),+]) $(&& $is)? {
+            $broken;
+        }
+    };
+}
 
 /// One deliberate bug.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -268,11 +286,11 @@ mod door {
 }
 
 #[cfg(feature = "mutants")]
-pub(crate) fn is_on(mutant: Mutant) -> bool {
-    door::ON.get() == Some(mutant)
+pub(crate) fn is_on(mutants: &[Mutant]) -> bool {
+    door::ON.get().is_some_and(|on| mutants.contains(&on))
 }
 
 #[cfg(not(feature = "mutants"))]
-pub(crate) const fn is_on(_: Mutant) -> bool {
+pub(crate) const fn is_on(_: &[Mutant]) -> bool {
     false
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::mutant::{self, Mutant};
-
 /// The smallest count that two disjoint groups of nodes cannot both reach.
 #[must_use]
 pub const fn majority(nodes: usize) -> usize {
@@ -19,14 +17,6 @@ pub enum Vote {
     Refuse,
     /// No usable answer. The command may have run, may still run, or may never run.
     Unknown,
-}
-
-impl Vote {
-    /// The vote as it is counted.
-    pub(crate) fn heard(self) -> Self {
-        let is_mistaken = self == Self::Unknown && mutant::is_on(Mutant::UnknownIsRefusal);
-        if is_mistaken { Self::Refuse } else { self }
-    }
 }
 
 /// The votes of one round, at most one for each node.
@@ -57,7 +47,8 @@ impl Tally {
         if !self.pending().contains(node) {
             return;
         }
-        match vote.heard() {
+        mutate!(UnknownIsRefusal if vote == Vote::Unknown => let vote = Vote::Refuse);
+        match vote {
             Vote::Grant => self.granted.insert(node),
             Vote::Refuse => self.refused.insert(node),
             Vote::Unknown => self.unknown.insert(node),
@@ -107,15 +98,8 @@ impl Tally {
     }
 
     fn quorum(&self) -> usize {
-        if mutant::is_on(Mutant::SmallQuorum) {
-            return majority(self.nodes).saturating_sub(1).max(1);
-        }
+        mutate!(SmallQuorum => return majority(self.nodes).saturating_sub(1).max(1));
         majority(self.nodes)
-    }
-
-    /// The vote of a node that stayed silent.
-    pub(crate) fn of_silence() -> Vote {
-        if mutant::is_on(Mutant::SilenceIsGrant) { Vote::Grant } else { Vote::Unknown }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::{
     moment::Moment,
-    mutant::{self, Mutant},
     quorum::{Tally, Vote},
     round::{Finding, Output, Round, Verb},
     terms::Terms,
@@ -68,11 +67,10 @@ impl Renew {
         if self.outcome.is_some() {
             return;
         }
-        let is_from_reply = mutant::is_on(Mutant::RenewedFromReply);
-        let valid_until = self.terms.valid_until(if is_from_reply { now } else { self.sent_at });
-        let is_let_through =
-            mutant::is_on(Mutant::RenewTooLate) || mutant::is_on(Mutant::LateRenewal);
-        let is_in_time = (now < self.held_until || is_let_through) && now < valid_until;
+        let valid_until = self.terms.valid_until(self.sent_at);
+        mutate!(RenewedFromReply => let valid_until = self.terms.valid_until(now));
+        let is_in_time = now < self.held_until && now < valid_until;
+        mutate!(RenewTooLate | LateRenewal => let is_in_time = now < valid_until);
         self.outcome = self.round.finding().map(|finding| match finding {
             Finding::Agreed if is_in_time => Outcome::Extended { valid_until },
             Finding::Agreed => Outcome::TooLate,

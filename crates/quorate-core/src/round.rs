@@ -3,8 +3,7 @@
 
 use crate::{
     moment::Moment,
-    mutant::{self, Mutant},
-    quorum::{NodeSet, Tally, Verdict, Vote, majority},
+    quorum::{NodeSet, Tally, Verdict, Vote},
     terms::Terms,
 };
 
@@ -54,8 +53,9 @@ impl Round {
     #[must_use]
     pub fn start(verb: Verb, terms: Terms, nodes: usize, now: Moment) -> Self {
         let tally = Tally::new(nodes);
-        let is_partial = verb == Verb::Release && mutant::is_on(Mutant::ReleaseMajorityOnly);
-        let unasked = if is_partial { NodeSet::all(majority(nodes)) } else { tally.nodes() };
+        let unasked = tally.nodes();
+        mutate!(ReleaseMajorityOnly if verb == Verb::Release
+            => let unasked = NodeSet::all(crate::quorum::majority(nodes)));
         Self { verb, unasked, tally, give_up_at: terms.give_up_at(now) }
     }
 
@@ -67,8 +67,10 @@ impl Round {
     /// Stops waiting for silent nodes, once the vote timeout has passed.
     pub fn handle_timeout(&mut self, now: Moment) {
         if now >= self.give_up_at {
+            let silence = Vote::Unknown;
+            mutate!(SilenceIsGrant => let silence = Vote::Grant);
             for node in self.tally.pending().iter() {
-                self.tally.count(node, Tally::of_silence());
+                self.tally.count(node, silence);
             }
         }
     }

@@ -8,11 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    backoff::Jitter,
-    moment::Moment,
-    mutant::{self, Mutant},
-};
+use crate::{backoff::Jitter, moment::Moment};
 
 /// The leases of one client by number, with what is due when.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -66,8 +62,8 @@ impl Schedule {
 
     /// Takes out the leases whose end has come at `now`.
     pub fn take_ends(&mut self, now: Moment) -> Vec<u64> {
-        let ended = self.ends.take_until(now);
-        if mutant::is_on(Mutant::NoLossSignal) { Vec::new() } else { ended }
+        mutate!(NoLossSignal => return { self.ends.take_until(now); Vec::new() });
+        self.ends.take_until(now)
     }
 
     /// When something is due next.

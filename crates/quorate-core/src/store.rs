@@ -21,7 +21,6 @@ use crate::{
     line::{Push, is_shared},
     membership,
     moment::NodeTime,
-    mutant::{self, Mutant},
     name::Name,
 };
 
@@ -51,42 +50,20 @@ impl Store {
         match command {
             stale if self.is_stale(stale) => Reply::Stale,
             new if self.lacks_memory_for(new) => Reply::Full,
-            Command::Take { name, owner, ttl_ms, .. } => {
-                if self.keys.contains(name) && !mutant::is_on(Mutant::TakeOverwrites) {
-                    return Reply::Another;
-                }
-                let ends_at_ms = match mutant::is_on(Mutant::TakeForever) {
-                    true => None,
-                    false => end(now, *ttl_ms),
-                };
-                self.keys.put(name, text(owner), ends_at_ms);
-                Reply::Taken
-            }
+            Command::Take { name, owner, ttl_ms, .. } => self.take(now, name, owner, *ttl_ms),
             Command::Adopt { name, from, owner, ttl_ms, speaker } => {
                 // Where it is not the holder it may stand in line, and will never come for that.
-                if speaker.is_some() && !mutant::is_on(Mutant::AdoptKeepsPlace) {
+                let may_stand_in_line = speaker.is_some();
+                mutate!(AdoptKeepsPlace => let may_stand_in_line = false);
+                if may_stand_in_line {
                     self.line.forget_place(name, from);
                 }
-                if is_shared(from) {
-                    return self.adopt_share(now, name, from, owner, *ttl_ms);
-                }
-                match self.whose(name, from) {
-                    Whose::Theirs if !mutant::is_on(Mutant::AdoptAnyones) => Reply::Another,
-                    Whose::Nobodys => Reply::Absent,
-                    Whose::Ours | Whose::Theirs => {
-                        self.keys.put(name, text(owner), end(now, *ttl_ms));
-                        Reply::Taken
-                    }
+                match is_shared(from) {
+                    true => self.adopt_share(now, name, from, owner, *ttl_ms),
+                    false => self.adopt(now, name, from, owner, *ttl_ms),
                 }
             }
-            Command::Free { name, owner } => match self.whose(name, owner) {
-                Whose::Theirs if !mutant::is_on(Mutant::FreeAnyones) => Reply::Another,
-                Whose::Nobodys => Reply::Absent,
-                Whose::Ours | Whose::Theirs => {
-                    self.keys.remove(name);
-                    Reply::Freed
-                }
-            },
+            Command::Free { name, owner } => self.free(name, owner),
             Command::Prolong { entries, .. } => {
                 Reply::Each(entries.iter().map(|entry| self.prolong(now, entry)).collect())
             }
@@ -182,26 +159,77 @@ impl Store {
 
     /// Whether it is a vote by a session that is not of today. Those of the line look themselves.
     fn is_stale(&self, command: &Command) -> bool {
-        let (speaker, is_let_in) = match command {
-            Command::Take { speaker, .. } => (speaker, mutant::is_on(Mutant::TakeUnspoken)),
-            Command::Prolong { speaker, .. } => (speaker, mutant::is_on(Mutant::ProlongUnspoken)),
-            Command::Adopt { speaker, .. } => (speaker, mutant::is_on(Mutant::AdoptUnspoken)),
-            _ => return false,
-        };
-        speaker.is_some_and(|speaker| !self.line.is_spoken(speaker)) && !is_let_in
+        mutate!(TakeUnspoken if matches!(command, Command::Take { .. }) => return false);
+        mutate!(ProlongUnspoken if matches!(command, Command::Prolong { .. }) => return false);
+        mutate!(AdoptUnspoken if matches!(command, Command::Adopt { .. }) => return false);
+        match command {
+            Command::Take { speaker, .. }
+            | Command::Prolong { speaker, .. }
+            | Command::Adopt { speaker, .. } => {
+                speaker.is_some_and(|speaker| !self.line.is_spoken(speaker))
+            }
+            _ => false,
+        }
+    }
+
+    fn take(&mut self, now: NodeTime, name: &Name, owner: &Owner, ttl_ms: u64) -> Reply {
+        let is_taken = self.keys.contains(name);
+        mutate!(TakeOverwrites => let is_taken = false);
+        if is_taken {
+            return Reply::Another;
+        }
+        let ends_at_ms = end(now, ttl_ms);
+        mutate!(TakeForever => let ends_at_ms = None);
+        self.keys.put(name, text(owner), ends_at_ms);
+        Reply::Taken
+    }
+
+    fn adopt(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        from: &Owner,
+        owner: &Owner,
+        ttl_ms: u64,
+    ) -> Reply {
+        let whose = self.whose(name, from);
+        mutate!(AdoptAnyones if whose == Whose::Theirs => let whose = Whose::Ours);
+        match whose {
+            Whose::Theirs => Reply::Another,
+            Whose::Nobodys => Reply::Absent,
+            Whose::Ours => {
+                self.keys.put(name, text(owner), end(now, ttl_ms));
+                Reply::Taken
+            }
+        }
+    }
+
+    fn free(&mut self, name: &Name, owner: &Owner) -> Reply {
+        let whose = self.whose(name, owner);
+        mutate!(FreeAnyones if whose == Whose::Theirs => let whose = Whose::Ours);
+        match whose {
+            Whose::Theirs => Reply::Another,
+            Whose::Nobodys => Reply::Absent,
+            Whose::Ours => {
+                self.keys.remove(name);
+                Reply::Freed
+            }
+        }
     }
 
     fn prolong(&mut self, now: NodeTime, entry: &Prolongation) -> Fate {
         let Prolongation { name, owner, ttl_ms } = entry;
-        match self.whose(name, owner) {
-            Whose::Theirs if mutant::is_on(Mutant::ProlongAnyones) => Fate::LivesOn,
+        let whose = self.whose(name, owner);
+        mutate!(ProlongAnyones if whose == Whose::Theirs => return Fate::LivesOn);
+        mutate!(ProlongCreates if whose == Whose::Nobodys => let whose = Whose::Ours);
+        match whose {
             Whose::Theirs => Fate::Another,
-            Whose::Nobodys if !mutant::is_on(Mutant::ProlongCreates) => Fate::Absent,
-            Whose::Ours | Whose::Nobodys => {
+            Whose::Nobodys => Fate::Absent,
+            Whose::Ours => {
                 let ends_at_ms = end(now, *ttl_ms);
                 let known = self.keys.end_of(name);
-                let is_shortened = mutant::is_on(Mutant::ProlongShortens);
-                if known.is_none_or(|known| Some(known) < ends_at_ms) || is_shortened {
+                mutate!(ProlongShortens => let known = None);
+                if known.is_none_or(|known| Some(known) < ends_at_ms) {
                     self.keys.put(name, text(owner), ends_at_ms);
                 }
                 Fate::LivesOn
@@ -237,6 +265,7 @@ impl Store {
     }
 }
 
+#[derive(Clone, Copy, Eq, PartialEq)]
 enum Whose {
     Ours,
     Theirs,

@@ -4,10 +4,7 @@
 
 use std::{error, fmt, time::Duration};
 
-use crate::{
-    moment::Moment,
-    mutant::{self, Mutant},
-};
+use crate::moment::Moment;
 
 /// What was agreed for one lock before any clock is looked at.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -111,12 +108,8 @@ impl Drift {
         let product = ttl.as_nanos().saturating_mul(u128::from(self.ppm));
         let rate_ns = u64::try_from(product.div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let rate = Duration::from_nanos(rate_ns);
-        if mutant::is_on(Mutant::NoDriftRate) {
-            return self.fixed;
-        }
-        if mutant::is_on(Mutant::NoDriftFixed) {
-            return rate;
-        }
+        mutate!(NoDriftRate => return self.fixed);
+        mutate!(NoDriftFixed => return rate);
         rate.saturating_add(self.fixed)
     }
 }

@@ -1,11 +1,6 @@
 //! Tickets: where a waiter stands in the queue, by the time of the nodes.
 
-use crate::{
-    line::TICKET_MAX,
-    moment::Moment,
-    mutant::{self, Mutant},
-    quorum::majority,
-};
+use crate::{line::TICKET_MAX, moment::Moment, quorum::majority};
 
 /// Draws the tickets of one client.
 ///
@@ -47,12 +42,13 @@ impl Tickets {
     /// nodes' time turns out to be earlier than believed, tickets follow it: otherwise this client
     /// would come last until the time has caught up.
     pub fn draw(&mut self, came_at: Moment) -> Option<u64> {
-        let is_early = mutant::is_on(Mutant::TicketByOwnClock);
-        let offset = self.median.or_else(|| is_early.then_some(0))?;
-        let time = micros(came_at).saturating_add(offset);
+        let offset = self.median;
+        mutate!(TicketByOwnClock => let offset = offset.or(Some(0)));
+        let time = micros(came_at).saturating_add(offset?);
         let time = u64::try_from(time).unwrap_or(0).min(TICKET_MAX);
         let ahead = self.last.saturating_sub(time);
-        let is_kept = ahead <= BACK_MAX_US || mutant::is_on(Mutant::TicketsNeverGoBack);
+        let is_kept = ahead <= BACK_MAX_US;
+        mutate!(TicketsNeverGoBack => let is_kept = true);
         self.last = match self.last >= time && is_kept {
             true => self.last.saturating_add(1).min(TICKET_MAX),
             false => time,

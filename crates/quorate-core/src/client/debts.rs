@@ -3,10 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::Debt;
-use crate::{
-    moment::Moment,
-    mutant::{self, Mutant},
-};
+use crate::moment::Moment;
 
 /// What one node has not answered.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +16,8 @@ pub(super) struct Debts {
 impl Debts {
     /// Takes over a release, which matters until its key has expired.
     pub(super) fn add(&mut self, debt: Debt, now: Moment) {
-        if mutant::is_on(Mutant::NoDebts) || debt.until <= now {
+        mutate!(NoDebts => return);
+        if debt.until <= now {
             return;
         }
         // The oldest is the first to go by itself.

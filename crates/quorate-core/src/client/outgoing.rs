@@ -10,7 +10,6 @@ use crate::{
     command::{BATCH_MAX, Command, PROLONG_MAX, Reply},
     contend::Said,
     moment::Moment,
-    mutant::{self, Mutant},
 };
 
 /// Whether a node takes a command as an entry of a batch.
@@ -74,7 +73,7 @@ impl About {
             single => (slice::from_ref(single), false),
         };
         abouts.iter().zip(command.entries()).enumerate().map(move |(index, (about, entry))| {
-            let index = if mutant::is_on(Mutant::AnswerOfFirst) { 0 } else { index };
+            mutate!(AnswerOfFirst => let index = 0);
             let answer = match reply {
                 reply if !is_batch => reply,
                 Some(Reply::Batch(each)) if each.len() == abouts.len() => each[index].as_ref(),
@@ -97,7 +96,8 @@ impl Outgoing {
     /// Takes the commands that can leave together: a batch, or a single command as it is.
     pub(super) fn pop(&mut self, joins: Joins) -> Option<Transmit> {
         let count = self.batch_len(joins);
-        if count > 1 && !mutant::is_on(Mutant::OnlyFirstSent) {
+        mutate!(OnlyFirstSent if count > 1 => return self.queue.drain(..count).next());
+        if count > 1 {
             let all = self.queue.drain(..count).map(|it| (it.about, it.command));
             let (abouts, entries): (Vec<_>, Vec<_>) = all.unzip();
             let (about, command) = (About::Batch(abouts.into()), Command::Batch(entries.into()));

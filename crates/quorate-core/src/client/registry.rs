@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use crate::{
     command::Owner,
     line::{News, Push},
-    mutant::{self, Mutant},
     name::Name,
 };
 
@@ -75,12 +74,12 @@ impl<W: Clone> Registry<W> {
     /// Where a push goes.
     #[must_use]
     pub fn route(&self, push: &Push) -> Route<W> {
+        mutate!(OrphansKept if !self.owners.contains_key(&push.owner) => return Route::Ignore);
         match self.owners.get(&push.owner) {
             Some(Claimant::Waits(_, waiter)) => Route::Waiter(waiter.clone()),
             Some(Claimant::Holds) => Route::Ignore,
             // Only what was just granted to a waiter that has gone is nobody's.
             None if push.news == News::Inquired => Route::Ignore,
-            None if mutant::is_on(Mutant::OrphansKept) => Route::Ignore,
             None => Route::Release,
         }
     }

@@ -13,7 +13,6 @@ use crate::{
     fence::Fence,
     line::{FencedLease, Place, Push},
     moment::Moment,
-    mutant::{self, Mutant},
     name::Name,
     quorum::{NodeSet, Vote},
     terms::Terms,
@@ -295,10 +294,9 @@ impl Waiter {
         let last = self.machine.life().max(said.life);
         while self.life() < last {
             let owner = self.next_owner(owners);
-            if !mutant::is_on(Mutant::ReturnUnregistered) {
-                self.note(Step::Wait(owner.clone()));
-            }
-            self.incarnations.push_back(Incarnation::new(owner));
+            self.incarnations.push_back(Incarnation::new(owner.clone()));
+            mutate!(ReturnUnregistered => continue);
+            self.note(Step::Wait(owner));
         }
         let Some(known) = self.incarnation(said.life) else { return };
         let is_known = known.sent.contains(node);
@@ -381,10 +379,9 @@ impl Waiter {
             return false;
         }
         let owner = self.owner().clone();
-        self.note(match outcome {
-            Outcome::Held { .. } if !mutant::is_on(Mutant::HolderForgotten) => Step::Hold(owner),
-            _ => Step::Forget(owner),
-        });
+        let is_held = matches!(outcome, Outcome::Held { .. });
+        mutate!(HolderForgotten => let is_held = false);
+        self.note(if is_held { Step::Hold(owner) } else { Step::Forget(owner) });
         true
     }
 

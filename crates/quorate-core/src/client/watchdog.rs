@@ -20,7 +20,6 @@ use crate::{
     lease::{Extension, LostReason},
     line::Speaker,
     moment::Moment,
-    mutant::{self, Mutant},
     renew::Outcome,
     schedule::Schedule,
     terms::Terms,
@@ -149,9 +148,7 @@ impl Watchdog {
 
     /// The guard is gone: the lease is released or detached.
     pub fn let_go(&mut self, lease: LeaseId) -> Option<HeldLease> {
-        if mutant::is_on(Mutant::ReleasedRenews) {
-            return self.leases.get(&lease).cloned();
-        }
+        mutate!(ReleasedRenews => return self.leases.get(&lease).cloned());
         self.schedule.remove(lease.0);
         let mut held = self.leases.remove(&lease)?;
         held.retire();
@@ -210,9 +207,8 @@ impl Watchdog {
         let Some(held) = self.leases.get_mut(&lease) else { return };
         held.lease.handle_extended(extension, valid_until, now);
         self.events.push_back(Event::Valid { lease, until: held.lease.valid_until() });
-        if !mutant::is_on(Mutant::RenewsOnce) {
-            self.renew_after(lease, sent_at, now);
-        }
+        mutate!(RenewsOnce => return);
+        self.renew_after(lease, sent_at, now);
     }
 
     /// An extension by the holder that was sent at `sent_at` has ended.
@@ -225,8 +221,8 @@ impl Watchdog {
         now: Moment,
     ) {
         match outcome {
-            Outcome::Extended { .. } if mutant::is_on(Mutant::ExtensionIgnored) => {}
             Outcome::Extended { valid_until } => {
+                mutate!(ExtensionIgnored => return);
                 self.handle_extended(lease, extending.extension, valid_until, sent_at, now);
             }
             Outcome::Gone => {
@@ -257,13 +253,11 @@ impl Watchdog {
     /// Loses everything that is held. Returns what is to be released: also leases that were lost
     /// before, since nodes may have their keys until their guards let go.
     pub fn lose_all(&mut self, reason: LostReason) -> Vec<HeldLease> {
-        let is_forgotten = |held: &HeldLease| {
-            let is_lost = held.lease.lost().is_some();
-            let is_on = mutant::is_on;
-            is_on(Mutant::ShutdownKeeps) || is_lost && is_on(Mutant::ShutdownForgetsLost)
-        };
-        let all = self.leases.iter().filter(|(_, held)| !is_forgotten(held));
-        let released = all.map(|(_, held)| held.clone()).collect();
+        let released: Vec<HeldLease> = self.leases.values().cloned().collect();
+        mutate!(ShutdownKeeps => let released = Vec::new());
+        mutate!(ShutdownForgetsLost => let released = {
+            released.into_iter().filter(|held| held.lease.lost().is_none()).collect()
+        });
         let all: Vec<LeaseId> = self.leases.keys().copied().collect();
         for lease in all {
             self.lose(lease, reason);

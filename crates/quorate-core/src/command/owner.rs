@@ -2,8 +2,6 @@
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
-use crate::mutant::{self, Mutant};
-
 /// The value that marks a key as one owner's: unique across all clients and requests, and not to
 /// be guessed.
 ///
@@ -16,7 +14,7 @@ impl Owner {
     /// The owner of request `number` of a client with 160 bits of real randomness.
     #[must_use]
     pub fn new(client: &ClientId, number: u64, who: &str) -> Self {
-        let number = if mutant::is_on(Mutant::SameOwner) { 0 } else { number };
+        mutate!(SameOwner => let number = 0);
         let mut text = String::with_capacity(64_usize.saturating_add(who.len()));
         // Writing to a string cannot fail.
         let _ = write!(text, "{client}:{number}@{who}");

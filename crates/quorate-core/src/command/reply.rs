@@ -5,7 +5,6 @@ use crate::{
     inspect::{Inspected, Listed},
     line::Extended,
     membership,
-    mutant::{self, Mutant},
     quorum::Vote,
     share::Shares,
 };
@@ -104,8 +103,8 @@ impl Fate {
     /// What it says about the lease.
     #[must_use]
     pub fn vote(&self) -> Vote {
+        mutate!(AbsentLivesOn if *self == Self::Absent => return Vote::Grant);
         match self {
-            Self::Absent if mutant::is_on(Mutant::AbsentLivesOn) => Vote::Grant,
             Self::LivesOn => Vote::Grant,
             Self::Absent | Self::Another => Vote::Refuse,
             Self::Failed => Vote::Unknown,

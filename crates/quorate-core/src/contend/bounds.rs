@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{Contend, Rule, Wait};
 use crate::{
     moment::Moment,
-    mutant::{self, Mutant},
     quorum::{NodeSet, majority},
 };
 
@@ -21,8 +20,8 @@ impl Contend {
     }
 
     pub(super) fn quorum(&self) -> usize {
-        let quorum = majority(self.seats.len());
-        if mutant::is_on(Mutant::SmallQuorum) { quorum.saturating_sub(1).max(1) } else { quorum }
+        mutate!(SmallQuorum => return majority(self.seats.len()).saturating_sub(1).max(1));
+        majority(self.seats.len())
     }
 
     pub(super) fn is_out_of_patience(&self, now: Moment) -> bool {
@@ -40,8 +39,8 @@ impl Contend {
 
     /// What must be left of a lease that was waited for. A try is won with whatever is left.
     pub(super) fn least_left(&self) -> Duration {
-        let is_try = !self.is_waiting() || self.rule == Rule::Plain;
-        if is_try || mutant::is_on(Mutant::LittleLeft) {
+        mutate!(LittleLeft => return Duration::ZERO);
+        if !self.is_waiting() || self.rule == Rule::Plain {
             return Duration::ZERO;
         }
         self.terms.ttl().checked_div(4).unwrap_or_default()

@@ -4,21 +4,18 @@ use super::{
     Contend, Outcome, Rule, Saying, polls,
     seat::{Grant, Seat},
 };
-use crate::{
-    fence::Fence,
-    moment::Moment,
-    mutant::{self, Mutant},
-};
+use crate::{fence::Fence, moment::Moment};
 
 impl Contend {
     pub(super) fn handle_granted(&mut self, node: usize, fence: Fence, since: Moment, now: Moment) {
         let is_given_back = fence <= self.seats[node].seen;
-        if is_given_back && !mutant::is_on(Mutant::CountAfterYield) {
+        mutate!(CountAfterYield => let is_given_back = false);
+        if is_given_back {
             // An old message, which the node will not heed; or it has forgotten what it granted.
             self.say(node, Saying::Doubt(fence));
             return;
         }
-        let since = if mutant::is_on(Mutant::ValidFromReply) { now } else { since };
+        mutate!(ValidFromReply => let since = now);
         self.seats[node].handle_granted(fence, since);
         self.try_hold(now);
     }
@@ -31,9 +28,9 @@ impl Contend {
 
     /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
     pub(super) fn give_way(&mut self, node: usize, fence: Fence, now: Moment) {
-        let is_firm = self.rule == Rule::Shared && mutant::is_on(Mutant::ShareNeverYields);
-        let is_firm = is_firm || mutant::is_on(Mutant::NoYield);
-        if self.outcome.is_some() || !self.is_waiting() || is_firm {
+        mutate!(NoYield => return);
+        mutate!(ShareNeverYields if self.rule == Rule::Shared => return);
+        if self.outcome.is_some() || !self.is_waiting() {
             return;
         }
         self.drop_dead(now);
@@ -45,10 +42,7 @@ impl Contend {
 
     /// Takes the lock, if a majority of grants is alive and agrees about the fence.
     fn try_hold(&mut self, now: Moment) {
-        if !mutant::is_on(Mutant::DeadGrantCounts) {
-            self.drop_dead(now);
-        }
-        let mut grants: Vec<Grant> = self.seats.iter().filter_map(|seat| seat.grant).collect();
+        let mut grants = self.live_grants(now);
         if grants.len() < self.quorum() {
             return;
         }
@@ -57,7 +51,8 @@ impl Contend {
         let Some(decisive) = grants.get(quorum.saturating_sub(1)) else { return };
         let valid_until = self.terms.valid_until(decisive.since);
         let left = valid_until.saturating_since(now);
-        let is_over = left.is_zero() && !mutant::is_on(Mutant::NoLateCheck);
+        let is_over = left.is_zero();
+        mutate!(NoLateCheck => let is_over = false);
         if is_over || left < self.least_left() {
             self.ask_again(now);
             return;
@@ -65,7 +60,8 @@ impl Contend {
         let stored = |fence: Fence| grants.iter().filter(|grant| grant.fence == fence).count();
         let largest = grants.iter().map(|grant| grant.fence).max().unwrap_or(Fence::ZERO);
         let agreed = grants.iter().map(|grant| grant.fence).find(|fence| stored(*fence) >= quorum);
-        let is_any = self.rule != Rule::Fenced || mutant::is_on(Mutant::NoWriteBack);
+        let is_any = self.rule != Rule::Fenced;
+        mutate!(NoWriteBack => let is_any = true);
         let agreed = agreed.or_else(|| is_any.then_some(largest));
         match agreed {
             Some(fence) => self.outcome = Some(Outcome::Held { valid_until, fence }),
@@ -78,6 +74,12 @@ impl Contend {
                 }
             }
         }
+    }
+
+    fn live_grants(&mut self, now: Moment) -> Vec<Grant> {
+        mutate!(DeadGrantCounts => let now = Moment::ZERO);
+        self.drop_dead(now);
+        self.seats.iter().filter_map(|seat| seat.grant).collect()
     }
 
     /// Asks those nodes whose grants are too old to build on; the others have nothing to add.

@@ -53,7 +53,8 @@ impl Contend {
         if said.life != self.life || !said.is_ask() || self.outcome.is_some() {
             return;
         }
-        match vote.heard() {
+        mutate!(UnknownIsRefusal if vote == Vote::Unknown => let vote = Vote::Refuse);
+        match vote {
             // The first vote of a node stays.
             _ if self.seats[node].has_voted() => {}
             Vote::Grant => {

@@ -1,10 +1,6 @@
 //! What one attempt knows about one node.
 
-use crate::{
-    fence::Fence,
-    moment::Moment,
-    mutant::{self, Mutant},
-};
+use crate::{fence::Fence, moment::Moment};
 
 /// One node, as the attempt sees it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -100,19 +96,17 @@ impl Seat {
 
     /// The grant of `fence` goes back.
     pub(super) fn handle_yielded(&mut self, fence: Fence) {
-        if !mutant::is_on(Mutant::CountAfterYield) {
-            self.seen = self.seen.max(fence);
-            self.drop_grant(fence);
-        }
+        mutate!(CountAfterYield => return);
+        self.seen = self.seen.max(fence);
+        self.drop_grant(fence);
     }
 
     /// The node took back a grant of a smaller fence than one that was seen: it has forgotten what
     /// it granted, and begins anew.
     pub(super) fn handle_forgotten(&mut self, fence: Fence, sent_at: Moment) {
-        if !mutant::is_on(Mutant::EndlessDoubt) {
-            self.seen = fence;
-        }
         self.asked_at = Some(sent_at);
+        mutate!(EndlessDoubt => return);
+        self.seen = fence;
     }
 
     /// No grant of `fence` or below is ours any more.

@@ -1,10 +1,7 @@
 //! What nodes may know of an owner besides its keys.
 
 use super::Saying;
-use crate::{
-    command::Reply,
-    mutant::{self, Mutant},
-};
+use crate::command::Reply;
 
 /// What nodes may know of an owner besides its keys: places in the queue, and questions that are
 /// still on their way to them.
@@ -24,7 +21,8 @@ impl Traces {
     /// True if every node that was asked granted at once.
     #[must_use]
     pub fn are_none(&self) -> bool {
-        self.unanswered == 0 && !self.may_last || mutant::is_on(Mutant::HandOverInLine)
+        mutate!(HandOverInLine => return true);
+        self.unanswered == 0 && !self.may_last
     }
 
     /// True if no answer can change what is known: it is in, or something else is wrong already.

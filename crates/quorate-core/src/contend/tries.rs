@@ -1,10 +1,7 @@
 //! How a try ends: one round of questions that is won, or lost for a reason that is certain.
 
 use super::{Contend, Outcome};
-use crate::{
-    moment::Moment,
-    mutant::{self, Mutant},
-};
+use crate::moment::Moment;
 
 impl Contend {
     /// One try ends when it cannot be won any more and what that is called does not depend on those
@@ -25,15 +22,18 @@ impl Contend {
 
     pub(super) fn end_try(&mut self, now: Moment) {
         let is_contended = self.is_refused();
-        if !mutant::is_on(Mutant::NoUndo) {
-            self.leave();
-        }
+        self.undo();
         if self.is_waiting() {
             self.begin_life();
             self.rest(is_contended, now);
         } else {
             self.outcome = Some(if is_contended { Outcome::Contended } else { Outcome::NoQuorum });
         }
+    }
+
+    fn undo(&mut self) {
+        mutate!(NoUndo => return);
+        self.leave();
     }
 
     /// True if a majority has answered, and one of them that another owner is in the way. Grants

@@ -4,11 +4,7 @@ use super::{
     AgreedConfig, BACK_TOLERANCE_MS, Command, Enrolment, Handshake, Known, Mark, NodeId, NodeInfo,
     Quarantine, Reason, Reply, STEP_TOLERANCE_MS, WALL_TOLERANCE_MS,
 };
-use crate::{
-    command::SessionTerms,
-    moment::NodeTime,
-    mutant::{self, Mutant},
-};
+use crate::{command::SessionTerms, moment::NodeTime};
 
 /// The membership of one node.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -56,10 +52,8 @@ impl Instant {
     fn left_ms(self, now: Self, quarantine_ms: u64) -> u64 {
         let node_ms = now.node_ms.saturating_sub(self.node_ms);
         let wall_ms = now.wall_ms.saturating_sub(self.wall_ms);
-        let passed_ms = match mutant::is_on(Mutant::GuardByNodeClock) {
-            true => node_ms,
-            false => node_ms.min(wall_ms),
-        };
+        let passed_ms = node_ms.min(wall_ms);
+        mutate!(GuardByNodeClock => let passed_ms = node_ms);
         quarantine_ms.saturating_sub(passed_ms)
     }
 }
@@ -121,20 +115,16 @@ impl Node {
     fn handshake(&mut self, now: NodeTime, handshake: &Handshake, keys: u64) -> NodeInfo {
         let at = Instant::new(now, handshake.wall_ms);
         let run = self.run;
-        let is_looking = handshake.is_looking && !mutant::is_on(Mutant::WritingLook);
-        let before = is_looking.then(|| self.record.clone());
+        let before = handshake.is_looking.then(|| self.record.clone());
+        mutate!(WritingLook => let before = None);
         // Nothing more can be said of a node that knows nothing.
         let why = self.record.as_ref().and_then(|record| record.reason(at, run, handshake));
         let record = self.record.get_or_insert_with(|| Record::new(run, at, handshake));
         let is_kept = why == Some(Reason::OtherRun) && record.has_kept_all(handshake);
         record.run = run;
         // A restart that lost nothing counts only if the clocks agree.
-        let why = match is_kept {
-            true => record
-                .reason(at, run, handshake)
-                .filter(|_| !mutant::is_on(Mutant::DurableAnyClock)),
-            false => why,
-        };
+        let why = if is_kept { record.reason(at, run, handshake) } else { why };
+        mutate!(DurableAnyClock if is_kept => let why = None);
         match why {
             Some(why) => {
                 // A name that it has from another, and by which no set knows it, is not its own.
@@ -173,9 +163,9 @@ impl Node {
         record.id = *id;
         record.config = Some(config.clone());
         record.is_enrolled = true;
-        if !mutant::is_on(Mutant::GuardFromDoubt) {
-            *since = Instant::new(now, *wall_ms);
-        }
+        let began = Instant::new(now, *wall_ms);
+        mutate!(GuardFromDoubt => let began = *since);
+        *since = began;
         // It has heard of the change now. Before the first no client goes by another config.
         if config.change > 1 {
             record.changed_ms = now.as_millis();
@@ -205,13 +195,14 @@ impl Node {
     }
 
     fn admit(&mut self, mark: Mark, fresh: Mark, keys: u64) -> Option<Reply> {
-        let is_any = mutant::is_on(Mutant::AdmitAnything);
+        mutate!(AdmitAnything => let keys = 0);
         let record = self.marked(mark)?;
-        let is_new = record.quarantined.is_some_and(|(why, _)| why == Reason::Unknown) || is_any;
+        let is_new = record.quarantined.is_some_and(|(why, _)| why == Reason::Unknown);
+        mutate!(AdmitAnything => let is_new = true);
         if !is_new || !record.is_enrolled {
             return None;
         }
-        if keys > 0 && !is_any {
+        if keys > 0 {
             return Some(Reply::Holds { keys });
         }
         record.quarantined = None;
@@ -235,8 +226,8 @@ impl Node {
             // A client has looked at it as a node of a set, which it is not yet.
             (Some(record), None) => record.config.is_none(),
             (Some(record), Some(mark)) => {
-                let is_same = record.mark == mark || mutant::is_on(Mutant::AnyMark);
-                is_same && record.quarantined.is_none()
+                mutate!(AnyMark => let mark = record.mark);
+                record.mark == mark && record.quarantined.is_none()
             }
             (None, Some(_)) => false,
         }
@@ -244,9 +235,10 @@ impl Node {
 
     /// Whether a session may begin. A clock that was set since the handshake would hide behind it.
     pub(crate) fn lets_begin(&self, now: NodeTime, terms: &SessionTerms) -> bool {
+        mutate!(LateSession => return true);
         let seen_ms = self.record.as_ref().map_or(0, |record| record.seen.node_ms);
         let is_late = now.as_millis() > seen_ms.saturating_add(terms.life_ms);
-        terms.mark.is_none() || !is_late || mutant::is_on(Mutant::LateSession)
+        terms.mark.is_none() || !is_late
     }
 
     /// A client was here.
@@ -276,42 +268,52 @@ impl Record {
 
     /// Why the node may have forgotten locks since it was last here, if so.
     fn reason(&self, now: Instant, run: u64, handshake: &Handshake) -> Option<Reason> {
-        let is_on = mutant::is_on;
-        if self.run != run && !is_on(Mutant::AnyRun) {
+        mutate!(AnyRun => let run = self.run);
+        if self.run != run {
             return Some(Reason::OtherRun);
         }
         // What a client knew before the last quarantine says nothing about the time since.
         let known = handshake.known.filter(|known| known.seen_ms >= self.quarantined_ms);
-        if let Some(Known { seen_ms, expected_ms }) = known {
-            if self.seen.node_ms < seen_ms && !is_on(Mutant::NoRollbackCheck) {
-                return Some(Reason::RolledBack);
-            }
-            let latest_ms = expected_ms.saturating_add(STEP_TOLERANCE_MS);
-            // If others were here later than that, it is the client's own clock that stood still.
-            let is_alone = self.seen.node_ms <= latest_ms;
-            if now.node_ms > latest_ms && is_alone && !is_on(Mutant::NoStepCheck) {
-                return Some(Reason::ClockStepped);
-            }
+        if known.is_some_and(|known| self.is_rolled_back(known)) {
+            return Some(Reason::RolledBack);
         }
+        self.has_stepped(now, known, handshake.life_ms).then_some(Reason::ClockStepped)
+    }
+
+    /// Whether its data is older than what a client has seen here.
+    fn is_rolled_back(&self, known: Known) -> bool {
+        mutate!(NoRollbackCheck => return false);
+        self.seen.node_ms < known.seen_ms
+    }
+
+    /// Whether its clock went forward by itself.
+    fn has_stepped(&self, now: Instant, known: Option<Known>, life_ms: u64) -> bool {
+        mutate!(NoStepCheck => return false);
+        let is_beyond = |known: Known| {
+            let latest_ms = known.expected_ms.saturating_add(STEP_TOLERANCE_MS);
+            // If others were here later than that, it is the client's own clock that stood still.
+            now.node_ms > latest_ms && self.seen.node_ms <= latest_ms
+        };
         // All sessions have lapsed: no client was here, or the clock went on without them. The
         // clients' clocks tell which.
         let gap_ms = now.node_ms.saturating_sub(self.seen.node_ms);
         let wall_gap_ms = now.wall_ms.saturating_sub(self.seen.wall_ms);
-        let is_stepped = gap_ms > wall_gap_ms.saturating_add(WALL_TOLERANCE_MS);
-        (gap_ms > handshake.life_ms && is_stepped && !is_on(Mutant::NoStepCheck))
-            .then_some(Reason::ClockStepped)
+        let is_ahead = gap_ms > wall_gap_ms.saturating_add(WALL_TOLERANCE_MS);
+        known.is_some_and(is_beyond) || gap_ms > life_ms && is_ahead
     }
 
     /// Whether a restart has lost nothing: the node wrote everything to disk before, and does now.
     fn has_kept_all(&self, handshake: &Handshake) -> bool {
-        let was_durable = self.is_durable || mutant::is_on(Mutant::NewlyDurable);
-        let is_durable = handshake.is_durable || mutant::is_on(Mutant::OnceDurable);
+        let (was_durable, is_durable) = (self.is_durable, handshake.is_durable);
+        mutate!(NewlyDurable => let was_durable = true);
+        mutate!(OnceDurable => let is_durable = true);
         was_durable && is_durable && self.may_be_durable()
     }
 
     /// A node in quarantine has forgotten something before: a restart must not end that.
     fn may_be_durable(&self) -> bool {
-        self.quarantined.is_none() || mutant::is_on(Mutant::DurableInGuard)
+        mutate!(DurableInGuard => return true);
+        self.quarantined.is_none()
     }
 
     /// The quarantine ends when both clocks say so, if the node has its place in the set.
@@ -324,7 +326,9 @@ impl Record {
             since.wall_ms = now.wall_ms;
         }
         let Some(config) = self.config.as_ref().filter(|_| self.is_enrolled) else { return };
-        if since.left_ms(now, config.quarantine_ms) == 0 || mutant::is_on(Mutant::NoGuard) {
+        let left_ms = since.left_ms(now, config.quarantine_ms);
+        mutate!(NoGuard => let left_ms = 0);
+        if left_ms == 0 {
             self.quarantined = None;
             self.mark = handshake.mark;
             self.recovers_until_ms = now.node_ms.saturating_add(handshake.life_ms);
@@ -334,13 +338,10 @@ impl Record {
     /// How long holders have to find the node before others ask it for locks: as long as a session
     /// lasts. A clock that was set back must not make that longer.
     fn recovers_in_ms(&self, now: Instant, life_ms: u64) -> u64 {
+        mutate!(NoRecovery | NoGuard => return 0);
         let left_ms = self.recovers_until_ms.saturating_sub(now.node_ms);
         let is_set_back = left_ms > life_ms.saturating_add(BACK_TOLERANCE_MS);
-        let is_skipped = mutant::is_on(Mutant::NoRecovery) || mutant::is_on(Mutant::NoGuard);
-        match is_set_back || is_skipped {
-            true => 0,
-            false => left_ms.min(life_ms),
-        }
+        if is_set_back { 0 } else { left_ms.min(life_ms) }
     }
 
     /// A clock that was set back is believed as well: keys that are stored by it expire at once
@@ -354,8 +355,9 @@ impl Record {
 
     /// How long it goes by no other config: clients with the one before the last must be gone.
     fn changes_in_ms(&self, now_ms: u64) -> u64 {
+        mutate!(HastyChange => return 0);
         let config = self.config.as_ref().filter(|_| self.changed_ms > 0);
-        let Some(config) = config.filter(|_| !mutant::is_on(Mutant::HastyChange)) else { return 0 };
+        let Some(config) = config else { return 0 };
         let due_ms = self.changed_ms.min(now_ms).saturating_add(config.quarantine_ms);
         due_ms.saturating_sub(now_ms)
     }

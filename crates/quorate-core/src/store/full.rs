@@ -8,7 +8,6 @@ use crate::{
     command::{Command, Value},
     line::{Ask, Place, is_shared},
     moment::NodeTime,
-    mutant::{self, Mutant},
 };
 
 impl Store {
@@ -39,8 +38,9 @@ impl Store {
 
     /// Whether a command would store something new, and there is no memory for it.
     pub(super) fn lacks_memory_for(&self, command: &Command) -> bool {
+        mutate!(FullGrants if matches!(command, Command::Take { .. }) => return false);
         let is_new = match command {
-            Command::Take { .. } => !mutant::is_on(Mutant::FullGrants),
+            Command::Take { .. } => true,
             Command::Introduce { client, .. } => !self.line.whos.contains(client),
             Command::Membership(command) => self.membership.is_creating(command),
             _ => false,
@@ -51,21 +51,22 @@ impl Store {
     /// Whether there is no memory for what an owner asks for: it neither has the lock nor a place
     /// in its queue.
     pub(super) fn lacks_memory_for_ask(&self, now: NodeTime, ask: &Ask, place: Place) -> bool {
+        mutate!(FullGrants => return false);
         let Ask { name, owner, is_known, .. } = ask;
         let share = || self.shares(name)?.alive(owner, now.as_millis());
         let is_holder = match is_shared(owner) {
             true => share().is_some(),
-            false => matches!(self.whose(name, owner), Whose::Ours),
+            false => self.whose(name, owner) == Whose::Ours,
         };
-        let is_waiter = *is_known
-            && self.line.rank(name, place.ticket, owner).is_some()
-            && !mutant::is_on(Mutant::FullDropsWaiters);
-        self.is_full && !is_holder && !is_waiter && !mutant::is_on(Mutant::FullGrants)
+        let is_waiter = *is_known && self.line.rank(name, place.ticket, owner).is_some();
+        mutate!(FullDropsWaiters => let is_waiter = false);
+        self.is_full && !is_holder && !is_waiter
     }
 
     /// The same for a lease whose key is not there. If the node knows its fence it had the key
     /// before; if not, the lease was won on other nodes, and is new here.
     pub(super) fn lacks_memory_to_heal(&self, is_known: bool) -> bool {
-        self.is_full && !is_known && !mutant::is_on(Mutant::FullHealsAnything)
+        mutate!(FullHealsAnything => return false);
+        self.is_full && !is_known
     }
 }

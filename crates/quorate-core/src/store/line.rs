@@ -11,13 +11,12 @@ use std::collections::BTreeSet;
 use super::{Expiring, Store, Whose, end, text};
 use crate::{
     command::{ClientId, Owner, Reply, SessionTerms, Value},
-    fence::{FENCE_LIFE_MS, Fence, SLACK_US, bump, prolonged_ms},
+    fence::{FENCE_LIFE_MS, Fence, bump, prolonged_ms},
     line::{
         Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Yield,
         is_shared,
     },
     moment::NodeTime,
-    mutant::{self, Mutant},
     name::Name,
     share::Shares,
 };
@@ -92,15 +91,15 @@ impl Line {
     }
 
     fn set_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
-        let is_brief = mutant::is_on(Mutant::BriefFence);
-        let life_ms = if is_brief { FENCE_LIFE_MS / 2 } else { FENCE_LIFE_MS };
+        let life_ms = FENCE_LIFE_MS;
+        mutate!(BriefFence => let life_ms = FENCE_LIFE_MS / 2);
         self.fences.put(name, fence, end(now, life_ms));
     }
 
     /// Keeps the fence of a lock that is held, in a way that tells when it was granted.
     fn keep_fence(&mut self, now: NodeTime, name: &Name) {
         let left_ms = self.fences.end_of(name).map(|end| end.saturating_sub(now.as_millis()));
-        let left_ms = left_ms.filter(|_| !mutant::is_on(Mutant::FenceNotKept));
+        mutate!(FenceNotKept => let left_ms = None);
         if let Some(ends_at_ms) = left_ms.and_then(prolonged_ms).and_then(|left| end(now, left)) {
             self.fences.set_end(name, ends_at_ms);
         }
@@ -109,10 +108,9 @@ impl Line {
     /// A new grant gets a new fence.
     fn bump(&mut self, now: NodeTime, name: &Name, ticket: u64, spoken: Spoken) -> Fence {
         let stored = self.fences.get(name).copied();
-        let fence = match mutant::is_on(Mutant::NoClamp) {
-            true => stored.map_or(Fence::ZERO, Fence::next).max(Fence::new(ticket)),
-            false => bump(ticket, stored, spoken.least_us..=spoken.most_us),
-        };
+        let fence = bump(ticket, stored, spoken.least_us..=spoken.most_us);
+        mutate!(NoClamp
+            => let fence = stored.map_or(Fence::ZERO, Fence::next).max(Fence::new(ticket)));
         self.set_fence(now, name, fence);
         fence
     }
@@ -145,11 +143,8 @@ impl Line {
 
     /// Whose turn it is.
     fn next(&self, name: &Name) -> Option<(u64, Owner)> {
-        let waiting = self.waiting.get(name)?;
-        match mutant::is_on(Mutant::LastFirst) {
-            true => waiting.last().cloned(),
-            false => waiting.first().cloned(),
-        }
+        mutate!(LastFirst => return self.waiting.get(name)?.last().cloned());
+        self.waiting.get(name)?.first().cloned()
     }
 
     fn first(&self, name: &Name) -> Option<&Owner> {
@@ -172,8 +167,8 @@ impl Line {
     }
 
     pub(super) fn is_spoken(&self, speaker: Speaker) -> bool {
-        let known = self.sessions.get(&speaker.client);
-        mutant::is_on(Mutant::NoSession) || known.is_some_and(|it| it.session == speaker.session)
+        mutate!(NoSession => return true);
+        self.sessions.get(&speaker.client).is_some_and(|it| it.session == speaker.session)
     }
 }
 
@@ -230,9 +225,7 @@ impl Store {
         if !self.membership.lets_go_on(terms) {
             return if terms.mark.is_some() { Reply::Stale } else { Reply::MembershipRequired };
         }
-        if self.is_full && mutant::is_on(Mutant::FullEndsSessions) {
-            return Reply::Full;
-        }
+        mutate!(FullEndsSessions if self.is_full => return Reply::Full);
         let spoken = Spoken::new(now, speaker.session, terms.slack_us);
         self.line.sessions.put(&speaker.client, spoken, end(now, terms.life_ms));
         self.membership.see(now, terms.wall_ms);
@@ -281,7 +274,7 @@ impl Store {
             Whose::Ours => {
                 self.live_on(now, name, place.ttl_ms);
                 let is_earlier = self.line.first(name).is_some_and(|first| first < owner);
-                let is_earlier = is_earlier && !mutant::is_on(Mutant::NoEarlierFlag);
+                mutate!(NoEarlierFlag => let is_earlier = false);
                 Reply::Granted { fence: self.line.fence(name), is_earlier }
             }
             Whose::Theirs => {
@@ -304,15 +297,14 @@ impl Store {
         };
         let is_foreign = holder.is_none() && self.shares(name).is_none();
         // One who shares waits for others of its kind only if somebody stands between them.
-        let is_mute = mutant::is_on(Mutant::NoInquire) || mutant::is_on(Mutant::SharesNotAsked);
         let is_awaiting = self.shares(name).is_some() && !is_shared(owner);
         let is_next = is_awaiting && self.is_next(name, owner);
-        if is_next && !is_mute {
+        if is_next {
             self.inquire_shares(now, name, owner);
         }
+        mutate!(NoInquire => let holder = None);
         if let Some((at, holder)) = holder
             && *owner < holder
-            && !mutant::is_on(Mutant::NoInquire)
         {
             let name = name.clone();
             let news = News::Inquired;
@@ -335,20 +327,21 @@ impl Store {
         owner: &Owner,
         yields: Option<Yield>,
     ) -> Reply {
-        let is_heard =
-            |it: Yield| self.line.is_spoken(it.speaker) || mutant::is_on(Mutant::YieldUnspoken);
-        if yields.is_some_and(|it| !is_heard(it)) {
+        let is_heard = yields.is_none_or(|it| self.line.is_spoken(it.speaker));
+        mutate!(YieldUnspoken => let is_heard = true);
+        if !is_heard {
             return Reply::Released { is_ours: false };
         }
         let yields = yields.map(|it| it.fence);
         if self.shares(name).is_some() {
             return self.release_share(now, name, owner, yields);
         }
-        let is_ours = matches!(self.whose(name, owner), Whose::Ours);
-        let is_free = matches!(self.whose(name, owner), Whose::Nobodys);
+        let whose = self.whose(name, owner);
+        let (is_ours, is_free) = (whose == Whose::Ours, whose == Whose::Nobodys);
         let place = Place::of(owner.as_bytes());
         if let Some(yielded) = yields {
-            let is_named = yielded == self.line.fence(name) || mutant::is_on(Mutant::YieldAnyGrant);
+            let is_named = yielded == self.line.fence(name);
+            mutate!(YieldAnyGrant => let is_named = true);
             if !is_ours || !is_named {
                 return Reply::Released { is_ours: false };
             }
@@ -358,14 +351,15 @@ impl Store {
         } else if !is_ours && let Some(place) = place {
             self.line.leave(name, place.ticket, owner);
         }
-        let is_deleted = is_ours || (!is_free && mutant::is_on(Mutant::FreeAnyones));
-        if is_deleted {
+        let reply = Reply::Released { is_ours };
+        mutate!(FreeAnyones => let is_ours = !is_free);
+        if is_ours {
             self.keys.remove(name);
         }
-        if is_deleted || is_free {
+        if is_ours || is_free {
             self.hand_on(now, name);
         }
-        Reply::Released { is_ours }
+        reply
     }
 
     /// Gives a free key to the first in line whose process is there and listens. If that one shares
@@ -383,9 +377,9 @@ impl Store {
             }
             let place = Place::of(owner.as_bytes());
             let spoken = place.and_then(|place| self.line.sessions.get(&place.client).copied());
-            let lapsed = Spoken::new(now, Session::from_random(0), SLACK_US);
-            let is_kept = mutant::is_on(Mutant::HandOnLapsed);
-            let spoken = spoken.or_else(|| is_kept.then_some(lapsed));
+            mutate!(HandOnLapsed => let spoken = spoken.or_else(|| {
+                Some(Spoken::new(now, Session::from_random(0), crate::fence::SLACK_US))
+            }));
             let is_sharing = is_shared(&owner);
             let is_open = !self.keys.contains(name) || is_sharing && self.shares(name).is_some();
             if spoken.is_some() && !is_open {
@@ -397,12 +391,11 @@ impl Store {
             let (client, news) = (place.client, News::Granted);
             let (session, told) = (Some(spoken.session), (name.clone(), owner.clone()));
             let push = Push { client, name: told.0, owner: told.1, fence, news, session };
-            let is_heard = self.line.push(push) || mutant::is_on(Mutant::HandOnUnheard);
+            let is_heard = self.line.push(push);
+            mutate!(HandOnUnheard => let is_heard = true);
             if is_heard && is_sharing {
                 self.put_share(now, name, &owner, fence, place.ttl_ms);
-                if mutant::is_on(Mutant::ShareOneByOne) {
-                    return;
-                }
+                mutate!(ShareOneByOne => return);
             } else if is_heard {
                 self.keys.put(name, text(&owner), end(now, place.ttl_ms));
                 return;
@@ -411,8 +404,9 @@ impl Store {
     }
 
     pub(super) fn extend(&mut self, now: NodeTime, speaker: Speaker, entries: &[Extend]) -> Reply {
-        let is_healing = self.membership.is_quarantined() && mutant::is_on(Mutant::HealInGuard);
-        if !self.line.is_spoken(speaker) && !is_healing {
+        let is_spoken = self.line.is_spoken(speaker);
+        mutate!(HealInGuard if self.membership.is_quarantined() => let is_spoken = true);
+        if !is_spoken {
             return Reply::Stale;
         }
         Reply::EachExtended(entries.iter().map(|entry| self.extend_one(now, entry)).collect())
@@ -421,8 +415,9 @@ impl Store {
     fn extend_one(&mut self, now: NodeTime, entry: &Extend) -> Extended {
         let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
         let stored = self.line.fence(name);
-        let may_heal = *may_heal || mutant::is_on(Mutant::ConfirmHeals);
-        let is_past = stored > *fence && !mutant::is_on(Mutant::HealAnyFence);
+        let is_past = stored > *fence;
+        mutate!(ConfirmHeals => let may_heal = &true);
+        mutate!(HealAnyFence => let is_past = false);
         let is_known = self.line.fences.contains(name) && stored >= *fence;
         match self.whose(name, owner) {
             _ if is_shared(owner) => {
@@ -432,7 +427,7 @@ impl Store {
             }
             Whose::Theirs => return Extended::Refused(stored),
             // Another was granted the key here since: this lease is not the newest.
-            Whose::Nobodys if !may_heal || is_past => return Extended::Refused(stored),
+            Whose::Nobodys if !*may_heal || is_past => return Extended::Refused(stored),
             Whose::Nobodys if self.lacks_memory_to_heal(is_known) => return Extended::Failed,
             Whose::Nobodys => {
                 self.keys.put(name, text(owner), end(now, *ttl_ms));

@@ -6,7 +6,6 @@ use super::{Batch, BatchId, Entry, Event, HeldLease, LeaseId, Patience, Settled,
 use crate::{
     lease::LostReason,
     moment::Moment,
-    mutant::{self, Mutant},
     renew::{Outcome, Renew},
     schedule::{renewal_due, retry_delay},
 };
@@ -86,7 +85,8 @@ impl Watchdog {
         if held.lease.handle_risk(now) {
             self.events.push_back(Event::AtRisk { lease });
         }
-        if held.is_renewed() && !mutant::is_on(Mutant::NoRenewalRetry) {
+        mutate!(NoRenewalRetry => return);
+        if held.is_renewed() {
             let delay = retry_delay(held.terms().ttl(), &mut self.jitter);
             self.schedule.renew_at(lease.0, now.saturating_add(delay));
         }

@@ -3,10 +3,8 @@
 use super::{Opinion, Seat, View};
 use crate::{
     membership::{
-        AgreedConfig, Disagreement, Enrolment, Member, Members, NodeId, NodeInfo, Quarantine,
-        Reason,
+        AgreedConfig, Disagreement, Enrolment, Members, NodeId, NodeInfo, Quarantine, Reason,
     },
-    mutant::{self, Mutant},
     quorum::majority,
 };
 
@@ -41,7 +39,11 @@ impl View {
         quarantine: Quarantine,
     ) -> Result<Opinion, Disagreement> {
         let slot = config.members.at(&self.seats[node].label);
-        let Some(slot) = slot.or_else(|| self.any_slot(node, info, config)) else {
+        mutate!(AnyLabel => let slot = slot.or_else(|| {
+            let is_taken = |id| self.others(node).any(|other| other.id() == Some(id));
+            config.members.iter().find(|it| it.id == info.id || !is_taken(it.id))
+        }));
+        let Some(slot) = slot else {
             return Err(Disagreement::NotMember(config.members.clone()));
         };
         let told = info.config.as_ref();
@@ -60,17 +62,6 @@ impl View {
         })
     }
 
-    fn any_slot<'a>(
-        &self,
-        node: usize,
-        info: &NodeInfo,
-        config: &'a AgreedConfig,
-    ) -> Option<&'a Member> {
-        let is_taken = |id| self.others(node).any(|other| other.id() == Some(id));
-        let is_free = |member: &&Member| member.id == info.id || !is_taken(member.id);
-        mutant::is_on(Mutant::AnyLabel).then(|| config.members.iter().find(is_free)).flatten()
-    }
-
     /// Enough others go by this list that no later one can have been agreed upon without them, by
     /// as many as are a majority with the node itself: it may have been one of those, and has
     /// forgotten. Or all are there, and no client has ever gone by another list. For one that was
@@ -81,8 +72,8 @@ impl View {
         let is_open = |seat: &Seat| seat.is_new() || seat.goes_by(config);
         let (nodes, before) = (config.members.len(), config.before.as_ref().map(Members::len));
         if config.newcomer == Some(id) {
-            let counted = usize::from(mutant::is_on(Mutant::HastyNewcomer));
-            let count = self.at_once(node, goes).saturating_add(counted);
+            let count = self.at_once(node, goes);
+            mutate!(HastyNewcomer => let count = count.saturating_add(1));
             return count >= majority(before.unwrap_or(nodes));
         }
         // A clock that was set forward has made it forget locks, and nothing else.
@@ -119,11 +110,14 @@ impl View {
         if told.origin != config.origin {
             return Err(Disagreement::OtherSet);
         }
-        let is_any = mutant::is_on(Mutant::AnyPact);
-        if !list.has(info.id) && !is_any {
+        let is_listed = list.has(info.id);
+        mutate!(AnyPact => let is_listed = true);
+        if !is_listed {
             return Err(Disagreement::NotMember(config.members.clone()));
         }
-        if told.change < config.change && !is_any {
+        let is_behind = told.change < config.change;
+        mutate!(AnyPact => let is_behind = false);
+        if is_behind {
             return Ok(Opinion::Tell { mark: info.mark, config: config.clone() });
         }
         if told.change == config.change && !told.members.are(&config.members) {
@@ -134,14 +128,16 @@ impl View {
         if let Some(before) = &config.before {
             let heard = self.seats.iter().filter(|seat| seat.goes_by(config)).count();
             let needed = majority(before.len());
-            if heard < needed && !is_any {
+            mutate!(AnyPact => let needed = 0);
+            if heard < needed {
                 return Err(Disagreement::Unsettled { heard, needed });
             }
         }
         // A durable server votes right after a restart, and must not do so with another's record.
         let slot = list.at(&self.seats[node].label);
         let is_elsewhere = slot.is_some_and(|slot| slot.id != info.id);
-        if info.is_durable && is_elsewhere && !mutant::is_on(Mutant::DurableAnyPlace) {
+        mutate!(DurableAnyPlace => let is_elsewhere = false);
+        if info.is_durable && is_elsewhere {
             return Err(Disagreement::OtherPlace);
         }
         match self.others(node).find(|seat| seat.is_here && seat.id() == Some(info.id)) {

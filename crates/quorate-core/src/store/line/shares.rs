@@ -9,7 +9,6 @@ use crate::{
     fence::Fence,
     line::{Ask, Extend, Extended, News, Place, Push, is_shared},
     moment::NodeTime,
-    mutant::{self, Mutant},
     name::Name,
     share::{Share, Shares},
 };
@@ -38,13 +37,12 @@ impl Store {
 
     /// Throws out shares whose time is over. A key that nobody shares any more goes with them.
     pub(super) fn purge_shares(&mut self, now: NodeTime, name: &Name) {
+        mutate!(DeadSharesStay => return);
         let now_ms = now.as_millis();
         let Some(shares) = self.shares_mut(name) else { return };
-        if mutant::is_on(Mutant::DeadSharesStay) {
-            return;
-        }
-        let is_blind = mutant::is_on(Mutant::AloneAmongShares);
-        match shares.purge(now_ms).filter(|_| !is_blind) {
+        let last_end = shares.purge(now_ms);
+        mutate!(AloneAmongShares => let last_end = None);
+        match last_end {
             // A server deletes what is to go at once.
             Some(end) => self.keys.set_end(name, end.max(now_ms.saturating_add(1))),
             None => _ = self.keys.remove(name),
@@ -65,10 +63,11 @@ impl Store {
             self.prolong_share(now, name, owner, share, place.ttl_ms);
             let first = self.line.first(name);
             let is_earlier = first.is_some_and(|first| first < owner && !is_shared(first));
-            let is_earlier = is_earlier && !mutant::is_on(Mutant::NoEarlierFlag);
+            mutate!(NoEarlierFlag => let is_earlier = false);
             return Reply::Granted { fence: share.fence, is_earlier };
         }
-        let is_open = shares.is_some() || mutant::is_on(Mutant::ShareAnyones);
+        let is_open = shares.is_some();
+        mutate!(ShareAnyones => let is_open = true);
         // As one who wants it alone: whoever finds the key free has it.
         if is_free || is_open && self.admits(now, name, owner) {
             if lacks_memory {
@@ -96,8 +95,8 @@ impl Store {
     /// who wants it alone. Those before it who share come in first.
     fn admits(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
         self.hand_on_before(now, name, Some(owner));
-        let first = self.line.first(name);
-        first.is_none_or(|first| first >= owner) || mutant::is_on(Mutant::SharePasses)
+        mutate!(SharePasses => return true);
+        self.line.first(name).is_none_or(|first| first >= owner)
     }
 
     /// Adds an owner to those who hold the lock together; it may be the first of them.
@@ -138,9 +137,8 @@ impl Store {
 
     /// The key lives for as long as the last of them.
     fn share_lives_on(&mut self, now: NodeTime, name: &Name, ttl_ms: u64) {
-        if !mutant::is_on(Mutant::ShareKeyShort) {
-            self.live_on(now, name, ttl_ms);
-        }
+        mutate!(ShareKeyShort => return);
+        self.live_on(now, name, ttl_ms);
     }
 
     /// Whether one who wants the lock alone is the next to have it: then it looks whether those who
@@ -177,6 +175,7 @@ impl Store {
 
     /// Asks every later comer among those who share to give its grant back.
     pub(super) fn inquire_shares(&mut self, now: NodeTime, name: &Name, owner: &Owner) {
+        mutate!(NoInquire | SharesNotAsked => return);
         let shares = self.shares(name).into_iter().flatten();
         let alive = shares.filter(|(_, share)| share.is_alive(now.as_millis()));
         let later = alive.filter(|(holder, _)| *owner < **holder);
@@ -203,8 +202,9 @@ impl Store {
         let is_ours = share.is_some();
         let place = Place::of(owner.as_bytes());
         if let Some(yielded) = yields {
-            let is_any = mutant::is_on(Mutant::YieldAnyShare);
-            if share.is_none_or(|share| share.fence != yielded && !is_any) {
+            let is_named = share.is_some_and(|share| share.fence == yielded);
+            mutate!(YieldAnyShare => let is_named = is_ours);
+            if !is_named {
                 return Reply::Released { is_ours: false };
             }
         }
@@ -217,15 +217,15 @@ impl Store {
             Some(_) | None => {}
         }
         let left = self.shares(name).map_or(0, Shares::len);
-        if left == 0 || mutant::is_on(Mutant::ShareFreesAll) {
+        mutate!(ShareFreesAll => let left = 0);
+        if left == 0 {
             self.keys.remove(name);
         } else if left <= FEW {
             // Of the others some may be gone. If there are many, whoever waits looks in time.
             self.purge_shares(now, name);
         }
-        if is_ours || !mutant::is_on(Mutant::WayNotCleared) {
-            self.hand_on(now, name);
-        }
+        mutate!(WayNotCleared if !is_ours => return Reply::Released { is_ours });
+        self.hand_on(now, name);
         Reply::Released { is_ours }
     }
 
@@ -244,7 +244,8 @@ impl Store {
         let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
-        let is_open = is_free || shares.is_some() || mutant::is_on(Mutant::ShareHealsAnyones);
+        let is_open = is_free || shares.is_some();
+        mutate!(ShareHealsAnyones => let is_open = true);
         match shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
             Some(share) => self.prolong_share(now, name, owner, share, *ttl_ms),
             None if !*may_heal || !is_open => return Err(Extended::Refused(stored)),

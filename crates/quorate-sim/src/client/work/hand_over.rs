@@ -1,7 +1,11 @@
 //! A lease goes to another client.
 
 use quorate_core::{
-    client::{CallId, round::Claim, watchdog::LeaseId},
+    client::{
+        CallId,
+        round::Claim,
+        watchdog::{HeldLease, LeaseId},
+    },
     contend::Outcome,
     line::FencedLease,
     moment::Moment,
@@ -39,8 +43,7 @@ impl Client {
         let owner = held.owner().clone();
         let fence = held.fenced().map(FencedLease::fence);
         let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
-        let is_in_line = mutant::current() == Some(Mutant::HandOverInLine);
-        if held.fenced().is_none() || is_in_line {
+        if !may_stand_in_line(&held) {
             self.me.machine.registry().forget(&left.owner);
             env.excused.push(left.owner.clone());
             env.handovers[to] = Some(left);
@@ -85,4 +88,11 @@ impl Client {
             self.start_release(env, handing.lock, handing.old);
         }
     }
+}
+
+fn may_stand_in_line(held: &HeldLease) -> bool {
+    if mutant::current() == Some(Mutant::HandOverInLine) {
+        return false;
+    }
+    held.fenced().is_some()
 }
