@@ -13,6 +13,7 @@ use crate::tidy::tree::{Source, Tree};
 
 mod layers;
 mod limits;
+mod mutants;
 mod prose;
 mod rust;
 mod text;
@@ -112,6 +113,7 @@ const RULES: &[Rule] = &[
     Rule::new(is_public_crate, limits::redis_in_the_api),
     Rule::new(is_public_crate, limits::guessable_numbers),
     Rule::new(is_core, limits::impure_core),
+    Rule::new(is_core, mutants::mixed_mutants),
     Rule::new(is_core_manifest, limits::core_dependencies),
     Rule::new(is_script, prose::script_header),
     Rule::new(is_markdown, prose::one_title),

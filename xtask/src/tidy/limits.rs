@@ -72,7 +72,7 @@ fn is_dependency_table(name: &str) -> bool {
 }
 
 /// The line without its comment. `//` inside of a URL has no space before it.
-fn code_of(line: &str) -> &str {
+pub(super) fn code_of(line: &str) -> &str {
     let comments = line.match_indices("//").map(|(at, _)| &line[..at]);
     let mut before_comments =
         comments.filter(|before| before.trim_end() != *before || before.is_empty());
