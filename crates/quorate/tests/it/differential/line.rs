@@ -8,6 +8,7 @@ pub(super) mod calls;
 mod directed;
 mod draw;
 mod ears;
+mod records;
 mod refusing;
 mod tracker;
 

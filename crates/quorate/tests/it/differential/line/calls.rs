@@ -166,7 +166,7 @@ fn lock(mut eval: Cmd, name: &Name) -> Cmd {
     eval
 }
 
-fn fence_key(name: &Name) -> String {
+pub(super) fn fence_key(name: &Name) -> String {
     format!("{PREFIX}f:{{{name}}}")
 }
 
