@@ -13,7 +13,7 @@ use crate::{
 pub struct Inspected {
     /// What is stored under the name, if anything.
     pub sighting: Option<Sighting>,
-    /// The fence of the last grant, if it is remembered.
+    /// The last grant, if it is remembered.
     pub fence: Option<Remembered>,
     /// Who stands in line, the first one first: as many as were asked for.
     pub waiting: Box<[Owner]>,
@@ -37,13 +37,13 @@ pub struct ShareTold {
     pub left_ms: u64,
 }
 
-/// A fence, and for how long it is remembered.
+/// The last grant of a lock.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Remembered {
-    /// The fence.
+    /// Its fence.
     pub fence: Fence,
-    /// In how many milliseconds it is forgotten; `None` if never, as nobody of ours stores it.
-    pub left_ms: Option<u64>,
+    /// How long ago it was, in milliseconds.
+    pub age_ms: u64,
 }
 
 /// Some of the locks that a node knows.

@@ -11,7 +11,7 @@ mod parts;
 use self::{expiring::Expiring, line::Line};
 pub use self::{
     expiring::Kept,
-    line::{Aside, Spoken},
+    line::{Aside, LastGrant, Spoken},
     parts::{ClientState, LockState},
 };
 use crate::{

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use super::{Expiring, Store, Whose, end, text};
 use crate::{
     command::{ClientId, Owner, Reply, SessionTerms, Value},
-    fence::{FENCE_LIFE_MS, Fence, bump, prolonged_ms},
+    fence::{FENCE_LEFT_MIN_MS, FENCE_LIFE_MS, Fence, bump},
     line::{
         Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Yield,
         is_shared,
@@ -27,7 +27,7 @@ pub(super) struct Line {
     pub(super) sessions: Expiring<ClientId, Spoken>,
     /// Who the clients are, in words for people.
     pub(super) whos: Expiring<ClientId, Box<str>>,
-    pub(super) fences: Expiring<Name, Fence>,
+    pub(super) fences: Expiring<Name, LastGrant>,
     /// By ticket, and those with the same ticket by owner.
     pub(super) waiting: Expiring<Name, BTreeSet<(u64, Owner)>>,
     /// Who would hear a push.
@@ -45,6 +45,16 @@ pub struct Spoken {
     pub least_us: u64,
     /// A ticket counts for no more.
     pub most_us: u64,
+}
+
+/// What a node remembers of the last grant of a lock.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct LastGrant {
+    /// Its fence.
+    pub fence: Fence,
+    /// When it was, in milliseconds of the node's time. If an extension has brought the fence, when
+    /// that was.
+    pub since_ms: u64,
 }
 
 impl Spoken {
@@ -87,27 +97,29 @@ impl Line {
     }
 
     fn fence(&self, name: &Name) -> Fence {
-        self.fences.get(name).copied().unwrap_or(Fence::ZERO)
+        self.fences.get(name).map_or(Fence::ZERO, |last| last.fence)
     }
 
     fn set_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
         let life_ms = FENCE_LIFE_MS;
         mutate!(BriefFence => let life_ms = FENCE_LIFE_MS / 2);
-        self.fences.put(name, fence, end(now, life_ms));
+        let last = LastGrant { fence, since_ms: now.as_millis() };
+        self.fences.put(name, last, end(now, life_ms));
     }
 
-    /// Keeps the fence of a lock that is held, in a way that tells when it was granted.
+    /// Keeps the fence of a lock that is held.
     fn keep_fence(&mut self, now: NodeTime, name: &Name) {
         let left_ms = self.fences.end_of(name).map(|end| end.saturating_sub(now.as_millis()));
         mutate!(FenceNotKept => let left_ms = None);
-        if let Some(ends_at_ms) = left_ms.and_then(prolonged_ms).and_then(|left| end(now, left)) {
+        let is_late = left_ms.is_some_and(|left_ms| left_ms <= FENCE_LEFT_MIN_MS);
+        if let Some(ends_at_ms) = end(now, FENCE_LIFE_MS).filter(|_| is_late) {
             self.fences.set_end(name, ends_at_ms);
         }
     }
 
     /// A new grant gets a new fence.
     fn bump(&mut self, now: NodeTime, name: &Name, ticket: u64, spoken: Spoken) -> Fence {
-        let stored = self.fences.get(name).copied();
+        let stored = self.fences.get(name).map(|last| last.fence);
         let fence = bump(ticket, stored, spoken.least_us..=spoken.most_us);
         mutate!(NoClamp
             => let fence = stored.map_or(Fence::ZERO, Fence::next).max(Fence::new(ticket)));
@@ -177,6 +189,8 @@ impl Line {
 pub struct Aside {
     /// The fence of the last grant, and in how many milliseconds it is forgotten.
     pub fence: Option<(Fence, u64)>,
+    /// When that grant was, in milliseconds of the node's time.
+    pub since_ms: Option<u64>,
     /// Who stands in line, the first one first.
     pub waiting: Vec<Owner>,
     /// In how many milliseconds the line is forgotten.
@@ -191,10 +205,11 @@ impl Store {
         self.keys.expire(now.as_millis());
         self.line.expire(now.as_millis());
         let left = |end: u64| end.saturating_sub(now.as_millis());
-        let fence = self.line.fences.get(name).copied();
+        let last = self.line.fences.get(name);
         let waiting = self.line.waiting.get(name).into_iter().flatten();
         Aside {
-            fence: fence.zip(self.line.fences.end_of(name).map(left)),
+            fence: last.map(|it| it.fence).zip(self.line.fences.end_of(name).map(left)),
+            since_ms: last.map(|it| it.since_ms),
             waiting: waiting.map(|(_, owner)| owner.clone()).collect(),
             line_ends_in_ms: self.line.waiting.end_of(name).map(left),
             shares: self.shares(name).cloned().unwrap_or_default(),

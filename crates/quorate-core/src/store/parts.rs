@@ -5,10 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kept, Spoken, Store};
+use super::{Kept, LastGrant, Spoken, Store};
 use crate::{
     command::{ClientId, Command, Owner, Value},
-    fence::Fence,
     line::Yield,
     name::Name,
 };
@@ -18,8 +17,8 @@ use crate::{
 pub struct LockState {
     /// Its key.
     pub key: Option<Kept<Value>>,
-    /// The fence of its last grant.
-    pub fence: Option<Kept<Fence>>,
+    /// Its last grant.
+    pub fence: Option<Kept<LastGrant>>,
     /// Who waits for it, by ticket.
     pub line: Option<Kept<BTreeSet<(u64, Owner)>>>,
 }

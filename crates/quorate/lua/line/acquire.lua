@@ -21,9 +21,11 @@ if taken and taken.ok then
   local fence = ARGV[3]
   local stored = redis.call('SET', KEYS[2], fence, 'PX', '86400000', 'GET')
   local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
-  if fence > high or stored and stored >= fence or not stored and fence < low then
+  -- With the time of its grant behind it the stored fence is no smaller: they can be compared.
+  if fence > high or fence < low or stored and stored >= fence then
     -- The ticket counts for no more than the node's time allows, and the fence must grow.
-    local least = stored and stored + 1 or low
+    local known = stored and string.match(stored, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)%d*$')
+    local least = known and known + 1 or low
     fence = string.format('%016.0f', math.max(math.min(fence, high), least))
     redis.call('SET', KEYS[2], fence, 'PX', '86400000')
   end
@@ -33,7 +35,7 @@ if taken and taken.ok then
   return fence
 end
 
--- parts: order, shares, hold, hand_on, full, hear
+-- parts: order, shares, hold, fence, hand_on, full, hear
 
 if is_alone then
   note_full(taken)

@@ -15,7 +15,7 @@ if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
   return 0
 end
 
--- parts: shares, hold, full
+-- parts: shares, hold, fence, since, full
 
 is_full(KEYS[1]) -- Before anything is written.
 
@@ -44,9 +44,10 @@ for i = 1, (#KEYS - 1) / 3 do
   local lock, fence_key = KEYS[3 * i - 1], KEYS[3 * i]
   local owner, fence, ttl = ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
   local found = redis.call('MGET', lock, fence_key)
-  local stored = found[2] or '0000000000000000'
+  local known = fence_in(found[2])
+  local stored = known or NO_FENCE
   -- If the node knows the fence of the lease, it had its key before.
-  local is_known = found[2] and stored >= fence
+  local is_known = known and known >= fence
   local done
   if is_sharing(owner) then
     local is_done, is_kept =
@@ -74,13 +75,10 @@ for i = 1, (#KEYS - 1) / 3 do
   end
   if not fates[i] and (type(done) ~= 'table' or not done.err) then
     if is_known then
-      -- What is left of its life tells when it was granted. So it is prolonged only when half of
-      -- that is over, and then by a life and a half; by a half when it has two hundred before it.
       local left = redis.call('PTTL', fence_key)
-      local lives = math.max(math.ceil(left / 86400000), 1)
-      if left <= lives * 86400000 - 43200000 then
-        local more = lives < 200 and 129600000 or 43200000
-        done = redis.pcall('PEXPIRE', fence_key, left + more)
+      if left <= 43200000 then
+        local since = string.format('%016.0f', since_in(found[2], left))
+        done = redis.pcall('SET', fence_key, stored .. since, 'PX', '86400000')
       end
     else
       stored = fence

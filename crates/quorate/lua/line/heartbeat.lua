@@ -13,7 +13,7 @@ if not spoken or string.sub(spoken, 1, 32) ~= ARGV[1] then
   return 0
 end
 
--- parts: order, shares, hold, hand_on, full, hear
+-- parts: order, shares, hold, fence, hand_on, full, hear
 
 is_full(KEYS[1]) -- Before anything is written: what one owner writes must not let a new one in.
 local replies = {}

@@ -17,7 +17,8 @@ end
 local found = redis.pcall('GET', KEYS[1])
 local is_ours = found == ARGV[1]
 if is_ours then
-  if ARGV[2] and (redis.call('GET', KEYS[2]) or '0000000000000000') ~= ARGV[2] then
+  local record = ARGV[2] and (redis.call('GET', KEYS[2]) or '0000000000000000')
+  if record and string.sub(record, 1, 16) ~= ARGV[2] then
     return 0
   end
   -- Comes first: a script that has deleted may write also if there is no memory left.
@@ -44,7 +45,7 @@ if type(found) ~= 'table' and not first then
   return is_ours and 1 or 0
 end
 
--- parts: order, shares, hold, hand_on
+-- parts: order, shares, hold, fence, hand_on
 
 local is_shared = false
 if type(found) == 'table' then

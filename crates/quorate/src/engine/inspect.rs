@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Sighting, Value},
-    fence::{Fence, age_ms},
+    fence::Fence,
     inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, ShareTold, WAITING_SHOWN_MAX},
     line::Place,
     moment::Moment,
@@ -242,7 +242,7 @@ fn entries(told: &Inspected) -> Vec<Entry> {
         Entry {
             value: seen.value.clone(),
             fence: fence.map(|it| it.fence),
-            held_ms: fence.and_then(|it| it.left_ms).map(age_ms),
+            held_ms: fence.map(|it| it.age_ms),
             left_ms: seen.expires_in_ms,
             is_shared: false,
         }

@@ -14,14 +14,15 @@ use crate::{
 
 impl Store {
     pub(in crate::store) fn inspect(&self, now: NodeTime, name: &Name, shown: u32) -> Reply {
-        let left = |end: u64| end.saturating_sub(now.as_millis());
-        let fences = &self.line.fences;
-        let fence = fences.get(name).copied();
+        let last = self.line.fences.get(name);
         let shown = usize::try_from(shown.min(WAITING_SHOWN_MAX)).unwrap_or(usize::MAX);
         let waiting = self.line.waiting.get(name);
         Reply::Inspected(Box::new(Inspected {
             sighting: self.sighting(now, name),
-            fence: fence.map(|fence| Remembered { fence, left_ms: fences.end_of(name).map(left) }),
+            fence: last.map(|last| Remembered {
+                fence: last.fence,
+                age_ms: now.as_millis().saturating_sub(last.since_ms),
+            }),
             waiting: waiting
                 .into_iter()
                 .flatten()

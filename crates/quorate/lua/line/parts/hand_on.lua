@@ -22,9 +22,11 @@ local function bump(fence_key, ticket, spoken)
   local fence = ticket
   local stored = redis.call('SET', fence_key, fence, 'PX', '86400000', 'GET')
   local low, high = string.sub(spoken, 33, 48), string.sub(spoken, 49)
-  if fence > high or stored and stored >= fence or not stored and fence < low then
+  -- With the time of its grant behind it the stored fence is no smaller: they can be compared.
+  if fence > high or stored and stored >= fence or fence < low and not fence_in(stored) then
     -- The ticket counts for no more than the node's time allows, and the fence must grow.
-    local least = stored and stored + 1 or low
+    local known = fence_in(stored)
+    local least = known and known + 1 or low
     fence = string.format('%016.0f', math.max(math.min(fence, high), least))
     redis.call('SET', fence_key, fence, 'PX', '86400000')
   end

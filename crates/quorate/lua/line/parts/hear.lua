@@ -49,7 +49,7 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
   end
 
   if found == owner and not is_sharing(owner) then
-    local fence = redis.call('GET', fence_key) or '0000000000000000'
+    local fence = fence_in(redis.call('GET', fence_key)) or NO_FENCE
     if redis.call('PTTL', lock) < tonumber(ttl) then
       redis.call('PEXPIRE', lock, ttl)
     end
@@ -110,7 +110,7 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
     return fence
   end
 
-  local fence = redis.call('GET', fence_key) or '0000000000000000'
+  local fence = fence_in(redis.call('GET', fence_key)) or NO_FENCE
   if waits then
     -- On a full server it is there already.
     if not was_full then

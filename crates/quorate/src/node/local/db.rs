@@ -17,7 +17,7 @@ use quorate_core::{
     line::Session,
     moment::NodeTime,
     name::Name,
-    store::{ClientState, Kept, LockState, Spoken},
+    store::{ClientState, Kept, LastGrant, LockState, Spoken},
 };
 use rusqlite::{
     CachedStatement, Connection, OpenFlags, OptionalExtension, Row, Transaction,
@@ -260,19 +260,21 @@ impl Tx<'_> {
     }
 
     pub(super) fn lock(&self, name: &Name) -> Result<LockState, Fault> {
-        let sql = "SELECT value, key_ends_ms, fence, fence_ends_ms, line_ends_ms FROM locks
-                   WHERE name = ?1";
+        let sql = "SELECT value, key_ends_ms, fence, fence_since_ms, fence_ends_ms, line_ends_ms
+                   FROM locks WHERE name = ?1";
         let read = |row: &Row<'_>| {
-            let end = |at| row.get::<_, Option<i64>>(at).map(|end| end.map(unsigned));
+            let time = |at| row.get::<_, Option<i64>>(at).map(|time| time.map(unsigned));
             let value: Option<Box<[u8]>> = row.get(0)?;
-            let key_end = end(1)?;
+            let key_end = time(1)?;
             let fence: Option<i64> = row.get(2)?;
-            let fence_end = end(3)?;
+            let since_ms = time(3)?.unwrap_or_default();
+            let fence_end = time(4)?;
             let key = value.map(shares::from_bytes);
             let key = key.map(|value| Kept { value, ends_at_ms: key_end });
-            let fence = fence
-                .map(|it| Kept { value: Fence::new(it.cast_unsigned()), ends_at_ms: fence_end });
-            Ok((LockState { key, fence, line: None }, end(4)?))
+            let last =
+                |fence: i64| LastGrant { fence: Fence::new(fence.cast_unsigned()), since_ms };
+            let fence = fence.map(|it| Kept { value: last(it), ends_at_ms: fence_end });
+            Ok((LockState { key, fence, line: None }, time(5)?))
         };
         let found = self.prepare(sql)?.query_row([name.as_str()], read).optional();
         let found = found.map_err(|error| self.db.fault(&error))?;
@@ -338,15 +340,17 @@ impl Tx<'_> {
         if key.is_some() && value.is_none() {
             return Err(Fault::new(&self.db.path, "no key of another type can be here"));
         }
+        let last = fence.as_ref().map(|fence| fence.value);
         let row = params![
             name.as_str(),
             value,
             end(key.as_ref()),
-            fence.as_ref().map(|fence| fence.value.get().cast_signed()),
+            last.map(|last| last.fence.get().cast_signed()),
+            last.map(|last| signed(last.since_ms)),
             end(fence.as_ref()),
             end(line.as_ref()),
         ];
-        self.execute("INSERT OR REPLACE INTO locks VALUES (?1, ?2, ?3, ?4, ?5, ?6)", row)
+        self.execute("INSERT OR REPLACE INTO locks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", row)
     }
 
     pub(super) fn client(&self, client: &ClientId) -> Result<ClientState, Fault> {
@@ -430,6 +434,7 @@ const SCHEMA: &str = "
         value BLOB,
         key_ends_ms INTEGER,
         fence INTEGER,
+        fence_since_ms INTEGER,
         fence_ends_ms INTEGER,
         line_ends_ms INTEGER
     ) STRICT, WITHOUT ROWID;

@@ -134,6 +134,8 @@ fn part(name: &str) -> &'static str {
         "order" => include_str!("../../../lua/line/parts/order.lua"),
         "shares" => include_str!("../../../lua/line/parts/shares.lua"),
         "hold" => include_str!("../../../lua/line/parts/hold.lua"),
+        "fence" => include_str!("../../../lua/line/parts/fence.lua"),
+        "since" => include_str!("../../../lua/line/parts/since.lua"),
         "hand_on" => include_str!("../../../lua/line/parts/hand_on.lua"),
         "full" => include_str!("../../../lua/line/parts/full.lua"),
         "hear" => include_str!("../../../lua/line/parts/hear.lua"),

@@ -99,7 +99,8 @@ impl<'a> Wire<'a> {
         });
         let replies = replies.collect();
         let mut next = || answers.next().expect("an answer for each request");
-        let asides = names.iter().map(|_| calls::aside(|| next().expect("an answer"))).collect();
+        let aside = |_| calls::aside(from, || next().expect("an answer"));
+        let asides = names.iter().map(aside).collect();
         let to = time(next().expect("a time"));
         Answered { from, to, replies, asides }
     }

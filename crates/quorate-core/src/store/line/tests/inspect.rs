@@ -3,7 +3,6 @@
 use super::*;
 use crate::{
     command::Sighting,
-    fence::age_ms,
     inspect::{Cursor, Inspected, Listed, Remembered, WAITING_SHOWN_MAX},
 };
 
@@ -54,8 +53,7 @@ fn all_that_is_known_about_a_lock_is_told() {
     let told = inspect(&mut node, ms(40), 9);
     let value = Value::Text(holder.as_bytes().into());
     assert_eq!(told.sighting, Some(Sighting { value, expires_in_ms: Some(TTL - 30) }));
-    let left_ms = Some(FENCE_LIFE_MS - 30);
-    assert_eq!(told.fence, Some(Remembered { fence: fence(1), left_ms }));
+    assert_eq!(told.fence, Some(Remembered { fence: fence(1), age_ms: 30 }));
     assert_eq!(*told.waiting, [second.clone(), third], "in their order");
     assert_eq!((told.waiting_total, told.time_us), (2, (T0 + 40) * 1_000));
     let told = inspect(&mut node, ms(40), 1);
@@ -73,29 +71,50 @@ fn of_a_long_line_the_first_hundred_are_told() {
     assert_eq!((told.waiting_total, &told.waiting[99]), (149, &owner(1, 100)));
 }
 
-/// Days pass, and the lock is extended all the time.
+/// Most of a year passes, and the lock is extended all the time, seldom or often.
 #[test]
-fn how_long_a_lock_is_held_can_be_told_after_days() {
+fn how_long_a_lock_is_held_can_be_told_after_months() {
     const MINUTES_5: u64 = 300_000;
+    for every_ms in [36 * MINUTES_5, FENCE_LIFE_MS / 2 - 1, FENCE_LIFE_MS / 2] {
+        let mut node = node_with([1]);
+        let holder = owner(1, 1);
+        node.wait_at(0, &holder);
+        let (name, ttl_ms) = (name(), 3 * every_ms);
+        let entry = Extend { name, owner: holder, fence: fence(1), ttl_ms, may_heal: true };
+        let terms = SessionTerms::without_membership(u64::MAX);
+        node.apply(ms(0), &Command::Attach { speaker: speaker(1), terms });
+        let extend = Command::Extend { speaker: speaker(1), entries: [entry].into() };
+        node.apply(ms(1), &extend);
+        let (mut now, mut left_min_ms) = (1, FENCE_LIFE_MS);
+        while now < 250 * FENCE_LIFE_MS {
+            now += every_ms;
+            node.apply(ms(now), &extend);
+            let last = inspect(&mut node, ms(now + 7), 0).fence;
+            assert_eq!(last, Some(Remembered { fence: fence(1), age_ms: now + 7 }));
+            let (_, left_ms) = node.aside(ms(now), &self::name()).fence.expect("it is kept");
+            left_min_ms = left_min_ms.min(left_ms);
+        }
+        assert!(left_min_ms > FENCE_LIFE_MS / 2, "more than half is left after an extension");
+    }
+}
+
+/// A fence that another node has given, and one that was lost with the key.
+#[test]
+fn a_node_to_which_an_extension_brings_the_fence_counts_from_then() {
     let mut node = node_with([1]);
     let holder = owner(1, 1);
     node.wait_at(0, &holder);
-    let (name, ttl_ms) = (name(), 3 * MINUTES_5);
-    let entry = Extend { name, owner: holder, fence: fence(1), ttl_ms, may_heal: true };
-    let attach =
-        Command::Attach { speaker: speaker(1), terms: SessionTerms::without_membership(u64::MAX) };
-    node.apply(ms(0), &attach);
-    node.apply(ms(1), &Command::Extend { speaker: speaker(1), entries: [entry.clone()].into() });
-    for step in 1..5 * FENCE_LIFE_MS / MINUTES_5 {
-        let now = step * MINUTES_5;
-        let entries = [entry.clone()].into();
-        node.apply(ms(now), &Command::Extend { speaker: speaker(1), entries });
-        let told = inspect(&mut node, ms(now + 7), 0);
-        let left_ms = told.fence.expect("it is kept").left_ms.expect("it ends");
-        assert_eq!(age_ms(left_ms), now + 7);
-    }
-    let later = ms(5 * FENCE_LIFE_MS + FENCE_LIFE_MS / 2);
-    assert!(inspect(&mut node, later, 0).fence.is_some(), "for half a life at the least");
+    node.extend_at(10, &holder, fence(9), false);
+    let told = |node: &mut Store, now| inspect(node, ms(now), 0).fence;
+    assert_eq!(told(&mut node, 30), Some(Remembered { fence: fence(9), age_ms: 20 }));
+    node.extend_at(40, &holder, fence(9), false);
+    node.extend_at(50, &holder, fence(4), false);
+    assert_eq!(told(&mut node, 60), Some(Remembered { fence: fence(9), age_ms: 50 }));
+    node.clear();
+    let terms = SessionTerms::without_membership(SESSION);
+    node.apply(ms(70), &Command::Attach { speaker: speaker(1), terms });
+    node.extend_at(70, &holder, fence(9), true);
+    assert_eq!(told(&mut node, 71), Some(Remembered { fence: fence(9), age_ms: 1 }));
 }
 
 #[test]

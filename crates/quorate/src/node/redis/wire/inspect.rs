@@ -49,12 +49,12 @@ fn escaped(text: &str) -> String {
 }
 
 pub(super) fn inspected(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
-    let [time, seen, stored, fence_left, total, waiting, shares] = items else { return None };
+    let [time, seen, stored, age, total, waiting, shares] = items else { return None };
     let RangeFrame::Array { data: seen, .. } = seen else { return None };
     let RangeFrame::Array { data: waiting, .. } = waiting else { return None };
     let remembered = match text(stored, bytes)? {
         b"" => None,
-        _ => Some(Remembered { fence: fence(stored, bytes)?, left_ms: number(fence_left)? }),
+        _ => Some(Remembered { fence: fence(stored, bytes)?, age_ms: number(age)?? }),
     };
     let owner = |item: &RangeFrame| text(item, bytes).map(Owner::from_bytes);
     Some(Reply::Inspected(Box::new(Inspected {
@@ -153,7 +153,7 @@ mod tests {
             shares: [].into(),
         };
         let head = "*7 $16 0000000000000007";
-        let read = reply(&format!("{head} *0 $0  :-2 :0 *0 *0"), &inspect);
+        let read = reply(&format!("{head} *0 $0  :0 :0 *0 *0"), &inspect);
         assert_eq!(read, Ok(Reply::Inspected(nothing.clone().into())));
         let read = reply(
             &format!("{head} *2 :30 $1 x $16 0000000000000005 :86 :3 *2 $1 y $1 z *3 $1 s :4 :5"),
@@ -162,7 +162,7 @@ mod tests {
         let value = Value::Text(b"x".as_slice().into());
         let all = Inspected {
             sighting: Some(Sighting { value, expires_in_ms: Some(30) }),
-            fence: Some(Remembered { fence: Fence::new(5), left_ms: Some(86) }),
+            fence: Some(Remembered { fence: Fence::new(5), age_ms: 86 }),
             waiting: [Owner::from_bytes(b"y"), Owner::from_bytes(b"z")].into(),
             waiting_total: 3,
             shares: [ShareTold { owner: Owner::from_bytes(b"s"), held_ms: 4, left_ms: 5 }].into(),
@@ -170,11 +170,12 @@ mod tests {
         };
         assert_eq!(read, Ok(Reply::Inspected(all.into())));
         for odd in [
-            format!("{head} *0 $0  :-2 :0 :0 *0"),
-            format!("{head} *0 $1 x :-2 :0 *0 *0"),
-            format!("{head} *0 $0  :-2 :-1 *0 *0"),
-            format!("{head} *0 $0  :-2 :0 *0 *2 $1 s :4"),
-            format!("{head} *0 $0  :-2 :0 *0 :0"),
+            format!("{head} *0 $0  :0 :0 :0 *0"),
+            format!("{head} *0 $16 0000000000000005 :-1 :0 *0 *0"),
+            format!("{head} *0 $1 x :0 :0 *0 *0"),
+            format!("{head} *0 $0  :0 :-1 *0 *0"),
+            format!("{head} *0 $0  :0 :0 *0 *2 $1 s :4"),
+            format!("{head} *0 $0  :0 :0 *0 :0"),
             "*1 :0".into(),
             ":0".into(),
         ] {

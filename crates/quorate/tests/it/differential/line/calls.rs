@@ -2,12 +2,13 @@
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, SessionTerms, Sighting},
-    fence::Fence,
+    fence::{FENCE_LIFE_MS, Fence},
     inspect::{Cursor, Inspected, Listed, Remembered, ShareTold},
     line::{Extended, Place, Speaker, Yield, is_shared},
+    moment::NodeTime,
     name::Name,
     share::Share,
-    store::Aside,
+    store::{Aside, LastGrant},
 };
 use quorate_testkit::{
     redis::{self, Cmd, Pipeline, Value},
@@ -165,7 +166,7 @@ fn lock(mut eval: Cmd, name: &Name) -> Cmd {
     eval
 }
 
-fn fence_key(name: &Name) -> String {
+pub(super) fn fence_key(name: &Name) -> String {
     format!("{PREFIX}f:{{{name}}}")
 }
 
@@ -256,7 +257,7 @@ fn inspected(items: &[Value]) -> Option<Reply> {
         BulkString(time),
         Array(seen),
         BulkString(stored),
-        Int(left),
+        Int(age),
         Int(total),
         Array(waiting),
         Array(shares),
@@ -285,8 +286,8 @@ fn inspected(items: &[Value]) -> Option<Reply> {
     let remembered = match &stored[..] {
         [] => None,
         digits16 => {
-            let left_ms = Some(u64::try_from(*left).expect("a fence ends"));
-            Some(Remembered { fence: Fence::new(digits(digits16)?), left_ms })
+            let age_ms = u64::try_from(*age).expect("it was before");
+            Some(Remembered { fence: Fence::new(digits(digits16)?), age_ms })
         }
     };
     Some(Reply::Inspected(Box::new(Inspected {
@@ -349,19 +350,33 @@ pub(in super::super) fn write_aside(pipeline: &mut Pipeline, name: &Name) {
 /// take that for granted.
 pub(in super::super) const PREFIX: &str = "app 7:q:";
 
+/// The last grant, if that is its record: what is left of it tells when it was, unless it says so
+/// itself.
+fn last_grant(now: NodeTime, record: &[u8], left_ms: i64) -> Option<LastGrant> {
+    let (fence, since) = record.split_at_checked(16)?;
+    let fence = Fence::new(digits(fence)?);
+    let left_ms = left_ms.cast_unsigned();
+    let since_ms = match since {
+        [] => (now.as_millis() + left_ms).checked_sub(FENCE_LIFE_MS).expect("within a day"),
+        since => digits(since).expect("16 digits"),
+    };
+    Some(LastGrant { fence, since_ms })
+}
+
 /// What a table has, and nothing of what is none.
 const SHARES: &str = "local all = redis.pcall('HGETALL', KEYS[1]) return all.err and {} or all";
 
 /// The answer to that.
-pub(in super::super) fn aside(mut next: impl FnMut() -> Value) -> Aside {
-    let fence: Option<Vec<u8>> = redis::from_redis_value(next()).expect("a text");
+pub(in super::super) fn aside(now: NodeTime, mut next: impl FnMut() -> Value) -> Aside {
+    let record: Option<Vec<u8>> = redis::from_redis_value(next()).expect("a text");
     let left: i64 = redis::from_redis_value(next()).expect("a number");
     let waiting: Vec<Vec<u8>> = redis::from_redis_value(next()).expect("a list of texts");
     let line_left: i64 = redis::from_redis_value(next()).expect("a number");
     let shares: Vec<Vec<u8>> = redis::from_redis_value(next()).expect("a list of texts");
-    let fence = fence.map(|fence| Fence::new(digits(&fence).expect("16 digits")));
+    let last = record.and_then(|record| last_grant(now, &record, left));
     Aside {
-        fence: fence.map(|fence| (fence, u64::try_from(left).expect("a fence ends"))),
+        fence: last.map(|last| (last.fence, u64::try_from(left).expect("a fence ends"))),
+        since_ms: last.map(|last| last.since_ms),
         waiting: waiting.iter().map(|owner| Owner::from_bytes(owner)).collect(),
         line_ends_in_ms: (line_left != -2).then(|| u64::try_from(line_left).expect("a line ends")),
         shares: shares.chunks_exact(2).filter_map(stored_share).collect(),

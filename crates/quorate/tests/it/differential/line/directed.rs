@@ -97,7 +97,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Begins anew, with sessions and without locks.
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.trial.wire.clear();
         self.trial.store.clear();
         for caller in self.callers() {
@@ -127,7 +127,7 @@ impl<'a> Scene<'a> {
         self.trial.draw.names.clone().try_into().expect("three of them")
     }
 
-    fn name(&self) -> &Name {
+    pub(super) fn name(&self) -> &Name {
         &self.trial.draw.names[0]
     }
 
@@ -156,7 +156,7 @@ impl<'a> Scene<'a> {
         if is_shared { place.shared_owner(number) } else { place.owner(number) }
     }
 
-    fn ask(&self, speaker: Speaker, owner: &Owner) -> Step {
+    pub(super) fn ask(&self, speaker: Speaker, owner: &Owner) -> Step {
         self.ask_for(self.name(), speaker, owner)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::{
     command::{Command, Fate, Reply},
-    fence::{Fence, prolonged_ms},
+    fence::{FENCE_LEFT_MIN_MS, Fence},
     line::{Extended, News, Place, Push, is_shared},
     moment::NodeTime,
     store::{Aside, Store},
@@ -107,7 +107,7 @@ impl Tracker {
             (_, Reply::EachExtended(fates)) => match fates[0] {
                 Extended::LivesOn(_) if self.is_free => "healed",
                 Extended::LivesOn(fence) if Some(fence) > self.stored => "a fence raised",
-                Extended::LivesOn(_) if prolonged_ms(self.stored_left_ms).is_some() => {
+                Extended::LivesOn(_) if self.stored_left_ms <= FENCE_LEFT_MIN_MS => {
                     "a fence prolonged"
                 }
                 Extended::LivesOn(_) => "extended",
