@@ -22,7 +22,7 @@ mod leases;
 mod outgoing;
 pub mod owners;
 mod parts;
-pub mod registry;
+mod registry;
 pub mod round;
 pub mod waiter;
 pub mod watchdog;
@@ -49,12 +49,13 @@ use self::{
 };
 use crate::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Reply},
+    command::{ClientId, Command, Reply},
     line::{Push, Session, Speaker, owed_until},
     moment::Moment,
     mutant::{self, Mutant},
     name::Name,
     quorum::NodeSet,
+    round::Verb,
     terms::Terms,
     tickets::Tickets,
 };
@@ -160,8 +161,11 @@ impl<S: OwnerSource> Client<S> {
         self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
     }
 
-    /// Asks all nodes once about one owner.
+    /// Asks all nodes once about one owner. Nobody wants anything any more for one that is released.
     pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
+        if machine.verb() == Verb::Release {
+            self.registry.forget(&claim.owner);
+        }
         self.begin_round(claim, machine, Purpose::Ask, now)
     }
 
@@ -235,14 +239,6 @@ impl<S: OwnerSource> Client<S> {
             Route::Ignore => {}
             Route::Release => self.release_orphan(node, push.name, push.owner),
         }
-    }
-
-    /// Releases whatever the owner has on any node, and its places in the queue.
-    pub fn forget_everywhere(&mut self, name: &Name, owner: &Owner) {
-        for node in 0..self.config.nodes {
-            self.release_orphan(node, name.clone(), owner.clone());
-        }
-        self.registry.forget(owner);
     }
 
     /// What a node answered; `None` is no usable answer.
@@ -413,20 +409,16 @@ impl<S: OwnerSource> Client<S> {
         self.watchdog.lease(lease)
     }
 
-    /// The leases.
-    pub const fn watchdog(&mut self) -> &mut Watchdog {
-        &mut self.watchdog
-    }
-
     /// The nodes that can be asked for locks.
     #[must_use]
     pub const fn up(&self) -> NodeSet {
         self.up
     }
 
-    /// The owners, and where news about them go.
-    pub const fn registry(&mut self) -> &mut Registry<CallId> {
-        &mut self.registry
+    /// True if an acquire of this client waits for the lock.
+    #[must_use]
+    pub fn is_awaited(&self, name: &Name) -> bool {
+        self.registry.is_awaited(name)
     }
 
     /// How owners are named.
