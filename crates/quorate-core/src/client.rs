@@ -50,7 +50,8 @@ use self::{
 use crate::{
     backoff::Jitter,
     command::{ClientId, Command, Reply},
-    line::{Push, Session, Speaker, owed_until},
+    dialect::Voice,
+    line::{Push, owed_until},
     moment::Moment,
     mutant::{self, Mutant},
     name::Name,
@@ -112,6 +113,12 @@ pub enum Event {
     Lease(watchdog::Event),
 }
 
+impl Config {
+    const fn voice(&self) -> Voice {
+        Voice::of(self.client, self.has_sessions)
+    }
+}
+
 impl Debt {
     /// A release that was not answered at `now`.
     fn new(release: &Command, terms: Terms, config: &Config, now: Moment) -> Self {
@@ -127,8 +134,7 @@ impl<S: OwnerSource> Client<S> {
     /// A client that holds nothing, of nodes that cannot be reached yet.
     #[must_use]
     pub fn new(config: Config, source: S, jitter: Jitter) -> Self {
-        let Config { client, nodes, has_sessions, .. } = config;
-        let speaker = Speaker { client, session: Session::UNSET };
+        let Config { client, nodes, .. } = config;
         Self {
             config,
             naming: Naming {
@@ -143,7 +149,7 @@ impl<S: OwnerSource> Client<S> {
             calls: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             last_call: 0,
-            watchdog: Watchdog::new(nodes, speaker, has_sessions, jitter),
+            watchdog: Watchdog::new(&config, jitter),
             outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
             debts: (0..nodes).map(|_| Debts::default()).collect(),
             events: VecDeque::new(),
@@ -161,7 +167,7 @@ impl<S: OwnerSource> Client<S> {
         self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
     }
 
-    /// Asks all nodes once about one owner. Nobody wants anything any more for one that is released.
+    /// Asks all nodes once about one owner. If it is released, it is nobody's from now on.
     pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
         if machine.verb() == Verb::Release {
             self.registry.forget(&claim.owner);
