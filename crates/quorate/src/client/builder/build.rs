@@ -27,7 +27,7 @@ use super::{ClientBuilder, SecretUrl, Source};
 
 impl ClientBuilder {
     pub(super) fn build_of(self, parts: Parts) -> Result<Client, ConfigError> {
-        let Opened { nodes, drivers, membership, node_time } = self.open(&parts)?;
+        let Opened { nodes, drivers, membership, has_sessions, node_time } = self.open(&parts)?;
         let Parts { clock, client, owner_key, who, ears, status, quiet, .. } = parts;
         let (jitter_seed, first_round) = (parts.jitter_seed, parts.first_round);
         let settings = Settings {
@@ -38,7 +38,7 @@ impl ClientBuilder {
             owner_key,
             who,
             dialect: self.dialect,
-            has_sessions: self.dialect.has_queue() || membership.is_some(),
+            has_sessions,
             max_ttl: self.max_ttl,
             node_time,
             jitter_seed,
@@ -96,7 +96,9 @@ impl ClientBuilder {
                 let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
                 let now = clock.now();
                 let node_time = Some((node_time(now).as_micros(), now));
-                Ok(Opened { nodes, drivers: Vec::new(), membership: None, node_time })
+                let has_sessions = dialect.has_queue();
+                let (drivers, membership) = (Vec::new(), None);
+                Ok(Opened { nodes, drivers, membership, has_sessions, node_time })
             }
             #[cfg(feature = "local")]
             Source::Local(folder) => {
@@ -119,17 +121,20 @@ impl ClientBuilder {
                 let time_us = |ahead| node_time(now).as_micros().saturating_add_signed(ahead);
                 let node_time = ahead_us.map(|ahead| (time_us(ahead), now));
                 let (nodes, drivers) = (vec![node], vec![driver]);
-                Ok(Opened { nodes, drivers, membership: None, node_time })
+                let (membership, has_sessions) = (None, dialect.has_queue());
+                Ok(Opened { nodes, drivers, membership, has_sessions, node_time })
             }
             Source::Urls(urls) => {
                 let targets = targets(urls)?;
                 let membership = self.membership(&targets, parts);
+                let has_sessions = dialect.has_queue() || membership.is_some();
                 let surroundings = Surroundings {
                     clock,
                     client_name: format!("quorate-{:.8}", client.to_string()).into(),
                     client,
                     who,
                     dialect,
+                    has_sessions,
                     prefix: self.prefix.as_str().into(),
                     max_ttl: self.max_ttl,
                     ears,
@@ -146,7 +151,7 @@ impl ClientBuilder {
                     network: self.simulation.network.clone(),
                 };
                 let (nodes, drivers) = links(targets, &surroundings);
-                Ok(Opened { nodes, drivers, membership, node_time: None })
+                Ok(Opened { nodes, drivers, membership, has_sessions, node_time: None })
             }
         }
     }
@@ -270,6 +275,8 @@ struct Opened {
     nodes: Vec<Box<dyn Node>>,
     drivers: Vec<Driver>,
     membership: Option<Arc<SharedMembership>>,
+    /// They know the sessions of a client, without which they do not vote.
+    has_sessions: bool,
     /// What their clocks showed, and when, if that is known already.
     node_time: Option<(u64, Moment)>,
 }
