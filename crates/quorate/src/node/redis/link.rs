@@ -77,7 +77,7 @@ pub(crate) struct Surroundings {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) security: Security,
     #[cfg(feature = "simulation")]
-    pub(crate) network: Option<Arc<dyn crate::simulation::Network>>,
+    pub(crate) network: Option<Arc<dyn super::network::Network>>,
 }
 
 impl Surroundings {
