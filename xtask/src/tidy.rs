@@ -14,6 +14,7 @@ use crate::tidy::tree::{Source, Tree};
 mod layers;
 mod limits;
 mod mutants;
+mod paths;
 mod prose;
 mod rust;
 mod text;
@@ -109,7 +110,8 @@ const RULES: &[Rule] = &[
     Rule::new(Source::is_rust, rust::sleeping_tests),
     Rule::new(Source::is_rust, rust::dead_module),
     Rule::new(is_product, words::bare_token),
-    Rule::new(is_public_crate, layers::upward_imports),
+    Rule::new(is_product, layers::upward_paths),
+    Rule::new(is_product, layers::unlisted_modules),
     Rule::new(is_public_crate, limits::redis_in_the_api),
     Rule::new(is_public_crate, limits::guessable_numbers),
     Rule::new(is_core, limits::impure_core),

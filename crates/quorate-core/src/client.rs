@@ -22,7 +22,7 @@ mod leases;
 mod outgoing;
 pub mod owners;
 mod parts;
-pub mod registry;
+mod registry;
 pub mod round;
 pub mod waiter;
 pub mod watchdog;
@@ -49,11 +49,13 @@ use self::{
 };
 use crate::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Reply},
-    line::{Push, Session, Speaker, owed_until},
+    command::{ClientId, Command, Reply},
+    dialect::Voice,
+    line::{Push, owed_until},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
+    round::Verb,
     terms::Terms,
     tickets::Tickets,
 };
@@ -110,6 +112,12 @@ pub enum Event {
     Lease(watchdog::Event),
 }
 
+impl Config {
+    const fn voice(&self) -> Voice {
+        Voice::of(self.client, self.has_sessions)
+    }
+}
+
 impl Debt {
     /// A release that was not answered at `now`.
     fn new(release: &Command, terms: Terms, config: &Config, now: Moment) -> Self {
@@ -125,8 +133,7 @@ impl<S: OwnerSource> Client<S> {
     /// A client that holds nothing, of nodes that cannot be reached yet.
     #[must_use]
     pub fn new(config: Config, source: S, jitter: Jitter) -> Self {
-        let Config { client, nodes, has_sessions, .. } = config;
-        let speaker = Speaker { client, session: Session::UNSET };
+        let Config { client, nodes, .. } = config;
         Self {
             config,
             naming: Naming {
@@ -141,7 +148,7 @@ impl<S: OwnerSource> Client<S> {
             calls: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             last_call: 0,
-            watchdog: Watchdog::new(nodes, speaker, has_sessions, jitter),
+            watchdog: Watchdog::new(&config, jitter),
             outgoing: (0..nodes).map(|_| Outgoing::default()).collect(),
             debts: (0..nodes).map(|_| Debts::default()).collect(),
             events: VecDeque::new(),
@@ -159,8 +166,11 @@ impl<S: OwnerSource> Client<S> {
         self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
     }
 
-    /// Asks all nodes once about one owner.
+    /// Asks all nodes once about one owner. If it is released, it is nobody's from now on.
     pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
+        if machine.verb() == Verb::Release {
+            self.registry.forget(&claim.owner);
+        }
         self.begin_round(claim, machine, Purpose::Ask, now)
     }
 
@@ -234,14 +244,6 @@ impl<S: OwnerSource> Client<S> {
             Route::Ignore => {}
             Route::Release => self.release_orphan(node, push.name, push.owner),
         }
-    }
-
-    /// Releases whatever the owner has on any node, and its places in the queue.
-    pub fn forget_everywhere(&mut self, name: &Name, owner: &Owner) {
-        for node in 0..self.config.nodes {
-            self.release_orphan(node, name.clone(), owner.clone());
-        }
-        self.registry.forget(owner);
     }
 
     /// What a node answered; `None` is no usable answer.
@@ -409,20 +411,16 @@ impl<S: OwnerSource> Client<S> {
         self.watchdog.lease(lease)
     }
 
-    /// The leases.
-    pub const fn watchdog(&mut self) -> &mut Watchdog {
-        &mut self.watchdog
-    }
-
     /// The nodes that can be asked for locks.
     #[must_use]
     pub const fn up(&self) -> NodeSet {
         self.up
     }
 
-    /// The owners, and where news about them go.
-    pub const fn registry(&mut self) -> &mut Registry<CallId> {
-        &mut self.registry
+    /// True if an acquire of this client waits for the lock.
+    #[must_use]
+    pub fn is_awaited(&self, name: &Name) -> bool {
+        self.registry.is_awaited(name)
     }
 
     /// How owners are named.

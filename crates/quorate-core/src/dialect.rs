@@ -5,12 +5,10 @@
 use std::sync::Arc;
 
 use crate::{
-    client::Config,
-    command::{Command, Owner, Prolongation},
+    command::{ClientId, Command, Owner, Prolongation},
     contend::Saying,
     line::{Ask, Extend, FencedLease, Session, Speaker, Yield},
     name::Name,
-    terms::Terms,
 };
 
 /// How clients speak with nodes about locks.
@@ -34,14 +32,20 @@ pub struct Adoption {
     pub fenced: Option<FencedLease>,
 }
 
-/// What a command is about: one lock, and who speaks.
-pub(crate) struct Subject<'a> {
-    pub(crate) name: &'a Name,
-    pub(crate) owner: Owner,
-    pub(crate) terms: &'a Terms,
+/// Who speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Voice {
     pub(crate) speaker: Speaker,
     /// The nodes know our sessions, without which they do not vote.
     pub(crate) has_sessions: bool,
+}
+
+/// What a command is about: one lock.
+#[derive(Clone)]
+pub(crate) struct Subject<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) owner: Owner,
+    pub(crate) ttl_ms: u64,
 }
 
 impl Dialect {
@@ -68,22 +72,17 @@ impl Dialect {
     }
 }
 
-impl<'a> Subject<'a> {
-    pub(crate) const fn new(
-        config: &Config,
-        name: &'a Name,
-        owner: Owner,
-        terms: &'a Terms,
-    ) -> Self {
-        let speaker = Speaker { client: config.client, session: Session::UNSET };
-        Self { name, owner, terms, speaker, has_sessions: config.has_sessions }
+impl Voice {
+    /// Each connection puts in its own session.
+    pub(crate) const fn of(client: ClientId, has_sessions: bool) -> Self {
+        Self { speaker: Speaker { client, session: Session::UNSET }, has_sessions }
     }
 
     /// What an acquire says to a node.
-    pub(crate) fn acquire(self, dialect: Dialect, what: Saying) -> Command {
-        let known = self.known();
-        let Self { name, owner, terms, speaker, .. } = self;
-        let (name, ttl_ms) = (name.clone(), terms.ttl_ms());
+    pub(crate) fn acquire(self, subject: Subject<'_>, dialect: Dialect, what: Saying) -> Command {
+        let (speaker, known) = (self.speaker, self.known());
+        let Subject { name, owner, ttl_ms } = subject;
+        let name = name.clone();
         match (dialect, what) {
             (_, Saying::Leave) => dialect.release(name, owner),
             (Dialect::Queue, Saying::Ask { is_waiting, is_known }) => {
@@ -103,36 +102,34 @@ impl<'a> Subject<'a> {
     }
 
     /// Takes over a lease.
-    pub(crate) fn adopt(self, from: &Owner) -> Command {
-        let speaker = self.known();
-        let Self { name, owner, terms, .. } = self;
-        Command::Adopt {
-            name: name.clone(),
-            from: from.clone(),
-            owner,
-            ttl_ms: terms.ttl_ms(),
-            speaker,
-        }
+    pub(crate) fn adopt(self, subject: Subject<'_>, from: &Owner) -> Command {
+        let Subject { name, owner, ttl_ms } = subject;
+        let (name, from) = (name.clone(), from.clone());
+        Command::Adopt { name, from, owner, ttl_ms, speaker: self.known() }
     }
 
-    /// Asks for more time for a lease.
-    pub(crate) fn extend(self, fenced: Option<FencedLease>) -> Command {
-        let known = self.known();
-        let Self { name, owner, terms, speaker, .. } = self;
-        let (name, ttl_ms) = (name.clone(), terms.ttl_ms());
-        match fenced {
-            Some(fenced) => {
-                Command::Extend { speaker, entries: [fenced.extend(name, owner, ttl_ms)].into() }
+    /// Asks for more time for leases. All leases of a client are of one dialect.
+    pub(crate) fn extend(self, leases: &[(Subject<'_>, Option<FencedLease>)]) -> Command {
+        match leases.first().map_or(Dialect::Classic, |(_, fenced)| Dialect::of(*fenced)) {
+            Dialect::Queue => {
+                let entries = leases.iter().filter_map(|(subject, fenced)| {
+                    let Subject { name, owner, ttl_ms } = subject.clone();
+                    Some((*fenced)?.extend(name.clone(), owner, ttl_ms))
+                });
+                Command::Extend { speaker: self.speaker, entries: entries.collect() }
             }
-            None => {
-                let entries = [Prolongation { name, owner, ttl_ms }].into();
-                Command::Prolong { entries, speaker: known }
+            Dialect::Classic => {
+                let entries = leases.iter().map(|(subject, _)| {
+                    let Subject { name, owner, ttl_ms } = subject.clone();
+                    Prolongation { name: name.clone(), owner, ttl_ms }
+                });
+                Command::Prolong { speaker: self.known(), entries: entries.collect() }
             }
         }
     }
 
     /// Who speaks, where nodes know sessions.
-    fn known(&self) -> Option<Speaker> {
+    fn known(self) -> Option<Speaker> {
         self.has_sessions.then_some(self.speaker)
     }
 }

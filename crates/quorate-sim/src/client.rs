@@ -25,12 +25,13 @@ use self::{
 };
 pub(crate) use self::{links::view_of, names::Names};
 use crate::{
+    check::Promise,
     clock::{ClientClock, MS, Nanos},
     dice::Dice,
     driver::Driving,
     event::Event,
     settings::{DRIFT, Settings},
-    trace::Turn,
+    trace::{Turn, client_name},
     world::Env,
 };
 
@@ -212,6 +213,15 @@ impl Client {
             env.running |= 1 << self.me.number;
         }
         self.start(env);
+    }
+
+    /// Whoever has let go of everything remembers no owner.
+    pub(crate) fn check_owners(&self, env: &mut Env) {
+        if self.me.machine.knows_owners() {
+            let text =
+                format!("{} remembers an owner that has nothing", client_name(self.me.number));
+            env.check.report(env.now, Promise::Leak, None, Vec::new(), text);
+        }
     }
 
     /// Nothing is left of what its machine knew.

@@ -443,7 +443,10 @@ impl World {
                 env.queue.add(expired, Event::Phase(Phase::Expired));
             }
             Phase::Settled => env.check_leaks(true),
-            Phase::Expired => env.check_leaks(false),
+            Phase::Expired => {
+                env.check_leaks(false);
+                self.clients.iter().for_each(|client| client.check_owners(env));
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 mod inspect;
 mod leases;
+pub(crate) mod operator;
 pub(crate) mod tags;
 
 use std::{

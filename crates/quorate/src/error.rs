@@ -17,18 +17,19 @@
 //! # Ok(()) }
 //! ```
 
+mod operator;
 mod setup;
 
 use std::{fmt, time::Duration};
 
-pub use self::setup::{ConfigError, ConnectError, InspectError, WouldDeadlock};
+pub use self::{
+    operator::{AdmitError, ChangeError},
+    setup::{ConfigError, ConnectError, InspectError, WouldDeadlock},
+};
 pub use quorate_core::{lease::LostReason, name::NameError, terms::TermsError};
 use thiserror::Error;
 
-pub use crate::{
-    membership::{AdmitError, ChangeError},
-    trouble::{NodeAnswer, NodeReport, Trouble},
-};
+pub use crate::trouble::{NodeAnswer, NodeReport, Trouble};
 
 /// Why a lock was not taken.
 ///

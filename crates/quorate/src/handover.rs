@@ -6,7 +6,7 @@ use quorate_core::{
     command::Owner,
     dialect::Dialect,
     fence::{FENCE_MAX, Fence},
-    line::{Place, is_shared},
+    line::{FencedLease, Place, is_shared},
     name::{Name, NameError},
 };
 use thiserror::Error;
@@ -151,9 +151,9 @@ impl LeaseHandover {
         self.fence
     }
 
-    /// A lease of classic mode has no fence.
-    pub(crate) const fn dialect(&self) -> Dialect {
-        if self.fence.is_some() { Dialect::Queue } else { Dialect::Classic }
+    /// The dialect in which it was acquired.
+    pub(crate) fn dialect(&self) -> Dialect {
+        Dialect::of(self.fence.map(FencedLease::adopted))
     }
 
     pub(crate) fn is_shared(&self) -> bool {

@@ -66,10 +66,10 @@ pub use self::{
     client::{
         Client, Shutdown, Warning,
         builder::ClientBuilder,
+        operator::NodesChanged,
         tags::{LeaseTag, TaggedLease},
     },
     handover::{HandoverError, LeaseHandover},
-    membership::NodesChanged,
     node::memory,
     primitive::{
         guard::Guard, mutex::Mutex, rwlock::RwLock, semaphore::Semaphore, signal::CancellationToken,

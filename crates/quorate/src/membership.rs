@@ -5,30 +5,26 @@
 //! there. A new connection joins at its seat, and gets a [`Permit`] with the terms of its session,
 //! or is told why the node does not vote. When the permit is void, the connection ends.
 //!
-//! An operator looks at all nodes, decides, and acts through the same shared membership.
+//! An operator looks at all nodes, decides, and [acts](Acting) through the same shared membership.
 
 mod handshake;
-mod known;
-mod operator;
-mod outcome;
 mod retry;
 mod seat;
 mod shared;
 mod version;
 
-pub use self::outcome::{AdmitError, ChangeError, NodesChanged};
 pub(crate) use self::{
     handshake::Connection,
     retry::{DELAY_MIN, Retry},
     seat::{Permit, Seat},
-    shared::{Settings, SharedMembership},
+    shared::{Acting, Settings, SharedMembership},
 };
 use crate::error::Trouble;
 use quorate_core::membership::Disagreement;
 use std::time::Duration;
 
 /// Why a node is of no use to this client.
-fn differs_by(differs: &Disagreement) -> Trouble {
+pub(crate) fn differs_by(differs: &Disagreement) -> Trouble {
     match differs {
         // The next one that is heard settles it.
         Disagreement::Unsettled { .. } => quarantined(&differs.to_string(), 0),
@@ -42,4 +38,4 @@ fn quarantined(why: &str, left_ms: u64) -> Trouble {
 }
 
 /// A node does not go by another config before clients with the one before the last are gone.
-const CHANGED_LATELY: &str = "the set of nodes was changed a short while ago";
+pub(crate) const CHANGED_LATELY: &str = "the set of nodes was changed a short while ago";

@@ -1,113 +1,148 @@
-//! The layers of the library: each may use those below it, and none that is above.
+//! The layers of the library and of the core: each may use those below it, and none that is above.
+
+use std::collections::BTreeMap;
 
 use crate::tidy::Findings;
+use crate::tidy::paths::{declared, named};
 use crate::tidy::tree::{Source, Tree};
 
-/// Nodes know no engine, the engine knows no lock, and locks know no client.
-pub(super) fn upward_imports(source: &Source, _: &Tree) -> Findings {
-    let Some(path) = source.path().strip_prefix(LIBRARY) else { return Findings::new() };
-    let Some(own) = layer(path) else { return Findings::new() };
-    let lines: Vec<(usize, &str)> = source.product_lines().collect();
-    let mut found = Vec::new();
-    for (at, (number, line)) in lines.iter().enumerate() {
-        let rest = || lines[at..].iter().map(|(_, line)| *line).collect::<Vec<_>>().join("\n");
-        for module in imported(line, rest) {
-            let above = layer(&module).filter(|layer| *layer > own);
-            found.extend(above.map(|layer| {
-                let (own, above) = (LAYERS[own].0, LAYERS[layer].0);
-                (*number, format!("`crate::{module}` is of the layer `{above}`, above `{own}`"))
-            }));
+/// Nodes know no engine, the engine knows no lock, locks know no client; and in the core no machine
+/// knows the client that composes them.
+pub(super) fn upward_paths(source: &Source, tree: &Tree) -> Findings {
+    let Some((layered, file)) = Layered::of(source.path()) else { return Findings::new() };
+    let Some(own) = layered.layer_of_file(file).filter(|_| !source.is_test_file()) else {
+        return Findings::new();
+    };
+    let exports = layered.exports(tree);
+    let mut found = Findings::new();
+    for path in named(file, source.text()) {
+        let Some(head) = path.segments.first() else { continue };
+        let module = exports.get(head).unwrap_or(head);
+        let above = layered.layer(module).filter(|layer| *layer > own);
+        found.extend(above.map(|layer| {
+            let (own, above) = (layered.layers[own].0, layered.layers[layer].0);
+            (path.line, format!("`crate::{head}` is of the layer `{above}`, above `{own}`"))
+        }));
+        if head == "*" {
+            found.push((path.line, "`crate::*` may be of any layer: name what is used".to_owned()));
         }
     }
+    found.dedup();
     found
 }
 
-/// The modules of this crate that the line names; `rest` begins with it.
-fn imported(line: &str, rest: impl Fn() -> String) -> Vec<String> {
-    let code = line.trim_start();
-    // What is only shown to users under another path is not used.
-    if code.starts_with("//") || code.starts_with("pub use ") {
-        return Vec::new();
-    }
-    if code.trim_start_matches("pub(crate) ").starts_with("use crate::{") {
-        let rest = rest();
-        let body = rest.split_once("use crate::{").map_or("", |(_, body)| body);
-        return heads(body.split(';').next().unwrap_or_default());
-    }
-    code.split("crate::").skip(1).map(first_word).collect()
+/// A module without a layer could use everything, and be used by all.
+pub(super) fn unlisted_modules(source: &Source, _: &Tree) -> Findings {
+    let Some((layered, "lib.rs")) = Layered::of(source.path()) else { return Findings::new() };
+    let unlisted = declared(source.text()).into_iter();
+    let unlisted = unlisted.filter(|(_, module)| layered.layer(module).is_none());
+    unlisted.map(|(line, module)| (line, format!("`{module}` is in no layer of {THIS}"))).collect()
 }
 
-/// The first word of each path in a tree of imports.
-fn heads(tree: &str) -> Vec<String> {
-    let (mut depth, mut heads, mut is_start) = (0_usize, Vec::new(), true);
-    for (at, sign) in tree.char_indices() {
-        match sign {
-            '{' => depth += 1,
-            '}' if depth == 0 => break,
-            '}' => depth -= 1,
-            ',' if depth == 0 => is_start = true,
-            sign if sign.is_whitespace() => {}
-            _ if is_start => {
-                heads.push(first_word(&tree[at..]));
-                is_start = false;
-            }
-            _ => {}
-        }
-    }
-    heads
+/// A crate that is built in layers.
+struct Layered {
+    root: &'static str,
+    /// Names and modules, from the lowest to the highest.
+    layers: &'static [(&'static str, &'static [&'static str])],
+    /// Files that are compiled for tests only.
+    tests: &'static [&'static str],
 }
 
-fn first_word(path: &str) -> String {
-    path.chars().take_while(|sign| sign.is_alphanumeric() || *sign == '_').collect()
+impl Layered {
+    /// The crate of a file, and the file below its root.
+    fn of(path: &str) -> Option<(&'static Self, &str)> {
+        CRATES.iter().find_map(|layered| Some((layered, path.strip_prefix(layered.root)?)))
+    }
+
+    fn layer_of_file(&self, file: &str) -> Option<usize> {
+        let module = file.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        self.layer(module).filter(|_| !self.tests.contains(&file))
+    }
+
+    fn layer(&self, module: &str) -> Option<usize> {
+        self.layers.iter().position(|(_, modules)| modules.contains(&module))
+    }
+
+    /// From which module each name comes that the root of the crate exports.
+    fn exports(&self, tree: &Tree) -> BTreeMap<String, String> {
+        let Some(root) = tree.source(&format!("{}lib.rs", self.root)) else {
+            return BTreeMap::new();
+        };
+        let exported = named("lib.rs", root.text()).into_iter().filter_map(|path| {
+            let (first, last) = (path.segments.first()?, path.segments.last()?);
+            (first != last).then(|| (last.clone(), first.clone()))
+        });
+        exported.collect()
+    }
 }
 
-/// The layer of a file or of a module; none is for the tests of several layers.
-fn layer(path: &str) -> Option<usize> {
-    let is_of = |module: &str| {
-        let rest = path.strip_prefix(module);
-        rest.is_some_and(|rest| rest.is_empty() || rest == ".rs" || rest.starts_with('/'))
-    };
-    if TESTS.iter().any(|tests| is_of(tests)) {
-        return None;
-    }
-    // An operator is a user of nodes, although what it does belongs to them.
-    if is_of("membership/operator") {
-        return Some(LAYERS.len() - 1);
-    }
-    LAYERS.iter().position(|(_, modules)| modules.iter().any(|module| is_of(module)))
-}
+const THIS: &str = "xtask/src/tidy/layers.rs";
 
-const LIBRARY: &str = "crates/quorate/src/";
+const CRATES: &[Layered] = &[LIBRARY, CORE];
 
-/// From the lowest to the highest. What is in none of them may be used by all.
-const LAYERS: &[(&str, &[&str])] = &[
-    (
-        "base",
-        &[
-            "clock", "error", "fence", "handover", "inspect", "nonces", "observe", "timers",
-            "trouble", "who",
-        ],
-    ),
-    ("nodes", &["node", "membership", "memory", "Tls"]),
-    ("engine", &["engine"]),
-    ("primitives", &["primitive", "CancellationToken", "Guard", "Mutex", "RwLock", "Semaphore"]),
-    ("client", &["client", "blocking", "Client", "ClientBuilder", "NodesChanged", "Shutdown"]),
-];
+const LIBRARY: Layered = Layered {
+    root: "crates/quorate/src/",
+    layers: &[
+        (
+            "base",
+            &[
+                "clock", "error", "fence", "handover", "inspect", "nonces", "observe", "timers",
+                "trouble", "who",
+            ],
+        ),
+        ("nodes", &["node", "membership"]),
+        ("engine", &["engine"]),
+        ("primitives", &["primitive"]),
+        ("client", &["client", "blocking", "manual"]),
+    ],
+    tests: &["engine/lease_tests.rs"],
+};
 
-const TESTS: &[&str] = &["engine/lease_tests"];
+const CORE: Layered = Layered {
+    root: "crates/quorate-core/src/",
+    layers: &[
+        (
+            "words",
+            &[
+                "backoff",
+                "command",
+                "fence",
+                "hex",
+                "inspect",
+                "line",
+                "membership",
+                "moment",
+                "mutant",
+                "name",
+                "quorum",
+                "share",
+                "terms",
+            ],
+        ),
+        ("node", &["store"]),
+        ("machines", &["contend", "dialect", "lease", "renew", "round", "schedule", "tickets"]),
+        ("client", &["client"]),
+    ],
+    tests: &[],
+};
 
 #[cfg(test)]
 mod tests {
+    use super::THIS;
     use crate::tidy::testing::{fires, is_quiet};
 
     const NODE: &str = "crates/quorate/src/node/redis.rs";
     const MUTEX: &str = "crates/quorate/src/primitive/mutex.rs";
     const CLIENT: &str = "crates/quorate/src/client.rs";
+    const LIB: &str = "crates/quorate/src/lib.rs";
 
     /// A library in which these files are, with all modules that they need.
     fn with<'a>(path: &'a str, text: &'a str) -> Vec<(&'a str, &'a str)> {
         let rest = [
-            ("crates/quorate/src/lib.rs", "//! A.\nmod client;\nmod node;\nmod primitive;\n"),
+            (
+                LIB,
+                "//! A.\nmod client;\nmod node;\nmod primitive;\npub use self::client::Client;\n",
+            ),
             ("crates/quorate/src/node.rs", "//! A.\nmod redis;\n"),
             ("crates/quorate/src/primitive.rs", "//! A.\nmod mutex;\n"),
         ];
@@ -115,9 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn imports_go_down_the_layers() {
+    fn paths_go_down_the_layers() {
         let upward = [
             "use crate::engine::Engine;",
+            "pub use crate::engine::Engine;",
+            "pub(super) use crate::engine::Engine;",
+            "use {crate::engine::Engine, std::fmt};",
+            "use super::super::engine::Engine;",
             "use crate::{clock::Clock, engine::{Engine, Quiet}};",
             "use crate::{\n    clock::{Clock, node_time},\n    engine::Engine,\n};",
             "fn a(engine: &crate::engine::Engine) {}",
@@ -126,17 +165,45 @@ mod tests {
             let message = "`crate::engine` is of the layer `engine`, above `nodes`";
             let text = format!("//! A.\n{text}\n");
             fires(&with(NODE, &text), &format!("{NODE}:2: {message}"));
-            is_quiet(&with(CLIENT, &text));
         }
-        let message = "`crate::Client` is of the layer `client`, above `primitives`";
-        fires(&with(MUTEX, "//! A.\nuse crate::Client;\n"), &format!("{MUTEX}:2: {message}"));
+        is_quiet(&with(CLIENT, "//! A.\nuse crate::engine::Engine;\n"));
+        is_quiet(&with(MUTEX, "//! A.\nuse super::guard::Guard;\nuse super::super::engine;\n"));
     }
 
     #[test]
-    fn tests_documentation_and_exports_may_name_everything() {
+    fn exports_are_of_the_layer_that_they_come_from() {
+        let message = "`crate::Client` is of the layer `client`, above `primitives`";
+        fires(&with(MUTEX, "//! A.\nuse crate::Client;\n"), &format!("{MUTEX}:2: {message}"));
+        let message = "`crate::*` may be of any layer: name what is used";
+        fires(&with(MUTEX, "//! A.\nuse crate::*;\n"), &format!("{MUTEX}:2: {message}"));
+    }
+
+    #[test]
+    fn tests_and_documentation_may_name_everything_and_what_follows_may_not() {
         let text = "//! See [`Client`](crate::Client).\n/// And `crate::engine`.\nfn a() {}\n";
         is_quiet(&with(NODE, text));
-        is_quiet(&with(NODE, "//! A.\n#[cfg(test)]\nmod tests {\n    use crate::Client;\n}\n"));
-        is_quiet(&with(NODE, "//! A.\npub use crate::engine::Engine;\n"));
+        let tests = "//! A.\n#[cfg(test)]\nmod tests {\n    use crate::Client;\n}\n";
+        is_quiet(&with(NODE, tests));
+        let message = "`crate::Client` is of the layer `client`, above `nodes`";
+        let after = format!("{tests}use crate::Client;\n");
+        fires(&with(NODE, &after), &format!("{NODE}:6: {message}"));
+    }
+
+    #[test]
+    fn every_module_is_in_a_layer() {
+        let text = "//! A.\nmod client;\nmod frob;\n";
+        fires(&[(LIB, text)], &format!("{LIB}:3: `frob` is in no layer of {THIS}"));
+        is_quiet(&[("crates/quorate-cli/src/lib.rs", text)]);
+    }
+
+    #[test]
+    fn machines_of_the_core_do_not_know_the_client() {
+        let (lib, machine) =
+            ("crates/quorate-core/src/lib.rs", "crates/quorate-core/src/dialect.rs");
+        let message = "`crate::client` is of the layer `client`, above `machines`";
+        let lib = (lib, "//! A.\nmod dialect;\n");
+        let text = "//! A.\nuse crate::client::Config;\n";
+        fires(&[lib, (machine, text)], &format!("{machine}:2: {message}"));
+        is_quiet(&[lib, (machine, "//! A.\nuse crate::command::Command;\n")]);
     }
 }

@@ -3,6 +3,7 @@
 use super::round::Claim;
 use crate::{
     command::Owner,
+    dialect::Subject,
     lease::{Extension, Lease, LostReason},
     line::FencedLease,
     moment::Moment,
@@ -136,6 +137,11 @@ impl HeldLease {
         let (name, owner) = (self.name.clone(), self.owner.clone());
         let (from, untaken, fenced) = (None, self.untaken(), self.fenced);
         Claim { name, owner, terms, from, untaken, fenced }
+    }
+
+    /// What it is extended as.
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject { name: &self.name, owner: self.owner.clone(), ttl_ms: self.terms.ttl_ms() }
     }
 
     pub(super) fn is_renewed(&self) -> bool {

@@ -7,6 +7,7 @@ use super::{
     watchdog::{HeldLease, LeaseId},
 };
 use crate::{
+    command::Owner,
     lease::LostReason,
     moment::Moment,
     renew::Renew,
@@ -54,7 +55,7 @@ impl<S: OwnerSource> Client<S> {
         patience: Patience<'_>,
         now: Moment,
     ) -> Option<CallId> {
-        let held = self.let_go(lease)?;
+        let held = self.watchdog.let_go(lease)?;
         Some(self.release_held(&held, patience, now))
     }
 
@@ -67,17 +68,50 @@ impl<S: OwnerSource> Client<S> {
     ) -> CallId {
         let (claim, terms) = longest_claim(held, patience);
         let machine = Machine::Round(Round::start(Verb::Release, terms, self.config.nodes, now));
-        let owner = claim.owner.clone();
-        let call = self.ask(claim, machine, now);
-        // Not before: a node that inquires meanwhile would be told to release it first, and this
-        // release would not find it.
-        self.registry.forget(&owner);
-        call
+        self.ask(claim, machine, now)
     }
 
-    /// The lease goes on without this client.
-    pub fn let_go(&mut self, lease: LeaseId) -> Option<HeldLease> {
-        self.watchdog.let_go(lease)
+    /// The lease goes on without this client: nothing about it is sent or heard any more.
+    pub fn leave(&mut self, lease: LeaseId) -> Option<HeldLease> {
+        let held = self.watchdog.let_go(lease)?;
+        self.registry.forget(held.owner());
+        Some(held)
+    }
+
+    /// The same, and it goes on as `owner`, who has adopted it. Releases what has stayed with the
+    /// owner of before, and its places in the queue.
+    pub fn leave_as(&mut self, lease: LeaseId, owner: &Owner) -> Option<HeldLease> {
+        let held = self.leave(lease)?;
+        self.registry.forget(owner);
+        for node in 0..self.config.nodes {
+            self.release_orphan(node, held.name().clone(), held.owner().clone());
+        }
+        Some(held)
+    }
+
+    /// No extension of the lease leaves from now on. It is still held.
+    pub fn retire(&mut self, lease: LeaseId) {
+        self.watchdog.retire(lease);
+    }
+
+    /// The same, if the nodes have the lease just as it was granted, and at least half of its ttl
+    /// is left. Returns whether so.
+    pub fn retire_unextended(&mut self, lease: LeaseId, now: Moment) -> bool {
+        self.watchdog.retire_unextended(lease, now)
+    }
+
+    /// Says whether the holder may act at `now`. Once it may not, it never may again.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the lease ended.
+    pub fn check(&mut self, lease: LeaseId, now: Moment) -> Result<(), LostReason> {
+        self.watchdog.check(lease, now)
+    }
+
+    /// The lease is gone. Returns the first reason that is known.
+    pub fn lose(&mut self, lease: LeaseId, reason: LostReason) -> LostReason {
+        self.watchdog.lose(lease, reason)
     }
 
     /// Looks after what a call has won.

@@ -89,6 +89,12 @@ impl<S> Client<S> {
         self.debts.get(node).is_some_and(|debts| debts.is_owed(now))
     }
 
+    /// Whether an owner still waits or holds, for all that the client knows.
+    #[must_use]
+    pub fn knows_owners(&self) -> bool {
+        !self.registry.is_empty()
+    }
+
     /// Whether no call is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {

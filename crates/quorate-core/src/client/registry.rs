@@ -10,7 +10,7 @@ use crate::{
 
 /// What each owner of a client is about. `W` names a waiter.
 #[derive(Clone, Debug, Hash)]
-pub struct Registry<W> {
+pub(super) struct Registry<W> {
     owners: BTreeMap<Owner, Claimant<W>>,
     /// How many of them wait for each lock.
     waiting: BTreeMap<Name, usize>,
@@ -24,7 +24,7 @@ enum Claimant<W> {
 
 /// Where a push goes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Route<W> {
+pub(super) enum Route<W> {
     /// To this waiter.
     Waiter(W),
     /// Nowhere: the owner holds the lock already, or the lease may be another process's by now.
@@ -41,39 +41,36 @@ impl<W> Default for Registry<W> {
 
 impl<W: Clone> Registry<W> {
     /// The owner waits for the lock.
-    pub fn wait(&mut self, owner: &Owner, name: &Name, waiter: W) {
+    pub(super) fn wait(&mut self, owner: &Owner, name: &Name, waiter: W) {
         let count = self.waiting.entry(name.clone()).or_default();
         *count = count.saturating_add(1);
         self.set(owner, Some(Claimant::Waits(name.clone(), waiter)));
     }
 
     /// The owner holds a lock, or is about to.
-    pub fn hold(&mut self, owner: &Owner) {
+    pub(super) fn hold(&mut self, owner: &Owner) {
         self.set(owner, Some(Claimant::Holds));
     }
 
     /// Nobody wants anything for this owner any more.
-    pub fn forget(&mut self, owner: &Owner) {
+    pub(super) fn forget(&mut self, owner: &Owner) {
         self.set(owner, None);
+    }
+
+    /// True if no owner waits or holds.
+    pub(super) fn is_empty(&self) -> bool {
+        self.owners.is_empty() && self.waiting.is_empty()
     }
 
     /// True if an owner of this client waits for the lock.
     #[must_use]
-    pub fn is_awaited(&self, name: &Name) -> bool {
+    pub(super) fn is_awaited(&self, name: &Name) -> bool {
         self.waiting.contains_key(name)
-    }
-
-    /// Every waiter, once for each of its owners.
-    pub fn waiters(&self) -> impl Iterator<Item = &W> {
-        self.owners.values().filter_map(|claimant| match claimant {
-            Claimant::Waits(_, waiter) => Some(waiter),
-            Claimant::Holds => None,
-        })
     }
 
     /// Where a push goes.
     #[must_use]
-    pub fn route(&self, push: &Push) -> Route<W> {
+    pub(super) fn route(&self, push: &Push) -> Route<W> {
         mutate!(OrphansKept if !self.owners.contains_key(&push.owner) => return Route::Ignore);
         match self.owners.get(&push.owner) {
             Some(Claimant::Waits(_, waiter)) => Route::Waiter(waiter.clone()),
@@ -145,12 +142,11 @@ mod tests {
             registry.wait(&owner(number), &name(), number);
             registry.wait(&owner(number), &name(), number);
         }
-        assert_eq!(registry.waiters().count(), 2);
         registry.hold(&owner(1));
         assert!(registry.is_awaited(&name()));
         registry.forget(&owner(2));
         assert!(!registry.is_awaited(&name()));
         registry.forget(&owner(1));
-        assert_eq!(registry.owners.len() + registry.waiting.len(), 0, "nothing is left");
+        assert!(registry.is_empty(), "nothing is left");
     }
 }

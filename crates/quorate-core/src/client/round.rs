@@ -141,12 +141,13 @@ impl QuorumRound {
 
     fn command(&self, config: &Config, verb: Verb) -> Command {
         let Claim { name, owner, terms, from, fenced, .. } = &self.claim;
-        let owner = owner.clone();
+        let (voice, owner) = (config.voice(), owner.clone());
+        let subject = |owner| Subject { name, owner, ttl_ms: terms.ttl_ms() };
         match (verb, from) {
             (Verb::Release, _) => Dialect::of(*fenced).release(name.clone(), owner),
-            (Verb::Extend, None) => Subject::new(config, name, owner, terms).extend(*fenced),
+            (Verb::Extend, None) => voice.extend(&[(subject(owner), *fenced)]),
             // A lease that goes on as another owner is extended by that.
-            (Verb::Extend, Some(from)) => Subject::new(config, name, owner, terms).adopt(from),
+            (Verb::Extend, Some(from)) => voice.adopt(subject(owner), from),
             (Verb::Check, _) => Command::Check { name: name.clone(), owner },
         }
     }

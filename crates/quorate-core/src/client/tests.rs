@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use super::{owners::OwnerKind, watchdog::Renewal, *};
 use crate::{
+    command::Owner,
     contend::{self, Wait},
-    dialect::Dialect,
+    dialect::{Adoption, Dialect},
     fence::Fence,
     lease::LostReason,
     line::{News, Place},
-    round::{Finding, Verb},
+    round::{Finding, Round, Verb},
     terms::{Drift, Terms},
 };
 
@@ -285,7 +286,7 @@ fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
     let mut client = client();
     let (_, held) = hold(&mut client, "held");
     let (_, lost) = hold(&mut client, "lost");
-    client.watchdog().lose(lost, LostReason::Gone);
+    client.lose(lost, LostReason::Gone);
     let waiting = client.acquire(want("waiting", WAIT), at(2));
     answer_all(&mut client, &queued(), at(3));
     client.close(at(4));
@@ -303,9 +304,48 @@ fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
     }
     let abandoned = Some(Ended::Acquire(contend::Outcome::Abandoned));
     assert_eq!(client.take_outcome(waiting), abandoned);
-    assert_eq!(client.watchdog().check(held, at(5)), Err(LostReason::ShutDown));
+    assert_eq!(client.check(held, at(5)), Err(LostReason::ShutDown));
     let late = client.acquire(want("late", WAIT), at(6));
     assert_eq!(client.take_outcome(late), abandoned, "no lock is won after the end");
+}
+
+/// The owner under which a lease goes on is put in the place of its holder by an adoption.
+fn rename(client: &mut Client<Numbers>, lease: LeaseId) -> (CallId, Owner) {
+    let held = client.lease(lease).expect("it is held");
+    let (from, fenced, owner) = (held.owner().clone(), held.fenced(), Owner::new(&id(), 99, "me"));
+    let adopts = Some(Box::new(Adoption { from, owner: owner.clone(), fenced }));
+    client.retire(lease);
+    let call = client.acquire(Want { adopts, ..want("a", Wait::Never) }, at(2));
+    answer_all(client, &Reply::Taken, at(3));
+    let ended = client.take_outcome(call);
+    assert!(matches!(ended, Some(Ended::Acquire(contend::Outcome::Held { .. }))), "{ended:?}");
+    (call, owner)
+}
+
+#[test]
+fn client_that_leaves_a_lease_as_another_owner_forgets_both() {
+    let mut client = client();
+    let (_, lease) = hold(&mut client, "a");
+    let (call, owner) = rename(&mut client, lease);
+    client.leave_as(lease, &owner).expect("it is held");
+    client.close_call(call);
+    assert!(!client.knows_owners());
+    let released = |it: &Transmit| matches!(it.command, Command::Release { .. });
+    assert!((0..NODES).all(|node| sent(&mut client, node).iter().any(released)));
+}
+
+#[test]
+fn client_that_releases_what_it_has_renamed_forgets_both() {
+    let mut client = client();
+    let (_, lease) = hold(&mut client, "a");
+    let (call, owner) = rename(&mut client, lease);
+    let held = client.lease(lease).expect("it is held");
+    let claim = Claim { owner, ..held.claim(held.terms()) };
+    let round = Round::start(Verb::Release, claim.terms, NODES, at(4));
+    client.ask(claim, Machine::Round(round), at(4));
+    client.close_call(call);
+    client.release(lease, &patience, at(4)).expect("it is held");
+    assert!(!client.knows_owners());
 }
 
 #[test]

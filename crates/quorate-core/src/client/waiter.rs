@@ -395,10 +395,10 @@ impl Waiter {
 
     fn command(&self, config: &Config, owner: Owner, what: Saying) -> Command {
         let Want { name, terms, dialect, adopts, .. } = &self.want;
-        let subject = Subject::new(config, name, owner, terms);
+        let (voice, subject) = (config.voice(), Subject { name, owner, ttl_ms: terms.ttl_ms() });
         match (adopts, what) {
-            (Some(adoption), Saying::Ask { .. }) => subject.adopt(&adoption.from),
-            _ => subject.acquire(*dialect, what),
+            (Some(adoption), Saying::Ask { .. }) => voice.adopt(subject, &adoption.from),
+            _ => voice.acquire(subject, *dialect, what),
         }
     }
 }

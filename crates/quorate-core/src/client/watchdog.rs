@@ -13,12 +13,12 @@ use std::{
 
 use self::batch::{Batch, Entry, Settled};
 pub use super::held::{HeldLease, LeaseId, Renewal, Won};
-use super::{Observer, Patience};
+use super::{Config, Observer, Patience};
 use crate::{
     backoff::Jitter,
     command::{Command, PROLONG_MAX, Reply},
+    dialect::Voice,
     lease::{Extension, LostReason},
-    line::Speaker,
     moment::Moment,
     renew::Outcome,
     schedule::Schedule,
@@ -29,8 +29,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     nodes: usize,
-    speaker: Speaker,
-    has_sessions: bool,
+    voice: Voice,
     jitter: Jitter,
     leases: BTreeMap<LeaseId, HeldLease>,
     schedule: Schedule,
@@ -93,14 +92,12 @@ pub enum Event {
 }
 
 impl Watchdog {
-    /// The watchdog of a client that holds nothing. Each connection puts its own session into the
-    /// commands of `speaker`.
+    /// The watchdog of a client that holds nothing.
     #[must_use]
-    pub fn new(nodes: usize, speaker: Speaker, has_sessions: bool, jitter: Jitter) -> Self {
+    pub fn new(config: &Config, jitter: Jitter) -> Self {
         Self {
-            nodes,
-            speaker,
-            has_sessions,
+            nodes: config.nodes,
+            voice: config.voice(),
             jitter,
             leases: BTreeMap::new(),
             schedule: Schedule::new(),
@@ -339,8 +336,7 @@ impl Watchdog {
     pub(super) fn observe(&self, to: &mut impl Observer) {
         let Self {
             nodes: _,
-            speaker: _,
-            has_sessions: _,
+            voice: _,
             jitter: _,
             leases,
             schedule,

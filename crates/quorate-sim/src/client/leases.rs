@@ -179,7 +179,7 @@ impl Client {
 
     /// The lease is gone: its holder is told, once.
     pub(super) fn lose(&mut self, env: &mut Env, id: LeaseId, reason: LostReason) {
-        self.me.machine.watchdog().lose(id, reason);
+        self.me.machine.lose(id, reason);
         self.drive(env);
     }
 

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use quorate_core::{
     backoff::Jitter,
-    client::watchdog::{LeaseId, Renewal, Watchdog, Won},
+    client::{
+        Config,
+        watchdog::{LeaseId, Renewal, Watchdog, Won},
+    },
     command::ClientId,
     lease::LostReason,
-    line::{Session, Speaker},
     moment::Moment,
     mutant::Mutant,
     quorum::NodeSet,
@@ -63,8 +65,9 @@ fn confirmed_extension_counts() -> Result<(), String> {
 }
 
 fn watchdog_with_a_lease() -> (Watchdog, LeaseId) {
-    let speaker = Speaker { client: ClientId::from_random([0; 20]), session: Session::UNSET };
-    let mut watchdog = Watchdog::new(3, speaker, false, Jitter::new(1));
+    let (client, max_ttl) = (ClientId::from_random([0; 20]), Duration::from_secs(60));
+    let config = Config { client, nodes: 3, has_sessions: false, max_ttl };
+    let mut watchdog = Watchdog::new(&config, Jitter::new(1));
     let won = Won {
         name: name(),
         owner: owner(),

@@ -87,7 +87,7 @@ impl Call {
         let (id, started_at) = engine.work_in_order(|shared, now| {
             record.started_at = now;
             // Its turn comes after theirs: what they say goes first.
-            let is_behind = is_waiting && shared.machine.registry().is_awaited(&want.name);
+            let is_behind = is_waiting && shared.machine.is_awaited(&want.name);
             let is_short = shared.is_short(engine);
             if is_short {
                 shared.learn_who_is_up(engine, now);

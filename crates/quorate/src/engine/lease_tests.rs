@@ -72,23 +72,19 @@ async fn an_extension_that_is_lost_does_not_delay_the_next_renewal() {
 /// Those who extend by hand again and again may never wait for an answer.
 #[tokio::test(start_paused = true)]
 async fn extensions_that_are_sent_and_not_confirmed_delay_no_renewal() {
-    let client = settings(&MemoryNodes::new(3)).ttl(SHORT).build().expect("valid");
+    let nodes = MemoryNodes::new(3);
+    let behave = |behaviour| (0..nodes.len()).for_each(|node| nodes.set(node, behaviour));
+    let client = settings(&nodes).ttl(SHORT).build().expect("valid");
     let guard = client.mutex("a").lock().await.expect("it is free");
-    let engine = &client.inner.engine;
-    let held = held(engine);
     for _ in 0..200 {
-        send_extension(engine, held[0]);
+        behave(Behaviour::Mute);
+        let extending = pin!(guard.extend(SHORT)).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(extending.is_pending(), "no node answers");
+        behave(Behaviour::Answer);
         pass(SHORT / 100).await;
         let left = guard.remaining();
         assert!(left > SHORT / 2, "it is renewed after a third, and yet {left:?} are left");
     }
-}
-
-/// The extension is never sent, as if a caller had gone just then.
-fn send_extension(engine: &Engine, lease: LeaseId) {
-    let mut shared = engine.lock();
-    let terms = shared.machine.lease(lease).expect("it is held").terms();
-    shared.machine.watchdog().begin_extension(lease, terms, engine.now()).expect("it is held");
 }
 
 fn held(engine: &Engine) -> Vec<LeaseId> {

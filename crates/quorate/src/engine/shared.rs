@@ -249,7 +249,7 @@ impl Shared {
     /// Says whether the holder may act at `now`. Once it may not, it never may again.
     pub(crate) fn check(&mut self, held: &Held, now: Moment) -> Result<(), LostReason> {
         let checked = match self.machine.lease(held.id) {
-            Some(_) => self.machine.watchdog().check(held.id, now),
+            Some(_) => self.machine.check(held.id, now),
             // The guard is gone: what is left is its deadline.
             None => held.check_deadline(now),
         };

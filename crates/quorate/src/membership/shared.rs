@@ -43,8 +43,8 @@ pub(crate) struct Settings {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) view: View,
+pub(crate) struct State {
+    pub(crate) view: View,
     /// When each node told last what it is.
     told_at: Vec<Moment>,
     /// An operator has decided, and nodes are told.
@@ -52,7 +52,7 @@ pub(super) struct State {
     /// New nodes are let in without a wait.
     pub(super) is_admitting: bool,
     /// How many keys those hold that were not let in.
-    pub(super) holding: Vec<Option<u64>>,
+    pub(crate) holding: Vec<Option<u64>>,
 }
 
 impl State {
@@ -145,24 +145,24 @@ impl SharedMembership {
     }
 
     /// Waits for news of every node that does not vote.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.lock().view.forget();
         self.calls.raise();
     }
 
     /// Asks every node again what it is, even those that vote.
-    pub(super) fn forget_all(&self) {
+    pub(crate) fn forget_all(&self) {
         self.lock().view.forget_all();
         self.void();
     }
 
     /// What each node told last.
-    pub(super) fn told(&self) -> Vec<Option<NodeInfo>> {
+    pub(crate) fn told(&self) -> Vec<Option<NodeInfo>> {
         self.lock().view.nodes().map(|(_, info)| info.cloned()).collect()
     }
 
     /// The change that makes the nodes of this client the set.
-    pub(super) fn plan(&self, now: Moment) -> Result<AgreedConfig, Unplanned> {
+    pub(crate) fn plan(&self, now: Moment) -> Result<AgreedConfig, Unplanned> {
         let state = self.lock();
         // A node that votes is not asked again, and waits for less and less meanwhile.
         let since = |info: &NodeInfo, told_at: &Moment| {
@@ -178,7 +178,7 @@ impl SharedMembership {
     }
 
     /// Whether these are the nodes of this client, by their addresses.
-    pub(super) fn is_wanted(&self, config: &AgreedConfig) -> bool {
+    pub(crate) fn is_wanted(&self, config: &AgreedConfig) -> bool {
         let state = self.lock();
         state.told_at.len() == config.members.len()
             && state.view.nodes().all(|(label, _)| config.members.at(label).is_some())
@@ -186,7 +186,7 @@ impl SharedMembership {
 
     /// Whether enough nodes go by the config, and if so, for how long a new one does not vote yet.
     #[expect(clippy::option_option, reason = "none yet, or none that is new")]
-    pub(super) fn agreed(&self, config: &AgreedConfig) -> Option<Option<Duration>> {
+    pub(crate) fn agreed(&self, config: &AgreedConfig) -> Option<Option<Duration>> {
         let state = self.lock();
         let goes = |info: &&NodeInfo| info.config.as_ref() == Some(config);
         let going = || state.view.nodes().filter_map(|(_, info)| info).filter(goes);
@@ -199,7 +199,7 @@ impl SharedMembership {
     }
 
     /// An operator has decided by what was looked at, and acts while this lives.
-    pub(super) fn act(&self) -> Acting<'_> {
+    pub(crate) fn act(&self) -> Acting<'_> {
         let mut state = self.lock();
         state.is_acting = true;
         if self.settings.only_looks {
@@ -222,13 +222,13 @@ impl SharedMembership {
         self.calls.raise();
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An operator acts for as long as this lives, however its caller goes.
-pub(super) struct Acting<'a> {
+pub(crate) struct Acting<'a> {
     shared: &'a SharedMembership,
     has_ordered: bool,
     /// What was proposed is told to nodes until it is agreed upon.
@@ -237,7 +237,7 @@ pub(super) struct Acting<'a> {
 
 impl Acting<'_> {
     /// Lets new nodes in without a wait.
-    pub(super) fn admit(&mut self) {
+    pub(crate) fn admit(&mut self) {
         let mut state = self.shared.lock();
         state.is_admitting = true;
         state.holding.fill(None);
@@ -246,7 +246,7 @@ impl Acting<'_> {
     }
 
     /// Gives the operator's word for the list of nodes.
-    pub(super) fn vouch(&mut self) {
+    pub(crate) fn vouch(&mut self) {
         self.shared.lock().view.set_vouched(true);
         self.order();
     }
@@ -257,12 +257,12 @@ impl Acting<'_> {
     }
 
     /// Proposals begin.
-    pub(super) const fn begin_proposals(&mut self) {
+    pub(crate) const fn begin_proposals(&mut self) {
         self.is_proposing = true;
     }
 
     /// From now on this is the set: every node is told with its next handshake.
-    pub(super) fn propose(&self, config: &AgreedConfig) {
+    pub(crate) fn propose(&self, config: &AgreedConfig) {
         let mut state = self.shared.lock();
         if state.view.config() != Some(config) {
             state.view.propose(config.clone());
@@ -273,7 +273,7 @@ impl Acting<'_> {
     }
 
     /// What was proposed is agreed upon.
-    pub(super) const fn agree(&mut self) {
+    pub(crate) const fn agree(&mut self) {
         self.is_proposing = false;
     }
 }

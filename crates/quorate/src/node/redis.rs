@@ -4,6 +4,8 @@ mod attach;
 mod drive;
 mod handshake;
 mod link;
+#[cfg(feature = "simulation")]
+pub(crate) mod network;
 mod outbox;
 mod replies;
 mod script;

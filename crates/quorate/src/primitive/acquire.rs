@@ -42,18 +42,14 @@ pub(crate) enum Got {
     Silence(Box<[NodeReport]>),
 }
 
-/// The client is shut down.
-pub(crate) struct Closed;
-
-impl From<Closed> for LockError {
-    fn from(_: Closed) -> Self {
-        Self::ShutDown
-    }
-}
-
-impl From<Closed> for AdoptError {
-    fn from(_: Closed) -> Self {
-        Self::ShutDown
+impl Got {
+    /// The guard; `None` if somebody else has the lock.
+    pub(crate) fn into_guard(self) -> Result<Option<Guard>, LockError> {
+        match self {
+            Self::Held(guard) => Ok(Some(guard)),
+            Self::Contended => Ok(None),
+            Self::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
+        }
     }
 }
 
@@ -64,11 +60,11 @@ pub(crate) async fn acquire(
     want: Want,
     wait: Wait,
     deadline: Option<Moment>,
-) -> Result<Got, Closed> {
+) -> Result<Got, LockError> {
     let Want { name, terms, hold, kind } = want;
     let dialect = client.engine.dialect;
     let asked = Asked { name, terms, kind, wait, dialect, adopts: None };
-    win(client, asked, hold, deadline).await
+    win(client, asked, hold, deadline).await.ok_or(LockError::ShutDown)
 }
 
 /// Takes over the lease that another has left.
@@ -77,34 +73,36 @@ pub(crate) async fn adopt(
     want: Want,
     from: Owner,
     fenced: Option<FencedLease>,
-) -> Result<Got, Closed> {
+) -> Result<Got, AdoptError> {
     let Want { name, terms, hold, kind } = want;
     let engine = &client.engine;
     let owner = engine.next_owner(terms.ttl_ms(), &kind, engine.now());
     let adopts = Some(Box::new(Adoption { from, owner, fenced }));
     let (wait, dialect) = (Wait::Never, engine.dialect);
-    win(client, Asked { name, terms, kind, wait, dialect, adopts }, hold, None).await
+    let asked = Asked { name, terms, kind, wait, dialect, adopts };
+    win(client, asked, hold, None).await.ok_or(AdoptError::ShutDown)
 }
 
+/// `None` once the client is shut down.
 async fn win(
     client: &Arc<Inner>,
     asked: Asked,
     hold: Hold,
     deadline: Option<Moment>,
-) -> Result<Got, Closed> {
+) -> Option<Got> {
     let engine = &client.engine;
     // A shutdown waits for us, so that a lock that is won meanwhile is given back.
     let _call = engine.enter_call();
     if client.is_closed() {
-        return Err(Closed);
+        return None;
     }
     let call = Call::acquire(engine, asked);
     match call.outcome_until(deadline).await.map(acquired) {
         Some(Outcome::Held { .. }) => hand_out(client, call, hold),
-        Some(Outcome::NoQuorum | Outcome::Abandoned) | None if client.is_closed() => Err(Closed),
-        Some(Outcome::NoQuorum | Outcome::Abandoned) => Ok(Got::Silence(call.reports())),
-        None if call.is_short() => Ok(Got::Silence(call.reports())),
-        Some(Outcome::Contended) | None => Ok(Got::Contended),
+        Some(Outcome::NoQuorum | Outcome::Abandoned) | None if client.is_closed() => None,
+        Some(Outcome::NoQuorum | Outcome::Abandoned) => Some(Got::Silence(call.reports())),
+        None if call.is_short() => Some(Got::Silence(call.reports())),
+        Some(Outcome::Contended) | None => Some(Got::Contended),
     }
 }
 
@@ -113,14 +111,14 @@ fn acquired(ended: Ended) -> Outcome {
     outcome
 }
 
-fn hand_out(client: &Arc<Inner>, call: Call, hold: Hold) -> Result<Got, Closed> {
+fn hand_out(client: &Arc<Inner>, call: Call, hold: Hold) -> Option<Got> {
     let guard = Guard::new(client.clone(), call, hold);
     // A shutdown meanwhile did not see this guard, or has given the lock back already.
     if client.is_closed() {
-        return Err(Closed);
+        return None;
     }
     // The caller may have been kept from running until now.
-    Ok(match guard.check() {
+    Some(match guard.check() {
         Ok(()) => Got::Held(guard),
         Err(_) => Got::Silence(guard.call().reports()),
     })

@@ -425,8 +425,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn leave_to_expire(mut self) {
-        self.end();
-        self.engine().lock().machine.registry().forget(&self.held.owner);
+        self.end(|shared, lease| shared.machine.leave(lease));
     }
 }
 

@@ -204,11 +204,7 @@ impl Mutex {
     /// ```
     pub async fn try_lock(&self) -> Result<Option<Guard>, LockError> {
         self.first_contact().await?;
-        match self.try_once(None).await? {
-            Got::Held(guard) => Ok(Some(guard)),
-            Got::Contended => Ok(None),
-            Got::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
-        }
+        self.try_once(None).await?.into_guard()
     }
 
     /// Takes the lock, waiting for as long as someone else has it.
@@ -305,29 +301,25 @@ impl Mutex {
         let started = self.client.engine.now();
         let deadline = wait.map(|wait| started.saturating_add(wait));
         match self.wait_until(deadline).await? {
-            Some(guard) => Ok(guard),
-            None => Err(self.timeout(started).await),
+            Got::Held(guard) => Ok(guard),
+            Got::Contended => Err(self.timeout(started).await),
+            Got::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
         }
     }
 
-    /// Waits for as long as another has the lock; `None` if it is so at the deadline.
-    pub(super) async fn wait_until(
-        &self,
-        deadline: Option<Moment>,
-    ) -> Result<Option<Guard>, LockError> {
+    /// Waits for as long as another has the lock, until the deadline.
+    pub(super) async fn wait_until(&self, deadline: Option<Moment>) -> Result<Got, LockError> {
         let engine = &self.client.engine;
         // Without a deadline nobody waits for ever for nodes that are not there.
         let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
         loop {
             let got = self.acquire(Wait::Patiently(patience), deadline).await?;
             let now = engine.now();
-            match got {
-                Got::Held(guard) => return Ok(Some(guard)),
-                Got::Contended => return Ok(None),
+            match &got {
                 // The lock was won, but its caller was kept from running until it was over.
-                Got::Silence(nodes) if is_won(&nodes) && deadline.is_none_or(|at| now < at) => {}
+                Got::Silence(nodes) if is_won(nodes) && deadline.is_none_or(|at| now < at) => {}
                 Got::Silence(_) if deadline.is_none() && is_guarded(&engine.reports()) => {}
-                Got::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
+                Got::Held(_) | Got::Contended | Got::Silence(_) => return Ok(got),
             }
         }
     }

@@ -371,7 +371,7 @@ impl Semaphore {
         // the same, two are first in line, and each permit still goes to one of them.
         let hold = Hold { renewal: Renewal::On, max: None };
         let line = self.part(self.parts()?.line.clone(), hold);
-        let Some(place) = line.wait_until(deadline).await? else {
+        let Some(place) = line.wait_until(deadline).await?.into_guard()? else {
             return Err(self.timeout(started).await);
         };
         let got = loop {

@@ -1,10 +1,9 @@
 //! Renewals on their way: one command to every node, each lease judged by itself.
 
-use super::{HeldLease, LeaseId};
+use super::LeaseId;
 use crate::{
-    command::{Command, Prolongation, Reply},
+    command::{Command, Reply},
     lease::Extension,
-    line::Speaker,
     moment::Moment,
     quorum::Vote,
     renew::{Outcome, Renew},
@@ -25,14 +24,6 @@ pub(super) struct Entry {
     renewal: Settled,
     machine: Renew,
     is_settled: bool,
-    key: Key,
-}
-
-/// What a node is to extend.
-#[derive(Clone, Debug, Hash)]
-enum Key {
-    Fenced(crate::line::Extend),
-    Classic(Prolongation),
 }
 
 /// A renewal, and its outcome once that is known.
@@ -46,38 +37,18 @@ pub(super) struct Settled {
 }
 
 impl Entry {
-    pub(super) fn new(
+    pub(super) const fn lease(&self) -> LeaseId {
+        self.renewal.lease
+    }
+
+    pub(super) const fn new(
         lease: LeaseId,
-        held: &HeldLease,
         extension: Extension,
         machine: Renew,
         held_until: Moment,
     ) -> Self {
-        let (name, owner) = (held.name().clone(), held.owner().clone());
-        let ttl_ms = held.terms().ttl_ms();
-        let key = match held.fenced() {
-            Some(fenced) => Key::Fenced(fenced.extend(name, owner, ttl_ms)),
-            None => Key::Classic(Prolongation { name, owner, ttl_ms }),
-        };
         let renewal = Settled { lease, extension, held_until, outcome: Outcome::Unsure };
-        Self { renewal, machine, is_settled: false, key }
-    }
-}
-
-/// One command for all of them. All leases of a client are of one mode. `known` speaks where nodes
-/// know sessions.
-pub(super) fn command(entries: &[Entry], speaker: Speaker, known: Option<Speaker>) -> Command {
-    let fenced = entries.iter().filter_map(|entry| match &entry.key {
-        Key::Fenced(extend) => Some(extend.clone()),
-        Key::Classic(_) => None,
-    });
-    let classic = entries.iter().filter_map(|entry| match &entry.key {
-        Key::Fenced(_) => None,
-        Key::Classic(prolongation) => Some(prolongation.clone()),
-    });
-    match entries.first().map(|entry| &entry.key) {
-        Some(Key::Fenced(_)) => Command::Extend { speaker, entries: fenced.collect() },
-        _ => Command::Prolong { speaker: known, entries: classic.collect() },
+        Self { renewal, machine, is_settled: false }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Batch, BatchId, Entry, Event, HeldLease, LeaseId, Patience, Settled, Watchdog, batch};
+use super::{Batch, BatchId, Entry, Event, HeldLease, LeaseId, Patience, Settled, Watchdog};
 use crate::{
     lease::LostReason,
     moment::Moment,
@@ -21,15 +21,16 @@ impl Watchdog {
             let Some(extension) = held.renew(&terms, now) else { continue };
             let held_until = held.lease.valid_until();
             let machine = Renew::start(terms, self.nodes, held_until, now);
-            entries.push(Entry::new(*lease, held, extension, machine, held_until));
+            entries.push(Entry::new(*lease, extension, machine, held_until));
             self.events.push_back(Event::Valid { lease: *lease, until: held_until });
         }
         if entries.is_empty() {
             return;
         }
         let id = BatchId(self.next_number());
-        let known = self.has_sessions.then_some(self.speaker);
-        let command = batch::command(&entries, self.speaker, known);
+        let renewed = entries.iter().filter_map(|entry| self.leases.get(&entry.lease()));
+        let renewed: Vec<_> = renewed.map(|held| (held.subject(), held.fenced())).collect();
+        let command = self.voice.extend(&renewed);
         let give_up_at = now.saturating_add(vote_timeout);
         self.batches.insert(id, Batch { command, sent_at: now, give_up_at, entries });
         self.deadlines.insert((give_up_at, id));

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     command::{ClientId, Owner},
     fence::Fence,
-    line::{Extended, FencedLease, Session},
+    line::{Extended, FencedLease},
     name::Name,
     quorum::NodeSet,
     terms::Drift,
@@ -27,8 +27,9 @@ fn terms(ttl_ms: u64) -> Terms {
 }
 
 fn watchdog() -> Watchdog {
-    let speaker = Speaker { client: client(), session: Session::UNSET };
-    Watchdog::new(NODES, speaker, true, Jitter::new(1))
+    let max_ttl = Duration::from_secs(60);
+    let config = Config { client: client(), nodes: NODES, has_sessions: true, max_ttl };
+    Watchdog::new(&config, Jitter::new(1))
 }
 
 fn client() -> ClientId {

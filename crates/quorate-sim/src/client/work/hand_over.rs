@@ -8,12 +8,12 @@ use quorate_core::{
     },
     contend::Outcome,
     line::FencedLease,
-    moment::Moment,
     mutant::{self, Mutant},
 };
 
 use crate::{
     client::Client,
+    driver::Driver as _,
     world::{Env, Handover},
 };
 
@@ -22,9 +22,7 @@ use crate::{
 pub(super) struct Handing {
     to: usize,
     lock: usize,
-    old: Claim,
-    /// Until when it is held. What comes to the old owner later does not count.
-    until: Moment,
+    lease: LeaseId,
 }
 
 impl Client {
@@ -37,20 +35,21 @@ impl Client {
         to: usize,
     ) {
         let lock = self.note_let_go(env, id, "leaves to another");
-        let (Some(lock), Some(held)) = (lock, self.me.machine.let_go(id)) else {
+        let (Some(lock), Some(held)) = (lock, self.me.machine.lease(id)) else {
             return self.think(env, task);
         };
-        let owner = held.owner().clone();
-        let fence = held.fenced().map(FencedLease::fence);
+        let (owner, fenced) = (held.owner().clone(), held.fenced());
+        let fence = fenced.map(FencedLease::fence);
         let left = Handover { lock, owner: owner.clone(), held_by: owner, fence };
-        if !may_stand_in_line(&held) {
-            self.me.machine.registry().forget(&left.owner);
+        if !may_stand_in_line(held) {
+            self.me.machine.leave(id);
             env.excused.push(left.owner.clone());
             env.handovers[to] = Some(left);
             return self.think(env, task);
         }
-        let (old, until) = (held.claim(held.longest()), held.lease().valid_until());
-        self.tasks[task].handing = Some(Handing { to, lock, old, until });
+        // From now on nothing is renewed: an extension would find another owner.
+        self.me.machine.retire(id);
+        self.tasks[task].handing = Some(Handing { to, lock, lease: id });
         self.adopt(env, task, left);
     }
 
@@ -63,29 +62,35 @@ impl Client {
         outcome: Outcome,
         handing: Handing,
     ) {
-        let Handing { to, lock, old, until } = handing;
+        let Handing { to, lock, lease } = handing;
+        let now = self.now(env);
+        let is_renamed = matches!(outcome, Outcome::Held { .. });
+        let is_held = self.me.machine.check(lease, now).is_ok();
         let waiter = self.me.machine.call(call).and_then(|call| call.waiter());
         let waiter = waiter.expect("it was asked");
         let (owner, untaken) = (waiter.owner().clone(), waiter.untaken());
-        if let Outcome::Held { .. } = outcome {
-            if self.now(env) < until {
-                let held_by = old.owner.clone();
-                let fence = old.fenced.map(FencedLease::fence);
-                env.excused.push(owner.clone());
-                env.handovers[to] = Some(Handover { lock, owner, held_by, fence });
-            } else {
-                self.start_release(env, lock, Claim { owner, untaken, ..old.clone() });
-            }
+        let Some(held) = self.me.machine.lease(lease) else { return self.think(env, task) };
+        let (held_by, old) = (held.owner().clone(), held.claim(held.longest()));
+        let fence = held.fenced().map(FencedLease::fence);
+        if is_renamed && is_held {
+            self.me.machine.leave_as(lease, &owner);
+            self.drive(env);
+            env.excused.push(owner.clone());
+            env.handovers[to] = Some(Handover { lock, owner, held_by, fence });
+            return self.think(env, task);
         }
-        // What was not renamed, and places in line.
-        self.start_release(env, lock, old);
+        // Only what was held all the time is held still.
+        if is_renamed {
+            self.start_release(env, lock, Claim { owner, untaken, ..old });
+        }
+        self.release_lease(env, lock, lease, None);
         self.think(env, task);
     }
 
     /// Nobody waits for it any more: it is given back.
     pub(super) fn stop_handing_over(&mut self, env: &mut Env, task: usize) {
-        if let Some(handing) = self.tasks[task].handing.take() {
-            self.start_release(env, handing.lock, handing.old);
+        if let Some(Handing { lock, lease, to: _ }) = self.tasks[task].handing.take() {
+            self.release_lease(env, lock, lease, None);
         }
     }
 }

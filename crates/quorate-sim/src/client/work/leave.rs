@@ -96,6 +96,17 @@ impl Client {
 
     pub(super) fn release(&mut self, env: &mut Env, id: LeaseId, task: Option<usize>) {
         let Some(lock) = self.note_let_go(env, id, "lets go of") else { return };
+        self.release_lease(env, lock, id, task);
+    }
+
+    /// Releases a lease of which the judge knows that nobody holds it any more.
+    pub(super) fn release_lease(
+        &mut self,
+        env: &mut Env,
+        lock: usize,
+        id: LeaseId,
+        task: Option<usize>,
+    ) {
         let held_until = self.me.machine.lease(id).map(|held| held.lease().valid_until());
         let call =
             self.with_patience(env, |machine, patience, now| machine.release(id, patience, now));
@@ -108,9 +119,7 @@ impl Client {
     /// Releases what this owner may have on any node.
     pub(super) fn start_release(&mut self, env: &mut Env, lock: usize, claim: Claim) {
         let machine = Round::start(Verb::Release, claim.terms, self.list.len(), self.now(env));
-        let owner = claim.owner.clone();
         self.ask(env, Machine::Round(machine), (lock, claim), None);
-        self.me.machine.registry().forget(&owner);
         self.drive(env);
     }
 }

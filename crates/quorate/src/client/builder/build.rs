@@ -1,5 +1,7 @@
 //! What building a client does: checks, nodes, links, and the engine.
 
+#[cfg(feature = "local")]
+use std::path::Path;
 use std::{sync::Arc, time::Duration};
 
 use quorate_core::{command::ClientId, moment::Moment, quorum::NODES_MAX, terms::Terms};
@@ -15,7 +17,7 @@ use crate::{
     membership::{self, SharedMembership},
     node::{
         Driver, Ears, Node, Quiet,
-        memory::View,
+        memory::{MemoryNodes, View},
         redis::{Identities, Link, Security, Surroundings, Target, blot, drive},
     },
     nonces::{Nonces, OwnerKey},
@@ -27,7 +29,7 @@ use super::{ClientBuilder, SecretUrl, Source};
 
 impl ClientBuilder {
     pub(super) fn build_of(self, parts: Parts) -> Result<Client, ConfigError> {
-        let Opened { nodes, drivers, membership, node_time } = self.open(&parts)?;
+        let Opened { nodes, drivers, membership, has_sessions, node_time } = self.open(&parts)?;
         let Parts { clock, client, owner_key, who, ears, status, quiet, .. } = parts;
         let (jitter_seed, first_round) = (parts.jitter_seed, parts.first_round);
         let settings = Settings {
@@ -38,7 +40,7 @@ impl ClientBuilder {
             owner_key,
             who,
             dialect: self.dialect,
-            has_sessions: self.dialect.has_queue() || membership.is_some(),
+            has_sessions,
             max_ttl: self.max_ttl,
             node_time,
             jitter_seed,
@@ -81,74 +83,91 @@ impl ClientBuilder {
     }
 
     fn open(&self, parts: &Parts) -> Result<Opened, ConfigError> {
+        match &self.source {
+            Source::Memory(nodes) => self.open_memory(nodes, parts),
+            #[cfg(feature = "local")]
+            Source::Local(folder) => self.open_local(folder, parts),
+            Source::Urls(urls) => self.open_links(urls, parts),
+        }
+    }
+
+    fn open_memory(&self, nodes: &MemoryNodes, parts: &Parts) -> Result<Opened, ConfigError> {
+        let Parts { clock, client, who, ears, quiet, nonces, .. } = parts.clone();
+        let dialect = self.dialect;
+        let mixed = || ConfigError::InvalidSetting {
+            setting: "memory",
+            value: "shared nodes".into(),
+            reason: "clients whose engine runs on a runtime, and clients with a thread of \
+                     their own, have different clocks and cannot share nodes in memory",
+        };
+        let view = View { clock, client, who, dialect, quiet, ears, nonces };
+        let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
+        let now = clock.now();
+        let node_time = Some((node_time(now).as_micros(), now));
+        let has_sessions = dialect.has_queue();
+        let (drivers, membership) = (Vec::new(), None);
+        Ok(Opened { nodes, drivers, membership, has_sessions, node_time })
+    }
+
+    #[cfg(feature = "local")]
+    fn open_local(&self, folder: &Path, parts: &Parts) -> Result<Opened, ConfigError> {
         let Parts { clock, client, who, ears, status, quiet, jitter_seed, nonces, .. } =
             parts.clone();
         let dialect = self.dialect;
-        match &self.source {
-            Source::Memory(nodes) => {
-                let mixed = || ConfigError::InvalidSetting {
-                    setting: "memory",
-                    value: "shared nodes".into(),
-                    reason: "clients whose engine runs on a runtime, and clients with a thread of \
-                             their own, have different clocks and cannot share nodes in memory",
-                };
-                let view = View { clock, client, who, dialect, quiet, ears, nonces };
-                let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
-                let now = clock.now();
-                let node_time = Some((node_time(now).as_micros(), now));
-                Ok(Opened { nodes, drivers: Vec::new(), membership: None, node_time })
-            }
-            #[cfg(feature = "local")]
-            Source::Local(folder) => {
-                let (max_ttl, observer) = (self.max_ttl, self.observer.clone());
-                let around = local::Surroundings {
-                    clock,
-                    client,
-                    who,
-                    dialect,
-                    max_ttl,
-                    ears,
-                    status,
-                    quiet,
-                    jitter_seed,
-                    nonces,
-                    observer,
-                };
-                let local::Opened { node, driver, ahead_us } = local::open(folder, around)?;
-                let now = clock.now();
-                let time_us = |ahead| node_time(now).as_micros().saturating_add_signed(ahead);
-                let node_time = ahead_us.map(|ahead| (time_us(ahead), now));
-                let (nodes, drivers) = (vec![node], vec![driver]);
-                Ok(Opened { nodes, drivers, membership: None, node_time })
-            }
-            Source::Urls(urls) => {
-                let targets = targets(urls)?;
-                let membership = self.membership(&targets, parts);
-                let surroundings = Surroundings {
-                    clock,
-                    client_name: format!("quorate-{:.8}", client.to_string()).into(),
-                    client,
-                    who,
-                    dialect,
-                    prefix: self.prefix.as_str().into(),
-                    max_ttl: self.max_ttl,
-                    ears,
-                    identities: Arc::new(Identities::new(urls.len())),
-                    membership: membership.clone(),
-                    only_looks: self.only_looks,
-                    status,
-                    quiet,
-                    jitter_seed,
-                    nonces,
-                    observer: self.observer.clone(),
-                    security: self.security(&targets)?,
-                    #[cfg(feature = "simulation")]
-                    network: self.simulation.network.clone(),
-                };
-                let (nodes, drivers) = links(targets, &surroundings);
-                Ok(Opened { nodes, drivers, membership, node_time: None })
-            }
-        }
+        let (max_ttl, observer) = (self.max_ttl, self.observer.clone());
+        let around = local::Surroundings {
+            clock,
+            client,
+            who,
+            dialect,
+            max_ttl,
+            ears,
+            status,
+            quiet,
+            jitter_seed,
+            nonces,
+            observer,
+        };
+        let local::Opened { node, driver, ahead_us } = local::open(folder, around)?;
+        let now = clock.now();
+        let time_us = |ahead| node_time(now).as_micros().saturating_add_signed(ahead);
+        let node_time = ahead_us.map(|ahead| (time_us(ahead), now));
+        let (nodes, drivers) = (vec![node], vec![driver]);
+        let (membership, has_sessions) = (None, dialect.has_queue());
+        Ok(Opened { nodes, drivers, membership, has_sessions, node_time })
+    }
+
+    fn open_links(&self, urls: &[SecretUrl], parts: &Parts) -> Result<Opened, ConfigError> {
+        let Parts { clock, client, who, ears, status, quiet, jitter_seed, nonces, .. } =
+            parts.clone();
+        let dialect = self.dialect;
+        let targets = targets(urls)?;
+        let membership = self.membership(&targets, parts);
+        let has_sessions = dialect.has_queue() || membership.is_some();
+        let surroundings = Surroundings {
+            clock,
+            client_name: format!("quorate-{:.8}", client.to_string()).into(),
+            client,
+            who,
+            dialect,
+            has_sessions,
+            prefix: self.prefix.as_str().into(),
+            max_ttl: self.max_ttl,
+            ears,
+            identities: Arc::new(Identities::new(urls.len())),
+            membership: membership.clone(),
+            only_looks: self.only_looks,
+            status,
+            quiet,
+            jitter_seed,
+            nonces,
+            observer: self.observer.clone(),
+            security: self.security(&targets)?,
+            #[cfg(feature = "simulation")]
+            network: self.simulation.network.clone(),
+        };
+        let (nodes, drivers) = links(targets, &surroundings);
+        Ok(Opened { nodes, drivers, membership, has_sessions, node_time: None })
     }
 
     /// What is known of the set of nodes, if they are members of one.
@@ -270,6 +289,8 @@ struct Opened {
     nodes: Vec<Box<dyn Node>>,
     drivers: Vec<Driver>,
     membership: Option<Arc<SharedMembership>>,
+    /// They know the sessions of a client, without which they do not vote.
+    has_sessions: bool,
     /// What their clocks showed, and when, if that is known already.
     node_time: Option<(u64, Moment)>,
 }

@@ -3,30 +3,13 @@
 //! Nothing here is for users. With a network and a seed, on a paused runtime, one seed decides
 //! everything that a client does.
 
-use std::{fmt, io, pin::Pin, sync::Arc};
+use std::sync::Arc;
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::{ClientBuilder, Source};
+pub use crate::node::redis::network::{Connecting, Network, Reader, Writer};
 use crate::{clock::Clock, nonces::Nonces};
-
-/// Opens byte streams in place of the operating system.
-pub trait Network: fmt::Debug + Send + Sync + 'static {
-    /// Connects to a port of a host.
-    fn connect(&self, host: &str, port: u16) -> Connecting;
-}
-
-/// A connection on its way.
-pub type Connecting = Pin<Box<dyn Future<Output = io::Result<(Reader, Writer)>> + Send>>;
-
-/// The reading half of a connection.
-pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
-
-/// The writing half of a connection.
-pub type Writer = Box<dyn AsyncWrite + Send + Sync + Unpin>;
 
 impl ClientBuilder {
     /// Connects to `redis://` addresses through `network`. The danger: without TLS, without socket

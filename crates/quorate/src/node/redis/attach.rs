@@ -42,7 +42,7 @@ pub(crate) async fn attach(
     let permit = link.seat.join(&mut Candidate { replies: &mut replies, prefix }).await?;
     around.identities.claim(link.number, &run_id, &link.target.label)?;
     let mut session_time_us = None;
-    if around.has_sessions() {
+    if around.has_sessions {
         asked_at = around.clock.now();
         let opening = (session, &permit);
         let now_us = match around.only_looks {

@@ -123,7 +123,7 @@ async fn connect(
 async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> Trouble {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
     let around = &link.surroundings;
-    let is_renewed = around.membership.is_some() || around.has_sessions() && !around.only_looks;
+    let is_renewed = around.membership.is_some() || around.has_sessions && !around.only_looks;
     let mut pulse = is_renewed.then(Pulse::new);
     let recovers_in = permit.recovers_in();
     let mut recovery = (!recovers_in.is_zero()).then(|| Box::pin(sleep(recovers_in)));

@@ -56,6 +56,8 @@ pub(crate) struct Surroundings {
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
     pub(crate) dialect: Dialect,
+    /// Whether connections have sessions.
+    pub(crate) has_sessions: bool,
     /// How the keys of ours begin.
     pub(crate) prefix: Arc<str>,
     pub(crate) max_ttl: Duration,
@@ -75,7 +77,7 @@ pub(crate) struct Surroundings {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) security: Security,
     #[cfg(feature = "simulation")]
-    pub(crate) network: Option<Arc<dyn crate::simulation::Network>>,
+    pub(crate) network: Option<Arc<dyn super::network::Network>>,
 }
 
 impl Surroundings {
@@ -84,11 +86,6 @@ impl Surroundings {
         let held_ms = u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX);
         let life_ms = held_ms.saturating_add(INTRODUCED_EVERY_MS + SESSION_LIFE_MS);
         Command::Introduce { client: self.client, who: self.who.clone(), life_ms }
-    }
-
-    /// Whether connections have sessions.
-    pub(crate) fn has_sessions(&self) -> bool {
-        self.dialect.has_queue() || self.membership.is_some()
     }
 
     /// The scripts that are used again and again. The others go as text.

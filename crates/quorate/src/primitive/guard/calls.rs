@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use quorate_core::{client::watchdog::HeldLease, lease::LostReason, round::Finding};
+use quorate_core::{
+    client::watchdog::{HeldLease, LeaseId},
+    lease::LostReason,
+    round::Finding,
+};
 
 use super::Guard;
 use crate::{
@@ -40,11 +44,14 @@ impl Guard {
 
     /// The lease goes on without this guard. Every extension is queued on all nodes by now, or
     /// never leaves: one that came after a release would take the key again for nobody.
-    pub(super) fn end(&mut self) -> HeldLease {
-        let mut shared = self.engine().lock();
-        shared.held.remove(&self.held.id);
-        let held = shared.machine.let_go(self.held.id);
-        drop(shared);
+    pub(super) fn end(
+        &mut self,
+        leave: impl FnOnce(&mut Shared, LeaseId) -> Option<HeldLease>,
+    ) -> HeldLease {
+        let held = self.engine().work(|shared, _| {
+            shared.held.remove(&self.held.id);
+            leave(shared, self.held.id)
+        });
         self.tell_end();
         held.expect("a guard lets go once")
     }
@@ -65,8 +72,7 @@ impl Guard {
     }
 
     pub(super) fn lose(&self, reason: LostReason) -> Lost {
-        let lose = |shared: &mut Shared| shared.machine.watchdog().lose(self.held.id, reason);
-        Lost::new(self.engine().work(|shared, _| lose(shared)))
+        Lost::new(self.engine().work(|shared, _| shared.machine.lose(self.held.id, reason)))
     }
 
     pub(crate) fn lease(&self) -> HeldLease {

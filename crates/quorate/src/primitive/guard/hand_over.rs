@@ -45,19 +45,15 @@ impl Guard {
     pub async fn hand_over(mut self) -> Result<LeaseHandover, AdoptError> {
         self.check()?;
         let mut owner = self.held.owner.clone();
-        if self.held.fenced.is_none() || self.has_left_only_keys().await {
-            self.engine().lock().machine.registry().forget(&owner);
+        let held = if self.held.fenced.is_none() || self.has_left_only_keys().await {
+            self.end(|shared, lease| shared.machine.leave(lease))
         } else {
             self.gather().await?;
             // From now on nothing is renewed: an extension would find another owner.
-            self.engine().lock().machine.watchdog().retire(self.held.id);
+            self.engine().lock().machine.retire(self.held.id);
             owner = rename(&self.client, &self.held, &self.lease()).await?;
-            // What was not renamed, and places in line.
-            self.engine().work(|shared, _| {
-                shared.machine.forget_everywhere(&self.held.name, &self.held.owner);
-            });
-        }
-        let held = self.end();
+            self.end(|shared, lease| shared.machine.leave_as(lease, &owner))
+        };
         // A shutdown meanwhile has given it back.
         self.check()?;
         Ok(handover(&held, owner))
@@ -69,7 +65,7 @@ impl Guard {
         let engine = self.engine();
         let enough_at = engine.now().saturating_add(GATHER_MAX);
         self.call.has_left_only_keys(enough_at).await
-            && engine.lock().machine.watchdog().retire_unextended(self.held.id, engine.now())
+            && engine.lock().machine.retire_unextended(self.held.id, engine.now())
     }
 
     /// Waits until a majority of the nodes has the lease, and a little for the others: one that is
@@ -106,4 +102,56 @@ const GATHER_DELAY_MAX: Duration = Duration::from_millis(20);
 fn handover(held: &HeldLease, owner: Owner) -> LeaseHandover {
     let (ttl, fence) = (held.terms().ttl(), held.fenced().map(FencedLease::fence));
     LeaseHandover::new(held.name().clone(), owner, ttl, fence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Client,
+        memory::{Behaviour, MemoryNodes},
+    };
+
+    /// A lease that came from another process, so that it goes on as another owner.
+    async fn adopted(nodes: &MemoryNodes) -> (Client, Guard) {
+        let settings = Client::builder().memory(nodes).danger_engine_on_this_runtime();
+        let client = settings.build().unwrap();
+        let lease = client.mutex("orders").lock().await.unwrap().hand_over().await.unwrap();
+        let guard = client.adopt(&lease).await.unwrap();
+        assert!(knows_owners(&client));
+        (client, guard)
+    }
+
+    fn knows_owners(client: &Client) -> bool {
+        client.inner.engine.lock().machine.knows_owners()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_hands_a_lease_over_forgets_its_owners() {
+        let (client, guard) = adopted(&MemoryNodes::new(3)).await;
+        let before = guard.held.owner.clone();
+        let lease = guard.hand_over().await.unwrap();
+        assert_ne!(*lease.parts().1, before, "it goes on as another owner");
+        assert!(!knows_owners(&client));
+        client.adopt(&lease).await.unwrap().leave_to_expire();
+        assert!(!knows_owners(&client));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_breaks_a_hand_over_off_forgets_its_owners() {
+        for patience_ms in (0..1_000).step_by(5) {
+            let nodes = MemoryNodes::new(3);
+            let (client, guard) = adopted(&nodes).await;
+            // Its answers are waited for, also when the others have given the lease another owner.
+            nodes.set(2, Behaviour::Mute);
+            let patience = Duration::from_millis(patience_ms);
+            let handed_over = tokio::time::timeout(patience, guard.hand_over()).await;
+            assert!(!knows_owners(&client), "after {patience:?}");
+            if handed_over.is_ok() {
+                assert!(patience_ms > 0, "nothing was waited for");
+                return;
+            }
+        }
+        panic!("it takes for ever");
+    }
 }

@@ -97,7 +97,7 @@ impl Semaphore {
                 if got.is_some() {
                     return true;
                 }
-                match wait.as_mut().poll(cx) {
+                match wait.as_mut().poll(cx).map(|won| won.and_then(Got::into_guard)) {
                     Poll::Pending => return true,
                     Poll::Ready(Ok(guard)) => got = guard,
                     Poll::Ready(Err(error)) => failed = Some(error),

@@ -4,21 +4,20 @@
 //! Each call looks at all nodes first, decides, and only then acts. So a client that only looks
 //! has written nothing if it refuses. What changes in between is found by the scripts on the nodes.
 
-use std::time::Duration;
+mod known;
+
+use std::{fmt, time::Duration};
 
 use quorate_core::{
     membership::{AgreedConfig, Opinion, Unplanned},
     quorum::majority,
 };
 
-use super::{
-    AdmitError, CHANGED_LATELY, ChangeError, NodesChanged, SharedMembership,
-    known::{Known, check_admissible},
-    shared::Acting,
-};
+use self::known::{Known, check_admissible};
+use super::Client;
 use crate::{
-    Client,
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::{AdmitError, ChangeError, NodeAnswer, NodeReport, Trouble},
+    membership::{Acting, CHANGED_LATELY, SharedMembership},
 };
 
 impl Client {
@@ -296,6 +295,54 @@ impl Client {
             (None, Some(why)) => Err(why.into()),
             (None, None) => Err(ChangeError::Unheard { nodes: self.nodes() }),
         }
+    }
+}
+
+/// A change of the set of nodes that was agreed upon.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
+/// # let client = quorate::Client::builder().nodes(nodes).build()?;
+/// let changed = client.change_nodes().await?;
+/// if changed.is_open {
+///     println!("call it once more when all clients have the new list");
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct NodesChanged {
+    /// Counts the changes of this set, from 1 when it was founded.
+    pub change: u64,
+    /// The addresses of the nodes.
+    pub nodes: Vec<String>,
+    /// For how long the new node does not vote yet, if there is one.
+    pub joins_in: Option<Duration>,
+    /// Clients with the list before are still let in.
+    pub is_open: bool,
+}
+
+impl NodesChanged {
+    fn new(config: &AgreedConfig, joins_in: Option<Duration>) -> Self {
+        let nodes = config.members.iter().map(|member| member.label.to_string()).collect();
+        Self { change: config.change, nodes, joins_in, is_open: config.before.is_some() }
+    }
+}
+
+impl fmt::Display for NodesChanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "change {}: the nodes are {}", self.change, self.nodes.join(", "))?;
+        if let Some(left) = self.joins_in {
+            write!(f, "; the new one votes in {left:.1?}")?;
+        }
+        if self.is_open {
+            f.write_str("; clients with the list before are let in until this is called again")?;
+        }
+        Ok(())
     }
 }
 

@@ -1,11 +1,11 @@
-//! What came of what an operator said about the nodes.
+//! Why an operator was refused.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-use quorate_core::membership::{AgreedConfig, Unplanned};
+use quorate_core::membership::Unplanned;
 use thiserror::Error;
 
-use crate::error::{NodeReport, Reports};
+use super::{NodeReport, Reports};
 
 /// Why nodes were not admitted.
 ///
@@ -73,66 +73,6 @@ pub enum AdmitError {
     },
 }
 
-/// A change of the set of nodes that was agreed upon.
-///
-/// # Examples
-///
-/// ```no_run
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
-/// # let client = quorate::Client::builder().nodes(nodes).build()?;
-/// let changed = client.change_nodes().await?;
-/// if changed.is_open {
-///     println!("call it once more when all clients have the new list");
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct NodesChanged {
-    /// Counts the changes of this set, from 1 when it was founded.
-    pub change: u64,
-    /// The addresses of the nodes.
-    pub nodes: Vec<String>,
-    /// For how long the new node does not vote yet, if there is one.
-    pub joins_in: Option<Duration>,
-    /// Clients with the list before are still let in.
-    pub is_open: bool,
-}
-
-impl NodesChanged {
-    pub(super) fn new(config: &AgreedConfig, joins_in: Option<Duration>) -> Self {
-        let nodes = config.members.iter().map(|member| member.label.to_string()).collect();
-        Self { change: config.change, nodes, joins_in, is_open: config.before.is_some() }
-    }
-}
-
-impl fmt::Display for NodesChanged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "change {}: the nodes are {}", self.change, self.nodes.join(", "))?;
-        if let Some(left) = self.joins_in {
-            write!(f, "; the new one votes in {left:.1?}")?;
-        }
-        if self.is_open {
-            f.write_str("; clients with the list before are let in until this is called again")?;
-        }
-        Ok(())
-    }
-}
-
-impl From<Unplanned> for ChangeError {
-    fn from(why: Unplanned) -> Self {
-        match why {
-            Unplanned::TooSoon { left_ms } => {
-                Self::TooSoon { left: Duration::from_millis(left_ms) }
-            }
-            Unplanned::Minority { .. } | Unplanned::Joining => Self::NotYet(why.to_string()),
-            _ => Self::Impossible(why.to_string()),
-        }
-    }
-}
-
 /// Why the set of nodes was not changed.
 ///
 /// # Examples
@@ -174,4 +114,16 @@ pub enum ChangeError {
         /// What each node said.
         nodes: Box<[NodeReport]>,
     },
+}
+
+impl From<Unplanned> for ChangeError {
+    fn from(why: Unplanned) -> Self {
+        match why {
+            Unplanned::TooSoon { left_ms } => {
+                Self::TooSoon { left: Duration::from_millis(left_ms) }
+            }
+            Unplanned::Minority { .. } | Unplanned::Joining => Self::NotYet(why.to_string()),
+            _ => Self::Impossible(why.to_string()),
+        }
+    }
 }

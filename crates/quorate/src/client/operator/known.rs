@@ -2,8 +2,10 @@
 
 use quorate_core::membership::{Disagreement, NodeInfo, Opinion, Reason};
 
-use super::{AdmitError, SharedMembership, differs_by};
-use crate::error::{NodeAnswer, NodeReport, Trouble};
+use crate::{
+    error::{AdmitError, NodeAnswer, NodeReport, Trouble},
+    membership::{SharedMembership, differs_by},
+};
 
 /// What is known of one node.
 #[derive(Debug)]

@@ -1,0 +1,92 @@
+//! Settings: who the client is to servers, to people and to observers.
+
+use std::sync::Arc;
+
+use super::ClientBuilder;
+#[cfg(feature = "tls")]
+use crate::Tls;
+use crate::observe::Observer;
+
+impl ClientBuilder {
+    /// Which servers with a `rediss://` address are trusted, and who we are to them. Default: what
+    /// the operating system trusts, and no certificate of our own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::{Client, Tls, error::ConfigError};
+    ///
+    /// let tls = Tls::new().ca_pem("this is no certificate");
+    /// let error = Client::builder().nodes(["rediss://10.0.0.1"]).tls(tls).build().unwrap_err();
+    /// assert!(matches!(error, ConfigError::InvalidTls { .. }));
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Where Quorate keeps keys of its own. Locks cannot have names under it. Default: `quorate:`.
+    ///
+    /// All clients of a lock must have the same: with different ones they exclude each other, but
+    /// stand in different lines, and their fences are counted apart.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorate::{Client, error::LockError, memory::MemoryNodes};
+    /// # let nodes = MemoryNodes::new(1);
+    /// let client = Client::builder().memory(&nodes).prefix("locks:own:").build()?;
+    /// let taken = client.mutex("locks:own:x").try_lock().await;
+    /// assert!(matches!(taken, Err(LockError::InvalidName(_))));
+    /// # Ok(()) }
+    /// ```
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How this client is shown to others who wait for its locks. Default: program, host and
+    /// process id.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use {quorate::{Client, memory::MemoryNodes}, std::time::Duration};
+    /// # let nodes = MemoryNodes::new(1);
+    /// # let other = Client::builder().memory(&nodes).build()?;
+    /// let client = Client::builder().memory(&nodes).who("billing").build()?;
+    /// let _guard = client.mutex("orders:42").lock().await?;
+    /// let error = other.mutex("orders:42").lock_timeout(Duration::ZERO).await.unwrap_err();
+    /// assert!(error.to_string().contains("billing"));
+    /// # Ok(()) }
+    /// ```
+    pub fn who(mut self, who: impl Into<String>) -> Self {
+        self.who = Some(who.into());
+        self
+    }
+
+    /// Tells `observer` what happens inside. It replaces an earlier one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::{Client, memory::MemoryNodes, observe::Event};
+    ///
+    /// let warn = |event: &Event<'_>| {
+    ///     if let Event::Lost { name, reason } = event {
+    ///         eprintln!("{name} is lost: {reason}");
+    ///     }
+    /// };
+    /// let client = Client::builder().memory(&MemoryNodes::new(1)).observer(warn).build()?;
+    /// # Ok::<(), quorate::error::ConfigError>(())
+    /// ```
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+}
