@@ -24,6 +24,7 @@ pub mod owners;
 mod parts;
 mod registry;
 pub mod round;
+mod sets;
 pub mod waiter;
 pub mod watchdog;
 
@@ -36,6 +37,7 @@ pub use self::{
     call::{Call, CallId, Ended, Hold, Purpose},
     outgoing::{About, Joins, Question, Transmit},
     parts::Observer,
+    sets::SET_MAX,
 };
 use self::{
     call::{Caller, Work},
@@ -92,6 +94,8 @@ pub struct Client<S> {
     registry: Registry<CallId>,
     /// Boxed: maps move their values around.
     calls: BTreeMap<CallId, Box<Call>>,
+    /// Those that acquire several locks, until they have them all or cannot.
+    sets: BTreeMap<CallId, Box<[CallId]>>,
     deadlines: BTreeSet<(Moment, CallId)>,
     last_call: u64,
     watchdog: Watchdog,
@@ -139,6 +143,7 @@ impl<S: OwnerSource> Client<S> {
             naming: Naming {
                 client,
                 tickets: Tickets::new(nodes),
+                of_sets: BTreeMap::new(),
                 source,
                 // Not the watchdog's: its delays must not depend on who waits.
                 jitter: Jitter::new(jitter.clone().next()),
@@ -146,6 +151,7 @@ impl<S: OwnerSource> Client<S> {
             up: NodeSet::EMPTY,
             registry: Registry::default(),
             calls: BTreeMap::new(),
+            sets: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             last_call: 0,
             watchdog: Watchdog::new(&config, jitter),
@@ -158,8 +164,19 @@ impl<S: OwnerSource> Client<S> {
 
     /// Starts to acquire a lock.
     pub fn acquire(&mut self, want: Want, now: Moment) -> CallId {
-        let waiter = Waiter::start(want, self.config.nodes, self.up, &mut self.naming, now);
         let id = self.next_call();
+        self.begin_waiter(id, want, None, now)
+    }
+
+    pub(super) fn begin_waiter(
+        &mut self,
+        id: CallId,
+        want: Want,
+        set: Option<CallId>,
+        now: Moment,
+    ) -> CallId {
+        let (nodes, up) = (self.config.nodes, self.up);
+        let waiter = Waiter::start(want, set, nodes, up, &mut self.naming, now);
         if waiter.want().hears_news() {
             self.registry.wait(waiter.owner(), &waiter.want().name, id);
         }

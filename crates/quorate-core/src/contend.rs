@@ -14,6 +14,7 @@ mod plain;
 mod polls;
 mod said;
 mod seat;
+mod set;
 mod traces;
 mod tries;
 
@@ -51,6 +52,8 @@ pub struct Contend {
     up: NodeSet,
     life: u32,
     is_contending: bool,
+    /// It is one of several that end together: see [`member`](Self::member).
+    is_member: bool,
     /// At the last look some nodes could be reached, but too few.
     is_cut_off: bool,
     started_at: Moment,
@@ -76,6 +79,7 @@ impl Contend {
             up,
             life: 0,
             is_contending: false,
+            is_member: false,
             is_cut_off: false,
             started_at: now,
             beat_at: now,
@@ -295,7 +299,11 @@ impl Contend {
         if self.outcome.is_some() || now < self.due_at() {
             return;
         }
-        if self.is_trying() { self.end_try(now) } else { self.beat(now) }
+        if !self.is_trying() {
+            self.beat(now);
+        } else if !self.awaits_others(now) {
+            self.end_try(now);
+        }
     }
 
     /// The caller has gone and will never use the lock.

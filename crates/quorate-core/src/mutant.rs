@@ -251,6 +251,14 @@ pub enum Mutant {
     HolderForgotten,
     /// News about the owners of a waiter that withdrew go nowhere.
     ReturnUnregistered,
+    /// A lock of a set that has a majority is not given back to an earlier ticket.
+    MemberNeverYields,
+    /// A lock of a set is held before the others are.
+    MemberHoldsAlone,
+    /// Each lock of a set is waited for with a ticket of its own.
+    TicketForEachMember,
+    /// When one lock of a set cannot be had, the others are kept.
+    MembersStay,
     /// A node without memory lets the sessions of its clients lapse.
     FullEndsSessions,
     /// A node without memory refuses those who wait in its queues.

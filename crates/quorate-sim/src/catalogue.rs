@@ -199,6 +199,13 @@ const CORE: &[(Mutant, &str)] = &[
     (Mutant::FailedEntryDropped, "an entry that fails in a batch is forgotten"),
     (Mutant::HolderForgotten, "a holder counts as gone"),
     (Mutant::ReturnUnregistered, "a waiter that comes back is not told of its grants"),
+    (
+        Mutant::MemberNeverYields,
+        "a lock of a set that has a majority is kept from an earlier ticket",
+    ),
+    (Mutant::MemberHoldsAlone, "a lock of a set is held before the others are"),
+    (Mutant::TicketForEachMember, "each lock of a set is waited for with a ticket of its own"),
+    (Mutant::MembersStay, "if one lock of a set cannot be had, the others are still waited for"),
     (Mutant::NoHeartbeat, "a waiter asks once and then only listens"),
     (Mutant::ShareAnyones, "one who shares joins one who holds alone"),
     (Mutant::AloneAmongShares, "one alone does not see those who share"),

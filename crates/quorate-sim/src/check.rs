@@ -30,6 +30,8 @@ pub(crate) struct Checker {
     stalled: Vec<Stall>,
     pub(crate) order: Order,
     progress_within: Nanos,
+    /// Whoever waits for several locks keeps others from those that it has already.
+    has_sets: bool,
     /// Nobody new gets a lock for now, and nobody is to blame.
     is_suspended: bool,
     healed_at: Option<Nanos>,
@@ -44,9 +46,10 @@ pub(crate) struct Checker {
 }
 
 impl Checker {
-    pub(crate) fn new(nodes: usize, locks: usize, progress_within: Nanos) -> Self {
+    pub(crate) fn new(nodes: usize, locks: usize, progress_within: Nanos, has_sets: bool) -> Self {
         Self {
             nodes,
+            has_sets,
             claims: Vec::new(),
             open: vec![Vec::new(); locks],
             stalled: vec![Stall::default(); locks],
@@ -110,6 +113,9 @@ impl Checker {
         self.check_fence(now, number);
         self.check_limit(now, number);
         self.stalled[lock].since = None;
+        if self.has_sets {
+            self.stalled.iter_mut().for_each(|stall| stall.since = None);
+        }
         let open = std::mem::take(&mut self.open[lock]);
         for other in open {
             let known = &self.claims[other as usize];
@@ -312,7 +318,9 @@ impl Checker {
     }
 
     fn look_for_stall(&mut self, now: Nanos, number: u32) {
-        self.start_stall(now, self.claims[number as usize].lock);
+        let lock = self.claims[number as usize].lock;
+        let locks = if self.has_sets { 0..self.open.len() } else { lock..lock + 1 };
+        locks.for_each(|lock| self.start_stall(now, lock));
     }
 
     fn overlap(&mut self, now: Nanos, lock: usize, first: u32, second: u32) {

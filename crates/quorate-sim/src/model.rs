@@ -36,6 +36,7 @@ mod print;
 mod report;
 mod row;
 mod rows;
+pub mod sets;
 mod settings;
 mod state;
 mod step;
@@ -49,6 +50,7 @@ pub fn run(row: &Row) -> Report {
     match row {
         Row::Product(settings) => search(about, World::new(settings.clone())),
         Row::Fences(settings) => fences::run(about, settings),
+        Row::Sets(settings) => sets::run(about, settings),
     }
 }
 

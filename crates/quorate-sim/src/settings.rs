@@ -78,6 +78,8 @@ pub struct Settings {
     pub is_rolling: bool,
     /// A link with more unanswered requests than this is busy, and leaves commands to be batched.
     pub idle_max: usize,
+    /// Whether users want several locks at once.
+    pub has_sets: bool,
 }
 
 /// Who shares locks with others.
@@ -179,9 +181,20 @@ impl Settings {
             sharing: None,
             is_rolling: false,
             idle_max: 2,
+            has_sets: false,
             fulls: Vec::new(),
         };
-        drawn.guarded(fixed).shared(fixed).rolling().filled().batched()
+        drawn.guarded(fixed).shared(fixed).rolling().filled().batched().in_sets()
+    }
+
+    /// In a fifth of the worlds users want several locks at once. They have a stream of their own,
+    /// too.
+    fn in_sets(mut self) -> Self {
+        let mut dice = Dice::new(self.seed, SET_STREAM);
+        if dice.below(5) == 0 && !self.is_crowded() {
+            (self.has_sets, self.locks) = (true, self.locks.max(dice.between(2, 4) as usize));
+        }
+        self
     }
 
     /// In an eighth of the worlds a link counts as busy as soon as one request is unanswered, nodes
@@ -385,6 +398,7 @@ const GUARD_STREAM: u64 = 3;
 const SHARE_STREAM: u64 = 4;
 const ROLLING_STREAM: u64 = 5;
 const BATCH_STREAM: u64 = 6;
+const SET_STREAM: u64 = 7;
 
 /// The address of a node.
 pub(crate) fn label(node: usize) -> Arc<str> {

@@ -196,6 +196,7 @@ fn title(story: &Story) -> String {
         Promise::Order => "A waiter that others overtake",
         Promise::Memory => "A full node did not keep what it had, or took in something new",
         Promise::Look => "A look that left its trace",
+        Promise::Together => "A part of a set that is held alone",
         Promise::Reason => "An outcome that is not true",
     };
     let (at, seed) = (millis(story.violation.at), story.settings.seed);

@@ -238,7 +238,8 @@ impl World {
                 settings.longest_ttl() / 50 * 51 + unnoticed + PROGRESS_SLACK + guarded
             }
         };
-        let mut check = Checker::new(settings.nodes, settings.locks, progress_within);
+        let mut check =
+            Checker::new(settings.nodes, settings.locks, progress_within, settings.has_sets);
         if settings.beyond == Some(Bound::Clocks) {
             check.break_bound(Bound::Clocks);
         }

@@ -19,7 +19,7 @@ fn every_small_world_ends_as_it_must() {
         assert_eq!(report.is_exhaustive, is_safe, "{report}");
     }
     let seen: BTreeSet<&str> = reports.iter().flat_map(examples).collect();
-    assert_eq!(seen.len(), 11, "each kind of example is asked for in some row: {seen:?}");
+    assert_eq!(seen.len(), 13, "each kind of example is asked for in some row: {seen:?}");
 }
 
 #[test]
@@ -79,6 +79,8 @@ fn the_model_notices_bugs_of_the_core() {
         ("n1-renew", Mutant::ProlongCreates),
         ("n3-renewing", Mutant::AbsentLivesOn),
         ("n2-drift", Mutant::NoDriftRate),
+        ("sets-n1", Mutant::MemberHoldsAlone),
+        ("sets-n1-crossed", Mutant::MemberNeverYields),
     ];
     let rows = model::all();
     for (name, mutant) in bugs {

@@ -17,6 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod mutex_all;
 mod rwlock;
 mod semaphore;
 
@@ -28,7 +29,11 @@ use std::{
     time::Duration,
 };
 
-pub use self::{rwlock::RwLock, semaphore::Semaphore};
+pub use self::{
+    mutex_all::{GuardAll, MutexAll},
+    rwlock::RwLock,
+    semaphore::Semaphore,
+};
 use crate::{
     CancellationToken, LeaseHandover, NodesChanged, Shutdown, Warning,
     error::{

@@ -18,7 +18,7 @@ use self::leases::others_within;
 #[cfg(feature = "local")]
 use crate::error::ConfigError;
 use crate::{
-    ClientBuilder, Mutex, RwLock, Semaphore,
+    ClientBuilder, Mutex, MutexAll, RwLock, Semaphore,
     clock::Clock,
     engine::{OwnerKind, held::Hold},
     error::{AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble},
@@ -177,6 +177,24 @@ impl Client {
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(self.inner.clone(), name.as_ref())
+    }
+
+    /// Several locks that are acquired together, or not at all. Nothing is sent until they are
+    /// used; a bad name is told then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let accounts = client.mutex_all(["account:7", "account:9"]);
+    /// accounts.with(async |_guard| { /* nobody else touches either account */ }).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MutexAll {
+        MutexAll::new(self.inner.clone(), names)
     }
 
     /// A lock that any number of readers hold together, or one writer alone. Nothing is sent until

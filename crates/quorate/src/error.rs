@@ -81,6 +81,17 @@ pub enum LockError {
     /// In classic mode a lock cannot be shared.
     #[error("a lock cannot be shared in classic mode: connect without classic()")]
     NotShared,
+    /// A set of locks must have at least one name.
+    #[error("a set of locks needs at least one name")]
+    NoNames,
+    /// A set of locks has more names than can be acquired together.
+    #[error("a set has at most {max} locks, and this one has {names}; use one lock for a group")]
+    TooManyNames {
+        /// How many names there are.
+        names: usize,
+        /// The most that there can be.
+        max: usize,
+    },
     /// A semaphore cannot have so many permits.
     #[error(
         "a semaphore has at most {max} permits, and this one was to have {permits}; share them out \

@@ -24,6 +24,7 @@
 //! - [`Client`] connects to nodes and makes locks; [`ClientBuilder`] has all settings.
 //! - [`Mutex`] says what the lock promises and what it does not. Read it before relying on it.
 //! - [`Semaphore`] has several permits, each of which is such a lock.
+//! - [`MutexAll`] is several such locks, acquired together or not at all.
 //! - [`Guard`] is a held lock.
 //! - [`fence`] has what a resource needs to refuse a holder of yesterday.
 //! - [`error`] has one error for each operation, with what each node said.
@@ -72,6 +73,7 @@ pub use self::{
     handover::{HandoverError, LeaseHandover},
     node::memory,
     primitive::{
-        guard::Guard, mutex::Mutex, rwlock::RwLock, semaphore::Semaphore, signal::CancellationToken,
+        guard::Guard, guard_all::GuardAll, mutex::Mutex, mutex_all::MutexAll, rwlock::RwLock,
+        semaphore::Semaphore, signal::CancellationToken,
     },
 };

@@ -2,8 +2,12 @@
 
 pub(crate) mod acquire;
 pub(crate) mod guard;
+pub(crate) mod guard_all;
 pub(crate) mod inner;
+mod join;
 pub(crate) mod mutex;
+pub(crate) mod mutex_all;
+mod patience;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod signal;

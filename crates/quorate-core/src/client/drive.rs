@@ -119,9 +119,13 @@ impl<S: OwnerSource> Client<S> {
             }
             self.deadlines.extend(due.map(|at| (at, id)));
         }
+        let set = call.waiter().and_then(Waiter::set);
         let ended = call.ended();
         if let Some(ended) = ended.filter(|ended| call.reported.replace(*ended) != Some(*ended)) {
             self.handle_ended(id, ended, now);
+        }
+        if let Some(set) = set {
+            self.look_at_set(set, now);
         }
         self.remove_if_done(id);
     }

@@ -1,7 +1,8 @@
 //! The names under which a client asks for locks.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use super::CallId;
 use crate::{
     backoff::Jitter,
     command::{ClientId, Owner},
@@ -37,8 +38,9 @@ pub trait Owners {
     /// The client.
     fn client(&self) -> ClientId;
 
-    /// A ticket for a caller that came at `came_at`, once enough nodes have told their time.
-    fn draw_ticket(&mut self, came_at: Moment) -> Option<u64>;
+    /// A ticket for a caller that came at `came_at`, once enough nodes have told their time. All
+    /// members of a set get the same one.
+    fn draw_ticket(&mut self, came_at: Moment, set: Option<CallId>) -> Option<u64>;
 
     /// An owner with this place in the queue.
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner;
@@ -71,6 +73,8 @@ pub struct Naming<S> {
     pub client: ClientId,
     /// By the time of the nodes.
     pub tickets: Tickets,
+    /// Those of the sets that are waited for.
+    pub(super) of_sets: BTreeMap<CallId, u64>,
     /// Numbers and secrets.
     pub source: S,
     /// For random delays.
@@ -89,7 +93,7 @@ impl<S: OwnerSource> Naming<S> {
         if !dialect.has_queue() {
             return self.source.next_plain_owner(kind);
         }
-        let ticket = self.draw_ticket(now).unwrap_or(0);
+        let ticket = self.draw_ticket(now, None).unwrap_or(0);
         let client = self.client;
         self.source.next_owner(&Place { ticket, ttl_ms, client }, kind)
     }
@@ -100,9 +104,15 @@ impl<S: OwnerSource> Owners for Naming<S> {
         self.client
     }
 
-    fn draw_ticket(&mut self, came_at: Moment) -> Option<u64> {
+    fn draw_ticket(&mut self, came_at: Moment, set: Option<CallId>) -> Option<u64> {
+        mutate!(TicketForEachMember => let set = None);
+        if let Some(known) = set.and_then(|set| self.of_sets.get(&set)) {
+            return Some(*known);
+        }
         let drawn = self.tickets.draw(came_at)?;
-        Some(self.source.ticket(drawn))
+        let ticket = self.source.ticket(drawn);
+        self.of_sets.extend(set.map(|set| (set, ticket)));
+        Some(ticket)
     }
 
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {

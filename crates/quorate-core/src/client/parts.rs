@@ -38,6 +38,7 @@ impl<S> Client<S> {
             up,
             registry,
             calls,
+            sets,
             deadlines: _,
             last_call,
             watchdog,
@@ -48,6 +49,7 @@ impl<S> Client<S> {
         } = self;
         to.whole(&(up, registry, events.len(), is_closed));
         to.detail(last_call);
+        to.detail(sets);
         for (id, call) in calls {
             to.detail(id);
             call.observe(to);

@@ -14,6 +14,8 @@ use crate::{
     terms::{Drift, Terms},
 };
 
+mod sets;
+
 const NODES: usize = 3;
 const WALL: Duration = Duration::from_secs(1_700_000_000);
 

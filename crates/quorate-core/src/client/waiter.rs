@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    Config, Debt, Observer,
+    CallId, Config, Debt, Observer,
     owners::{OwnerKind, Owners},
 };
 use crate::{
@@ -40,6 +40,8 @@ pub struct Want {
 #[derive(Clone, Debug)]
 pub struct Waiter {
     want: Want,
+    /// The set that it is a member of, if it is one of several.
+    set: Option<CallId>,
     machine: Contend,
     came_at: Moment,
     /// Its place in the queue, once the nodes have told their time.
@@ -110,6 +112,7 @@ impl Waiter {
     #[must_use]
     pub fn start(
         want: Want,
+        set: Option<CallId>,
         nodes: usize,
         up: NodeSet,
         owners: &mut impl Owners,
@@ -121,8 +124,10 @@ impl Waiter {
             (true, true) => machine.shared(),
             (true, false) => machine,
         };
+        let machine = if set.is_some() { machine.member() } else { machine };
         let mut waiter = Self {
             want,
+            set,
             machine,
             came_at: now,
             place: None,
@@ -142,6 +147,11 @@ impl Waiter {
     #[must_use]
     pub const fn machine(&self) -> &Contend {
         &self.machine
+    }
+
+    /// The set that it is a member of.
+    pub(super) const fn set(&self) -> Option<CallId> {
+        self.set
     }
 
     /// What is wanted.
@@ -254,6 +264,31 @@ impl Waiter {
         self.machine.handle_timeout(now);
     }
 
+    /// Whether enough nodes have granted the lock for it to be ready soon.
+    pub(super) fn has_majority(&self) -> bool {
+        self.machine.has_majority()
+    }
+
+    /// Whether a member of a set could take its lock. Asks for what is missing.
+    pub(super) fn is_ready(&mut self, now: Moment) -> bool {
+        self.machine.is_ready(now)
+    }
+
+    /// Until when it rests after a try that failed.
+    pub(super) fn rests_until(&self, now: Moment) -> Option<Moment> {
+        self.machine.rests_until(now)
+    }
+
+    /// The try of another member of its set failed.
+    pub(super) fn rest_until(&mut self, at: Moment) {
+        self.machine.rest_until(at);
+    }
+
+    /// All members of its set are ready.
+    pub(super) fn conclude(&mut self, now: Moment) {
+        self.machine.conclude(now);
+    }
+
     /// The caller has gone and will never use the lock.
     pub fn handle_abandon(&mut self) {
         if self.machine.outcome() != Some(Outcome::Abandoned) {
@@ -266,6 +301,7 @@ impl Waiter {
     pub(super) fn observe(&self, is_settled: bool, to: &mut impl Observer) {
         let Self {
             want: _,
+            set: _,
             machine,
             came_at: _,
             place,
@@ -331,7 +367,8 @@ impl Waiter {
 
     /// Its place, if enough nodes have told their time.
     fn draw_place(&self, owners: &mut impl Owners) -> Option<Place> {
-        let ticket = self.want.is_queueing().then(|| owners.draw_ticket(self.came_at))??;
+        let ticket =
+            self.want.is_queueing().then(|| owners.draw_ticket(self.came_at, self.set))??;
         Some(Place { ticket, ..self.nowhere(owners) })
     }
 

@@ -6,6 +6,18 @@ use super::{
 };
 use crate::{fence::Fence, moment::Moment};
 
+/// What the grants amount to.
+pub(super) enum Standing {
+    /// Too few nodes have granted the lock.
+    Short,
+    /// Too little is left of the oldest grant that is needed.
+    Old,
+    /// No fence is stored at a majority; this is the largest.
+    Divided(Fence),
+    /// The lock can be taken.
+    Ready(Outcome),
+}
+
 impl Contend {
     pub(super) fn handle_granted(&mut self, node: usize, fence: Fence, since: Moment, now: Moment) {
         let is_given_back = fence <= self.seats[node].seen;
@@ -34,46 +46,61 @@ impl Contend {
             return;
         }
         self.drop_dead(now);
-        if fence > self.seats[node].seen && self.granted().len() < self.quorum() {
+        if fence > self.seats[node].seen && !self.is_firm() {
             self.seats[node].handle_yielded(fence);
             self.say(node, Saying::Yield(fence));
         }
     }
 
-    /// Takes the lock, if a majority of grants is alive and agrees about the fence.
+    /// Takes the lock, unless it is a member of a set, or asks for what is missing.
     fn try_hold(&mut self, now: Moment) {
-        let mut grants = self.live_grants(now);
-        if grants.len() < self.quorum() {
-            return;
+        match self.standing(now) {
+            Standing::Ready(held) if !self.is_member => self.outcome = Some(held),
+            Standing::Ready(_) | Standing::Short => {}
+            Standing::Old => self.ask_again(now),
+            Standing::Divided(largest) => self.ask_to_store(largest),
         }
+    }
+
+    /// Whether a majority of grants is alive and agrees about the fence.
+    pub(super) fn standing(&mut self, now: Moment) -> Standing {
+        let mut grants = self.live_grants(now);
         grants.sort_unstable_by_key(|grant| std::cmp::Reverse(grant.since));
         let quorum = self.quorum();
-        let Some(decisive) = grants.get(quorum.saturating_sub(1)) else { return };
+        let Some(decisive) = grants.get(quorum.saturating_sub(1)) else { return Standing::Short };
         let valid_until = self.terms.valid_until(decisive.since);
         let left = valid_until.saturating_since(now);
         let is_over = left.is_zero();
         mutate!(NoLateCheck => let is_over = false);
         if is_over || left < self.least_left() {
-            self.ask_again(now);
-            return;
+            return Standing::Old;
         }
         let stored = |fence: Fence| grants.iter().filter(|grant| grant.fence == fence).count();
         let largest = grants.iter().map(|grant| grant.fence).max().unwrap_or(Fence::ZERO);
         let agreed = grants.iter().map(|grant| grant.fence).find(|fence| stored(*fence) >= quorum);
         let is_any = self.rule != Rule::Fenced;
         mutate!(NoWriteBack => let is_any = true);
-        let agreed = agreed.or_else(|| is_any.then_some(largest));
-        match agreed {
-            Some(fence) => self.outcome = Some(Outcome::Held { valid_until, fence }),
-            None => {
-                let behind = |seat: &Seat| seat.grant.is_some_and(|it| it.fence < largest);
-                let behind = self.nodes_where(|seat| behind(seat) && seat.confirming != largest);
-                for node in behind.iter() {
-                    self.seats[node].confirming = largest;
-                    self.say(node, Saying::Confirm(largest));
-                }
-            }
+        match agreed.or_else(|| is_any.then_some(largest)) {
+            Some(fence) => Standing::Ready(Outcome::Held { valid_until, fence }),
+            None => Standing::Divided(largest),
         }
+    }
+
+    /// Asks nodes with a smaller fence to store this one.
+    fn ask_to_store(&mut self, fence: Fence) {
+        let behind = |seat: &Seat| seat.grant.is_some_and(|it| it.fence < fence);
+        let behind = self.nodes_where(|seat| behind(seat) && seat.confirming != fence);
+        for node in behind.iter() {
+            self.seats[node].confirming = fence;
+            self.say(node, Saying::Confirm(fence));
+        }
+    }
+
+    /// Whether a grant is kept although an earlier ticket waits for it: an attempt with a majority
+    /// is about to hold the lock. A member of a set may still wait for other locks.
+    fn is_firm(&self) -> bool {
+        mutate!(MemberNeverYields => return self.has_majority());
+        self.has_majority() && !self.is_member
     }
 
     fn live_grants(&mut self, now: Moment) -> Vec<Grant> {

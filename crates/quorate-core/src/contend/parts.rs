@@ -19,6 +19,7 @@ impl Contend {
             up,
             life,
             is_contending,
+            is_member: _,
             is_cut_off,
             started_at: _,
             beat_at: _,

@@ -80,6 +80,12 @@ impl Contend {
         self.retry.as_ref().is_some_and(|retry| retry.is_resting)
     }
 
+    pub(super) fn begin_rest(&mut self) {
+        if let Some(retry) = &mut self.retry {
+            retry.is_resting = true;
+        }
+    }
+
     pub(super) fn end_rest(&mut self) {
         if let Some(retry) = &mut self.retry {
             retry.is_resting = false;

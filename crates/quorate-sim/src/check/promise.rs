@@ -46,6 +46,8 @@ pub enum Promise {
     Memory,
     /// A command that only looks changes nothing.
     Look,
+    /// The locks of a set are won together or not at all.
+    Together,
 }
 
 /// In small letters.

@@ -43,7 +43,9 @@ impl Checker {
     /// A lock that nobody holds is anybody's; one that is shared is of those who would share it, if
     /// nobody waits who wants it alone.
     pub(super) fn start_stall(&mut self, now: Nanos, lock: usize) {
-        let claims = self.open[lock].iter().map(|claim| &self.claims[*claim as usize]);
+        // Where sets are wanted, a waiter may wait for a set that waits for any other lock.
+        let locks = if self.has_sets { &self.open[..] } else { &self.open[lock..=lock] };
+        let claims = locks.iter().flatten().map(|claim| &self.claims[*claim as usize]);
         let (mut is_free, mut is_shared) = (true, true);
         for holder in claims.filter(|claim| now < claim.end) {
             is_free = false;

@@ -211,6 +211,17 @@ impl Client {
         self.me.machine.close_call(call);
     }
 
+    /// One of the other locks of a set has ended. Returns whether it is won.
+    pub(super) fn settle(&mut self, env: &mut Env, call: CallId) -> bool {
+        let Some(watched) = self.calls.remove(&call) else { return false };
+        let Some(Ended::Acquire(outcome)) = self.me.machine.take_outcome(call) else {
+            return false;
+        };
+        self.note_end_of_wait(env, &watched, call, outcome);
+        self.check_try(env, &watched, call, outcome);
+        matches!(outcome, contend::Outcome::Held { .. })
+    }
+
     /// The caller has gone: what was taken goes back.
     pub(super) fn abandon(&mut self, env: &mut Env, call: CallId) {
         if let Some(watched) = self.calls.remove(&call)

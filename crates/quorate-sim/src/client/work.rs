@@ -3,6 +3,7 @@
 mod hand_over;
 mod leave;
 mod operation;
+mod set;
 
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ pub(crate) struct Task {
     is_waiting: bool,
     /// A lease that is about to be left to another client.
     handing: Option<Handing>,
+    /// The other calls of a set, and the other leases once it is held.
+    set: Vec<(usize, CallId)>,
+    others: Vec<LeaseId>,
     /// As whom the one who left a lease held it, if that is to be taken over.
     pub(super) held_by: Option<Owner>,
 }
@@ -62,6 +66,7 @@ impl Task {
     pub(super) const fn new(dice: Dice) -> Self {
         let operation = Operation {
             lock: 0,
+            others: 0,
             ttl_ms: 0,
             is_shared: false,
             patience: None,
@@ -83,6 +88,8 @@ impl Task {
             backoff,
             is_waiting: false,
             handing: None,
+            set: Vec::new(),
+            others: Vec::new(),
             held_by: None,
         }
     }
@@ -93,6 +100,8 @@ impl Task {
         self.operations += 1;
         self.steps += 1;
         self.handing = None;
+        self.set.clear();
+        self.others.clear();
     }
 }
 
@@ -124,7 +133,7 @@ impl Client {
             Stage::Asking(call) => {
                 // The caller's patience is over.
                 self.think(env, task);
-                self.abandon(env, call);
+                self.abandon_all(env, task, call);
             }
             Stage::Releasing => {}
         }
@@ -143,8 +152,9 @@ impl Client {
             _ => flow.dice.between(0, 6 * MS),
         };
         flow.backoff.reset();
+        operation = operation.with_others(&mut flow.dice, &env.settings);
         if let Some(left) = &left {
-            operation.lock = left.lock;
+            (operation.lock, operation.others) = (left.lock, 0);
             operation.is_shared = trace::is_shared(left.owner.as_bytes());
             operation.patience = None;
         }
@@ -154,7 +164,9 @@ impl Client {
         flow.operation = operation;
         flow.is_waiting = operation.patience.is_some() && env.cut_off != Some(self.me.number);
         if flow.is_waiting {
-            env.check.add_waiter(env.now, operation.lock, operation.is_shared);
+            for lock in operation.locks() {
+                env.check.add_waiter(env.now, lock, operation.is_shared);
+            }
         }
         if is_cancelled {
             let what = Due::Cancel { task: task as u8, operation: flow.operations };
@@ -175,7 +187,10 @@ impl Client {
             Some(_) => Wait::Patiently(Duration::from_millis(ttl_ms)),
         };
         self.wait(env, task, patience.unwrap_or(TRY_MAX));
-        self.start_acquire(env, lock, (wait, None), task);
+        match self.tasks[task].operation.others {
+            0 => self.start_acquire(env, lock, (wait, None), task),
+            _ => self.start_set(env, wait, task),
+        }
     }
 
     /// Takes over a lease that was left, under a name that never queues.
@@ -197,18 +212,23 @@ impl Client {
         (wait, adopts): (Wait, Option<Adoption>),
         task: usize,
     ) {
-        let Operation { ttl_ms, is_shared, .. } = self.tasks[task].operation;
         env.count.attempts += 1;
-        let want = Want {
+        let adopts = adopts.map(Box::new);
+        let want = Want { adopts, ..self.want(env, lock, wait, task) };
+        self.tasks[task].stage = Stage::Asking(self.acquire(env, lock, want, task));
+        self.drive(env);
+    }
+
+    fn want(&self, env: &mut Env, lock: usize, wait: Wait, task: usize) -> Want {
+        let Operation { ttl_ms, is_shared, .. } = self.tasks[task].operation;
+        Want {
             name: env.locks[lock].clone(),
             terms: self.terms(env, ttl_ms),
             kind: OwnerKind { is_shared, ..OwnerKind::default() },
             wait,
             dialect: env.settings.dialect(),
-            adopts: adopts.map(Box::new),
-        };
-        self.tasks[task].stage = Stage::Asking(self.acquire(env, lock, want, task));
-        self.drive(env);
+            adopts: None,
+        }
     }
 
     /// The outcome of a call is certain.
@@ -241,7 +261,11 @@ impl Client {
         if let Some(handing) = self.tasks[task].handing.take() {
             return self.hand_over(env, task, call, outcome, handing);
         }
-        let Outcome::Held { valid_until, .. } = outcome else { return self.think(env, task) };
+        self.check_set(env, task, outcome);
+        let Outcome::Held { valid_until, .. } = outcome else {
+            self.tasks[task].set.clear();
+            return self.think(env, task);
+        };
         let from = self.tasks[task].held_by.clone();
         self.win(env, task, call, valid_until);
         if let (Some(from), Stage::Holding(held)) = (from, self.tasks[task].stage)
@@ -255,23 +279,36 @@ impl Client {
     fn win(&mut self, env: &mut Env, task: usize, call: CallId, valid_until: Moment) {
         self.stop_waiting(env, task);
         let operation = self.tasks[task].operation;
-        let Operation { lock, is_renewed, .. } = operation;
         let Some(won) = self.me.machine.call(call) else { return };
-        let (sent_at, waiter) = (won.started_at(), won.waiter());
-        let adopted = waiter.and_then(|waiter| waiter.want().adopts.as_ref());
-        let from = adopted.map(|adopted| adopted.from.clone());
         let max = operation.max_hold.unwrap_or(u64::MAX);
-        let hold_until = self.now(env).max(sent_at).saturating_add(Duration::from_nanos(max));
+        let since = self.now(env).max(won.started_at());
+        let hold_until = since.saturating_add(Duration::from_nanos(max));
         // The holder's own limit may have come already.
         if Lease::new(valid_until, hold_until).check(self.now(env)).is_err() {
-            self.abandon(env, call);
+            self.abandon_all(env, task, call);
             self.think(env, task);
             return;
         }
-        let won = Won { call, lock, task, hold_until, is_renewed, sent_at, from };
-        let held = self.keep(env, won);
+        self.win_others(env, task, hold_until);
+        let held = self.claim(env, task, (operation.lock, call), hold_until);
         self.tasks[task].stage = Stage::Holding(held);
         self.wait(env, task, operation.hold / 2);
+    }
+
+    /// Keeps what a call has won.
+    fn claim(
+        &mut self,
+        env: &mut Env,
+        task: usize,
+        (lock, call): (usize, CallId),
+        hold_until: Moment,
+    ) -> LeaseId {
+        let won = self.me.machine.call(call).expect("it was won");
+        let (sent_at, waiter) = (won.started_at(), won.waiter());
+        let adopted = waiter.and_then(|waiter| waiter.want().adopts.as_ref());
+        let from = adopted.map(|adopted| adopted.from.clone());
+        let is_renewed = self.tasks[task].operation.is_renewed;
+        self.keep(env, Won { call, lock, task, hold_until, is_renewed, sent_at, from })
     }
 
     fn handle_renewed(
@@ -356,6 +393,8 @@ impl Client {
     }
 
     fn finish(&mut self, env: &mut Env, task: usize, id: LeaseId) {
+        let is_set = !self.tasks[task].others.is_empty();
+        self.release_others(env, task);
         match self.tasks[task].operation.end {
             End::Release => {
                 self.tasks[task].stage = Stage::Releasing;
@@ -366,7 +405,7 @@ impl Client {
                 self.think(env, task);
             }
             // What is left stays for a ttl if nobody comes for it.
-            End::LeaveTo(_) if !env.settings.does_leave() => {
+            End::LeaveTo(_) if is_set || !env.settings.does_leave() => {
                 self.release(env, id, None);
                 self.think(env, task);
             }
@@ -376,6 +415,7 @@ impl Client {
 
     /// The guard goes without waiting for anything.
     fn give_back(&mut self, env: &mut Env, task: usize, id: LeaseId) {
+        self.release_others(env, task);
         self.release(env, id, None);
         self.think(env, task);
     }
@@ -383,6 +423,12 @@ impl Client {
     /// The holder was told that the lock is lost.
     pub(super) fn handle_loss(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         env.count.losses += 1;
+        if self.tasks[task].others.contains(&id)
+            && let Stage::Holding(held) | Stage::Acting(held) = self.tasks[task].stage
+        {
+            // With one lock the whole set is lost.
+            return self.give_back(env, task, held);
+        }
         match self.tasks[task].stage {
             // It finds out when it looks.
             Stage::Holding(_) if self.tasks[task].operation.is_stubborn => {}
@@ -399,8 +445,10 @@ impl Client {
     pub(super) fn stop_waiting(&mut self, env: &mut Env, task: usize) {
         let flow = &mut self.tasks[task];
         if std::mem::replace(&mut flow.is_waiting, false) {
-            let Operation { lock, is_shared, .. } = flow.operation;
-            env.check.remove_waiter(env.now, lock, is_shared);
+            let operation = flow.operation;
+            for lock in operation.locks() {
+                env.check.remove_waiter(env.now, lock, operation.is_shared);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use quorate_core::mutant::Mutant;
 
 use super::{
-    fences, rows,
+    fences, rows, sets,
     settings::{Expected, Settings},
 };
 
@@ -14,6 +14,8 @@ pub enum Row {
     Product(Settings),
     /// Rules for fences, without the product.
     Fences(fences::Settings),
+    /// Clients that want several locks at once.
+    Sets(sets::Settings),
 }
 
 /// What all rows have.
@@ -41,6 +43,7 @@ impl Row {
                 About { name, what, expected, is_full, steps_max }
             }
             Self::Fences(settings) => settings.about,
+            Self::Sets(settings) => settings.about,
         }
     }
 
@@ -52,6 +55,7 @@ impl Row {
         }
         match self {
             Self::Product(settings) => Self::Product(Settings { mutant, ..settings }),
+            Self::Sets(settings) => Self::Sets(sets::Settings { mutant, ..settings }),
             // There is nothing of the core in it that a bug could be in.
             Self::Fences(settings) => Self::Fences(settings),
         }
@@ -62,5 +66,6 @@ impl Row {
 #[must_use]
 pub fn all() -> Vec<Row> {
     let fences = fences::rows().into_iter().map(Row::Fences);
-    rows::rows().map(Row::Product).chain(fences).collect()
+    let sets = sets::rows().into_iter().map(Row::Sets);
+    rows::rows().map(Row::Product).chain(sets).chain(fences).collect()
 }

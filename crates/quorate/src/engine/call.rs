@@ -88,18 +88,33 @@ impl Call {
             record.started_at = now;
             // Its turn comes after theirs: what they say goes first.
             let is_behind = is_waiting && shared.machine.is_awaited(&want.name);
-            let is_short = shared.is_short(engine);
-            if is_short {
-                shared.learn_who_is_up(engine, now);
-            }
-            let id = shared.machine.acquire(want, now);
-            shared.calls.insert(id, record);
-            if is_short {
-                shared.give_up_call_if_denied(engine, id, now);
-            }
+            let id = shared.acquiring(engine, now, |shared| {
+                let id = shared.machine.acquire(want, now);
+                shared.calls.insert(id, record);
+                Box::new([id])
+            })[0];
             ((id, now), if is_behind { Order::Behind } else { Order::Next })
         });
         Self::new(engine, id, started_at)
+    }
+
+    /// Starts to acquire several locks, all or none, and returns without waiting for anything. All
+    /// of them are held as soon as one is.
+    pub(crate) fn acquire_all(engine: &Arc<Engine>, wants: Vec<Want>) -> Vec<Self> {
+        let start = |want: &Want| Record::start(engine, Action::Acquire, want.name.clone());
+        let records: Vec<_> = wants.iter().map(start).collect();
+        let (ids, started_at) = engine.work(|shared, now| {
+            let ids = shared.acquiring(engine, now, |shared| {
+                let ids = shared.machine.acquire_all(wants, now);
+                for (id, mut record) in ids.iter().zip(records) {
+                    record.started_at = now;
+                    shared.calls.insert(*id, record);
+                }
+                ids
+            });
+            (ids, now)
+        });
+        ids.iter().map(|id| Self::new(engine, *id, started_at)).collect()
     }
 
     /// Asks all nodes once about one owner, and returns without waiting for anything.
@@ -351,6 +366,24 @@ impl Shared {
         if self.machine.call(call).is_none() {
             self.calls.remove(&call);
         }
+    }
+
+    /// Begins calls that acquire locks. Those that would wait in vain give up at once.
+    fn acquiring(
+        &mut self,
+        engine: &Engine,
+        now: Moment,
+        begin: impl FnOnce(&mut Self) -> Box<[CallId]>,
+    ) -> Box<[CallId]> {
+        let is_short = self.is_short(engine);
+        if is_short {
+            self.learn_who_is_up(engine, now);
+        }
+        let ids = begin(self);
+        ids.iter()
+            .filter(|_| is_short)
+            .for_each(|id| self.give_up_call_if_denied(engine, *id, now));
+        ids
     }
 
     /// The caller hears of the outcome. Returns its waker of before.

@@ -34,17 +34,17 @@ pub(crate) struct Want {
 }
 
 /// What came of it.
-pub(crate) enum Got {
-    Held(Guard),
+pub(crate) enum Got<T = Guard> {
+    Held(T),
     /// Somebody else has the lock or is after it; or the lease that was left is gone.
     Contended,
     /// Too few nodes answered, or their answers came too late.
     Silence(Box<[NodeReport]>),
 }
 
-impl Got {
-    /// The guard; `None` if somebody else has the lock.
-    pub(crate) fn into_guard(self) -> Result<Option<Guard>, LockError> {
+impl<T> Got<T> {
+    /// What is held; `None` if somebody else has the lock.
+    pub(crate) fn into_guard(self) -> Result<Option<T>, LockError> {
         match self {
             Self::Held(guard) => Ok(Some(guard)),
             Self::Contended => Ok(None),
@@ -65,6 +65,79 @@ pub(crate) async fn acquire(
     let dialect = client.engine.dialect;
     let asked = Asked { name, terms, kind, wait, dialect, adopts: None };
     win(client, asked, hold, deadline).await.ok_or(LockError::ShutDown)
+}
+
+/// Acquires several locks, all or none. Dropping the future leaves all queues and gives back
+/// whatever was granted.
+pub(crate) async fn acquire_all(
+    client: &Arc<Inner>,
+    wants: Vec<Want>,
+    wait: Wait,
+    deadline: Option<Moment>,
+) -> Result<Got<Vec<Guard>>, LockError> {
+    win_all(client, wants, wait, deadline).await.ok_or(LockError::ShutDown)
+}
+
+/// `None` once the client is shut down.
+async fn win_all(
+    client: &Arc<Inner>,
+    wants: Vec<Want>,
+    wait: Wait,
+    deadline: Option<Moment>,
+) -> Option<Got<Vec<Guard>>> {
+    let engine = &client.engine;
+    // A shutdown waits for us, so that locks that are won meanwhile are given back.
+    let _call = engine.enter_call();
+    if client.is_closed() {
+        return None;
+    }
+    let (dialect, holds) = (engine.dialect, wants.iter().map(|want| want.hold));
+    let holds: Vec<Hold> = holds.collect();
+    let ask =
+        |Want { name, terms, kind, .. }| Asked { name, terms, kind, wait, dialect, adopts: None };
+    let calls = Call::acquire_all(engine, wants.into_iter().map(ask).collect());
+    let outcomes = outcomes_until(&calls, deadline).await;
+    if outcomes.iter().all(is_held) {
+        let guards = calls.into_iter().zip(holds);
+        let guards = guards.map(|(call, hold)| Guard::new(client.clone(), call, hold)).collect();
+        return hand_out(client, guards, Vec::as_slice);
+    }
+    let blamed = blamed(&outcomes, &calls);
+    failure(client, outcomes[blamed], &calls[blamed])
+}
+
+/// The outcome of each call; `None` if the deadline comes first.
+async fn outcomes_until(calls: &[Call], deadline: Option<Moment>) -> Vec<Option<Outcome>> {
+    let mut outcomes = Vec::with_capacity(calls.len());
+    for call in calls {
+        outcomes.push(call.outcome_until(deadline).await.map(acquired));
+    }
+    // All are held at the same moment. It may come after the first was given up, and before the
+    // last.
+    if outcomes.iter().any(is_held) {
+        for (outcome, call) in outcomes.iter_mut().zip(calls).filter(|(it, _)| it.is_none()) {
+            *outcome = Some(acquired(call.outcome().await));
+        }
+    }
+    outcomes
+}
+
+const fn is_held(outcome: &Option<Outcome>) -> bool {
+    matches!(outcome, Some(Outcome::Held { .. }))
+}
+
+/// The lock that a set was not acquired for. If the caller's time was over, a lock that another
+/// owner holds comes before one that too few nodes answered about.
+fn blamed(outcomes: &[Option<Outcome>], calls: &[Call]) -> usize {
+    let is_decided = |it: &Option<Outcome>| {
+        matches!(it, Some(Outcome::Contended | Outcome::NoQuorum)) // The others were abandoned.
+    };
+    let late = |is_blamed: fn(&Call) -> bool| {
+        let mut both = outcomes.iter().zip(calls);
+        both.position(|(outcome, call)| outcome.is_none() && is_blamed(call))
+    };
+    let decided = outcomes.iter().position(is_decided);
+    decided.or_else(|| late(Call::is_contended)).or_else(|| late(Call::is_short)).unwrap_or(0)
 }
 
 /// Takes over the lease that another has left.
@@ -98,11 +171,21 @@ async fn win(
     }
     let call = Call::acquire(engine, asked);
     match call.outcome_until(deadline).await.map(acquired) {
-        Some(Outcome::Held { .. }) => hand_out(client, call, hold),
+        Some(Outcome::Held { .. }) => {
+            let guard = Guard::new(client.clone(), call, hold);
+            hand_out(client, guard, std::slice::from_ref)
+        }
+        failed => failure(client, failed, &call),
+    }
+}
+
+/// Why a call has won nothing; `None` as its outcome is that its caller's time was over.
+fn failure<T>(client: &Inner, outcome: Option<Outcome>, call: &Call) -> Option<Got<T>> {
+    match outcome {
         Some(Outcome::NoQuorum | Outcome::Abandoned) | None if client.is_closed() => None,
         Some(Outcome::NoQuorum | Outcome::Abandoned) => Some(Got::Silence(call.reports())),
         None if call.is_short() => Some(Got::Silence(call.reports())),
-        Some(Outcome::Contended) | None => Some(Got::Contended),
+        Some(Outcome::Contended | Outcome::Held { .. }) | None => Some(Got::Contended),
     }
 }
 
@@ -111,16 +194,16 @@ fn acquired(ended: Ended) -> Outcome {
     outcome
 }
 
-fn hand_out(client: &Arc<Inner>, call: Call, hold: Hold) -> Option<Got> {
-    let guard = Guard::new(client.clone(), call, hold);
-    // A shutdown meanwhile did not see this guard, or has given the lock back already.
+/// What was won, unless one of its leases is over already.
+fn hand_out<T>(client: &Inner, won: T, guards: impl FnOnce(&T) -> &[Guard]) -> Option<Got<T>> {
+    // A shutdown meanwhile did not see these guards, or has given the locks back already.
     if client.is_closed() {
         return None;
     }
     // The caller may have been kept from running until now.
-    Some(match guard.check() {
-        Ok(()) => Got::Held(guard),
-        Err(_) => Got::Silence(guard.call().reports()),
+    Some(match guards(&won).iter().find(|guard| guard.check().is_err()) {
+        None => Got::Held(won),
+        Some(over) => Got::Silence(over.call().reports()),
     })
 }
 

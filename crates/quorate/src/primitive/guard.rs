@@ -217,6 +217,10 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + Sync + use<> {
+        self.loss()
+    }
+
+    pub(super) fn loss(&self) -> Loss {
         Loss::of(self.held.clone())
     }
 
@@ -236,7 +240,7 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn cancellation_token(&self) -> CancellationToken {
-        CancellationToken::of(self.held.clone(), self.engine().clone())
+        CancellationToken::of(std::slice::from_ref(self))
     }
 
     /// Runs `work` until it is done, or drops it at its next await when the lock is lost.
@@ -262,18 +266,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        let mut work = std::pin::pin!(work);
-        let mut lost = std::pin::pin!(self.lost());
-        std::future::poll_fn(|cx| {
-            // The loss comes first: work that is done too late does not count.
-            if let std::task::Poll::Ready(lost) = lost.as_mut().poll(cx) {
-                return std::task::Poll::Ready(Err(lost));
-            }
-            self.check()?;
-            let value = std::task::ready!(work.as_mut().poll(cx));
-            std::task::Poll::Ready(self.check().map(|()| value))
-        })
-        .await
+        run(work, self.lost(), || self.check()).await
     }
 
     /// Asks the nodes whether a majority still has this lock for us.
@@ -427,6 +420,25 @@ impl Guard {
     pub fn leave_to_expire(mut self) {
         self.end(|shared, lease| shared.machine.leave(lease));
     }
+}
+
+/// Runs `work` until it is done, or until the loss.
+pub(super) async fn run<F: Future>(
+    work: F,
+    lost: impl Future<Output = Lost>,
+    check: impl Fn() -> Result<(), Lost>,
+) -> Result<F::Output, Lost> {
+    let (mut work, mut lost) = (std::pin::pin!(work), std::pin::pin!(lost));
+    std::future::poll_fn(|cx| {
+        // The loss comes first: work that is done too late does not count.
+        if let std::task::Poll::Ready(lost) = lost.as_mut().poll(cx) {
+            return std::task::Poll::Ready(Err(lost));
+        }
+        check()?;
+        let value = std::task::ready!(work.as_mut().poll(cx));
+        std::task::Poll::Ready(check().map(|()| value))
+    })
+    .await
 }
 
 impl Drop for Guard {

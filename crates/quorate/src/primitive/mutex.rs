@@ -7,16 +7,16 @@ use quorate_core::{
     contend::Wait,
     moment::Moment,
     name::{Name, NameError},
-    quorum::majority,
 };
 
 use crate::{
     engine::{OwnerKind, held::Hold, survey},
-    error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
+    error::{Holder, LockError, WithError},
     primitive::{
         acquire::{Got, Want, acquire},
         guard::Guard,
         inner::Inner,
+        patience::{asks_again, deny},
     },
     who::printable,
 };
@@ -314,12 +314,8 @@ impl Mutex {
         let patience = deadline.map_or(self.ttl, |_| Duration::MAX);
         loop {
             let got = self.acquire(Wait::Patiently(patience), deadline).await?;
-            let now = engine.now();
-            match &got {
-                // The lock was won, but its caller was kept from running until it was over.
-                Got::Silence(nodes) if is_won(nodes) && deadline.is_none_or(|at| now < at) => {}
-                Got::Silence(_) if deadline.is_none() && is_guarded(&engine.reports()) => {}
-                Got::Held(_) | Got::Contended | Got::Silence(_) => return Ok(got),
+            if !asks_again(engine, &got, deadline) {
+                return Ok(got);
             }
         }
     }
@@ -339,13 +335,10 @@ impl Mutex {
     }
 
     async fn acquire(&self, wait: Wait, deadline: Option<Moment>) -> Result<Got, LockError> {
-        match acquire(&self.client, self.want()?, wait, deadline).await? {
-            Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
-            got => Ok(got),
-        }
+        deny(acquire(&self.client, self.want()?, wait, deadline).await?)
     }
 
-    fn want(&self) -> Result<Want, LockError> {
+    pub(super) fn want(&self) -> Result<Want, LockError> {
         let name = self.name.as_ref().map_err(Clone::clone)?.clone();
         let (terms, hold, kind) = (self.client.terms(self.ttl)?, self.hold, self.kind.clone());
         if kind.is_shared && !self.client.engine.dialect.has_queue() {
@@ -355,42 +348,13 @@ impl Mutex {
     }
 
     async fn timeout(&self, started: Moment) -> LockError {
-        let engine = &self.client.engine;
-        let waited = engine.now().saturating_since(started);
-        let holder = match &self.name {
-            Ok(name) => survey(engine, name, engine.vote_timeout(self.ttl)).await,
-            Err(_) => None,
-        };
-        LockError::Timeout { waited, holder }
+        let waited = self.client.engine.now().saturating_since(started);
+        LockError::Timeout { waited, holder: self.holder().await }
     }
-}
 
-/// True if a majority has granted the lock.
-fn is_won(nodes: &[NodeReport]) -> bool {
-    let granted = nodes.iter().filter(|report| report.answer == NodeAnswer::Granted);
-    granted.count() >= majority(nodes.len())
-}
-
-/// True if there will be a majority when the restart guard is over: whoever waits waits for that.
-fn is_guarded(nodes: &[NodeReport]) -> bool {
-    let is_guarded = |report: &&NodeReport| {
-        matches!(&report.answer, NodeAnswer::Trouble(Trouble::Guarded { .. }))
-    };
-    let guarded = nodes.iter().filter(is_guarded).count();
-    let attached = nodes.iter().filter(|report| report.answer == NodeAnswer::Attached).count();
-    guarded > 0 && guarded + attached >= majority(nodes.len())
-}
-
-/// True if so many nodes deny us that no majority is left, whatever the others say.
-fn is_denied(nodes: &[NodeReport]) -> bool {
-    let denials = nodes.iter().filter(|report| match &report.answer {
-        NodeAnswer::Trouble(trouble) => trouble.is_denial(),
-        NodeAnswer::Attached
-        | NodeAnswer::Granted
-        | NodeAnswer::Refused
-        | NodeAnswer::NotAwaited
-        | NodeAnswer::Ready(_) => false,
-    });
-    let denials = denials.count();
-    nodes.len() - denials < majority(nodes.len())
+    /// Who has the lock, as far as the nodes can tell.
+    pub(super) async fn holder(&self) -> Option<Holder> {
+        let (engine, name) = (&self.client.engine, self.name.as_ref().ok()?);
+        survey(engine, name, engine.vote_timeout(self.ttl)).await
+    }
 }

@@ -8,6 +8,7 @@ use crate::{
         held::{Held, Loss},
     },
     error::Lost,
+    primitive::{guard::Guard, join::first},
 };
 
 /// A flag that is raised when a lock is lost. Clones are the same flag.
@@ -31,13 +32,13 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct CancellationToken {
-    held: Arc<Held>,
-    engine: Arc<Engine>,
+    /// One lock, or all of a set.
+    held: Arc<[(Arc<Held>, Arc<Engine>)]>,
 }
 
 impl CancellationToken {
-    pub(crate) const fn of(held: Arc<Held>, engine: Arc<Engine>) -> Self {
-        Self { held, engine }
+    pub(super) fn of(guards: &[Guard]) -> Self {
+        Self { held: guards.iter().map(Guard::shared).collect() }
     }
 
     /// True once the lock is lost, also if only its time has run out.
@@ -57,7 +58,7 @@ impl CancellationToken {
     /// ```
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.held.check(&self.engine, self.engine.now()).is_err()
+        self.held.iter().any(|(held, engine)| held.check(engine, engine.now()).is_err())
     }
 
     /// Completes when the lock is lost.
@@ -80,6 +81,6 @@ impl CancellationToken {
     /// # Ok(()) }
     /// ```
     pub async fn cancelled(&self) -> Lost {
-        Loss::of(self.held.clone()).await
+        first(self.held.iter().map(|(held, _)| Loss::of(held.clone())).collect::<Vec<_>>()).await
     }
 }

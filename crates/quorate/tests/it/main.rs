@@ -7,6 +7,8 @@
 mod conformance;
 #[macro_use]
 mod mode;
+#[macro_use]
+mod rwlock;
 
 mod blocking;
 mod cancellation;
@@ -23,11 +25,11 @@ mod links;
 #[cfg(feature = "local")]
 mod local;
 mod loss;
+mod mutex_all;
 mod observe;
 mod regressions;
 mod review;
 mod review2;
-mod rwlock;
 mod semaphore;
 #[cfg(feature = "tls")]
 mod tls;

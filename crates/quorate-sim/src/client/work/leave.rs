@@ -24,7 +24,7 @@ impl Client {
             match self.tasks[task].stage {
                 Stage::Asking(call) => {
                     self.stop_waiting(env, task);
-                    self.abandon(env, call);
+                    self.abandon_all(env, task, call);
                     self.stop_handing_over(env, task);
                 }
                 Stage::Holding(_) | Stage::Acting(_) if is_shutdown => {}
@@ -65,7 +65,7 @@ impl Client {
             Stage::Asking(call) => {
                 env.count.faults[CANCELLED] += 1;
                 self.think(env, task);
-                self.abandon(env, call);
+                self.abandon_all(env, task, call);
                 self.stop_handing_over(env, task);
             }
             // The lock stays held, and what was asked of the nodes goes on.

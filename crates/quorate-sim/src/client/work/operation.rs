@@ -12,6 +12,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) lock: usize,
+    /// The other locks of a set, as bits.
+    pub(super) others: u32,
     pub(super) ttl_ms: u64,
     pub(super) is_shared: bool,
     /// For how long it is waited for; `None` is one try.
@@ -78,6 +80,7 @@ impl Operation {
         let other = dice.pick(&settings.ttls_ms);
         Self {
             lock: dice.index(settings.locks),
+            others: 0,
             ttl_ms,
             is_shared,
             patience: match dice.below(4) {
@@ -99,6 +102,24 @@ impl Operation {
                 _ => End::Release,
             },
         }
+    }
+}
+
+impl Operation {
+    /// Wants other locks as well, in some of the worlds that have sets.
+    pub(super) fn with_others(mut self, dice: &mut Dice, settings: &Settings) -> Self {
+        if settings.has_sets && !self.is_shared && dice.below(2) == 0 {
+            let all = (1_u64 << settings.locks) - 1;
+            self.others = (dice.below(all + 1) as u32) & !(1 << self.lock);
+        }
+        self
+    }
+
+    /// Every lock that it wants, its own first.
+    pub(super) fn locks(&self) -> impl Iterator<Item = usize> + use<> {
+        let others = self.others;
+        let others = (0..u32::BITS as usize).filter(move |lock| others & (1 << lock) != 0);
+        std::iter::once(self.lock).chain(others)
     }
 }
 

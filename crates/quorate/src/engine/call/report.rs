@@ -49,6 +49,13 @@ impl Call {
         let shared = self.engine.lock();
         shared.machine.call(self.id).and_then(client::Call::waiter).is_some_and(is_short)
     }
+
+    /// True if another owner is in the way.
+    pub(crate) fn is_contended(&self) -> bool {
+        let shared = self.engine.lock();
+        let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
+        waiter.is_some_and(|it| it.machine().is_contended() && !it.machine().is_short())
+    }
 }
 
 fn round_answer(
@@ -113,7 +120,9 @@ fn silence_of(engine: &Engine, waiter: &Waiter, record: &Record, node: usize) ->
 /// True while too few nodes can be reached, or answer anything but errors; and while a majority has
 /// granted and not agreed on a fence yet, since no other owner is in the way.
 fn is_short(waiter: &Waiter) -> bool {
-    waiter.machine().is_short() || !waiter.machine().is_contended()
+    let machine = waiter.machine();
+    let has_someone_to_wait_for = machine.is_contended() || machine.is_reserved();
+    machine.is_short() || !has_someone_to_wait_for
 }
 
 impl Shared {

@@ -10,7 +10,7 @@ use quorate_core::{
 
 use super::Guard;
 use crate::{
-    engine::{Call, Ended, Engine, Shared},
+    engine::{Call, Ended, Engine, Shared, held::Held},
     error::Lost,
     observe::{Action, Event},
 };
@@ -78,6 +78,11 @@ impl Guard {
     pub(crate) fn lease(&self) -> HeldLease {
         let shared = self.engine().lock();
         shared.machine.lease(self.held.id).expect("its guard has not let go").clone()
+    }
+
+    /// What outlives the guard.
+    pub(crate) fn shared(&self) -> (Arc<Held>, Arc<Engine>) {
+        (self.held.clone(), self.engine().clone())
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {

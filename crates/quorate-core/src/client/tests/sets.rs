@@ -1,0 +1,405 @@
+//! Several locks for one caller, against three real stores, with every message delivered when
+//! chance says so.
+
+use super::*;
+use crate::{
+    command::SessionTerms,
+    line::{Session, Speaker},
+    moment::NodeTime,
+    store::Store,
+};
+
+/// The sets that overlap, in orders that would let them wait for each other in a circle.
+const SETS: [&[&str]; 4] = [&["a", "b"], &["b", "c"], &["c", "a"], &["b"]];
+const SEEDS: u64 = 2_000;
+/// The nodes' time at the beginning, in milliseconds.
+const T0: u64 = 1_800_000_000_000;
+
+#[test]
+fn overlapping_sets_are_held_one_at_a_time_and_nobody_waits_for_ever() {
+    let mut shared_holds = 0;
+    for seed in 0..SEEDS {
+        shared_holds += World::new(seed, Dialect::Queue).run(Policy::Wait);
+    }
+    assert!(shared_holds > SEEDS / 2, "{shared_holds}: disjoint locks should be held at once");
+}
+
+#[test]
+fn overlapping_sets_are_held_one_at_a_time_without_a_queue() {
+    for seed in 0..SEEDS {
+        World::new(seed, Dialect::Classic).run(Policy::Wait);
+    }
+}
+
+#[test]
+fn tries_take_all_or_nothing_and_leave_nothing() {
+    for seed in 0..SEEDS {
+        World::new(seed, Dialect::Queue).run(Policy::Try);
+        World::new(seed, Dialect::Classic).run(Policy::Try);
+    }
+}
+
+#[test]
+fn set_whose_caller_goes_leaves_nothing_and_lets_others_pass() {
+    for seed in 0..SEEDS {
+        World::new(seed, Dialect::Queue).run(Policy::FirstGoes);
+        World::new(seed, Dialect::Classic).run(Policy::FirstGoes);
+    }
+}
+
+#[test]
+fn a_lock_of_a_set_that_has_a_majority_gives_way_until_all_have_one() {
+    let mut client = client();
+    let calls = client.acquire_all(vec![want("a", WAIT), want("b", WAIT)], at(0));
+    let ticket = |client: &Client<Numbers>, at: usize| {
+        client.call(calls[at]).and_then(Call::waiter).and_then(Waiter::ticket)
+    };
+    assert_eq!(ticket(&client, 0), ticket(&client, 1), "they stand at one place");
+    for node in 0..NODES {
+        let [Transmit { about, command }] = &sent(&mut client, node)[..] else {
+            panic!("they leave together")
+        };
+        let reply = Reply::Batch([Some(granted(5)), Some(queued())].into());
+        client.handle_answer(node, (about, command), Some(&reply), at(1));
+    }
+    assert_eq!(client.take_outcome(calls[0]), None, "b is missing");
+    let owner = client.call(calls[0]).and_then(Call::waiter).unwrap().owner().clone();
+    let (name, fence, news) = (Name::parse("a", "").unwrap(), Fence::new(5), News::Inquired);
+    client.handle_push(0, Push { client: id(), name, owner, news, fence, session: None }, at(2));
+    let said = sent(&mut client, 0);
+    let [Transmit { command: Command::Release { yields: Some(it), .. }, .. }] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert_eq!(it.fence, fence);
+}
+
+/// A member that did not fail itself would sleep until its next heartbeat, and the others with it.
+#[test]
+fn members_that_rest_for_another_try_again_as_soon_as_it_does() {
+    let mut client = client();
+    let wants = ["a", "b"].map(|name| Want { dialect: Dialect::Classic, ..want(name, WAIT) });
+    let calls = client.acquire_all(wants.into(), at(0));
+    answer_each(&mut client, &[Reply::Taken, Reply::Another], at(1));
+    let due = client.poll_timeout().expect("they try again");
+    assert!(due < at(20), "{due:?}");
+    // What they give back.
+    (0..NODES).for_each(|node| _ = sent(&mut client, node));
+    client.handle_timeout(WALL, &patience, due);
+    answer_each(&mut client, &[Reply::Taken, Reply::Taken], due);
+    for call in calls {
+        let ended = client.take_outcome(call);
+        assert!(matches!(ended, Some(Ended::Acquire(contend::Outcome::Held { .. }))), "{ended:?}");
+    }
+}
+
+/// All nodes answer the first questions of the members, which leave together.
+fn answer_each(client: &mut Client<Numbers>, replies: &[Reply], now: Moment) {
+    let asked: Vec<_> = (0..NODES).map(|node| sent(client, node)).collect();
+    for (node, asked) in asked.iter().enumerate() {
+        let [Transmit { about, command }] = &asked[..] else { panic!("{asked:?}") };
+        let reply = Reply::Batch(replies.iter().cloned().map(Some).collect());
+        client.handle_answer(node, (about, command), Some(&reply), now);
+    }
+}
+
+#[test]
+fn set_of_a_client_that_has_ended_is_abandoned() {
+    let mut client = client();
+    client.close(at(0));
+    let calls = client.acquire_all(vec![want("a", WAIT), want("b", WAIT)], at(0));
+    let abandoned = Some(Ended::Acquire(contend::Outcome::Abandoned));
+    assert_eq!(
+        calls.iter().map(|call| client.take_outcome(*call)).collect::<Vec<_>>(),
+        [abandoned; 2]
+    );
+    assert!(client.sets.is_empty() && client.naming.of_sets.is_empty(), "nothing is left");
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Policy {
+    Wait,
+    Try,
+    /// The caller of the first set goes away at some time.
+    FirstGoes,
+}
+
+struct World {
+    seed: u64,
+    dialect: Dialect,
+    chance: Jitter,
+    now: Moment,
+    stores: [Store; NODES],
+    callers: Vec<Caller>,
+}
+
+/// One client that wants one set of locks once.
+struct Caller {
+    id: ClientId,
+    machine: Client<Named>,
+    names: &'static [&'static str],
+    calls: Box<[CallId]>,
+    leases: Vec<LeaseId>,
+    requests: [VecDeque<Transmit>; NODES],
+    replies: [VecDeque<(Transmit, Reply)>; NODES],
+    pushes: [VecDeque<Push>; NODES],
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Named(ClientId, u64);
+
+impl OwnerSource for Named {
+    fn next_owner(&mut self, place: &Place, _kind: &OwnerKind) -> Owner {
+        self.1 += 1;
+        place.owner(self.1)
+    }
+
+    fn next_plain_owner(&mut self, _kind: &OwnerKind) -> Owner {
+        self.1 += 1;
+        Owner::new(&self.0, self.1, "me")
+    }
+}
+
+impl World {
+    fn new(seed: u64, dialect: Dialect) -> Self {
+        let mut world = Self {
+            seed,
+            dialect,
+            chance: Jitter::new(seed),
+            now: at(0),
+            stores: [(); NODES].map(|()| Store::new()),
+            callers: Vec::new(),
+        };
+        for (number, names) in SETS.iter().enumerate() {
+            world.callers.push(Caller::new(number, names));
+        }
+        let now = world.time();
+        for (number, caller) in world.callers.iter_mut().enumerate() {
+            for (node, store) in world.stores.iter_mut().enumerate() {
+                let speaker = Speaker { client: caller.id, session: session(number) };
+                let terms = SessionTerms::without_membership(60_000);
+                store.listen(caller.id);
+                store.apply(now, &Command::Attach { speaker, terms });
+                caller.machine.handle_time(node, now.as_micros(), world.now);
+                caller.machine.handle_up(node, world.now);
+            }
+        }
+        world
+    }
+
+    fn time(&self) -> NodeTime {
+        NodeTime::from_micros(T0 * 1_000 + self.now.as_nanos() / 1_000)
+    }
+
+    /// Returns how often somebody held a set while another set was held.
+    fn run(mut self, policy: Policy) -> u64 {
+        let mut together = 0;
+        let mut order: Vec<usize> = (0..self.callers.len()).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, self.below(last as u64 + 1));
+        }
+        let wait = if policy == Policy::Try { Wait::Never } else { WAIT };
+        for number in order {
+            self.step_often();
+            let caller = &mut self.callers[number];
+            let dialect = self.dialect;
+            let wants = caller.names.iter().map(|name| Want { dialect, ..want(name, wait) });
+            let wants = wants.collect();
+            caller.calls = caller.machine.acquire_all(wants, self.now);
+        }
+        for _ in 0..100_000 {
+            if policy == Policy::FirstGoes && !self.callers[0].is_over && self.below(20) == 0 {
+                self.leave(0);
+            }
+            if !self.step() {
+                if self.callers.iter().all(|caller| caller.is_over) {
+                    self.judge_end();
+                    return together;
+                }
+                self.pass_time();
+            }
+            together += self.look();
+        }
+        panic!("seed {}: it does not end", self.seed);
+    }
+
+    /// Nothing is on the way: time passes until something is due.
+    fn pass_time(&mut self) {
+        let due = self.callers.iter().filter_map(|it| it.machine.poll_timeout()).min();
+        let due = due.unwrap_or_else(|| panic!("seed {}: all wait for ever", self.seed));
+        self.now = self.now.max(due);
+        assert!(self.now < at(60_000), "seed {}: somebody waits for ever", self.seed);
+        for caller in &mut self.callers {
+            caller.machine.handle_timeout(WALL, &patience, self.now);
+        }
+    }
+
+    fn step_often(&mut self) {
+        for _ in 0..self.below(8) {
+            self.step();
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> usize {
+        usize::try_from(self.chance.next() % bound).unwrap()
+    }
+
+    /// Lets one message go one step further. Returns false if there is none.
+    fn step(&mut self) -> bool {
+        let mut options = Vec::new();
+        for (number, caller) in self.callers.iter_mut().enumerate() {
+            for node in 0..NODES {
+                caller.requests[node].extend(sent_all(&mut caller.machine, node));
+                let ways = [
+                    !caller.requests[node].is_empty(),
+                    !caller.replies[node].is_empty(),
+                    !caller.pushes[node].is_empty(),
+                ];
+                let open = ways.iter().enumerate().filter(|(_, is_open)| **is_open);
+                options.extend(open.map(|(way, _)| (number, node, way)));
+            }
+        }
+        if options.is_empty() {
+            return false;
+        }
+        self.now = self.now.saturating_add(Duration::from_micros(50));
+        let (number, node, way) = options[self.below(options.len() as u64)];
+        let (now, time) = (self.now, self.time());
+        let caller = &mut self.callers[number];
+        match way {
+            0 => {
+                let mut transmit = caller.requests[node].pop_front().unwrap();
+                transmit.command.set_session(session(number));
+                let reply = self.stores[node].apply(time, &transmit.command);
+                caller.replies[node].push_back((transmit, reply));
+                for push in self.stores[node].take_pushes() {
+                    let whose = self.callers.iter_mut().find(|it| it.id == push.client);
+                    whose.unwrap().pushes[node].push_back(push);
+                }
+            }
+            1 => {
+                let (Transmit { about, command }, reply) =
+                    caller.replies[node].pop_front().unwrap();
+                caller.machine.handle_answer(node, (&about, &command), Some(&reply), now);
+            }
+            _ => {
+                let push = caller.pushes[node].pop_front().unwrap();
+                caller.machine.handle_push(node, push, now);
+            }
+        }
+        true
+    }
+
+    /// Looks who holds what, and lets holders go on. Returns how many held something beside
+    /// another.
+    fn look(&mut self) -> u64 {
+        let now = self.now;
+        for number in 0..self.callers.len() {
+            let is_done = self.below(6) == 0;
+            let caller = &mut self.callers[number];
+            if caller.is_over {
+            } else if !caller.leases.is_empty() {
+                if is_done {
+                    self.leave(number);
+                }
+            } else {
+                caller.take(self.seed, now);
+            }
+        }
+        let holders: Vec<&Caller> = self.callers.iter().filter(|it| it.is_held(now)).collect();
+        for (at, one) in holders.iter().enumerate() {
+            for other in &holders[at + 1..] {
+                let is_same = one.names.iter().any(|name| other.names.contains(name));
+                assert!(!is_same, "seed {}: {:?} and {:?}", self.seed, one.names, other.names);
+            }
+        }
+        u64::from(holders.len() > 1)
+    }
+
+    /// The caller goes: with what it holds, or from the queues.
+    fn leave(&mut self, number: usize) {
+        let now = self.now;
+        let caller = &mut self.callers[number];
+        for lease in std::mem::take(&mut caller.leases) {
+            if let Some(call) = caller.machine.release(lease, &patience, now) {
+                caller.machine.close_call(call);
+            }
+        }
+        for call in std::mem::take(&mut caller.calls) {
+            caller.machine.abandon(call, now);
+        }
+        caller.is_over = true;
+    }
+
+    fn judge_end(&mut self) {
+        let now = self.time();
+        for store in &mut self.stores {
+            assert!(store.names(now).is_empty(), "seed {}: a key is left", self.seed);
+            assert!(store.lines(now).is_empty(), "seed {}: somebody is queued", self.seed);
+        }
+        for caller in &self.callers {
+            let machine = &caller.machine;
+            assert!(machine.is_idle(), "seed {}: a call is left", self.seed);
+            assert!(machine.sets.is_empty() && machine.naming.of_sets.is_empty());
+        }
+    }
+}
+
+impl Caller {
+    fn new(number: usize, names: &'static [&'static str]) -> Self {
+        let id = ClientId::from_random([u8::try_from(number).unwrap() + 1; 20]);
+        let config = Config {
+            client: id,
+            nodes: NODES,
+            has_sessions: true,
+            max_ttl: Duration::from_secs(60),
+        };
+        Self {
+            id,
+            machine: Client::new(config, Named(id, 0), Jitter::new(number as u64)),
+            names,
+            calls: Box::default(),
+            leases: Vec::new(),
+            requests: Default::default(),
+            replies: Default::default(),
+            pushes: Default::default(),
+            is_over: false,
+        }
+    }
+
+    /// Takes what was won: all, or nothing.
+    fn take(&mut self, seed: u64, now: Moment) {
+        let ended = |id: &CallId| self.machine.call(*id).and_then(Call::ended);
+        let ended: Vec<_> = self.calls.iter().map(ended).collect();
+        let is_held =
+            |it: &Option<Ended>| matches!(it, Some(Ended::Acquire(contend::Outcome::Held { .. })));
+        let held = ended.iter().filter(|it| is_held(it)).count();
+        assert!(held == 0 || held == ended.len(), "seed {seed}: {held} of {}", ended.len());
+        if ended.is_empty() || ended.iter().any(Option::is_none) {
+            return;
+        }
+        let hold = Hold { renewal: Renewal::On, until: Moment::from_nanos(u64::MAX) };
+        for call in std::mem::take(&mut self.calls) {
+            self.machine.take_outcome(call);
+            self.leases.extend(self.machine.keep(call, hold, now));
+            self.machine.close_call(call);
+        }
+        self.is_over = held == 0;
+    }
+
+    fn is_held(&self, now: Moment) -> bool {
+        let is_valid = |lease: &LeaseId| {
+            self.machine.lease(*lease).is_some_and(|held| now < held.lease().valid_until())
+        };
+        !self.leases.is_empty() && self.leases.iter().all(is_valid)
+    }
+}
+
+fn sent_all(machine: &mut Client<Named>, node: usize) -> Vec<Transmit> {
+    while machine.poll_event().is_some() {}
+    std::iter::from_fn(|| machine.poll_transmit(node, |_| true)).collect()
+}
+
+fn session(number: usize) -> Session {
+    Session::from_random(number as u128 + 1)
+}

@@ -1,0 +1,58 @@
+//! How long a caller puts up with nodes that do not answer.
+
+use quorate_core::{moment::Moment, quorum::majority};
+
+use super::acquire::Got;
+use crate::{
+    engine::Engine,
+    error::{LockError, NodeAnswer, NodeReport, Trouble},
+};
+
+/// Whether a caller that waits until `deadline` asks again after this.
+pub(super) fn asks_again<T>(engine: &Engine, got: &Got<T>, deadline: Option<Moment>) -> bool {
+    let is_in_time = || deadline.is_none_or(|at| engine.now() < at);
+    match got {
+        // The lock was won, but its caller was kept from running until it was over.
+        Got::Silence(nodes) if is_won(nodes) && is_in_time() => true,
+        Got::Silence(_) => deadline.is_none() && is_guarded(&engine.reports()),
+        Got::Held(_) | Got::Contended => false,
+    }
+}
+
+/// Nodes that deny us are an error of their own.
+pub(super) fn deny<T>(got: Got<T>) -> Result<Got<T>, LockError> {
+    match got {
+        Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
+        got => Ok(got),
+    }
+}
+
+/// True if a majority has granted the lock.
+fn is_won(nodes: &[NodeReport]) -> bool {
+    let granted = nodes.iter().filter(|report| report.answer == NodeAnswer::Granted);
+    granted.count() >= majority(nodes.len())
+}
+
+/// True if there will be a majority when the restart guard is over: whoever waits waits for that.
+fn is_guarded(nodes: &[NodeReport]) -> bool {
+    let is_guarded = |report: &&NodeReport| {
+        matches!(&report.answer, NodeAnswer::Trouble(Trouble::Guarded { .. }))
+    };
+    let guarded = nodes.iter().filter(is_guarded).count();
+    let attached = nodes.iter().filter(|report| report.answer == NodeAnswer::Attached).count();
+    guarded > 0 && guarded + attached >= majority(nodes.len())
+}
+
+/// True if so many nodes deny us that no majority is left, whatever the others say.
+fn is_denied(nodes: &[NodeReport]) -> bool {
+    let denials = nodes.iter().filter(|report| match &report.answer {
+        NodeAnswer::Trouble(trouble) => trouble.is_denial(),
+        NodeAnswer::Attached
+        | NodeAnswer::Granted
+        | NodeAnswer::Refused
+        | NodeAnswer::NotAwaited
+        | NodeAnswer::Ready(_) => false,
+    });
+    let denials = denials.count();
+    nodes.len() - denials < majority(nodes.len())
+}

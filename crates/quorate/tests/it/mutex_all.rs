@@ -1,0 +1,61 @@
+//! Several locks for one holder: all of them, or none.
+
+mod crowd;
+mod dropped;
+mod faults;
+mod leaving;
+mod loss;
+mod order;
+mod settings;
+mod together;
+
+use quorate::{Client, GuardAll, MutexAll};
+use quorate_core::quorum::majority;
+use quorate_testkit::eventually;
+use tokio::task::JoinHandle;
+
+use crate::{
+    conformance::rig::{PATIENCE, Rig},
+    mode::Mode,
+};
+
+/// The set of these tests.
+fn pair(client: &Client) -> MutexAll {
+    client.mutex_all(["a", "b"])
+}
+
+/// Acquires locks that are free, or about to be.
+async fn take_all(set: MutexAll) -> GuardAll {
+    set.lock_timeout(PATIENCE).await.expect("they are free")
+}
+
+/// A set that waits for its locks.
+fn waiting(set: MutexAll) -> JoinHandle<GuardAll> {
+    tokio::spawn(async move { set.lock().await.expect("its turn comes") })
+}
+
+/// Waits until so many owners wait for a lock. Without a queue nobody can tell.
+async fn wait_until_queued(rig: &Rig, client: &Client, name: &str, count: u64) {
+    while rig.mode() == Mode::Line {
+        let report = client.inspect(name).await.expect("the nodes tell");
+        if report.holder.is_some() && report.waiting_total == count {
+            return;
+        }
+    }
+}
+
+/// Waits until the nodes have these keys, each on a majority, and no others, and until nobody waits
+/// for any lock.
+fn wait_until_only(rig: &Rig, wanted: &[&str]) {
+    eventually(&format!("the nodes have only {wanted:?}"), PATIENCE, || {
+        let found: Vec<Vec<String>> = rig.all().map(|node| rig.names(node)).collect();
+        let votes = |name: &str| found.iter().flatten().filter(|it| *it == name).count();
+        found.iter().flatten().all(|name| wanted.contains(&name.as_str()))
+            && wanted.iter().all(|name| votes(name) >= majority(rig.len()))
+    });
+    for server in rig.servers() {
+        eventually("nobody waits", PATIENCE, || {
+            !server.keys().iter().any(|key| key.starts_with(b"quorate:q:"))
+        });
+    }
+}

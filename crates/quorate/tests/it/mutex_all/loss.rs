@@ -1,0 +1,107 @@
+//! A set of which one lock is lost.
+
+use std::time::Duration;
+
+use quorate::{
+    GuardAll,
+    error::{Lost, LostReason, ReleaseError, VerifyError, WithError},
+};
+use quorate_core::quorum::majority;
+
+use super::{pair, take_all, wait_until_only};
+use crate::conformance::rig::{LONG, PATIENCE, Rig, take};
+
+on_every_engine! {
+    [1, 3, 5] => loss_of_one_lock_is_a_loss_of_the_set,
+        extension_by_hand_reports_the_lock_that_is_lost,
+        work_under_a_set_is_dropped_when_one_lock_is_lost,
+        set_that_is_held_for_too_long_is_lost;
+}
+
+async fn loss_of_one_lock_is_a_loss_of_the_set(rig: &Rig) {
+    let client = rig.client("alice").await;
+    for robbed in ["a", "b"] {
+        let set = take_all(pair(&client).ttl(TTL)).await;
+        let (token, lost) = (set.cancellation_token(), set.lost());
+        set.check().expect("both are held");
+        assert!(!token.is_cancelled());
+        rob(rig, robbed);
+        // The watchdog finds out, and everybody who looks or waits is told.
+        assert_gone(&in_time(lost).await);
+        assert_gone(&in_time(token.cancelled()).await);
+        assert!(token.is_cancelled() && set.remaining().is_zero());
+        assert_gone(&set.check().expect_err("one lock is lost"));
+        let verified = set.verify().await.expect_err("one lock is lost");
+        assert!(matches!(verified, VerifyError::Lost(_)), "{verified:?}");
+        let other = set.guards().iter().find(|guard| guard.name() != robbed);
+        other.expect("there are two").verify().await.expect("the other lock is held until then");
+        let released = set.release().await.expect_err("one lock was lost");
+        assert!(matches!(released, ReleaseError::Lost(_)), "{released:?}");
+        wait_until_only(rig, &[robbed]);
+        rig.all().for_each(|node| rig.forget(node));
+    }
+}
+
+async fn extension_by_hand_reports_the_lock_that_is_lost(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let set = take_all(pair(&client).no_renew()).await;
+    set.extend(2 * LONG).await.expect("both are held");
+    assert!(set.remaining() > LONG);
+    rob(rig, "b");
+    set.check().expect("nobody can know yet");
+    set.extend(2 * LONG).await.expect_err("one lock is gone");
+    assert_gone(&set.check().expect_err("one lock is gone"));
+    drop(set);
+    wait_until_only(rig, &["b"]);
+}
+
+async fn work_under_a_set_is_dropped_when_one_lock_is_lost(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let set = take_all(pair(&client).ttl(TTL)).await;
+    assert_eq!(set.run(async { 42 }).await.expect("both are held"), 42);
+    let run = async |set: &GuardAll| set.run(std::future::pending::<()>()).await;
+    let (ended, ()) = tokio::join!(in_time(run(&set)), async { rob(rig, "b") });
+    assert_gone(&ended.expect_err("b is lost"));
+    drop(set);
+    wait_until_only(rig, &["b"]);
+    rig.all().for_each(|node| rig.forget(node));
+
+    let pair = pair(&client).ttl(TTL);
+    let with = pair.with(async |_| {
+        rob(rig, "a");
+        std::future::pending::<()>().await;
+    });
+    match in_time(with).await {
+        Err(WithError::Lost(lost)) => assert_gone(&lost),
+        other => panic!("a is lost: {other:?}"),
+    }
+    wait_until_only(rig, &["a"]);
+}
+
+async fn set_that_is_held_for_too_long_is_lost(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let set = take_all(pair(&alice).max_hold(Duration::from_millis(30))).await;
+    assert_eq!(in_time(set.lost()).await.reason, LostReason::MaxHold);
+    drop(set);
+    let fixed = take_all(pair(&alice).ttl(Duration::from_millis(150)).no_renew()).await;
+    assert_eq!(in_time(fixed.lost()).await.reason, LostReason::Expired);
+    drop(fixed);
+    drop((take(bob.mutex("a")).await, take(bob.mutex("b")).await));
+    wait_until_only(rig, &[]);
+}
+
+/// A majority of the nodes forgets that we have this lock, and has it for another program.
+fn rob(rig: &Rig, name: &str) {
+    (0..majority(rig.len())).for_each(|node| rig.plant(node, name, b"another"));
+}
+
+fn assert_gone(lost: &Lost) {
+    assert_eq!(lost.reason, LostReason::Gone, "{lost}");
+}
+
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it is told")
+}
+
+/// The watchdog looks every third of it. Long enough for a stall not to be the reason.
+const TTL: Duration = Duration::from_secs(3);
