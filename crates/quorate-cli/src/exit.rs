@@ -79,6 +79,8 @@ impl From<LockError> for Failure {
             LockError::InvalidName(_)
             | LockError::InvalidTtl(_)
             | LockError::NotShared
+            | LockError::NoNames
+            | LockError::TooManyNames { .. }
             | LockError::TooManyPermits { .. } => USAGE,
             _ => SOFTWARE,
         };

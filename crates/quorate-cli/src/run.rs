@@ -8,6 +8,7 @@ mod lock;
 mod locks;
 mod nested;
 mod proc;
+mod several;
 mod signals;
 mod spawn;
 mod supervise;
@@ -55,8 +56,9 @@ pub(crate) struct Run {
     /// A text for the shell in place of a command: $SHELL, or /bin/sh, runs it.
     #[arg(short, long, value_name = "TEXT", conflicts_with = "argv")]
     command: Option<OsString>,
-    /// One more lock that is needed; can be given several times. The command runs when all of them
-    /// are held. With --shared they are shared as well, with --permits they are held alone.
+    /// One more lock to hold; can be given several times. All are acquired together or not at all.
+    /// With --shared they are shared as well; with --permits they are exclusive, and acquired after
+    /// the permit.
     #[arg(short, long = "lock", value_name = "NAME")]
     locks: Vec<String>,
     #[command(flatten)]

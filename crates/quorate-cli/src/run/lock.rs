@@ -36,7 +36,7 @@ pub(crate) async fn lock(
     let guard = tokio::select! {
         biased;
         guard = lock_silently(client, want, ttl, left) => guard,
-        never = watch.tell(client, want, voice) => match never {},
+        never = watch.tell(client, std::slice::from_ref(want), voice) => match never {},
     };
     voice.status("");
     let guard = guard.map_err(|failure| named(want.name, failure))?;
@@ -76,7 +76,7 @@ async fn lock_silently(
     let taken = match (taken, left) {
         (Some(taken), _) => taken,
         (None, Some(_)) => take(client, want, ttl, left).await,
-        (None, None) => take_patiently(client, want, ttl).await,
+        (None, None) => patiently(ttl, async || take(client, want, ttl, None).await).await,
     };
     match taken {
         Ok(guard) => Ok(guard),
@@ -89,16 +89,15 @@ async fn lock_silently(
 
 /// Takes it without a limit. The library gives up when no majority has answered for a ttl, which
 /// may be less than a server needs to start again: who waits for ever waits for that.
-async fn take_patiently(
-    client: &Client,
-    want: &Want<'_>,
+pub(super) async fn patiently<T>(
     ttl: Duration,
-) -> Result<Guard, LockError> {
+    take: impl AsyncFn() -> Result<T, LockError>,
+) -> Result<T, LockError> {
     let patience = ttl.max(SILENCE_MIN);
     let mut silent_since = Instant::now();
     loop {
         let asked_at = Instant::now();
-        let taken = take(client, want, ttl, None).await;
+        let taken = take().await;
         let Err(LockError::NoQuorum { nodes }) = &taken else { return taken };
         // Nodes that turn us away will do so again.
         if silence(nodes) != UNAVAILABLE {
@@ -160,7 +159,7 @@ async fn take(
 }
 
 /// Why it was not had.
-async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> String {
+pub(super) async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> String {
     let report = match want.how {
         How::Alone | How::Shared => client.inspect(want.name).await.ok(),
         // Which of its locks was another's is not known, and no other library has those.

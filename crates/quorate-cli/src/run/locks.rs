@@ -8,7 +8,11 @@ use std::{
 use clap::Args;
 use quorate::{Client, ClientBuilder, Guard, error::ReleaseError};
 
-use super::{lock::lock, nested, want::Want};
+use super::{
+    nested,
+    several::{self, Deadline},
+    want::Want,
+};
 use crate::{exit::Failure, time, voice::Voice};
 
 /// For how long a lock is waited for.
@@ -44,8 +48,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Waits for all of them, always in the same order: two who want the same ones never wait for
-    /// each other. `main` is the one of them that the command is told the fence of.
+    /// Acquires all of them. `main` is the one of them that the command is told the fence of.
     pub(crate) async fn acquire(
         builder: ClientBuilder,
         wants: BTreeSet<Want<'_>>,
@@ -54,15 +57,10 @@ impl Locks {
         patience: &Patience,
         voice: &Voice,
     ) -> Result<Self, Failure> {
-        let started = Instant::now();
-        let limit = patience.limit();
         let client = builder.build()?;
         let place = wants.iter().position(|want| *want == main).unwrap_or_default();
-        let mut guards = Vec::new();
-        for want in wants {
-            let left = limit.map(|limit| limit.saturating_sub(started.elapsed()));
-            guards.push(lock(&client, &want, ttl, left, voice).await?);
-        }
+        let until = Deadline { started: Instant::now(), limit: patience.limit() };
+        let guards = several::acquire(&client, &wants, ttl, &until, voice).await?;
         let permit = guards.get(place).and_then(|guard| main.permit(guard.name()));
         Ok(Self { client, guards, main: place, permit, acquired_at: Instant::now() })
     }

@@ -29,7 +29,13 @@ impl Watch {
 
     /// Looks, and tells somebody at a terminal, for as long as it is polled. That the nodes do not
     /// vote yet is told to everybody, once: the wait can be a minute.
-    pub(super) async fn tell(&self, client: &Client, want: &Want<'_>, voice: &Voice) -> Infallible {
+    pub(super) async fn tell(
+        &self,
+        client: &Client,
+        wants: &[Want<'_>],
+        voice: &Voice,
+    ) -> Infallible {
+        let all = All(wants);
         let mut is_told = false;
         tokio::time::sleep(SILENCE).await;
         loop {
@@ -38,13 +44,13 @@ impl Watch {
                 Some(left) => {
                     if !is_told {
                         is_told = true;
-                        voice.warn(&format!("waiting for {want}: {}", Guarded(&nodes)));
+                        voice.warn(&format!("waiting for {all}: {}", Guarded(&nodes)));
                     }
                     let left = time::shown(left);
-                    voice.status(&format!("waiting for {want}: no majority votes for {left} yet"));
+                    voice.status(&format!("waiting for {all}: no majority votes for {left} yet"));
                 }
                 None if voice.is_watched() || voice.is_verbose() => {
-                    self.look(client, want, voice).await;
+                    self.look_at_all(client, wants, voice).await;
                 }
                 None => {}
             }
@@ -52,22 +58,49 @@ impl Watch {
         }
     }
 
-    async fn look(&self, client: &Client, want: &Want<'_>, voice: &Voice) {
-        let looked = match want.how {
-            How::Alone | How::Shared => client.inspect(want.name).await,
-            How::Permit(_) => client.inspect(want.line()).await,
-        };
-        let Ok(report) = looked else {
-            return voice.status(&format!("waiting for {want}: no node can tell who has it"));
-        };
-        let report = discreet(report);
-        voice.status(&line(want, &report));
+    /// Of several locks, those that are reserved for us are not what is waited for.
+    async fn look_at_all(&self, client: &Client, wants: &[Want<'_>], voice: &Voice) {
+        let mut last = None;
+        for want in wants {
+            let looked = match want.how {
+                How::Alone | How::Shared => client.inspect(want.name).await,
+                How::Permit(_) => client.inspect(want.line()).await,
+            };
+            let Ok(report) = looked else {
+                return voice.status(&format!("waiting for {want}: no node can tell who has it"));
+            };
+            let holder = report.holder.as_ref();
+            let is_awaited = holder.is_some_and(|holder| !holder.is_this_client);
+            last = Some((want, discreet(report)));
+            if is_awaited {
+                break;
+            }
+        }
+        if let Some((want, report)) = last {
+            self.say(want, &report, voice);
+        }
+    }
+
+    fn say(&self, want: &Want<'_>, report: &LockReport, voice: &Voice) {
+        voice.status(&line(want, report));
         // Who is the first in line for a permit has none.
         let is_held = want.how == How::Alone || want.how == How::Shared;
         let is_ours = report.holder.as_ref().is_some_and(|holder| holder.is_this_client);
         if is_held && !is_ours && report.holder.is_some() {
-            self.holder.replace(holders(&report));
+            self.holder.replace(holders(report));
         }
+    }
+}
+
+/// As what is waited for.
+pub(super) struct All<'a>(pub(super) &'a [Want<'a>]);
+
+impl fmt::Display for All<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, want) in self.0.iter().enumerate() {
+            write!(f, "{}{want}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 

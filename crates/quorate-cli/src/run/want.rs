@@ -39,8 +39,7 @@ impl Kind {
     }
 }
 
-/// Something to be held. Whoever wants several takes them in their order: so two who want the same
-/// ones never wait for each other.
+/// Something to be held.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Want<'a> {
     pub(crate) name: &'a str,
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn all_take_what_they_want_in_the_same_order() {
+    fn wants_are_sorted_by_their_names() {
         let other = Want { name: "other", how: How::Alone };
         let mut wants = [other, want(THREE), want(How::Alone)];
         wants.sort_unstable();
