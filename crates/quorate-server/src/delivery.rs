@@ -1,4 +1,4 @@
-//! A response that carries a lease, and releases the lease if the response is not written.
+//! A response that carries leases, and releases them if the response is not written.
 
 use std::{
     convert::Infallible,
@@ -13,9 +13,9 @@ use quorate::LeaseHandover;
 
 use crate::{Service, lease_id};
 
-/// The body of a response with a lease in it.
+/// The body of a response with leases in it.
 ///
-/// If the body is dropped before it is read, the client has disconnected, and the lease is
+/// If the body is dropped before it is read, the client has disconnected, and the leases are
 /// released. Once the body is read, the connection decides.
 #[derive(Debug)]
 pub(crate) struct Delivery {
@@ -58,7 +58,7 @@ impl Body for Delivery {
     }
 }
 
-/// The response of a connection that carries a lease and is not written yet. Every request of the
+/// The response of a connection that carries leases and is not written yet. Every request of the
 /// connection has a clone in its extensions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unwritten(Arc<Mutex<Option<Undo>>>);
@@ -68,14 +68,14 @@ impl Unwritten {
         self.lock().is_some()
     }
 
-    /// The system has all bytes of the response: the client may get them, so it has the lease.
+    /// The system has all bytes of the response: the client may get them, so it has the leases.
     pub(crate) fn written(&self) {
         if let Some(undo) = self.lock().take() {
             undo.cancel();
         }
     }
 
-    /// The client never gets the whole response: releases the lease.
+    /// The client never gets the whole response: releases the leases.
     pub(crate) fn failed(&self) {
         drop(self.lock().take());
     }
@@ -85,23 +85,23 @@ impl Unwritten {
     }
 }
 
-/// Releases a lease when it is dropped.
+/// Releases leases when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Undo(Option<Lease>);
+pub(crate) struct Undo(Option<Leases>);
 
 #[derive(Debug)]
-struct Lease {
+struct Leases {
     service: Service,
     token: Arc<str>,
-    lease: LeaseHandover,
+    leases: Vec<LeaseHandover>,
 }
 
 impl Undo {
-    pub(crate) const fn new(service: Service, token: Arc<str>, lease: LeaseHandover) -> Self {
-        Self(Some(Lease { service, token, lease }))
+    pub(crate) const fn new(service: Service, token: Arc<str>, leases: Vec<LeaseHandover>) -> Self {
+        Self(Some(Leases { service, token, leases }))
     }
 
-    /// The lease stays, whatever becomes of the response.
+    /// The leases stay, whatever becomes of the response.
     pub(crate) const fn nothing() -> Self {
         Self(None)
     }
@@ -113,11 +113,20 @@ impl Undo {
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        let Some(Lease { service, token, lease }) = self.0.take() else { return };
-        service.quotas().release(&token, lease_id::counted_as(&lease));
-        // Outside a runtime nothing can wait for the release: the lease expires.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { service.client().release_lease(&lease).await });
+        let Some(Leases { service, token, leases }) = self.0.take() else { return };
+        for lease in &leases {
+            service.quotas().release(&token, lease_id::counted_as(lease));
         }
+        release(&service, leases);
+    }
+}
+
+/// Releases leases in the background.
+pub(crate) fn release(service: &Service, leases: Vec<LeaseHandover>) {
+    // Outside a runtime nothing can wait for the release: the leases expire.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    for lease in leases {
+        let service = service.clone();
+        runtime.spawn(async move { service.client().release_lease(&lease).await });
     }
 }

@@ -109,14 +109,20 @@ impl Quotas {
 
     /// Counts one request that may wait for a lock, until the result is dropped.
     pub(crate) fn wait(&self, token: &Arc<str>) -> Result<Wait<'_>, Problem> {
+        self.wait_for(token, 1)
+    }
+
+    /// As [`wait`](Self::wait), for so many locks at once.
+    pub(crate) fn wait_for(&self, token: &Arc<str>, locks: usize) -> Result<Wait<'_>, Problem> {
         let now = Instant::now();
         let mut tokens = self.lock();
         let usage = tokens.entry(token.clone()).or_default();
-        if usage.leases.len() >= self.leases_max {
+        let has_room = |usage: &Usage| usage.leases.len().saturating_add(locks) <= self.leases_max;
+        if !has_room(usage) {
             usage.leases.retain(|_, until| *until > now);
         }
-        if usage.leases.len() >= self.leases_max {
-            let detail = format!("the token has {} leases, which is the limit", self.leases_max);
+        if !has_room(usage) {
+            let detail = format!("the token may have {} leases, and not more", self.leases_max);
             return Err(Problem::new(Code::TooMany, detail).retry_after(RETRY_LEASES));
         }
         if usage.waits >= self.waits_max {

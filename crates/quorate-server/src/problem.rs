@@ -246,9 +246,9 @@ impl From<LockError> for Problem {
                 Self::no_quorum(detail, &nodes)
             }
             LockError::InvalidName(_) => Self::new(Code::InvalidName, detail),
-            LockError::InvalidTtl(_) | LockError::TooManyPermits { .. } => {
-                Self::new(Code::OutOfBounds, detail)
-            }
+            LockError::InvalidTtl(_)
+            | LockError::TooManyPermits { .. }
+            | LockError::TooManyNames { .. } => Self::new(Code::OutOfBounds, detail),
             LockError::NotShared => Self::new(Code::InvalidRequest, detail),
             LockError::ShutDown => Self::shutting_down(),
             _ => Self::new(Code::Internal, detail),

@@ -82,12 +82,14 @@ fn responses_have_the_fields_of_the_document() {
     let cluster = Cluster::nodes(1);
     let document = cluster.get("/openapi.json").assert_status(200).body;
     let acquired = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+    let set = cluster.acquire("a", &json!({ "also": ["b"] })).assert_status(200);
     let held = cluster.acquire("job", &json!({})).assert_problem(409, "held");
     let renewed = cluster.renew(&acquired.lease_id()).assert_status(200);
     let lock = cluster.get("/v1/locks/job").assert_status(200);
     let page = cluster.get("/v1/locks").assert_status(200);
     for (schema, response) in [
         ("Acquired", acquired),
+        ("Acquired", set),
         ("Problem", held),
         ("Renewed", renewed),
         ("Lock", lock),

@@ -43,6 +43,18 @@ fn leases_of_one_token_are_limited() {
 }
 
 #[test]
+fn locks_of_a_set_need_room_for_all_of_their_leases() {
+    let (cluster, [greedy]) = token_file::start([&["greedy"]], &["--max-leases", "3"]);
+    let acquire = |name: &str, also: &[&str]| {
+        cluster.any().acquire_with(name, &greedy.auth(), &json!({ "also": also }))
+    };
+    acquire("a", &["b"]).assert_status(200);
+    assert_limited(acquire("c", &["d"]));
+    acquire("c", &[]).assert_status(200);
+    assert_limited(acquire("d", &[]));
+}
+
+#[test]
 fn expired_leases_make_room() {
     let (cluster, [token]) = token_file::start([&["ci"]], &["--max-leases", "1"]);
     let acquire =

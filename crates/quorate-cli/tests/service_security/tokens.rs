@@ -170,6 +170,17 @@ fn semaphore_of_a_token_stays_within_its_prefix() {
 }
 
 #[test]
+fn locks_of_a_set_stay_within_the_prefix_of_the_token() {
+    let (cluster, [ci]) = token_file::start([&["ci", "--prefix", "ci:"]], &[]);
+    let acquire = |name: &str, also: &str| {
+        cluster.any().acquire_with(name, &ci.auth(), &json!({ "also": [also] }))
+    };
+    acquire("ci:a", "prod:b").assert_problem(403, "forbidden");
+    acquire("prod:b", "ci:a").assert_problem(403, "forbidden");
+    acquire("ci:a", "ci:b").assert_status(200);
+}
+
+#[test]
 fn idempotency_keys_of_two_tokens_do_not_meet() {
     let (cluster, [one, two]) = token_file::start([&["one"], &["two"]], &[]);
     let with_key = |token: &Token| {

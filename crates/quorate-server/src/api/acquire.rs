@@ -1,5 +1,6 @@
 //! Acquiring a lock.
 
+mod several;
 mod want;
 
 use std::time::Instant;
@@ -10,6 +11,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use quorate::LeaseHandover;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -43,6 +45,11 @@ pub(crate) struct AcquireRequest {
     pub(crate) reason: Option<String>,
     /// How the lock is held.
     pub(crate) mode: Mode,
+    /// More locks, up to 31, that are acquired together with this one, or none of them. Only with
+    /// the modes `mutex` and `write`, and without `Idempotency-Key`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 31, example = json!(["orders:43"]))]
+    pub(crate) also: Vec<String>,
     /// With the mode `permits`: how many owners hold the semaphore at the same time. All owners
     /// must say the same number.
     #[schema(minimum = 1, maximum = 128)]
@@ -79,12 +86,36 @@ pub(crate) struct Acquired {
     /// How long the service took, waiting included. The lock is held until
     /// `waited_ms + valid_for_ms` after the request was sent, whatever the network did.
     waited_ms: u64,
+    /// With `also`: every lease, that of this lock included. Each is renewed and released by
+    /// itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    leases: Vec<AcquiredLease>,
+}
+
+/// One of several locks that were acquired together.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct AcquiredLease {
+    /// The name of the lock.
+    name: String,
+    /// What renews and releases the lease, through any instance. It is a secret.
+    lease_id: String,
+    /// Grows with every holder of the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 4_503_599_627_370_496_u64)]
+    fence: Option<u64>,
+}
+
+impl AcquiredLease {
+    fn new(lease: &LeaseHandover) -> Self {
+        let fence = lease.fence().map(quorate::fence::Fence::get);
+        Self { name: lease.name().to_owned(), lease_id: lease_id::encode(lease), fence }
+    }
 }
 
 /// Acquire a lock
 ///
 /// With `wait_ms` 0 this is `TryLock(id, ttl)`. A client that disconnects while it waits leaves the
-/// queue at once.
+/// queue at once. With `also` several locks are acquired together, or none of them.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/acquire", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock, percent-encoded"),
@@ -125,11 +156,12 @@ pub(super) async fn acquire(
 ) -> Result<Response, Problem> {
     let started = Instant::now();
     caller.require(Scope::Lock, &name)?;
+    request.also.iter().try_for_each(|name| caller.require(Scope::Lock, name))?;
     service.check_open()?;
     let fingerprint = serde_json::to_vec(&request).unwrap_or_default();
     let mark = Mark::read(&headers, &caller, &name, &fingerprint)?;
     let want = Want::new(&service, &name, &request, mark)?;
-    let wait = service.quotas().wait(&caller.name)?;
+    let wait = service.quotas().wait_for(&caller.name, want.locks_count())?;
     let taken = match request.wait_ms {
         0 => want.take().await,
         _ => tokio::select! {
@@ -139,25 +171,31 @@ pub(super) async fn acquire(
         },
     };
     drop(wait);
-    let Granted { lease, valid_until, is_findable } = taken?;
-    service.quotas().hold(&caller.name, lease_id::counted_as(&lease), lease.ttl());
+    let Granted { lease, more, valid_until, is_findable } = taken?;
+    for lease in std::iter::once(&lease).chain(&more) {
+        service.quotas().hold(&caller.name, lease_id::counted_as(lease), lease.ttl());
+    }
     // One reading for both: a pause between two would be added to the lease.
     let now = Instant::now();
+    let AcquiredLease { lease_id, fence, .. } = AcquiredLease::new(&lease);
+    let is_set = !request.also.is_empty();
+    let all = std::iter::once(&lease).chain(&more).filter(|_| is_set);
     let acquired = Acquired {
-        lease_id: lease_id::encode(&lease),
-        fence: lease.fence().map(quorate::fence::Fence::get),
+        lease_id,
+        fence,
         valid_for_ms: millis(valid_until.saturating_duration_since(now)),
         waited_ms: millis(now.saturating_duration_since(started)),
+        leases: all.map(AcquiredLease::new).collect(),
     };
     let undo = match is_findable {
         true => Undo::nothing(),
-        false => Undo::new(service, caller.name, lease),
+        false => Undo::new(service, caller.name, std::iter::once(lease).chain(more).collect()),
     };
     Ok(delivered(&acquired, undo, connection.map(|Extension(connection)| connection)))
 }
 
-/// The response. If it is not written to the connection, the client does not have the lease, and
-/// it is released.
+/// The response. If it is not written to the connection, the client does not have the leases, and
+/// they are released.
 fn delivered(acquired: &Acquired, undo: Undo, connection: Option<Unwritten>) -> Response {
     let Ok(text) = serde_json::to_vec(acquired) else {
         return Problem::new(Code::Internal, "the lease cannot be written").into_response();

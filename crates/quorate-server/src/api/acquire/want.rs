@@ -10,7 +10,7 @@ use quorate::{
     error::{AdoptError, LockError},
 };
 
-use super::{AcquireRequest, Mode};
+use super::{AcquireRequest, Mode, several};
 use crate::{
     Service,
     idempotency::{Mark, Relation},
@@ -19,19 +19,23 @@ use crate::{
 
 /// A lock, and how it is wanted.
 pub(super) struct Want<'a> {
-    service: &'a Service,
-    name: &'a str,
-    ttl: Option<Duration>,
-    wait: Duration,
-    who: Option<String>,
+    pub(super) service: &'a Service,
+    pub(super) name: &'a str,
+    /// What is acquired together with it.
+    pub(super) also: &'a [String],
+    pub(super) ttl: Option<Duration>,
+    pub(super) wait: Duration,
+    pub(super) who: Option<String>,
     mode: Mode,
     permits: NonZeroU32,
     mark: Option<Mark>,
 }
 
-/// A lease that nothing but its client renews.
+/// Leases that nothing but their client renews.
 pub(super) struct Granted {
     pub(super) lease: LeaseHandover,
+    /// Those of the other locks of a set.
+    pub(super) more: Vec<LeaseHandover>,
     pub(super) valid_until: Instant,
     /// Equal requests find it: it must not be released although this one is not answered.
     pub(super) is_findable: bool,
@@ -41,7 +45,7 @@ impl<'a> Want<'a> {
     pub(super) fn new(
         service: &'a Service,
         name: &'a str,
-        request: &AcquireRequest,
+        request: &'a AcquireRequest,
         mark: Option<Mark>,
     ) -> Result<Self, Problem> {
         let out_of_bounds = |detail: &str| Problem::new(Code::OutOfBounds, detail);
@@ -59,6 +63,7 @@ impl<'a> Want<'a> {
             }
             (_, None) => NonZeroU32::MIN,
         };
+        several::check(request, mark.is_some())?;
         if request.ttl_ms.is_some_and(|ttl_ms| ttl_ms < TTL_MS_MIN) {
             return Err(out_of_bounds(
                 "ttl_ms must be at least 20: a shorter lock ends on its way",
@@ -67,6 +72,7 @@ impl<'a> Want<'a> {
         Ok(Self {
             service,
             name,
+            also: &request.also,
             ttl: request.ttl_ms.map(Duration::from_millis),
             wait: Duration::from_millis(request.wait_ms).min(service.limits().wait_max),
             who: who(request.owner.as_deref(), request.reason.as_deref()),
@@ -99,6 +105,9 @@ impl<'a> Want<'a> {
     }
 
     async fn acquire(&self) -> Result<Granted, Problem> {
+        if !self.also.is_empty() {
+            return self.acquire_all().await;
+        }
         let taken = match self.wait.is_zero() {
             true => self.attempt().await?,
             false => match self.wait_for(self.wait).await {
@@ -113,12 +122,12 @@ impl<'a> Want<'a> {
         let lease = guard.hand_over().await?;
         let valid_until = since + left;
         let Some(mark) = self.mark else {
-            return Ok(Granted { lease, valid_until, is_findable: false });
+            return Ok(Granted { lease, more: Vec::new(), valid_until, is_findable: false });
         };
         // From here on nothing is released, whatever becomes of this request: an equal one may
         // have found the lease and given it to the client.
         let lease = self.service.client().tag_lease(&lease, mark.tag()).await?;
-        Ok(Granted { lease, valid_until, is_findable: true })
+        Ok(Granted { lease, more: Vec::new(), valid_until, is_findable: true })
     }
 
     /// The first of two equal requests may get the lock while the second one waits for it, or may
@@ -151,7 +160,10 @@ impl<'a> Want<'a> {
         let Some(lease) = found else { return Ok(None) };
         let since = Instant::now();
         match client.renew_lease(&lease).await {
-            Ok(left) => Ok(Some(Granted { lease, valid_until: since + left, is_findable: true })),
+            Ok(left) => {
+                let (more, valid_until) = (Vec::new(), since + left);
+                Ok(Some(Granted { lease, more, valid_until, is_findable: true }))
+            }
             // It has ended since.
             Err(AdoptError::Lost(_)) => Ok(None),
             Err(error) => Err(error.into()),

@@ -1,0 +1,177 @@
+//! Several locks in one request.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use quorate_testkit::eventually;
+use serde_json::{Value, json};
+
+use crate::fixture::{Cluster, PATIENCE, Response};
+
+/// The lease of each lock.
+fn leases(response: &Response) -> BTreeMap<String, Value> {
+    let leases = response.body["leases"].as_array().unwrap_or_else(|| panic!("{response:?}"));
+    leases.iter().map(|it| (it["name"].as_str().expect("a name").to_owned(), it.clone())).collect()
+}
+
+fn id(lease: &Value) -> &str {
+    lease["lease_id"].as_str().expect("an id")
+}
+
+fn is_free(cluster: &Cluster, name: &str) -> bool {
+    cluster.get(&format!("/v1/locks/{name}")).assert_status(200).body["is_held"] == false
+}
+
+#[test]
+fn all_locks_are_acquired_and_each_is_renewed_and_released_by_itself() {
+    for cluster in Cluster::of_each_kind() {
+        let before = cluster.acquire("b", &json!({})).assert_status(200);
+        cluster.release(&before.lease_id()).assert_status(204);
+        let request =
+            json!({ "also": ["c", "b", "a", "b"], "ttl_ms": 30_000, "owner": "worker-7" });
+        let acquired = cluster.acquire("a", &request).assert_status(200);
+        assert!((1..=30_000).contains(&acquired.number("valid_for_ms")), "{acquired:?}");
+        let all = leases(&acquired);
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["a", "b", "c"], "each once");
+        assert_eq!(acquired.lease_id(), id(&all["a"]), "that of the lock in the path");
+        assert_eq!(acquired.number("fence"), all["a"]["fence"].as_u64().expect("a fence"));
+        assert!(all["b"]["fence"].as_u64() > before.body["fence"].as_u64(), "{acquired:?}");
+        for (name, lease) in &all {
+            let held = cluster.acquire(name, &json!({})).assert_problem(409, "held");
+            assert_eq!(held.body["holder"]["owner"], "worker-7");
+            cluster.renew(id(lease)).assert_status(200);
+        }
+        cluster.release(id(&all["b"])).assert_status(204);
+        let next = cluster.acquire("b", &json!({ "also": [] })).assert_status(200);
+        assert_eq!(next.body.get("leases"), None, "as without the field");
+        for name in ["a", "c"] {
+            cluster.renew(id(&all[name])).assert_status(200);
+            cluster.release(id(&all[name])).assert_status(204);
+        }
+        cluster.renew(&next.lease_id()).assert_status(200);
+    }
+}
+
+#[test]
+fn one_lock_that_is_held_keeps_all_others_free() {
+    Cluster::on_each_kind(|cluster| {
+        let request = json!({ "owner": "worker-7", "ttl_ms": 60_000 });
+        let holder = cluster.acquire("b", &request).assert_status(200);
+        for wait_ms in [0, 200] {
+            let request = json!({ "also": ["b", "c"], "wait_ms": wait_ms });
+            let held = cluster.acquire("a", &request).assert_problem(409, "held");
+            assert_eq!(held.body["holder"]["owner"], "worker-7", "{held:?}");
+            for name in ["a", "c"] {
+                eventually("it is not reserved", PATIENCE, || is_free(&cluster, name));
+            }
+        }
+        cluster.renew(&holder.lease_id()).assert_status(200);
+    });
+}
+
+#[test]
+fn requests_for_overlapping_sets_in_every_order_are_all_served() {
+    for cluster in Cluster::of_each_kind() {
+        let sets = [["a", "b"], ["b", "c"], ["c", "a"], ["b", "a"]];
+        thread::scope(|scope| {
+            for worker in 0..8 {
+                let instance = &cluster.instances[worker % cluster.instances.len()];
+                scope.spawn(move || {
+                    for round in 0..3 {
+                        let [name, also] = sets[(worker + round) % 4];
+                        let request =
+                            json!({ "also": [also], "wait_ms": 30_000, "ttl_ms": 60_000 });
+                        let acquired = instance.acquire(name, &request).assert_status(200);
+                        for lease in leases(&acquired).values() {
+                            let path = format!("/v1/leases/{}", id(lease));
+                            instance.send("DELETE", &path, &[], None).assert_status(204);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn client_that_disconnects_while_it_waits_reserves_nothing() {
+    for cluster in Cluster::of_each_kind() {
+        let holder = cluster.acquire("b", &json!({ "ttl_ms": 60_000 })).assert_status(200);
+        let request = json!({ "also": ["b"], "wait_ms": 30_000 });
+        let waiting = cluster.any().start_acquire("a", &[], &request);
+        cluster.await_waiting("b", 1);
+        drop(waiting);
+        cluster.await_waiting("b", 0);
+        eventually("a is not reserved", PATIENCE, || is_free(&cluster, "a"));
+        cluster.release(&holder.lease_id()).assert_status(204);
+        eventually("b is free", PATIENCE, || is_free(&cluster, "b"));
+    }
+}
+
+#[test]
+fn what_cannot_be_combined_with_several_names_is_rejected() {
+    let cluster = Cluster::nodes(1);
+    let instance = cluster.any();
+    for request in [
+        json!({ "also": ["b"], "mode": "read" }),
+        json!({ "also": ["b"], "mode": "permits", "permits": 2 }),
+        json!({ "also": "b" }),
+        json!({ "also": [1] }),
+        json!({ "also": null }),
+    ] {
+        cluster.acquire("a", &request).assert_problem(400, "invalid_request");
+    }
+    let with_key =
+        instance.acquire_with("a", &[("Idempotency-Key", "1")], &json!({ "also": ["b"] }));
+    let with_key = with_key.assert_problem(400, "invalid_request");
+    let detail = with_key.body["detail"].as_str().expect("a text");
+    assert!(detail.contains("Idempotency-Key"), "{detail}");
+    let names = |count: usize| (0..count).map(|it| it.to_string()).collect::<Vec<_>>();
+    cluster.acquire("a", &json!({ "also": names(32) })).assert_problem(400, "out_of_bounds");
+    for bad in ["", "a\nb", "quorate:mine"] {
+        cluster.acquire("a", &json!({ "also": ["b", bad] })).assert_problem(400, "invalid_name");
+    }
+    for name in ["a", "b", "0"] {
+        assert!(is_free(&cluster, name), "nothing was acquired");
+    }
+    let most = cluster.acquire("a", &json!({ "also": names(31), "mode": "write" }));
+    assert_eq!(leases(&most.assert_status(200)).len(), 32);
+}
+
+/// The client gets the whole response or all locks are free: they are never left to their ttl.
+#[test]
+fn locks_granted_while_the_client_disconnects_are_not_left_to_their_ttl() {
+    Cluster::on_each_kind(|cluster| {
+        let [near, far] = &cluster.instances[..] else { panic!("two instances") };
+        let request = json!({ "ttl_ms": 60_000, "wait_ms": 10_000 });
+        let set = json!({ "ttl_ms": 60_000, "wait_ms": 10_000, "also": ["b", "c"] });
+        for round in 0..60 {
+            let holder = near.acquire("b", &request).assert_status(200);
+            let waiter = far.start_acquire("a", &[], &set);
+            cluster.await_waiting("b", 1);
+            let delay = Duration::from_micros(round * 61 % 2_000);
+            let released = Instant::now();
+            let left = thread::scope(|scope| {
+                let leaving = scope.spawn(|| {
+                    while released.elapsed() < delay {
+                        std::hint::spin_loop();
+                    }
+                    waiter.disconnect()
+                });
+                let path = format!("/v1/leases/{}", holder.lease_id());
+                near.send("DELETE", &path, &[], None).assert_status(204);
+                leaving.join().expect("no panic")
+            });
+            for lease in left.iter().flat_map(|granted| leases(granted).into_values()) {
+                cluster.release(id(&lease)).assert_status(204);
+            }
+            let next = near.acquire("c", &json!({ "also": ["a", "b"], "wait_ms": 10_000 }));
+            for lease in leases(&next.assert_status(200)).values() {
+                cluster.release(id(lease)).assert_status(204);
+            }
+        }
+    });
+}

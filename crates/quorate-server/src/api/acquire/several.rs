@@ -1,0 +1,122 @@
+//! Several locks for one request: all of them, or none.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use quorate::{GuardAll, LeaseHandover, MutexAll, error::LockError};
+use tokio::task::JoinSet;
+
+use super::{
+    AcquireRequest, Mode,
+    want::{Granted, Want},
+};
+use crate::{
+    Service, delivery,
+    problem::{Code, Problem},
+};
+
+/// What cannot be combined with several names.
+pub(super) fn check(request: &AcquireRequest, has_key: bool) -> Result<(), Problem> {
+    let detail = match request.mode {
+        _ if request.also.is_empty() => return Ok(()),
+        Mode::Read | Mode::Permits => "also requires mode mutex or write",
+        Mode::Mutex | Mode::Write if has_key => {
+            "Idempotency-Key cannot be combined with also: send the request without the header"
+        }
+        Mode::Mutex | Mode::Write => return Ok(()),
+    };
+    Err(Problem::new(Code::InvalidRequest, detail))
+}
+
+impl Want<'_> {
+    /// How many leases there will be.
+    pub(super) fn locks_count(&self) -> usize {
+        self.names().len()
+    }
+
+    /// A name that is listed twice counts once.
+    fn names(&self) -> BTreeSet<&str> {
+        self.also.iter().map(String::as_str).chain([self.name]).collect()
+    }
+
+    /// Dropping the future leaves all queues, and releases what was granted.
+    pub(super) async fn acquire_all(&self) -> Result<Granted, Problem> {
+        let set = self.set();
+        let taken = match self.wait.is_zero() {
+            true => set.try_lock().await?,
+            false => match set.lock_timeout(self.wait).await {
+                // The nodes have not reported the holder in time.
+                Err(LockError::Timeout { holder: None, .. }) => None,
+                waited => Some(waited?),
+            },
+        };
+        let Some(guard) = taken else { return Err(self.one_is_held().await) };
+        // In this order: a pause between the two must not extend the leases.
+        let (since, left) = (Instant::now(), guard.remaining());
+        let mut leases = hand_over(self.service, guard).await?;
+        let first = leases.iter().position(|lease| lease.name() == self.name);
+        let missing = || Problem::new(Code::Internal, "the lease of the lock is missing");
+        let lease = leases.remove(first.ok_or_else(missing)?);
+        Ok(Granted { lease, more: leases, valid_until: since + left, is_findable: false })
+    }
+
+    fn set(&self) -> MutexAll {
+        let set = self.service.client().mutex_all(self.names()).no_renew();
+        let set = self.ttl.into_iter().fold(set, MutexAll::ttl);
+        self.who.iter().fold(set, MutexAll::who)
+    }
+
+    async fn one_is_held(&self) -> Problem {
+        for name in self.names() {
+            let report = self.service.client().inspect(name).await.ok();
+            if let Some(holder) = report.and_then(|report| report.holder) {
+                let detail = format!("another owner holds {name:?}");
+                return Problem::held(detail, Some((holder.who, holder.expires_in)));
+            }
+        }
+        Problem::held("another owner holds one of the locks", None)
+    }
+}
+
+/// Turns the guards into leases, all at the same time. If one fails, all are released.
+async fn hand_over(service: &Service, guard: GuardAll) -> Result<Vec<LeaseHandover>, Problem> {
+    let leases = Arc::new(Leases { service: service.clone(), leases: Mutex::default() });
+    let mut tasks = JoinSet::new();
+    for guard in guard.into_guards() {
+        let leases = leases.clone();
+        tasks.spawn(async move { guard.hand_over().await.map(|lease| leases.add(lease)) });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        let failed = |_| Problem::new(Code::Internal, "a lease was not handed over");
+        ended.map_err(failed)??;
+    }
+    let mut leases = leases.take();
+    leases.sort_by(|one, other| one.name().cmp(other.name()));
+    Ok(leases)
+}
+
+/// Leases that nobody has yet. They are released unless they are taken: if one of them fails, or if
+/// the client disconnects, also by a task that ends only then.
+struct Leases {
+    service: Service,
+    leases: Mutex<Vec<LeaseHandover>>,
+}
+
+impl Leases {
+    fn add(&self, lease: LeaseHandover) {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
+    }
+
+    fn take(&self) -> Vec<LeaseHandover> {
+        std::mem::take(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        delivery::release(&self.service, self.take());
+    }
+}
