@@ -12,6 +12,7 @@ mod grants;
 mod parts;
 mod plain;
 mod polls;
+mod reentrant;
 mod said;
 mod seat;
 mod set;
@@ -99,6 +100,13 @@ impl Contend {
     #[must_use]
     pub const fn shared(mut self) -> Self {
         self.rule = Rule::Shared;
+        self
+    }
+
+    /// The same, of an entry of a reentrant lock.
+    #[must_use]
+    pub const fn reentrant(mut self) -> Self {
+        self.rule = Rule::Reentrant;
         self
     }
 
@@ -200,8 +208,10 @@ impl Contend {
             (Saying::Ask { .. }, Some(Reply::Granted { fence, is_earlier })) => {
                 self.seats[node].handle_answer();
                 self.handle_granted(node, *fence, sent_at, now);
-                if *is_earlier {
-                    self.give_way(node, *fence, now);
+                match *is_earlier {
+                    true if self.rule == Rule::Reentrant => self.note_passed(said, node, now),
+                    true => self.give_way(node, *fence, now),
+                    false => {}
                 }
             }
             (
@@ -329,6 +339,9 @@ impl Contend {
         self.poll_at = None;
         self.beat_at = heartbeat_due(now, self.terms.ttl());
         self.end_rest();
+        if self.is_passed_over(now) {
+            return self.withdraw();
+        }
         self.look_if_short(now);
         let has_quorum = self.has_quorum_up();
         mutate!(NoWithdraw => let has_quorum = true);

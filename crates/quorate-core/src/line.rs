@@ -4,8 +4,7 @@ mod request;
 
 use std::{fmt::Write as _, time::Duration};
 
-use self::request::SHARED;
-pub use self::request::{Request, TAG_LEN, Tag, label_of, tag_of};
+pub use self::request::{Group, Request, TAG_LEN, Tag, group, identity_of, label_of, tag_of};
 use crate::{
     command::{ClientId, Owner},
     fence::Fence,
@@ -39,8 +38,9 @@ pub struct Speaker {
 
 /// A place in the line of a lock, as it can be read from the owner who has it.
 ///
-/// The owner of a waiter reads `q1:<ticket>:<ttl>:<client>:<request>`, and `:s` behind that if it
-/// shares the lock: a node can hand the lock on without any other record. The ticket has sixteen
+/// The owner of a waiter reads `q1:<ticket>:<ttl>:<client>:<request>`, and behind that `:s` if it
+/// shares the lock, or `!<identity>:r` if it is an entry of a reentrant lock: a node can hand the
+/// lock on without any other record. The ticket has sixteen
 /// digits: the order of the texts is the order of the tickets. The request is a number that the
 /// client never uses again, and may have a secret, a tag and a label: see [`Request`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -65,6 +65,13 @@ impl Place {
     #[must_use]
     pub fn shared_owner(&self, number: u64) -> Owner {
         self.owner_of(&Request { number, is_shared: true, ..Request::default() })
+    }
+
+    /// The same, of an entry of a reentrant lock.
+    #[must_use]
+    pub fn reentrant_owner(&self, number: u64, identity: &str) -> Owner {
+        let identity = Some(identity);
+        self.owner_of(&Request { number, identity, ..Request::default() })
     }
 
     /// The owner of a request that has this place.
@@ -94,7 +101,7 @@ impl Place {
 /// does another library's.
 #[must_use]
 pub fn is_shared(owner: &Owner) -> bool {
-    owner.as_bytes().ends_with(SHARED.as_bytes()) && Place::of(owner.as_bytes()).is_some()
+    group(owner) == Some(Group::Readers)
 }
 
 /// One request for a lock.

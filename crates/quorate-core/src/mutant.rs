@@ -163,6 +163,16 @@ pub enum Mutant {
     NoHeartbeat,
     /// One who shares a lock joins whoever holds it alone.
     ShareAnyones,
+    /// A member of a set gives a grant back by a fence that the node was asked to replace.
+    YieldBeforeConfirm,
+    /// An entry of a reentrant lock joins those of another identity.
+    JoinAnyIdentity,
+    /// An entry of a reentrant lock waits in line although its identity holds the lock.
+    EntryWaitsItsTurn,
+    /// An entry of a reentrant lock takes a lost key again although another was granted it since.
+    EntryHealsPast,
+    /// An entry of a reentrant lock never gives way to an earlier ticket.
+    EntryNeverGivesWay,
     /// One who wants a lock alone does not see those who hold it together.
     AloneAmongShares,
     /// One who shares a lock passes those in line who want it alone.

@@ -18,7 +18,7 @@ use crate::{
     command::{
         ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
     },
-    line::{Push, is_shared},
+    line::{Push, group},
     membership,
     moment::NodeTime,
     name::Name,
@@ -58,7 +58,7 @@ impl Store {
                 if may_stand_in_line {
                     self.line.forget_place(name, from);
                 }
-                match is_shared(from) {
+                match group(from).is_some() {
                     true => self.adopt_share(now, name, from, owner, *ttl_ms),
                     false => self.adopt(now, name, from, owner, *ttl_ms),
                 }

@@ -144,7 +144,7 @@ impl Checker {
     /// Nobody is overtaken again and again.
     pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[InLine]) {
         let how = match self.is_together(now, number) {
-            true if self.is_joining(now, number) => How::Joining,
+            true if !self.claim(number).is_entry() && self.is_joining(now, number) => How::Joining,
             true => How::Together,
             false => How::First,
         };
@@ -196,6 +196,11 @@ impl Checker {
         // Where two may hold at once, the order of those who asked at the same time is open.
         let is_exact = self.is_within_bounds();
         let is_wrong = |other: &Claim| match other.fence {
+            // All that an identity holds may have one fence. It is no smaller than that of any entry
+            // that held the lock when somebody asked, and still does.
+            Some(known) if other.lock == lock && other.is_with(claim) && claim.is_entry() => {
+                known > fence && other.start < asked_at && now < other.end
+            }
             Some(known) if other.lock == lock => {
                 (known == fence && !is_adopted)
                     || (known > fence && (is_exact || other.end <= asked_at))

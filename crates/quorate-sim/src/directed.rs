@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms},
-    contend::{Contend, Outcome, Said, Saying, Wait},
+    contend::{self, Contend, Outcome, Said, Saying, Wait},
     lease::{Lease, LostReason},
-    line::{Ask, Place, Session, Speaker, Yield},
+    line::{Ask, Extend, News, Place, Session, Speaker, Yield},
     moment::{Moment, NodeTime},
     mutant::Mutant,
     name::Name,
@@ -55,6 +55,8 @@ const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::ProlongShortens, an_extension_that_comes_late_shortens_nothing),
     (Mutant::YieldAnyGrant, a_late_yield_gives_back_only_the_grant_that_it_names),
     (Mutant::YieldAnyShare, a_late_yield_gives_back_only_the_part_that_it_names),
+    (Mutant::YieldBeforeConfirm, a_member_of_a_set_gives_back_what_it_asked_a_node_to_store),
+    (Mutant::EntryHealsPast, an_entry_takes_nothing_that_another_was_granted_since),
     (Mutant::HandOnUnheard, those_who_do_not_listen_are_passed_over),
     (Mutant::HandOnLapsed, those_whose_session_has_lapsed_are_passed_over),
     (Mutant::TicketByOwnClock, callers_queue_in_the_order_in_which_they_came),
@@ -192,6 +194,74 @@ fn yield_late(kind: fn(&Place, u64) -> Owner) -> Result<(), String> {
     match has(&mut node, 5, owner) {
         true => Ok(()),
         false => Err("a grant that is counted was given away".to_owned()),
+    }
+}
+
+/// A node loses the key of an entry. Somebody else is granted the lock there, and goes. Then the
+/// entry is extended.
+///
+/// Fails if the node gives it the lock again.
+fn an_entry_takes_nothing_that_another_was_granted_since() -> Result<(), String> {
+    let mut node = Store::new();
+    let [speaker, other] = [1, 2].map(|number| attach(&mut node, number, 5_000));
+    let (owner, later) = (place(speaker, 10).reentrant_owner(1, "x"), place(other, 20).owner(1));
+    let Reply::Granted { fence, .. } = ask(&mut node, 1, speaker, &owner) else {
+        return Err("a free lock is granted".to_owned());
+    };
+    node.forget(&name());
+    ask(&mut node, 2, other, &later);
+    release(&mut node, 3, later, None);
+    let entry = Extend { name: name(), owner: owner.clone(), fence, ttl_ms: 1_000, may_heal: true };
+    node.apply(node_time(4), &Command::Extend { speaker, entries: [entry].into() });
+    match has(&mut node, 5, owner) {
+        true => Err("it has a lock that another was granted since".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// A member of a set asks a node to store the larger fence of another node. Meanwhile somebody with
+/// an earlier ticket has come to the node, which asks for the grant back.
+///
+/// Fails if the node keeps the grant, though nobody counts it.
+fn a_member_of_a_set_gives_back_what_it_asked_a_node_to_store() -> Result<(), String> {
+    let mut node = Store::new();
+    let [later, earlier] = [2, 1].map(|number| attach(&mut node, number, 5_000));
+    let (owner, other) = (place(later, 20).owner(1), place(earlier, 10).owner(1));
+    let wait = Wait::Patiently(Duration::from_secs(1));
+    let mut attempt = Contend::start(terms(1_000), 2, NodeSet::all(2), wait, at(0)).member();
+    let said = Said { life: 0, what: Saying::Ask { is_waiting: true, is_known: false } };
+    let granted = ask(&mut node, 1, later, &owner);
+    let Reply::Granted { fence, .. } = granted else {
+        return Err("a free lock is granted".to_owned());
+    };
+    let elsewhere = Reply::Granted { fence: fence.next(), is_earlier: false };
+    for (at_node, reply) in [(0, granted), (1, elsewhere)] {
+        attempt.handle_reply(at_node, said, at(0), Some(&reply), at(2));
+    }
+    ask(&mut node, 3, earlier, &other);
+    attempt.handle_push(0, 0, News::Inquired, fence, at(4));
+    while let contend::Output::Say { node: to, said } = attempt.poll_output() {
+        let speaker = later;
+        match said.what {
+            Saying::Confirm(fence) if to == 0 => {
+                let entry = Extend {
+                    name: name(),
+                    owner: owner.clone(),
+                    fence,
+                    ttl_ms: 1_000,
+                    may_heal: false,
+                };
+                node.apply(node_time(5), &Command::Extend { speaker, entries: [entry].into() });
+            }
+            Saying::Yield(fence) if to == 0 => {
+                release(&mut node, 6, owner.clone(), Some(Yield { fence, speaker }));
+            }
+            _ => {}
+        }
+    }
+    match has(&mut node, 7, other) {
+        true => Ok(()),
+        false => Err("the node keeps a grant that was to go back".to_owned()),
     }
 }
 

@@ -80,6 +80,8 @@ pub struct Settings {
     pub idle_max: usize,
     /// Whether users want several locks at once.
     pub has_sets: bool,
+    /// Whether some hold locks as entries of an identity, which others have, too.
+    pub has_identities: bool,
 }
 
 /// Who shares locks with others.
@@ -182,9 +184,10 @@ impl Settings {
             is_rolling: false,
             idle_max: 2,
             has_sets: false,
+            has_identities: false,
             fulls: Vec::new(),
         };
-        drawn.guarded(fixed).shared(fixed).rolling().filled().batched().in_sets()
+        drawn.guarded(fixed).shared(fixed).rolling().filled().batched().in_sets().reentrant()
     }
 
     /// In a fifth of the worlds users want several locks at once. They have a stream of their own,
@@ -194,6 +197,14 @@ impl Settings {
         if dice.below(5) == 0 && !self.is_crowded() {
             (self.has_sets, self.locks) = (true, self.locks.max(dice.between(2, 4) as usize));
         }
+        self
+    }
+
+    /// In a fifth of the worlds in line some locks are reentrant. They have a stream of their own,
+    /// too.
+    fn reentrant(mut self) -> Self {
+        let mut dice = Dice::new(self.seed, IDENTITY_STREAM);
+        self.has_identities = self.is_in_line && !self.is_crowded() && dice.below(5) == 0;
         self
     }
 
@@ -399,6 +410,7 @@ const SHARE_STREAM: u64 = 4;
 const ROLLING_STREAM: u64 = 5;
 const BATCH_STREAM: u64 = 6;
 const SET_STREAM: u64 = 7;
+const IDENTITY_STREAM: u64 = 8;
 
 /// The address of a node.
 pub(crate) fn label(node: usize) -> Arc<str> {

@@ -205,9 +205,12 @@ pub(crate) fn bytes_name(bytes: &[u8]) -> String {
     if let Some((number, who)) = text.split_once(':').and_then(|(_, rest)| rest.split_once('@')) {
         return format!("{who}{number}");
     }
-    let (alone, mark) = match is_shared(bytes) {
-        true => (text.trim_end_matches(":s"), "s"),
-        false => (&*text, ""),
+    let (alone, mark) = match Group::of(bytes) {
+        Some(Group::Readers) => (text.trim_end_matches(":s"), "s".to_owned()),
+        Some(Group::Identity(identity)) => {
+            (text.split('!').next().unwrap_or_default(), identity.to_string())
+        }
+        None => (&*text, String::new()),
     };
     match (line::Place::of(bytes), alone.rsplit_once(':')) {
         (Some(place), Some((_, number))) => format!("{}{number}{mark}", place_name(&place)),
@@ -215,9 +218,22 @@ pub(crate) fn bytes_name(bytes: &[u8]) -> String {
     }
 }
 
-/// Whether an owner shares its lock, read without the core.
-pub(crate) fn is_shared(owner: &[u8]) -> bool {
-    owner.starts_with(b"q1:") && owner.ends_with(b":s")
+/// Those who may hold a lock at once, read from an owner without the core.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Group {
+    Readers,
+    /// Identities are single letters here.
+    Identity(char),
+}
+
+impl Group {
+    pub(crate) fn of(owner: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(owner).ok()?.strip_prefix("q1:")?;
+        match text.strip_suffix(":r") {
+            Some(text) => text.rsplit_once('!')?.1.chars().next().map(Self::Identity),
+            None => text.ends_with(":s").then_some(Self::Readers),
+        }
+    }
 }
 
 /// The letter of the client that has a place.

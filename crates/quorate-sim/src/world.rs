@@ -87,6 +87,8 @@ pub struct Counts {
     pub shared: u64,
     /// And those that joined others who held the lock already.
     pub joined: u64,
+    /// Entries of a reentrant lock that joined others of their identity.
+    pub nested: u64,
     /// Leases of the default mode that were taken over from another.
     pub adopted: u64,
     /// Locks that were won alone, with others who share it in line behind.
@@ -126,6 +128,7 @@ impl Counts {
         self.acquisitions += other.acquisitions;
         self.shared += other.shared;
         self.joined += other.joined;
+        self.nested += other.nested;
         self.batches += other.batches;
         self.split_batches += other.split_batches;
         self.adopted += other.adopted;

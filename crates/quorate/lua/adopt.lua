@@ -15,7 +15,7 @@ end
 -- parts: shares, hold
 
 local found = redis.pcall('GET', KEYS[1])
-if found == ARGV[1] and not is_sharing(ARGV[1]) then
+if found == ARGV[1] and not group(ARGV[1]) then
   -- A script that has written may store also if the server is full.
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
@@ -24,7 +24,7 @@ elseif not found then
   return 0
 elseif type(found) == 'table' and not string.find(found.err, 'WRONGTYPE', 1, true) then
   return found -- an error is no answer, and never a refusal
-elseif type(found) == 'table' and is_sharing(ARGV[1]) and is_held_together(KEYS[1]) then
+elseif type(found) == 'table' and group(ARGV[1]) and group_in(KEYS[1]) then
   local share = redis.call('HGET', KEYS[1], ARGV[1])
   if is_alive(share, now_ms()) then
     live_on(KEYS[1], ARGV[3])

@@ -13,7 +13,7 @@ if type(found) == 'table' then
   if not string.find(found.err, 'WRONGTYPE', 1, true) then
     return found -- an error is no answer
   end
-  if is_held_together(KEYS[1]) then
+  if group_in(KEYS[1]) then
     shares = told(KEYS[1], now_ms(), 100)
     seen = shares[1] and {redis.call('PTTL', KEYS[1]), shares[1]} or {}
   else

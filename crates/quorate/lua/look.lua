@@ -15,7 +15,7 @@ end
 
 -- parts: order, shares, told
 
-if not is_held_together(KEYS[1]) then
+if not group_in(KEYS[1]) then
   return {redis.call('PTTL', KEYS[1]), '', redis.call('TYPE', KEYS[1]).ok}
 end
 local now, share = now_ms(), ARGV[1] and redis.call('HGET', KEYS[1], ARGV[1])

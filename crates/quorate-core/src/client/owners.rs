@@ -7,7 +7,7 @@ use crate::{
     backoff::Jitter,
     command::{ClientId, Owner},
     dialect::Dialect,
-    line::{Place, Tag, is_shared, label_of, tag_of},
+    line::{Place, Tag, identity_of, is_shared, label_of, tag_of},
     moment::Moment,
     tickets::Tickets,
 };
@@ -17,6 +17,8 @@ use crate::{
 pub struct OwnerKind {
     /// It shares the lock with others of its kind.
     pub is_shared: bool,
+    /// Whose entry it is, if the lock is reentrant.
+    pub identity: Option<Arc<str>>,
     /// By which other processes find its lease again.
     pub tag: Option<Tag>,
     /// How it is shown to people, if not like its client.
@@ -29,7 +31,8 @@ impl OwnerKind {
     pub fn of(owner: &Owner) -> Self {
         let text = owner.as_bytes();
         let label = label_of(text).map(Arc::from);
-        Self { is_shared: is_shared(owner), tag: tag_of(text), label }
+        let identity = identity_of(owner).map(Arc::from);
+        Self { is_shared: is_shared(owner), identity, tag: tag_of(text), label }
     }
 }
 

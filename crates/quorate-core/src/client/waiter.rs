@@ -119,10 +119,11 @@ impl Waiter {
         now: Moment,
     ) -> Self {
         let machine = Contend::start(want.terms, nodes, up, want.wait, now);
-        let machine = match (want.is_queueing(), want.kind.is_shared) {
-            (false, _) => machine.plain(owners.draw_seed()),
-            (true, true) => machine.shared(),
-            (true, false) => machine,
+        let machine = match &want.kind {
+            _ if !want.is_queueing() => machine.plain(owners.draw_seed()),
+            OwnerKind { identity: Some(_), .. } => machine.reentrant(),
+            OwnerKind { is_shared: true, .. } => machine.shared(),
+            OwnerKind { .. } => machine,
         };
         let machine = if set.is_some() { machine.member() } else { machine };
         let mut waiter = Self {

@@ -24,7 +24,10 @@ impl Contend {
         mutate!(CountAfterYield => let is_given_back = false);
         if is_given_back {
             // An old message, which the node will not heed; or it has forgotten what it granted.
-            self.say(node, Saying::Doubt(fence));
+            match self.rule {
+                Rule::Reentrant => self.come_again(now),
+                _ => self.say(node, Saying::Doubt(fence)),
+            }
             return;
         }
         mutate!(ValidFromReply => let since = now);
@@ -39,14 +42,22 @@ impl Contend {
     }
 
     /// Somebody with an earlier ticket waits for what `node` granted with `fence`.
-    pub(super) fn give_way(&mut self, node: usize, fence: Fence, now: Moment) {
+    pub(super) fn give_way(&mut self, node: usize, known: Fence, now: Moment) {
         mutate!(NoYield => return);
         mutate!(ShareNeverYields if self.rule == Rule::Shared => return);
         if self.outcome.is_some() || !self.is_waiting() {
             return;
         }
         self.drop_dead(now);
-        if fence > self.seats[node].seen && !self.is_firm() {
+        if self.rule == Rule::Reentrant {
+            mutate!(EntryNeverGivesWay => return);
+            if self.seats[node].grant.is_some() && !self.is_firm() {
+                self.come_again(now);
+            }
+        } else if known > self.seats[node].seen && !self.is_firm() {
+            // A fence that is on its way to the node will be there before this is.
+            let fence = known.max(self.seats[node].confirming);
+            mutate!(YieldBeforeConfirm => let fence = known);
             self.seats[node].handle_yielded(fence);
             self.say(node, Saying::Yield(fence));
         }
@@ -78,7 +89,7 @@ impl Contend {
         let stored = |fence: Fence| grants.iter().filter(|grant| grant.fence == fence).count();
         let largest = grants.iter().map(|grant| grant.fence).max().unwrap_or(Fence::ZERO);
         let agreed = grants.iter().map(|grant| grant.fence).find(|fence| stored(*fence) >= quorum);
-        let is_any = self.rule != Rule::Fenced;
+        let is_any = matches!(self.rule, Rule::Shared | Rule::Plain);
         mutate!(NoWriteBack => let is_any = true);
         match agreed.or_else(|| is_any.then_some(largest)) {
             Some(fence) => Standing::Ready(Outcome::Held { valid_until, fence }),

@@ -19,6 +19,8 @@ pub(super) struct Seat {
     pub(super) is_refused: bool,
     /// The fence that the node was last asked to store.
     pub(super) confirming: Fence,
+    /// An earlier ticket waits for what the node granted to all entries of an identity.
+    pub(super) is_passed: bool,
 }
 
 /// The node's key is ours, at least from `since` for a ttl of the node's clock.
@@ -38,6 +40,7 @@ impl Default for Seat {
             failures: 0,
             is_refused: false,
             confirming: Fence::ZERO,
+            is_passed: false,
         }
     }
 }
@@ -56,6 +59,7 @@ impl Seat {
     pub(super) const fn handle_answer(&mut self) {
         self.is_asking = false;
         self.is_refused = false;
+        self.is_passed = false;
         self.failures = 0;
     }
 
@@ -99,6 +103,7 @@ impl Seat {
         mutate!(CountAfterYield => return);
         self.seen = self.seen.max(fence);
         self.drop_grant(fence);
+        self.handle_unconfirmed();
     }
 
     /// The node took back a grant of a smaller fence than one that was seen: it has forgotten what

@@ -1,9 +1,12 @@
 //! What tells the owners of one client apart.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::{Place, number};
-use crate::fence::{FENCE_MAX, Fence};
+use crate::{
+    command::Owner,
+    fence::{FENCE_MAX, Fence},
+};
 
 /// One request of a client, as it stands at the end of its owner.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -18,6 +21,8 @@ pub struct Request<'a> {
     pub label: Option<&'a str>,
     /// Whether it shares the lock with others of its kind.
     pub is_shared: bool,
+    /// Whose entry it is, if the lock is reentrant. Then it does not share the lock with others.
+    pub identity: Option<&'a str>,
 }
 
 impl fmt::Display for Request<'_> {
@@ -33,14 +38,63 @@ impl fmt::Display for Request<'_> {
         }
         if let Some(label) = self.label {
             f.write_str("@")?;
-            for byte in label.bytes() {
-                match is_plain(byte) {
-                    true => write!(f, "{}", char::from(byte))?,
-                    false => write!(f, "%{byte:02x}")?,
-                }
-            }
+            write_encoded(f, label)?;
+        }
+        if let Some(identity) = self.identity {
+            f.write_char(char::from(IDENTITY))?;
+            write_encoded(f, identity)?;
+            return f.write_str(REENTRANT);
         }
         f.write_str(if self.is_shared { SHARED } else { "" })
+    }
+}
+
+fn write_encoded(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.bytes().try_for_each(|byte| match is_plain(byte) {
+        true => f.write_char(char::from(byte)),
+        false => write!(f, "%{byte:02x}"),
+    })
+}
+
+/// Those who hold a lock at the same time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Group<'a> {
+    /// All readers.
+    Readers,
+    /// The entries of one identity in a reentrant lock: the identity as owners write it.
+    Identity(&'a [u8]),
+}
+
+/// With whom the owner may hold the lock at the same time; `None` if it holds it alone, or is
+/// another library's.
+#[must_use]
+pub fn group(owner: &Owner) -> Option<Group<'_>> {
+    let text = owner.as_bytes();
+    let group = if text.ends_with(SHARED.as_bytes()) {
+        Group::Readers
+    } else {
+        let text = text.strip_suffix(REENTRANT.as_bytes())?;
+        let at = text.iter().rposition(|byte| *byte == IDENTITY)?;
+        Group::Identity(text.get(at.saturating_add(1)..)?)
+    };
+    Place::of(text).map(|_| group)
+}
+
+/// The identity of an owner of a reentrant lock.
+#[must_use]
+pub fn identity_of(owner: &Owner) -> Option<String> {
+    match group(owner)? {
+        Group::Identity(identity) => decoded(str::from_utf8(identity).ok()?),
+        Group::Readers => None,
+    }
+}
+
+/// What stands before the group of an owner.
+fn without_group(owner: &str) -> &str {
+    let reentrant = || owner.strip_suffix(REENTRANT)?.rsplit_once(char::from(IDENTITY));
+    match owner.strip_suffix(SHARED) {
+        Some(request) => request,
+        None => reentrant().map_or(owner, |(request, _)| request),
     }
 }
 
@@ -62,8 +116,7 @@ pub fn tag_of(owner: &[u8]) -> Option<Tag> {
     Place::of(owner)?;
     let text = str::from_utf8(owner).ok()?;
     // A label may have the same sign in it.
-    let request = text.split('@').next()?;
-    let (_, tag) = request.strip_suffix(SHARED).unwrap_or(request).split_once('~')?;
+    let (_, tag) = without_group(text).split('@').next()?.split_once('~')?;
     let (digits, fence) = tag.split_once('.')?;
     let fence = number(fence).map(Fence::new).filter(|fence| *fence <= FENCE_MAX)?;
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
@@ -78,10 +131,12 @@ pub fn tag_of(owner: &[u8]) -> Option<Tag> {
 pub fn label_of(owner: &[u8]) -> Option<String> {
     Place::of(owner)?;
     let text = str::from_utf8(owner).ok()?;
-    let text = text.strip_suffix(SHARED).unwrap_or(text);
-    let (_, label) = text.split_once('@')?;
-    let mut bytes = Vec::with_capacity(label.len());
-    let mut rest = label.bytes();
+    decoded(without_group(text).split_once('@')?.1)
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'%' => digit(rest.next()?)? << 4 | digit(rest.next()?)?,
@@ -101,7 +156,13 @@ fn digit(byte: u8) -> Option<u8> {
 }
 
 /// Ends the owners of those who share the lock.
-pub(super) const SHARED: &str = ":s";
+const SHARED: &str = ":s";
+
+/// Ends the owners of entries of a reentrant lock, behind their identity.
+const REENTRANT: &str = ":r";
+
+/// Begins the identity. It stands nowhere else in what a client writes.
+const IDENTITY: u8 = b'!';
 
 #[cfg(test)]
 mod tests {
@@ -115,8 +176,9 @@ mod tests {
     #[test]
     fn a_label_survives_its_way_through_the_owner() {
         for label in ["", "me", "api/web-1 (nightly: 50 %)", "x:s", "a@b%20\n", "Zoë 🔒"] {
-            for is_shared_one in [false, true] {
+            for (is_shared_one, identity) in [(false, None), (true, None), (false, Some(label))] {
                 let request = Request {
+                    identity,
                     number: 3,
                     secret: Some(5),
                     tag: Some(TAG),
@@ -129,6 +191,7 @@ mod tests {
                 assert_eq!(tag_of(unlabelled.as_bytes()), Some(TAG));
                 assert_eq!(label_of(owner.as_bytes()).as_deref(), Some(label));
                 assert_eq!(is_shared(&owner), is_shared_one, "{label}");
+                assert_eq!(identity_of(&owner).as_deref(), identity);
                 assert_eq!(Place::of(owner.as_bytes()), Some(place()));
                 let text = owner.as_bytes();
                 assert!(!text.contains(&b' ') && !text.contains(&b'\n'), "{owner:?}");

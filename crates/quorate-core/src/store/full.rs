@@ -6,7 +6,7 @@
 use super::{Store, Whose};
 use crate::{
     command::{Command, Value},
-    line::{Ask, Place, is_shared},
+    line::{Ask, Place, group},
     moment::NodeTime,
 };
 
@@ -54,7 +54,7 @@ impl Store {
         mutate!(FullGrants => return false);
         let Ask { name, owner, is_known, .. } = ask;
         let share = || self.shares(name)?.alive(owner, now.as_millis());
-        let is_holder = match is_shared(owner) {
+        let is_holder = match group(owner).is_some() {
             true => share().is_some(),
             false => self.whose(name, owner) == Whose::Ours,
         };

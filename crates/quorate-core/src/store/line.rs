@@ -6,6 +6,8 @@
 mod inspect;
 mod shares;
 
+use self::shares::is_entry;
+
 use std::collections::BTreeSet;
 
 use super::{Expiring, Store, Whose, end, text};
@@ -13,8 +15,7 @@ use crate::{
     command::{ClientId, Owner, Reply, SessionTerms, Value},
     fence::{FENCE_LEFT_MIN_MS, FENCE_LIFE_MS, Fence, bump},
     line::{
-        Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Yield,
-        is_shared,
+        Ask, Extend, Extended, LINE_LIFE_TTLS, News, Place, Push, Session, Speaker, Yield, group,
     },
     moment::NodeTime,
     name::Name,
@@ -127,6 +128,19 @@ impl Line {
         fence
     }
 
+    /// The fence of a grant. What an identity holds has one, however many entries it has.
+    fn grant_fence(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        (owner, is_joining): (&Owner, bool),
+        (place, spoken): (Place, Spoken),
+    ) -> Fence {
+        let held = self.fences.get(name).map(|last| last.fence);
+        let held = held.filter(|_| is_joining && is_entry(owner));
+        held.unwrap_or_else(|| self.bump(now, name, place.ticket, spoken))
+    }
+
     /// Puts an owner in line. The line lives on for two ttls of whoever asks last, or longer if it
     /// was to: those who wait ask every third of theirs.
     fn enter(&mut self, now: NodeTime, name: &Name, place: &Place, owner: &Owner) {
@@ -176,6 +190,19 @@ impl Line {
             self.pushes.push(push);
         }
         is_heard
+    }
+
+    /// Tells a client that its turn has come.
+    fn tell_granted(
+        &mut self,
+        name: &Name,
+        owner: &Owner,
+        fence: Fence,
+        (place, spoken): (Place, Spoken),
+    ) -> bool {
+        let (name, owner, session) = (name.clone(), owner.clone(), Some(spoken.session));
+        let (client, news) = (place.client, News::Granted);
+        self.push(Push { client, name, owner, fence, news, session })
     }
 
     pub(super) fn is_spoken(&self, speaker: Speaker) -> bool {
@@ -268,11 +295,12 @@ impl Store {
         if lacks_memory && *is_waiting {
             return Reply::Full;
         }
-        if is_shared(owner) {
-            return self.acquire_share(now, ask, (place, spoken), lacks_memory);
-        }
-        if self.shares(name).is_some() && self.is_next(name, owner) {
+        let is_foreign = self.shares(name).is_some() && !self.joins(name, owner);
+        if is_foreign && self.is_next(name, owner) {
             self.purge_shares(now, name);
+        }
+        if group(owner).is_some() {
+            return self.acquire_share(now, ask, (place, spoken), lacks_memory);
         }
         match self.whose(name, owner) {
             // Whoever finds the key free gets it, also if others wait: that is so only after a key
@@ -312,7 +340,7 @@ impl Store {
         };
         let is_foreign = holder.is_none() && self.shares(name).is_none();
         // One who shares waits for others of its kind only if somebody stands between them.
-        let is_awaiting = self.shares(name).is_some() && !is_shared(owner);
+        let is_awaiting = self.shares(name).is_some() && !self.joins(name, owner);
         let is_next = is_awaiting && self.is_next(name, owner);
         if is_next {
             self.inquire_shares(now, name, owner);
@@ -395,22 +423,22 @@ impl Store {
             mutate!(HandOnLapsed => let spoken = spoken.or_else(|| {
                 Some(Spoken::new(now, Session::from_random(0), crate::fence::SLACK_US))
             }));
-            let is_sharing = is_shared(&owner);
-            let is_open = !self.keys.contains(name) || is_sharing && self.shares(name).is_some();
+            let is_joining = self.joins(name, &owner);
+            let is_open = !self.keys.contains(name) || is_joining;
             if spoken.is_some() && !is_open {
                 return;
             }
             self.line.leave(name, ticket, &owner);
             let (Some(place), Some(spoken)) = (place, spoken) else { continue };
-            let fence = self.line.bump(now, name, place.ticket, spoken);
-            let (client, news) = (place.client, News::Granted);
-            let (session, told) = (Some(spoken.session), (name.clone(), owner.clone()));
-            let push = Push { client, name: told.0, owner: told.1, fence, news, session };
-            let is_heard = self.line.push(push);
+            let fence = self.line.grant_fence(now, name, (&owner, is_joining), (place, spoken));
+            let is_heard = self.line.tell_granted(name, &owner, fence, (place, spoken));
             mutate!(HandOnUnheard => let is_heard = true);
-            if is_heard && is_sharing {
+            if is_heard && group(&owner).is_some() {
                 self.put_share(now, name, &owner, fence, place.ttl_ms);
                 mutate!(ShareOneByOne => return);
+                if is_entry(&owner) {
+                    return self.admit_entries(now, name);
+                }
             } else if is_heard {
                 self.keys.put(name, text(&owner), end(now, place.ttl_ms));
                 return;
@@ -435,7 +463,7 @@ impl Store {
         mutate!(HealAnyFence => let is_past = false);
         let is_known = self.line.fences.contains(name) && stored >= *fence;
         match self.whose(name, owner) {
-            _ if is_shared(owner) => {
+            _ if group(owner).is_some() => {
                 if let Err(fate) = self.extend_share(now, entry, (stored, is_known)) {
                     return fate;
                 }

@@ -4,7 +4,7 @@ use quorate_core::{command::Owner, fence::Fence};
 
 use crate::{
     clock::{NEVER, Nanos},
-    trace,
+    trace::Group,
 };
 
 /// One holder's belief: from when it was told that it holds a lock until its own clock says that
@@ -15,8 +15,8 @@ pub(crate) struct Claim {
     /// `None` is another library.
     pub(crate) client: Option<usize>,
     pub(crate) owner: Owner,
-    /// Others of its kind may hold the lock as well.
-    pub(crate) is_shared: bool,
+    /// Others of its group may hold the lock as well.
+    pub(crate) group: Option<Group>,
     /// Whose lease it was before.
     pub(super) from: Option<Owner>,
     pub(super) start: Nanos,
@@ -42,12 +42,12 @@ impl Claim {
     ) -> Self {
         let (fence, asked_at, is_told, is_let_go) = (None, start, false, false);
         let backed_until = end;
-        let (is_shared, from) = (trace::is_shared(owner.as_bytes()), None);
+        let (group, from) = (Group::of(owner.as_bytes()), None);
         Self {
             lock,
             client,
             owner,
-            is_shared,
+            group,
             from,
             start,
             end,
@@ -62,7 +62,7 @@ impl Claim {
 
     /// Of one who shares the lock the fence says nothing.
     pub(crate) fn with_fence(mut self, fence: Option<Fence>, asked_at: Nanos) -> Self {
-        self.fence = fence.filter(|_| !self.is_shared);
+        self.fence = fence.filter(|_| self.group != Some(Group::Readers));
         self.asked_at = asked_at;
         self
     }
@@ -73,8 +73,13 @@ impl Claim {
     }
 
     /// Both may hold their lock at once.
-    pub(super) const fn is_with(&self, other: &Self) -> bool {
-        self.is_shared && other.is_shared
+    pub(super) fn is_with(&self, other: &Self) -> bool {
+        self.group.is_some() && self.group == other.group
+    }
+
+    /// It is an entry of a reentrant lock.
+    pub(crate) const fn is_entry(&self) -> bool {
+        matches!(self.group, Some(Group::Identity(_)))
     }
 
     /// True while a majority must carry it.

@@ -1,35 +1,51 @@
 //! Who waits although nothing is in the way.
 
 use super::{Checker, Promise};
-use crate::{clock::Nanos, trace::millis};
+use crate::{
+    clock::Nanos,
+    trace::{Group, millis},
+};
 
 /// Those who wait for one lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stall {
-    /// How many want it alone, and how many would share it.
+    /// How many want it alone, how many would share it, and how many have one of the identities.
     alone: u32,
     shared: u32,
+    entries: [u32; 2],
     /// Since when somebody waits in vain.
     pub(super) since: Option<Nanos>,
 }
 
 impl Stall {
-    const fn count(&mut self, is_shared: bool) -> &mut u32 {
-        if is_shared { &mut self.shared } else { &mut self.alone }
+    const fn count(&mut self, group: Option<Group>) -> &mut u32 {
+        match group {
+            None => &mut self.alone,
+            Some(Group::Readers) => &mut self.shared,
+            Some(Group::Identity(identity)) => &mut self.entries[at(identity)],
+        }
+    }
+
+    const fn total(&self) -> u32 {
+        self.alone + self.shared + self.entries[0] + self.entries[1]
     }
 }
 
+/// Which of the identities it is.
+const fn at(identity: char) -> usize {
+    identity as usize % 2
+}
+
 impl Checker {
-    pub(crate) fn add_waiter(&mut self, now: Nanos, lock: usize, is_shared: bool) {
-        *self.stalled[lock].count(is_shared) += 1;
+    pub(crate) fn add_waiter(&mut self, now: Nanos, lock: usize, group: Option<Group>) {
+        *self.stalled[lock].count(group) += 1;
         self.start_stall(now, lock);
     }
 
-    pub(crate) fn remove_waiter(&mut self, now: Nanos, lock: usize, is_shared: bool) {
+    pub(crate) fn remove_waiter(&mut self, now: Nanos, lock: usize, group: Option<Group>) {
         self.check_stall(now, lock);
-        *self.stalled[lock].count(is_shared) -= 1;
-        let Stall { alone, shared, .. } = self.stalled[lock];
-        if (alone, shared) == (0, 0) {
+        *self.stalled[lock].count(group) -= 1;
+        if self.stalled[lock].total() == 0 {
             self.stalled[lock].since = None;
         }
         self.start_stall(now, lock);
@@ -41,20 +57,23 @@ impl Checker {
     }
 
     /// A lock that nobody holds is anybody's; one that is shared is of those who would share it, if
-    /// nobody waits who wants it alone.
+    /// nobody else waits; and one that an identity holds is of its entries.
     pub(super) fn start_stall(&mut self, now: Nanos, lock: usize) {
+        let held = |locks: &[Vec<u32>]| {
+            let claims = locks.iter().flatten().map(|claim| &self.claims[*claim as usize]);
+            claims.filter(|claim| now < claim.end).map(|claim| claim.group).collect::<Vec<_>>()
+        };
         // Where sets are wanted, a waiter may wait for a set that waits for any other lock.
         let locks = if self.has_sets { &self.open[..] } else { &self.open[lock..=lock] };
-        let claims = locks.iter().flatten().map(|claim| &self.claims[*claim as usize]);
-        let (mut is_free, mut is_shared) = (true, true);
-        for holder in claims.filter(|claim| now < claim.end) {
-            is_free = false;
-            is_shared &= holder.is_shared;
-        }
+        let is_free = held(locks).is_empty();
+        let mut groups = held(&self.open[lock..=lock]);
+        groups.dedup();
         let stall = &mut self.stalled[lock];
-        let is_in_vain = match is_free {
-            true => stall.alone + stall.shared > 0,
-            false => is_shared && stall.shared > 0 && stall.alone == 0,
+        let is_in_vain = match groups[..] {
+            [] => is_free && stall.total() > 0,
+            [Some(Group::Readers)] => stall.shared > 0 && stall.shared == stall.total(),
+            [Some(Group::Identity(identity))] => stall.entries[at(identity)] > 0,
+            _ => false,
         };
         if self.healed_at.is_some() && is_in_vain && !self.is_suspended {
             stall.since.get_or_insert(now);

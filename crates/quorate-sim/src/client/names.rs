@@ -37,9 +37,11 @@ impl Names {
 
 impl OwnerSource for Names {
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
-        match kind.is_shared {
-            true => place.shared_owner(self.next_number()),
-            false => place.owner(self.next_number()),
+        let number = self.next_number();
+        match &kind.identity {
+            Some(identity) => place.reentrant_owner(number, identity),
+            None if kind.is_shared => place.shared_owner(number),
+            None => place.owner(number),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quorate_core::{
     backoff::Backoff,
-    client::{CallId, Ended, owners::OwnerKind, waiter::Want, watchdog::LeaseId},
+    client::{CallId, Ended, waiter::Want, watchdog::LeaseId},
     command::Owner,
     contend::{Outcome, Wait},
     dialect::Adoption,
@@ -28,7 +28,7 @@ use crate::{
     dice::Dice,
     driver::Driver,
     event::Due,
-    trace,
+    trace::Group,
     world::{Env, Handover},
 };
 
@@ -68,7 +68,8 @@ impl Task {
             lock: 0,
             others: 0,
             ttl_ms: 0,
-            is_shared: false,
+            group: None,
+            nested: 0,
             patience: None,
             give_up_at: Moment::ZERO,
             hold: 0,
@@ -109,6 +110,7 @@ impl Client {
     /// Waits a little before the next thing.
     pub(super) fn think(&mut self, env: &mut Env, task: usize) {
         self.stop_waiting(env, task);
+        self.release_others(env, task);
         let flow = &mut self.tasks[task];
         flow.stage = Stage::Thinking;
         flow.operations += 1;
@@ -152,24 +154,22 @@ impl Client {
             _ => flow.dice.between(0, 6 * MS),
         };
         flow.backoff.reset();
-        operation = operation.with_others(&mut flow.dice, &env.settings);
+        operation = operation
+            .with_identity(&mut flow.dice, &env.settings)
+            .with_others(&mut flow.dice, &env.settings);
         if let Some(left) = &left {
             (operation.lock, operation.others) = (left.lock, 0);
-            operation.is_shared = trace::is_shared(left.owner.as_bytes());
+            (operation.group, operation.nested) = (Group::of(left.owner.as_bytes()), 0);
             operation.patience = None;
         }
         let patience = operation.patience.unwrap_or(0);
         operation.give_up_at = self.me.clock.at(env.now + patience);
         let flow = &mut self.tasks[task];
         flow.operation = operation;
-        flow.is_waiting = operation.patience.is_some() && env.cut_off != Some(self.me.number);
-        if flow.is_waiting {
-            for lock in operation.locks() {
-                env.check.add_waiter(env.now, lock, operation.is_shared);
-            }
-        }
+        self.start_waiting(env, task);
         if is_cancelled {
-            let what = Due::Cancel { task: task as u8, operation: flow.operations };
+            let operation = self.tasks[task].operations;
+            let what = Due::Cancel { task: task as u8, operation };
             self.plan(env, env.now + cancel_after, what);
         }
         match left {
@@ -195,9 +195,9 @@ impl Client {
 
     /// Takes over a lease that was left, under a name that never queues.
     fn adopt(&mut self, env: &mut Env, task: usize, left: Handover) {
-        let Operation { ttl_ms, is_shared, .. } = self.tasks[task].operation;
+        let Operation { ttl_ms, .. } = self.tasks[task].operation;
         let Handover { lock, owner: from, held_by, fence } = left;
-        let (now, kind) = (self.now(env), OwnerKind { is_shared, ..OwnerKind::default() });
+        let (now, kind) = (self.now(env), self.tasks[task].operation.kind());
         let dialect = env.settings.dialect();
         let owner = self.me.machine.naming().next_holder(dialect, ttl_ms, &kind, now);
         let adoption = Adoption { from, owner, fenced: fence.map(FencedLease::adopted) };
@@ -220,11 +220,11 @@ impl Client {
     }
 
     fn want(&self, env: &mut Env, lock: usize, wait: Wait, task: usize) -> Want {
-        let Operation { ttl_ms, is_shared, .. } = self.tasks[task].operation;
+        let operation = &self.tasks[task].operation;
         Want {
             name: env.locks[lock].clone(),
-            terms: self.terms(env, ttl_ms),
-            kind: OwnerKind { is_shared, ..OwnerKind::default() },
+            terms: self.terms(env, operation.ttl_ms),
+            kind: operation.kind(),
             wait,
             dialect: env.settings.dialect(),
             adopts: None,
@@ -291,6 +291,12 @@ impl Client {
         }
         self.win_others(env, task, hold_until);
         let held = self.claim(env, task, (operation.lock, call), hold_until);
+        if operation.nested > 0 {
+            self.tasks[task].operation.nested -= 1;
+            self.tasks[task].others.push(held);
+            self.start_waiting(env, task);
+            return self.ask_for_lock(env, task);
+        }
         self.tasks[task].stage = Stage::Holding(held);
         self.wait(env, task, operation.hold / 2);
     }
@@ -424,6 +430,13 @@ impl Client {
     pub(super) fn handle_loss(&mut self, env: &mut Env, task: usize, id: LeaseId) {
         env.count.losses += 1;
         if self.tasks[task].others.contains(&id)
+            && matches!(self.tasks[task].stage, Stage::Asking(_))
+        {
+            // The lock is acquired once more, and goes on to be.
+            self.tasks[task].others.retain(|other| *other != id);
+            return self.release(env, id, None);
+        }
+        if self.tasks[task].others.contains(&id)
             && let Stage::Holding(held) | Stage::Acting(held) = self.tasks[task].stage
         {
             // With one lock the whole set is lost.
@@ -442,12 +455,23 @@ impl Client {
         }
     }
 
+    fn start_waiting(&mut self, env: &mut Env, task: usize) {
+        let flow = &mut self.tasks[task];
+        let operation = flow.operation;
+        flow.is_waiting = operation.patience.is_some() && env.cut_off != Some(self.me.number);
+        if flow.is_waiting {
+            for lock in operation.locks() {
+                env.check.add_waiter(env.now, lock, operation.group);
+            }
+        }
+    }
+
     pub(super) fn stop_waiting(&mut self, env: &mut Env, task: usize) {
         let flow = &mut self.tasks[task];
         if std::mem::replace(&mut flow.is_waiting, false) {
             let operation = flow.operation;
             for lock in operation.locks() {
-                env.check.remove_waiter(env.now, lock, operation.is_shared);
+                env.check.remove_waiter(env.now, lock, operation.group);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     event::Event,
     net::Flying,
     node::Node,
-    trace::{self, Key, Scene},
+    trace::{self, Group, Key, Scene},
 };
 
 impl Env {
@@ -165,12 +165,14 @@ impl Env {
     /// Somebody was told that it holds a lock.
     pub(crate) fn begin(&mut self, claim: Claim) -> u32 {
         let end = claim.end;
-        let (is_foreign, is_shared, lock) = (claim.client.is_none(), claim.is_shared, claim.lock);
+        let (is_foreign, group, lock) = (claim.client.is_none(), claim.group, claim.lock);
+        let is_shared = group == Some(Group::Readers);
         let number = self.check.begin(self.now, claim, self.running);
         let is_together = self.check.is_together(self.now, number);
         let is_wanted = self.check.is_wanted_together(lock);
         self.count.shared += u64::from(is_shared);
-        self.count.joined += u64::from(is_together);
+        self.count.joined += u64::from(is_together && is_shared);
+        self.count.nested += u64::from(is_together && !is_shared);
         self.count.turns += u64::from(is_wanted && !is_shared && !is_foreign);
         if !is_foreign {
             self.audit(number);

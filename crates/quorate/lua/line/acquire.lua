@@ -15,7 +15,8 @@ local spoken = redis.call('GET', KEYS[4])
 if not spoken or string.sub(spoken, 1, 32) ~= ARGV[2] then
   return 0
 end
-local is_alone = string.sub(ARGV[1], -2) ~= ':s'
+local mark = string.sub(ARGV[1], -2)
+local is_alone = mark ~= ':s' and mark ~= ':r'
 local taken = is_alone and redis.pcall('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4])
 if taken and taken.ok then
   local fence = ARGV[3]

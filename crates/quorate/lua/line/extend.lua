@@ -21,14 +21,15 @@ is_full(KEYS[1]) -- Before anything is written.
 
 -- Lets a share live on, or takes a lost one again. Returns false if it is not the owner's, and
 -- nothing if there is no memory for it.
-local function extend_share(lock, owner, fence, ttl, line, may_heal, is_known)
+local function extend_share(lock, owner, fence, ttl, line, may_heal, known)
   local kind = redis.call('TYPE', lock).ok
-  local is_table = kind == 'hash' and is_held_together(lock)
-  local share = is_table and redis.call('HGET', lock, owner)
+  local is_joining = kind == 'hash' and group_in(lock) == group(owner)
+  local share = is_joining and redis.call('HGET', lock, owner)
+  local is_past = is_entry(owner) and known and known > fence
   if is_alive(share, now_ms()) then
     prolong_share(lock, owner, share, ttl)
-  elseif may_heal == '1' and (is_table or kind == 'none') then
-    if was_full and not is_known then
+  elseif may_heal == '1' and (is_joining or kind == 'none' and not is_past) then
+    if was_full and not (known and known >= fence) then
       return nil
     end
     redis.call('ZREM', line, owner)
@@ -49,9 +50,9 @@ for i = 1, (#KEYS - 1) / 3 do
   -- If the node knows the fence of the lease, it had its key before.
   local is_known = known and known >= fence
   local done
-  if is_sharing(owner) then
+  if group(owner) then
     local is_done, is_kept =
-      pcall(extend_share, lock, owner, fence, ttl, KEYS[3 * i + 1], ARGV[4 * i + 1], is_known)
+      pcall(extend_share, lock, owner, fence, ttl, KEYS[3 * i + 1], ARGV[4 * i + 1], known)
     if not is_done or is_kept == nil then
       done = {err = ''}
     elseif not is_kept then

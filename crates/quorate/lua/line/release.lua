@@ -47,9 +47,10 @@ end
 
 -- parts: order, shares, hold, fence, hand_on
 
-local is_shared = false
+local held
 if type(found) == 'table' then
-  if not is_held_together(KEYS[1]) then
+  held = group_in(KEYS[1])
+  if not held then
     if not ARGV[2] then
       redis.call('ZREM', KEYS[3], ARGV[1])
     end
@@ -70,11 +71,10 @@ if type(found) == 'table' then
     redis.call('ZREM', KEYS[3], ARGV[1])
   end
   local left = redis.call('HLEN', KEYS[1])
-  is_shared = left > 0
-  if is_shared and left <= 32 then
-    -- Of the others some may be gone. If there are many, whoever waits looks in time.
-    is_shared = purge(KEYS[1])[1] ~= nil
+  -- Of the others some may be gone. If there are many, whoever waits looks in time.
+  if left == 0 or left <= 32 and not purge(KEYS[1])[1] then
+    held = nil
   end
 end
-hand_on(string.sub(KEYS[2], 1, -5 - #KEYS[1]), KEYS[1], KEYS[2], KEYS[3], is_shared, nil, first)
+hand_on(string.sub(KEYS[2], 1, -5 - #KEYS[1]), KEYS[1], KEYS[2], KEYS[3], held, nil, first)
 return is_ours and 1 or 0

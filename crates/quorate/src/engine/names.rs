@@ -36,8 +36,9 @@ impl OwnerSource for Names {
         let number = self.next_number();
         // Whoever knows one owner of this client must not know the others.
         let secret = Some(self.key.secret(number));
-        let OwnerKind { is_shared, tag, ref label } = *kind;
-        place.owner_of(&Request { number, secret, tag, label: label.as_deref(), is_shared })
+        let OwnerKind { is_shared, ref identity, tag, ref label } = *kind;
+        let (label, identity) = (label.as_deref(), identity.as_deref());
+        place.owner_of(&Request { number, secret, tag, label, is_shared, identity })
     }
 
     fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner {

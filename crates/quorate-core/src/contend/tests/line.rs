@@ -33,6 +33,18 @@ fn who_has_a_majority_gives_nothing_back() {
 }
 
 #[test]
+fn a_member_of_a_set_gives_back_what_the_node_was_asked_to_store() {
+    let mut attempt = started(3, WAIT).member();
+    attempt.grant(0, 7, 0, 1);
+    attempt.grant(1, 8, 0, 1);
+    assert_eq!(attempt.said(), [(0, Saying::Confirm(fence(8)))]);
+    attempt.push(0, News::Inquired, 7, 2);
+    attempt.push(1, News::Inquired, 8, 2);
+    let given_back = [(0, Saying::Yield(fence(8))), (1, Saying::Yield(fence(8)))];
+    assert_eq!(attempt.said(), given_back, "by then its fence is the new one");
+}
+
+#[test]
 fn one_who_only_tries_gives_nothing_back_before_it_leaves() {
     let mut attempt = started(3, Wait::Never);
     attempt.grant(0, 7, 0, 1);

@@ -1,13 +1,15 @@
-//! What a node does for those who hold a lock together.
+//! What a node does for those who hold a lock together: readers, or the entries of one identity in
+//! a reentrant lock.
 //!
 //! The key of such a lock lists them. Whoever wants it alone stands in line like everybody, and
-//! those who come later wait behind it: nobody is passed for ever.
+//! readers who come later wait behind it: nobody is passed for ever. An entry joins those of its
+//! identity at once. Were it to wait, the one behind which it waits would wait for its own holder.
 
 use super::{Spoken, Store, end};
 use crate::{
     command::{Owner, Reply, Value},
     fence::Fence,
-    line::{Ask, Extend, Extended, News, Place, Push, is_shared},
+    line::{Ask, Extend, Extended, Group, News, Place, Push, group},
     moment::NodeTime,
     name::Name,
     share::{Share, Shares},
@@ -19,6 +21,10 @@ const FEW: usize = 32;
 /// So many of a hundred who join look for those who are gone.
 const PURGES_OF_100: u64 = 2;
 
+/// So many of those in line are looked at for entries of the identity that gets the lock. Others
+/// join with their next heartbeat.
+const ADMITTED_MAX: usize = 128;
+
 impl Store {
     /// Those who hold the lock together, if anybody does.
     pub(in crate::store) fn shares(&self, name: &Name) -> Option<&Shares> {
@@ -26,6 +32,17 @@ impl Store {
             Some(Value::Shared(shares)) => Some(shares),
             Some(Value::Text(_) | Value::OtherType(_)) | None => None,
         }
+    }
+
+    /// Whether others of the owner's kind hold the lock.
+    pub(super) fn joins(&self, name: &Name, owner: &Owner) -> bool {
+        let holder = self.shares(name).and_then(|shares| shares.iter().next()).map(|(it, _)| it);
+        let (held, wanted) = (holder.and_then(group), group(owner));
+        mutate!(JoinAnyIdentity if matches!((held, wanted), (
+            Some(Group::Identity(_)),
+            Some(Group::Identity(_)),
+        )) => return true);
+        held.is_some() && held == wanted
     }
 
     fn shares_mut(&mut self, name: &Name) -> Option<&mut Shares> {
@@ -57,17 +74,17 @@ impl Store {
         lacks_memory: bool,
     ) -> Reply {
         let Ask { name, owner, is_waiting, is_known } = ask;
+        let is_open = self.joins(name, owner);
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
         if let Some(share) = shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
             self.prolong_share(now, name, owner, share, place.ttl_ms);
-            let first = self.line.first(name);
-            let is_earlier = first.is_some_and(|first| first < owner && !is_shared(first));
+            let is_earlier = self.is_passed(now, name, owner);
             mutate!(NoEarlierFlag => let is_earlier = false);
-            return Reply::Granted { fence: share.fence, is_earlier };
+            let fence = if is_entry(owner) { self.line.fence(name) } else { share.fence };
+            return Reply::Granted { fence, is_earlier };
         }
-        let is_open = shares.is_some();
-        mutate!(ShareAnyones => let is_open = true);
+        mutate!(ShareAnyones if !is_entry(owner) => let is_open = true);
         // As one who wants it alone: whoever finds the key free has it.
         if is_free || is_open && self.admits(now, name, owner) {
             if lacks_memory {
@@ -76,14 +93,16 @@ impl Store {
             if *is_known {
                 self.line.leave(name, place.ticket, owner);
             }
-            let fence = self.line.bump(now, name, place.ticket, spoken);
+            let fence = self.line.grant_fence(now, name, (owner, !is_free), (place, spoken));
             self.put_share(now, name, owner, fence, place.ttl_ms);
             // Where many read and nobody writes, somebody has to see to those who are gone.
             if place.ticket % 100 < PURGES_OF_100 {
                 self.purge_shares(now, name);
             }
+            let is_earlier = is_entry(owner) && self.is_passed(now, name, owner);
+            mutate!(NoEarlierFlag => let is_earlier = false);
             self.hand_on(now, name);
-            return Reply::Granted { fence, is_earlier: false };
+            return Reply::Granted { fence, is_earlier };
         }
         if *is_waiting {
             self.line.enter(now, name, &place, owner);
@@ -91,9 +110,23 @@ impl Store {
         self.queued(now, name, owner, place)
     }
 
-    /// Whether one who shares may join those who hold the lock: if nobody stands in line before it
-    /// who wants it alone. Those before it who share come in first.
+    /// Whether somebody waits who came before the owner, and cannot join it. An entry counts as
+    /// early as the first one of its identity here.
+    fn is_passed(&self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
+        let first_here = || self.shares(name)?.first_alive(now.as_millis());
+        let came = if is_entry(owner) { first_here().unwrap_or(owner) } else { owner };
+        let first = self.line.first(name).filter(|first| group(first) != group(owner));
+        first.is_some_and(|first| first < came)
+    }
+
+    /// Whether an owner may join those who hold the lock: an entry may, and a reader if nobody
+    /// stands in line before it who wants the lock alone. Readers before it come in first.
     fn admits(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
+        let is_entry = is_entry(owner);
+        mutate!(EntryWaitsItsTurn => let is_entry = false);
+        if is_entry {
+            return true;
+        }
         self.hand_on_before(now, name, Some(owner));
         mutate!(SharePasses => return true);
         self.line.first(name).is_none_or(|first| first >= owner)
@@ -158,7 +191,7 @@ impl Store {
     /// When somebody who waits for those who share should look again at the latest.
     pub(super) fn look_at_ms(&self, name: &Name, owner: &Owner, is_next: bool) -> Option<u64> {
         let end = self.keys.end_of(name);
-        let sooner = match (self.shares(name), is_shared(owner)) {
+        let sooner = match (self.shares(name), self.joins(name, owner)) {
             // The first to go may be gone without a word, and the others may give it back before
             // its end.
             (Some(shares), false) if is_next => shares.first_end(),
@@ -173,11 +206,18 @@ impl Store {
         end.map(|end| sooner.map_or(end, |sooner| sooner.min(end)))
     }
 
-    /// Asks every later comer among those who share to give its grant back.
+    /// Asks every later comer among those who share to give its grant back. Of the entries of an
+    /// identity only one that is alone is asked: several would join each other again and again.
+    /// They hear of the waiter with their heartbeats.
     pub(super) fn inquire_shares(&mut self, now: NodeTime, name: &Name, owner: &Owner) {
         mutate!(NoInquire | SharesNotAsked => return);
         let shares = self.shares(name).into_iter().flatten();
         let alive = shares.filter(|(_, share)| share.is_alive(now.as_millis()));
+        if alive.clone().next().is_some_and(|(first, _)| is_entry(first))
+            && alive.clone().count() > 1
+        {
+            return;
+        }
         let later = alive.filter(|(holder, _)| *owner < **holder);
         let told: Vec<Push> = later
             .filter_map(|(holder, share)| {
@@ -232,9 +272,9 @@ impl Store {
     /// Lets a share live on, or takes a lost one again, or says why not. `stored` is the node's
     /// fence, and whether the lease's is known by it.
     ///
-    /// Unlike one who holds alone it need not ask whether another was granted the key since: others
-    /// of its kind are, all the time, and nobody who wants it alone has it while it is free or
-    /// shared.
+    /// Unlike one who holds alone a reader need not ask whether another was granted the key since:
+    /// others of its kind are, all the time, and nobody who wants it alone has it while it is free
+    /// or shared. An entry must ask if the key is free: it has a fence.
     pub(super) fn extend_share(
         &mut self,
         now: NodeTime,
@@ -244,8 +284,10 @@ impl Store {
         let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
-        let is_open = is_free || shares.is_some();
-        mutate!(ShareHealsAnyones => let is_open = true);
+        let is_past = is_entry(owner) && stored > *fence;
+        mutate!(EntryHealsPast => let is_past = false);
+        let is_open = is_free && !is_past || self.joins(name, owner);
+        mutate!(ShareHealsAnyones if !is_entry(owner) => let is_open = true);
         match shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
             Some(share) => self.prolong_share(now, name, owner, share, *ttl_ms),
             None if !*may_heal || !is_open => return Err(Extended::Refused(stored)),
@@ -281,4 +323,26 @@ impl Store {
         self.share_lives_on(now, name, ttl_ms);
         Reply::Taken
     }
+
+    /// Lets in the entries that wait for what their identity holds now.
+    pub(super) fn admit_entries(&mut self, now: NodeTime, name: &Name) {
+        let waiting = self.line.waiting.get(name).into_iter().flatten().take(ADMITTED_MAX);
+        let entries = waiting.filter(|(_, owner)| self.joins(name, owner));
+        let entries: Vec<(u64, Owner)> = entries.cloned().collect();
+        let fence = self.line.fence(name);
+        for (ticket, owner) in entries {
+            let place = Place::of(owner.as_bytes());
+            let spoken = place.and_then(|place| self.line.sessions.get(&place.client).copied());
+            let (Some(place), Some(spoken)) = (place, spoken) else { continue };
+            if self.line.tell_granted(name, &owner, fence, (place, spoken)) {
+                self.line.leave(name, ticket, &owner);
+                self.put_share(now, name, &owner, fence, place.ttl_ms);
+            }
+        }
+    }
+}
+
+/// Whether the owner is an entry of a reentrant lock.
+pub(super) fn is_entry(owner: &Owner) -> bool {
+    matches!(group(owner), Some(Group::Identity(_)))
 }

@@ -1,11 +1,12 @@
 //! One thing that a user does, drawn by the seed.
 
-use quorate_core::moment::Moment;
+use quorate_core::{client::owners::OwnerKind, moment::Moment};
 
 use crate::{
     clock::{MS, Nanos, SECOND},
     dice::Dice,
     settings::Settings,
+    trace::Group,
 };
 
 /// What is to be done next.
@@ -15,7 +16,9 @@ pub(super) struct Operation {
     /// The other locks of a set, as bits.
     pub(super) others: u32,
     pub(super) ttl_ms: u64,
-    pub(super) is_shared: bool,
+    pub(super) group: Option<Group>,
+    /// How often the lock is acquired again while it is held.
+    pub(super) nested: u8,
     /// For how long it is waited for; `None` is one try.
     pub(super) patience: Option<Nanos>,
     pub(super) give_up_at: Moment,
@@ -82,7 +85,8 @@ impl Operation {
             lock: dice.index(settings.locks),
             others: 0,
             ttl_ms,
-            is_shared,
+            group: is_shared.then_some(Group::Readers),
+            nested: 0,
             patience: match dice.below(4) {
                 0 => None,
                 1 => Some(dice.between(MS, 100 * MS)),
@@ -108,11 +112,30 @@ impl Operation {
 impl Operation {
     /// Wants other locks as well, in some of the worlds that have sets.
     pub(super) fn with_others(mut self, dice: &mut Dice, settings: &Settings) -> Self {
-        if settings.has_sets && !self.is_shared && dice.below(2) == 0 {
+        if settings.has_sets && self.group.is_none() && dice.below(2) == 0 {
             let all = (1_u64 << settings.locks) - 1;
             self.others = (dice.below(all + 1) as u32) & !(1 << self.lock);
         }
         self
+    }
+
+    /// Acquires the lock as an entry, in some of the worlds that have identities.
+    pub(super) fn with_identity(mut self, dice: &mut Dice, settings: &Settings) -> Self {
+        if settings.has_identities && self.group.is_none() && dice.below(2) == 0 {
+            self.group = Some(Group::Identity(dice.pick(&['x', 'y'])));
+            self.nested = if dice.below(2) == 0 { dice.between(1, 2) as u8 } else { 0 };
+        }
+        self
+    }
+
+    /// What kind of owner asks for it.
+    pub(super) fn kind(&self) -> OwnerKind {
+        let identity = match self.group {
+            Some(Group::Identity(identity)) => Some(identity.to_string().into()),
+            Some(Group::Readers) | None => None,
+        };
+        let is_shared = self.group == Some(Group::Readers);
+        OwnerKind { is_shared, identity, ..OwnerKind::default() }
     }
 
     /// Every lock that it wants, its own first.

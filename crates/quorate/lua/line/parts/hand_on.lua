@@ -33,13 +33,32 @@ local function bump(fence_key, ticket, spoken)
   return fence
 end
 
+-- Tells a client that its turn has come. Returns whether anybody listens.
+local function tell_granted(prefix, client, lock, fence, spoken, owner)
+  local news = 'G ' .. fence .. ' ' .. string.sub(spoken, 1, 32) .. ' ' .. owner .. '\n' .. lock
+  return redis.call('PUBLISH', prefix .. 'c:' .. client, news) > 0
+end
+
+-- Lets in the entries that wait for what their identity holds now. Those far behind join with
+-- their next heartbeat.
+local function admit_entries(prefix, lock, line, fence, identity)
+  for _, owner in ipairs(redis.call('ZRANGE', line, 0, 127)) do
+    local ttl, client = string.match(owner, '^q1:%d+:(%d+):(%x+):')
+    local spoken = group(owner) == identity and redis.call('GET', prefix .. 's:' .. client)
+    if spoken and tell_granted(prefix, client, lock, fence, spoken, owner) then
+      redis.call('ZREM', line, owner)
+      put_share(lock, owner, fence, ttl)
+    end
+  end
+end
+
 -- Gives a key that is free to the first in line whose process is there and listens. If that one
 -- shares it, so do those behind it, up to the first who wants it alone; and so it is with a key
--- that is shared already. Nobody gets it who does not stand before `before`, if that is given;
--- `first` is out of the line already.
-local function hand_on(prefix, lock, fence_key, line, is_shared, before, first)
+-- that a group shares already: `held` names it. Nobody gets it who does not stand before `before`,
+-- if that is given; `first` is out of the line already.
+local function hand_on(prefix, lock, fence_key, line, held, before, first)
   while true do
-    if is_shared then
+    if held then
       first = redis.call('ZRANGE', line, 0, 0)[1]
     else
       first = first or redis.call('ZPOPMIN', line)[1]
@@ -49,22 +68,28 @@ local function hand_on(prefix, lock, fence_key, line, is_shared, before, first)
     end
     local ticket, ttl, client = string.match(first, '^q1:(%d+):(%d+):(%x+):')
     local spoken = client and redis.call('GET', prefix .. 's:' .. client)
-    if is_shared then
-      if spoken and not is_sharing(first) then
+    local wanted = group(first)
+    if held then
+      if spoken and wanted ~= held then
         return
       end
       redis.call('ZREM', line, first)
     end
     if spoken then
-      local fence = bump(fence_key, ticket, spoken)
-      local news = 'G ' .. fence .. ' ' .. string.sub(spoken, 1, 32) .. ' ' .. first .. '\n' .. lock
-      if redis.call('PUBLISH', prefix .. 'c:' .. client, news) > 0 then
-        if not is_sharing(first) then
+      -- What an identity holds has one fence, however many entries it has.
+      local is_joining = held and is_entry(first)
+      local fence = is_joining and fence_in(redis.call('GET', fence_key))
+        or bump(fence_key, ticket, spoken)
+      if tell_granted(prefix, client, lock, fence, spoken, first) then
+        if not wanted then
           redis.call('SET', lock, first, 'PX', ttl)
           return
         end
         put_share(lock, first, fence, ttl)
-        is_shared = true
+        held = wanted
+        if is_entry(first) then
+          return admit_entries(prefix, lock, line, fence, wanted)
+        end
       end
     end
     first = nil

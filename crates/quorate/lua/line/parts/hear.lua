@@ -34,21 +34,38 @@ local function is_next(prefix, line, owner)
   end
 end
 
+-- Whether somebody waits who came before the owner, and cannot join it. An entry counts as early as
+-- the first one of its identity here.
+local function is_passed(lock, line, owner, now)
+  local first = redis.call('ZRANGE', line, 0, 0)[1]
+  if not first or group(first) == group(owner) or not is_before(first, owner) then
+    return false
+  end
+  local all = is_entry(owner) and redis.call('HGETALL', lock) or {}
+  for i = 1, #all, 2 do
+    if is_alive(all[i + 1], now) and not is_before(first, all[i]) then
+      return false
+    end
+  end
+  return true
+end
+
 -- What is done for one who asks; see acquire.lua. An error is no answer, and never a refusal.
 local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, waits, is_known)
   local prefix = string.sub(session, 1, -43)
   local found = redis.pcall('GET', lock)
-  local is_table, is_foreign, others = false, true, {}
+  local wanted = group(owner)
+  local held, is_foreign, others = nil, true, {}
   local now
   if type(found) == 'table' then
     if not string.find(found.err, 'WRONGTYPE', 1, true) then
       return found
     end
-    is_table = is_held_together(lock)
+    held = group_in(lock)
     now = now_ms()
   end
 
-  if found == owner and not is_sharing(owner) then
+  if found == owner and not wanted then
     local fence = fence_in(redis.call('GET', fence_key)) or NO_FENCE
     if redis.call('PTTL', lock) < tonumber(ttl) then
       redis.call('PEXPIRE', lock, ttl)
@@ -56,23 +73,28 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
     local first = redis.call('ZRANGE', line, 0, 0)[1]
     return first and is_before(first, found) and {fence} or fence
   end
-  local share = is_sharing(owner) and is_table and redis.call('HGET', lock, owner)
+  local is_joining = held and held == wanted
+  local share = is_joining and redis.call('HGET', lock, owner)
   if is_alive(share, now) then
     prolong_share(lock, owner, share, ttl)
-    local first = redis.call('ZRANGE', line, 0, 0)[1]
-    local fence = string.sub(share, 1, 16)
-    return first and not is_sharing(first) and is_before(first, owner) and {fence} or fence
+    local fence = is_entry(owner) and (fence_in(redis.call('GET', fence_key)) or NO_FENCE)
+      or string.sub(share, 1, 16)
+    return is_passed(lock, line, owner, now) and {fence} or fence
   end
   -- Whoever stands in line keeps its place on a full server, and gets the lock in its turn. Of one
-  -- who shares and is new that need not be asked here: its own first write would fail.
-  local lacks_memory = (is_known or not is_sharing(owner)) and is_full(session)
+  -- who shares and is new that need not be asked here, unless it finds a table that is not of its
+  -- group: its own first write would fail.
+  local is_first_write = wanted and not is_known and (is_joining or not held)
+  local lacks_memory = not is_first_write and is_full(session)
     and not (is_known and redis.call('ZRANK', line, owner))
   if lacks_memory and waits then
     return FULL
   end
 
   local is_open = not found
-  if is_sharing(owner) and is_table then
+  if is_joining and is_entry(owner) then
+    is_open = true
+  elseif is_joining then
     -- It may join them if nobody stands before it who wants the lock alone.
     local first = redis.call('ZRANGE', line, 0, 0)[1]
     if first and is_before(first, owner) then
@@ -81,11 +103,11 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
       if lacks_memory and waits then
         return FULL
       end
-      hand_on(prefix, lock, fence_key, line, true, owner)
+      hand_on(prefix, lock, fence_key, line, held, owner)
       first = redis.call('ZRANGE', line, 0, 0)[1]
     end
     is_open = not first or not is_before(first, owner)
-  elseif is_table and is_next(prefix, line, owner) then
+  elseif held and is_next(prefix, line, owner) then
     others = purge(lock)
     is_open = not others[1]
   end
@@ -96,18 +118,21 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
     if is_known then
       redis.call('ZREM', line, owner)
     end
-    local fence = bump(fence_key, ticket, spoken)
-    if is_sharing(owner) then
-      put_share(lock, owner, fence, ttl)
-      -- Where many read and nobody writes, somebody has to see to those who are gone.
-      if tonumber(string.sub(ticket, -2)) < 2 then
-        purge(lock)
-      end
-      hand_on(prefix, lock, fence_key, line, true)
-    else
+    -- What an identity holds has one fence, however many entries it has.
+    local fence = is_joining and is_entry(owner) and fence_in(redis.call('GET', fence_key))
+      or bump(fence_key, ticket, spoken)
+    if not wanted then
       redis.call('SET', lock, owner, 'PX', ttl)
+      return fence
     end
-    return fence
+    put_share(lock, owner, fence, ttl)
+    -- Where many read and nobody writes, somebody has to see to those who are gone.
+    if tonumber(string.sub(ticket, -2)) < 2 then
+      purge(lock)
+    end
+    local is_late = is_entry(owner) and is_passed(lock, line, owner, now_ms())
+    hand_on(prefix, lock, fence_key, line, wanted)
+    return is_late and {fence} or fence
   end
 
   local fence = fence_in(redis.call('GET', fence_key)) or NO_FENCE
@@ -126,9 +151,12 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
     if not is_foreign and is_before(owner, found) then
       ask_back(prefix, found, fence, lock)
     end
-  elseif is_table then
+  elseif held then
     is_foreign = false
-    for _, later in ipairs(later_ones(others, owner)) do
+    -- Several entries would join each other again and again: they hear of the owner with their
+    -- heartbeats.
+    local asked = held ~= ':s' and #others > 2 and {} or others
+    for _, later in ipairs(later_ones(asked, owner)) do
       ask_back(prefix, later[1], string.sub(later[2], 1, 16), lock)
     end
   end
@@ -138,7 +166,7 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
   for i = 2, #others, 2 do
     left = math.min(left, tonumber(string.sub(others[i], 17, 32)) - now)
   end
-  local first = is_table and is_sharing(owner) and redis.call('ZRANGE', line, 0, 0)[1]
+  local first = is_joining and redis.call('ZRANGE', line, 0, 0)[1]
   if first and first ~= owner then
     local client = string.match(first, '^q1:%d+:%d+:(%x+):')
     local lapses = client and redis.call('PTTL', prefix .. 's:' .. client) or -1

@@ -6,17 +6,28 @@ local function now_ms()
   return now[1] * 1000 + math.floor(now[2] / 1000)
 end
 
-local function is_sharing(owner)
-  return string.sub(owner, -2) == ':s'
+-- With whom an owner may hold a lock at the same time: readers with readers, and the entries of a
+-- reentrant lock with those of their identity. Nothing, if it holds the lock alone.
+local function group(owner)
+  if string.sub(owner, -2) == ':s' then
+    return ':s'
+  end
+  return string.match(owner, '(![^!]*):r$')
 end
 
--- Whether a key that is no text is such a table: other libraries have tables of their own.
-local function is_held_together(lock)
+local function is_entry(owner)
+  return string.sub(owner, -2) == ':r'
+end
+
+-- Of which group they are whose table a key that is no text is: other libraries have tables of
+-- their own.
+local function group_in(lock)
   if redis.call('TYPE', lock).ok ~= 'hash' then
-    return false
+    return nil
   end
-  local ticket, client = string.match(redis.call('HRANDFIELD', lock), '^q1:(%d+):%d+:(%x+):.*:s$')
-  return ticket and #ticket == 16 and #client == 40 or false
+  local owner = redis.call('HRANDFIELD', lock)
+  local ticket, client = string.match(owner, '^q1:(%d+):%d+:(%x+):')
+  return ticket and #ticket == 16 and #client == 40 and group(owner) or nil
 end
 
 local function is_alive(share, now)

@@ -1,11 +1,11 @@
 //! One batch of commands: loads what they touch, lets the core's store run them, and keeps what
 //! has changed.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Value},
-    line::{Place, Push, Session, is_shared},
+    line::{Group, Place, Push, Session, group},
     moment::NodeTime,
     name::Name,
     store::{ClientState, LockState, Store},
@@ -131,7 +131,7 @@ impl<'a> Desk<'a> {
     fn find_others(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> Result<(), Fault> {
         self.find_later(name, owner);
         let key = self.store.lock_state(name).key;
-        if is_shared(owner) || key.is_some_and(|key| matches!(key.value, Value::Shared(_))) {
+        if group(owner).is_some() || key.is_some_and(|key| matches!(key.value, Value::Shared(_))) {
             self.find_next(now, name, owner, false)?;
         }
         Ok(())
@@ -157,8 +157,26 @@ impl<'a> Desk<'a> {
             let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
             let has_session = self.session(now, client)?.is_some();
             let is_there = has_session && self.is_heard(client);
-            if is_there && !is_shared(owner) && (is_yield || owner != gone) {
-                break;
+            let may_be_passed = group(owner) == Some(Group::Readers);
+            if is_there && !may_be_passed && (is_yield || owner != gone) {
+                return self.find_entries(now, &line, owner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds those in line who get the lock together with this entry of theirs.
+    fn find_entries(
+        &mut self,
+        now: NodeTime,
+        line: &BTreeSet<(u64, Owner)>,
+        entry: &Owner,
+    ) -> Result<(), Fault> {
+        let others = line.iter().filter(|(_, owner)| group(owner) == group(entry));
+        for (_, owner) in others.filter(|_| group(entry).is_some()) {
+            let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
+            if self.session(now, client)?.is_some() {
+                self.is_heard(client);
             }
         }
         Ok(())

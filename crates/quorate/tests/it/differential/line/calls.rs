@@ -4,7 +4,7 @@ use quorate_core::{
     command::{ClientId, Command, Owner, Reply, SessionTerms, Sighting},
     fence::{FENCE_LIFE_MS, Fence},
     inspect::{Cursor, Inspected, Listed, Remembered, ShareTold},
-    line::{Extended, Place, Speaker, Yield, is_shared},
+    line::{Extended, Place, Speaker, Yield, group},
     moment::NodeTime,
     name::Name,
     share::Share,
@@ -304,7 +304,7 @@ fn inspected(items: &[Value]) -> Option<Reply> {
 fn stored_share(pair: &[Vec<u8>]) -> Option<(Owner, Share)> {
     let owner = Owner::from_bytes(&pair[0]);
     let number = |at: usize| digits(&pair[1][at..at + 16]).expect("16 digits");
-    is_shared(&owner).then(|| {
+    group(&owner).is_some().then(|| {
         let (fence, ends_at_ms, since_ms) = (Fence::new(number(0)), number(16), number(32));
         (owner, Share { fence, ends_at_ms, since_ms })
     })

@@ -4,7 +4,7 @@ use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms, Value},
     fence::{Fence, SLACK_US},
-    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield, is_shared},
+    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield, group},
     moment::NodeTime,
     name::Name,
     store::{Aside, Store},
@@ -221,7 +221,7 @@ impl Draw {
 
     fn adopt(&mut self, store: &mut Store, now: NodeTime, name: Name, at: usize) -> Command {
         let (from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
-        while is_shared(&owner) != is_shared(&from) {
+        while group(&owner) != group(&from) {
             owner = self.new_owner(now);
         }
         let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
@@ -355,9 +355,13 @@ impl Draw {
         };
         self.next += 1;
         let place = Place { ticket, ttl_ms: self.ttl_ms(), client };
-        match self.is_heads() {
-            true => place.owner(self.next),
-            false => place.shared_owner(self.next),
+        match self.up_to(3) {
+            0 | 1 => place.owner(self.next),
+            2 => place.shared_owner(self.next),
+            _ => {
+                let identity = ["job 7", "größe"][self.index(2)];
+                place.reentrant_owner(self.next, identity)
+            }
         }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use quorate_core::{
-    command::{Command, Fate, Reply},
+    command::{Command, Fate, Owner, Reply},
     fence::{FENCE_LEFT_MIN_MS, Fence},
-    line::{Extended, News, Place, Push, is_shared},
+    line::{Extended, Group, News, Place, Push, group, is_shared},
     moment::NodeTime,
     store::{Aside, Store},
 };
@@ -27,6 +27,8 @@ pub(super) struct Tracker {
     is_awaited: bool,
     /// It was held together.
     is_shared: bool,
+    /// It was held by entries of an identity.
+    is_entered: bool,
     /// The server had no memory left.
     is_full: bool,
 }
@@ -52,13 +54,15 @@ impl Tracker {
         self.stored_left_ms = aside.fence.map_or(u64::MAX, |(_, left_ms)| left_ms);
         self.is_awaited = !aside.waiting.is_empty();
         self.is_shared = !aside.shares.is_empty();
+        self.is_entered = aside.shares.iter().any(|(owner, _)| is_entry(owner));
         self.is_free = !store.names(now).contains(name);
     }
 
     pub(super) fn handle_compared(&mut self, command: &Command, reply: &Reply) {
         self.compared += 1;
         let full = self.is_full.then(|| self.kind_of_full(command, reply)).flatten();
-        for kind in self.kind_of_share(command, reply).into_iter().chain(full) {
+        let entry = self.kind_of_entry(command, reply);
+        for kind in self.kind_of_share(command, reply).into_iter().chain(full).chain(entry) {
             *self.seen.entry(kind).or_default() += 1;
         }
         let kind = match (command, reply) {
@@ -175,6 +179,48 @@ impl Tracker {
         })
     }
 
+    /// What happened to entries of a reentrant lock.
+    fn kind_of_entry(&self, command: &Command, reply: &Reply) -> Option<&'static str> {
+        Some(match (command, reply) {
+            (Command::Acquire { ask, .. }, Reply::Granted { is_earlier, .. })
+                if is_entry(&ask.owner) =>
+            {
+                match (self.is_free, *is_earlier) {
+                    (true, _) => "the first entry",
+                    (false, true) => "an entry that is waited for",
+                    (false, false) => "an entry among its own",
+                }
+            }
+            (Command::Acquire { ask, .. }, Reply::Queued { .. }) => {
+                match (self.is_entered, self.is_shared, is_entry(&ask.owner)) {
+                    (true, _, true) => "an entry behind another identity",
+                    (true, _, false) => "behind entries",
+                    (false, true, true) => "an entry behind readers",
+                    (false, false, true) => "an entry behind one who has it alone",
+                    (false, _, false) => return None,
+                }
+            }
+            (Command::Release { .. }, Reply::Released { is_ours: true }) if self.is_entered => {
+                match self.is_awaited {
+                    true => "an entry released to others",
+                    false => "an entry released",
+                }
+            }
+            (Command::Extend { entries, .. }, Reply::EachExtended(fates))
+                if is_entry(&entries[0].owner) =>
+            {
+                match (&fates[0], self.is_free) {
+                    (Extended::LivesOn(_), true) => "an entry healed",
+                    (Extended::LivesOn(_), false) => "an entry extended",
+                    (Extended::Refused(_), true) => "an entry not healed",
+                    (Extended::Refused(_) | Extended::Failed, _) => return None,
+                }
+            }
+            (Command::Adopt { from, .. }, Reply::Taken) if is_entry(from) => "an entry adopted",
+            _ => return None,
+        })
+    }
+
     /// What happened on a server without memory.
     fn kind_of_full(&self, command: &Command, reply: &Reply) -> Option<&'static str> {
         Some(match (command, reply) {
@@ -252,8 +298,12 @@ impl Tracker {
     }
 }
 
+fn is_entry(owner: &Owner) -> bool {
+    matches!(group(owner), Some(Group::Identity(_)))
+}
+
 /// What happens within seconds.
-pub(super) const KINDS: [&str; 54] = [
+pub(super) const KINDS: [&str; 65] = [
     "not taken: stale",
     "taken by a session",
     "not taken: another's",
@@ -308,6 +358,17 @@ pub(super) const KINDS: [&str; 54] = [
     "a share not extended",
     "a share adopted",
     "a share looked for",
+    "the first entry",
+    "an entry among its own",
+    "an entry behind another identity",
+    "behind entries",
+    "an entry behind readers",
+    "an entry behind one who has it alone",
+    "an entry released to others",
+    "an entry released",
+    "an entry healed",
+    "an entry extended",
+    "an entry not healed",
 ];
 
 /// What happens on a server without memory.
@@ -333,7 +394,9 @@ pub(super) const FULL: [&str; 18] = [
 ];
 
 /// What happens now and then, or if hours pass.
-pub(super) const SELDOM: [&str; 6] = [
+pub(super) const SELDOM: [&str; 8] = [
+    "an entry that is waited for",
+    "an entry adopted",
     "a share that is waited for",
     "behind one who wants it alone",
     "the last millisecond of a fence",

@@ -1,0 +1,51 @@
+//! An entry of a reentrant lock.
+//!
+//! All entries of an identity hold a node together, under one fence. So a fence does not name one
+//! grant, and a late message that gives a grant back could hit a later one. Where another owner
+//! gives one grant back, an entry withdraws from all nodes and comes again as a new owner, with
+//! the same ticket.
+//!
+//! Several entries that gave way by turns would join each other again and again. So a node asks
+//! only an entry that is alone on it. The others learn with an answer that an earlier ticket waits;
+//! they withdraw if that does not change, and rest until their next heartbeat. By then the last of
+//! them has withdrawn, too.
+
+use super::{Contend, Rule, Said, polls};
+use crate::moment::Moment;
+
+impl Contend {
+    /// Gives all grants back and asks again as a new owner.
+    pub(super) fn come_again(&mut self, now: Moment) {
+        self.withdraw();
+        self.beat(now);
+    }
+
+    /// `node` granted the lock, but an earlier ticket waits for it there. That means nothing if the
+    /// identity holds the lock, and if so a majority will tell in a moment.
+    pub(super) fn note_passed(&mut self, said: Said, node: usize, now: Moment) {
+        let is_waiting = self.is_waiting() && self.outcome.is_none() && said.life == self.life;
+        if is_waiting && self.seats[node].grant.is_some() && !self.has_majority() {
+            self.seats[node].is_passed = true;
+            self.poll_after(polls::RETRY_MS, now);
+        }
+    }
+
+    /// Whether it has to withdraw, and rest: an earlier ticket waits, and all nodes have answered
+    /// without a majority for this entry.
+    pub(super) fn is_passed_over(&mut self, now: Moment) -> bool {
+        if self.rule != Rule::Reentrant {
+            return false;
+        }
+        mutate!(EntryNeverGivesWay => return false);
+        self.drop_dead(now);
+        let passed = self.nodes_where(|seat| seat.is_passed && seat.grant.is_some());
+        if passed.is_empty() || self.has_majority() {
+            return false;
+        }
+        let is_asking = self.is_asking();
+        if is_asking {
+            self.poll_after(polls::RETRY_MS, now);
+        }
+        !is_asking
+    }
+}
