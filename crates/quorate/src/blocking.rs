@@ -174,6 +174,12 @@ impl Client {
         wait(self.0.release_lease(lease))
     }
 
+    /// As whom this client holds reentrant locks. See [`crate::Client::identity`].
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        self.0.identity()
+    }
+
     /// What each node is up to right now. See [`crate::Client::nodes`].
     #[must_use]
     pub fn nodes(&self) -> Box<[NodeReport]> {
@@ -221,6 +227,12 @@ impl Mutex {
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
+    }
+
+    /// The same lock, which its holder can acquire again. See [`crate::Mutex::reentrant`].
+    #[must_use]
+    pub fn reentrant(self, identity: impl AsRef<str>) -> Self {
+        Self(self.0.reentrant(identity))
     }
 
     /// See [`crate::Mutex::who`].

@@ -236,6 +236,26 @@ impl Client {
         Semaphore::new(self.inner.clone(), name.as_ref(), permits)
     }
 
+    /// As whom this client holds locks that are [reentrant](Mutex::reentrant): what was
+    /// [set](ClientBuilder::identity), or a text that no other client has. Give it to a task or a
+    /// process that is to enter the same locks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let orders = client.mutex("orders").reentrant(client.identity());
+    /// let _outer = orders.lock().await?;
+    /// let _inner = orders.lock().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.inner.defaults.identity
+    }
+
     /// What each node is up to right now, in the order in which they were configured.
     ///
     /// # Examples

@@ -81,6 +81,17 @@ pub enum LockError {
     /// In classic mode a lock cannot be shared.
     #[error("a lock cannot be shared in classic mode: connect without classic()")]
     NotShared,
+    /// In classic mode a lock is not reentrant.
+    #[error("a lock is not reentrant in classic mode: connect without classic()")]
+    NotReentrant,
+    /// The identity of a reentrant lock cannot be one.
+    #[error("an identity has 1 to {max} bytes, and this one has {len}")]
+    InvalidIdentity {
+        /// How many bytes it has.
+        len: usize,
+        /// The most that there can be.
+        max: usize,
+    },
     /// A set of locks must have at least one name.
     #[error("a set of locks needs at least one name")]
     NoNames,

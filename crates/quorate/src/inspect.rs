@@ -153,12 +153,19 @@ impl fmt::Display for LockReport {
             None if self.is_free() => f.write_str("free")?,
             None => f.write_str("not known: too few nodes answered")?,
         }
-        match self.shared_with.len() {
-            0 => {}
-            1 => f.write_str(", shared with 1 other")?,
+        let identity = self.holder.as_ref().and_then(|holder| holder.identity.as_ref());
+        match (self.shared_with.len(), identity) {
+            (0, _) => {}
+            (others @ 99.., Some(identity)) => {
+                write!(f, ", entered {} times or more by {identity:?}", others + 1)?;
+            }
+            (others, Some(identity)) => {
+                write!(f, ", entered {} times by {identity:?}", others + 1)?;
+            }
+            (1, None) => f.write_str(", shared with 1 other")?,
             // No more are told.
-            others @ 99.. => write!(f, ", shared with {others} others or more")?,
-            others => write!(f, ", shared with {others} others")?,
+            (others @ 99.., None) => write!(f, ", shared with {others} others or more")?,
+            (others, None) => write!(f, ", shared with {others} others")?,
         }
         if self.holder.is_some() && !self.is_held() {
             write!(f, ", on {} of {} nodes only", self.votes, self.nodes.len())?;
@@ -210,6 +217,9 @@ pub struct LockHolder {
     pub is_this_client: bool,
     /// It holds the lock as a [reader](crate::RwLock::read), together with others who do.
     pub is_shared: bool,
+    /// As whom it holds a lock that is [reentrant](crate::Mutex::reentrant), together with other
+    /// entries of that identity.
+    pub identity: Option<String>,
 }
 
 impl LockHolder {

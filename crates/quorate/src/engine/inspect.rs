@@ -6,7 +6,7 @@ use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Sighting, Value},
     fence::Fence,
     inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, ShareTold, WAITING_SHOWN_MAX},
-    line::Place,
+    line::{Place, identity_of, is_shared},
     moment::Moment,
     name::Name,
 };
@@ -153,8 +153,9 @@ impl View {
         let entries: Vec<Entry> = told.iter().flat_map(|it| entries(it)).collect();
         let most = most_seen(entries.iter(), |it| &it.value);
         let value = most.map(|it| it.value.clone());
-        let is_shared = most.is_some_and(|it| it.is_shared);
-        let others = if is_shared { others(&entries, value.as_ref(), told.len()) } else { vec![] };
+        let is_together = most.is_some_and(|it| it.is_together);
+        let others =
+            if is_together { others(&entries, value.as_ref(), told.len()) } else { vec![] };
         let waiting = waiting(&told, value.iter().chain(&others));
         let is_all = told.iter().all(|it| it.waiting_total == it.waiting.len() as u64);
         let waiting_total = match is_all {
@@ -223,17 +224,19 @@ struct Entry {
     fence: Option<Fence>,
     held_ms: Option<u64>,
     left_ms: Option<u64>,
-    is_shared: bool,
+    /// Others hold it as well, or may.
+    is_together: bool,
 }
 
 /// Who has the lock on one node: several, if they hold it together.
 fn entries(told: &Inspected) -> Vec<Entry> {
     let share = |share: &ShareTold| Entry {
         value: Value::Text(share.owner.as_bytes().into()),
-        fence: None,
+        // Readers have none.
+        fence: told.fence.filter(|_| !is_shared(&share.owner)).map(|it| it.fence),
         held_ms: Some(share.held_ms),
         left_ms: Some(share.left_ms),
-        is_shared: true,
+        is_together: true,
     };
     let alone = |seen: &Sighting| {
         // A fence is not about a holder that knows no fences.
@@ -244,7 +247,7 @@ fn entries(told: &Inspected) -> Vec<Entry> {
             fence: fence.map(|it| it.fence),
             held_ms: fence.map(|it| it.age_ms),
             left_ms: seen.expires_in_ms,
-            is_shared: false,
+            is_together: false,
         }
     };
     match told.shares.is_empty() {
@@ -256,6 +259,7 @@ fn entries(told: &Inspected) -> Vec<Entry> {
 impl Entry {
     fn holder(&self, engine: &Engine, whos: &Whos) -> LockHolder {
         let identity = Identity::of(&self.value);
+        let owner = Owner::from_bytes(text(&self.value).unwrap_or_default());
         LockHolder {
             who: whos.words(&identity),
             owner_prefix: identity.client().map(digits),
@@ -264,7 +268,8 @@ impl Entry {
             expires_in: self.left_ms.map(Duration::from_millis),
             is_foreign: matches!(identity, Identity::Foreign(_)),
             is_this_client: identity.client() == Some(engine.client),
-            is_shared: self.is_shared,
+            is_shared: is_shared(&owner),
+            identity: identity_of(&owner),
         }
     }
 }
@@ -272,7 +277,7 @@ impl Entry {
 /// Those who hold the lock together on at least half of the `nodes` that told, but `first`, in the
 /// order of their tickets.
 fn others(entries: &[Entry], first: Option<&Value>, nodes: usize) -> Vec<Value> {
-    let owners = entries.iter().filter(|it| it.is_shared && Some(&it.value) != first);
+    let owners = entries.iter().filter(|it| it.is_together && Some(&it.value) != first);
     let mut owners: Vec<&[u8]> = owners.filter_map(|it| text(&it.value)).collect();
     owners.sort_unstable();
     let same = owners.chunk_by(|one, other| one == other);

@@ -39,6 +39,8 @@ pub(crate) struct Defaults {
     pub(crate) drift: Drift,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) prefix: String,
+    /// As whom reentrant locks are held.
+    pub(crate) identity: Arc<str>,
 }
 
 impl Inner {

@@ -132,6 +132,66 @@ impl Mutex {
         self
     }
 
+    /// The same lock, which its holder can acquire again: whoever has this identity holds it
+    /// together, in any number of tasks and processes, and all others wait.
+    ///
+    /// # Do you need it?
+    ///
+    /// Mostly not: acquire the lock once, on the outside, and hand the guard or a reference to it
+    /// down. That costs nothing and shows who protects what. A reentrant lock is for code that
+    /// cannot know whether its caller has the lock already: a script that calls itself, a job whose
+    /// steps are processes of their own, a library below another one.
+    ///
+    /// # What it promises
+    ///
+    /// Each acquire is an entry with a lease of its own, which the process that made it renews. The
+    /// lock is held for as long as one entry is left; with the last one it goes to the next who
+    /// waits. An entry does not queue while its identity holds the lock. If the lease of one entry
+    /// is lost, its guard is lost, and the others are not.
+    ///
+    /// The [fence](Guard::fence) of an entry is no smaller than that of any entry that held the
+    /// lock when it was acquired, and mostly the same. It is larger if some nodes had lost the lock
+    /// meanwhile. So a resource that checks fences may refuse the older entry after that: give each
+    /// step the fence of its own guard.
+    ///
+    /// It is the same lock as the one without an identity, and that of
+    /// [`rwlock`](crate::Client::rwlock): who holds it in another way is waited for, whoever that
+    /// is.
+    ///
+    /// # The identity
+    ///
+    /// It is any text of 1 to 128 bytes: [`Client::identity`](crate::Client::identity), or the id of
+    /// a job or a request, that is handed to all who work on it. It is never a thread: tasks move
+    /// among threads. Whoever knows it may enter, and nodes and those who look at the lock can see
+    /// it: it is a name, no password. Two different jobs with one identity exclude each other from
+    /// nothing.
+    ///
+    /// [Classic mode](crate::ClientBuilder::classic) knows no identities: there the acquire fails
+    /// with [`LockError::NotReentrant`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let job = client.mutex("orders:42").reentrant("invoice 7");
+    /// let outer = job.lock().await?;
+    /// let inner = job.lock().await?; // at once, here or in another process
+    /// assert_eq!(inner.fence(), outer.fence());
+    /// outer.release().await?;
+    /// let other = client.mutex("orders:42").reentrant("invoice 8");
+    /// assert!(other.try_lock().await?.is_none(), "it is held by the inner one");
+    /// inner.release().await?;
+    /// assert!(other.try_lock().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn reentrant(mut self, identity: impl AsRef<str>) -> Self {
+        self.kind.identity = Some(identity.as_ref().into());
+        self
+    }
+
     /// How the holder is shown to others who look at the lock or fail to get it, instead of the
     /// client's [`who`](crate::ClientBuilder::who). At most 96 characters; those that would garble
     /// a log are replaced.
@@ -344,6 +404,14 @@ impl Mutex {
         if kind.is_shared && !self.client.engine.dialect.has_queue() {
             return Err(LockError::NotShared);
         }
+        if let Some(identity) = &kind.identity {
+            if !self.client.engine.dialect.has_queue() {
+                return Err(LockError::NotReentrant);
+            }
+            if !(1..=IDENTITY_MAX).contains(&identity.len()) {
+                return Err(LockError::InvalidIdentity { len: identity.len(), max: IDENTITY_MAX });
+            }
+        }
         Ok(Want { name, terms, hold, kind })
     }
 
@@ -358,3 +426,6 @@ impl Mutex {
         survey(engine, name, engine.vote_timeout(self.ttl)).await
     }
 }
+
+/// Nodes store the identity with every entry, and with every waiter.
+const IDENTITY_MAX: usize = 128;

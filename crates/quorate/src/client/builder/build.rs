@@ -30,7 +30,7 @@ use super::{ClientBuilder, SecretUrl, Source};
 impl ClientBuilder {
     pub(super) fn build_of(self, parts: Parts) -> Result<Client, ConfigError> {
         let Opened { nodes, drivers, membership, has_sessions, node_time } = self.open(&parts)?;
-        let Parts { clock, client, owner_key, who, ears, status, quiet, .. } = parts;
+        let Parts { clock, client, owner_key, who, identity, ears, status, quiet, .. } = parts;
         let (jitter_seed, first_round) = (parts.jitter_seed, parts.first_round);
         let settings = Settings {
             clock,
@@ -57,6 +57,7 @@ impl ClientBuilder {
             drift: self.drift,
             max_hold: self.max_hold,
             prefix: self.prefix,
+            identity,
         };
         Ok(Client::from_inner(Inner::new(engine, running, defaults, membership)))
     }
@@ -73,6 +74,10 @@ impl ClientBuilder {
             client: nonces.client()?,
             owner_key: nonces.owner_key()?,
             who: self.who.as_deref().map_or_else(who::this_process, who::printable).into(),
+            identity: match &self.identity {
+                Some(identity) => identity.as_str().into(),
+                None => format!("{:016x}{:016x}", nonces.number()?, nonces.number()?).into(),
+            },
             ears: Arc::default(),
             status: Arc::default(),
             quiet: Arc::default(),
@@ -302,6 +307,7 @@ pub(super) struct Parts {
     pub(super) client: ClientId,
     pub(super) owner_key: OwnerKey,
     pub(super) who: Arc<str>,
+    pub(super) identity: Arc<str>,
     pub(super) ears: Arc<Ears>,
     pub(super) status: Arc<Notify>,
     pub(super) quiet: Arc<Quiet>,

@@ -70,6 +70,25 @@ impl ClientBuilder {
         self
     }
 
+    /// The [identity](crate::Client::identity) of this client: as whom it holds locks that are
+    /// [reentrant](crate::Mutex::reentrant). Processes that work on one thing give the same.
+    /// Default: one that nobody else has. It has 1 to 128 bytes; another one is told by the first
+    /// acquire that uses it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorate::{Client, memory::MemoryNodes};
+    /// let nodes = MemoryNodes::new(1);
+    /// let client = Client::builder().memory(&nodes).identity("invoice 42").build()?;
+    /// assert_eq!(client.identity(), "invoice 42");
+    /// # Ok::<(), quorate::error::ConfigError>(())
+    /// ```
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
     /// Tells `observer` what happens inside. It replaces an earlier one.
     ///
     /// # Examples
