@@ -58,9 +58,15 @@ impl Store {
                 if may_stand_in_line {
                     self.line.forget_place(name, from);
                 }
-                match is_shared(from) {
-                    true => self.adopt_share(now, name, from, owner, *ttl_ms),
-                    false => self.adopt(now, name, from, owner, *ttl_ms),
+                match (is_shared(from), is_shared(owner)) {
+                    (true, true) => self.adopt_share(now, name, from, owner, *ttl_ms),
+                    (false, false) => self.adopt(now, name, from, owner, *ttl_ms),
+                    (false, true) if speaker.is_some() => {
+                        self.downgrade(now, name, from, owner, *ttl_ms)
+                    }
+                    // A reader never becomes a writer, and without a line nobody reads.
+                    _ if self.keys.contains(name) => Reply::Another,
+                    _ => Reply::Absent,
                 }
             }
             Command::Free { name, owner } => self.free(name, owner),

@@ -72,7 +72,7 @@ impl Story {
         }
         for is_writer in [true, false] {
             let got = match is_writer {
-                true => prices(&client).write_timeout(WAIT_MAX).await,
+                true => prices(&client).write_timeout(WAIT_MAX).await.map(Guard::from),
                 false => prices(&client).read_timeout(WAIT_MAX).await,
             };
             let guard = got.unwrap_or_else(|error| panic!("{}: {error}", desk.host));

@@ -7,7 +7,8 @@ local function now_ms()
 end
 
 local function is_sharing(owner)
-  return string.sub(owner, -2) == ':s'
+  -- In classic mode an owner can end with anything.
+  return string.sub(owner, -2) == ':s' and string.sub(owner, 1, 3) == 'q1:'
 end
 
 -- Whether a key that is no text is such a table: other libraries have tables of their own.

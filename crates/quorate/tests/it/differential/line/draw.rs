@@ -181,10 +181,10 @@ impl Draw {
                 Command::List { prefix, cursor: None, count: 500 }
             }
             97 => Command::Check { owner: self.holder(store, now, &name), name },
-            86..=88 => self.adopt(store, now, name, at),
+            86..=89 => self.adopt(store, now, name, at),
             // Another program may store nothing either.
-            89..=94 if is_full => Command::Look { name },
-            89..=94 => {
+            90..=94 if is_full => Command::Look { name },
+            90..=94 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
                 return Step::Plant { name, thing: self.thing(), ttl_ms };
             }
@@ -220,8 +220,14 @@ impl Draw {
     }
 
     fn adopt(&mut self, store: &mut Store, now: NodeTime, name: Name, at: usize) -> Command {
-        let (from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
-        while is_shared(&owner) != is_shared(&from) {
+        let (mut from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
+        if self.up_to(4) == 0 {
+            // Somebody else, who may have done so before.
+            (from, owner) = (self.owner(), self.holder(store, now, &name));
+        }
+        // A reader seldom becomes a writer.
+        let is_odd = self.up_to(9) == 0;
+        while from == owner || is_shared(&from) && !is_shared(&owner) && !is_odd {
             owner = self.new_owner(now);
         }
         let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
