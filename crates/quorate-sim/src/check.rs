@@ -271,6 +271,15 @@ impl Checker {
         self.look_for_stall(now, number);
     }
 
+    /// The holder becomes a reader, who is known as `reader` from now on: others may read, and a
+    /// majority has the one or the other until the end.
+    pub(crate) fn share(&mut self, now: Nanos, number: u32, reader: Owner) {
+        let claim = &mut self.claims[number as usize];
+        (claim.is_shared, claim.reader) = (true, Some(reader));
+        let lock = claim.lock;
+        self.start_stall(now, lock);
+    }
+
     /// Somebody took over what `from` had left. Nobody else can have had the lock in between, but
     /// for those who share it.
     pub(crate) fn adopt(&mut self, now: Nanos, number: u32, from: &Owner) {

@@ -66,10 +66,10 @@ pub(super) fn counts(count: &Counts) -> String {
 
 /// What became of locks that are shared.
 fn shares(count: &Counts) -> String {
-    let Counts { sharing, shared, joined, turns, adopted, .. } = count;
+    let Counts { sharing, shared, joined, turns, adopted, downgrades, .. } = count;
     format!(
         "shared: {sharing} worlds, {shared} acquisitions, {joined} of them with others, {turns} \
-         by one alone before them, {adopted} leases taken over\n"
+         by one alone before them, {adopted} leases taken over, {downgrades} downgrades\n"
     )
 }
 
