@@ -21,8 +21,8 @@ use quorate_core::{
     round::Finding,
 };
 
-use self::{downgrade::Becoming, hand_over::Handing};
 use self::operation::{Act, End, Operation};
+use self::{downgrade::Becoming, hand_over::Handing};
 use super::{Client, calls::Watched, leases::Won};
 use crate::{
     clock::{MS, Nanos},

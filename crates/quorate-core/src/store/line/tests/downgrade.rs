@@ -26,10 +26,7 @@ fn it_is_the_same_grant_with_another_end() {
     node.wait_at(0, &writer);
     assert_eq!(node.downgrade_at(60, &writer, &mine), Reply::Taken);
     let (ends_at_ms, since_ms) = (T0 + 60 + TTL, T0 + 60);
-    assert_eq!(
-        node.share_of(60, &mine),
-        Some(Share { fence: fence(1), ends_at_ms, since_ms })
-    );
+    assert_eq!(node.share_of(60, &mine), Some(Share { fence: fence(1), ends_at_ms, since_ms }));
     assert_eq!(node.wait_at(60, &later), granted(fence(2)), "who comes later has a larger fence");
     assert_eq!(node.ask_at(60, &owner(3, 3), false), queued(fence(2), TTL, None));
     assert_eq!(node.downgrade_at(61 + TTL, &writer, &mine), Reply::Absent, "it has run out");
