@@ -79,12 +79,13 @@ impl WriteGuard {
     ///
     /// Readers that wait, up to the first writer in the queue, come in at once. The reader is a new
     /// holder: it has no [`fence`](Guard::fence), another [`owner_id`](Guard::owner_id) and another
-    /// end, and [`lost`](Guard::lost) or a [token](Guard::cancellation_token) that was taken from
-    /// the writer says nothing about it. It is renewed if the writer was, and the
-    /// [`max_hold`](crate::RwLock::max_hold) of the writer ends it as well.
+    /// end. What was taken from the writer, as by [`lost`](Guard::lost) or
+    /// [`cancellation_token`](Guard::cancellation_token), says nothing about the reader. It is
+    /// renewed if the writer was, and the [`max_hold`](crate::RwLock::max_hold) of the writer ends
+    /// it as well.
     ///
-    /// It costs one round trip to a majority of the nodes. If a majority cannot be reached, it waits
-    /// for the nodes for as long as the lease of the writer lasts.
+    /// It costs one round trip to a majority of the nodes. If a majority cannot be reached, it
+    /// waits for the nodes for as long as the lease of the writer lasts.
     ///
     /// # Cancel safety
     ///
@@ -93,9 +94,9 @@ impl WriteGuard {
     /// # Errors
     ///
     /// After every error the lock is given up: it is released on all nodes in the background.
-    /// [`DowngradeError::Lost`] if the lease of the writer ended before. [`DowngradeError::NoQuorum`]
-    /// if no majority has confirmed the reader in time. [`DowngradeError::NotShared`] in classic
-    /// mode.
+    /// [`DowngradeError::Lost`] if the lease of the writer ended before: another may have written
+    /// since. [`DowngradeError::NoQuorum`] if no majority has confirmed the reader in time: the
+    /// writer held the lock until it was given up. [`DowngradeError::NotShared`] in classic mode.
     ///
     /// # Examples
     ///

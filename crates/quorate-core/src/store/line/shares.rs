@@ -259,8 +259,8 @@ impl Store {
     }
 
     /// One who has the lock alone goes on as one who shares it. Those at the head of the line who
-    /// share it come in, up to the first who wants it alone, as with a release; but the key is never
-    /// free. Whoever says so twice is told the same.
+    /// share it come in, up to the first who wants it alone, as with a release; but the key is
+    /// never free. Whoever says so twice is told the same.
     pub(in crate::store) fn downgrade(
         &mut self,
         now: NodeTime,

@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl Guard {
-    /// See [`WriteGuard::downgrade`](crate::WriteGuard::downgrade). Whatever ends it early drops the
-    /// call, which gives back what the reader has, and then the guard, which releases the writer.
+    /// See [`WriteGuard::downgrade`](crate::WriteGuard::downgrade). Whatever ends it early drops
+    /// the call, which gives back what the reader has, and the guard, which releases the writer.
     pub(crate) async fn downgrade(mut self) -> Result<Self, DowngradeError> {
         if self.held.fenced.is_none() {
             return Err(DowngradeError::NotShared);
@@ -49,7 +49,7 @@ impl Guard {
         Ok(reader)
     }
 
-    /// Each node is asked once, so a majority should be there: while it is not, the writer holds on.
+    /// Each node is asked once, so a majority should be there. Until it is, the writer holds on.
     async fn wait_for_majority(&self) -> Result<(), Lost> {
         let is_there = |report: &&NodeReport| report.answer == NodeAnswer::Attached;
         let has_majority = |nodes: &[NodeReport]| {
