@@ -182,7 +182,8 @@ async fn a_minority_that_is_away_is_no_obstacle_and_is_given_the_reader_later() 
         pass(TTL).await;
         reader.check().unwrap();
         assert_eq!(bench.holding(), 3, "{away:?}");
-        (reader.release().await.unwrap(), other.release().await.unwrap());
+        reader.release().await.unwrap();
+        other.release().await.unwrap();
         assert_eq!(bench.holding(), 0, "{away:?}");
     }
 }
@@ -234,7 +235,8 @@ async fn a_majority_that_does_not_answer_is_an_error_and_nothing_stays() {
 async fn a_writer_that_most_nodes_do_not_know_does_not_become_a_reader() {
     let bench = Bench::new(3);
     let writer = bench.client.rwlock(NAME).write().await.unwrap();
-    (bench.nodes.forget(0), bench.nodes.forget(1));
+    bench.nodes.forget(0);
+    bench.nodes.forget(1);
     let error = writer.downgrade().await.unwrap_err();
     assert!(matches!(&error, DowngradeError::NoQuorum { .. }), "{error}");
     pass(TICK).await;
