@@ -278,6 +278,23 @@ async fn the_loss_of_the_reader_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn observers_are_told_that_one_guard_goes_and_another_comes() {
+    let bench = Bench::new(3);
+    let balance = |bench: &Bench| [bench.journal.count("held"), bench.journal.count("let go")];
+    let writer = bench.client.rwlock(NAME).write().await.unwrap();
+    assert_eq!(balance(&bench), [1, 0]);
+    let rounds = bench.started();
+    let reader = writer.downgrade().await.unwrap();
+    assert_eq!((balance(&bench), bench.started()), ([2, 1], rounds + 1), "in one round");
+    reader.release().await.unwrap();
+    let writer = bench.client.rwlock(NAME).write().await.unwrap();
+    bench.behave(&[Hang; 3]);
+    writer.downgrade().await.unwrap_err();
+    assert_eq!(balance(&bench), [3, 3]);
+    assert_eq!(bench.journal.count("lost"), 0, "it was given up");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_over_does_not_become_a_reader() {
     let bench = Bench::new(3);
     let over = bench.client.rwlock(NAME).no_renew().write().await.unwrap();
