@@ -16,6 +16,7 @@
 
 mod call;
 mod debts;
+mod downgrade;
 mod drive;
 pub mod held;
 mod leases;

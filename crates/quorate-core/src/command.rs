@@ -33,7 +33,8 @@ pub enum Command {
         /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
         speaker: Option<Speaker>,
     },
-    /// Put a new owner in the place of the one who left the lock, for `ttl_ms` from now.
+    /// Put a new owner in the place of the one who left the lock, for `ttl_ms` from now. A writer
+    /// can leave it to a reader, with whom those readers come in that are next in line.
     Adopt {
         /// The lock.
         name: Name,

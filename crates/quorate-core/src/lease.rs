@@ -62,6 +62,12 @@ impl Lease {
         self.valid_until
     }
 
+    /// The holder's own limit.
+    #[must_use]
+    pub const fn hold_until(&self) -> Moment {
+        self.hold_until
+    }
+
     /// An extension to `terms` is about to be sent at `now`.
     ///
     /// One that shortens counts from here on, since its reply may be lost.

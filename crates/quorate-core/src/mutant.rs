@@ -195,6 +195,12 @@ pub enum Mutant {
     WayNotCleared,
     /// Of those who wait to share a lock only the first is let in.
     ShareOneByOne,
+    /// The key of a writer that becomes a reader is free in between.
+    DowngradeFreesFirst,
+    /// A writer that becomes a reader lets the next writer in.
+    DowngradeAdmitsWriter,
+    /// A writer that becomes a reader is still renewed.
+    DowngradeStillRenews,
     /// A node that may have forgotten locks votes at once.
     NoGuard,
     /// A node is never asked which run of which server it is.

@@ -18,7 +18,7 @@ use crate::{
     command::{
         ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
     },
-    line::{Push, group},
+    line::{Group, Push, group},
     membership,
     moment::NodeTime,
     name::Name,
@@ -58,9 +58,17 @@ impl Store {
                 if may_stand_in_line {
                     self.line.forget_place(name, from);
                 }
-                match group(from).is_some() {
-                    true => self.adopt_share(now, name, from, owner, *ttl_ms),
-                    false => self.adopt(now, name, from, owner, *ttl_ms),
+                match (group(from), group(owner)) {
+                    (None, None) => self.adopt(now, name, from, owner, *ttl_ms),
+                    (before, after) if before == after => {
+                        self.adopt_share(now, name, from, owner, *ttl_ms)
+                    }
+                    (None, Some(Group::Readers)) if speaker.is_some() => {
+                        self.downgrade(now, name, from, owner, *ttl_ms)
+                    }
+                    // Who shares a lock never has it alone, and without a line nobody reads.
+                    _ if self.keys.contains(name) => Reply::Another,
+                    _ => Reply::Absent,
                 }
             }
             Command::Free { name, owner } => self.free(name, owner),

@@ -16,7 +16,7 @@ use self::{
 use crate::{
     clock::Nanos,
     fault::Bound,
-    trace::{millis, owner_name},
+    trace::{Group, millis, owner_name},
 };
 
 /// Everything that was ever claimed, and what came of it.
@@ -274,6 +274,15 @@ impl Checker {
         claim.is_let_go = true;
         claim.end = claim.end.min(now);
         self.look_for_stall(now, number);
+    }
+
+    /// The holder becomes a reader, who is known as `reader` from now on: others may read, and a
+    /// majority has the one or the other until the end.
+    pub(crate) fn share(&mut self, now: Nanos, number: u32, reader: Owner) {
+        let claim = &mut self.claims[number as usize];
+        (claim.group, claim.reader) = (Some(Group::Readers), Some(reader));
+        let lock = claim.lock;
+        self.start_stall(now, lock);
     }
 
     /// Somebody took over what `from` had left. Nobody else can have had the lock in between, but

@@ -91,6 +91,8 @@ pub struct Counts {
     pub nested: u64,
     /// Leases of the default mode that were taken over from another.
     pub adopted: u64,
+    /// Holders that asked to become readers.
+    pub downgrades: u64,
     /// Locks that were won alone, with others who share it in line behind.
     pub turns: u64,
     /// Renewals that a majority confirmed.
@@ -132,6 +134,7 @@ impl Counts {
         self.batches += other.batches;
         self.split_batches += other.split_batches;
         self.adopted += other.adopted;
+        self.downgrades += other.downgrades;
         self.turns += other.turns;
         self.renewals += other.renewals;
         self.losses += other.losses;

@@ -31,7 +31,7 @@ use std::{
 
 pub use self::{
     mutex_all::{GuardAll, MutexAll},
-    rwlock::RwLock,
+    rwlock::{RwLock, WriteGuard},
     semaphore::Semaphore,
 };
 use crate::{

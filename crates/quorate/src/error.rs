@@ -17,12 +17,14 @@
 //! # Ok(()) }
 //! ```
 
+mod downgrade;
 mod operator;
 mod setup;
 
 use std::{fmt, time::Duration};
 
 pub use self::{
+    downgrade::DowngradeError,
     operator::{AdmitError, ChangeError},
     setup::{ConfigError, ConnectError, InspectError, WouldDeadlock},
 };

@@ -25,6 +25,7 @@
 //! - [`Mutex`] says what the lock promises and what it does not. Read it before relying on it.
 //! - [`Semaphore`] has several permits, each of which is such a lock.
 //! - [`MutexAll`] is several such locks, acquired together or not at all.
+//! - [`RwLock`] is one that many hold together to read, or one alone to write.
 //! - [`Guard`] is a held lock.
 //! - [`fence`] has what a resource needs to refuse a holder of yesterday.
 //! - [`error`] has one error for each operation, with what each node said.
@@ -74,6 +75,6 @@ pub use self::{
     node::memory,
     primitive::{
         guard::Guard, guard_all::GuardAll, mutex::Mutex, mutex_all::MutexAll, rwlock::RwLock,
-        semaphore::Semaphore, signal::CancellationToken,
+        semaphore::Semaphore, signal::CancellationToken, write_guard::WriteGuard,
     },
 };

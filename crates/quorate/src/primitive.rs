@@ -11,3 +11,4 @@ mod patience;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod signal;
+pub(crate) mod write_guard;

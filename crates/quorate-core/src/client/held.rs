@@ -117,6 +117,12 @@ impl HeldLease {
         self.longest
     }
 
+    /// Whether it is renewed.
+    #[must_use]
+    pub const fn renewal(&self) -> Renewal {
+        self.renewal
+    }
+
     /// True once the holder was notified of the loss.
     #[must_use]
     pub const fn is_loss_reported(&self) -> bool {

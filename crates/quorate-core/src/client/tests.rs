@@ -14,6 +14,7 @@ use crate::{
     terms::{Drift, Terms},
 };
 
+mod downgrade;
 mod sets;
 
 const NODES: usize = 3;
@@ -23,9 +24,12 @@ const WALL: Duration = Duration::from_secs(1_700_000_000);
 struct Numbers(u64);
 
 impl OwnerSource for Numbers {
-    fn next_owner(&mut self, place: &Place, _kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
         self.0 += 1;
-        place.owner(self.0)
+        match kind.is_shared {
+            true => place.shared_owner(self.0),
+            false => place.owner(self.0),
+        }
     }
 
     fn next_plain_owner(&mut self, _kind: &OwnerKind) -> Owner {

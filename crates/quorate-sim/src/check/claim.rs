@@ -17,6 +17,8 @@ pub(crate) struct Claim {
     pub(crate) owner: Owner,
     /// Others of its group may hold the lock as well.
     pub(crate) group: Option<Group>,
+    /// As whom it is about to be held, by a holder who becomes a reader.
+    pub(crate) reader: Option<Owner>,
     /// Whose lease it was before.
     pub(super) from: Option<Owner>,
     pub(super) start: Nanos,
@@ -42,12 +44,13 @@ impl Claim {
     ) -> Self {
         let (fence, asked_at, is_told, is_let_go) = (None, start, false, false);
         let backed_until = end;
-        let (group, from) = (Group::of(owner.as_bytes()), None);
+        let (group, reader, from) = (Group::of(owner.as_bytes()), None, None);
         Self {
             lock,
             client,
             owner,
             group,
+            reader,
             from,
             start,
             end,

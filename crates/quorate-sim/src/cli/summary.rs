@@ -66,10 +66,11 @@ pub(super) fn counts(count: &Counts) -> String {
 
 /// What became of locks that are shared.
 fn shares(count: &Counts) -> String {
-    let Counts { sharing, shared, joined, nested, turns, adopted, .. } = count;
+    let Counts { sharing, shared, joined, nested, turns, adopted, downgrades, .. } = count;
     format!(
         "shared: {sharing} worlds, {shared} acquisitions, {joined} of them with others, {turns} \
-         by one alone before them, {adopted} leases taken over, {nested} entered again\n"
+         by one alone before them, {adopted} leases taken over, {downgrades} downgrades, {nested} \
+         entered again\n"
     )
 }
 

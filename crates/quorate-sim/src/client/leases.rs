@@ -32,8 +32,8 @@ pub(super) struct Held {
     pub(super) task: usize,
     /// The judge's number for it.
     pub(super) claim: u32,
-    hold_until: Moment,
-    is_renewed: bool,
+    pub(super) hold_until: Moment,
+    pub(super) is_renewed: bool,
     /// Nothing is wrong any more: while it is renewed, it lasts.
     is_safe: bool,
     /// All nodes had it when the first of them was restarted: it outlasts all of that.
@@ -95,11 +95,18 @@ impl Held {
 impl Client {
     /// Looks after a lease that was won.
     pub(super) fn keep(&mut self, env: &mut Env, won: Won) -> LeaseId {
-        let Won { call, lock, task, hold_until, is_renewed, sent_at, from } = won;
-        let renewal = if is_renewed { Renewal::On } else { Renewal::Off };
+        let renewal = if won.is_renewed { Renewal::On } else { Renewal::Off };
         let now = self.now(env);
-        let hold = Hold { renewal, until: hold_until };
-        let id = self.me.machine.keep(call, hold, now).expect("it was won");
+        let hold = Hold { renewal, until: won.hold_until };
+        let id = self.me.machine.keep(won.call, hold, now).expect("it was won");
+        self.note_kept(env, id, won);
+        id
+    }
+
+    /// The same for the judge. Returns its number for the lease.
+    pub(super) fn note_kept(&mut self, env: &mut Env, id: LeaseId, won: Won) -> u32 {
+        let Won { call: _, lock, task, hold_until, is_renewed, sent_at, from } = won;
+        let now = self.now(env);
         let kept = self.me.machine.lease(id).expect("it is kept");
         let (terms, fenced, owner) = (kept.terms(), kept.fenced(), kept.owner().clone());
         let remaining = kept.lease().remaining(now);
@@ -121,7 +128,7 @@ impl Client {
         let held = Held { id, lock, task, claim, hold_until, is_renewed, is_safe, is_carried };
         self.note_lease(env, &held, &owner, || Turn::Held(times.1));
         self.held.push(held);
-        id
+        claim
     }
 
     /// Nodes are restarted one after the other from now on: what all of them have is not lost.

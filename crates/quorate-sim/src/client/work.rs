@@ -1,5 +1,6 @@
 //! What the users of a client do: one thing after the other, with every call of the interface.
 
+mod downgrade;
 mod hand_over;
 mod leave;
 mod operation;
@@ -20,8 +21,8 @@ use quorate_core::{
     round::Finding,
 };
 
-use self::hand_over::Handing;
 use self::operation::{Act, End, Operation};
+use self::{downgrade::Becoming, hand_over::Handing};
 use super::{Client, calls::Watched, leases::Won};
 use crate::{
     clock::{MS, Nanos},
@@ -45,6 +46,8 @@ pub(crate) struct Task {
     is_waiting: bool,
     /// A lease that is about to be left to another client.
     handing: Option<Handing>,
+    /// A lease that is about to be a reader's.
+    becoming: Option<Becoming>,
     /// The other calls of a set, and the other leases once it is held.
     set: Vec<(usize, CallId)>,
     others: Vec<LeaseId>,
@@ -89,6 +92,7 @@ impl Task {
             backoff,
             is_waiting: false,
             handing: None,
+            becoming: None,
             set: Vec::new(),
             others: Vec::new(),
             held_by: None,
@@ -101,6 +105,7 @@ impl Task {
         self.operations += 1;
         self.steps += 1;
         self.handing = None;
+        self.becoming = None;
         self.set.clear();
         self.others.clear();
     }
@@ -261,6 +266,9 @@ impl Client {
         if let Some(handing) = self.tasks[task].handing.take() {
             return self.hand_over(env, task, call, outcome, handing);
         }
+        if let Some(becoming) = self.tasks[task].becoming.take() {
+            return self.become_reader(env, task, call, outcome, becoming);
+        }
         self.check_set(env, task, outcome);
         let Outcome::Held { valid_until, .. } = outcome else {
             self.tasks[task].set.clear();
@@ -349,6 +357,9 @@ impl Client {
         let now = self.now(env);
         let held = self.me.machine.lease(id);
         let is_alive = held.is_some_and(|held| held.lease().check(now).is_ok());
+        if is_alive && self.wants_to_read(env, task, id) {
+            return self.start_downgrade(env, task, id);
+        }
         match self.tasks[task].operation.act {
             _ if !is_alive => self.give_back(env, task, id),
             Act::Nothing => self.finish(env, task, id),

@@ -197,7 +197,9 @@ impl Env {
         for node in &mut self.nodes {
             // One that forgot it carries it as well, for it may not vote for another.
             let is_carried = node.memory.is_carried(self.now, carried_for);
-            holders += usize::from(is_carried || node.holds(self.now, name, &claim.owner));
+            let owners = std::iter::once(&claim.owner).chain(&claim.reader);
+            let is_held = owners.into_iter().any(|owner| node.holds(self.now, name, owner));
+            holders += usize::from(is_carried || is_held);
         }
         self.check.back(self.now, number, holders);
     }

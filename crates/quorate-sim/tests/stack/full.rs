@@ -121,7 +121,7 @@ async fn wait(desk: &Desk, client: &Client) -> Vec<JoinHandle<Result<Guard, Lock
     let jobs = client.semaphore("jobs", NonZeroU32::MIN);
     let waiting = vec![
         spawn_local(async move { mutex.lock().await }),
-        spawn_local(async move { rwlock.write().await }),
+        spawn_local(async move { rwlock.write().await.map(Guard::from) }),
         spawn_local(async move { jobs.acquire().await }),
     ];
     for name in ["mutex", "rwlock", "jobs#1"] {

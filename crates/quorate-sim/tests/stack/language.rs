@@ -119,7 +119,7 @@ impl Script {
             (Self::Adopt, [key, more @ ..], [from, to, ttl, session @ ..]) => {
                 let speaker = match (more, session) {
                     ([], []) => None,
-                    ([_, key], [session]) => Some(line::speaker(key, session)?),
+                    ([_, key, _], [session]) => Some(line::speaker(key, session)?),
                     _ => return None,
                 };
                 let (from, owner) = (Owner::from_bytes(from), Owner::from_bytes(to));

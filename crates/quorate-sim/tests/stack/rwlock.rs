@@ -14,12 +14,17 @@ use crate::{
 
 #[test]
 fn a_writer_is_never_beside_anybody_and_all_go_on_when_the_network_is_well_again() {
-    let together = Cell::new(0);
-    for_seeds(80, |seed| together.set(together.get() + run(seed)));
-    assert!(together.get() > 0, "readers were never together");
+    let all = Cell::new(Seen::default());
+    for_seeds(80, |seed| {
+        let (seen, before) = (run(seed), all.get());
+        let together = before.together + seen.together;
+        all.set(Seen { together, downgrades: before.downgrades + seen.downgrades, ..before });
+    });
+    assert!(all.get().together > 0, "readers were never together");
+    assert!(all.get().downgrades > 0, "no writer went on as a reader");
 }
 
-fn run(seed: u64) -> u32 {
+fn run(seed: u64) -> Seen {
     let mut dice = Dice::new(seed, "rwlock");
     let story = Story {
         ttl: dice.ms(150..=1_000),
@@ -37,11 +42,11 @@ fn run(seed: u64) -> u32 {
     let mut chaos = Chaos::new(&stage, programs, story.chaos_until);
     stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
 
-    let Seen { reads, writes, together } = story.seen.get();
+    let Seen { reads, writes, .. } = story.seen.get();
     let programs = u32::try_from(programs).expect("few");
     assert!(reads >= programs && writes >= programs, "all had their turns after the chaos");
     stage.assert_nothing_left(story.ttl);
-    together
+    story.seen.get()
 }
 
 #[derive(Clone)]
@@ -60,6 +65,8 @@ struct Seen {
     writes: u32,
     /// How often a reader was not alone.
     together: u32,
+    /// How often a writer went on as a reader.
+    downgrades: u32,
 }
 
 impl Story {
@@ -72,7 +79,7 @@ impl Story {
         }
         for is_writer in [true, false] {
             let got = match is_writer {
-                true => prices(&client).write_timeout(WAIT_MAX).await,
+                true => prices(&client).write_timeout(WAIT_MAX).await.map(Guard::from),
                 false => prices(&client).read_timeout(WAIT_MAX).await,
             };
             let guard = got.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
@@ -86,14 +93,15 @@ impl Story {
         let lock = prices(client);
         let lock = if dice.chance(20) { lock.no_renew() } else { lock };
         let limit = dice.ms(0..=1_000);
-        let got = match dice.below(8) {
-            0 => lock.write().await.ok(),
-            1 => lock.try_write().await.ok().flatten(),
-            2 => lock.write_timeout(limit).await.ok(),
+        let got = match dice.below(10) {
+            0 => lock.write().await.ok().map(Guard::from),
+            1 => lock.try_write().await.ok().flatten().map(Guard::from),
+            2 => lock.write_timeout(limit).await.ok().map(Guard::from),
             3 => lock.read().await.ok(),
             4 => lock.try_read().await.ok().flatten(),
             // Dropped on the way, sometimes with the lock in it.
             5 => tokio::time::timeout(limit, lock.read()).await.ok().and_then(Result::ok),
+            6 | 7 => self.write_and_go_on(&lock, limit, dice).await,
             _ => lock.read_timeout(limit).await.ok(),
         };
         let Some(guard) = got else { return };
@@ -106,6 +114,29 @@ impl Story {
             }
             false => self.work_and_release(guard, dice).await,
         }
+    }
+
+    /// Writes, and goes on as a reader: nobody else writes in between.
+    async fn write_and_go_on(
+        &self,
+        lock: &RwLock,
+        limit: Duration,
+        dice: &mut Dice,
+    ) -> Option<Guard> {
+        let writer = lock.write_timeout(limit).await.ok()?;
+        writer.run(self.work(true, self.work_time(dice))).await.ok()?;
+        let writes = self.seen.get().writes;
+        let reader = match dice.chance(20) {
+            // Dropped on the way, sometimes with the lock in it.
+            true => tokio::time::timeout(dice.ms(0..=50), writer.downgrade()).await.ok()?,
+            false => writer.downgrade().await,
+        };
+        let reader = reader.ok()?;
+        let mut seen = self.seen.get();
+        assert_eq!(seen.writes, writes, "somebody wrote in between");
+        seen.downgrades += 1;
+        self.seen.set(seen);
+        Some(reader)
     }
 
     async fn work_and_release(&self, guard: Guard, dice: &mut Dice) {

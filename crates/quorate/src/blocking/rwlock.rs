@@ -1,9 +1,9 @@
 //! A lock that many hold together, or one alone, without async.
 
-use std::time::Duration;
+use std::{ops::Deref, time::Duration};
 
 use super::{Client, Guard, wait};
-use crate::error::LockError;
+use crate::error::{DowngradeError, LockError, ReleaseError};
 
 impl Client {
     /// A lock that any number of readers hold together, or one writer alone.
@@ -87,8 +87,8 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`crate::RwLock::write`].
-    pub fn write(&self) -> Result<Guard, LockError> {
-        wait(self.0.write()).map(Guard)
+    pub fn write(&self) -> Result<WriteGuard, LockError> {
+        wait(self.0.write()).map(WriteGuard::new)
     }
 
     /// The same, waiting up to `limit`.
@@ -96,8 +96,8 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`crate::RwLock::write_timeout`].
-    pub fn write_timeout(&self, limit: Duration) -> Result<Guard, LockError> {
-        wait(self.0.write_timeout(limit)).map(Guard)
+    pub fn write_timeout(&self, limit: Duration) -> Result<WriteGuard, LockError> {
+        wait(self.0.write_timeout(limit)).map(WriteGuard::new)
     }
 
     /// Holds the lock alone, if nobody has it; `None` if somebody does.
@@ -105,7 +105,66 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`crate::RwLock::try_write`].
-    pub fn try_write(&self) -> Result<Option<Guard>, LockError> {
-        Ok(wait(self.0.try_write())?.map(Guard))
+    pub fn try_write(&self) -> Result<Option<WriteGuard>, LockError> {
+        Ok(wait(self.0.try_write())?.map(WriteGuard::new))
+    }
+}
+
+/// The guard of a writer, which can become a reader's. See [`crate::WriteGuard`].
+///
+/// # Examples
+///
+/// ```
+/// # let client = quorate::blocking::Client::memory();
+/// let prices = client.rwlock("prices");
+/// let reader = prices.write()?.downgrade()?;
+/// assert!(prices.try_read()?.is_some(), "others read as well");
+/// reader.release()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct WriteGuard(Guard);
+
+impl WriteGuard {
+    fn new(writer: crate::WriteGuard) -> Self {
+        Self(Guard(writer.into_guard()))
+    }
+
+    /// The guard of any lock. See [`crate::WriteGuard::into_guard`].
+    pub fn into_guard(self) -> Guard {
+        self.0
+    }
+
+    /// Releases the lock on all nodes and tells whether it was still ours.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Guard::release`].
+    pub fn release(self) -> Result<(), ReleaseError> {
+        self.0.release()
+    }
+
+    /// Goes on as a reader, and nobody writes in between.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::WriteGuard::downgrade`].
+    pub fn downgrade(self) -> Result<Guard, DowngradeError> {
+        wait(self.0.0.downgrade()).map(Guard)
+    }
+}
+
+impl Deref for WriteGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.0
+    }
+}
+
+impl From<WriteGuard> for Guard {
+    fn from(writer: WriteGuard) -> Self {
+        writer.into_guard()
     }
 }

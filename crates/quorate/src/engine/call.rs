@@ -1,5 +1,6 @@
 //! One call of the client's machine, in the hand of its caller.
 
+mod downgrade;
 mod report;
 
 use std::{

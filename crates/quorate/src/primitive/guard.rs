@@ -1,6 +1,7 @@
 //! A held lock in the hand of its holder.
 
 mod calls;
+mod downgrade;
 mod hand_over;
 
 use std::{fmt, sync::Arc, time::Duration};

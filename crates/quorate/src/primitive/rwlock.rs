@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{guard::Guard, inner::Inner, mutex::Mutex};
+use super::{guard::Guard, inner::Inner, mutex::Mutex, write_guard::WriteGuard};
 use crate::error::LockError;
 
 /// A lock that any number of readers hold together, or one writer alone, across processes and
@@ -229,8 +229,8 @@ impl RwLock {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn write(&self) -> Result<Guard, LockError> {
-        self.mutex.lock().await
+    pub async fn write(&self) -> Result<WriteGuard, LockError> {
+        self.mutex.lock().await.map(WriteGuard::new)
     }
 
     /// The same, waiting up to `wait`.
@@ -256,8 +256,8 @@ impl RwLock {
     /// assert!(prices.try_read().await?.is_some(), "who gave up is in nobody's way");
     /// # Ok(()) }
     /// ```
-    pub async fn write_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
-        self.mutex.lock_timeout(wait).await
+    pub async fn write_timeout(&self, wait: Duration) -> Result<WriteGuard, LockError> {
+        self.mutex.lock_timeout(wait).await.map(WriteGuard::new)
     }
 
     /// Holds the lock alone, if nobody has it; `None` if somebody does.
@@ -281,8 +281,8 @@ impl RwLock {
     /// assert!(prices.try_read().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_write(&self) -> Result<Option<Guard>, LockError> {
-        self.mutex.try_lock().await
+    pub async fn try_write(&self) -> Result<Option<WriteGuard>, LockError> {
+        Ok(self.mutex.try_lock().await?.map(WriteGuard::new))
     }
 
     fn reader(&self) -> Mutex {

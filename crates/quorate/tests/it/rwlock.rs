@@ -34,6 +34,7 @@ macro_rules! in_line_on_every_engine {
 }
 
 mod crowd;
+mod downgrade;
 mod endings;
 mod others;
 mod together;

@@ -5,7 +5,7 @@
 //! readers who come later wait behind it: nobody is passed for ever. An entry joins those of its
 //! identity at once. Were it to wait, the one behind which it waits would wait for its own holder.
 
-use super::{Spoken, Store, end};
+use super::{Spoken, Store, Whose, end};
 use crate::{
     command::{Owner, Reply, Value},
     fence::Fence,
@@ -298,6 +298,40 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// One who has the lock alone goes on as one who shares it. Those at the head of the line who
+    /// share it come in, up to the first who wants it alone, as with a release; but the key is
+    /// never free. Whoever says so twice is told the same.
+    pub(in crate::store) fn downgrade(
+        &mut self,
+        now: NodeTime,
+        name: &Name,
+        from: &Owner,
+        owner: &Owner,
+        ttl_ms: u64,
+    ) -> Reply {
+        let shares = self.shares(name);
+        if let Some(share) = shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
+            self.prolong_share(now, name, owner, share, ttl_ms);
+            return Reply::Taken;
+        }
+        match self.whose(name, from) {
+            Whose::Theirs => Reply::Another,
+            Whose::Nobodys => Reply::Absent,
+            Whose::Ours => {
+                self.keys.remove(name);
+                mutate!(DowngradeFreesFirst => self.hand_on(now, name));
+                // The grant is still the same one; everybody who comes in has a larger fence.
+                let fence = self.line.fence(name);
+                self.put_share(now, name, owner, fence, ttl_ms);
+                mutate!(DowngradeAdmitsWriter
+                    if self.line.first(name).is_some_and(|first| group(first).is_none())
+                    => self.keys.remove(name));
+                self.hand_on(now, name);
+                Reply::Taken
+            }
+        }
     }
 
     /// Puts a new owner in the place of one who left its share.

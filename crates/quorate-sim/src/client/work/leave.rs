@@ -26,6 +26,7 @@ impl Client {
                     self.stop_waiting(env, task);
                     self.abandon_all(env, task, call);
                     self.stop_handing_over(env, task);
+                    self.stop_downgrade(env, task);
                 }
                 Stage::Holding(_) | Stage::Acting(_) if is_shutdown => {}
                 Stage::Holding(held) | Stage::Acting(held) => self.release(env, held, None),
@@ -67,6 +68,7 @@ impl Client {
                 self.think(env, task);
                 self.abandon_all(env, task, call);
                 self.stop_handing_over(env, task);
+                self.stop_downgrade(env, task);
             }
             // The lock stays held, and what was asked of the nodes goes on.
             Stage::Acting(held) if !self.is_told(held) => {

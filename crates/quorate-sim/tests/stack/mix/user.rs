@@ -46,7 +46,8 @@ impl User {
         }
         if self.desk.mode == Mode::Line {
             let shared = client.rwlock(SHARED);
-            let guard = self.awaited(SHARED, shared.write_timeout(WAIT_MAX).await);
+            let writer = shared.write_timeout(WAIT_MAX).await.map(Guard::from);
+            let guard = self.awaited(SHARED, writer);
             self.keep(guard, &mut dice).await;
             let guard = self.awaited(SHARED, shared.read_timeout(WAIT_MAX).await);
             self.keep(guard, &mut dice).await;
@@ -94,8 +95,8 @@ impl User {
         let wait = dice.ms(100..=6_000);
         let got = match dice.below(6) {
             0 => lock.try_read().await,
-            1 => lock.try_write().await,
-            2 => lock.write_timeout(wait).await.map(Some),
+            1 => lock.try_write().await.map(|writer| writer.map(Guard::from)),
+            2 => lock.write_timeout(wait).await.map(|writer| Some(writer.into_guard())),
             _ => lock.read_timeout(wait).await.map(Some),
         };
         if let Ok(Some(guard)) = got {

@@ -7,12 +7,13 @@ local function now_ms()
 end
 
 -- With whom an owner may hold a lock at the same time: readers with readers, and the entries of a
--- reentrant lock with those of their identity. Nothing, if it holds the lock alone.
+-- reentrant lock with those of their identity. Nothing, if it holds the lock alone. In classic mode
+-- an owner can end with anything.
 local function group(owner)
   if string.sub(owner, -2) == ':s' then
-    return ':s'
+    return string.sub(owner, 1, 3) == 'q1:' and ':s' or nil
   end
-  return string.match(owner, '(![^!]*):r$')
+  return string.match(owner, '^q1:.*(![^!]*):r$')
 end
 
 local function is_entry(owner)

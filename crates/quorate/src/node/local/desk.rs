@@ -64,6 +64,10 @@ impl<'a> Desk<'a> {
             Command::Release { name, owner, yields } => {
                 self.find_next(now, name, owner, yields.is_some())?;
             }
+            // Those who share come in with a writer that becomes a reader.
+            Command::Adopt { name, from, owner, .. } if group(from) != group(owner) => {
+                self.find_next(now, name, from, false)?;
+            }
             Command::List { prefix, cursor, count } => {
                 let (from, is_excluded) = match cursor {
                     Some(cursor) => (cursor.as_str(), true),

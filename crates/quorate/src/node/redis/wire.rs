@@ -43,11 +43,12 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
         Command::Adopt { name, from, owner, ttl_ms, speaker } => {
             // Without a session there is no line either.
             let more = usize::from(speaker.is_some());
-            write_script(out, Script::Adopt, scripts, 1 + 2 * more, 3 + more);
+            write_script(out, Script::Adopt, scripts, 1 + 3 * more, 3 + more);
             write_word(out, name.as_bytes());
             if let Some(speaker) = speaker {
                 line::write_line(out, scripts, name);
                 line::write_session_key(out, scripts, *speaker);
+                line::write_fence(out, scripts, name);
             }
             write_word(out, from.as_bytes());
             write_word(out, owner.as_bytes());

@@ -56,7 +56,7 @@ impl Guard {
         held.expect("a guard lets go once")
     }
 
-    fn tell_end(&mut self) {
+    pub(super) fn tell_end(&mut self) {
         self.is_over = true;
         let engine = self.engine();
         if !engine.is_observed() {

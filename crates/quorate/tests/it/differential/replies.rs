@@ -174,11 +174,12 @@ impl<'a> Wire<'a> {
             }
             Command::Adopt { name, from, owner, ttl_ms, speaker } => {
                 // Without a session there is no line either.
-                let keys = 1 + 2 * usize::from(speaker.is_some());
+                let keys = 1 + 3 * usize::from(speaker.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
                 eval.arg(name.as_bytes());
                 if let Some(speaker) = speaker {
                     eval.arg(calls::line_key(name)).arg(calls::session_key(*speaker));
+                    eval.arg(calls::fence_key(name));
                 }
                 eval.arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
                 if let Some(speaker) = speaker {

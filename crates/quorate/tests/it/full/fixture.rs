@@ -182,7 +182,7 @@ impl Waiting {
         };
         let mut waiting = Self {
             mutex: tokio::spawn(async move { mutex.lock().await }),
-            writer: tokio::spawn(async move { rwlock.write().await }),
+            writer: tokio::spawn(async move { rwlock.write().await.map(Guard::from) }),
             permits: vec![permit()],
         };
         nodes.wait_until_queued("jobs#1", 1);

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
+use quorate::Guard;
+
 use super::together::{lock, read, told};
 use crate::conformance::rig::{PATIENCE, Rig};
 
@@ -25,7 +27,7 @@ async fn a_writer_is_never_beside_anybody(rig: &Rig) {
         tasks.push(tokio::spawn(async move {
             for _ in 0..8 {
                 let guard = match is_writer {
-                    true => lock.write_timeout(PATIENCE).await,
+                    true => lock.write_timeout(PATIENCE).await.map(Guard::from),
                     false => lock.read_timeout(PATIENCE).await,
                 };
                 let guard = guard.expect("its turn comes");

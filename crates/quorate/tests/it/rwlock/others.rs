@@ -30,6 +30,18 @@ fn classic_mode_says_that_it_knows_no_readers() {
     on_servers_in_classic_mode(&[1, 3], body);
 }
 
+/// In classic mode an owner ends with what its client is called.
+#[test]
+fn a_client_of_classic_mode_that_is_called_like_a_reader_is_none() {
+    on_servers_in_classic_mode(&[1, 3], async |rig: &Rig| {
+        let client = rig.client("nightly:s").await;
+        let guard = client.mutex("a").lock().await.expect("it is free");
+        let lease = guard.hand_over().await.expect("it is held");
+        let guard = client.adopt(&lease).await.expect("it is there");
+        guard.release().await.expect("it was held");
+    });
+}
+
 #[test]
 fn readers_keep_another_library_out_and_wait_for_it() {
     on_servers(&[1, 3], async |rig: &Rig| {

@@ -151,7 +151,7 @@ pub(super) async fn waiting(
     let waiter = tokio::spawn(async move {
         match wants {
             Wants::Read => lock.read().await,
-            Wants::Write => lock.write().await,
+            Wants::Write => lock.write().await.map(Guard::from),
         }
     });
     told(rig, client, |report| report.waiting_total == total).await;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Reply},
-    line::News,
+    line::{News, is_shared},
     store::Store,
 };
 
@@ -68,13 +68,20 @@ fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
         let count = counts.get(kind).copied().unwrap_or(0);
         assert!(count > 100, "{kind} came {count} times only: {counts:?}");
     }
+    let downgraded = counts.get("downgraded").copied().unwrap_or(0);
+    assert!(downgraded > 20, "{downgraded} became readers only: {counts:?}");
 }
 
-const fn kind(step: &Step, reply: Option<&Reply>) -> &'static str {
+fn kind(step: &Step, reply: Option<&Reply>) -> &'static str {
     match (step, reply) {
         (_, Some(Reply::Granted { .. })) => "granted",
         (_, Some(Reply::Queued { .. })) => "queued",
         (_, Some(Reply::Stale)) => "stale",
+        (Step::Ask(Command::Adopt { from, owner, .. }), Some(Reply::Taken))
+            if is_shared(owner) && !is_shared(from) =>
+        {
+            "downgraded"
+        }
         (_, Some(Reply::Released { is_ours: true })) => "released",
         (_, Some(Reply::Released { is_ours: false })) => "refused",
         _ => "another",

@@ -131,8 +131,13 @@ pub(crate) fn channel(prefix: &str, client: &ClientId) -> String {
 /// The key of a lock, of its fence and of its line.
 pub(super) fn write_lock(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
     write_word(out, name.as_bytes());
-    write_key(out, scripts, &["f:{", name.as_str(), "}"]);
+    write_fence(out, scripts, name);
     write_line(out, scripts, name);
+}
+
+/// The key of a lock's fence.
+pub(super) fn write_fence(out: &mut Vec<u8>, scripts: &Scripts, name: &Name) {
+    write_key(out, scripts, &["f:{", name.as_str(), "}"]);
 }
 
 /// The key of a client's session.

@@ -166,7 +166,7 @@ fn lock(mut eval: Cmd, name: &Name) -> Cmd {
     eval
 }
 
-pub(super) fn fence_key(name: &Name) -> String {
+pub(in super::super) fn fence_key(name: &Name) -> String {
     format!("{PREFIX}f:{{{name}}}")
 }
 

@@ -4,7 +4,7 @@ use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms, Value},
     fence::{Fence, SLACK_US},
-    line::{Ask, Extend, Place, Session, Speaker, TICKET_MAX, Yield, group},
+    line::{Ask, Extend, Group, Place, Session, Speaker, TICKET_MAX, Yield, group},
     moment::NodeTime,
     name::Name,
     store::{Aside, Store},
@@ -165,7 +165,7 @@ impl Draw {
                 let owner = self.asker(store, now, &name);
                 self.acquire(name, owner, at)
             }
-            47..=66 => {
+            47..=63 => {
                 let owner = self.holder(store, now, &name);
                 let yields = self.yields(at, store, now, (&name, &owner));
                 Command::Release { name, owner, yields }
@@ -181,10 +181,10 @@ impl Draw {
                 Command::List { prefix, cursor: None, count: 500 }
             }
             97 => Command::Check { owner: self.holder(store, now, &name), name },
-            86..=88 => self.adopt(store, now, name, at),
+            86..=89 => self.adopt(store, now, name, at),
             // Another program may store nothing either.
-            89..=94 if is_full => Command::Look { name },
-            89..=94 => {
+            90..=94 if is_full => Command::Look { name },
+            90..=94 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
                 return Step::Plant { name, thing: self.thing(), ttl_ms };
             }
@@ -220,8 +220,20 @@ impl Draw {
     }
 
     fn adopt(&mut self, store: &mut Store, now: NodeTime, name: Name, at: usize) -> Command {
-        let (from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
-        while group(&owner) != group(&from) {
+        let (mut from, mut owner) = (self.holder(store, now, &name), self.new_owner(now));
+        if self.up_to(4) == 0 {
+            // Somebody else, who may have done so before.
+            (from, owner) = (self.owner(), self.holder(store, now, &name));
+        }
+        // Who shares a lock seldom has it alone then, and identities seldom change.
+        let is_odd = self.up_to(4) == 0;
+        let is_downgrade = self.is_heads();
+        let is_usual = |from: &Owner, owner: &Owner| match (group(from), group(owner)) {
+            (None, Some(Group::Readers)) => is_downgrade,
+            (None, None) => !is_downgrade,
+            (before, after) => before == after,
+        };
+        while from == owner || !is_usual(&from, &owner) && !is_odd {
             owner = self.new_owner(now);
         }
         let (ttl_ms, speaker) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
@@ -355,9 +367,9 @@ impl Draw {
         };
         self.next += 1;
         let place = Place { ticket, ttl_ms: self.ttl_ms(), client };
-        match self.up_to(3) {
-            0 | 1 => place.owner(self.next),
-            2 => place.shared_owner(self.next),
+        match self.up_to(7) {
+            0..=2 => place.owner(self.next),
+            3..=5 => place.shared_owner(self.next),
             _ => {
                 let identity = ["job 7", "größe"][self.index(2)];
                 place.reentrant_owner(self.next, identity)

@@ -171,6 +171,21 @@ impl Tracker {
                 }
             }
             (Command::Adopt { from, .. }, Reply::Taken) if is_shared(from) => "a share adopted",
+            (Command::Adopt { from, owner, .. }, reply) if is_shared(owner) && !is_shared(from) => {
+                match (reply, self.is_shared, self.is_awaited) {
+                    (Reply::Taken, true, _) => "downgraded before",
+                    (Reply::Taken, false, true) => "downgraded, and awaited",
+                    (Reply::Taken, false, false) => "downgraded",
+                    (Reply::Absent, ..) => "not downgraded, it is gone",
+                    (Reply::Another, ..) => "not downgraded, it is another's",
+                    (..) => return None,
+                }
+            }
+            (Command::Adopt { from, owner, .. }, Reply::Another)
+                if is_shared(from) && !is_shared(owner) =>
+            {
+                "no reader becomes a writer"
+            }
             (Command::Check { owner, .. }, Reply::Seen(Some(_))) if is_shared(owner) => {
                 "a share looked for"
             }
@@ -251,7 +266,12 @@ impl Tracker {
                 Extended::LivesOn(_) => "full: extended",
                 Extended::Refused(_) => return None,
             },
-            (Command::Adopt { .. }, Reply::Taken) => "full: adopted",
+            (Command::Adopt { from, owner, .. }, Reply::Taken) => {
+                match is_shared(owner) && !is_shared(from) {
+                    true => "full: downgraded",
+                    false => "full: adopted",
+                }
+            }
             (_, Reply::Attached { .. }) => "full: attached",
             _ => return None,
         })
@@ -372,7 +392,7 @@ pub(super) const KINDS: [&str; 65] = [
 ];
 
 /// What happens on a server without memory.
-pub(super) const FULL: [&str; 18] = [
+pub(super) const FULL: [&str; 19] = [
     "full: a client not introduced",
     "full: a client introduced again",
     "full: not taken",
@@ -390,13 +410,20 @@ pub(super) const FULL: [&str; 18] = [
     "full: a fence raised",
     "full: extended",
     "full: adopted",
+    "full: downgraded",
     "full: attached",
 ];
 
 /// What happens now and then, or if hours pass.
-pub(super) const SELDOM: [&str; 8] = [
+pub(super) const SELDOM: [&str; 14] = [
+    "downgraded",
+    "downgraded, and awaited",
+    "not downgraded, it is gone",
+    "not downgraded, it is another's",
     "an entry that is waited for",
     "an entry adopted",
+    "downgraded before",
+    "no reader becomes a writer",
     "a share that is waited for",
     "behind one who wants it alone",
     "the last millisecond of a fence",

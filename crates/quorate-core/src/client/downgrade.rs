@@ -1,0 +1,82 @@
+//! A writer that goes on as a reader, without anybody in between who wants the lock alone.
+
+use super::{
+    CallId, Client, Hold, Patience,
+    owners::{OwnerKind, OwnerSource, Owners as _},
+    waiter::Want,
+    watchdog::LeaseId,
+};
+use crate::{
+    contend::Wait,
+    dialect::{Adoption, Dialect},
+    lease::LostReason,
+    line::Place,
+    moment::Moment,
+};
+
+impl<S: OwnerSource> Client<S> {
+    /// Asks the nodes to put a reader in the place of the holder of this lease. Each is asked once.
+    /// From now on the lease is not renewed: an extension would find another owner. `None` if its
+    /// owner has no place in a queue: then nobody reads.
+    ///
+    /// The caller takes the outcome and calls [`keep_reader`](Self::keep_reader), or releases the
+    /// lease: what the reader has is given back when the call is abandoned or has not won.
+    pub fn downgrade(
+        &mut self,
+        lease: LeaseId,
+        patience: Patience<'_>,
+        now: Moment,
+    ) -> Option<CallId> {
+        let held = self.watchdog.lease(lease)?;
+        // The reader stands where the writer stood: those who wait came later, or are about to.
+        let place = Place::of(held.owner().as_bytes())?;
+        let kind = OwnerKind { is_shared: true, ..OwnerKind::of(held.owner()) };
+        let terms = held.terms();
+        let terms = terms.with_vote_timeout(patience(terms.ttl()));
+        // Unlike a lease from another process its end is known here, so it may heal as before.
+        let (name, from, fenced) = (held.name().clone(), held.owner().clone(), held.fenced());
+        let is_retired = true;
+        mutate!(DowngradeStillRenews => let is_retired = false);
+        if is_retired {
+            self.watchdog.retire(lease);
+        }
+        let owner = self.naming.next_owner(&place, &kind);
+        let adopts = Some(Box::new(Adoption { from, owner, fenced }));
+        let (wait, dialect) = (Wait::Never, Dialect::Queue);
+        Some(self.acquire(Want { name, terms, kind, wait, dialect, adopts }, now))
+    }
+
+    /// The call has won: the lease goes on as the reader's, with its own end, and what has stayed
+    /// with the writer is released on every node.
+    ///
+    /// # Errors
+    ///
+    /// Why the lease ended before. Only what was held all the time is held still: the reader is
+    /// released, and the lease has to be.
+    pub fn keep_reader(
+        &mut self,
+        call: CallId,
+        lease: LeaseId,
+        patience: Patience<'_>,
+        now: Moment,
+    ) -> Result<LeaseId, LostReason> {
+        let held = self.watchdog.lease(lease).ok_or(LostReason::ShutDown)?;
+        let hold = Hold { renewal: held.renewal(), until: held.lease().hold_until() };
+        let won = self.calls.get(&call).and_then(|call| call.won(hold));
+        let won = won.ok_or(LostReason::Gone)?;
+        let was_held = self.watchdog.check(lease, now);
+        let reader = self.watchdog.keep(won, now);
+        if let Err(reason) = was_held {
+            if let Some(call) = self.release(reader, patience, now) {
+                self.close_call(call);
+            }
+            return Err(reason);
+        }
+        if let Some(held) = self.leave(lease) {
+            for node in 0..self.config.nodes {
+                self.release_orphan(node, held.name().clone(), held.owner().clone());
+            }
+        }
+        Ok(reader)
+    }
+}

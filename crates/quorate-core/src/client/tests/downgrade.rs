@@ -1,0 +1,124 @@
+//! A writer that goes on as a reader.
+
+use super::*;
+use crate::line::is_shared;
+
+/// A lease that is about to be a reader's, and the commands that were sent for it.
+fn downgrade(client: &mut Client<Numbers>) -> (LeaseId, CallId, Vec<(usize, Transmit)>) {
+    let (_, lease) = hold(client, "a");
+    let call = client.downgrade(lease, &patience, at(100)).expect("it is held");
+    let sent = (0..NODES).flat_map(|node| sent(client, node).into_iter().map(move |it| (node, it)));
+    (lease, call, sent.collect())
+}
+
+fn answer(client: &mut Client<Numbers>, to: &(usize, Transmit), reply: &Reply, now: Moment) {
+    let (node, Transmit { about, command }) = to;
+    client.handle_answer(*node, (about, command), Some(reply), now);
+}
+
+fn releases(client: &mut Client<Numbers>) -> Vec<(usize, Owner)> {
+    let mut found = Vec::new();
+    for node in 0..NODES {
+        for Transmit { command, .. } in sent(client, node) {
+            for command in command.entries() {
+                let Command::Release { owner, yields: None, .. } = command else {
+                    panic!("{command:?}")
+                };
+                found.push((node, owner.clone()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_lease_goes_on_as_the_readers_at_the_first_majority() {
+    let mut client = client();
+    let (lease, call, asked) = downgrade(&mut client);
+    let writer = client.lease(lease).expect("it is held").owner().clone();
+    for (_, Transmit { command, .. }) in &asked {
+        let Command::Adopt { from, owner, speaker: Some(_), .. } = command else {
+            panic!("{command:?}")
+        };
+        assert!(*from == writer && is_shared(owner));
+    }
+    answer(&mut client, &asked[0], &Reply::Taken, at(110));
+    assert_eq!(client.take_outcome(call), None, "one of three");
+    client.check(lease, at(110)).expect("it is held all the time");
+    answer(&mut client, &asked[1], &Reply::Taken, at(120));
+    assert!(client.take_outcome(call).is_some());
+    let reader = client.keep_reader(call, lease, &patience, at(120)).expect("it was held");
+    let held = client.lease(reader).expect("it is held");
+    assert!(is_shared(held.owner()) && held.renewal() == Renewal::On);
+    // No longer than for a ttl from the question.
+    assert_eq!(held.lease().valid_until(), at(3_100));
+    assert!(client.lease(lease).is_none());
+    // What is left of the writer goes, also where the answer is still on its way.
+    let expected: Vec<_> = (0..NODES).map(|node| (node, writer.clone())).collect();
+    assert_eq!(releases(&mut client), expected);
+    client.close_call(call);
+}
+
+#[test]
+fn the_limit_and_the_renewal_of_the_writer_stay() {
+    let mut client = client();
+    let call = client.acquire(want("a", WAIT), at(0));
+    answer_all(&mut client, &granted(5), at(1));
+    assert!(client.take_outcome(call).is_some());
+    let hold = Hold { renewal: Renewal::Off, until: at(2_000) };
+    let lease = client.keep(call, hold, at(1)).expect("it is held");
+    client.close_call(call);
+    let call = client.downgrade(lease, &patience, at(100)).expect("it is held");
+    answer_all(&mut client, &Reply::Taken, at(110));
+    assert!(client.take_outcome(call).is_some());
+    let reader = client.keep_reader(call, lease, &patience, at(110)).expect("it was held");
+    let held = client.lease(reader).expect("it is held");
+    assert_eq!((held.lease().valid_until(), held.renewal()), (at(2_000), Renewal::Off));
+}
+
+#[test]
+fn nothing_is_renewed_while_the_nodes_are_asked() {
+    let mut client = client();
+    let (lease, _, _) = downgrade(&mut client);
+    client.renew(&[lease], &patience, at(101));
+    client.handle_recovering(0, &patience, at(102));
+    assert!((0..NODES).all(|node| sent(&mut client, node).is_empty()));
+}
+
+/// Somebody else may have had the lock in between.
+#[test]
+fn a_lease_that_ended_before_gives_back_what_the_reader_has() {
+    let mut client = client();
+    let (lease, call, asked) = downgrade(&mut client);
+    asked.iter().for_each(|one| answer(&mut client, one, &Reply::Taken, at(120)));
+    let Command::Adopt { owner: reader, .. } = &asked[0].1.command else { panic!("no adoption") };
+    assert!(client.take_outcome(call).is_some());
+    let kept = client.keep_reader(call, lease, &patience, at(3_000));
+    assert_eq!(kept, Err(LostReason::Expired));
+    client.close_call(call);
+    let expected: Vec<_> = (0..NODES).map(|node| (node, reader.clone())).collect();
+    assert_eq!(releases(&mut client), expected);
+    client.release(lease, &patience, at(3_000)).expect("its guard lets go once");
+    assert!(!client.knows_owners());
+}
+
+#[test]
+fn a_caller_that_goes_gives_back_both() {
+    for answered in 0..=NODES {
+        let mut client = client();
+        let (lease, call, asked) = downgrade(&mut client);
+        let writer = client.lease(lease).expect("it is held").owner().clone();
+        asked[..answered].iter().for_each(|one| answer(&mut client, one, &Reply::Taken, at(120)));
+        client.abandon(call, at(130));
+        let release = client.release(lease, &patience, at(130)).expect("its guard lets go once");
+        client.close_call(release);
+        let released = releases(&mut client);
+        for node in 0..NODES {
+            let of_node = released.iter().filter(|(at, _)| *at == node);
+            let owners: Vec<_> = of_node.map(|(_, owner)| owner).collect();
+            assert!(owners.contains(&&writer), "{answered} answers");
+            assert!(owners.iter().any(|owner| is_shared(owner)), "{answered} answers");
+        }
+        assert!(!client.knows_owners(), "{answered} answers");
+    }
+}

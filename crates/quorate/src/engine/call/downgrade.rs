@@ -1,0 +1,47 @@
+//! The call by which a writer goes on as a reader.
+
+use std::sync::Arc;
+
+use quorate_core::lease::LostReason;
+
+use super::{Call, Record};
+use crate::{
+    engine::{Engine, held::Held},
+    observe::Action,
+};
+
+impl Call {
+    /// Starts to put a reader in the place of this holder, and returns without waiting for
+    /// anything. `None` if nobody reads: the holder has no place in a queue.
+    pub(crate) fn downgrade(engine: &Arc<Engine>, held: &Held) -> Option<Self> {
+        let mut record = Record::start(engine, Action::Acquire, held.name.clone());
+        let (id, started_at) = engine.work(|shared, now| {
+            record.started_at = now;
+            let patience = |ttl| engine.vote_timeout(ttl);
+            let ids = shared.acquiring(engine, now, |shared| {
+                let id = shared.machine.downgrade(held.id, &patience, now);
+                if let Some(id) = id {
+                    shared.calls.insert(id, record);
+                }
+                id.into_iter().collect()
+            });
+            Some((*ids.first()?, now))
+        })?;
+        Some(Self::new(engine, id, started_at))
+    }
+
+    /// Looks after the lease of the reader instead of the writer's. The outcome must have been
+    /// taken.
+    pub(crate) fn keep_reader(&self, from: &Held) -> Result<Arc<Held>, LostReason> {
+        let engine = &self.engine;
+        engine.work(|shared, now| {
+            let patience = |ttl| engine.vote_timeout(ttl);
+            let id = shared.machine.keep_reader(self.id, from.id, &patience, now)?;
+            let held = shared.machine.lease(id).expect("it is kept");
+            let held = Arc::new(Held::new(id, held, now));
+            shared.held.insert(id, held.clone());
+            shared.held.remove(&from.id);
+            Ok(held)
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! A writer that becomes a reader.
+
+use quorate_core::{contend::Outcome, quorum::majority};
+
+use super::Guard;
+use crate::{
+    engine::{Call, Ended},
+    error::{DowngradeError, Lost, NodeAnswer, NodeReport},
+    observe::Event,
+};
+
+impl Guard {
+    /// See [`WriteGuard::downgrade`](crate::WriteGuard::downgrade). Whatever ends it early drops
+    /// the call, which gives back what the reader has, and the guard, which releases the writer.
+    pub(crate) async fn downgrade(mut self) -> Result<Self, DowngradeError> {
+        if self.held.fenced.is_none() {
+            return Err(DowngradeError::NotShared);
+        }
+        self.wait_for_majority().await?;
+        let client = self.client.clone();
+        // A shutdown waits for us, so that nothing stays that nobody has.
+        let _call = client.engine.enter_call();
+        if client.is_closed() {
+            return Err(DowngradeError::ShutDown);
+        }
+        self.check()?;
+        let call = Call::downgrade(&client.engine, &self.held).ok_or(DowngradeError::NotShared)?;
+        let Ended::Acquire(outcome) = call.outcome().await else {
+            unreachable!("a downgrade ends as an acquire")
+        };
+        match outcome {
+            Outcome::Held { .. } => {}
+            _ if client.is_closed() => return Err(DowngradeError::ShutDown),
+            Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => {
+                self.check()?;
+                return Err(DowngradeError::NoQuorum { nodes: call.reports() });
+            }
+        }
+        let held = call.keep_reader(&self.held).map_err(Lost::new)?;
+        self.tell_end();
+        client.engine.tell(&Event::Held { name: held.name.as_str() });
+        let reader = Self { client: client.clone(), held, call, is_over: false };
+        // A shutdown meanwhile did not see this guard, or has given the lock back already.
+        if client.is_closed() {
+            return Err(DowngradeError::ShutDown);
+        }
+        // The caller may have been kept from running until now.
+        reader.check()?;
+        Ok(reader)
+    }
+
+    /// Each node is asked once, so a majority should be there. Until it is, the writer holds on.
+    async fn wait_for_majority(&self) -> Result<(), Lost> {
+        let is_there = |report: &&NodeReport| report.answer == NodeAnswer::Attached;
+        let has_majority = |nodes: &[NodeReport]| {
+            let there = nodes.iter().filter(is_there).count();
+            (there >= majority(nodes.len()) || self.client.is_closed()).then_some(())
+        };
+        while self.client.watch_nodes(self.remaining(), has_majority).await.is_none() {
+            self.check()?;
+        }
+        Ok(())
+    }
+}

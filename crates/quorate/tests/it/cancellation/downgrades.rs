@@ -1,0 +1,75 @@
+//! Writers on their way to be readers, dropped after each possible poll, whatever the nodes do.
+
+use std::task::Poll;
+
+use quorate::memory::Behaviour;
+
+use super::bench::{Bench, NAME, STEP, client, combinations, pass, poll, settle};
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_that_is_dropped_midway_leaves_no_key() {
+    use Behaviour::{Answer, Fail, Hang, Mute};
+    for behaviours in combinations(&[Answer, Fail, Hang, Mute], 3) {
+        for polls in 0..=POLLS_MAX {
+            for is_back_before in [true, false] {
+                if drop_after(polls, &behaviours, is_back_before).await {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_does_one_of_five_nodes() {
+    use Behaviour::{Answer, Hang, Mute};
+    for behaviours in combinations(&[Answer, Hang, Mute], 5) {
+        for polls in 0..=POLLS_MAX {
+            if drop_after(polls, &behaviours, false).await {
+                break;
+            }
+        }
+    }
+}
+
+/// Polls that often, drops what came of it, and looks for keys. Somebody who waits to write has the
+/// lock then. True if the call was over by then.
+async fn drop_after(polls: usize, behaviours: &[Behaviour], is_back_before: bool) -> bool {
+    let bench = Bench::new(&vec![Behaviour::Answer; behaviours.len()]);
+    let writer = bench.client.rwlock(NAME).write().await.expect("nobody has it");
+    let others = client(&bench.nodes);
+    let lock = others.rwlock(NAME);
+    let next = tokio::spawn(async move { lock.write().await });
+    pass(STEP).await;
+    bench.behave(behaviours);
+    let mut call = Box::pin(writer.downgrade());
+    let mut ended = None;
+    for _ in 0..polls {
+        if let Poll::Ready(outcome) = poll(call.as_mut()) {
+            ended = Some(outcome);
+            break;
+        }
+        pass(STEP).await;
+    }
+    let is_over = ended.is_some();
+    if is_back_before {
+        bench.answer_again();
+        settle().await;
+        assert!(!next.is_finished() || !is_held(ended.as_ref()), "{polls} polls, {behaviours:?}");
+    }
+    drop((call, ended));
+    bench.answer_again();
+    let next = tokio::time::timeout(super::bench::TTL / 2, next).await;
+    let next = next.unwrap_or_else(|_| panic!("{polls} polls, {behaviours:?}: nobody has it"));
+    next.expect("no panic").expect("it is free").release().await.expect("it was held");
+    settle().await;
+    assert_eq!(bench.holding(), 0, "{polls} polls, {behaviours:?}");
+    is_over
+}
+
+fn is_held<T, E>(ended: Option<&Result<T, E>>) -> bool {
+    ended.is_some_and(Result::is_ok)
+}
+
+/// The silent nodes are given up by then.
+const POLLS_MAX: usize = 6;
