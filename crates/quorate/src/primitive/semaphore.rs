@@ -1,6 +1,8 @@
 //! A semaphore: so many locks, and one more for those who wait.
 
+mod collect;
 mod look;
+mod many;
 mod search;
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -400,8 +402,16 @@ impl Semaphore {
         };
         let patience = self.patience(None);
         let holders = holders(engine, slots, patience).await;
-        let shown = holders.iter().position(Option::is_some).unwrap_or_default();
-        LockError::Timeout { waited, holder: survey(engine, &slots[shown], patience).await }
+        let held = slots.iter().zip(&holders).filter(|(_, holder)| holder.is_some());
+        let mut holder = None;
+        // One that was seen a moment ago may be free by now: it may be our own.
+        for (slot, _) in held.take(SHOWN_TRIES_MAX) {
+            holder = survey(engine, slot, patience).await;
+            if holder.is_some() {
+                break;
+            }
+        }
+        LockError::Timeout { waited, holder }
     }
 
     fn part(&self, name: Name, hold: Hold) -> Mutex {
@@ -414,12 +424,16 @@ impl Semaphore {
 
     /// The same in a random order, so that callers do not run after each other.
     fn shuffled(&self, mut slots: Vec<Name>) -> Vec<Name> {
+        self.shuffle(&mut slots);
+        slots
+    }
+
+    fn shuffle<T>(&self, slots: &mut [T]) {
         self.client.engine.draw(|jitter| {
             for last in (1..slots.len()).rev() {
                 slots.swap(last, below(jitter, last + 1));
             }
         });
-        slots
     }
 
     /// How long silent nodes are waited for.
@@ -453,8 +467,8 @@ impl Parts {
 }
 
 /// What became of looking for a permit.
-enum Seen {
-    Got(Guard),
+enum Seen<T = Guard> {
+    Got(T),
     /// Each permit was in the hands of another, who are these.
     Taken(Vec<Option<Value>>),
     /// Some looked free, but others were quicker, or were after it at the same moment.
@@ -482,6 +496,9 @@ const MISSES_MAX: usize = 6;
 
 /// The same for one who waits: those who come later must not get ahead while it looks.
 const MISSES_BEFORE_LINE: usize = 2;
+
+/// Of so many permits the holder is asked for, until one is known.
+const SHOWN_TRIES_MAX: usize = 16;
 
 const MISSED_DELAY_MIN: Duration = Duration::from_millis(2);
 const MISSED_DELAY_MAX: Duration = Duration::from_millis(50);
