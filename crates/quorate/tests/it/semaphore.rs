@@ -3,8 +3,11 @@
 mod crowd;
 mod dropped;
 mod faults;
+mod loss;
+mod many;
 mod permits;
 mod settings;
+mod size;
 mod trying;
 mod waiting;
 
