@@ -81,7 +81,9 @@ impl From<LockError> for Failure {
             | LockError::NotShared
             | LockError::NoNames
             | LockError::TooManyNames { .. }
-            | LockError::TooManyPermits { .. } => USAGE,
+            | LockError::TooManyPermits { .. }
+            | LockError::NoPermits
+            | LockError::TooFewPermits { .. } => USAGE,
             _ => SOFTWARE,
         };
         Self::new(code, error.to_string())

@@ -68,6 +68,13 @@ impl Lease {
         self.hold_until
     }
 
+    /// From now on the lease is never held beyond `hold_until`. A limit that it has stays if it is
+    /// earlier.
+    pub fn limit(&mut self, hold_until: Moment) {
+        self.hold_until = self.hold_until.min(hold_until);
+        self.valid_until = self.valid_until.min(self.hold_until);
+    }
+
     /// An extension to `terms` is about to be sent at `now`.
     ///
     /// One that shortens counts from here on, since its reply may be lost.

@@ -248,6 +248,8 @@ impl From<LockError> for Problem {
             LockError::InvalidName(_) => Self::new(Code::InvalidName, detail),
             LockError::InvalidTtl(_)
             | LockError::TooManyPermits { .. }
+            | LockError::NoPermits
+            | LockError::TooFewPermits { .. }
             | LockError::TooManyNames { .. } => Self::new(Code::OutOfBounds, detail),
             LockError::NotShared => Self::new(Code::InvalidRequest, detail),
             LockError::ShutDown => Self::shutting_down(),

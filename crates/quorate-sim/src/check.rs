@@ -196,8 +196,8 @@ impl Checker {
         // Where two may hold at once, the order of those who asked at the same time is open.
         let is_exact = self.is_within_bounds();
         let is_wrong = |other: &Claim| match other.fence {
-            // All that an identity holds may have one fence. It is no smaller than that of any entry
-            // that held the lock when somebody asked, and still does.
+            // All that an identity holds may have one fence. It is no smaller than that of any
+            // entry that held the lock when somebody asked, and still does.
             Some(known) if other.lock == lock && other.is_with(claim) && claim.is_entry() => {
                 known > fence && other.start < asked_at && now < other.end
             }

@@ -116,6 +116,17 @@ pub enum LockError {
         /// The most that there can be.
         max: u32,
     },
+    /// A caller acquires at least one permit.
+    #[error("at least one permit has to be acquired, and not 0")]
+    NoPermits,
+    /// A semaphore has fewer permits than one caller is to acquire.
+    #[error("{wanted} permits cannot be acquired: the semaphore has {permits}")]
+    TooFewPermits {
+        /// What was asked for.
+        wanted: u32,
+        /// How many permits the semaphore has.
+        permits: u32,
+    },
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,

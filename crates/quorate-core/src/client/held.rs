@@ -159,6 +159,12 @@ impl HeldLease {
         self.fenced.is_some_and(FencedLease::may_heal)
     }
 
+    /// From now on it is held like this.
+    pub(super) fn set_hold(&mut self, renewal: Renewal, hold_until: Moment) {
+        self.renewal = renewal;
+        self.lease.limit(hold_until);
+    }
+
     /// No extension leaves from now on: the lease is released or detached. An extension that came
     /// after the release would take the key again for nobody.
     pub(super) const fn retire(&mut self) {

@@ -120,6 +120,11 @@ impl<S: OwnerSource> Client<S> {
         Some(self.watchdog.keep(won, now))
     }
 
+    /// From now on the lease is held like this; an earlier limit stays.
+    pub fn set_hold(&mut self, lease: LeaseId, hold: Hold) {
+        self.watchdog.set_hold(lease, hold.renewal, hold.until);
+    }
+
     /// Loses everything that is held, and releases it.
     pub fn release_all(&mut self, patience: Patience<'_>, now: Moment) {
         for held in self.watchdog.lose_all(LostReason::ShutDown) {

@@ -152,6 +152,21 @@ impl Watchdog {
         Some(held)
     }
 
+    /// From now on the lease is renewed as `renewal` says, and never held beyond `hold_until`. An
+    /// earlier limit stays.
+    pub fn set_hold(&mut self, lease: LeaseId, renewal: Renewal, hold_until: Moment) {
+        let Some(held) = self.leases.get_mut(&lease).filter(|it| !it.is_loss_reported) else {
+            return;
+        };
+        held.set_hold(renewal, hold_until);
+        let until = held.lease.valid_until();
+        if !held.is_renewed() || !held.lease.can_grow() {
+            self.schedule.renew_never(lease.0);
+        }
+        self.schedule.look_at(lease.0, until);
+        self.events.push_back(Event::Valid { lease, until });
+    }
+
     /// No extension leaves from now on. The lease is still held.
     pub fn retire(&mut self, lease: LeaseId) {
         if let Some(held) = self.leases.get_mut(&lease) {

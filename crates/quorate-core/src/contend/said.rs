@@ -21,8 +21,8 @@ pub enum Rule {
     /// Nothing: the owner shares the lock with others of its kind, and a fence would order nothing
     /// among those who hold together.
     Shared,
-    /// One fence, as alone. The owner is an entry of a reentrant lock: it never gives a single grant
-    /// back, since all grants of its identity have the same fence, but goes and comes again.
+    /// One fence, as alone. The owner is an entry of a reentrant lock: it never gives a single
+    /// grant back, since all grants of its identity have the same fence, but goes and comes again.
     Reentrant,
     /// Nothing: nodes have neither fences nor a queue, or this owner does not use them.
     Plain,

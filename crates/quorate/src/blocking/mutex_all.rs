@@ -97,17 +97,24 @@ impl MutexAll {
     ///
     /// As [`crate::MutexAll::with`]; the locks count as lost if one was when `work` was done.
     pub fn with<T>(&self, work: impl FnOnce(&GuardAll) -> T) -> Result<T, WithError> {
-        let guard = self.lock()?;
-        let value = work(&guard);
-        guard.check()?;
-        // Too few answers do not make the work undone: the release goes on in the background.
-        let _ = guard.release();
-        Ok(value)
+        with_all(self.lock()?, work)
     }
 }
 
-/// All locks of a [`MutexAll`], held. Dropping it releases them in the background. See
-/// [`crate::GuardAll`].
+/// Runs `work`, and releases the locks.
+pub(super) fn with_all<T>(
+    guard: GuardAll,
+    work: impl FnOnce(&GuardAll) -> T,
+) -> Result<T, WithError> {
+    let value = work(&guard);
+    guard.check()?;
+    // Too few answers do not make the work undone: the release goes on in the background.
+    let _ = guard.release();
+    Ok(value)
+}
+
+/// All locks of a [`MutexAll`], or several permits of a [`Semaphore`](super::Semaphore), held.
+/// Dropping it releases them in the background. See [`crate::GuardAll`].
 ///
 /// # Examples
 ///
@@ -121,7 +128,7 @@ impl MutexAll {
 /// ```
 #[derive(Debug)]
 #[must_use = "the locks are released as soon as the guard is dropped"]
-pub struct GuardAll(crate::GuardAll);
+pub struct GuardAll(pub(super) crate::GuardAll);
 
 impl GuardAll {
     /// The locks as separate guards. See [`crate::GuardAll::into_guards`].

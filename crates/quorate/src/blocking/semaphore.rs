@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use super::{Client, Guard, wait, with};
+use super::{Client, Guard, GuardAll, mutex_all::with_all, wait, with};
 use crate::error::{LockError, WithError};
 
 impl Client {
@@ -93,5 +93,60 @@ impl Semaphore {
     /// As [`crate::Semaphore::with`]; the permit counts as lost if it was when `work` was done.
     pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
         with(self.acquire()?, work)
+    }
+
+    /// Acquires `count` permits if so many are free; `None` if not. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::try_acquire_many`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # let client = quorate::blocking::Client::memory();
+    /// # use std::num::NonZeroU32;
+    /// let gpus = client.semaphore("gpus", NonZeroU32::new(4).unwrap());
+    /// let three = gpus.try_acquire_many(3)?.expect("all are free");
+    /// assert!(gpus.try_acquire_many(2)?.is_none(), "one is free");
+    /// three.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_acquire_many(&self, count: u32) -> Result<Option<GuardAll>, LockError> {
+        Ok(wait(self.0.try_acquire_many(count))?.map(GuardAll))
+    }
+
+    /// Acquires `count` permits, waiting until so many are free. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::acquire_many`].
+    pub fn acquire_many(&self, count: u32) -> Result<GuardAll, LockError> {
+        wait(self.0.acquire_many(count)).map(GuardAll)
+    }
+
+    /// Acquires `count` permits, waiting up to `limit`. All or nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::acquire_many_timeout`].
+    pub fn acquire_many_timeout(&self, count: u32, limit: Duration) -> Result<GuardAll, LockError> {
+        wait(self.0.acquire_many_timeout(count, limit)).map(GuardAll)
+    }
+
+    /// Acquires `count` permits, runs `work`, and releases them.
+    ///
+    /// Nothing can stop `work` from outside: call [`GuardAll::check`] in it now and then.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Semaphore::with_many`]; the permits count as lost if one was when `work` was
+    /// done.
+    pub fn with_many<T>(
+        &self,
+        count: u32,
+        work: impl FnOnce(&GuardAll) -> T,
+    ) -> Result<T, WithError> {
+        with_all(self.acquire_many(count)?, work)
     }
 }

@@ -12,7 +12,8 @@ use crate::{
     fence::Fence,
 };
 
-/// All locks of a [`MutexAll`](crate::MutexAll), held.
+/// All locks of a [`MutexAll`](crate::MutexAll), held; or
+/// [several permits](crate::Semaphore::acquire_many) of a semaphore, each of which is a lock.
 ///
 /// The watchdog renews all of them. If one is lost, [`lost`](Self::lost) completes and
 /// [`check`](Self::check) fails; the others stay held until the guard is dropped, which releases
@@ -41,7 +42,7 @@ impl GuardAll {
         Self { guards }
     }
 
-    /// The guard of each lock, in the order of their names.
+    /// The guard of each lock, in the order of their names; permits in the order of their numbers.
     ///
     /// # Examples
     ///

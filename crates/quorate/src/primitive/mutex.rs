@@ -160,11 +160,11 @@ impl Mutex {
     ///
     /// # The identity
     ///
-    /// It is any text of 1 to 128 bytes: [`Client::identity`](crate::Client::identity), or the id of
-    /// a job or a request, that is handed to all who work on it. It is never a thread: tasks move
-    /// among threads. Whoever knows it may enter, and nodes and those who look at the lock can see
-    /// it: it is a name, no password. Two different jobs with one identity exclude each other from
-    /// nothing.
+    /// It is any text of 1 to 128 bytes: [`Client::identity`](crate::Client::identity), or the id
+    /// of a job or a request, that is handed to all who work on it. It is never a thread: tasks
+    /// move among threads. Whoever knows it may enter, and nodes and those who look at the lock can
+    /// see it: it is a name, no password. Two different jobs with one identity exclude each other
+    /// from nothing.
     ///
     /// [Classic mode](crate::ClientBuilder::classic) knows no identities: there the acquire fails
     /// with [`LockError::NotReentrant`].

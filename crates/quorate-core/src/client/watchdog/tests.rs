@@ -104,6 +104,43 @@ fn loss_is_reported_at_the_deadline_without_any_answer() {
 }
 
 #[test]
+fn lease_that_is_not_to_be_renewed_any_more_ends() {
+    let mut watchdog = watchdog();
+    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    let (batch, command, sent_at) = next_batch(&mut watchdog);
+    watchdog.set_hold(lease, Renewal::Off, Moment::from_nanos(u64::MAX));
+    // What was sent before still counts, and nothing is sent after it.
+    let reply = all_extended(&command);
+    (0..NODES).for_each(|node| watchdog.handle_answer(batch, node, Some(&reply), sent_at));
+    let ends_at = sent_at.saturating_add(Duration::from_secs(3));
+    while let Some(now) = watchdog.poll_timeout() {
+        assert!(now <= ends_at);
+        watchdog.handle_timeout(WALL + Duration::from_nanos(now.as_nanos()), &patience, now);
+        assert!(watchdog.poll_transmit().is_none());
+    }
+    let last = events(&mut watchdog).pop();
+    assert_eq!(last, Some(Event::Lost { lease, reason: LostReason::Expired }));
+}
+
+#[test]
+fn limit_that_is_set_later_ends_the_lease_and_is_never_put_off() {
+    let mut watchdog = watchdog();
+    let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);
+    watchdog.set_hold(lease, Renewal::On, at(2_000));
+    watchdog.set_hold(lease, Renewal::On, at(9_000));
+    assert_eq!(watchdog.lease(lease).unwrap().lease().valid_until(), at(2_000));
+    while let Some(now) = watchdog.poll_timeout() {
+        watchdog.handle_timeout(WALL + Duration::from_nanos(now.as_nanos()), &patience, now);
+        assert!(watchdog.poll_transmit().is_none(), "it cannot last longer");
+    }
+    let last = events(&mut watchdog).pop();
+    assert_eq!(last, Some(Event::Lost { lease, reason: LostReason::MaxHold }));
+    watchdog.set_hold(lease, Renewal::On, at(9_000));
+    assert_eq!(watchdog.check(lease, at(1_000)), Err(LostReason::MaxHold), "lost stays lost");
+    assert_eq!(watchdog.poll_timeout(), None);
+}
+
+#[test]
 fn expired_lease_is_never_revived() {
     let mut watchdog = watchdog();
     let lease = watchdog.keep(won("a", 3_000, Renewal::On), Moment::ZERO);

@@ -36,9 +36,7 @@ impl Client {
         let is_own = fenced.is_some_and(FencedLease::may_heal);
         let flow = &mut self.tasks[task];
         let is_alone = flow.operation.group.is_none() && flow.others.is_empty();
-        // Sets have worlds of their own: see docs/design/0020-downgrade.md.
-        let may_read = env.settings.sharing.is_some() && !env.settings.has_sets;
-        may_read && is_own && is_alone && flow.dice.below(3) == 0
+        env.settings.sharing.is_some() && is_own && is_alone && flow.dice.below(3) == 0
     }
 
     /// From now on others may read; nobody may write before the reader goes.

@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use quorate_core::{
-    client::watchdog::{HeldLease, LeaseId},
+    client::{
+        self,
+        watchdog::{HeldLease, LeaseId},
+    },
     lease::LostReason,
     round::Finding,
 };
 
 use super::Guard;
 use crate::{
-    engine::{Call, Ended, Engine, Shared, held::Held},
+    engine::{
+        Call, Ended, Engine, Shared,
+        held::{Held, Hold},
+    },
     error::Lost,
     observe::{Action, Event},
 };
@@ -73,6 +79,14 @@ impl Guard {
 
     pub(super) fn lose(&self, reason: LostReason) -> Lost {
         Lost::new(self.engine().work(|shared, _| shared.machine.lose(self.held.id, reason)))
+    }
+
+    /// From now on the lease is held like this. What is left of its time stays as it is.
+    pub(crate) fn set_hold(&self, hold: Hold) {
+        self.engine().work(|shared, now| {
+            let hold = client::Hold { renewal: hold.renewal, until: hold.until(now) };
+            shared.machine.set_hold(self.held.id, hold);
+        });
     }
 
     pub(crate) fn lease(&self) -> HeldLease {

@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, pin::Pin, task::Poll, time::Duration};
 
 use quorate::{
-    Client, Guard, Semaphore,
+    Client, Guard, GuardAll, Semaphore,
     error::LockError,
     memory::{Behaviour, MemoryNodes},
 };
@@ -14,6 +14,7 @@ in_both_modes! { paused:
     no_key_is_left_whatever_the_nodes_do,
     no_key_is_left_where_others_have_permits_or_are_first_in_line,
     no_key_is_left_by_one_who_goes_when_permits_come,
+    no_key_is_left_by_one_who_goes_when_it_has_some_of_its_permits,
 }
 
 async fn no_key_is_left_whatever_the_nodes_do(mode: Mode) {
@@ -39,29 +40,77 @@ async fn no_key_is_left_where_others_have_permits_or_are_first_in_line(mode: Mod
 /// Both permits are released while the call waits for them, at each step; the call is dropped
 /// before it can look at what has come.
 async fn no_key_is_left_by_one_who_goes_when_permits_come(mode: Mode) {
-    for polls in 1..=POLLS_MAX {
-        for polls_after in 0..2 {
-            let nodes = MemoryNodes::new(3);
-            let (alice, bob) = (client(mode, &nodes), client(mode, &nodes));
-            let (alices, bobs) = (jobs(&alice), jobs(&bob));
-            let guards = (alices.acquire().await.unwrap(), alices.acquire().await.unwrap());
-            let mut calling = Call::Acquire.start(&bobs);
-            for _ in 0..polls {
-                assert!(poll(calling.as_mut()).is_pending(), "all are taken");
+    for call in [Call::Acquire, Call::AcquireMany, Call::AcquireManyFixed] {
+        for polls in 1..=POLLS_MAX {
+            for polls_after in 0..AFTER_MAX {
+                let nodes = MemoryNodes::new(3);
+                let (alice, bob) = (client(mode, &nodes), client(mode, &nodes));
+                let (alices, bobs) = (jobs(&alice), jobs(&bob));
+                let guards = (alices.acquire().await.unwrap(), alices.acquire().await.unwrap());
+                let mut calling = call.start(&bobs);
+                for _ in 0..polls {
+                    assert!(poll(calling.as_mut()).is_pending(), "all are taken");
+                    pass(STEP).await;
+                }
+                drop(guards);
                 pass(STEP).await;
-            }
-            drop(guards);
-            pass(STEP).await;
-            for _ in 0..polls_after {
-                if poll(calling.as_mut()).is_ready() {
-                    break;
+                for _ in 0..polls_after {
+                    if poll(calling.as_mut()).is_ready() {
+                        break;
+                    }
+                    pass(Duration::ZERO).await;
+                }
+                drop(calling);
+                settle().await;
+                for node in 0..3 {
+                    let what = format!("{polls} polls of {call:?}, then {polls_after}");
+                    assert_eq!(nodes.names(node), [""; 0], "{what}");
                 }
             }
-            drop(calling);
-            settle().await;
-            for node in 0..3 {
-                assert_eq!(nodes.names(node), [""; 0], "{polls} polls, then {polls_after}");
+        }
+    }
+}
+
+/// Alice releases one of her two permits, and perhaps the other one later. Bob wants both.
+async fn no_key_is_left_by_one_who_goes_when_it_has_some_of_its_permits(mode: Mode) {
+    for (polls, polls_between, polls_after) in (1..8)
+        .flat_map(|one| (0..4).flat_map(move |two| (0..AFTER_MAX).map(move |it| (one, two, it))))
+    {
+        let nodes = MemoryNodes::new(3);
+        let (alice, bob) = (client(mode, &nodes), client(mode, &nodes));
+        let (alices, bobs) = (jobs(&alice), jobs(&bob));
+        let (one, other) = (alices.acquire().await.unwrap(), alices.acquire().await.unwrap());
+        let mut calling = Call::AcquireMany.start(&bobs);
+        for _ in 0..polls {
+            assert!(poll(calling.as_mut()).is_pending(), "all are taken");
+            pass(STEP).await;
+        }
+        drop(one);
+        for _ in 0..polls_between {
+            pass(STEP).await;
+            assert!(poll(calling.as_mut()).is_pending(), "one is taken");
+        }
+        // Some of these callers go before the other one is released.
+        let mut ended = None;
+        let other = if polls_after == 0 {
+            Some(other)
+        } else {
+            drop(other);
+            None
+        };
+        for _ in 0..polls_after {
+            pass(STEP).await;
+            if let Poll::Ready(outcome) = poll(calling.as_mut()) {
+                ended = Some(outcome);
+                break;
             }
+        }
+        drop((calling, ended));
+        settle().await;
+        let left: Vec<&str> = other.iter().map(Guard::name).collect();
+        for node in 0..3 {
+            let what = format!("{polls}, {polls_between} and {polls_after} polls");
+            assert_eq!(nodes.names(node), left, "{what}");
         }
     }
 }
@@ -74,7 +123,7 @@ struct Case {
 }
 
 async fn drop_after_each_poll(case: &Case) {
-    for call in [Call::TryAcquire, Call::Acquire, Call::AcquireTimeout] {
+    for call in Call::ALL {
         for back in [Back::BeforeDrop, Back::RightAfterDrop, Back::AfterTimeout] {
             for polls in 0..=POLLS_MAX {
                 if drop_after(polls, case, call, back).await {
@@ -137,17 +186,47 @@ enum Call {
     TryAcquire,
     Acquire,
     AcquireTimeout,
+    /// Both permits.
+    TryAcquireMany,
+    AcquireMany,
+    AcquireManyTimeout,
+    /// Both permits, in fixed leases.
+    AcquireManyFixed,
 }
 
-type Calling<'a> = Pin<Box<dyn Future<Output = Result<Option<Guard>, LockError>> + 'a>>;
+type Calling<'a> = Pin<Box<dyn Future<Output = Result<Vec<Guard>, LockError>> + 'a>>;
 
 impl Call {
+    const ALL: [Self; 7] = [
+        Self::TryAcquire,
+        Self::Acquire,
+        Self::AcquireTimeout,
+        Self::TryAcquireMany,
+        Self::AcquireMany,
+        Self::AcquireManyTimeout,
+        Self::AcquireManyFixed,
+    ];
+
     fn start(self, semaphore: &Semaphore) -> Calling<'_> {
+        let wait = 2 * VOTE_TIMEOUT;
+        let all = |it: GuardAll| it.into_guards();
         match self {
-            Self::TryAcquire => Box::pin(semaphore.try_acquire()),
-            Self::Acquire => Box::pin(async { semaphore.acquire().await.map(Some) }),
+            Self::TryAcquire => {
+                Box::pin(async { Ok(semaphore.try_acquire().await?.into_iter().collect()) })
+            }
+            Self::Acquire => Box::pin(async { Ok(vec![semaphore.acquire().await?]) }),
             Self::AcquireTimeout => {
-                Box::pin(async { semaphore.acquire_timeout(2 * VOTE_TIMEOUT).await.map(Some) })
+                Box::pin(async move { Ok(vec![semaphore.acquire_timeout(wait).await?]) })
+            }
+            Self::TryAcquireMany => Box::pin(async move {
+                Ok(semaphore.try_acquire_many(2).await?.map(all).unwrap_or_default())
+            }),
+            Self::AcquireMany => Box::pin(async move { semaphore.acquire_many(2).await.map(all) }),
+            Self::AcquireManyTimeout => {
+                Box::pin(async move { semaphore.acquire_many_timeout(2, wait).await.map(all) })
+            }
+            Self::AcquireManyFixed => {
+                Box::pin(async move { semaphore.clone().no_renew().acquire_many(2).await.map(all) })
             }
         }
     }
@@ -197,3 +276,6 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Calls that are not over by then only do again what they have done before.
 const POLLS_MAX: usize = 14;
+
+/// By then a call has what was released.
+const AFTER_MAX: usize = 4;

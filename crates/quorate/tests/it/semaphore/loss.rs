@@ -1,0 +1,171 @@
+//! One of several permits is lost: while others are missing, and when all are held.
+
+use std::time::Duration;
+
+use quorate::{
+    GuardAll,
+    error::{LostReason, ReleaseError},
+};
+use quorate_core::quorum::majority;
+use quorate_testkit::eventually;
+use tokio::time::Instant;
+
+use super::{jobs, take, wait_for_line, wait_until_held_by, wait_until_only};
+use crate::{
+    conformance::rig::{PATIENCE, Rig},
+    keeper::{
+        bench::{Bench, TTL, pass},
+        journal::Journal,
+    },
+    mode::Mode,
+};
+
+on_every_engine! {
+    [1, 3] => loss_of_one_permit_is_a_loss_of_all,
+        a_permit_that_is_lost_meanwhile_is_acquired_again,
+        one_who_is_not_the_first_any_more_releases_what_it_has;
+}
+
+async fn loss_of_one_permit_is_a_loss_of_all(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let held = jobs(&client, 3).ttl(BRIEF).acquire_many(2).await.expect("free");
+    let (token, lost) = (held.cancellation_token(), held.lost());
+    let robbed = held.guards()[1].name().to_owned();
+    rob(rig, &robbed);
+    let lost = tokio::time::timeout(PATIENCE, lost).await.expect("it is told");
+    assert_eq!(lost.reason, LostReason::Gone);
+    assert!(token.is_cancelled() && held.remaining().is_zero() && held.check().is_err());
+    held.guards()[0].verify().await.expect("the other one is held until then");
+    let released = held.release().await.expect_err("one was lost");
+    assert!(matches!(released, ReleaseError::Lost(_)), "{released:?}");
+    rig.all().for_each(|node| rig.forget(node));
+    wait_until_only(rig, &[]);
+}
+
+async fn a_permit_that_is_lost_meanwhile_is_acquired_again(rig: &Rig) {
+    let alice = rig.client("alice").await;
+    let journal = Journal::default();
+    let bob = rig.connect(rig.builder().who("bob").observer(journal.clone())).await;
+    let mut guards = take(&jobs(&alice, 2), 2).await;
+    let semaphore = jobs(&bob, 2).ttl(BRIEF);
+    let waiting = tokio::spawn(async move { semaphore.acquire_many(2).await });
+    wait_for_line(rig, &alice, 2, 0).await;
+    let freed = guards.remove(0);
+    let name = freed.name().to_owned();
+    freed.release().await.expect("it is held");
+    wait_until_held_by(&alice, &name, "bob").await;
+    rob(rig, &name);
+    eventually("bob knows", PATIENCE, || journal.count(&format!("lost {name}")) > 0);
+    let second = guards.remove(0);
+    if rig.mode() == Mode::Line {
+        // Bob waits for it again. Until then the other one does not suffice.
+        wait_for_waiter(&alice, &name).await;
+        second.release().await.expect("it is held");
+        assert!(!waiting.is_finished(), "another has one of the two");
+        rig.all().for_each(|node| rig.forget(node));
+    } else {
+        // Nodes that forget permits do not get them back in this mode: bob has none yet.
+        rig.all().for_each(|node| rig.forget(node));
+        drop(second);
+    }
+    let both = in_time(waiting).await;
+    both.check().expect("both are held");
+    assert_eq!(both.guards().len(), 2);
+    wait_until_only(rig, both.guards());
+}
+
+/// Two who kept permits while they wait for more could wait for each other.
+async fn one_who_is_not_the_first_any_more_releases_what_it_has(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let kept = take(&jobs(&alice, 3), 2).await;
+    // The place is renewed as the permits are.
+    let semaphore = jobs(&bob, 3).ttl(BRIEF);
+    let waiting = tokio::spawn(async move { semaphore.acquire_many(2).await });
+    let free = (1..=3).map(|number| format!("jobs#{number}"));
+    let free = free.into_iter().find(|name| kept.iter().all(|it| it.name() != name));
+    let free = free.expect("two of three are taken");
+    wait_until_held_by(&alice, &free, "bob").await;
+    rob(rig, "jobs#line");
+    let third = async {
+        loop {
+            if let Some(third) = jobs(&alice, 3).try_acquire().await.expect("all answer") {
+                return third;
+            }
+            assert!(!waiting.is_finished(), "there are not enough");
+            // Nodes in memory answer at once: nobody else would run.
+            tokio::task::yield_now().await;
+        }
+    };
+    let third = tokio::time::timeout(PATIENCE, third).await.expect("bob releases it");
+    assert_eq!(third.name(), free);
+    drop(third);
+    rig.all().for_each(|node| rig.forget(node));
+    drop(kept);
+    let both = in_time(waiting).await;
+    both.check().expect("both are held");
+    drop(both);
+    wait_until_only(rig, &[]);
+}
+
+/// Leases that are not renewed begin when all are held, however long that took.
+#[tokio::test(start_paused = true)]
+async fn fixed_leases_and_limits_begin_when_all_permits_are_held() {
+    for count in [2, 3] {
+        let bench = Bench::new(3);
+        let (alice, bob, carol) = (bench.other(), bench.other(), bench.other());
+        let held = jobs(&alice, count).acquire().await.unwrap();
+        let fixed = jobs(&bob, count).no_renew();
+        let first = tokio::spawn(async move { fixed.acquire_many(count).await });
+        pass(5 * TTL).await;
+        let limited = jobs(&carol, count).max_hold(3 * TTL);
+        let second = tokio::spawn(async move { limited.acquire_many(count).await });
+        pass(TTL).await;
+        assert!(!first.is_finished() && !second.is_finished());
+        let released_at = Instant::now();
+        held.release().await.unwrap();
+        let fixed = first.await.unwrap().unwrap();
+        assert!(fixed.remaining() > TTL * 9 / 10, "{:?}", fixed.remaining());
+        assert_eq!(loss(&fixed).await, LostReason::Expired);
+        let lasted = released_at.elapsed();
+        assert!(lasted > TTL * 9 / 10 && lasted <= TTL, "{lasted:?}: nobody renews it");
+        drop(fixed);
+        let limited = second.await.unwrap().unwrap();
+        let acquired_at = Instant::now();
+        assert_eq!(loss(&limited).await, LostReason::MaxHold);
+        let lasted = acquired_at.elapsed();
+        assert!(lasted > 2 * TTL && lasted <= 3 * TTL, "{lasted:?}");
+        drop(limited);
+        assert!(jobs(&alice, count).try_acquire_many(count).await.unwrap().is_some());
+    }
+}
+
+/// Why it is lost, on the paused clock.
+async fn loss(held: &GuardAll) -> LostReason {
+    let lost = tokio::time::timeout(10 * TTL, held.lost()).await;
+    lost.expect("it is lost in the end").reason
+}
+
+/// A majority of the nodes has this lock for another program from now on.
+fn rob(rig: &Rig, name: &str) {
+    (0..majority(rig.len())).for_each(|node| rig.plant(node, name, b"another"));
+}
+
+async fn wait_for_waiter(client: &quorate::Client, name: &str) {
+    let waits = async || client.inspect(name).await.expect("they tell").waiting_total == 1;
+    let seen = tokio::time::timeout(PATIENCE, async {
+        while !waits().await {
+            tokio::task::yield_now().await;
+        }
+    });
+    seen.await.unwrap_or_else(|_| panic!("nobody waits for {name}"));
+}
+
+async fn in_time(
+    waiting: tokio::task::JoinHandle<Result<GuardAll, quorate::error::LockError>>,
+) -> GuardAll {
+    let ended = tokio::time::timeout(PATIENCE, waiting).await.expect("its turn comes");
+    ended.expect("no panic").expect("its turn comes")
+}
+
+/// The watchdog looks every third of it. Long enough for a stall not to be the reason.
+const BRIEF: Duration = Duration::from_secs(6);

@@ -1,0 +1,291 @@
+//! Several permits for one caller: all or nothing, and in turn.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use quorate::{Client, Guard, GuardAll, Semaphore, error::LockError};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::{jobs, names, take, wait_for_line, wait_until_held_by, wait_until_only};
+use crate::{
+    conformance::rig::{PATIENCE, Rig},
+    mode::Mode,
+};
+
+on_every_engine! {
+    [1, 3, 5] => several_permits_are_acquired_together_or_not_at_all,
+        a_waiter_keeps_what_is_released_until_it_has_enough,
+        callers_who_want_different_numbers_are_all_served,
+        a_caller_that_wants_all_is_served_although_others_come_and_go,
+        callers_who_want_several_come_in_their_order,
+        a_wait_for_several_that_ends_leaves_nothing;
+}
+
+async fn several_permits_are_acquired_together_or_not_at_all(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let three = jobs(&alice, 5).try_acquire_many(3).await.expect("all answer").expect("free");
+    assert_eq!(distinct(three.guards()), 3);
+    three.check().expect("all are held");
+    for guard in three.guards() {
+        assert_eq!(guard.fence().is_some(), rig.mode() == Mode::Line);
+        assert_eq!(three.fence(guard.name()), guard.fence());
+    }
+    for count in [3, 4, 5] {
+        let tried = jobs(&bob, 5).try_acquire_many(count).await.expect("all answer");
+        assert!(tried.is_none(), "two are free");
+    }
+    let waited = jobs(&bob, 5).acquire_many_timeout(3, BRIEF).await;
+    let Err(LockError::Timeout { waited, holder: Some(holder) }) = waited else {
+        panic!("{waited:?}")
+    };
+    assert!(waited >= BRIEF && holder.who == "alice", "{waited:?} {holder}");
+    wait_until_only(rig, three.guards());
+    let two = jobs(&bob, 5).try_acquire_many(2).await.expect("all answer").expect("free");
+    let mut guards = three.into_guards();
+    guards.extend(two.into_guards());
+    assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4", "jobs#5"]);
+    assert!(jobs(&bob, 5).try_acquire_many(1).await.expect("all answer").is_none());
+    drop(guards);
+    wait_until_only(rig, &[]);
+    // Without anybody to wait for, in the order of their numbers.
+    let all = jobs(&alice, 12).acquire_many(12).await.expect("free");
+    let numbers: Vec<String> = (1..=12).map(|number| format!("jobs#{number}")).collect();
+    assert_eq!(all.guards().iter().map(Guard::name).collect::<Vec<_>>(), numbers);
+    all.release().await.expect("all are held");
+    wait_until_only(rig, &[]);
+}
+
+async fn a_waiter_keeps_what_is_released_until_it_has_enough(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let mut guards = take(&jobs(&alice, 4), 4).await;
+    let waiting = many(&bob, 4, 3);
+    wait_for_line(rig, &alice, 4, 0).await;
+    for _ in 0..2 {
+        assert!(!waiting.is_finished());
+        let freed = guards.remove(0);
+        let name = freed.name().to_owned();
+        freed.release().await.expect("it is held");
+        wait_until_held_by(&alice, &name, "bob").await;
+        assert!(jobs(&alice, 4).try_acquire().await.expect("all answer").is_none());
+    }
+    guards.remove(0).release().await.expect("it is held");
+    let three = in_time(waiting).await;
+    three.check().expect("all are held");
+    guards.extend(three.into_guards());
+    assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
+    wait_until_only(rig, &guards);
+}
+
+async fn callers_who_want_different_numbers_are_all_served(rig: &Rig) {
+    let held = Arc::new(AtomicUsize::new(0));
+    let mut crowd = JoinSet::new();
+    for client in ["alice", "bob", "carol"] {
+        let client = rig.client(client).await;
+        for count in [1, 2, 3, 4] {
+            let (semaphore, held) = (jobs(&client, PERMITS), held.clone());
+            crowd.spawn(async move {
+                for round in 0..3 {
+                    let guard = get(&semaphore, count, round).await;
+                    work(guard, count as usize, &held).await;
+                }
+            });
+        }
+    }
+    while let Some(ended) = crowd.join_next().await {
+        ended.expect("no task fails");
+    }
+    wait_until_only(rig, &[]);
+}
+
+/// Several permits, in one way or another.
+async fn get(semaphore: &Semaphore, count: u32, way: usize) -> GuardAll {
+    match way {
+        0 => {
+            if let Some(guard) = semaphore.try_acquire_many(count).await.expect("all answer") {
+                return guard;
+            }
+            // Others may hold enough of them all the time.
+            semaphore.acquire_many(count).await.expect("its turn comes")
+        }
+        1 => semaphore.acquire_many_timeout(count, PATIENCE).await.expect("its turn comes"),
+        _ => semaphore.acquire_many(count).await.expect("its turn comes"),
+    }
+}
+
+async fn work(guard: GuardAll, count: usize, held: &AtomicUsize) {
+    assert_eq!(distinct(guard.guards()), count);
+    let now = held.fetch_add(count, Ordering::SeqCst) + count;
+    assert!(now <= PERMITS as usize, "{now} of {PERMITS} are held");
+    for _ in 0..5 {
+        tokio::task::yield_now().await;
+    }
+    guard.check().expect("no test outlives its ttl");
+    held.fetch_sub(count, Ordering::SeqCst);
+    guard.release().await.expect("it is held");
+}
+
+async fn a_caller_that_wants_all_is_served_although_others_come_and_go(rig: &Rig) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut others = JoinSet::new();
+    for client in ["alice", "bob"] {
+        let client = rig.client(client).await;
+        for way in 0..3 {
+            let (semaphore, is_over) = (jobs(&client, 3), is_over.clone());
+            others.spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    let guard = match way {
+                        0 => semaphore.try_acquire().await.expect("all answer"),
+                        _ => Some(semaphore.acquire().await.expect("its turn comes")),
+                    };
+                    // Nodes in memory answer at once: nobody else would run.
+                    tokio::task::yield_now().await;
+                    drop(guard);
+                }
+            });
+        }
+    }
+    let carol = rig.client("carol").await;
+    for _ in 0..3 {
+        let all = jobs(&carol, 3).acquire_many_timeout(3, PATIENCE).await.expect("its turn comes");
+        all.check().expect("all are held");
+    }
+    is_over.store(true, Ordering::SeqCst);
+    while let Some(ended) = others.join_next().await {
+        ended.expect("no task fails");
+    }
+    wait_until_only(rig, &[]);
+}
+
+/// One who wants few does not pass one who wants many.
+async fn callers_who_want_several_come_in_their_order(rig: &Rig) {
+    if rig.mode() == Mode::Classic {
+        return; // Without a queue there is no order.
+    }
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let mut guards = take(&jobs(&alice, 3), 3).await;
+    let first = many(&bob, 3, 3);
+    wait_for_line(rig, &alice, 3, 0).await;
+    let second = many(&bob, 3, 1);
+    wait_for_line(rig, &alice, 3, 1).await;
+    let third = many(&bob, 3, 2);
+    wait_for_line(rig, &alice, 3, 2).await;
+    for _ in 0..2 {
+        let freed = guards.remove(0).name().to_owned();
+        wait_until_held_by(&alice, &freed, "bob").await;
+    }
+    assert!(!second.is_finished() && !third.is_finished(), "the first one keeps them");
+    drop(guards);
+    let first = in_time(first).await;
+    assert!(!second.is_finished() && !third.is_finished(), "all are held");
+    drop(first);
+    let (second, third) = (in_time(second).await, in_time(third).await);
+    drop((second, third));
+    wait_until_only(rig, &[]);
+}
+
+async fn a_wait_for_several_that_ends_leaves_nothing(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    // One is free: whoever waits for two has it meanwhile.
+    let guards = take(&jobs(&alice, 3), 2).await;
+    for _ in 0..3 {
+        let waited = jobs(&bob, 3).acquire_many_timeout(2, BRIEF).await;
+        // A busy machine may take longer than that to hear of the nodes.
+        let is_told = matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
+        assert!(is_told, "{waited:?}");
+        wait_until_only(rig, &guards);
+    }
+    for round in 0..20 {
+        let waiting = many(&bob, 3, 2);
+        match round % 4 {
+            0 => wait_until_held_by(&alice, "jobs#line", "bob").await,
+            steps => {
+                for _ in 0..round / 4 + steps {
+                    tokio::task::yield_now().await;
+                    drop(alice.inspect("jobs#1").await);
+                }
+            }
+        }
+        waiting.abort();
+        assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
+        wait_until_only(rig, &guards);
+    }
+    let waiting = jobs(&bob, 3);
+    let waiting = tokio::spawn(async move { waiting.acquire_many(2).await });
+    wait_until_held_by(&alice, "jobs#line", "bob").await;
+    assert!(bob.shutdown(PATIENCE).await.is_clean);
+    let ended = waiting.await.expect("no panic");
+    assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
+    wait_until_only(rig, &guards);
+}
+
+#[tokio::test]
+async fn a_number_of_permits_that_cannot_be_had_is_refused() {
+    let client = Client::memory();
+    let semaphore = jobs(&client, 3);
+    let too_many = LockError::TooFewPermits { wanted: 4, permits: 3 };
+    assert_eq!(too_many.to_string(), "4 permits cannot be acquired: the semaphore has 3");
+    for (count, wrong) in [(0, LockError::NoPermits), (4, too_many)] {
+        let refused = [
+            semaphore.try_acquire_many(count).await.expect_err("wrong"),
+            semaphore.acquire_many(count).await.expect_err("wrong"),
+            semaphore.acquire_many_timeout(count, BRIEF).await.expect_err("wrong"),
+        ];
+        assert!(refused.iter().all(|it| *it == wrong), "{refused:?}");
+    }
+    let guard = semaphore.acquire_many(3).await.expect("free");
+    assert_eq!(guard.guards().len(), 3);
+}
+
+#[test]
+fn threads_without_a_runtime_share_several_permits() {
+    let client = quorate::blocking::Client::memory();
+    let semaphore = client.semaphore("jobs", std::num::NonZeroU32::new(3).expect("not none"));
+    let held = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let (semaphore, held) = (&semaphore, &held);
+            scope.spawn(move || {
+                let count = thread % 3 + 1;
+                for _ in 0..10 {
+                    let seen = semaphore.with_many(count, |permits| {
+                        let now = held.fetch_add(count as usize, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        held.fetch_sub(count as usize, Ordering::SeqCst);
+                        permits.check().map(|()| now + count as usize)
+                    });
+                    assert!(seen.expect("its turn comes").expect("held") <= 3);
+                }
+            });
+        }
+    });
+    let two = semaphore.acquire_many(2).expect("free");
+    assert!(semaphore.try_acquire_many(2).expect("all answer").is_none());
+    let wait = semaphore.acquire_many_timeout(2, BRIEF);
+    assert!(matches!(wait, Err(LockError::Timeout { holder: Some(_), .. })), "{wait:?}");
+    two.release().expect("held");
+}
+
+fn many(client: &Client, permits: u32, count: u32) -> JoinHandle<GuardAll> {
+    let semaphore = jobs(client, permits);
+    tokio::spawn(async move { semaphore.acquire_many(count).await.expect("its turn comes") })
+}
+
+fn distinct(guards: &[Guard]) -> usize {
+    names(guards).into_iter().collect::<std::collections::BTreeSet<_>>().len()
+}
+
+async fn in_time(waiting: JoinHandle<GuardAll>) -> GuardAll {
+    let ended = tokio::time::timeout(PATIENCE, waiting).await.expect("its turn comes");
+    ended.expect("no panic")
+}
+
+/// Less than anybody holds a permit here.
+const BRIEF: Duration = Duration::from_millis(100);
+
+/// The permits of the crowd.
+const PERMITS: u32 = 4;

@@ -1,0 +1,147 @@
+//! Callers who say different numbers of permits: a semaphore grows or shrinks while it is used.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use quorate::error::LockError;
+use tokio::task::JoinSet;
+
+use super::{jobs, names, take, wait_for_line, wait_until_only};
+use crate::{
+    conformance::rig::{LONG, PATIENCE, Rig},
+    mode::Mode,
+};
+
+on_every_engine! {
+    [1, 3] => a_semaphore_that_grows_while_it_is_full_admits_more_at_once,
+        a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_free,
+        permits_beyond_the_new_number_do_not_count,
+        while_callers_disagree_there_is_one_queue,
+        nobody_is_admitted_beyond_the_largest_number;
+}
+
+async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(rig: &Rig) {
+    let (few, many) = (rig.client("few").await, rig.client("many").await);
+    let mut guards = take(&jobs(&few, 2), 2).await;
+    assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none());
+    let more = jobs(&many, 4).try_acquire().await.expect("all answer").expect("there are more");
+    guards.push(more);
+    guards.extend(jobs(&many, 4).try_acquire().await.expect("all answer"));
+    assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
+    assert!(jobs(&many, 4).try_acquire().await.expect("all answer").is_none());
+    // Whoever still says less has no part in it.
+    let waited = jobs(&few, 2).acquire_timeout(Duration::from_millis(30)).await;
+    assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
+    wait_until_only(rig, &guards);
+    drop(guards);
+    wait_until_only(rig, &[]);
+}
+
+async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_free(rig: &Rig) {
+    let (few, many) = (rig.client("few").await, rig.client("many").await);
+    let mut guards = take(&jobs(&many, 4), 4).await;
+    guards.sort_by_key(|guard| guard.name().to_owned());
+    let semaphore = jobs(&few, 2);
+    let waiting = tokio::spawn(async move { semaphore.acquire().await });
+    wait_for_line(rig, &many, 2, 0).await;
+    // Higher permits that are released are of no use to it: nobody has them any more.
+    for number in [4, 3] {
+        guards.pop().expect("it is held").release().await.expect("it is held");
+        wait_until_only_and_line(rig, &names(&guards));
+        assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none(), "{number}");
+        assert!(!waiting.is_finished(), "as many hold one as there are permits now");
+    }
+    guards.pop().expect("it is held").release().await.expect("it is held");
+    let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
+    guards.push(got.expect("no panic").expect("one is free"));
+    assert_eq!(names(&guards), ["jobs#1", "jobs#2"]);
+    wait_until_only(rig, &guards);
+}
+
+/// The number is not stored: whoever says 2 looks at the first two permits, and at no others. So
+/// up to four owners are there until those who hold the higher permits release them.
+async fn permits_beyond_the_new_number_do_not_count(rig: &Rig) {
+    let (few, many) = (rig.client("few").await, rig.client("many").await);
+    let mut guards = take(&jobs(&many, 4), 4).await;
+    guards.sort_by_key(|guard| guard.name().to_owned());
+    for guard in guards.drain(..2) {
+        guard.release().await.expect("it is held");
+    }
+    guards.extend(jobs(&few, 2).acquire_many(2).await.expect("free").into_guards());
+    assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
+    // From the release of the higher ones on, there are two.
+    guards.drain(..2).for_each(drop);
+    wait_until_only(rig, &guards);
+    assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none());
+}
+
+async fn while_callers_disagree_there_is_one_queue(rig: &Rig) {
+    if rig.mode() == Mode::Classic {
+        return; // There is none.
+    }
+    let (few, many) = (rig.client("few").await, rig.client("many").await);
+    let mut guards = take(&jobs(&many, 4), 4).await;
+    guards.sort_by_key(|guard| guard.name().to_owned());
+    let semaphore = jobs(&few, 2);
+    let first = tokio::spawn(async move { semaphore.acquire().await });
+    wait_for_line(rig, &many, 2, 0).await;
+    let semaphore = jobs(&many, 4);
+    let second = tokio::spawn(async move { semaphore.acquire().await });
+    wait_for_line(rig, &many, 2, 1).await;
+    // The first one cannot use it, and the second one waits for its turn.
+    guards.pop().expect("it is held").release().await.expect("it is held");
+    wait_until_only_and_line(rig, &names(&guards));
+    assert!(!first.is_finished() && !second.is_finished());
+    // Newcomers who say more find it.
+    guards.extend(jobs(&many, 4).try_acquire().await.expect("all answer"));
+    assert_eq!(guards.len(), 4, "it is free");
+    guards.remove(0).release().await.expect("it is held");
+    let got = tokio::time::timeout(LONG / 3, first).await.expect("it is told");
+    guards.push(got.expect("no panic").expect("one is free"));
+    wait_for_line(rig, &many, 4, 0).await;
+    guards.retain(|guard| guard.name() != "jobs#4");
+    let got = tokio::time::timeout(LONG / 3, second).await.expect("it is told");
+    guards.push(got.expect("no panic").expect("one is free"));
+    assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
+    wait_until_only(rig, &guards);
+}
+
+async fn nobody_is_admitted_beyond_the_largest_number(rig: &Rig) {
+    let held = Arc::new(AtomicUsize::new(0));
+    let mut crowd = JoinSet::new();
+    for (client, first) in [("alice", 1), ("bob", 2), ("carol", 3)] {
+        let client = rig.client(client).await;
+        for task in 0..3 {
+            let (client, held) = (client.clone(), held.clone());
+            crowd.spawn(async move {
+                for round in 0..4 {
+                    let semaphore = jobs(&client, (first + task + round) % 3 + 1);
+                    let guard = semaphore.acquire_timeout(PATIENCE).await.expect("its turn comes");
+                    let now = held.fetch_add(1, Ordering::SeqCst) + 1;
+                    assert!(now <= 3, "{now} of at most three");
+                    tokio::task::yield_now().await;
+                    held.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.expect("it is held");
+                }
+            });
+        }
+    }
+    while let Some(ended) = crowd.join_next().await {
+        ended.expect("no task fails");
+    }
+    wait_until_only(rig, &[]);
+}
+
+/// Waits until no node has other permits than these. Somebody is the first in the queue.
+fn wait_until_only_and_line(rig: &Rig, wanted: &[String]) {
+    quorate_testkit::eventually(&format!("only {wanted:?} are held"), PATIENCE, || {
+        let found: Vec<String> = rig.all().flat_map(|node| rig.names(node)).collect();
+        let mut permits = found.iter().filter(|it| it.starts_with("jobs#") && *it != "jobs#line");
+        permits.all(|name| wanted.contains(name))
+    });
+}
