@@ -33,7 +33,7 @@ pub(super) const CLAIMS: [Claim<World>; 21] = [
         applies: |settings| is_classic(settings) || remembers(settings),
         is_true: |world, state| {
             let holders = holders(state);
-            holders.len() <= 1 || holders.iter().all(|it| world.settings.is_shared(*it))
+            holders.len() <= 1 || world.settings.are_together(&holders)
         },
     },
     Claim {
@@ -114,7 +114,9 @@ pub(super) const CLAIMS: [Claim<World>; 21] = [
     Claim {
         name: "two hold the lock together",
         kind: Kind::Sometimes,
-        applies: |settings| is_safe(settings) && settings.sharing.len() >= 2,
+        applies: |settings| {
+            is_safe(settings) && settings.sharing.len().max(settings.entries.len()) >= 2
+        },
         is_true: |_, state| holders(state).len() >= 2,
     },
     Claim {

@@ -46,14 +46,18 @@ pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<Sta
 }
 
 /// Where those who hold share the lock, others who would share it are let in, unless somebody waits
-/// who wants it alone.
+/// who wants it alone. Entries are let in by those of their identity.
 fn is_over(world: &World, state: &State) -> bool {
     let clients = || state.clients.iter().enumerate();
     let mut waiting = clients().filter(|(_, it)| it.is_asking()).map(|(number, _)| number);
     let mut holding = clients().filter(|(_, it)| it.is_holding()).map(|(number, _)| number);
-    let is_shared = |client: usize| world.settings.is_shared(client);
+    let (is_shared, is_entry) = (
+        |client: usize| world.settings.is_shared(client),
+        |client: usize| world.settings.is_entry(client),
+    );
     let is_held = holding.clone().next().is_some();
-    let is_open = holding.all(is_shared) && waiting.clone().all(is_shared);
+    let is_joinable = holding.clone().all(is_entry) && waiting.clone().any(is_entry);
+    let is_open = is_joinable || holding.all(is_shared) && waiting.clone().all(is_shared);
     waiting.next().is_none() || is_held && !is_open
 }
 

@@ -88,7 +88,7 @@ pub(super) struct Rules {
     pub(super) name: Name,
     pub(super) terms: Terms,
     pub(super) is_classic: bool,
-    pub(super) is_shared: bool,
+    pub(super) kind: OwnerKind,
     pub(super) timeouts: u8,
     pub(super) renewals: u8,
     /// A caller may go away between a win and its knowing of it.
@@ -300,7 +300,7 @@ impl Member {
     }
 
     fn start(&mut self, rules: &Rules, ticket: u8, floor: Fence, now: Moment) {
-        let Rules { terms, is_shared, is_classic, .. } = *rules;
+        let Rules { terms, is_classic, .. } = *rules;
         self.attempts_left -= 1;
         self.attempt += 1;
         (self.ticket, self.timeouts_left, self.floor) = (ticket, rules.timeouts, floor);
@@ -308,7 +308,7 @@ impl Member {
         let names = &mut self.machine.naming().source;
         (names.ticket, names.number) = (ticket.into(), u64::from(self.attempt * LIVES));
         let name = rules.name.clone();
-        let kind = OwnerKind { is_shared, ..OwnerKind::default() };
+        let kind = rules.kind.clone();
         // In classic mode each attempt is one try: a waiter is a client that tries again.
         let (wait, dialect) = match is_classic {
             true => (Wait::Never, Dialect::Classic),

@@ -192,9 +192,13 @@ pub(super) fn client_of(owner: &[u8]) -> usize {
 /// The number that an owner ends with: one digit, so that it is quickly read.
 pub(super) fn number_of(owner: &Owner) -> u8 {
     let bytes = owner.as_bytes();
-    let alone = bytes.strip_suffix(b":s").unwrap_or(bytes);
+    let alone = bytes.strip_suffix(b":s").or_else(|| bytes.strip_suffix(ENTRY)).unwrap_or(bytes);
     alone.last().map_or(0, |digit| digit.wrapping_sub(b'0'))
 }
+
+/// The one identity of this model.
+pub(super) const IDENTITY: &str = "x";
+const ENTRY: &[u8] = b"!x:r";
 
 /// The client that had the lock before the search begins.
 const LONG_GONE: usize = 9;

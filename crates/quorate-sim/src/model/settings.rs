@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use quorate_core::{
+    client::owners::OwnerKind,
     mutant::Mutant,
     terms::{Drift, Terms},
 };
+
+use super::node::IDENTITY;
 
 /// One world to be searched: its size, its clocks, and how often each thing may happen.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -22,6 +25,8 @@ pub struct Settings {
     pub attempts: Vec<u8>,
     /// Which clients share the lock; the others want it alone. Nobody dies where somebody does.
     pub sharing: Vec<usize>,
+    /// Which clients acquire the lock as entries of one identity.
+    pub entries: Vec<usize>,
     /// Which tickets the attempts have.
     pub tickets: Tickets,
     /// The fences that a node may have stored in the beginning; zero is none.
@@ -107,6 +112,7 @@ impl Settings {
             nodes,
             attempts: vec![1, 1],
             sharing: Vec::new(),
+            entries: Vec::new(),
             tickets: Tickets::Fixed(vec![vec![1], vec![2], vec![3]]),
             fences: vec![0],
             timeouts: vec![0, 0, 0],
@@ -143,6 +149,20 @@ impl Settings {
 
     pub(super) fn is_shared(&self, client: usize) -> bool {
         self.sharing.contains(&client)
+    }
+
+    pub(super) fn is_entry(&self, client: usize) -> bool {
+        self.entries.contains(&client)
+    }
+
+    pub(super) fn kind(&self, client: usize) -> OwnerKind {
+        let identity = self.is_entry(client).then(|| IDENTITY.into());
+        OwnerKind { is_shared: self.is_shared(client), identity, ..OwnerKind::default() }
+    }
+
+    /// Whether all of these clients may hold the lock at the same time.
+    pub(super) fn are_together(&self, clients: &[usize]) -> bool {
+        clients.iter().all(|it| self.is_shared(*it)) || clients.iter().all(|it| self.is_entry(*it))
     }
 
     /// The tickets that attempt number `attempt` of a client may have, if its last one was `last`.

@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) left: Left,
     /// The fences that holders had, the smallest first.
     pub(super) fences: Vec<Fence>,
+    /// The largest of those who held the lock alone.
+    last_alone: Fence,
     /// What is wrong with the last of them.
     pub(super) fault: Option<Fault>,
 }
@@ -69,6 +71,7 @@ impl State {
             clients: clients.into_iter().map(Arc::new).collect(),
             left: Left { renewals, breaks, vanishings, restarts, cancels, deaths, lapses },
             fences: Vec::new(),
+            last_alone: Fence::ZERO,
             fault: None,
         }
     }
@@ -114,8 +117,20 @@ impl State {
         } else if fence <= above {
             self.fault = Some(Fault::Backwards);
         }
+        self.last_alone = self.last_alone.max(fence);
         let at = self.fences.partition_point(|known| *known < fence);
         self.fences.insert(at, fence);
+    }
+
+    /// An entry begins to hold. It may have the fence of another entry, and no smaller one than was
+    /// held when it asked.
+    pub(super) fn note_entry(&mut self, fence: Fence, floor: Fence) {
+        if fence < floor || fence <= self.last_alone {
+            self.fault = Some(Fault::Backwards);
+        }
+        if let Err(at) = self.fences.binary_search(&fence) {
+            self.fences.insert(at, fence);
+        }
     }
 
     pub(super) fn last_fence(&self) -> Fence {
@@ -123,10 +138,11 @@ impl State {
     }
 
     pub(super) fn print(&self) -> u64 {
-        let Self { clocks: _, ticks: _, nodes, clients, links, left, fences, fault } = self;
+        let Self { clocks: _, ticks: _, nodes, clients, links, left, fences, last_alone, fault } =
+            self;
         let clock = self.reading();
         let mut print = Print::new(nodes.len());
-        print.add(clock, &(left, fences, fault));
+        print.add(clock, &(left, fences, last_alone, fault));
         for client in clients {
             let (whole, columns) = client.prints();
             print.add(clock, &Plain(whole));

@@ -44,7 +44,7 @@ impl World {
             name: name.clone(),
             terms: settings.terms(),
             is_classic: settings.is_classic(),
-            is_shared: settings.is_shared(number),
+            kind: settings.kind(number),
             timeouts: settings.timeouts[number],
             renewals: settings.renewals,
             is_told_late: settings.cancels > 0,
@@ -182,7 +182,10 @@ impl World {
         }
         // A fence orders nothing among clients that share the lock.
         if let Some(fence) = out.won.filter(|_| !self.settings.is_shared(number)) {
-            state.note(fence, floor, self.settings.vanishings > 0);
+            match self.settings.is_entry(number) {
+                true => state.note_entry(fence, floor),
+                false => state.note(fence, floor, self.settings.vanishings > 0),
+            }
         }
     }
 

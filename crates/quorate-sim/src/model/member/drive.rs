@@ -116,9 +116,10 @@ impl OwnerSource for Names {
     fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
         let number = self.number;
         self.number += 1;
-        match kind.is_shared {
-            true => place.shared_owner(number),
-            false => place.owner(number),
+        match &kind.identity {
+            Some(identity) => place.reentrant_owner(number, identity),
+            None if kind.is_shared => place.shared_owner(number),
+            None => place.owner(number),
         }
     }
 

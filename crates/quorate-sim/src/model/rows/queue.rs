@@ -74,6 +74,23 @@ fn small() -> Vec<Settings> {
             ..three("line-n3-shared-two", "3 nodes, 1 shares and 1 is alone, any tickets")
         },
         Settings {
+            attempts: vec![1, 1, 1],
+            entries: vec![0, 2],
+            cancels: 1,
+            breaks: 1,
+            ..one("line-n1-entries", "1 node, 2 entries and 1 is alone, a break, a caller goes")
+        },
+        Settings {
+            attempts: vec![1, 1, 1],
+            entries: vec![0, 2],
+            ..two("line-n2-entries", "2 nodes, 2 entries and 1 is alone")
+        },
+        Settings {
+            entries: vec![1],
+            tickets: Tickets::Any(vec![1, 2]),
+            ..three("line-n3-entry", "3 nodes, 1 entry and 1 is alone, any tickets")
+        },
+        Settings {
             vanishings: 1,
             renewals: 1,
             ..three("line-n3-heal", "3 nodes, a key vanishes, a renewal")
