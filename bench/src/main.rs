@@ -12,6 +12,7 @@ mod limit;
 mod multiplexed;
 mod scripts;
 mod service;
+mod several;
 mod stage;
 mod start;
 mod table;
@@ -32,11 +33,14 @@ fn main() -> std::process::ExitCode {
         Some("handoff") => local.block_on(&runtime, handoff::run(quick, &nodes)),
         Some("scripts") => scripts::run(quick),
         Some("service") => local.block_on(&runtime, service::run(quick, &nodes)),
+        Some("several") => local.block_on(&runtime, several::run(quick, &nodes)),
         Some("start") => start::run(quick),
         Some("waiters") => local.block_on(&runtime, waiters::run(quick)),
         _ => {
             table::line("usage: quorate-bench NAME [NODES…] [--quick]");
-            table::line("NAME: limit, handoff, faults, keeper, scripts, service, start or waiters");
+            table::line(
+                "NAME: limit, handoff, faults, keeper, scripts, service, several, start or waiters",
+            );
             return std::process::ExitCode::from(64);
         }
     }

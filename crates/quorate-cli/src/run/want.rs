@@ -17,7 +17,7 @@ pub(crate) struct Kind {
     #[arg(short = 'x', long, visible_short_alias = 'e')]
     #[arg(overrides_with_all = ["shared", "exclusive"])]
     exclusive: bool,
-    /// Takes one of so many permits, 1 to 128, in place of a lock: no more than that hold one at
+    /// Takes one of so many permits, 1 to 1024, in place of a lock: no more than that hold one at
     /// once. All who use the same NAME give the same number.
     #[arg(long, value_name = "NUMBER", value_parser = permits)]
     #[arg(conflicts_with_all = ["shared", "exclusive"])]
@@ -118,7 +118,7 @@ mod tests {
         for (lock, number) in [
             ("jobs#1", Some(1)),
             // Of one who has said a larger number.
-            ("jobs#128", Some(128)),
+            ("jobs#1024", Some(1024)),
             ("jobs#line", None),
             ("jobs#01", None),
             ("jobs#+1", None),

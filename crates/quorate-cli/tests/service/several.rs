@@ -175,3 +175,75 @@ fn locks_granted_while_the_client_disconnects_are_not_left_to_their_ttl() {
         }
     });
 }
+
+#[test]
+fn several_permits_are_acquired_together_or_not_at_all() {
+    Cluster::on_each_kind(|cluster| {
+        let want = |take: u64, wait_ms: u64| {
+            json!({ "mode": "permits", "permits": 4, "take": take, "wait_ms": wait_ms,
+                    "ttl_ms": 60_000, "owner": "worker-7" })
+        };
+        let three = cluster.acquire("pool", &want(3, 0)).assert_status(200);
+        let all = leases(&three);
+        assert_eq!(all.len(), 3, "{three:?}");
+        assert!(all.values().any(|lease| id(lease) == three.lease_id()), "one of them");
+        assert!((1..=60_000).contains(&three.number("valid_for_ms")), "{three:?}");
+        let refused = cluster.acquire("pool", &want(2, 0)).assert_problem(409, "held");
+        assert_eq!(refused.body["detail"], "too many permits are in use");
+        let late = cluster.acquire("pool", &want(2, 50)).assert_problem(409, "held");
+        assert_eq!(late.body["holder"]["owner"], "worker-7", "{late:?}");
+        // Neither keeps the one that is free.
+        let one = cluster.acquire("pool", &want(1, 0)).assert_status(200);
+        assert_eq!(leases(&one).len(), 1);
+        cluster.release(&one.lease_id()).assert_status(204);
+
+        let waiting = thread::scope(|scope| {
+            let instance = cluster.any();
+            let waiting = scope.spawn(|| instance.acquire("pool", &want(2, 30_000)));
+            let place = "/v1/locks/pool%23line";
+            eventually("it is the first in the queue", PATIENCE, || {
+                cluster.get(place).assert_status(200).body["is_held"] == true
+            });
+            for lease in all.values() {
+                cluster.renew(id(lease)).assert_status(200);
+            }
+            cluster.release(&three.lease_id()).assert_status(204);
+            waiting.join().expect("no panic").assert_status(200)
+        });
+        let two = leases(&waiting);
+        assert_eq!(two.len(), 2);
+        for lease in two.values() {
+            cluster.renew(id(lease)).assert_status(200);
+            cluster.release(id(lease)).assert_status(204);
+        }
+        let held = all.values().filter(|lease| id(lease) != three.lease_id());
+        for lease in held {
+            cluster.release(id(lease)).assert_status(204);
+        }
+        cluster.acquire("pool", &want(4, 0)).assert_status(200);
+    });
+}
+
+#[test]
+fn what_cannot_be_combined_with_several_permits_is_rejected() {
+    let cluster = Cluster::nodes(1);
+    let permits = |take: Value| json!({ "mode": "permits", "permits": 2, "take": take });
+    for (request, code) in [
+        (permits(json!(0)), "out_of_bounds"),
+        (permits(json!(3)), "out_of_bounds"),
+        (permits(json!(-1)), "invalid_request"),
+        (permits(json!("all")), "invalid_request"),
+        (json!({ "take": 2 }), "invalid_request"),
+        (json!({ "mode": "read", "take": 1 }), "invalid_request"),
+        (json!({ "take": 2, "also": ["b"] }), "invalid_request"),
+        (json!({ "mode": "permits", "permits": 2, "take": 2, "also": ["b"] }), "invalid_request"),
+    ] {
+        cluster.acquire("pool", &request).assert_problem(400, code);
+    }
+    let key = [("Idempotency-Key", "1")];
+    let with_key = cluster.any().acquire_with("pool", &key, &permits(json!(2)));
+    let with_key = with_key.assert_problem(400, "invalid_request");
+    assert!(with_key.body["detail"].as_str().expect("a text").contains("take"), "{with_key:?}");
+    let both = cluster.acquire("pool", &permits(json!(2))).assert_status(200);
+    assert_eq!(leases(&both).len(), 2);
+}

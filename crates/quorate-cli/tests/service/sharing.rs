@@ -90,7 +90,7 @@ fn wrong_permits_are_rejected() {
     for (request, code) in [
         (json!({ "mode": "permits" }), "out_of_bounds"),
         (json!({ "mode": "permits", "permits": 0 }), "out_of_bounds"),
-        (json!({ "mode": "permits", "permits": 129 }), "out_of_bounds"),
+        (json!({ "mode": "permits", "permits": 1025 }), "out_of_bounds"),
         (json!({ "mode": "permits", "permits": -1 }), "invalid_request"),
         (json!({ "mode": "permits", "permits": u64::MAX }), "invalid_request"),
         (json!({ "mode": "permits", "permits": "many" }), "invalid_request"),
@@ -102,6 +102,6 @@ fn wrong_permits_are_rejected() {
         let detail = refused.body["detail"].as_str().unwrap();
         assert!(detail.contains("permits") || detail.contains("mode"), "{request}: {detail}");
     }
-    let most = json!({ "mode": "permits", "permits": 128 });
+    let most = json!({ "mode": "permits", "permits": 1024 });
     cluster.acquire("pool", &most).assert_status(200);
 }

@@ -52,8 +52,13 @@ pub(crate) struct AcquireRequest {
     pub(crate) also: Vec<String>,
     /// With the mode `permits`: how many owners hold the semaphore at the same time. All owners
     /// must say the same number.
-    #[schema(minimum = 1, maximum = 128)]
+    #[schema(minimum = 1, maximum = 1_024)]
     pub(crate) permits: Option<u32>,
+    /// With the mode `permits`: how many of them are acquired, all or none. Without it, one. Not
+    /// with `Idempotency-Key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_024)]
+    pub(crate) take: Option<u32>,
 }
 
 /// How a lock is held.
@@ -86,8 +91,8 @@ pub(crate) struct Acquired {
     /// How long the service took, waiting included. The lock is held until
     /// `waited_ms + valid_for_ms` after the request was sent, whatever the network did.
     waited_ms: u64,
-    /// With `also`: every lease, that of this lock included. Each is renewed and released by
-    /// itself.
+    /// With `also`: every lease, that of this lock included. With `take`: that of every permit. Each
+    /// is renewed and released by itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     leases: Vec<AcquiredLease>,
 }
@@ -115,7 +120,8 @@ impl AcquiredLease {
 /// Acquire a lock
 ///
 /// With `wait_ms` 0 this is `TryLock(id, ttl)`. A client that disconnects while it waits leaves the
-/// queue at once. With `also` several locks are acquired together, or none of them.
+/// queue at once. With `also` several locks are acquired together, or none of them; with `take`
+/// several permits of a semaphore.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/acquire", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock, percent-encoded"),
@@ -178,7 +184,7 @@ pub(super) async fn acquire(
     // One reading for both: a pause between two would be added to the lease.
     let now = Instant::now();
     let AcquiredLease { lease_id, fence, .. } = AcquiredLease::new(&lease);
-    let is_set = !request.also.is_empty();
+    let is_set = want.is_set();
     let all = std::iter::once(&lease).chain(&more).filter(|_| is_set);
     let acquired = Acquired {
         lease_id,

@@ -127,11 +127,11 @@ fn a_lock_and_permits_of_the_same_name_are_different_things() {
 #[test]
 fn what_makes_no_sense_with_permits_is_64() {
     let rig = Rig::one();
-    let number = "there can be 1 to 128 permits";
+    let number = "there can be 1 to 1024 permits";
     let conflict = "cannot be used with";
     for (args, expected) in [
         (&["--permits", "0"][..], number),
-        (&["--permits", "129"], number),
+        (&["--permits", "1025"], number),
         (&["--permits=-1"], number),
         (&["--permits", "1.5"], number),
         (&["--permits", "many"], number),
@@ -156,7 +156,7 @@ fn what_makes_no_sense_with_permits_is_64() {
     for other in ["x#", "x#one", "y#1"] {
         rig.run(jobs("2", &["-l", other, "x", "true"])).assert_code(0);
     }
-    rig.run(jobs("128", &["x", "true"])).assert_code(0);
+    rig.run(jobs("1024", &["x", "true"])).assert_code(0);
     rig.run(jobs("2", &["", "true"])).assert_code(64).assert_says("empty");
 }
 

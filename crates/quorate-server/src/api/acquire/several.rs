@@ -1,9 +1,9 @@
-//! Several locks for one request: all of them, or none.
+//! Several locks or permits for one request: all of them, or none.
 
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use quorate::{GuardAll, LeaseHandover, MutexAll, error::LockError};
@@ -18,9 +18,15 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// What cannot be combined with several names.
+/// What cannot be combined with several names or permits.
 pub(super) fn check(request: &AcquireRequest, has_key: bool) -> Result<(), Problem> {
     let detail = match request.mode {
+        Mode::Mutex | Mode::Read | Mode::Write if request.take.is_some() => {
+            "take requires mode permits"
+        }
+        Mode::Permits if request.take.is_some() && has_key => {
+            "Idempotency-Key cannot be combined with take: send the request without the header"
+        }
         _ if request.also.is_empty() => return Ok(()),
         Mode::Read | Mode::Permits => "also requires mode mutex or write",
         Mode::Mutex | Mode::Write if has_key => {
@@ -32,9 +38,15 @@ pub(super) fn check(request: &AcquireRequest, has_key: bool) -> Result<(), Probl
 }
 
 impl Want<'_> {
+    /// True if there may be more than one lease.
+    pub(super) const fn is_set(&self) -> bool {
+        !self.also.is_empty() || self.take.is_some()
+    }
+
     /// How many leases there will be.
     pub(super) fn locks_count(&self) -> usize {
-        self.names().len()
+        let take = self.take.and_then(|take| usize::try_from(take).ok());
+        take.unwrap_or_else(|| self.names().len())
     }
 
     /// A name that is listed twice counts once.
@@ -44,10 +56,9 @@ impl Want<'_> {
 
     /// Dropping the future leaves all queues, and releases what was granted.
     pub(super) async fn acquire_all(&self) -> Result<Granted, Problem> {
-        let set = self.set();
         let taken = match self.wait.is_zero() {
-            true => set.try_lock().await?,
-            false => match set.lock_timeout(self.wait).await {
+            true => self.try_all().await?,
+            false => match self.wait_for_all(self.wait).await {
                 // The nodes have not reported the holder in time.
                 Err(LockError::Timeout { holder: None, .. }) => None,
                 waited => Some(waited?),
@@ -57,10 +68,26 @@ impl Want<'_> {
         // In this order: a pause between the two must not extend the leases.
         let (since, left) = (Instant::now(), guard.remaining());
         let mut leases = hand_over(self.service, guard).await?;
-        let first = leases.iter().position(|lease| lease.name() == self.name);
+        // Of several permits any is the first one.
+        let is_first = |lease: &LeaseHandover| self.take.is_some() || lease.name() == self.name;
+        let first = leases.iter().position(is_first);
         let missing = || Problem::new(Code::Internal, "the lease of the lock is missing");
         let lease = leases.remove(first.ok_or_else(missing)?);
         Ok(Granted { lease, more: leases, valid_until: since + left, is_findable: false })
+    }
+
+    async fn try_all(&self) -> Result<Option<GuardAll>, LockError> {
+        match self.take {
+            Some(take) => self.semaphore().try_acquire_many(take).await,
+            None => self.set().try_lock().await,
+        }
+    }
+
+    async fn wait_for_all(&self, wait: Duration) -> Result<GuardAll, LockError> {
+        match self.take {
+            Some(take) => self.semaphore().acquire_many_timeout(take, wait).await,
+            None => self.set().lock_timeout(wait).await,
+        }
     }
 
     fn set(&self) -> MutexAll {
@@ -70,6 +97,9 @@ impl Want<'_> {
     }
 
     async fn one_is_held(&self) -> Problem {
+        if self.take.is_some() {
+            return self.held().await;
+        }
         for name in self.names() {
             let report = self.service.client().inspect(name).await.ok();
             if let Some(holder) = report.and_then(|report| report.holder) {

@@ -28,6 +28,8 @@ pub(super) struct Want<'a> {
     pub(super) who: Option<String>,
     mode: Mode,
     permits: NonZeroU32,
+    /// How many permits are wanted, if the request says so.
+    pub(super) take: Option<u32>,
     mark: Option<Mark>,
 }
 
@@ -78,6 +80,7 @@ impl<'a> Want<'a> {
             who: who(request.owner.as_deref(), request.reason.as_deref()),
             mode: request.mode,
             permits,
+            take: request.take,
             mark,
         })
     }
@@ -105,7 +108,7 @@ impl<'a> Want<'a> {
     }
 
     async fn acquire(&self) -> Result<Granted, Problem> {
-        if !self.also.is_empty() {
+        if self.is_set() {
             return self.acquire_all().await;
         }
         let taken = match self.wait.is_zero() {
@@ -197,9 +200,15 @@ impl<'a> Want<'a> {
         }
     }
 
-    async fn held(&self) -> Problem {
+    pub(super) async fn held(&self) -> Problem {
         if self.mode == Mode::Permits {
-            return Problem::held("all permits are in use", None);
+            return Problem::held(
+                match self.take {
+                    None | Some(1) => "all permits are in use",
+                    Some(_) => "too many permits are in use",
+                },
+                None,
+            );
         }
         let report = self.service.client().inspect(self.name).await.ok();
         let holder = report.and_then(|report| report.holder);
@@ -219,7 +228,7 @@ impl<'a> Want<'a> {
         self.who.iter().fold(lock, quorate::RwLock::who)
     }
 
-    fn semaphore(&self) -> quorate::Semaphore {
+    pub(super) fn semaphore(&self) -> quorate::Semaphore {
         let semaphore = self.service.client().semaphore(self.name, self.permits).no_renew();
         let semaphore = self.ttl.into_iter().fold(semaphore, quorate::Semaphore::ttl);
         self.who.iter().fold(semaphore, quorate::Semaphore::who)

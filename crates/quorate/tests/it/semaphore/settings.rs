@@ -1,6 +1,6 @@
 //! What a semaphore can be called, how many permits it can have, and what its permits are like.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use quorate::{
     Client, Semaphore,
@@ -22,8 +22,9 @@ on_every_engine! {
 async fn a_semaphore_of_the_most_permits_has_them_all(rig: &Rig) {
     let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
     let most = Semaphore::MAX_PERMITS;
-    let mut guards = take(&jobs(&alice, most), most as usize).await;
-    assert_eq!(names(&guards).iter().collect::<std::collections::BTreeSet<_>>().len(), 128);
+    let all = jobs(&alice, most).acquire_many(most).await.expect("all are free");
+    let mut guards = all.into_guards();
+    assert_eq!(names(&guards).iter().collect::<BTreeSet<_>>().len(), most as usize);
     assert!(jobs(&bob, most).try_acquire().await.expect("all answer").is_none());
     let semaphore = jobs(&bob, most);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
@@ -34,6 +35,16 @@ async fn a_semaphore_of_the_most_permits_has_them_all(rig: &Rig) {
     let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
     guards.push(got.expect("no panic").expect("one is free"));
     wait_until_only(rig, &guards);
+    // As many are waited for, and come one by one.
+    let semaphore = jobs(&bob, most);
+    let waiting = tokio::spawn(async move { semaphore.acquire_many(most).await });
+    guards.drain(..most as usize / 2).for_each(drop);
+    drop(guards);
+    let all = tokio::time::timeout(LONG, waiting).await.expect("it is told");
+    let all = all.expect("no panic").expect("all are free");
+    all.check().expect("all are held");
+    drop(all);
+    wait_until_only(rig, &[]);
 }
 
 async fn a_permit_that_is_free_costs_one_question_to_each_node(rig: &Rig) {
@@ -72,11 +83,11 @@ async fn permits_have_the_settings_of_locks(rig: &Rig) {
 #[tokio::test]
 async fn more_permits_than_there_can_be_are_refused() {
     let client = Client::memory();
-    for permits in [129, u32::MAX] {
+    for permits in [1_025, u32::MAX] {
         let error = jobs(&client, permits).try_acquire().await.expect_err("too many");
-        assert_eq!(error, LockError::TooManyPermits { permits, max: 128 });
+        assert_eq!(error, LockError::TooManyPermits { permits, max: 1_024 });
         let text = error.to_string();
-        assert!(text.starts_with("a semaphore has at most 128 permits"), "{text}");
+        assert!(text.starts_with("a semaphore has at most 1024 permits"), "{text}");
         assert_eq!(jobs(&client, permits).acquire().await.expect_err("too many"), error);
         let waited = jobs(&client, permits).acquire_timeout(LONG).await;
         assert_eq!(waited.expect_err("too many"), error);
