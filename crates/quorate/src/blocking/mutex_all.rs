@@ -113,8 +113,8 @@ pub(super) fn with_all<T>(
     Ok(value)
 }
 
-/// All locks of a [`MutexAll`], or several permits of a [`Semaphore`](super::Semaphore), held. Dropping it releases them in the background. See
-/// [`crate::GuardAll`].
+/// All locks of a [`MutexAll`], or several permits of a [`Semaphore`](super::Semaphore), held.
+/// Dropping it releases them in the background. See [`crate::GuardAll`].
 ///
 /// # Examples
 ///

@@ -77,20 +77,21 @@ use crate::{
 /// # Several permits
 ///
 /// [`acquire_many`](Self::acquire_many) acquires several permits for one caller, all or none. A
-/// caller that has to wait is served in its turn. When it is the first in line, it keeps each permit
-/// that it gets until it has enough, so those who come later do not pass it, and one that wants
-/// many is not starved by those who want one. Each permit is still a lock with a fence of its own;
-/// when one of them is lost, the [guard](crate::GuardAll) reports the loss of all.
+/// caller that has to wait is served in its turn. When it is the first in line, it keeps each
+/// permit that it gets until it has enough, so those who come later do not pass it, and one that
+/// wants many is not starved by those who want one. Each permit is still a lock with a fence of its
+/// own; when one of them is lost, the [guard](crate::GuardAll) reports the loss of all.
 ///
 /// **When not to use it.** Permits that are kept while others are missing are of use to nobody. If
 /// the pieces of the work are independent, acquire one permit for each piece. If all callers need
-/// the same number, say a smaller number of permits, and acquire one.
+/// the same number, let the semaphore have fewer permits, and acquire one.
 ///
 /// **Do not wait for more permits while you hold some of the same semaphore.** Two callers that
 /// hold one permit each and wait for a second one wait for each other for ever, if there are only
 /// two. If another caller waits for all permits, one such caller is enough: it waits behind the
-/// other, which waits for its permit. Acquire as many as are needed in one call. [`try_acquire`](Self::try_acquire) and
-/// [`acquire_timeout`](Self::acquire_timeout) of a further permit are safe: they end.
+/// other, which waits for its permit. Acquire as many as are needed in one call.
+/// [`try_acquire`](Self::try_acquire) and [`acquire_timeout`](Self::acquire_timeout) of a further
+/// permit are safe: they end.
 ///
 /// In [classic mode](crate::ClientBuilder::classic) a caller that wants several keeps what it gets
 /// as well, but newcomers may take a permit before it, again and again.

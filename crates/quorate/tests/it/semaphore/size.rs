@@ -1,4 +1,4 @@
-//! Callers who say different numbers of permits: a semaphore that grows or shrinks while it is used.
+//! Callers who say different numbers of permits: a semaphore grows or shrinks while it is used.
 
 use std::{
     sync::{
