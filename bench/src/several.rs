@@ -30,7 +30,7 @@ pub(crate) async fn run(quick: bool, nodes: &[usize]) {
         stages.push((servers, client));
     }
     line("");
-    line("| nodes | permits | one, ms | all, ms | look, ms | turn, ms | commands/s of a waiter |");
+    line("| nodes | permits | one, ms | all, ms | none, ms | turn, ms | commands/s of a waiter |");
     line("|---|---|---|---|---|---|---|");
     for (servers, client) in &stages {
         for permits in [8, 128, Semaphore::MAX_PERMITS] {
@@ -91,13 +91,15 @@ async fn compare(client: &Client, nodes: usize, names: usize, plan: &Plan) {
     ));
 }
 
-/// One permit and all of them while all are free, a look that finds none, and a turn: from a
-/// release to the waiter that has it. Then what a node hears of a waiter.
+/// One permit and all of them while all are free, a try that finds none, and a turn: from a release
+/// to the waiter that has the permit. Then the commands that a node gets of a waiter.
 async fn semaphore(servers: &[Server], client: &Client, permits: u32, plan: &Plan) {
     let count = NonZeroU32::new(permits).expect("at least one");
     let jobs = client.semaphore(format!("bench:{permits}"), count);
-    let (mut one, mut all, mut look, mut turn) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut one, mut all, mut none, mut turn) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..=plan.rounds {
+        // Nobody waits for all nodes to have answered about all permits of the round before.
+        tokio::time::sleep(SETTLED).await;
         let started = Instant::now();
         let guard = jobs.acquire().await.expect("servers answer");
         let single = millis(started);
@@ -107,7 +109,7 @@ async fn semaphore(servers: &[Server], client: &Client, permits: u32, plan: &Pla
         let many = millis(started);
         let started = Instant::now();
         assert!(jobs.try_acquire().await.expect("servers answer").is_none(), "all are held");
-        let looked = millis(started);
+        let refused = millis(started);
         let mut guards = guard.into_guards();
         let waiting = wait(&jobs, servers, permits).await;
         let started = Instant::now();
@@ -115,26 +117,21 @@ async fn semaphore(servers: &[Server], client: &Client, permits: u32, plan: &Pla
         let guard = waiting.await.expect("no panic");
         let turned = millis(started);
         drop((guard, guards));
-        while jobs.try_acquire_many(permits).await.expect("servers answer").is_none() {
-            tokio::task::yield_now().await;
-        }
+        // What was dropped is released by then.
+        let all_again = jobs.acquire_many(permits).await.expect("servers answer");
+        all_again.release().await.expect("servers answer");
         // The first round warms up.
         if round > 0 {
             one.push(single);
             all.push(many);
-            look.push(looked);
+            none.push(refused);
             turn.push(turned);
         }
     }
     let guard = jobs.acquire_many(permits).await.expect("servers answer");
-    let before = calls(&servers[0]);
-    let quiet = Duration::from_secs(4);
-    tokio::time::sleep(quiet).await;
-    let renewals = calls(&servers[0]) - before;
+    let renewals = calls_per_second(&servers[0]).await;
     let waiting = wait(&jobs, servers, permits).await;
-    let before = calls(&servers[0]);
-    tokio::time::sleep(quiet).await;
-    let both = calls(&servers[0]) - before;
+    let both = calls_per_second(&servers[0]).await;
     waiting.abort();
     // Aborted, as it was to be.
     let _ = waiting.await;
@@ -144,9 +141,9 @@ async fn semaphore(servers: &[Server], client: &Client, permits: u32, plan: &Pla
         servers.len(),
         median(&one),
         median(&all),
-        median(&look),
+        median(&none),
         median(&turn),
-        both.saturating_sub(renewals) as f64 / quiet.as_secs_f64(),
+        both - renewals,
     ));
 }
 
@@ -177,7 +174,12 @@ fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1_000.0
 }
 
-/// The calls that clients of ours make.
-fn calls(server: &Server) -> u64 {
-    server.command_calls("evalsha")
+/// How many calls clients of ours make per second, for as long as one renews everything twice.
+async fn calls_per_second(server: &Server) -> f64 {
+    tokio::time::sleep(SETTLED).await;
+    let (since, before) = (Instant::now(), server.command_calls("evalsha"));
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    (server.command_calls("evalsha") - before) as f64 / since.elapsed().as_secs_f64()
 }
+
+const SETTLED: Duration = Duration::from_millis(200);

@@ -91,7 +91,7 @@ pub(crate) struct Acquired {
     /// How long the service took, waiting included. The lock is held until
     /// `waited_ms + valid_for_ms` after the request was sent, whatever the network did.
     waited_ms: u64,
-    /// With `also`: every lease, that of this lock included. With `take`: the lease of every permit.
+    /// With `also`: every lease, that of this lock included. With `take`: that of every permit.
     /// Each is renewed and released by itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     leases: Vec<AcquiredLease>,

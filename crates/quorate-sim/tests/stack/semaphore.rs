@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, num::NonZeroU32, rc::Rc, time::Duration};
 
-use quorate::{Client, Guard, Semaphore};
+use quorate::{Client, Guard, GuardAll, Semaphore};
 use tokio::time::sleep;
 
 use crate::{
@@ -14,12 +14,19 @@ use crate::{
 
 #[test]
 fn never_three_hold_two_permits_and_all_go_on_when_the_network_is_well_again() {
-    for_seeds(60, run);
+    for_seeds(60, |seed| run(seed, 1));
 }
 
-fn run(seed: u64) {
+/// Whoever keeps one permit and waits for the other one does so alone.
+#[test]
+fn those_who_want_both_permits_never_wait_for_each_other_for_ever() {
+    for_seeds(60, |seed| run(seed, PERMITS.get()));
+}
+
+fn run(seed: u64, most: u32) {
     let mut dice = Dice::new(seed, "semaphore");
     let story = Story {
+        most,
         ttl: dice.ms(150..=1_000),
         chaos_until: dice.ms(2_000..=4_000),
         working: Rc::default(),
@@ -40,6 +47,8 @@ fn run(seed: u64) {
 
 #[derive(Clone)]
 struct Story {
+    /// How many permits a program wants at most.
+    most: u32,
     ttl: Duration,
     chaos_until: Duration,
     working: Rc<Cell<u32>>,
@@ -54,6 +63,12 @@ impl Story {
             sleep(dice.ms(0..=100)).await;
         }
         for _ in 0..2 {
+            if self.most > 1 {
+                let count = self.most;
+                let all = permits(&client).acquire_many_timeout(count, WAIT_MAX).await;
+                let all = all.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
+                self.work_with_all(&desk, all, &mut dice).await;
+            }
             let guard = permits(&client).acquire_timeout(WAIT_MAX).await;
             let guard = guard.unwrap_or_else(|error| panic!("{}: {error}", desk.host));
             self.work_and_release(&desk, guard, &mut dice).await;
@@ -65,6 +80,12 @@ impl Story {
     async fn round(&self, desk: &Desk, client: &Client, dice: &mut Dice) {
         let semaphore = permits(client);
         let semaphore = if dice.chance(20) { semaphore.no_renew() } else { semaphore };
+        if self.most > 1 && dice.chance(60) {
+            if let Some(all) = several(&semaphore, self.most, dice).await {
+                self.work_with_all(desk, all, dice).await;
+            }
+            return;
+        }
         let got = match dice.below(4) {
             0 => semaphore.acquire().await.ok(),
             1 => semaphore.try_acquire().await.ok().flatten(),
@@ -86,16 +107,28 @@ impl Story {
         let claim = desk.claims.open(&desk.host, guard.name());
         let work = self.work_time(dice);
         // A loss ends the work; what is left is to give the permit back.
-        let _ = guard.run(self.work(work)).await;
+        let _ = guard.run(self.work(work, 1)).await;
         drop(claim);
         if dice.chance(50) {
             let _ = guard.release().await;
         }
     }
 
+    async fn work_with_all(&self, desk: &Desk, all: GuardAll, dice: &mut Dice) {
+        let open = |guard: &Guard| desk.claims.open(&desk.host, guard.name());
+        let claims: Vec<_> = all.guards().iter().map(open).collect();
+        let count = u32::try_from(claims.len()).expect("few");
+        let work = self.work_time(dice);
+        let _ = all.run(self.work(work, count)).await;
+        drop(claims);
+        if dice.chance(50) {
+            let _ = all.release().await;
+        }
+    }
+
     /// Three at once would see each other.
-    async fn work(&self, work: Duration) {
-        let _working = Working::start(&self.working);
+    async fn work(&self, work: Duration, permits: u32) {
+        let _working = Working::start(&self.working, permits);
         sleep(work).await;
     }
 
@@ -107,20 +140,36 @@ impl Story {
     }
 }
 
-/// One who works with a permit, until it is done, stopped or killed.
-struct Working<'a>(&'a Cell<u32>);
+/// Several permits in one way or another, if they can be had.
+async fn several(semaphore: &Semaphore, most: u32, dice: &mut Dice) -> Option<GuardAll> {
+    let count = 1 + u32::try_from(dice.below(most as usize)).expect("few");
+    match dice.below(4) {
+        0 => semaphore.acquire_many(count).await.ok(),
+        1 => semaphore.try_acquire_many(count).await.ok().flatten(),
+        2 => {
+            // Dropped on the way, sometimes with some of the permits in it.
+            let limit = dice.ms(0..=200);
+            let acquired = tokio::time::timeout(limit, semaphore.acquire_many(count)).await;
+            acquired.ok().and_then(Result::ok)
+        }
+        _ => semaphore.acquire_many_timeout(count, dice.ms(0..=2_000)).await.ok(),
+    }
+}
+
+/// One who works with permits, until it is done, stopped or killed.
+struct Working<'a>(&'a Cell<u32>, u32);
 
 impl<'a> Working<'a> {
-    fn start(working: &'a Cell<u32>) -> Self {
-        working.set(working.get() + 1);
-        assert!(working.get() <= PERMITS.get(), "{} work at once", working.get());
-        Self(working)
+    fn start(working: &'a Cell<u32>, permits: u32) -> Self {
+        working.set(working.get() + permits);
+        assert!(working.get() <= PERMITS.get(), "{} are used at once", working.get());
+        Self(working, permits)
     }
 }
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.set(self.0.get() - self.1);
     }
 }
 
