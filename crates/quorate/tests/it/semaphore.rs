@@ -60,6 +60,21 @@ async fn wait_for_line(rig: &Rig, client: &Client, permits: u32, behind: u64) {
     }
 }
 
+/// Waits until this owner holds one of the locks.
+async fn wait_until_held_by(client: &Client, name: &str, who: &str) {
+    let is_it = async || {
+        let report = client.inspect(name).await.expect("the nodes tell");
+        report.holder.is_some_and(|holder| holder.who == who)
+    };
+    let seen = tokio::time::timeout(PATIENCE, async {
+        while !is_it().await {
+            // Nodes in memory answer at once: nobody else would run.
+            tokio::task::yield_now().await;
+        }
+    });
+    seen.await.unwrap_or_else(|_| panic!("{who} does not get {name}"));
+}
+
 /// Waits until the nodes have the keys of these guards, each on a majority, and no others, and
 /// until nobody stands in any line. A node on which another was first may not know a holder.
 fn wait_until_only(rig: &Rig, guards: &[Guard]) {

@@ -11,7 +11,7 @@ use std::{
 use quorate::{Client, Guard, GuardAll, Semaphore, error::LockError};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::{jobs, names, take, wait_for_line, wait_until_only};
+use super::{jobs, names, take, wait_for_line, wait_until_held_by, wait_until_only};
 use crate::{
     conformance::rig::{PATIENCE, Rig},
     mode::Mode,
@@ -202,7 +202,7 @@ async fn a_wait_for_several_that_ends_leaves_nothing(rig: &Rig) {
     for round in 0..20 {
         let waiting = many(&bob, 3, 2);
         match round % 4 {
-            0 => wait_until_held(&alice, "jobs#line").await,
+            0 => wait_until_held_by(&alice, "jobs#line", "bob").await,
             steps => {
                 for _ in 0..round / 4 + steps {
                     tokio::task::yield_now().await;
@@ -216,7 +216,7 @@ async fn a_wait_for_several_that_ends_leaves_nothing(rig: &Rig) {
     }
     let waiting = jobs(&bob, 3);
     let waiting = tokio::spawn(async move { waiting.acquire_many(2).await });
-    wait_until_held(&alice, "jobs#line").await;
+    wait_until_held_by(&alice, "jobs#line", "bob").await;
     assert!(bob.shutdown(PATIENCE).await.is_clean);
     let ended = waiting.await.expect("no panic");
     assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
@@ -277,21 +277,6 @@ fn many(client: &Client, permits: u32, count: u32) -> JoinHandle<GuardAll> {
 
 fn distinct(guards: &[Guard]) -> usize {
     names(guards).into_iter().collect::<std::collections::BTreeSet<_>>().len()
-}
-
-async fn wait_until_held_by(client: &Client, name: &str, who: &str) {
-    let is_it = async || {
-        let report = client.inspect(name).await.expect("the nodes tell");
-        report.holder.is_some_and(|holder| holder.who == who)
-    };
-    let seen = tokio::time::timeout(PATIENCE, async { while !is_it().await {} });
-    seen.await.unwrap_or_else(|_| panic!("{who} does not get {name}"));
-}
-
-async fn wait_until_held(client: &Client, name: &str) {
-    let is_held = async || client.inspect(name).await.expect("the nodes tell").holder.is_some();
-    let seen = tokio::time::timeout(PATIENCE, async { while !is_held().await {} });
-    seen.await.unwrap_or_else(|_| panic!("nobody gets {name}"));
 }
 
 async fn in_time(waiting: JoinHandle<GuardAll>) -> GuardAll {
