@@ -80,6 +80,7 @@ fn the_model_notices_bugs_of_the_core() {
         ("n3-renewing", Mutant::AbsentLivesOn),
         ("n2-drift", Mutant::NoDriftRate),
         ("sets-n1", Mutant::MemberHoldsAlone),
+        ("line-n2-entries", Mutant::EntryNeverGivesWay),
         ("sets-n1-crossed", Mutant::MemberNeverYields),
     ];
     let rows = model::all();
