@@ -52,6 +52,10 @@ pub struct Contend {
     /// The nodes that can be reached.
     up: NodeSet,
     life: u32,
+    /// How often an entry has looked in this life whether an earlier ticket waits.
+    looks: u32,
+    /// How often an entry has rested.
+    rests: u32,
     is_contending: bool,
     /// It is one of several that end together: see [`member`](Self::member).
     is_member: bool,
@@ -79,6 +83,8 @@ impl Contend {
             seats: vec![Seat::default(); nodes].into(),
             up,
             life: 0,
+            looks: 0,
+            rests: 0,
             is_contending: false,
             is_member: false,
             is_cut_off: false,
@@ -253,6 +259,9 @@ impl Contend {
         if self.short_since.is_some() {
             self.look_if_short(now);
         }
+        if said.is_ask() {
+            self.look_if_split(now);
+        }
         self.decide_try(now);
     }
 
@@ -340,7 +349,7 @@ impl Contend {
         self.beat_at = heartbeat_due(now, self.terms.ttl());
         self.end_rest();
         if self.is_passed_over(now) {
-            return self.withdraw();
+            return self.give_up_place(now);
         }
         self.look_if_short(now);
         let has_quorum = self.has_quorum_up();
@@ -397,6 +406,7 @@ impl Contend {
     /// Whatever is asked for next is asked for by a new owner.
     fn begin_life(&mut self) {
         self.is_contending = false;
+        self.looks = 0;
         mutate!(SameOwnerAgain => return);
         self.life = self.life.saturating_add(1);
     }

@@ -27,6 +27,8 @@ impl Contend {
             short_since: _,
             to_say,
             outcome,
+            looks: _,
+            rests: _,
             traces: _,
         } = self;
         (seats.iter(), (up, u64::from(*life), is_contending, is_cut_off, to_say, outcome))

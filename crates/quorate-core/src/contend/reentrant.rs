@@ -7,8 +7,11 @@
 //!
 //! Several entries that gave way by turns would join each other again and again. So a node asks
 //! only an entry that is alone on it. The others learn with an answer that an earlier ticket waits;
-//! they withdraw if that does not change, and rest until their next heartbeat. By then the last of
-//! them has withdrawn, too.
+//! they withdraw if that does not change, and rest. One that was granted less than a majority asks
+//! for that answer: its next heartbeat may be far away, and meanwhile nobody has the lock. If the
+//! last of them has not withdrawn when the first one comes again, they rest for twice as long.
+
+use std::time::Duration;
 
 use super::{Contend, Rule, Said, polls};
 use crate::moment::Moment;
@@ -18,6 +21,27 @@ impl Contend {
     pub(super) fn come_again(&mut self, now: Moment) {
         self.withdraw();
         self.beat(now);
+    }
+
+    /// Looks soon, and then less and less often, whether an earlier ticket waits for what it has, if
+    /// that is less than a majority for all that the nodes have said.
+    pub(super) fn look_if_split(&mut self, now: Moment) {
+        let is_entry = self.rule == Rule::Reentrant && self.is_waiting();
+        if !is_entry || self.outcome.is_some() || self.is_asking() || self.has_majority() {
+            return;
+        }
+        if !self.granted().is_empty() {
+            self.poll_after(polls::RETRY_MS << self.looks.min(DOUBLINGS_MAX), now);
+            self.looks = self.looks.saturating_add(1);
+        }
+    }
+
+    /// Goes, since an earlier ticket waits, and comes again later.
+    pub(super) fn give_up_place(&mut self, now: Moment) {
+        self.withdraw();
+        let rest = Duration::from_millis(REST_MS << self.rests.min(DOUBLINGS_MAX));
+        self.rests = self.rests.saturating_add(1);
+        self.beat_at = self.beat_at.min(now.saturating_add(rest));
     }
 
     /// `node` granted the lock, but an earlier ticket waits for it there. That means nothing if the
@@ -49,3 +73,7 @@ impl Contend {
         !is_asking
     }
 }
+
+/// So long rests an entry at first: the others of its identity look twice in this time.
+const REST_MS: u64 = 4 * polls::RETRY_MS;
+const DOUBLINGS_MAX: u32 = 10;

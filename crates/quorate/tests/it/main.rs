@@ -27,6 +27,7 @@ mod local;
 mod loss;
 mod mutex_all;
 mod observe;
+mod reentrant;
 mod regressions;
 mod review;
 mod review2;

@@ -1,0 +1,92 @@
+//! A lock that its holder can acquire again, under one identity.
+
+mod calls;
+mod crowd;
+mod dropped;
+mod fences;
+mod identities;
+mod kept_out;
+mod leases;
+mod queue;
+mod races;
+mod together;
+mod told;
+
+use std::time::{Duration, Instant};
+
+use quorate::{Client, Guard, Mutex, error::LockError, inspect::LockReport};
+use tokio::task::JoinHandle;
+
+use crate::conformance::rig::{PATIENCE, Rig, take};
+
+/// The lock of these tests, for an identity.
+fn entry(client: &Client, identity: &str) -> Mutex {
+    client.mutex("a").reentrant(identity)
+}
+
+/// Enters a lock that is free, or held by that identity.
+async fn enter(client: &Client, identity: &str) -> Guard {
+    take(entry(client, identity)).await
+}
+
+/// The same, when every node has the entry: whoever joins it then has its fence.
+async fn enter_everywhere(rig: &Rig, client: &Client, identity: &str) -> Guard {
+    let guard = enter(client, identity).await;
+    rig.wait_until_only("a", rig.all());
+    told(rig, client, |report| report.votes == rig.len()).await;
+    guard
+}
+
+async fn release(guard: Guard) {
+    guard.release().await.expect("it was held");
+}
+
+async fn is_taken(mutex: Mutex) -> bool {
+    mutex.try_lock().await.expect("every node answers").is_none()
+}
+
+/// Whoever is not of the identity is kept out, however it asks.
+async fn assert_others_are_kept_out(client: &Client) {
+    assert!(is_taken(entry(client, "another")).await, "another identity");
+    assert!(is_taken(client.mutex("a")).await, "one without an identity");
+    let lock = client.rwlock("a");
+    assert!(lock.try_read().await.expect("every node answers").is_none(), "a reader");
+    assert!(lock.try_write().await.expect("every node answers").is_none(), "a writer");
+}
+
+type Waiter = JoinHandle<Result<Guard, LockError>>;
+
+/// One who waits, when so many stand in line on every node.
+async fn waiting(rig: &Rig, client: &Client, mutex: Mutex, total: u64) -> Waiter {
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    told(rig, client, |report| report.waiting_total == total).await;
+    waiter
+}
+
+/// What a waiter has got: it is told by the node, long before it would ask again.
+async fn won(waiter: Waiter) -> Guard {
+    let won = tokio::time::timeout(SOON, waiter).await.expect("it is told at once");
+    won.expect("no panic").expect("the lock is free")
+}
+
+/// What is told about the lock, as soon as that is so.
+async fn told(rig: &Rig, client: &Client, is_so: impl Fn(&LockReport) -> bool) -> LockReport {
+    let started = Instant::now();
+    loop {
+        let report = client.inspect("a").await.expect("every node answers");
+        if is_so(&report) {
+            return report;
+        }
+        assert!(started.elapsed() < PATIENCE, "with {} nodes: {report:?}", rig.len());
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until so many hold the lock on every node. Undoing goes on after the caller was told.
+async fn wait_until_entered(rig: &Rig, client: &Client, times: usize) {
+    told(rig, client, |report| report.votes == rig.len() && report.shared_with.len() + 1 == times)
+        .await;
+}
+
+/// Well below a third of the ttl, after which whoever waits asks again.
+const SOON: Duration = Duration::from_secs(6);

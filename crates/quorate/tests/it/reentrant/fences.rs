@@ -1,0 +1,164 @@
+//! The fence of an entry: no smaller than that of any that is held, whatever nodes have lost.
+
+use quorate::{
+    Client,
+    fence::Fence,
+    memory::{Behaviour, MemoryNodes},
+};
+use quorate_testkit::eventually;
+
+use super::{enter, enter_everywhere, entry, release, wait_until_entered, waiting, won};
+use crate::{
+    conformance::rig::{PATIENCE, Rig, take},
+    faults::cluster::Cluster,
+};
+
+in_line_on_every_engine! {
+    [1, 2, 3, 5] => one_tenure_has_one_fence_and_the_next_a_larger_one;
+    [3, 5] => nodes_that_forget_in_between_make_no_fence_smaller,
+        an_entry_that_was_forgotten_lives_on_beside_later_ones;
+}
+
+async fn one_tenure_has_one_fence_and_the_next_a_larger_one(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let mut last: Option<Fence> = None;
+    for round in 0..8 {
+        let (client, identity) = ([&alice, &bob][round % 2], ["x", "x", "y"][round % 3]);
+        let outer = enter_everywhere(rig, client, identity).await;
+        let fence = outer.fence();
+        assert!(last < fence, "{last:?} and then {fence:?}");
+        let mut held = outer;
+        // It is one tenure, although nobody is there for all of it.
+        for _ in 0..4 {
+            let next = enter(&alice, identity).await;
+            assert_eq!(next.fence(), fence);
+            wait_until_entered(rig, &bob, 2).await;
+            release(held).await;
+            wait_until_entered(rig, &bob, 1).await;
+            held = next;
+        }
+        let waiter = waiting(rig, &bob, bob.mutex("a"), 1).await;
+        release(held).await;
+        let other = won(waiter).await;
+        assert!(fence < other.fence(), "{fence:?} and then {:?}", other.fence());
+        last = other.fence();
+        release(other).await;
+        rig.wait_until_empty(rig.all());
+    }
+}
+
+async fn nodes_that_forget_in_between_make_no_fence_smaller(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let mut last: Option<Fence> = None;
+    for round in 0..6 {
+        let outer = enter_everywhere(rig, &alice, "x").await;
+        assert!(last < outer.fence(), "{last:?} and then {:?}", outer.fence());
+        for lost in 0..rig.tolerated() {
+            rig.forget((round + lost) % rig.len());
+        }
+        let inner = enter(&bob, "x").await;
+        assert!(inner.fence() >= outer.fence(), "{:?} in {:?}", inner.fence(), outer.fence());
+        let innermost = enter(&alice, "x").await;
+        assert!(innermost.fence() >= inner.fence());
+        let most = innermost.fence();
+        // The nodes that forgot are given all of them again, and refuse nobody for its fence.
+        for guard in [&outer, &inner, &innermost] {
+            guard.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
+        }
+        release(outer).await;
+        release(innermost).await;
+        assert!(super::is_taken(alice.mutex("a")).await);
+        release(inner).await;
+        let other = take(bob.mutex("a")).await;
+        assert!(most < other.fence(), "{most:?} and then {:?}", other.fence());
+        last = other.fence();
+        release(other).await;
+        rig.wait_until_empty(rig.all());
+    }
+}
+
+async fn an_entry_that_was_forgotten_lives_on_beside_later_ones(rig: &Rig) {
+    if rig.tolerated() == 0 {
+        return;
+    }
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let outer = enter_everywhere(rig, &alice, "x").await;
+    rig.forget(0);
+    let inner = enter(&bob, "x").await;
+    let started = std::time::Instant::now();
+    loop {
+        outer.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
+        inner.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
+        let report = bob.inspect("a").await.expect("every node answers");
+        if report.votes == rig.len() && report.shared_with.len() == 1 {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{report:?}");
+    }
+    // Another node may fail now.
+    rig.forget(1);
+    for guard in [&outer, &inner] {
+        guard.verify().await.expect("it is held");
+    }
+    assert!(super::is_taken(entry(&bob, "y")).await);
+    release(outer).await;
+    release(inner).await;
+    rig.wait_until_empty(rig.all());
+}
+
+/// Each time others are away: every two majorities have a node in common.
+#[tokio::test]
+async fn nodes_that_are_away_make_no_fence_smaller() {
+    for count in [3, 5] {
+        let nodes = MemoryNodes::new(count);
+        let client = || Client::builder().memory(&nodes).build().expect("valid");
+        let (alice, bob) = (client(), client());
+        let mut last: Option<Fence> = None;
+        for round in 0..2 * count {
+            let away = |first: usize, how: Behaviour| {
+                (0..count).for_each(|node| nodes.set(node, Behaviour::Answer));
+                (0..count / 2).for_each(|node| nodes.set((first + node) % count, how));
+            };
+            let how = if round % 2 == 0 { Behaviour::Fail } else { Behaviour::Hang };
+            away(round, how);
+            let outer = enter(&alice, "x").await;
+            assert!(last < outer.fence(), "{last:?} and then {:?}", outer.fence());
+            away(round + 1, how);
+            let inner = enter(&bob, "x").await;
+            assert!(inner.fence() >= outer.fence(), "{:?} in {:?}", inner.fence(), outer.fence());
+            away(round + 2, how);
+            let innermost = enter(&alice, "x").await;
+            assert!(innermost.fence() >= inner.fence());
+            last = innermost.fence();
+            (0..count).for_each(|node| nodes.set(node, Behaviour::Answer));
+            for guard in [outer, inner, innermost] {
+                release(guard).await;
+            }
+            let is_empty = || (0..count).all(|node| nodes.names(node).is_empty());
+            eventually("nothing is left", PATIENCE, is_empty);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_or_restarts_empty_makes_no_fence_smaller() {
+    let cluster = Cluster::start(3);
+    let (alice, bob) = (cluster.connect(), cluster.connect());
+    let outer = enter(&alice, "x").await;
+    cluster.servers[0].kill();
+    let inner = enter(&bob, "x").await;
+    assert!(inner.fence() >= outer.fence());
+    outer.verify().await.expect("two of three");
+    cluster.servers[0].restart_empty();
+    let innermost = enter(&alice, "x").await;
+    assert!(innermost.fence() >= inner.fence());
+    assert!(super::is_taken(bob.mutex("a")).await);
+    let most = innermost.fence();
+    for guard in [innermost, outer, inner] {
+        release(guard).await;
+    }
+    let other = take(bob.mutex("a")).await;
+    assert!(most < other.fence());
+    release(other).await;
+    cluster.wait_until_empty("after the last release");
+}

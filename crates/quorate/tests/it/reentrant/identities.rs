@@ -1,0 +1,123 @@
+//! Which texts are identities, and that no two of them are one.
+
+use quorate::{Client, error::LockError};
+
+use super::{enter, entry, is_taken, release};
+use crate::conformance::rig::{
+    PATIENCE, Rig, on_memory_in_classic_mode, on_servers_in_classic_mode,
+};
+
+in_line_on_every_engine! {
+    [1] => every_text_is_an_identity_of_its_own;
+}
+
+#[test]
+fn classic_mode_says_that_it_knows_no_identities() {
+    let body = async |rig: &Rig| {
+        let client = rig.client("alice").await;
+        refused(&client, "x", &LockError::NotReentrant).await;
+        refused(&client, "", &LockError::NotReentrant).await;
+        let text = LockError::NotReentrant.to_string();
+        assert!(text.contains("classic mode"), "{text}");
+        assert!(rig.is_empty(), "nothing was asked for");
+        release(client.mutex("a").lock().await.expect("it is free")).await;
+    };
+    on_memory_in_classic_mode(&[1, 3], body);
+    on_servers_in_classic_mode(&[1, 3], body);
+}
+
+#[tokio::test]
+async fn identities_without_a_byte_or_with_too_many_are_refused() {
+    let client = Client::memory();
+    for len in [0, 129, 1_000] {
+        let error = LockError::InvalidIdentity { len, max: 128 };
+        refused(&client, &"x".repeat(len), &error).await;
+        assert!(error.to_string().contains(&len.to_string()), "{error}");
+    }
+    // 43 signs of three bytes each.
+    refused(&client, &"€".repeat(43), &LockError::InvalidIdentity { len: 129, max: 128 }).await;
+    assert!(client.locks("").await.expect("it answers").locks.is_empty(), "nothing was asked");
+    for identity in ["x".repeat(128), "\0".repeat(128), "€".repeat(42), "%".repeat(128)] {
+        let guard = entry(&client, &identity).lock().await.expect("it is free");
+        release(enter(&client, &identity).await).await;
+        let holder = client.inspect("a").await.expect("it answers").holder.expect("held");
+        assert_eq!(holder.identity.as_ref(), Some(&identity));
+        release(guard).await;
+    }
+}
+
+async fn every_text_is_an_identity_of_its_own(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let long = ["x".repeat(128), "é".repeat(64), "\n".repeat(128), "x".repeat(127)];
+    let all: Vec<&str> = ODD.into_iter().chain(long.iter().map(String::as_str)).collect();
+    for identity in &all {
+        let held = enter(&alice, identity).await;
+        for other in &all {
+            let got = entry(&bob, other).try_lock().await.expect("every node answers");
+            assert_eq!(got.is_some(), other == identity, "{identity:?} and {other:?}");
+            if let Some(guard) = got {
+                release(guard).await;
+            }
+        }
+        assert!(is_taken(bob.mutex("a")).await, "{identity:?}");
+        let read = bob.rwlock("a").try_read().await.expect("every node answers");
+        assert!(read.is_none(), "{identity:?}");
+        let holder = bob.inspect("a").await.expect("it answers").holder.expect("it is held");
+        assert_eq!(holder.identity.as_deref(), Some(*identity));
+        assert!(!holder.is_shared && !holder.is_foreign);
+        release(held).await;
+        rig.wait_until_empty(rig.all());
+    }
+}
+
+/// Signs that separate what nodes store, and texts that look like what is stored for others.
+const ODD: [&str; 37] = [
+    "a",
+    "A",
+    "a:r",
+    "a:s",
+    ":r",
+    ":s",
+    "!",
+    "!!",
+    "a!b",
+    "a!b:r",
+    "!a:r",
+    "b",
+    "%",
+    "%61",
+    "%41",
+    "%2561",
+    "61",
+    " ",
+    "  ",
+    "a ",
+    " a",
+    "\n",
+    "a\n",
+    "\r\n",
+    "\0",
+    "é",
+    "e\u{301}",
+    "🔒",
+    "~",
+    "@",
+    "a@b",
+    "a~b.7",
+    "*",
+    "{a}",
+    "-",
+    "(![^!]*)",
+    "q1:0000000000000001:100:aa:1",
+];
+
+async fn refused(client: &Client, identity: &str, expected: &LockError) {
+    let mutex = entry(client, identity);
+    for error in [
+        mutex.lock().await.expect_err("it makes no sense"),
+        mutex.lock_timeout(PATIENCE).await.expect_err("it makes no sense"),
+        mutex.try_lock().await.expect_err("it makes no sense"),
+    ] {
+        assert_eq!(error, *expected);
+    }
+}

@@ -1,0 +1,191 @@
+//! Who waits, who does not, and in which order they come in.
+
+use std::time::Instant;
+
+use quorate::Mutex;
+
+use super::{Waiter, enter, entry, is_taken, release, told, wait_until_entered, waiting, won};
+use crate::conformance::rig::{LONG, PATIENCE, Rig, take};
+
+in_line_on_every_engine! {
+    [1, 2, 3, 5] => two_identities_take_turns,
+        an_entry_passes_all_who_wait_for_its_identity,
+        entries_that_wait_come_in_together,
+        those_who_wait_come_in_the_order_of_the_first_of_each_identity,
+        an_entry_that_gives_up_clears_the_way,
+        a_waiter_before_an_identity_that_has_entered_gets_it_next;
+    [1, 3] => more_entries_than_a_node_looks_at_come_in_together;
+}
+
+async fn two_identities_take_turns(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let mut held = enter(&alice, "x").await;
+    for turn in 0..8 {
+        let (client, identity) = if turn % 2 == 0 { (&bob, "y") } else { (&alice, "x") };
+        let nested = enter(if turn % 2 == 0 { &alice } else { &bob }, ["x", "y"][turn % 2]).await;
+        let waiter = waiting(rig, client, entry(client, identity), 1).await;
+        release(held).await;
+        nested.verify().await.expect("it is held");
+        assert!(!waiter.is_finished(), "the nested one has it");
+        release(nested).await;
+        held = won(waiter).await;
+    }
+    release(held).await;
+    rig.wait_until_empty(rig.all());
+}
+
+async fn an_entry_passes_all_who_wait_for_its_identity(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let outer = enter(&alice, "x").await;
+    let mut waiters = Vec::new();
+    for total in 1..=12 {
+        let mutex: Mutex = match total % 3 {
+            0 => bob.mutex("a"),
+            1 => entry(&bob, "y"),
+            _ => entry(&bob, &format!("z{total}")),
+        };
+        waiters.push(waiting(rig, &bob, mutex, total).await);
+    }
+    for client in [&alice, &bob] {
+        let started = Instant::now();
+        let inner = entry(client, "x").try_lock().await.expect("every node answers");
+        let inner = inner.expect("its identity has it");
+        let waited = entry(client, "x").lock().await.expect("its identity has it");
+        assert!(started.elapsed() < super::SOON, "{:?}", started.elapsed());
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        release(inner).await;
+        release(waited).await;
+    }
+    assert_eq!(told(rig, &alice, |_| true).await.waiting_total, 12, "nobody has lost its place");
+    release(outer).await;
+    // The first is of an identity that waits four times.
+    for total in [1, 4, 7, 10] {
+        assert!(!waiters.is_empty(), "{total} waits");
+    }
+    let mut guards = Vec::new();
+    for at in [9, 6, 3, 0] {
+        guards.push(won(waiters.remove(at)).await);
+    }
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "y has it");
+    for guard in guards {
+        release(guard).await;
+    }
+    for waiter in waiters {
+        release(won(waiter).await).await;
+    }
+    rig.wait_until_empty(rig.all());
+}
+
+async fn entries_that_wait_come_in_together(rig: &Rig) {
+    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let guard = take(alice.mutex("a")).await;
+    let mut waiters = Vec::new();
+    for total in 1..=6 {
+        let client = if total % 2 == 0 { &alice } else { &bob };
+        waiters.push(waiting(rig, client, entry(client, "x"), total).await);
+    }
+    release(guard).await;
+    let mut guards = Vec::new();
+    for waiter in waiters {
+        guards.push(won(waiter).await);
+    }
+    wait_until_entered(rig, &alice, 6).await;
+    for guard in &guards {
+        guard.verify().await.expect("all of them have it");
+        assert_eq!(guard.fence(), guards[0].fence());
+    }
+    assert!(is_taken(alice.mutex("a")).await);
+    for guard in guards {
+        release(guard).await;
+    }
+    rig.wait_until_empty(rig.all());
+}
+
+/// All by one client: what two of them know of the nodes' time may differ by a round trip.
+async fn those_who_wait_come_in_the_order_of_the_first_of_each_identity(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let guard = take(client.mutex("a")).await;
+    let mut waiters: Vec<(usize, Waiter)> = Vec::new();
+    let queue = ["x", "", "y", "x", "z", "y", "", "x"];
+    for (at, identity) in queue.into_iter().enumerate() {
+        let mutex = if identity.is_empty() { client.mutex("a") } else { entry(&client, identity) };
+        waiters.push((at, waiting(rig, &client, mutex, at as u64 + 1).await));
+    }
+    release(guard).await;
+    let turns: [&[usize]; 5] = [&[0, 3, 7], &[1], &[2, 5], &[4], &[6]];
+    for turn in turns {
+        let mut guards = Vec::new();
+        for place in turn {
+            let at = waiters.iter().position(|(at, _)| at == place).expect("it waits");
+            guards.push(won(waiters.remove(at).1).await);
+        }
+        assert!(waiters.iter().all(|(_, waiter)| !waiter.is_finished()), "the turn of {turn:?}");
+        for guard in guards {
+            guard.verify().await.expect("it is held");
+            release(guard).await;
+        }
+    }
+    assert!(waiters.is_empty());
+    rig.wait_until_empty(rig.all());
+}
+
+async fn an_entry_that_gives_up_clears_the_way(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let guard = take(client.mutex("a")).await;
+    let first = waiting(rig, &client, entry(&client, "x"), 1).await;
+    let second = waiting(rig, &client, entry(&client, "x"), 2).await;
+    let other = waiting(rig, &client, entry(&client, "y"), 3).await;
+    first.abort();
+    told(rig, &client, |report| report.waiting_total == 2).await;
+    second.abort();
+    told(rig, &client, |report| report.waiting_total == 1).await;
+    release(guard).await;
+    release(won(other).await).await;
+    rig.wait_until_empty(rig.all());
+}
+
+/// It has come first, and no entry that comes now is before it for ever.
+async fn a_waiter_before_an_identity_that_has_entered_gets_it_next(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let mut held = enter(&client, "x").await;
+    let waiter = waiting(rig, &client, client.mutex("a"), 1).await;
+    for _ in 0..5 {
+        let next = enter(&client, "x").await;
+        release(held).await;
+        held = next;
+    }
+    release(held).await;
+    let held = won(waiter).await;
+    assert!(is_taken(entry(&client, "x")).await);
+    release(held).await;
+    rig.wait_until_empty(rig.all());
+}
+
+async fn more_entries_than_a_node_looks_at_come_in_together(rig: &Rig) {
+    let client = rig.client("alice").await;
+    let guard = take(client.mutex("a")).await;
+    let ttl = LONG / 10;
+    let waiters: Vec<Waiter> = (0..MANY)
+        .map(|_| {
+            let mutex = entry(&client, "x").ttl(ttl);
+            tokio::spawn(async move { mutex.lock().await })
+        })
+        .collect();
+    told(rig, &client, |report| report.waiting_total == MANY).await;
+    release(guard).await;
+    let mut guards = Vec::new();
+    for waiter in waiters {
+        let won = tokio::time::timeout(PATIENCE, waiter).await.expect("it comes in");
+        guards.push(won.expect("no panic").expect("its identity has it"));
+    }
+    for guard in &guards {
+        guard.check().expect("all of them have it");
+    }
+    assert!(is_taken(client.mutex("a")).await);
+    for guard in guards {
+        release(guard).await;
+    }
+    rig.wait_until_empty(rig.all());
+}
+
+const MANY: u64 = 150;
