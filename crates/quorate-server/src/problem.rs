@@ -248,8 +248,11 @@ impl From<LockError> for Problem {
             LockError::InvalidName(_) => Self::new(Code::InvalidName, detail),
             LockError::InvalidTtl(_)
             | LockError::TooManyPermits { .. }
+            | LockError::InvalidIdentity { .. }
             | LockError::TooManyNames { .. } => Self::new(Code::OutOfBounds, detail),
-            LockError::NotShared => Self::new(Code::InvalidRequest, detail),
+            LockError::NotShared | LockError::NotReentrant => {
+                Self::new(Code::InvalidRequest, detail)
+            }
             LockError::ShutDown => Self::shutting_down(),
             _ => Self::new(Code::Internal, detail),
         }
