@@ -57,8 +57,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) permits: Option<u32>,
     /// Requests of the same token with the same identity hold the lock at the same time. Each gets
     /// a lease of its own, and the lock is held until the last one ends. 1 to 64 bytes, which
-    /// everyone who inspects the lock can read. Only with the modes `mutex` and `write`, and without
-    /// `also`.
+    /// everyone who inspects the lock can read. Only with the modes `mutex` and `write`, and
+    /// without `also`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 64, example = "job-7")]
     pub(crate) identity: Option<String>,
