@@ -79,6 +79,8 @@ impl From<LockError> for Failure {
             LockError::InvalidName(_)
             | LockError::InvalidTtl(_)
             | LockError::NotShared
+            | LockError::NotReentrant
+            | LockError::InvalidIdentity { .. }
             | LockError::NoNames
             | LockError::TooManyNames { .. }
             | LockError::TooManyPermits { .. }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     exit::{BUSY, Failure, IO},
-    run::{Kind, Patience, Signals, by_signal, lock, named},
+    run::{Kind, Patience, Signals, Want, by_signal, lock, named},
     runtime,
     settings::Place,
     time,
@@ -79,7 +79,9 @@ impl Acquire {
             self.voice.warn("no nodes are configured: the lock is local to this machine");
         }
         let ttl = self.ttl.map_or_else(|| settings.ttl(), Ok)?;
-        let builder = settings.builder()?;
+        let identity = self.kind.identity(true)?;
+        let builder = identity.put_on(settings.builder()?);
+        let want = self.kind.only(&self.name, &identity);
         block_on(async {
             let mut signals = Signals::listen()
                 .map_err(|error| Failure::system("cannot listen to signals", error))?;
@@ -89,16 +91,20 @@ impl Acquire {
                     self.voice.status("");
                     Ok(by_signal(signal))
                 }
-                taken = self.take(builder, ttl) => taken.map(|()| 0),
+                taken = self.take(builder, &want, ttl) => taken.map(|()| 0),
             }
         })
     }
 
-    async fn take(&self, builder: ClientBuilder, ttl: Duration) -> Result<(), Failure> {
+    async fn take(
+        &self,
+        builder: ClientBuilder,
+        want: &Want<'_>,
+        ttl: Duration,
+    ) -> Result<(), Failure> {
         let client = builder.build()?;
         let limit = self.patience.limit();
-        let want = self.kind.of(&self.name);
-        let locked = lock(&client, &want, ttl, limit, &self.voice).await;
+        let locked = lock(&client, want, ttl, limit, &self.voice).await;
         let guard = locked.map_err(|failure| match failure.code {
             BUSY => Failure { code: self.conflict_exit_code, ..failure },
             _ => failure,

@@ -114,6 +114,14 @@ impl Show {
         if let Some(fence) = report.holder.as_ref().and_then(|holder| holder.fence) {
             lines.push(format!("fence {fence}"));
         }
+        if let Some(identity) = report.holder.as_ref().and_then(|it| it.identity.as_deref()) {
+            // More entries than one are told above.
+            if report.shared_with.is_empty() {
+                lines.push(format!("entered once by {identity:?}"));
+            }
+            let also = |other: &LockHolder| format!("also held by {other}");
+            lines.extend(report.shared_with.iter().map(also));
+        }
         if report.holder.as_ref().is_some_and(|holder| holder.is_shared) {
             let with = |other: &LockHolder| format!("shared with {other}");
             lines.extend(report.shared_with.iter().map(with));
@@ -181,12 +189,27 @@ pub(crate) fn beginning(value: &str) -> String {
 
 /// Who has the lock, in a few words.
 pub(crate) fn holders(report: &LockReport) -> Option<String> {
-    let first = &report.holder.as_ref()?.who;
+    let holder = report.holder.as_ref()?;
+    let first = &holder.who;
+    if let Some(identity) = &holder.identity {
+        return Some(match report.shared_with.is_empty() {
+            true => format!("{first} as {identity:?}"),
+            false => format!("{first} as {identity:?}, entered {}", times(report)),
+        });
+    }
     Some(match report.shared_with.len() {
         0 => first.clone(),
         1 => format!("{first} and 1 other"),
         others => format!("{first} and {others} others"),
     })
+}
+
+/// How often a reentrant lock is entered.
+fn times(report: &LockReport) -> String {
+    match report.shared_with.len() + 1 {
+        entries @ ENTRIES_TOLD.. => format!("{entries} times or more"),
+        entries => format!("{entries} times"),
+    }
 }
 
 /// A lock as JSON.
@@ -209,6 +232,7 @@ fn holder(holder: &LockHolder) -> Value {
         "fence": holder.fence.map(quorate::fence::Fence::get),
         "held_for_ms": holder.held_for.map(millis),
         "expires_in_ms": holder.expires_in.map(millis),
+        "identity": holder.identity,
         "is_foreign": holder.is_foreign,
         "is_shared": holder.is_shared,
     })
@@ -228,6 +252,9 @@ fn node(view: &NodeView) -> Value {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// If so many hold a lock together, there may be more that are not told.
+const ENTRIES_TOLD: usize = 100;
 
 /// How many characters are shown of a value that is another library's.
 const VALUE_SHOWN_MAX: usize = 8;

@@ -17,7 +17,7 @@ mod tree;
 mod waiting;
 mod want;
 
-use std::{collections::BTreeSet, ffi::OsString, io, time::Duration};
+use std::{ffi::OsString, io, time::Duration};
 
 use clap::Args;
 use rustix::process::Signal;
@@ -28,13 +28,13 @@ use self::{
     locks::Locks,
     spawn::Child,
     supervise::{End, Supervisor},
-    want::Want,
+    want::Wanted,
 };
 pub(crate) use self::{
     lock::{lock, named},
     locks::Patience,
     signals::Signals,
-    want::Kind,
+    want::{Kind, Want},
 };
 use crate::{
     cli::outlive_file_limits,
@@ -123,7 +123,7 @@ impl Run {
             return Err(Failure::new(SOFTWARE, text));
         }
         self.check_holds()?;
-        let wants = self.wants()?;
+        let wanted = self.wanted()?;
         let settings = self.place.settings()?;
         let ttl = self.ttl(&settings)?;
         let kill_after = self.kill_after.unwrap_or_else(|| (ttl / 2).min(KILL_AFTER_MAX));
@@ -139,7 +139,7 @@ impl Run {
         if settings.is_local_by_default() {
             self.voice.warn("no nodes are configured: the lock is local to this machine");
         }
-        runtime::start()?.block_on(self.under_lock(wants, &settings, ttl, danger))
+        runtime::start()?.block_on(self.under_lock(wanted, &settings, ttl, danger))
     }
 
     fn check_holds(&self) -> Result<(), Failure> {
@@ -173,8 +173,13 @@ impl Run {
     }
 
     /// What must be held while the command runs.
-    fn wants(&self) -> Result<BTreeSet<Want<'_>>, Failure> {
-        let main = self.kind.of(&self.name);
+    fn wanted(&self) -> Result<Wanted<'_>, Failure> {
+        let is_one_lock = self.locks.iter().all(|name| *name == self.name);
+        let identity = self.kind.identity(is_one_lock)?;
+        let main = match is_one_lock {
+            true => self.kind.only(&self.name, &identity),
+            false => self.kind.of(&self.name),
+        };
         if let Some(part) = self.locks.iter().find(|name| main.has_part(name)) {
             return Err(Failure::usage(format!(
                 "{part:?} is one of the locks that the permits of {:?} are made of: it cannot be \
@@ -182,26 +187,26 @@ impl Run {
                 self.name
             )));
         }
-        let others = self.locks.iter().map(|name| self.kind.besides(name));
-        Ok(others.chain([main]).collect())
+        let others = self.locks.iter().filter(|name| main.is_permit() || **name != self.name);
+        let others = others.map(|name| self.kind.besides(name));
+        Ok(Wanted { all: others.chain([main]).collect(), main, identity })
     }
 
     async fn under_lock(
         &self,
-        wants: BTreeSet<Want<'_>>,
+        wanted: Wanted<'_>,
         settings: &Settings,
         ttl: Duration,
         danger: Danger,
     ) -> Result<u8, Failure> {
         let deaf = |error| Failure::system("cannot listen to signals", error);
         let mut signals = Signals::listen().map_err(deaf)?;
-        let builder = settings.builder()?;
+        let builder = wanted.identity.put_on(settings.builder()?);
         let builder = match self.introduction() {
             Some(who) => builder.who(who),
             None => builder,
         };
-        let main = self.kind.of(&self.name);
-        let acquired = Locks::acquire(builder, wants, main, ttl, &self.patience, &self.voice);
+        let acquired = Locks::acquire(builder, &wanted, ttl, &self.patience, &self.voice);
         let acquired = tokio::select! {
             biased;
             signal = signals.end() => Err(signal),
@@ -223,7 +228,8 @@ impl Run {
         // The moment first: the guardian is never told a later end.
         let until = Until::now();
         let until = until.after(danger.allowed(locks.left()));
-        let (variables, voice) = (locks.variables(), &self.voice);
+        let (mut variables, voice) = (locks.variables(), &self.voice);
+        variables.push(wanted.identity.variable());
         let started = signals
             .listen_to_stops()
             .and_then(|()| Child::start(&command, &variables, self.foreground, until, voice));

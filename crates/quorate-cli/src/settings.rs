@@ -229,7 +229,7 @@ fn is_there(path: &Path) -> Result<bool, Failure> {
 }
 
 /// What a variable says; one that is empty says nothing.
-fn text_of(variable: &'static str) -> Result<Option<String>, Failure> {
+pub(crate) fn text_of(variable: &'static str) -> Result<Option<String>, Failure> {
     let Some(value) = env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };

@@ -250,8 +250,11 @@ impl From<LockError> for Problem {
             | LockError::TooManyPermits { .. }
             | LockError::NoPermits
             | LockError::TooFewPermits { .. }
+            | LockError::InvalidIdentity { .. }
             | LockError::TooManyNames { .. } => Self::new(Code::OutOfBounds, detail),
-            LockError::NotShared => Self::new(Code::InvalidRequest, detail),
+            LockError::NotShared | LockError::NotReentrant => {
+                Self::new(Code::InvalidRequest, detail)
+            }
             LockError::ShutDown => Self::shutting_down(),
             _ => Self::new(Code::Internal, detail),
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorate::{
-    Client, Guard,
+    Client, Guard, Mutex,
     error::{Holder, LockError},
     inspect::LockReport,
 };
@@ -57,7 +57,7 @@ fn acquired(want: &Want<'_>, guard: &Guard) -> String {
     let name = want.name;
     match (want.how, want.permit(guard.name())) {
         (How::Permit(permits), Some(number)) => format!("permit {number} of {permits} of {name:?}"),
-        (How::Permit(_), None) | (How::Alone, _) => format!("{:?}", guard.name()),
+        (How::Permit(_), None) | (How::Alone | How::Reentrant, _) => format!("{:?}", guard.name()),
         (How::Shared, _) => format!("{name:?}, shared,"),
     }
 }
@@ -121,7 +121,7 @@ async fn try_take(
     ttl: Duration,
 ) -> Result<Option<Guard>, LockError> {
     match want.how {
-        How::Alone => client.mutex(want.name).ttl(ttl).try_lock().await,
+        How::Alone | How::Reentrant => mutex(client, want).ttl(ttl).try_lock().await,
         How::Shared => client.rwlock(want.name).ttl(ttl).try_read().await,
         How::Permit(permits) => client.semaphore(want.name, permits).ttl(ttl).try_acquire().await,
     }
@@ -134,8 +134,8 @@ async fn take(
     left: Option<Duration>,
 ) -> Result<Guard, LockError> {
     match want.how {
-        How::Alone => {
-            let mutex = client.mutex(want.name).ttl(ttl);
+        How::Alone | How::Reentrant => {
+            let mutex = mutex(client, want).ttl(ttl);
             match left {
                 Some(left) => mutex.lock_timeout(left).await,
                 None => mutex.lock().await,
@@ -158,22 +158,30 @@ async fn take(
     }
 }
 
+fn mutex(client: &Client, want: &Want<'_>) -> Mutex {
+    let mutex = client.mutex(want.name);
+    match want.how {
+        How::Reentrant => mutex.reentrant(client.identity()),
+        How::Alone | How::Shared | How::Permit(_) => mutex,
+    }
+}
+
 /// Why it was not had.
 pub(super) async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder>) -> String {
     let report = match want.how {
-        How::Alone | How::Shared => client.inspect(want.name).await.ok(),
+        How::Alone | How::Reentrant | How::Shared => client.inspect(want.name).await.ok(),
         // Which of its locks was another's is not known, and no other library has those.
         How::Permit(_) => None,
     };
     let holder = holder.map(|mut holder| {
-        if !matches!(want.how, How::Permit(_)) && !is_ours(&holder, report.as_ref()) {
+        if !want.is_permit() && !is_ours(&holder, report.as_ref()) {
             holder.who = beginning(&holder.who);
         }
         holder
     });
     let by = |words: &str| holder.as_ref().map(|holder| format!("{words} {holder}"));
     match want.how {
-        How::Alone => by("held by").unwrap_or_else(|| HELD.into()),
+        How::Alone | How::Reentrant => by("held by").unwrap_or_else(|| HELD.into()),
         How::Shared => match report.as_ref().and_then(in_between) {
             Some(text) => text,
             None => by("held by").unwrap_or_else(|| HELD.into()),

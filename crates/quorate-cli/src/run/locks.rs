@@ -1,9 +1,6 @@
 //! The locks that the command needs: all of them, or none.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use quorate::{Client, ClientBuilder, Guard, error::ReleaseError};
@@ -11,7 +8,7 @@ use quorate::{Client, ClientBuilder, Guard, error::ReleaseError};
 use super::{
     nested,
     several::{self, Deadline},
-    want::Want,
+    want::Wanted,
 };
 use crate::{exit::Failure, time, voice::Voice};
 
@@ -48,19 +45,19 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Acquires all of them. `main` is the one of them that the command is told the fence of.
+    /// Acquires all of them.
     pub(crate) async fn acquire(
         builder: ClientBuilder,
-        wants: BTreeSet<Want<'_>>,
-        main: Want<'_>,
+        wanted: &Wanted<'_>,
         ttl: Duration,
         patience: &Patience,
         voice: &Voice,
     ) -> Result<Self, Failure> {
         let client = builder.build()?;
-        let place = wants.iter().position(|want| *want == main).unwrap_or_default();
+        let Wanted { all, main, .. } = wanted;
+        let place = all.iter().position(|want| want == main).unwrap_or_default();
         let until = Deadline { started: Instant::now(), limit: patience.limit() };
-        let guards = several::acquire(&client, &wants, ttl, &until, voice).await?;
+        let guards = several::acquire(&client, all, ttl, &until, voice).await?;
         let permit = guards.get(place).and_then(|guard| main.permit(guard.name()));
         Ok(Self { client, guards, main: place, permit, acquired_at: Instant::now() })
     }

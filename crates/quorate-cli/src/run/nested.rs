@@ -1,4 +1,5 @@
-//! A command under a lock that wants the same lock again would wait for itself.
+//! A command under a lock that wants the same lock again would wait for itself, unless both are
+//! entries of one identity.
 
 use std::{collections::BTreeSet, env};
 
@@ -13,7 +14,7 @@ pub(super) async fn check(client: &Client, want: &Want<'_>) -> Result<(), Failur
     let above = held_above();
     let held = above.lines().filter_map(|line| line.split_once(' '));
     let is_wanted = |name: &str| match want.how {
-        How::Alone | How::Shared => name == want.name,
+        How::Alone | How::Reentrant | How::Shared => name == want.name,
         How::Permit(_) => want.permit(name).is_some(),
     };
     let held: Vec<(&str, &str)> = held.filter(|(_, name)| is_wanted(name)).collect();
@@ -21,17 +22,22 @@ pub(super) async fn check(client: &Client, want: &Want<'_>) -> Result<(), Failur
     for name in names {
         let owners: Vec<&str> =
             held.iter().filter(|(_, it)| *it == name).map(|(owner, _)| *owner).collect();
-        if is_held_by(client, name, &owners).await {
+        if is_held_by(client, want, name, &owners).await {
             return Err(Failure::usage(hint(want)));
         }
     }
     Ok(())
 }
 
-/// Whether one of these owners has the lock still, alone or together with others.
-async fn is_held_by(client: &Client, name: &str, owners: &[&str]) -> bool {
+/// Whether one of these owners has the lock still, alone or together with others, and is in the way
+/// of what is wanted.
+async fn is_held_by(client: &Client, want: &Want<'_>, name: &str, owners: &[&str]) -> bool {
     // If nobody can tell, the lock cannot be had either.
     let Ok(report) = client.inspect(name).await else { return false };
+    let identity = report.holder.as_ref().and_then(|holder| holder.identity.as_deref());
+    if want.how == How::Reentrant && identity == Some(client.identity()) {
+        return false;
+    }
     if report.shared_with.len() >= SHARES_TOLD {
         return true;
     }
@@ -47,13 +53,14 @@ async fn is_held_by(client: &Client, name: &str, owners: &[&str]) -> bool {
 fn hint(want: &Want<'_>) -> String {
     let name = want.name;
     match want.how {
-        How::Alone => format!(
+        How::Alone | How::Reentrant => format!(
             "{name:?} is held by a process that started this one, which would wait for itself: \
-             take the lock once, on the outside"
+             take the lock once, on the outside, or {AS_ONE}"
         ),
         How::Shared => format!(
             "{name:?} is held by a process that started this one, which would wait for itself, \
-             at the latest when another wants it alone: take the lock once, on the outside"
+             at the latest when another wants it alone: take the lock once, on the outside, or \
+             {AS_ONE}"
         ),
         How::Permit(_) => format!(
             "a permit of {name:?} is held by a process that started this one: if all who have \
@@ -73,6 +80,10 @@ pub(super) fn value(guards: &[Guard]) -> String {
 fn held_above() -> String {
     env::var_os(VARIABLE).unwrap_or_default().to_string_lossy().into_owned()
 }
+
+/// How a lock can be held on the outside and on the inside.
+const AS_ONE: &str = "set the same QUORATE_IDENTITY for both, if both hold only this lock, and \
+                      hold it exclusively";
 
 pub(super) const VARIABLE: &str = "QUORATE_LOCKS";
 

@@ -48,10 +48,9 @@ pub(super) async fn acquire(
     until: &Deadline,
     voice: &Voice,
 ) -> Result<Vec<Guard>, Failure> {
-    let is_permit = |want: &Want<'_>| matches!(want.how, How::Permit(_));
-    let locks: Vec<Want<'_>> = wants.iter().copied().filter(|want| !is_permit(want)).collect();
+    let locks: Vec<Want<'_>> = wants.iter().copied().filter(|want| !want.is_permit()).collect();
     let mut permit = None;
-    if let Some((place, want)) = wants.iter().enumerate().find(|(_, want)| is_permit(want)) {
+    if let Some((place, want)) = wants.iter().enumerate().find(|(_, want)| want.is_permit()) {
         permit = Some((place, lock(client, want, ttl, until.left(), voice).await?));
     }
     let is_set = locks.iter().all(|want| want.how == How::Alone);

@@ -63,7 +63,7 @@ impl Watch {
         let mut last = None;
         for want in wants {
             let looked = match want.how {
-                How::Alone | How::Shared => client.inspect(want.name).await,
+                How::Alone | How::Reentrant | How::Shared => client.inspect(want.name).await,
                 How::Permit(_) => client.inspect(want.line()).await,
             };
             let Ok(report) = looked else {
@@ -84,9 +84,8 @@ impl Watch {
     fn say(&self, want: &Want<'_>, report: &LockReport, voice: &Voice) {
         voice.status(&line(want, report));
         // Who is the first in line for a permit has none.
-        let is_held = want.how == How::Alone || want.how == How::Shared;
         let is_ours = report.holder.as_ref().is_some_and(|holder| holder.is_this_client);
-        if is_held && !is_ours && report.holder.is_some() {
+        if !want.is_permit() && !is_ours && report.holder.is_some() {
             self.holder.replace(holders(report));
         }
     }
@@ -134,7 +133,7 @@ impl fmt::Display for Guarded<'_> {
 fn line(want: &Want<'_>, report: &LockReport) -> String {
     let mut line = format!("waiting for {want}");
     let before = match want.how {
-        How::Alone | How::Shared => {
+        How::Alone | How::Reentrant | How::Shared => {
             if let Some(holders) = holders(report) {
                 line.push_str(&format!(", held by {holders}"));
             }

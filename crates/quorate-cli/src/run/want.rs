@@ -1,12 +1,14 @@
 //! What is wanted: a lock alone, a lock together with others, or one of several permits.
 
-use std::{fmt, num::NonZeroU32};
+use std::{collections::BTreeSet, fmt, num::NonZeroU32};
 
 use clap::Args;
-use quorate::Semaphore;
+use quorate::{ClientBuilder, Semaphore};
+
+use crate::{exit::Failure, settings::text_of};
 
 /// How the lock is held.
-#[derive(Args, Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Kind {
     /// Holds the lock together with all others who hold it so. Who wants it alone waits for them,
     /// and those who come later wait behind that one. There is no fence.
@@ -22,14 +24,70 @@ pub(crate) struct Kind {
     #[arg(long, value_name = "NUMBER", value_parser = permits)]
     #[arg(conflicts_with_all = ["shared", "exclusive"])]
     permits: Option<NonZeroU32>,
+    /// Lets others with the same identity hold the lock at the same time: a command that runs under
+    /// the lock can acquire it again. Without it QUORATE_IDENTITY is read. An empty text means
+    /// none. It has 1 to 128 bytes. Only for one exclusive lock: with --shared, with --permits and
+    /// for several locks QUORATE_IDENTITY is ignored.
+    #[arg(long, value_name = "TEXT")]
+    identity: Option<String>,
+}
+
+/// Which of the locks an identity holds together: what the flag or the environment says.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Identity(Option<String>);
+
+impl Identity {
+    /// The same settings for a client of this identity.
+    pub(crate) fn put_on(&self, builder: ClientBuilder) -> ClientBuilder {
+        match &self.0 {
+            Some(identity) => builder.identity(identity),
+            None => builder,
+        }
+    }
+
+    /// What the command finds in its environment.
+    pub(crate) fn variable(&self) -> (&'static str, Option<String>) {
+        (IDENTITY, self.0.clone())
+    }
+
+    /// How a lock is held that could be held alone.
+    const fn how(&self) -> How {
+        if self.0.is_some() { How::Reentrant } else { How::Alone }
+    }
 }
 
 impl Kind {
+    /// The identity in force. It can hold one exclusive lock: the flag is refused elsewhere.
+    pub(crate) fn identity(&self, is_one_lock: bool) -> Result<Identity, Failure> {
+        let Some(said) = &self.identity else { return text_of(IDENTITY).map(Identity) };
+        let Some(said) = Some(said).filter(|said| !said.is_empty()) else {
+            return Ok(Identity(None));
+        };
+        let why = match (self.shared, self.permits, is_one_lock) {
+            (true, ..) => "--shared: a shared lock is not reentrant",
+            (false, Some(_), _) => "--permits: a permit is not reentrant",
+            (false, None, false) => {
+                "--lock: several locks are acquired as one set, and a set is \
+                                     not reentrant"
+            }
+            (false, None, true) => return Ok(Identity(Some(said.clone()))),
+        };
+        Err(Failure::usage(format!("--identity cannot be used with {why}")))
+    }
+
     /// What is wanted under this name.
     pub(crate) const fn of<'a>(&self, name: &'a str) -> Want<'a> {
         match self.permits {
             Some(permits) => Want { name, how: How::Permit(permits) },
             None => self.besides(name),
+        }
+    }
+
+    /// What is wanted under this name, if nothing else is.
+    pub(crate) const fn only<'a>(&self, name: &'a str, identity: &Identity) -> Want<'a> {
+        match self.of(name) {
+            Want { how: How::Alone, .. } => Want { name, how: identity.how() },
+            want => want,
         }
     }
 
@@ -50,13 +108,28 @@ pub(crate) struct Want<'a> {
 pub(crate) enum How {
     /// A lock that nobody else holds.
     Alone,
+    /// A lock that nobody else holds but those of the client's identity.
+    Reentrant,
     /// A lock that others may hold as well, if they want it so.
     Shared,
     /// One of so many permits of a semaphore.
     Permit(NonZeroU32),
 }
 
+/// All that must be held while a command runs.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) all: BTreeSet<Want<'a>>,
+    /// The one of them that the command is told the fence of.
+    pub(crate) main: Want<'a>,
+    pub(crate) identity: Identity,
+}
+
 impl Want<'_> {
+    pub(crate) const fn is_permit(&self) -> bool {
+        matches!(self.how, How::Permit(_))
+    }
+
     /// The number of the permit that is the lock of this name.
     pub(crate) fn permit(&self, lock: &str) -> Option<u32> {
         let part = self.part(lock)?;
@@ -77,7 +150,7 @@ impl Want<'_> {
     fn part<'a>(&self, lock: &'a str) -> Option<&'a str> {
         match self.how {
             How::Permit(_) => lock.strip_prefix(self.name)?.strip_prefix('#'),
-            How::Alone | How::Shared => None,
+            How::Alone | How::Reentrant | How::Shared => None,
         }
     }
 }
@@ -87,7 +160,7 @@ impl fmt::Display for Want<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name;
         match self.how {
-            How::Alone | How::Shared => write!(f, "{name:?}"),
+            How::Alone | How::Reentrant | How::Shared => write!(f, "{name:?}"),
             How::Permit(NonZeroU32::MIN) => write!(f, "the permit of {name:?}"),
             How::Permit(permits) => write!(f, "one of {permits} permits of {name:?}"),
         }
@@ -99,6 +172,9 @@ fn permits(text: &str) -> Result<NonZeroU32, String> {
     let permits = text.parse().ok().filter(|permits: &NonZeroU32| permits.get() <= most);
     permits.ok_or_else(|| format!("there can be 1 to {most} permits"))
 }
+
+/// Says of which identity a command is, and all that it starts.
+const IDENTITY: &str = "QUORATE_IDENTITY";
 
 /// What is behind the `#` of that lock.
 const LINE: &str = "line";

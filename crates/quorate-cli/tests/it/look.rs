@@ -67,6 +67,7 @@ fn a_lock_is_shown_with_its_line_and_its_nodes() {
             "expires_in_ms",
             "fence",
             "held_for_ms",
+            "identity",
             "is_foreign",
             "is_shared",
             "owner_prefix",

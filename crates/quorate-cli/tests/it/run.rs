@@ -7,6 +7,7 @@ mod flags;
 mod nodes_down;
 mod permits;
 mod queue;
+mod reentrant;
 mod several;
 mod shared;
 mod signals;

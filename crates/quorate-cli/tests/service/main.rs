@@ -12,6 +12,7 @@ mod leases;
 mod list;
 mod names;
 mod openapi;
+mod reentrant;
 mod several;
 mod sharing;
 mod shutdown;

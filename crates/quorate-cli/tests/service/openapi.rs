@@ -83,6 +83,8 @@ fn responses_have_the_fields_of_the_document() {
     let document = cluster.get("/openapi.json").assert_status(200).body;
     let acquired = cluster.acquire("job", &json!({ "ttl_ms": 60_000 })).assert_status(200);
     let set = cluster.acquire("a", &json!({ "also": ["b"] })).assert_status(200);
+    let entry = cluster.acquire("entered", &json!({ "identity": "i" })).assert_status(200);
+    let entered = cluster.get("/v1/locks/entered").assert_status(200);
     let held = cluster.acquire("job", &json!({})).assert_problem(409, "held");
     let renewed = cluster.renew(&acquired.lease_id()).assert_status(200);
     let lock = cluster.get("/v1/locks/job").assert_status(200);
@@ -90,6 +92,8 @@ fn responses_have_the_fields_of_the_document() {
     for (schema, response) in [
         ("Acquired", acquired),
         ("Acquired", set),
+        ("Acquired", entry),
+        ("Lock", entered),
         ("Problem", held),
         ("Renewed", renewed),
         ("Lock", lock),

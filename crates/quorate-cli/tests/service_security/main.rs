@@ -9,6 +9,7 @@ mod exposure;
 #[expect(dead_code, unused_imports, reason = "the tests of the service use the rest of it")]
 mod fixture;
 mod forged;
+mod identities;
 mod idle;
 mod input;
 mod quotas;

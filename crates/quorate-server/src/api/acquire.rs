@@ -1,5 +1,6 @@
 //! Acquiring a lock.
 
+mod identity;
 mod several;
 mod want;
 
@@ -59,6 +60,13 @@ pub(crate) struct AcquireRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_024)]
     pub(crate) take: Option<u32>,
+    /// Requests of the same token with the same identity hold the lock at the same time. Each gets
+    /// a lease of its own, and the lock is held until the last one ends. 1 to 64 bytes, which
+    /// everyone who inspects the lock can read. Only with the modes `mutex` and `write`, and
+    /// without `also`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 64, example = "job-7")]
+    pub(crate) identity: Option<String>,
 }
 
 /// How a lock is held.
@@ -166,7 +174,8 @@ pub(super) async fn acquire(
     service.check_open()?;
     let fingerprint = serde_json::to_vec(&request).unwrap_or_default();
     let mark = Mark::read(&headers, &caller, &name, &fingerprint)?;
-    let want = Want::new(&service, &name, &request, mark)?;
+    let identity = identity::of(&request, &caller.name)?;
+    let want = Want::new(&service, &name, &request, (identity, mark))?;
     let wait = service.quotas().wait_for(&caller.name, want.locks_count())?;
     let taken = match request.wait_ms {
         0 => want.take().await,

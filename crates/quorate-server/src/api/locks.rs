@@ -29,7 +29,7 @@ pub(crate) struct Lock {
     /// Who holds it, as far as the nodes know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<HolderView>,
-    /// Readers that hold it together with the holder.
+    /// Readers that hold it together with the holder, or other leases of its identity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared_with: Vec<HolderView>,
     /// How many wait for it.
@@ -60,6 +60,10 @@ pub(crate) struct HolderView {
     is_shared: bool,
     /// True if another library or program holds it.
     is_foreign: bool,
+    /// The identity of a reentrant lock: other holders with the same one are in `shared_with`. For
+    /// a lock of this service it is the name of the token, a slash, and what the request said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
 }
 
 /// Who waits for a lock.
@@ -243,6 +247,7 @@ impl From<&LockHolder> for HolderView {
             expires_in_ms: holder.expires_in.map(millis),
             is_shared: holder.is_shared,
             is_foreign: holder.is_foreign,
+            identity: holder.identity.clone(),
         }
     }
 }

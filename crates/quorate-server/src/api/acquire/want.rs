@@ -30,6 +30,8 @@ pub(super) struct Want<'a> {
     permits: NonZeroU32,
     /// How many permits are wanted, if the request says so.
     pub(super) take: Option<u32>,
+    /// Together with whom it is held.
+    identity: Option<String>,
     mark: Option<Mark>,
 }
 
@@ -48,7 +50,7 @@ impl<'a> Want<'a> {
         service: &'a Service,
         name: &'a str,
         request: &'a AcquireRequest,
-        mark: Option<Mark>,
+        (identity, mark): (Option<String>, Option<Mark>),
     ) -> Result<Self, Problem> {
         let out_of_bounds = |detail: &str| Problem::new(Code::OutOfBounds, detail);
         let permits = match (request.mode, request.permits) {
@@ -81,6 +83,7 @@ impl<'a> Want<'a> {
             mode: request.mode,
             permits,
             take: request.take,
+            identity,
             mark,
         })
     }
@@ -90,9 +93,11 @@ impl<'a> Want<'a> {
     /// it.
     pub(super) async fn take(&self) -> Result<Granted, Problem> {
         let Some(mark) = self.mark else { return self.acquire().await };
-        // A reader, or the owner of a permit, would get a second one.
+        // A reader, the owner of a permit, or an identity would get a second one.
         let is_found_first = matches!(self.mode, Mode::Read | Mode::Permits);
-        if is_found_first && let Some(granted) = self.find(mark).await? {
+        if (is_found_first || self.identity.is_some())
+            && let Some(granted) = self.find(mark).await?
+        {
             return Ok(granted);
         }
         tokio::select! {
@@ -219,6 +224,7 @@ impl<'a> Want<'a> {
     fn mutex(&self) -> quorate::Mutex {
         let mutex = self.service.client().mutex(self.name).no_renew();
         let mutex = self.ttl.into_iter().fold(mutex, quorate::Mutex::ttl);
+        let mutex = self.identity.iter().fold(mutex, quorate::Mutex::reentrant);
         self.who.iter().fold(mutex, quorate::Mutex::who)
     }
 

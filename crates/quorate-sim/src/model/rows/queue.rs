@@ -10,6 +10,7 @@ use crate::model::{
 /// All of them, small ones first.
 pub(super) fn rows() -> Vec<Settings> {
     let mut rows = small();
+    rows.extend(small_that_share());
     rows.extend(small_with_time());
     let large = large().into_iter().chain(large_that_forget()).chain(large_with_time());
     let large = large.chain(large_that_share());
@@ -57,6 +58,20 @@ fn small() -> Vec<Settings> {
             ..three("line-n3-vanish", "3 nodes with any fences, a key vanishes")
         },
         Settings {
+            vanishings: 1,
+            renewals: 1,
+            ..three("line-n3-heal", "3 nodes, a key vanishes, a renewal")
+        },
+    ]
+}
+
+/// Where some hold the lock together.
+fn small_that_share() -> Vec<Settings> {
+    let one = |name, what| Settings::queue(name, what, 1);
+    let two = |name, what| Settings::queue(name, what, 2);
+    let three = |name, what| Settings::queue(name, what, 3);
+    vec![
+        Settings {
             attempts: vec![1, 1, 1],
             sharing: vec![0, 2],
             cancels: 1,
@@ -89,11 +104,6 @@ fn small() -> Vec<Settings> {
             entries: vec![1],
             tickets: Tickets::Any(vec![1, 2]),
             ..three("line-n3-entry", "3 nodes, 1 entry and 1 is alone, any tickets")
-        },
-        Settings {
-            vanishings: 1,
-            renewals: 1,
-            ..three("line-n3-heal", "3 nodes, a key vanishes, a renewal")
         },
     ]
 }
