@@ -38,7 +38,7 @@ async fn readers_and_a_writer_keep_entries_out(rig: &Rig) {
     let writer = lock.write().await.expect("it is free");
     let waiter = waiting(rig, &bob, entry(&bob, "x"), 1).await;
     assert!(is_taken(entry(&alice, "x")).await);
-    release(writer).await;
+    release(writer.into_guard()).await;
     release(won(waiter).await).await;
     rig.wait_until_empty(rig.all());
 }
@@ -53,7 +53,7 @@ async fn others_of_every_kind_get_it_when_the_last_entry_goes(rig: &Rig) {
             0 => waiting(rig, &alice, alice.mutex("a"), 1).await,
             1 => waiting(rig, &alice, entry(&alice, "y"), 1).await,
             2 => tokio::spawn(async move { lock.read().await }),
-            _ => tokio::spawn(async move { lock.write().await }),
+            _ => tokio::spawn(async move { lock.write().await.map(Into::into) }),
         };
         super::told(rig, &alice, |report| report.waiting_total == 1).await;
         for guard in guards {
