@@ -357,6 +357,7 @@ fn a_foreign_holder_is_waited_for_and_asked_for_nothing() {
     assert_eq!(node.wait_at(52, &owner(1, 1)), granted(fence(1)), "it goes by itself");
 }
 
+mod entries;
 mod full;
 mod inspect;
 mod leases;
