@@ -23,8 +23,8 @@ impl Contend {
         self.beat(now);
     }
 
-    /// Looks soon, and then less and less often, whether an earlier ticket waits for what it has, if
-    /// that is less than a majority for all that the nodes have said.
+    /// Looks soon, and then less and less often, whether an earlier ticket waits for what it has,
+    /// if that is less than a majority for all that the nodes have said.
     pub(super) fn look_if_split(&mut self, now: Moment) {
         let is_entry = self.rule == Rule::Reentrant && self.is_waiting();
         if !is_entry || self.outcome.is_some() || self.is_asking() || self.has_majority() {
