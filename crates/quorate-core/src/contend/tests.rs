@@ -250,4 +250,5 @@ fn a_refusal_drops_older_grants_and_no_newer_one() {
 
 mod line;
 mod plain;
+mod reentrant;
 mod worlds;

@@ -358,6 +358,7 @@ fn a_foreign_holder_is_waited_for_and_asked_for_nothing() {
 }
 
 mod downgrade;
+mod entries;
 mod full;
 mod inspect;
 mod leases;

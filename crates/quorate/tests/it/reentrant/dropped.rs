@@ -16,7 +16,7 @@ async fn nothing_is_left_on_a_free_lock() {
     use Behaviour::{Answer, Fail, Hang, Mute};
     for number in 0..4_usize.pow(3) {
         let behaviours = [1, 4, 16].map(|div| [Answer, Fail, Hang, Mute][number / div % 4]);
-        drop_after_each_poll(behaviours, Held::ByNobody).await;
+        drop_after_each_poll(behaviours, Holder::Nobody).await;
     }
 }
 
@@ -25,7 +25,7 @@ async fn nothing_is_left_but_the_outer_entry() {
     use Behaviour::{Answer, Fail, Hang, Mute};
     for number in 0..4_usize.pow(3) {
         let behaviours = [1, 4, 16].map(|div| [Answer, Fail, Hang, Mute][number / div % 4]);
-        drop_after_each_poll(behaviours, Held::ByItself).await;
+        drop_after_each_poll(behaviours, Holder::ItsIdentity).await;
     }
 }
 
@@ -34,8 +34,8 @@ async fn nothing_is_left_where_another_has_the_lock() {
     use Behaviour::{Answer, Hang, Mute};
     for number in 0..3_usize.pow(3) {
         let behaviours = [1, 3, 9].map(|div| [Answer, Hang, Mute][number / div % 3]);
-        drop_after_each_poll(behaviours, Held::ByAnother).await;
-        drop_after_each_poll(behaviours, Held::ByAnotherOnOne).await;
+        drop_after_each_poll(behaviours, Holder::Another).await;
+        drop_after_each_poll(behaviours, Holder::AnotherOnOne).await;
     }
 }
 
@@ -99,15 +99,15 @@ async fn a_dropped_guard_leaves_nothing_whatever_the_nodes_do_at_that_time() {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Held {
-    ByNobody,
-    ByItself,
-    ByAnother,
+enum Holder {
+    Nobody,
+    ItsIdentity,
+    Another,
     /// On one node; the others are free.
-    ByAnotherOnOne,
+    AnotherOnOne,
 }
 
-async fn drop_after_each_poll(behaviours: [Behaviour; 3], held: Held) {
+async fn drop_after_each_poll(behaviours: [Behaviour; 3], held: Holder) {
     for call in [Call::TryLock, Call::Lock, Call::LockTimeout] {
         for back in [Back::BeforeDrop, Back::RightAfterDrop, Back::AfterTimeout] {
             for polls in 0..=POLLS_MAX {
@@ -124,17 +124,17 @@ async fn drop_after_each_poll(behaviours: [Behaviour; 3], held: Held) {
 async fn drop_after(
     polls: usize,
     behaviours: [Behaviour; 3],
-    held: Held,
+    held: Holder,
     call: Call,
     back: Back,
 ) -> bool {
     let nodes = MemoryNodes::new(3);
     let (alice, bob) = (client(&nodes), client(&nodes));
     let guard = match held {
-        Held::ByNobody => None,
-        Held::ByItself => Some(entry(&alice, "x").lock().await.expect("it is free")),
-        Held::ByAnother => Some(entry(&alice, "y").lock().await.expect("it is free")),
-        Held::ByAnotherOnOne => {
+        Holder::Nobody => None,
+        Holder::ItsIdentity => Some(entry(&alice, "x").lock().await.expect("it is free")),
+        Holder::Another => Some(entry(&alice, "y").lock().await.expect("it is free")),
+        Holder::AnotherOnOne => {
             nodes.plant(2, "a", b"another");
             None
         }
@@ -178,7 +178,7 @@ async fn drop_after(
         drop(guard);
         settle().await;
     }
-    if held == Held::ByAnotherOnOne {
+    if held == Holder::AnotherOnOne {
         nodes.forget(2);
     }
     assert_empty(&nodes, &what);
