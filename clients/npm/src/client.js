@@ -24,6 +24,8 @@ import { Transport } from "./transport.js";
  * @property {number} [ttlMs] How long the lock lasts unless it is renewed. 10000 by default.
  * @property {number} [waitMs] How long to wait if the lock is held. Indefinitely by default.
  * @property {string} [reason] What the lock is held for, for people.
+ * @property {string} [identity] Calls with the same identity hold the lock at the same time, each
+ *   with a lease of its own.
  * @property {boolean} [renew] False disables renewals.
  * @property {AbortSignal} [signal] Aborts the wait and leaves the queue.
  */
@@ -135,7 +137,8 @@ export class Client {
    * @returns {Promise<Lease>}
    */
   async #acquire(name, options, wanted) {
-    const { ttlMs = 10_000, waitMs = Infinity, reason, renew = true, signal } = options;
+    const { ttlMs = 10_000, waitMs = Infinity, renew = true, signal } = options;
+    const { reason, identity } = options;
     if (typeof name !== "string" || name === "") {
       throw new TypeError("the name of a lock must be a string that is not empty");
     }
@@ -147,7 +150,7 @@ export class Client {
     }
     signal?.throwIfAborted();
     const path = `/v1/locks/${encodeURIComponent(name)}/acquire`;
-    const request = { ttl_ms: Math.ceil(ttlMs), owner: this.#owner, reason, ...wanted };
+    const request = { ttl_ms: Math.ceil(ttlMs), owner: this.#owner, reason, identity, ...wanted };
     const granted = await this.#ask(path, request, waitMs, signal);
     if (validUntil(granted) > now()) {
       return new Lease(this.#transport, name, { ttlMs, renew }, granted);

@@ -99,6 +99,17 @@ test("readers share and writers exclude", async () => {
   await writer.release();
 });
 
+test("leases of one identity hold the lock together", async () => {
+  const [client, name] = [new Client(urls()), freshName()];
+  const outer = await client.lock(name, { identity: "one" });
+  const inner = await client.lock(name, { identity: "one", waitMs: 0 });
+  assert.ok(inner.fence >= outer.fence);
+  await outer.release();
+  assert.equal(await client.tryLock(name, { identity: "other" }), null);
+  await inner.release();
+  await (await client.lock(name, { waitMs: 10_000 })).release();
+});
+
 test("permits limit the number of holders", async () => {
   const [client, name] = [new Client(urls()), freshName()];
   const held = [await client.permit(name, 2), await client.permit(name, 2, { waitMs: 0 })];

@@ -12,6 +12,8 @@
  * @property {number} [ttlMs] How long the lock lasts unless it is renewed. 10000 by default.
  * @property {number} [waitMs] How long to wait if the lock is held. Indefinitely by default.
  * @property {string} [reason] What the lock is held for, for people.
+ * @property {string} [identity] Calls with the same identity hold the lock at the same time, each
+ *   with a lease of its own.
  * @property {boolean} [renew] False disables renewals.
  * @property {AbortSignal} [signal] Aborts the wait and leaves the queue.
  */
@@ -112,6 +114,11 @@ export type LockOptions = {
      * What the lock is held for, for people.
      */
     reason?: string | undefined;
+    /**
+     * Calls with the same identity hold the lock at the same time, each
+     * with a lease of its own.
+     */
+    identity?: string | undefined;
     /**
      * False disables renewals.
      */

@@ -87,6 +87,15 @@ class LockTest(unittest.TestCase):
             self.assertGreater(writer.fence, 0)
             self.assertIsNone(self.client.try_lock(self.name, mode="read"))
 
+    def test_leases_of_one_identity_hold_the_lock_together(self) -> None:
+        outer = self.client.lock(self.name, identity="one")
+        with self.client.lock(self.name, wait=0, identity="one") as inner:
+            self.assertGreaterEqual(inner.fence, outer.fence)
+            outer.release()
+            self.assertIsNone(self.client.try_lock(self.name, identity="other"))
+        with self.client.lock(self.name, wait=10):
+            pass
+
     def test_permits_limit_the_number_of_holders(self) -> None:
         with self.client.permit(self.name, 2), self.client.permit(self.name, 2, wait=0):
             self.assertIsNone(self.client.try_lock(self.name, mode="permits", permits=2))

@@ -95,6 +95,7 @@ class Wish:
     permits: Optional[int]
     owner: Optional[str]
     reason: Optional[str]
+    identity: Optional[str] = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -111,6 +112,7 @@ class Wish:
             "permits": self.permits,
             "owner": self.owner,
             "reason": self.reason,
+            "identity": self.identity,
         }
         present = {name: value for name, value in values.items() if value is not None}
         headers = {"Content-Type": "application/json", "Idempotency-Key": uuid.uuid4().hex}

@@ -42,6 +42,7 @@ class AsyncClient:
         mode: str = "mutex",
         permits: Optional[int] = None,
         reason: Optional[str] = None,
+        identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Acquiring:
@@ -49,8 +50,9 @@ class AsyncClient:
 
         Waits for it up to ``wait`` seconds, by default indefinitely, then raises ``Held``.
         ``mode`` is ``mutex``, ``read``, ``write`` or ``permits``. Cancelling leaves the queue.
+        Calls with the same ``identity`` hold the lock at the same time.
         """
-        wish = Wish(name, ttl, mode, permits, self._owner, reason)
+        wish = Wish(name, ttl, mode, permits, self._owner, reason, identity)
         return Acquiring(self._sender, wish, wait, on_lost, renew)
 
     async def try_lock(
@@ -61,11 +63,12 @@ class AsyncClient:
         mode: str = "mutex",
         permits: Optional[int] = None,
         reason: Optional[str] = None,
+        identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Optional[AsyncLease]:
         """Acquires the lock if it is free. Returns ``None`` if it is held."""
-        wish = Wish(name, ttl, mode, permits, self._owner, reason)
+        wish = Wish(name, ttl, mode, permits, self._owner, reason, identity)
         try:
             return await Acquiring(self._sender, wish, 0, on_lost, renew)
         except Held:

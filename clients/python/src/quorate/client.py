@@ -43,15 +43,17 @@ class Client:
         wait: Optional[float] = None,
         *,
         reason: Optional[str] = None,
+        identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Lease:
         """Acquires a lock that one owner holds.
 
         Waits for it up to ``wait`` seconds, by default indefinitely, then raises ``Held``.
-        ``on_lost`` is called from another thread when the lease is lost.
+        ``on_lost`` is called from another thread when the lease is lost. Calls with the same
+        ``identity`` hold the lock at the same time, each with a lease of its own.
         """
-        return self._acquire(name, "mutex", None, ttl, wait, reason, on_lost, renew)
+        return self._acquire(name, "mutex", None, ttl, wait, reason, on_lost, renew, identity)
 
     def write(
         self,
@@ -60,11 +62,12 @@ class Client:
         wait: Optional[float] = None,
         *,
         reason: Optional[str] = None,
+        identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Lease:
         """Acquires the lock exclusively, against readers and writers."""
-        return self._acquire(name, "write", None, ttl, wait, reason, on_lost, renew)
+        return self._acquire(name, "write", None, ttl, wait, reason, on_lost, renew, identity)
 
     def read(
         self,
@@ -101,6 +104,7 @@ class Client:
         mode: str = "mutex",
         permits: Optional[int] = None,
         reason: Optional[str] = None,
+        identity: Optional[str] = None,
         on_lost: OnLost = None,
         renew: bool = True,
     ) -> Optional[Lease]:
@@ -109,7 +113,7 @@ class Client:
         ``mode`` is ``mutex``, ``read``, ``write`` or ``permits``.
         """
         try:
-            return self._acquire(name, mode, permits, ttl, 0, reason, on_lost, renew)
+            return self._acquire(name, mode, permits, ttl, 0, reason, on_lost, renew, identity)
         except Held:
             return None
 
@@ -123,8 +127,9 @@ class Client:
         reason: Optional[str],
         on_lost: OnLost,
         renew: bool,
+        identity: Optional[str] = None,
     ) -> Lease:
-        wish = Wish(name, ttl, mode, permits, self._owner, reason)
+        wish = Wish(name, ttl, mode, permits, self._owner, reason, identity)
         left, held = Wait(wait), None
         while True:
             request_wait = left.next(held)
