@@ -3,6 +3,7 @@
 mod downgrade;
 mod hand_over;
 mod leave;
+mod loss;
 mod operation;
 mod set;
 
@@ -435,35 +436,6 @@ impl Client {
         self.release_others(env, task);
         self.release(env, id, None);
         self.think(env, task);
-    }
-
-    /// The holder was told that the lock is lost.
-    pub(super) fn handle_loss(&mut self, env: &mut Env, task: usize, id: LeaseId) {
-        env.count.losses += 1;
-        if self.tasks[task].others.contains(&id)
-            && matches!(self.tasks[task].stage, Stage::Asking(_))
-        {
-            // The lock is acquired once more, and goes on to be.
-            self.tasks[task].others.retain(|other| *other != id);
-            return self.release(env, id, None);
-        }
-        if self.tasks[task].others.contains(&id)
-            && let Stage::Holding(held) | Stage::Acting(held) = self.tasks[task].stage
-        {
-            // With one lock the whole set is lost.
-            return self.give_back(env, task, held);
-        }
-        match self.tasks[task].stage {
-            // It finds out when it looks.
-            Stage::Holding(_) if self.tasks[task].operation.is_stubborn => {}
-            Stage::Acting(held) if held == id && self.tasks[task].operation.is_stubborn => {
-                self.wait(env, task, STUBBORN_FOR);
-            }
-            Stage::Holding(held) | Stage::Acting(held) if held == id => {
-                self.give_back(env, task, id);
-            }
-            _ => {}
-        }
     }
 
     fn start_waiting(&mut self, env: &mut Env, task: usize) {

@@ -4,19 +4,20 @@ mod collect;
 mod look;
 mod many;
 mod search;
+mod wait;
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Jitter, client::watchdog::Renewal, command::Value, moment::Moment, name::Name,
-    quorum::majority, terms::VOTE_TIMEOUT_MAX,
+    terms::VOTE_TIMEOUT_MAX,
 };
 
 use self::look::holders;
 use crate::{
     Mutex,
-    engine::{OwnerKind, held::Hold, survey},
-    error::{LockError, NodeAnswer, NodeReport, Trouble, WithError},
+    engine::{OwnerKind, held::Hold},
+    error::{LockError, NodeReport, WithError},
     primitive::{guard::Guard, inner::Inner},
     who::printable,
 };
@@ -390,62 +391,6 @@ impl Semaphore {
         Ok(value)
     }
 
-    async fn wait(&self, wait: Option<Duration>) -> Result<Guard, LockError> {
-        let engine = &self.client.engine;
-        let started = engine.now();
-        let deadline = wait.map(|wait| started.saturating_add(wait));
-        let is_over = || deadline.is_some_and(|deadline| engine.now() >= deadline);
-        match self.try_any(MISSES_BEFORE_LINE, deadline).await? {
-            Seen::Got(guard) => return Ok(guard),
-            Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
-            Seen::Silence(nodes) if is_over() => return Err(LockError::NoQuorum { nodes }),
-            Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
-        }
-        // Others would wait for ever behind one whose place is not renewed. Should it be lost all
-        // the same, two are first in line, and each permit still goes to one of them.
-        let hold = Hold { renewal: Renewal::On, max: None };
-        let line = self.part(self.parts()?.line.clone(), hold);
-        let Some(place) = line.wait_until(deadline).await?.into_guard()? else {
-            return Err(self.timeout(started).await);
-        };
-        let got = loop {
-            let got = self.wait_for_any(deadline).await;
-            // A full server keeps its place as the first in line, and gives it no others before
-            // there is memory again.
-            match &got {
-                Err(error) if deadline.is_none() && is_full(error) && place.check().is_ok() => {}
-                Ok(_) | Err(_) => break got,
-            }
-        };
-        // Not before: the next in line finds nobody before it when it asks for the permits.
-        drop(place);
-        match got? {
-            Some(guard) => Ok(guard),
-            None => Err(self.timeout(started).await),
-        }
-    }
-
-    async fn timeout(&self, started: Moment) -> LockError {
-        let engine = &self.client.engine;
-        let waited = engine.now().saturating_since(started);
-        let slots = match self.parts() {
-            Ok(parts) => &parts.slots,
-            Err(error) => return error,
-        };
-        let patience = self.patience(None);
-        let holders = holders(engine, slots, patience).await;
-        let held = slots.iter().zip(&holders).filter(|(_, holder)| holder.is_some());
-        let mut holder = None;
-        // One that was seen a moment ago may be free by now: it may be our own.
-        for (slot, _) in held.take(SHOWN_TRIES_MAX) {
-            holder = survey(engine, slot, patience).await;
-            if holder.is_some() {
-                break;
-            }
-        }
-        LockError::Timeout { waited, holder }
-    }
-
     fn part(&self, name: Name, hold: Hold) -> Mutex {
         Mutex::part(self.client.clone(), name, self.ttl, hold, self.kind.clone())
     }
@@ -508,14 +453,6 @@ enum Seen<T = Guard> {
     Silence(Box<[NodeReport]>),
 }
 
-/// True if so many nodes lack memory that no majority is left.
-fn is_full(error: &LockError) -> bool {
-    let LockError::NoQuorum { nodes } = error else { return false };
-    let is_full = |it: &&NodeReport| it.answer == NodeAnswer::Trouble(Trouble::OutOfMemory);
-    let full = nodes.iter().filter(is_full).count();
-    nodes.len() - full < majority(nodes.len())
-}
-
 fn below(jitter: &mut Jitter, bound: usize) -> usize {
     usize::try_from(jitter.next() % bound.max(1) as u64).expect("below a usize")
 }
@@ -525,12 +462,6 @@ const LOOKS_MAX: usize = 10;
 
 /// So often one who does not wait looks for what others were after as well.
 const MISSES_MAX: usize = 6;
-
-/// The same for one who waits: those who come later must not get ahead while it looks.
-const MISSES_BEFORE_LINE: usize = 2;
-
-/// Of so many permits the holder is asked for, until one is known.
-const SHOWN_TRIES_MAX: usize = 16;
 
 const MISSED_DELAY_MIN: Duration = Duration::from_millis(2);
 const MISSED_DELAY_MAX: Duration = Duration::from_millis(50);

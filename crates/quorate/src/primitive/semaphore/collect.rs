@@ -9,7 +9,7 @@ use std::{
 
 use quorate_core::{client::watchdog::Renewal, moment::Moment};
 
-use super::{Seen, Semaphore, holders, is_full};
+use super::{Seen, Semaphore, holders, wait::is_full};
 use crate::{
     engine::held::{Hold, Loss},
     error::LockError,

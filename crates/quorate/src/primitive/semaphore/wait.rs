@@ -1,0 +1,85 @@
+//! Waits for a permit: in the queue of `NAME#line`, and as its first for all permits.
+
+use std::time::Duration;
+
+use quorate_core::{client::watchdog::Renewal, moment::Moment, quorum::majority};
+
+use super::{Seen, Semaphore, look::holders};
+use crate::{
+    engine::{held::Hold, survey},
+    error::{LockError, NodeAnswer, NodeReport, Trouble},
+    primitive::guard::Guard,
+};
+
+impl Semaphore {
+    pub(super) async fn wait(&self, wait: Option<Duration>) -> Result<Guard, LockError> {
+        let engine = &self.client.engine;
+        let started = engine.now();
+        let deadline = wait.map(|wait| started.saturating_add(wait));
+        let is_over = || deadline.is_some_and(|deadline| engine.now() >= deadline);
+        match self.try_any(MISSES_BEFORE_LINE, deadline).await? {
+            Seen::Got(guard) => return Ok(guard),
+            Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
+            Seen::Silence(nodes) if is_over() => return Err(LockError::NoQuorum { nodes }),
+            Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
+        }
+        // Others would wait for ever behind one whose place is not renewed. Should it be lost all
+        // the same, two are first in line, and each permit still goes to one of them.
+        let hold = Hold { renewal: Renewal::On, max: None };
+        let line = self.part(self.parts()?.line.clone(), hold);
+        let Some(place) = line.wait_until(deadline).await?.into_guard()? else {
+            return Err(self.timeout(started).await);
+        };
+        let got = loop {
+            let got = self.wait_for_any(deadline).await;
+            // A full server keeps its place as the first in line, and gives it no others before
+            // there is memory again.
+            match &got {
+                Err(error) if deadline.is_none() && is_full(error) && place.check().is_ok() => {}
+                Ok(_) | Err(_) => break got,
+            }
+        };
+        // Not before: the next in line finds nobody before it when it asks for the permits.
+        drop(place);
+        match got? {
+            Some(guard) => Ok(guard),
+            None => Err(self.timeout(started).await),
+        }
+    }
+
+    pub(super) async fn timeout(&self, started: Moment) -> LockError {
+        let engine = &self.client.engine;
+        let waited = engine.now().saturating_since(started);
+        let slots = match self.parts() {
+            Ok(parts) => &parts.slots,
+            Err(error) => return error,
+        };
+        let patience = self.patience(None);
+        let holders = holders(engine, slots, patience).await;
+        let held = slots.iter().zip(&holders).filter(|(_, holder)| holder.is_some());
+        let mut holder = None;
+        // One that was seen a moment ago may be free by now: it may be our own.
+        for (slot, _) in held.take(SHOWN_TRIES_MAX) {
+            holder = survey(engine, slot, patience).await;
+            if holder.is_some() {
+                break;
+            }
+        }
+        LockError::Timeout { waited, holder }
+    }
+}
+
+/// True if so many nodes lack memory that no majority is left.
+pub(super) fn is_full(error: &LockError) -> bool {
+    let LockError::NoQuorum { nodes } = error else { return false };
+    let is_full = |it: &&NodeReport| it.answer == NodeAnswer::Trouble(Trouble::OutOfMemory);
+    let full = nodes.iter().filter(is_full).count();
+    nodes.len() - full < majority(nodes.len())
+}
+
+/// So often one who waits tries a permit that others were after as well: those who come later must
+/// not get ahead while it looks.
+const MISSES_BEFORE_LINE: usize = 2;
+
+/// Of so many permits the holder is asked for, until one is known.
+const SHOWN_TRIES_MAX: usize = 16;
