@@ -196,7 +196,8 @@ impl Supervisor<'_> {
         let ended_at = Instant::now();
         while self.child.is_anything_left() {
             let left = self.child.count();
-            if left > 0 || ended_at.elapsed() >= GUARDIAN_BOUND {
+            let bound = if left > 0 { LINGER_BOUND } else { GUARDIAN_BOUND };
+            if ended_at.elapsed() >= bound {
                 return left.max(1);
             }
             sleep(LOOK_SOON).await;
@@ -216,6 +217,9 @@ enum Killed {
 
 /// By its guardian.
 const KILLED_IN_TIME: &str = "the lock was not renewed in time, and the command was killed";
+
+/// For how long what is about to end may take: the guardian of a run inside this one, above all.
+const LINGER_BOUND: Duration = Duration::from_millis(100);
 
 /// For how long a guardian may not have noticed that nothing is left.
 const GUARDIAN_BOUND: Duration = Duration::from_millis(200);

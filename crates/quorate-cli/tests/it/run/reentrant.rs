@@ -37,6 +37,16 @@ fn runs_of_one_identity_inside_each_other_finish() {
     }
 }
 
+/// The guardian of the inner run ends a moment after the inner run.
+#[test]
+fn a_run_inside_a_run_leaves_nothing_behind() {
+    let rig = Rig::one();
+    for _ in 0..20 {
+        let ended = say(&rig, "job 7", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(0);
+        assert!(!ended.err().contains("goes on"), "{ended:?}");
+    }
+}
+
 #[test]
 fn the_flag_is_passed_on_to_the_command_and_counts_before_the_environment() {
     let rig = Rig::one();
