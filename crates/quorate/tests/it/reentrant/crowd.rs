@@ -71,17 +71,17 @@ async fn identities_never_overlap(rig: &Rig) {
 
 /// Who is inside, and how often.
 #[derive(Default)]
-struct Inside(Mutex<Option<(usize, u64)>>);
+pub(super) struct Inside(Mutex<Option<(usize, u64)>>);
 
 impl Inside {
-    fn enter(&self, identity: usize) {
+    pub(super) fn enter(&self, identity: usize) {
         let mut inside = self.0.lock().expect("nobody overlaps");
         let (known, times) = inside.unwrap_or((identity, 0));
         assert_eq!(known, identity, "two identities are inside");
         *inside = Some((identity, times + 1));
     }
 
-    fn leave(&self, identity: usize) {
+    pub(super) fn leave(&self, identity: usize) {
         let mut inside = self.0.lock().expect("nobody overlaps");
         let (known, times) = inside.expect("somebody is inside");
         assert_eq!(known, identity, "two identities are inside");

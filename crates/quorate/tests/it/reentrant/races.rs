@@ -1,12 +1,15 @@
 //! Identities that ask all at once, so that each gets some of the nodes.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use quorate::Client;
 use quorate_testkit::{Fault, Proxy, Server, eventually};
 use tokio::{sync::Barrier, task::JoinSet};
 
-use super::{SOON, entry, release};
+use super::{SOON, crowd::Inside, entry, release};
 use crate::{
     conformance::rig::{PATIENCE, Rig, on_memory, on_servers},
     faults::cluster::{connect_to_all, settings},
@@ -38,29 +41,81 @@ async fn split_votes_are_settled(rig: &Rig) {
 /// Each identity is the first on a node of its own, so none has a majority.
 #[tokio::test]
 async fn votes_that_are_always_split_are_settled() {
-    let servers = Server::start_many(3);
-    let proxies: Vec<Vec<Proxy>> = (0..3)
-        .map(|_| servers.iter().map(|server| Proxy::start(&server.address())).collect())
-        .collect();
-    let clients: Vec<Client> = proxies
-        .iter()
-        .map(|of| settings(of.iter().map(Proxy::url)).vote_timeout(PATIENCE))
-        .map(connect_to_all)
-        .collect();
-    for (client, proxies) in proxies.iter().enumerate() {
-        for (node, proxy) in proxies.iter().enumerate() {
-            let up = if node == client { Duration::ZERO } else { FAR };
-            proxy.set(Fault::Delay { up, down: Duration::ZERO });
-        }
-    }
+    let far = Far::new();
+    let clients = &far.clients;
     for round in 0..FAR_ROUNDS {
         let (began, entries) = (Instant::now(), 1 + round % 4);
-        split(&clients, entries, round / 4 % 2 == 1).await;
+        split(clients, entries, round / 4 % 2 == 1).await;
         // Whoever asks again only after a third of the ttl would take longer.
         assert!(began.elapsed() < SOON, "{entries} entries of each: {:?}", began.elapsed());
     }
-    let is_empty = || servers.iter().all(|server| server.lock_keys().is_empty());
-    eventually("nothing is left", PATIENCE, is_empty);
+    far.wait_until_empty();
+}
+
+/// They leave and come again all the time, while others wait.
+#[tokio::test]
+async fn crowds_that_are_far_apart_take_turns() {
+    let far = Far::new();
+    let inside = Arc::new(Inside::default());
+    let mut tasks = JoinSet::new();
+    for task in 0..12 {
+        let (at, inside) = (task % 3, inside.clone());
+        let mutex = entry(&far.clients[at], ["x", "y", "z"][at]);
+        tasks.spawn(async move {
+            for _ in 0..3 {
+                let outer = mutex.lock().await.expect("its turn comes");
+                inside.enter(at);
+                let inner = mutex.lock().await.expect("its identity has it");
+                inside.enter(at);
+                assert!(inner.fence() >= outer.fence());
+                for guard in [outer, inner] {
+                    guard.check().expect("it is held");
+                    inside.leave(at);
+                    release(guard).await;
+                }
+            }
+        });
+    }
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("two identities are never inside at once");
+        }
+    };
+    tokio::time::timeout(TOTAL, all).await.expect("all get their turns");
+    far.wait_until_empty();
+}
+
+/// Servers, and a client near each of them.
+struct Far {
+    servers: Vec<Server>,
+    _proxies: Vec<Vec<Proxy>>,
+    clients: Vec<Client>,
+}
+
+impl Far {
+    fn new() -> Self {
+        let servers = Server::start_many(3);
+        let proxies: Vec<Vec<Proxy>> = (0..3)
+            .map(|_| servers.iter().map(|server| Proxy::start(&server.address())).collect())
+            .collect();
+        let clients: Vec<Client> = proxies
+            .iter()
+            .map(|of| settings(of.iter().map(Proxy::url)).vote_timeout(PATIENCE))
+            .map(connect_to_all)
+            .collect();
+        for (client, proxies) in proxies.iter().enumerate() {
+            for (node, proxy) in proxies.iter().enumerate() {
+                let up = if node == client { Duration::ZERO } else { FAR };
+                proxy.set(Fault::Delay { up, down: Duration::ZERO });
+            }
+        }
+        Self { servers, _proxies: proxies, clients }
+    }
+
+    fn wait_until_empty(&self) {
+        let is_empty = || self.servers.iter().all(|server| server.lock_keys().is_empty());
+        eventually("nothing is left", PATIENCE, is_empty);
+    }
 }
 
 /// So many entries of each identity, or in place of one of these others without an identity.
@@ -84,7 +139,7 @@ async fn split(clients: &[Client], entries: usize, is_mixed: bool) {
 
 /// Entries of two identities, from the same moment: each holds it for a moment.
 async fn race(clients: &[Client], round: usize) {
-    let barrier = std::sync::Arc::new(Barrier::new(ENTRIES));
+    let barrier = Arc::new(Barrier::new(ENTRIES));
     let mut tasks = JoinSet::new();
     for number in 0..ENTRIES {
         let client = clients[(number + round) % clients.len()].clone();
