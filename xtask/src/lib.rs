@@ -71,7 +71,7 @@ const VERBS: &[Verb] = &[
     Verb::new(
         "bench",
         "NAME",
-        "limit, handoff, faults, keeper, scripts, several, start or waiters; --quick",
+        "limit, handoff, faults, keeper, scripts, service, several, start, waiters; NODES… --quick",
         bench::run,
     ),
     Verb::new(
