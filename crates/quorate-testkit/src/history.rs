@@ -15,11 +15,11 @@
 //! what [`History::violations`] looks for. [`How`] says how a lock is held:
 //!
 //! - [`Alone`](How::Alone) excludes all others. [Readers](How::Reader) exclude all but readers.
-//! - [Entries](How::Entry) of one identity hold the lock together, and exclude all others. The fence
-//!   of an entry is no smaller than that of any entry of its identity that held the lock for all
-//!   the time in which it asked. The next holder of another kind has a larger one.
-//! - [Permits](How::Permit) are locks that are held alone. At any time no more of them are held than
-//!   the largest number that one of the holders says.
+//! - [Entries](How::Entry) of one identity hold the lock together, and exclude all others. The
+//!   fence of an entry is no smaller than that of any entry of its identity that held the lock for
+//!   all the time in which it asked. The next holder of another kind has a larger one.
+//! - [Permits](How::Permit) are locks that are held alone. At any time no more of them are held
+//!   than the largest number that one of the holders says.
 //! - The members of a [`Set`] begin together and end together, all of them or none.
 //!
 //! ```
