@@ -2,14 +2,15 @@
 //! entries of identities, sets of names that overlap, and semaphores whose size changes.
 //!
 //! Processes ask, hold and release without end. They are killed and stopped, nodes are killed and
-//! restarted, and links are cut, in an order that follows from a seed (`QUORATE_SEED`). Each fault
-//! lasts for longer than a lease, and until others had the lock; after each round everybody gets it
-//! again. What all of them believed is taken down and judged at the end, by the rules of
-//! [`quorate_testkit::history`], and nothing is left on the nodes.
+//! restarted with or without their data, and links are cut, in an order that follows from a seed
+//! (`QUORATE_SEED`). Each fault lasts for longer than a lease, and until others had the lock; after
+//! each round everybody gets it again. What all of them believed is taken down and judged at the
+//! end, by the rules of [`quorate_testkit::history`], and nothing is left on the nodes.
 //!
 //! The program starts itself again as each worker. It has no test harness, so that a worker is a
 //! plain process with one purpose. The name of a primitive as an argument runs that one alone; what
-//! else `cargo test` hands over is understood or ignored.
+//! else `cargo test` hands over is understood or ignored. With `QUORATE_FULL=1` each primitive is
+//! tried with nodes that keep their data and with nodes that forget it, until they vote again.
 
 mod dice;
 mod rig;
@@ -20,7 +21,11 @@ use std::{env, process::ExitCode, time::Duration};
 
 use quorate_testkit::history::{Claim, History, How, Moment};
 
-use self::{rig::Rig, worker::Task};
+use self::{
+    rig::{Memory, Rig, WORKERS},
+    storm::ROUNDS,
+    worker::Task,
+};
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -35,25 +40,31 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    let (seed, is_full) = (seed(), env::var_os("QUORATE_FULL").is_some_and(|it| it == "1"));
     let is_named = Primitive::ALL.iter().any(|it| has(it.as_str()));
-    for primitive in Primitive::ALL {
-        if !is_named || has(primitive.as_str()) {
-            run_case(primitive, seed());
+    for (number, primitive) in (0..).zip(Primitive::ALL) {
+        if is_named && !has(primitive.as_str()) {
+            continue;
+        }
+        // One after the other, so that each run has both.
+        let first = usize::from((seed ^ number) % 2 == 1);
+        for memory in Memory::ALL.into_iter().cycle().skip(first).take(1 + usize::from(is_full)) {
+            run_case(primitive, memory, seed, is_full);
         }
     }
     ExitCode::SUCCESS
 }
 
 /// Panics if the model was not kept, if somebody did not get on, or if something is left.
-fn run_case(primitive: Primitive, seed: u64) {
+fn run_case(primitive: Primitive, memory: Memory, seed: u64, is_full: bool) {
     let began = Moment::now();
-    say(&format!("{}: QUORATE_SEED={seed}", primitive.as_str()));
-    let mut rig = Rig::start(primitive, seed);
-    storm::run(&mut rig, seed);
+    say(&format!("{}, data is {}: QUORATE_SEED={seed}", primitive.as_str(), memory.as_str()));
+    let mut rig = Rig::start(primitive, memory, seed);
+    storm::run(&mut rig, seed, is_full);
+    rig.wait_until_tried();
     let history = rig.end();
     let report = history.report();
     assert!(report.claims() >= CLAIMS_MIN, "{report}");
-    primitive.assert_tried(&history);
     let (claims, wait) = (report.claims(), report.longest_wait());
     let in_vain: usize = report.shares().values().map(|share| share.in_vain).sum();
     let time = Moment::now().since(began);
@@ -101,48 +112,51 @@ impl Primitive {
         known.unwrap_or_else(|| panic!("no primitive: {text:?}"))
     }
 
-    /// Everything that the model is about has happened.
-    fn assert_tried(self, history: &History) {
+    /// What the model is about and has not happened so far.
+    pub(crate) fn untried(self, history: &History) -> Vec<String> {
         let claims = history.claims();
-        let has = |what: &str, is_it: &dyn Fn(&Claim) -> bool| {
-            assert!(claims.iter().any(is_it), "{}: there is no {what}", self.as_str());
+        let mut untried = Vec::new();
+        let mut needs = |what: &str, is_it: &dyn Fn(&Claim) -> bool| {
+            if !claims.iter().any(is_it) {
+                untried.push(what.to_owned());
+            }
         };
-        let meets = |claim: &Claim, of_others: bool| {
-            let at = |it: &Claim| it.acquired_at..it.ended_at.unwrap_or(Moment::NEVER);
-            let is_met = |it: &Claim| {
+        let meets = |claim: &Claim, is_other: bool| {
+            claims.iter().any(|it| {
                 it.how.goes_with(&claim.how)
-                    && (it.client != claim.client) == of_others
+                    && (it.client != claim.client) == is_other
                     && it.acquired_at < claim.acquired_at
-                    && at(it).contains(&claim.acquired_at)
-            };
-            claims.iter().any(is_met)
+                    && it.ended_at.is_none_or(|end| claim.acquired_at < end)
+            })
         };
         let is_entry = |it: &Claim| matches!(it.how, How::Entry(_));
         let size = |it: &Claim| it.set.as_ref().map_or(0, |set| set.size);
-        let of = |wanted: u32| move |it: &Claim| matches!(it.how, How::Permit { of, .. } if of == wanted);
+        let is_of =
+            |it: &Claim, wanted: u32| matches!(it.how, How::Permit { of, .. } if of == wanted);
         match self {
-            Self::Mutex => has("mutex", &|it| it.how == How::Alone),
+            Self::Mutex => needs("mutex", &|it| it.how == How::Alone),
             Self::RwLock => {
-                has("writer", &|it| it.how == How::Alone);
-                has("reader with another", &|it| it.how == How::Reader && meets(it, true));
-                has("downgrade", &|it| it.how == How::Reader && it.asked_at == it.acquired_at);
+                needs("writer", &|it| it.how == How::Alone);
+                needs("reader with another", &|it| it.how == How::Reader && meets(it, true));
+                needs("downgrade", &|it| it.how == How::Reader && it.asked_at == it.acquired_at);
             }
             Self::Reentrant => {
-                has("nested entry", &|it| is_entry(it) && meets(it, false));
-                has("entry of another process", &|it| is_entry(it) && meets(it, true));
-                has("mutex", &|it| it.how == How::Alone);
-                has("reader", &|it| it.how == How::Reader);
+                needs("nested entry", &|it| is_entry(it) && meets(it, false));
+                needs("entry of another process", &|it| is_entry(it) && meets(it, true));
+                needs("mutex", &|it| it.how == How::Alone);
+                needs("reader", &|it| it.how == How::Reader);
             }
             Self::Sets => {
-                has("pair", &|it| size(it) == 2);
-                has("set of three", &|it| size(it) == 3);
-                has("mutex", &|it| it.set.is_none());
+                needs("pair", &|it| size(it) == 2);
+                needs("set of three", &|it| size(it) == 3);
+                needs("mutex", &|it| it.set.is_none());
             }
             Self::Semaphore => {
-                (2..=4).for_each(|wanted| has(&format!("permit of {wanted}"), &of(wanted)));
-                (1..=3).for_each(|many| has(&format!("{many} permits"), &|it| size(it) == many));
+                (2..=4).for_each(|of| needs(&format!("permit of {of}"), &|it| is_of(it, of)));
+                (1..=3).for_each(|many| needs(&format!("{many} permits"), &|it| size(it) == many));
             }
         }
+        untried
     }
 }
 
@@ -158,8 +172,9 @@ pub(crate) fn complain(line: &str) {
 
 const WORKER: &str = "--worker";
 
-/// Much less than there are, and more than it takes to get through all rounds.
-const CLAIMS_MIN: usize = 150;
+/// At the beginning everybody had what it wants, and in each round so many did twice. Mostly there
+/// are several times as many.
+const CLAIMS_MIN: usize = WORKERS * (1 + 2 * ROUNDS);
 
 /// What a dead holder's lock is gone after.
 pub(crate) const TTL: Duration = Duration::from_millis(400);

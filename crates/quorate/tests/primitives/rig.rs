@@ -17,10 +17,43 @@ use quorate_testkit::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{PATIENCE, Primitive, TTL, WORKER};
+use super::{PATIENCE, Primitive, TTL, WORKER, say};
+
+/// What a node knows after a restart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Memory {
+    /// Everything: it writes every change to disk, and so it votes again at once.
+    Kept,
+    /// Nothing, and so it does not vote for some time.
+    Lost,
+}
+
+impl Memory {
+    pub(crate) const ALL: [Self; 2] = [Self::Kept, Self::Lost];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Lost => "lost",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let known = Self::ALL.into_iter().find(|it| it.as_str() == text);
+        known.unwrap_or_else(|| panic!("no memory: {text:?}"))
+    }
+
+    /// For clients of such nodes.
+    pub(crate) fn settings(self, urls: impl IntoIterator<Item = impl AsRef<str>>) -> ClientBuilder {
+        // The longest ttl is a part of the time for which a restarted node does not vote.
+        let settings = Client::builder().nodes(urls).ttl(TTL).max_ttl(TTL);
+        settings.durable_nodes(self == Self::Kept)
+    }
+}
 
 pub(crate) struct Rig {
     primitive: Primitive,
+    memory: Memory,
     seed: u64,
     servers: Vec<Server>,
     /// Workers of one side share their links to the nodes.
@@ -34,21 +67,53 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    pub(crate) fn start(primitive: Primitive, seed: u64) -> Self {
-        let servers = Server::builder().append_only().start_many(NODES);
+    pub(crate) fn start(primitive: Primitive, memory: Memory, seed: u64) -> Self {
+        let servers = match memory {
+            Memory::Kept => Server::builder().append_only().start_many(NODES),
+            Memory::Lost => Server::start_many(NODES),
+        };
         let link = |server: &Server| Proxy::start(&server.address());
         let sides = (0..SIDES).map(|_| servers.iter().map(link).collect()).collect();
-        admit(&servers);
-        let observer = settings(servers.iter().map(Server::url)).build();
-        let observer = observer.expect("the settings are valid");
+        let observer = || {
+            let client = memory.settings(servers.iter().map(Server::url)).build();
+            client.expect("the settings are valid")
+        };
+        // New servers vote at once, where they would have to wait.
+        let client = blocking::Client::try_from(observer()).expect("it has a thread of its own");
+        client.admit().expect("they are new and empty");
+        let observer = observer();
         let folder = Some(tempfile::tempdir().expect("a folder for the history"));
         let (running, deaths) = (BTreeMap::new(), Vec::new());
         let started = 0;
-        let mut rig =
-            Self { primitive, seed, servers, sides, folder, running, started, deaths, observer };
+        let mut rig = Self {
+            primitive,
+            memory,
+            seed,
+            servers,
+            sides,
+            folder,
+            running,
+            started,
+            deaths,
+            observer,
+        };
         (0..WORKERS).for_each(|_| rig.add_worker());
         rig.wait_for_everybody(Moment::now());
         rig
+    }
+
+    pub(crate) const fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    pub(crate) fn restart(&self, node: usize) {
+        match self.memory {
+            Memory::Kept => {
+                self.servers[node].restart();
+                self.wait_until_voting(node);
+            }
+            Memory::Lost => self.servers[node].restart_empty(),
+        }
     }
 
     pub(crate) fn server(&self, node: usize) -> &Server {
@@ -68,7 +133,8 @@ impl Rig {
         self.started += 1;
         let name = format!("worker-{:03}", self.started);
         let mut command = Command::new(env::current_exe().expect("the path of this program"));
-        command.arg(WORKER).arg(self.primitive.as_str()).arg(self.seed.to_string()).arg(&name);
+        command.arg(WORKER).args([self.primitive.as_str(), self.memory.as_str()]);
+        command.arg(self.seed.to_string()).arg(&name);
         command.arg(self.folder()).args(self.sides[self.started % SIDES].iter().map(Proxy::url));
         let child = command.spawn().expect("the program starts itself");
         self.running.insert(name, child);
@@ -104,6 +170,19 @@ impl Rig {
                 .map(|claim| claim.client.as_str())
                 .collect();
             names.iter().all(|name| later.contains(&name.as_str()))
+        });
+    }
+
+    /// Waits until all that the model is about has happened.
+    pub(crate) fn wait_until_tried(&mut self) {
+        let primitive = self.primitive;
+        let mut untried = Vec::new();
+        self.wait_for("everything was tried", |history| {
+            let before = std::mem::replace(&mut untried, primitive.untried(history));
+            if before != untried && !untried.is_empty() {
+                say(&format!("  not yet: {untried:?}"));
+            }
+            untried.is_empty()
         });
     }
 
@@ -196,18 +275,6 @@ impl Drop for Rig {
             let _ = child.wait();
         }
     }
-}
-
-pub(crate) fn settings(urls: impl IntoIterator<Item = impl AsRef<str>>) -> ClientBuilder {
-    // The longest ttl is a part of the time for which a restarted node does not vote.
-    Client::builder().nodes(urls).ttl(TTL).max_ttl(TTL)
-}
-
-/// Lets new servers vote at once, where they would have to wait.
-fn admit(servers: &[Server]) {
-    let client = settings(servers.iter().map(Server::url)).build().expect("they are valid");
-    let client = blocking::Client::try_from(client).expect("it has a thread of its own");
-    client.admit().expect("they are new and empty");
 }
 
 pub(crate) fn history_file(folder: &Path) -> PathBuf {

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::{
     dice::Dice,
-    rig::{NODES, Rig, SIDES},
+    rig::{Memory, NODES, Rig, SIDES},
     say,
 };
 
@@ -19,39 +19,47 @@ enum Fate {
     Stopped,
 }
 
-/// Strikes round by round. A node is killed in the first and in the last one. In between it does
-/// not vote at first, and the links of one side are cut.
-pub(crate) fn run(rig: &mut Rig, seed: u64) {
+/// Strikes round by round. Nodes that keep their data are killed in every other round, and vote
+/// again at once. One that forgets is killed in the first round, does not vote for some time, and
+/// is killed again in the last one. In between the links of one side are cut.
+pub(crate) fn run(rig: &mut Rig, seed: u64, is_full: bool) {
     let mut dice = Dice::new(seed);
     let mut fates = [Fate::Killed, Fate::Stopped].repeat(ROUNDS / 2);
     dice.shuffle(&mut fates);
     let mut faults = [Fault::BlackHole, Fault::DropReplies, Fault::Reset, Fault::Refuse];
     dice.shuffle(&mut faults);
-    let mut is_emptied = dice.is_one_in(2);
-    let mut away = None;
+    let mut faults = faults.into_iter();
+    let forgetful = dice.below(NODES);
     for (round, fate) in fates.into_iter().enumerate() {
-        if round == 0 || round + 1 == ROUNDS {
-            if let Some(node) = away.take() {
-                rig.wait_until_voting(node);
+        let is_node = match rig.memory() {
+            Memory::Kept => round % 2 == 0,
+            Memory::Lost => round == 0 || round + 1 == ROUNDS,
+        };
+        let fault = if is_node { None } else { faults.next() };
+        let blow = match (fault, rig.memory()) {
+            (None, Memory::Kept) => Blow::Node { node: dice.below(NODES) },
+            (None, Memory::Lost) => Blow::Node { node: forgetful },
+            (Some(fault), _) => {
+                let side = dice.below(SIDES);
+                let mut nodes: Vec<usize> = (0..NODES).collect();
+                dice.shuffle(&mut nodes);
+                nodes.truncate(1 + dice.below(NODES));
+                Blow::Links { side, nodes, fault }
             }
-            let node = dice.below(NODES);
-            strike(rig, &mut dice, fate, &Blow::Node { node, is_emptied });
-            (away, is_emptied) = (Some(node), !is_emptied);
-        } else {
-            let side = dice.below(SIDES);
-            let mut nodes: Vec<usize> = (0..NODES).collect();
-            dice.shuffle(&mut nodes);
-            nodes.truncate(1 + dice.below(NODES));
-            let fault = faults[round - 1];
-            strike(rig, &mut dice, fate, &Blow::Links { side, nodes, fault });
-        }
+        };
+        strike(rig, &mut dice, fate, &blow);
+    }
+    if is_full {
+        // All of them vote again, and one that was there all the time is away.
+        rig.wait_until_voting(forgetful);
+        strike(rig, &mut dice, Fate::Killed, &Blow::Node { node: (forgetful + 1) % NODES });
     }
 }
 
 /// What happens to the nodes, or on the way to them.
 #[derive(Debug)]
 enum Blow {
-    Node { node: usize, is_emptied: bool },
+    Node { node: usize },
     Links { side: usize, nodes: Vec<usize>, fault: Fault },
 }
 
@@ -61,7 +69,7 @@ fn strike(rig: &mut Rig, dice: &mut Dice, fate: Fate, blow: &Blow) {
     let victim = &workers[dice.below(workers.len())];
     say(&format!("  {victim}: {fate:?}, {blow:?}"));
     match blow {
-        Blow::Node { node, .. } => rig.server(*node).kill(),
+        Blow::Node { node } => rig.server(*node).kill(),
         Blow::Links { side, nodes, fault } => {
             nodes.iter().for_each(|node| rig.link(*side, *node).set(*fault));
         }
@@ -76,8 +84,7 @@ fn strike(rig: &mut Rig, dice: &mut Dice, fate: Fate, blow: &Blow) {
     rig.wait_for_others(Moment::now());
 
     match blow {
-        Blow::Node { node, is_emptied: true } => rig.server(*node).restart_empty(),
-        Blow::Node { node, is_emptied: false } => rig.server(*node).restart(),
+        Blow::Node { node } => rig.restart(*node),
         Blow::Links { side, nodes, .. } => {
             nodes.iter().for_each(|node| rig.link(*side, *node).set(Fault::Pass));
         }
@@ -88,4 +95,4 @@ fn strike(rig: &mut Rig, dice: &mut Dice, fate: Fate, blow: &Blow) {
     rig.wait_for_everybody(Moment::now());
 }
 
-const ROUNDS: usize = 6;
+pub(crate) const ROUNDS: usize = 6;

@@ -19,7 +19,7 @@ use quorate_testkit::history::{Holding, How, Moment, Recorder, Request};
 use super::{
     PATIENCE, Primitive, TTL, complain,
     dice::Dice,
-    rig::{history_file, settings, stop_file},
+    rig::{Memory, history_file, stop_file},
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -27,6 +27,7 @@ type Failure = Box<dyn std::error::Error>;
 /// What a worker is started with.
 pub(crate) struct Task {
     primitive: Primitive,
+    memory: Memory,
     seed: u64,
     name: String,
     folder: PathBuf,
@@ -35,9 +36,12 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn parse(args: &[&str]) -> Self {
-        let [primitive, seed, name, folder, urls @ ..] = args else { panic!("no task: {args:?}") };
+        let [primitive, memory, seed, name, folder, urls @ ..] = args else {
+            panic!("no task: {args:?}");
+        };
         Self {
             primitive: Primitive::parse(primitive),
+            memory: Memory::parse(memory),
             seed: seed.parse().expect("a number"),
             name: (*name).to_owned(),
             folder: Path::new(folder).to_owned(),
@@ -58,7 +62,7 @@ pub(crate) fn work(task: &Task) -> ExitCode {
 }
 
 async fn take_turns(task: &Task) -> Result<(), Failure> {
-    let client = settings(&task.urls).who(&task.name).build()?;
+    let client = task.memory.settings(&task.urls).who(&task.name).build()?;
     let recorder = Recorder::to_file(history_file(&task.folder));
     let dice = Dice::of(task.seed, &task.name);
     let mut worker = Worker { client, recorder, dice, name: task.name.clone() };
@@ -324,4 +328,4 @@ fn unless_in_vain<T>(got: Result<T, LockError>) -> Result<Option<T>, LockError> 
 const LOCK: &str = "round";
 
 /// How often a holder asks the nodes whether it still has the lock, at the most.
-const LOOKS: usize = 24;
+const LOOKS: usize = 12;
