@@ -13,7 +13,7 @@ use std::{
 use quorate::{Client, ClientBuilder, blocking, error::NodeAnswer};
 use quorate_testkit::{
     Proxy, Server, eventually,
-    history::{History, Moment, Until, Violation},
+    history::{Claim, History, Moment, Until, Violation},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -140,15 +140,46 @@ impl Rig {
         self.running.insert(name, child);
     }
 
-    pub(crate) fn signal(&mut self, worker: &str, signal: Signal) {
-        let pid = Pid::from_child(&self.running[worker]);
-        if signal != Signal::KILL {
-            return kill_process(pid, signal).expect("it runs");
-        }
+    pub(crate) fn resume(&self, worker: &str) {
+        self.kill(worker, Signal::CONT);
+    }
+
+    pub(crate) fn end_worker(&mut self, worker: &str) {
         self.deaths.push((worker.to_owned(), Moment::now()));
-        kill_process(pid, signal).expect("it runs");
+        self.kill(worker, Signal::KILL);
         let mut child = self.running.remove(worker).expect("it was there");
         child.wait().expect("a killed process ends");
+    }
+
+    fn kill(&self, worker: &str, signal: Signal) {
+        kill_process(Pid::from_child(&self.running[worker]), signal).expect("it runs");
+    }
+
+    /// Stops a worker while it holds something, and returns its name.
+    pub(crate) fn stop_holder(&self) -> String {
+        let mut holder = None;
+        eventually("one is stopped while it holds", PATIENCE, || {
+            let Some(name) = self.newest_holder() else { return false };
+            self.kill(&name, Signal::STOP);
+            // It may have ended its claim just before.
+            if self.newest_holder().as_ref() == Some(&name) {
+                holder = Some(name);
+            } else {
+                self.kill(&name, Signal::CONT);
+            }
+            holder.is_some()
+        });
+        holder.expect("waited for")
+    }
+
+    fn newest_holder(&self) -> Option<String> {
+        let history = History::parse(&self.lines());
+        let now = Moment::now();
+        let is_held = |claim: &&Claim| {
+            let is_over = claim.ended_at.is_some() || claim.valid_until < Some(now);
+            !is_over && self.running.contains_key(&claim.client)
+        };
+        history.claims().iter().rev().find(is_held).map(|claim| claim.client.clone())
     }
 
     /// Waits until some had what they want, and so for longer than a lease after that moment.

@@ -4,7 +4,6 @@
 //! and with it one node that is away, or the links of one side. Not for what the workers do.
 
 use quorate_testkit::{Fault, history::Moment};
-use rustix::process::Signal;
 
 use super::{
     dice::Dice,
@@ -16,7 +15,8 @@ use super::{
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
     Killed,
-    Stopped,
+    /// It believes that it still holds, until it looks at its clock.
+    HolderStopped,
 }
 
 /// Strikes round by round. Nodes that keep their data are killed in every other round, and vote
@@ -24,7 +24,7 @@ enum Fate {
 /// is killed again in the last one. In between the links of one side are cut.
 pub(crate) fn run(rig: &mut Rig, seed: u64, is_full: bool) {
     let mut dice = Dice::new(seed);
-    let mut fates = [Fate::Killed, Fate::Stopped].repeat(ROUNDS / 2);
+    let mut fates = [Fate::Killed, Fate::HolderStopped].repeat(ROUNDS / 2);
     dice.shuffle(&mut fates);
     let mut faults = [Fault::BlackHole, Fault::DropReplies, Fault::Reset, Fault::Refuse];
     dice.shuffle(&mut faults);
@@ -65,8 +65,13 @@ enum Blow {
 
 /// Lets both happen, waits until others got on all the same, mends it, and waits for everybody.
 fn strike(rig: &mut Rig, dice: &mut Dice, fate: Fate, blow: &Blow) {
-    let workers = rig.workers();
-    let victim = &workers[dice.below(workers.len())];
+    let victim = match fate {
+        Fate::Killed => {
+            let mut workers = rig.workers();
+            workers.swap_remove(dice.below(workers.len()))
+        }
+        Fate::HolderStopped => rig.stop_holder(),
+    };
     say(&format!("  {victim}: {fate:?}, {blow:?}"));
     match blow {
         Blow::Node { node } => rig.server(*node).kill(),
@@ -74,12 +79,9 @@ fn strike(rig: &mut Rig, dice: &mut Dice, fate: Fate, blow: &Blow) {
             nodes.iter().for_each(|node| rig.link(*side, *node).set(*fault));
         }
     }
-    match fate {
-        Fate::Killed => {
-            rig.signal(victim, Signal::KILL);
-            rig.add_worker();
-        }
-        Fate::Stopped => rig.signal(victim, Signal::STOP),
+    if fate == Fate::Killed {
+        rig.end_worker(&victim);
+        rig.add_worker();
     }
     rig.wait_for_others(Moment::now());
 
@@ -89,8 +91,8 @@ fn strike(rig: &mut Rig, dice: &mut Dice, fate: Fate, blow: &Blow) {
             nodes.iter().for_each(|node| rig.link(*side, *node).set(Fault::Pass));
         }
     }
-    if fate == Fate::Stopped {
-        rig.signal(victim, Signal::CONT);
+    if fate == Fate::HolderStopped {
+        rig.resume(&victim);
     }
     rig.wait_for_everybody(Moment::now());
 }
