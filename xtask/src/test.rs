@@ -67,7 +67,7 @@ fn names_package(arg: &str) -> bool {
 /// The package whose tests have no server and no real time.
 const SIMULATOR: &str = "quorate-sim";
 /// Those that take minutes. They are begun first, so that nobody waits for one of them in the end.
-const SLOW: [&str; 6] = ["clients", "deaths", "it", "rolling", "simulation", "stack"];
+const SLOW: [&str; 7] = ["clients", "deaths", "it", "primitives", "rolling", "simulation", "stack"];
 const THREADS: &str = "RUST_TEST_THREADS";
 
 #[cfg(test)]

@@ -6,6 +6,22 @@
 //! says which promises were broken ([`History::violations`]) and how the clients fared
 //! ([`History::report`]). The words are those of the simulator: *claim*, *exclusion*, *fence*.
 //!
+//! # What is judged
+//!
+//! A claim lies inside the true hold: it is taken down after the lock was acquired and before its
+//! release begins, and it is cut at the end by the holder's own clock ([`Until::Believed`]). So the
+//! claims are linearizable, that is, they can be put into an order that the sequential model of the
+//! primitive allows, just if no two of them overlap that the model does not allow together. That is
+//! what [`History::violations`] looks for. [`How`] says how a lock is held:
+//!
+//! - [`Alone`](How::Alone) excludes all others. [Readers](How::Reader) exclude all but readers.
+//! - [Entries](How::Entry) of one identity hold the lock together, and exclude all others. The
+//!   fence of an entry is no smaller than that of any entry of its identity that held the lock for
+//!   all the time in which it asked. The next holder of another kind has a larger one.
+//! - [Permits](How::Permit) are locks that are held alone. At any time no more of them are held
+//!   than the largest number that one of the holders says.
+//! - The members of a [`Set`] begin together and end together, all of them or none.
+//!
 //! ```
 //! use quorate_testkit::history::{Recorder, Until};
 //!
@@ -21,6 +37,7 @@
 //! ```
 
 mod check;
+mod how;
 mod line;
 mod recorder;
 mod report;
@@ -34,6 +51,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 pub use self::check::{Promise, Until, Violation};
+pub use self::how::{How, Set};
 use self::line::{Event, Line};
 pub use self::recorder::{Holding, Recorder, Request};
 pub use self::report::{Report, Share};
@@ -97,6 +115,10 @@ pub struct Claim {
     pub client: String,
     /// Which lock.
     pub lock: String,
+    /// In which way, and so with whom.
+    pub how: How,
+    /// What it is a member of, if it was asked for together with other locks.
+    pub set: Option<Set>,
     /// The number of the holder, if it has one.
     pub fence: Option<u64>,
     /// When the client began to ask.
@@ -114,6 +136,9 @@ pub struct Claim {
 pub(crate) struct Wait {
     client: String,
     lock: String,
+    how: How,
+    /// For a set: how many locks.
+    size: Option<usize>,
     asked_at: Moment,
     gave_up_at: Option<Moment>,
 }
@@ -142,7 +167,7 @@ impl History {
         for entry in entries.into_values() {
             match entry {
                 Entry::Waits(wait) => history.in_vain.push(wait),
-                Entry::Claims(claim) => history.claims.push(claim),
+                Entry::Claims(claims) => history.claims.extend(claims),
             }
         }
         history.claims.sort_by_key(|claim| claim.acquired_at);
@@ -186,16 +211,15 @@ impl FromIterator<Claim> for History {
 /// What is known about one request so far.
 enum Entry {
     Waits(Wait),
-    Claims(Claim),
+    Claims(Vec<Claim>),
 }
 
 /// Returns false if this cannot have come next.
 fn take_down(entries: &mut BTreeMap<String, Entry>, line: &Line) -> bool {
     let Line { id, at, event } = line;
     let Some(entry) = entries.get_mut(id) else {
-        let Event::Asked { client, lock } = event else { return false };
-        let (client, lock) = (client.clone(), lock.clone());
-        let wait = Wait { client, lock, asked_at: *at, gave_up_at: None };
+        let Event::Asked { client, lock, how, size } = event.clone() else { return false };
+        let wait = Wait { client, lock, how, size, asked_at: *at, gave_up_at: None };
         entries.insert(id.clone(), Entry::Waits(wait));
         return true;
     };
@@ -203,24 +227,46 @@ fn take_down(entries: &mut BTreeMap<String, Entry>, line: &Line) -> bool {
         (Entry::Waits(wait), Event::GaveUp) if wait.gave_up_at.is_none() => {
             wait.gave_up_at = Some(*at);
         }
-        (Entry::Waits(wait), Event::Acquired { fence, valid_until }) => {
-            let Wait { client, lock, asked_at, gave_up_at: None } = wait.clone() else {
-                return false;
+        (Entry::Waits(wait), Event::Acquired { fence, valid_until }) if wait.is_open() => {
+            let claim = wait.claim(*at, *fence, *valid_until);
+            entries.insert(id.clone(), Entry::Claims(vec![claim]));
+        }
+        (Entry::Waits(wait), Event::AcquiredAll { members, valid_until })
+            if wait.is_open() && !members.is_empty() =>
+        {
+            let set = wait.size.map(|size| Set { id: id.clone(), size });
+            let claim = |(lock, fence): &(String, Option<u64>)| {
+                let (lock, set) = (lock.clone(), set.clone());
+                Claim { lock, set, ..wait.claim(*at, *fence, *valid_until) }
             };
-            let (fence, valid_until) = (*fence, *valid_until);
-            let (acquired_at, ended_at) = (*at, None);
-            let claim = Claim { client, lock, fence, asked_at, acquired_at, ended_at, valid_until };
-            entries.insert(id.clone(), Entry::Claims(claim));
+            let claims = members.iter().map(claim).collect();
+            entries.insert(id.clone(), Entry::Claims(claims));
         }
-        (Entry::Claims(claim), Event::Extended { valid_until }) if claim.ended_at.is_none() => {
-            claim.valid_until = Some(*valid_until);
+        (Entry::Claims(claims), Event::Extended { valid_until }) if are_open(claims) => {
+            claims.iter_mut().for_each(|claim| claim.valid_until = Some(*valid_until));
         }
-        (Entry::Claims(claim), Event::Released | Event::Lost) if claim.ended_at.is_none() => {
-            claim.ended_at = Some(*at);
+        (Entry::Claims(claims), Event::Released | Event::Lost) if are_open(claims) => {
+            claims.iter_mut().for_each(|claim| claim.ended_at = Some(*at));
         }
         _ => return false,
     }
     true
+}
+
+fn are_open(claims: &[Claim]) -> bool {
+    claims.iter().all(|claim| claim.ended_at.is_none())
+}
+
+impl Wait {
+    const fn is_open(&self) -> bool {
+        self.gave_up_at.is_none()
+    }
+
+    fn claim(&self, at: Moment, fence: Option<u64>, valid_until: Option<Moment>) -> Claim {
+        let Self { client, lock, how, asked_at, .. } = self.clone();
+        let (acquired_at, ended_at, set) = (at, None, None);
+        Claim { client, lock, how, set, fence, asked_at, acquired_at, ended_at, valid_until }
+    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 //! Responsible for finding what is broken by sorting and one pass over the claims of each lock. Not
 //! for knowing why.
 
+mod fences;
+mod several;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Claim, History, Moment};
+use super::{Claim, History, How, Moment};
 
 /// What ends a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,10 +25,14 @@ pub enum Until {
 /// What is promised.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Promise {
-    /// No two claims of one lock overlap.
+    /// No two claims of one lock overlap, unless both are readers or entries of one identity.
     Exclusion,
-    /// Fences grow with every holder.
+    /// Fences grow with every holder, and do not shrink among those who hold a lock together.
     Fence,
+    /// No more permits of a semaphore are held than the largest number that a holder says.
+    Permits,
+    /// The members of a set begin together and end together: all or none.
+    Set,
 }
 
 impl fmt::Display for Promise {
@@ -33,6 +40,8 @@ impl fmt::Display for Promise {
         f.write_str(match self {
             Self::Exclusion => "exclusion",
             Self::Fence => "fence",
+            Self::Permits => "permits",
+            Self::Set => "set",
         })
     }
 }
@@ -55,8 +64,13 @@ impl fmt::Display for Violation {
         let Self { promise, first, second, text } = self;
         write!(f, "{promise} of {:?}: {text}", first.lock)?;
         for claim in [first, second] {
-            let Claim { client, asked_at, acquired_at, ended_at, valid_until, .. } = claim;
-            write!(f, "\n  {client}: asked at {asked_at}, acquired at {acquired_at}")?;
+            let Claim { client, lock, how, fence, asked_at, acquired_at, .. } = claim;
+            let Claim { ended_at, valid_until, .. } = claim;
+            write!(f, "\n  {client}: {lock:?} {}, ", how.text())?;
+            if let Some(fence) = fence {
+                write!(f, "fence {fence}, ")?;
+            }
+            write!(f, "asked at {asked_at}, acquired at {acquired_at}")?;
             match ended_at {
                 Some(ended_at) => write!(f, ", ended at {ended_at}")?,
                 None => f.write_str(", never ended")?,
@@ -71,7 +85,7 @@ impl fmt::Display for Violation {
 
 impl History {
     /// Everything that is wrong: for each claim at most one overlap, one fence that was there
-    /// before, and one fence that is too small.
+    /// before, one fence that is too small, and one permit too many; and what is wrong with sets.
     #[must_use]
     pub fn violations(&self, until: Until) -> Vec<Violation> {
         let mut by_lock: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
@@ -82,9 +96,12 @@ impl History {
         // The claims of a history are in the order of their beginning, and so are those of a lock.
         for claims in by_lock.values() {
             overlaps(claims, until, &mut found);
-            fences_given_twice(claims, &mut found);
-            fences_going_back(claims, until, &mut found);
+            fences::given_twice(claims, &mut found);
+            fences::going_back(claims, until, &mut found);
+            fences::smaller_than_joined(claims, until, &mut found);
         }
+        several::too_many_permits(&self.claims, until, &mut found);
+        several::torn_sets(&self.claims, until, &mut found);
         found
     }
 
@@ -113,53 +130,25 @@ impl Claim {
     }
 }
 
-/// Each claim is compared with the one before it that lasts longest: if that one is over, all are.
+/// Each claim is compared with the one before it that lasts longest among those of another kind: if
+/// that one is over, all are.
 fn overlaps(claims: &[&Claim], until: Until, found: &mut Vec<Violation>) {
-    let mut longest: Option<&Claim> = None;
+    let mut longest: BTreeMap<&How, &Claim> = BTreeMap::new();
     for claim in claims {
         if claim.end(until) <= claim.acquired_at {
             continue;
         }
-        if let Some(first) = longest
+        let others = longest.values().filter(|it| !it.how.goes_with(&claim.how));
+        if let Some(first) = others.max_by_key(|it| it.end(until))
             && claim.acquired_at < first.end(until)
         {
             let (one, other) = (shown(first, until), shown(claim, until));
             let text = format!("two holders at once: {one} and {other}");
             found.push(violation(Promise::Exclusion, first, claim, text));
         }
-        longest = longest.filter(|first| first.end(until) >= claim.end(until)).or(Some(claim));
-    }
-}
-
-fn fences_given_twice(claims: &[&Claim], found: &mut Vec<Violation>) {
-    let mut known: BTreeMap<u64, &Claim> = BTreeMap::new();
-    for claim in claims {
-        let Some(fence) = claim.fence else { continue };
-        if let Some(first) = known.insert(fence, claim) {
-            let text = format!("the fence {fence} follows {fence}");
-            found.push(violation(Promise::Fence, first, claim, text));
-        }
-    }
-}
-
-/// Each claim is compared with the one of the largest fence among those that were over before it
-/// began. The order of those that overlap is open.
-fn fences_going_back(claims: &[&Claim], until: Until, found: &mut Vec<Violation>) {
-    let mut by_end: Vec<&Claim> = claims.iter().copied().filter(|it| it.fence.is_some()).collect();
-    by_end.sort_by_key(|claim| (claim.end(until).max(claim.acquired_at), claim.acquired_at));
-    let mut by_end = by_end.into_iter().peekable();
-    let mut largest: Option<&Claim> = None;
-    for claim in claims {
-        let is_over =
-            |it: &&Claim| it.end(until) <= claim.acquired_at && it.acquired_at < claim.acquired_at;
-        while let Some(over) = by_end.next_if(is_over) {
-            largest = largest.filter(|known| known.fence >= over.fence).or(Some(over));
-        }
-        if let (Some(fence), Some(first)) = (claim.fence, largest)
-            && let Some(known) = first.fence.filter(|known| *known > fence)
-        {
-            let text = format!("the fence {fence} follows {known}");
-            found.push(violation(Promise::Fence, first, claim, text));
+        let known = longest.entry(&claim.how).or_insert(claim);
+        if known.end(until) < claim.end(until) {
+            *known = claim;
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::line::{Event, Line};
-use super::{History, Moment};
+use super::{History, How, Moment};
 
 /// Takes down what clients do with locks. Clones write to the same place.
 #[derive(Clone, Debug)]
@@ -52,19 +52,45 @@ impl Recorder {
         Self { sink: Arc::new(Sink::Stdout) }
     }
 
-    /// The client begins to ask for the lock.
+    /// The client begins to ask for the lock, to hold it alone.
     ///
     /// # Panics
     ///
     /// If a name has a tab or a line break in it.
     #[must_use = "dropping it means that the client gave up"]
     pub fn ask(&self, client: &str, lock: &str) -> Request {
-        let is_one_field = |name: &str| !name.contains(['\t', '\n', '\r']);
-        assert!(is_one_field(client) && is_one_field(lock), "no field: {client:?}, {lock:?}");
+        self.ask_as(client, lock, How::Alone)
+    }
+
+    /// The same, to hold it in this way.
+    ///
+    /// # Panics
+    ///
+    /// As [`ask`](Self::ask).
+    #[must_use = "dropping it means that the client gave up"]
+    pub fn ask_as(&self, client: &str, lock: &str, how: How) -> Request {
+        self.begin(client, lock, how, None)
+    }
+
+    /// The client begins to ask for so many locks, to hold all of them or none. Which ones they are
+    /// may be open until they are [acquired](Request::acquired_all).
+    ///
+    /// # Panics
+    ///
+    /// As [`ask`](Self::ask).
+    #[must_use = "dropping it means that the client gave up"]
+    pub fn ask_all(&self, client: &str, name: &str, how: How, size: usize) -> Request {
+        self.begin(client, name, how, Some(size))
+    }
+
+    fn begin(&self, client: &str, lock: &str, how: How, size: Option<usize>) -> Request {
+        assert_one_field(client);
+        assert_one_field(lock);
+        assert_one_field(&how.text());
         let (client, lock) = (client.to_owned(), lock.to_owned());
-        let note = Note { recorder: self.clone(), id: new_id() };
-        note.take(Moment::now(), Event::Asked { client, lock });
-        Request { note, is_answered: false }
+        let (note, asked_at) = (Note { recorder: self.clone(), id: new_id() }, Moment::now());
+        note.take(asked_at, Event::Asked { client, lock, how, size });
+        Request { note, asked_at, is_answered: false }
     }
 
     /// What was taken down so far.
@@ -101,14 +127,45 @@ impl Recorder {
 #[must_use = "dropping it means that the client gave up"]
 pub struct Request {
     note: Note,
+    asked_at: Moment,
     is_answered: bool,
 }
 
 impl Request {
     /// The client was told that it holds the lock: with this fence, and until this moment by its
     /// own clock. Call it right after the lock was taken.
-    pub fn acquired(mut self, fence: Option<u64>, valid_until: Option<Moment>) -> Holding {
-        self.note.take(Moment::now(), Event::Acquired { fence, valid_until });
+    pub fn acquired(self, fence: Option<u64>, valid_until: Option<Moment>) -> Holding {
+        self.answer(Moment::now(), Event::Acquired { fence, valid_until })
+    }
+
+    /// The same for all locks of a set, each with its fence.
+    ///
+    /// # Panics
+    ///
+    /// If a name has a tab or a line break in it.
+    pub fn acquired_all<'a>(
+        self,
+        members: impl IntoIterator<Item = (&'a str, Option<u64>)>,
+        valid_until: Option<Moment>,
+    ) -> Holding {
+        let at = Moment::now();
+        let member = |(lock, fence): (&'a str, Option<u64>)| {
+            assert_one_field(lock);
+            (lock.to_owned(), fence)
+        };
+        let members = members.into_iter().map(member).collect();
+        self.answer(at, Event::AcquiredAll { members, valid_until })
+    }
+
+    /// The client was told that it has held the lock ever since it asked: it held it before in
+    /// another way.
+    pub fn kept(self, fence: Option<u64>, valid_until: Option<Moment>) -> Holding {
+        let since = self.asked_at;
+        self.answer(since, Event::Acquired { fence, valid_until })
+    }
+
+    fn answer(mut self, at: Moment, event: Event) -> Holding {
+        self.note.take(at, event);
         self.is_answered = true;
         Holding { note: self.note.clone() }
     }
@@ -159,6 +216,10 @@ impl Note {
         let line = Line { id: self.id.clone(), at, event };
         self.recorder.write(&line.text());
     }
+}
+
+fn assert_one_field(text: &str) {
+    assert!(!text.contains(['\t', '\n', '\r']), "no field: {text:?}");
 }
 
 /// The time is part of it, because a process id can come again.
