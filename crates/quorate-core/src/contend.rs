@@ -278,6 +278,8 @@ impl Contend {
                 let known = self.seats[node].grant.map(|grant| grant.fence);
                 if known.is_none_or(|known| known < fence) {
                     self.handle_granted(node, fence, since, now);
+                    // Nobody may ask for long: what is handed over may be less than a majority.
+                    self.look_if_split(now);
                 }
             }
             News::Inquired => self.give_way(node, fence, now),

@@ -9,6 +9,7 @@ mod kept_out;
 mod leases;
 mod queue;
 mod races;
+mod split;
 mod together;
 mod told;
 

@@ -164,6 +164,17 @@ fn one_with_a_minority_asks_soon_whether_it_is_passed_over_and_then_less_often()
     }
 }
 
+/// All have answered by then, so no answer makes it look.
+#[test]
+fn one_that_is_handed_a_minority_asks_soon_whether_it_is_passed_over() {
+    let mut attempt = long_entry();
+    (0..3).for_each(|node| refuse_for_long(&mut attempt, node, 1));
+    attempt.push(1, News::Granted, 7, 100);
+    assert_eq!(attempt.waits_until(), Some(at(150)), "its heartbeat is 20 s away");
+    attempt.handle_timeout(at(150));
+    assert_eq!(attempt.said(), [0, 1, 2].map(|node| (node, ASK_AGAIN)));
+}
+
 #[test]
 fn one_that_has_nothing_or_a_majority_leaves_it_to_the_heartbeat() {
     let mut attempt = long_entry();
