@@ -155,6 +155,12 @@ impl FencedLease {
         Self { fence, may_heal: false }
     }
 
+    /// The same, with another fence.
+    #[must_use]
+    pub const fn with_fence(self, fence: Fence) -> Self {
+        Self { fence, ..self }
+    }
+
     /// The fence of the lease.
     #[must_use]
     pub const fn fence(self) -> Fence {

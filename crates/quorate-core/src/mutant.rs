@@ -171,6 +171,8 @@ pub enum Mutant {
     EntryWaitsItsTurn,
     /// An entry of a reentrant lock takes a lost key again although another was granted it since.
     EntryHealsPast,
+    /// An entry of a reentrant lock is renewed with its first fence for ever.
+    EntryFenceStays,
     /// An entry of a reentrant lock never gives way to an earlier ticket.
     EntryNeverGivesWay,
     /// One who wants a lock alone does not see those who hold it together.

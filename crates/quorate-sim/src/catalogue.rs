@@ -210,6 +210,7 @@ const CORE: &[(Mutant, &str)] = &[
     (Mutant::JoinAnyIdentity, "an entry joins those of another identity"),
     (Mutant::EntryWaitsItsTurn, "an entry queues although its identity holds the lock"),
     (Mutant::EntryHealsPast, "an entry takes a lost key again after another's grant"),
+    (Mutant::EntryFenceStays, "an entry is renewed with its first fence for ever"),
     (Mutant::EntryNeverGivesWay, "an entry keeps what an earlier ticket waits for"),
     (Mutant::NoHeartbeat, "a waiter asks once and then only listens"),
     (Mutant::ShareAnyones, "one who shares joins one who holds alone"),

@@ -4,8 +4,9 @@ use super::round::Claim;
 use crate::{
     command::Owner,
     dialect::Subject,
+    fence::Fence,
     lease::{Extension, Lease, LostReason},
-    line::FencedLease,
+    line::{FencedLease, Group, group},
     moment::Moment,
     name::Name,
     quorum::NodeSet,
@@ -59,6 +60,8 @@ pub struct HeldLease {
     pub(super) lease: Lease,
     terms: Terms,
     longest: Terms,
+    /// Nodes that have a larger fence for it, and which: other entries of its identity have that.
+    above: Vec<(usize, Fence)>,
     is_extended: bool,
     is_retired: bool,
     pub(super) is_loss_reported: bool,
@@ -75,6 +78,7 @@ impl HeldLease {
             lease: Lease::new(won.valid_until, won.hold_until),
             terms: won.terms,
             longest: won.terms,
+            above: Vec::new(),
             is_extended: false,
             is_retired: false,
             is_loss_reported: false,
@@ -157,6 +161,25 @@ impl HeldLease {
     /// A node that lost the key takes it again.
     pub(super) fn may_heal(&self) -> bool {
         self.fenced.is_some_and(FencedLease::may_heal)
+    }
+
+    /// A node has extended it, and has this fence. If a majority of them have a larger one than the
+    /// lease, its identity has that, and the lease is renewed with it. Otherwise a node where an
+    /// entry with the larger fence came and went would count as one that another was granted since.
+    pub(super) fn note_stored(&mut self, node: usize, fence: Fence, quorum: usize) {
+        let Some(fenced) = self.fenced.filter(|fenced| fence > fenced.fence()) else { return };
+        mutate!(EntryFenceStays => return);
+        if !matches!(group(&self.owner), Some(Group::Identity(_))) {
+            return;
+        }
+        self.above.retain(|(known, _)| *known != node);
+        self.above.push((node, fence));
+        let mut fences: Vec<Fence> = self.above.iter().map(|(_, fence)| *fence).collect();
+        fences.sort_unstable_by(|one, other| other.cmp(one));
+        if let Some(agreed) = fences.get(quorum.saturating_sub(1)) {
+            self.fenced = Some(fenced.with_fence(*agreed));
+            self.above.retain(|(_, fence)| fence > agreed);
+        }
     }
 
     /// From now on it is held like this.

@@ -20,6 +20,7 @@ use crate::{
     dialect::Voice,
     lease::{Extension, LostReason},
     moment::Moment,
+    quorum::majority,
     renew::Outcome,
     schedule::Schedule,
     terms::Terms,
@@ -317,6 +318,11 @@ impl Watchdog {
     pub fn handle_answer(&mut self, id: BatchId, node: usize, reply: Option<&Reply>, now: Moment) {
         if let Some(batch) = self.batches.get_mut(&id) {
             batch.handle_answer(node, reply, now);
+            for (lease, fence) in batch.stored(reply) {
+                if let Some(held) = self.leases.get_mut(&lease) {
+                    held.note_stored(node, fence, majority(self.nodes));
+                }
+            }
             self.settle(id, now);
         }
     }

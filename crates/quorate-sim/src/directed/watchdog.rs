@@ -8,8 +8,10 @@ use quorate_core::{
         Config,
         watchdog::{LeaseId, Renewal, Watchdog, Won},
     },
-    command::ClientId,
+    command::{ClientId, Command, Reply},
+    fence::Fence,
     lease::LostReason,
+    line::{Extended, FencedLease, Place},
     moment::Moment,
     mutant::Mutant,
     quorum::NodeSet,
@@ -21,6 +23,7 @@ use super::{Schedule, at, name, owner, terms};
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::ShutdownForgetsLost, shutdown_releases_what_was_lost),
     (Mutant::ExtensionIgnored, confirmed_extension_counts),
+    (Mutant::EntryFenceStays, an_entry_is_renewed_with_the_fence_of_its_identity),
     (Mutant::NoRenewalRetry, renewal_without_an_answer_is_tried_again),
 ];
 
@@ -64,7 +67,39 @@ fn confirmed_extension_counts() -> Result<(), String> {
     watchdog.check(lease, at(3_000)).map_err(|reason| format!("it is lost: {reason:?}"))
 }
 
+/// A majority of the nodes has a larger fence for an entry than its own: that of a later entry of
+/// its identity.
+///
+/// Fails if it is renewed with its own. Then it would not get a key back where the later entry came
+/// and went.
+fn an_entry_is_renewed_with_the_fence_of_its_identity() -> Result<(), String> {
+    let client = ClientId::from_random([0; 20]);
+    let owner = Place { ticket: 1, ttl_ms: 1_000, client }.reentrant_owner(1, "x");
+    let fenced = Some(FencedLease::won(Fence::new(1)));
+    let (mut watchdog, _) = watchdog_with(|won| Won { owner, fenced, ..won });
+    let mut fences = Vec::new();
+    while let Some(due) = watchdog.poll_timeout().filter(|_| fences.len() < 2) {
+        watchdog.handle_timeout(Duration::from_nanos(due.as_nanos()), &|ttl| ttl / 10, due);
+        let Some((batch, Command::Extend { entries, .. })) = watchdog.poll_transmit() else {
+            continue;
+        };
+        fences.push(entries[0].fence);
+        for (node, fence) in [(0, 7), (1, 8)] {
+            let reply = Reply::EachExtended([Extended::LivesOn(Fence::new(fence))].into());
+            watchdog.handle_answer(batch, node, Some(&reply), due);
+        }
+    }
+    match fences[..] {
+        [_, second] if second == Fence::new(7) => Ok(()),
+        _ => Err(format!("it is renewed with {fences:?}")),
+    }
+}
+
 fn watchdog_with_a_lease() -> (Watchdog, LeaseId) {
+    watchdog_with(|won| won)
+}
+
+fn watchdog_with(change: impl FnOnce(Won) -> Won) -> (Watchdog, LeaseId) {
     let (client, max_ttl) = (ClientId::from_random([0; 20]), Duration::from_secs(60));
     let config = Config { client, nodes: 3, has_sessions: false, max_ttl };
     let mut watchdog = Watchdog::new(&config, Jitter::new(1));
@@ -79,6 +114,6 @@ fn watchdog_with_a_lease() -> (Watchdog, LeaseId) {
         hold_until: Moment::from_nanos(u64::MAX),
         granted_at: at(0),
     };
-    let lease = watchdog.keep(won, at(0));
+    let lease = watchdog.keep(change(won), at(0));
     (watchdog, lease)
 }

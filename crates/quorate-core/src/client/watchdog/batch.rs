@@ -3,7 +3,9 @@
 use super::LeaseId;
 use crate::{
     command::{Command, Reply},
+    fence::Fence,
     lease::Extension,
+    line::Extended,
     moment::Moment,
     quorum::Vote,
     renew::{Outcome, Renew},
@@ -62,6 +64,18 @@ impl Batch {
             };
             entry.machine.handle_vote(node, vote, now);
         }
+    }
+
+    /// The fence that a node has for each lease that it extended.
+    pub(super) fn stored(&self, reply: Option<&Reply>) -> impl Iterator<Item = (LeaseId, Fence)> {
+        let fates: &[Extended] = match reply {
+            Some(Reply::EachExtended(fates)) if fates.len() == self.entries.len() => fates,
+            _ => &[],
+        };
+        self.entries.iter().zip(fates).filter_map(|(entry, fate)| match fate {
+            Extended::LivesOn(fence) => Some((entry.lease(), *fence)),
+            Extended::Refused(_) | Extended::Failed => None,
+        })
     }
 
     /// Whether the answer of a node can still make a difference.

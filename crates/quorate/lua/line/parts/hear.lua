@@ -130,9 +130,10 @@ local function hear(session, spoken, lock, fence_key, line, owner, ticket, ttl, 
     if tonumber(string.sub(ticket, -2)) < 2 then
       purge(lock)
     end
-    local is_late = is_entry(owner) and is_passed(lock, line, owner, now_ms())
     hand_on(prefix, lock, fence_key, line, wanted)
-    return is_late and {fence} or fence
+    -- To look at all entries with every one that joins would keep the server busy. One that needs
+    -- to know whether somebody waits asks again.
+    return fence
   end
 
   local fence = fence_in(redis.call('GET', fence_key)) or NO_FENCE

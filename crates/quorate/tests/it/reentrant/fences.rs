@@ -5,7 +5,7 @@ use quorate::{
     fence::Fence,
     memory::{Behaviour, MemoryNodes},
 };
-use quorate_testkit::eventually;
+use quorate_testkit::{Server, eventually, redis::cmd};
 
 use super::{enter, enter_everywhere, entry, release, wait_until_entered, waiting, won};
 use crate::{
@@ -90,7 +90,11 @@ async fn an_entry_that_was_forgotten_lives_on_beside_later_ones(rig: &Rig) {
         outer.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
         inner.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
         let report = bob.inspect("a").await.expect("every node answers");
-        if report.votes == rig.len() && report.shared_with.len() == 1 {
+        // A report says on how many nodes the first of them is.
+        let entries = |server: &Server| cmd("HLEN").arg("a").query::<u64>(&mut server.connection());
+        let are_both = |server| entries(server) == Ok(2);
+        let are_told = report.votes == rig.len() && report.shared_with.len() == 1;
+        if are_told && rig.servers().iter().all(are_both) {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{report:?}");
