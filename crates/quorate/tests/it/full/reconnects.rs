@@ -71,7 +71,7 @@ fn ups(nodes: &Nodes, journal: &Journal) -> Vec<usize> {
     nodes.proxies.iter().map(|proxy| journal.count(&format!("up {}", proxy.url()))).collect()
 }
 
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(6);
 
 /// Longer than a session lasts, and than it takes to notice that all of them are over.
 const LONG_TTL: Duration = Duration::from_secs(20);

@@ -96,4 +96,4 @@ async fn refuse_behind_others(nodes: &Nodes, client: &Client) {
     }
 }
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(6);

@@ -9,19 +9,28 @@ use quorate::{
 
 use super::{jobs, names, take, wait_until_only};
 use crate::{
-    conformance::rig::{LONG, Rig},
+    conformance::rig::{LONG, Rig, on_servers},
     keeper::journal::Journal,
 };
 
 on_every_engine! {
-    [1, 3] => a_semaphore_of_the_most_permits_has_them_all,
+    [1, 3] => a_semaphore_has_all_its_permits,
         a_permit_that_is_free_costs_one_question_to_each_node,
         permits_have_the_settings_of_locks;
 }
 
-async fn a_semaphore_of_the_most_permits_has_them_all(rig: &Rig) {
+/// On one server alone: so many locks keep a machine busy.
+#[test]
+fn a_semaphore_can_have_the_most_permits() {
+    on_servers(&[1], async |rig: &Rig| all_are_had(rig, Semaphore::MAX_PERMITS).await);
+}
+
+async fn a_semaphore_has_all_its_permits(rig: &Rig) {
+    all_are_had(rig, 40).await;
+}
+
+async fn all_are_had(rig: &Rig, most: u32) {
     let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    let most = Semaphore::MAX_PERMITS;
     let all = jobs(&alice, most).acquire_many(most).await.expect("all are free");
     let mut guards = all.into_guards();
     assert_eq!(names(&guards).iter().collect::<BTreeSet<_>>().len(), most as usize);
