@@ -149,11 +149,14 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mod
 fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
     let (cluster, witness) = (Cluster::start_in(mode, 3), Witness::default());
     let client = connect_to_all(patient(cluster.direct(), &witness));
+    // A busy machine may not have answered the last question when the time is over.
+    let is_sound =
+        |report: &NodeReport| witness.agrees(report) || trouble(report) == Some(&Trouble::TimedOut);
     for server in &cluster.servers[1..] {
         set_memory_limit(server, 1);
     }
     let nodes = no_quorum(block_on(client.mutex("a").lock_timeout(SHORT_WAIT)));
-    assert!(witness.agrees(&nodes[0]), "{nodes:?}");
+    assert!(is_sound(&nodes[0]), "{nodes:?}");
     for report in &nodes[1..] {
         assert_eq!(trouble(report), Some(&Trouble::OutOfMemory), "{nodes:?}");
     }
@@ -163,7 +166,7 @@ fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
         trouble(&client.nodes()[2]) == Some(&Trouble::ConnectionRefused)
     });
     let nodes = no_quorum(block_on(client.mutex("a").lock_timeout(SHORT_WAIT)));
-    assert!(witness.agrees(&nodes[0]), "{nodes:?}");
+    assert!(is_sound(&nodes[0]), "{nodes:?}");
     assert_eq!(trouble(&nodes[1]), Some(&Trouble::OutOfMemory), "{nodes:?}");
     assert_eq!(trouble(&nodes[2]), Some(&Trouble::ConnectionRefused), "{nodes:?}");
 }
