@@ -73,7 +73,7 @@ fn bodies_that_make_no_sense_are_rejected() {
         "{\"ttl_ms\": 9007199254740993}",
         "{\"mode\": \"permits\"}",
         "{\"mode\": \"permits\", \"permits\": 0}",
-        "{\"mode\": \"permits\", \"permits\": 129}",
+        "{\"mode\": \"permits\", \"permits\": 1025}",
         "{\"mode\": \"permits\", \"permits\": 4294967295}",
     ];
     for body in out_of_bounds {
