@@ -80,7 +80,7 @@ async fn semaphore(servers: &[Server], client: &Client, permits: u32, quick: boo
     )
 }
 
-/// One who is the first in the queue, and waits for all permits on the first server.
+/// Starts a caller, and returns once it heads the queue and waits for all permits.
 async fn wait(
     jobs: &Semaphore,
     servers: &[Server],

@@ -115,7 +115,7 @@ impl Show {
             lines.push(format!("fence {fence}"));
         }
         if let Some(identity) = report.holder.as_ref().and_then(|it| it.identity.as_deref()) {
-            // More entries than one are told above.
+            // If there are several entries, the report has named the identity already.
             if report.shared_with.is_empty() {
                 lines.push(format!("entered once by {identity:?}"));
             }
@@ -253,7 +253,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// If so many hold a lock together, there may be more that are not told.
+/// A report lists this many holders at most. There may be more.
 const ENTRIES_TOLD: usize = 100;
 
 /// How many characters are shown of a value that is another library's.

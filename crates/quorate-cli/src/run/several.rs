@@ -2,8 +2,8 @@
 //!
 //! A set of locks reserves those that are free while it waits for the others. A command that held
 //! one of them and waited for another would wait for the set, and the set for the command. So no
-//! command waits for a lock while it holds another. A permit is the exception: whoever wants one
-//! acquires it first, and nobody waits for a permit with a lock in hand.
+//! command waits for a lock while it holds another. A permit is the exception: a
+//! command acquires it first, so it never waits for a permit while it holds a lock.
 
 use std::{
     collections::BTreeSet,

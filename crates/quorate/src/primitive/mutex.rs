@@ -132,7 +132,7 @@ impl Mutex {
         self
     }
 
-    /// The same lock, which its holder can acquire again: whoever has this identity holds it
+    /// The same lock, which its holder can acquire again: callers with this identity hold it
     /// together, in any number of tasks and processes, and all others wait.
     ///
     /// # Do you need it?
