@@ -1,7 +1,7 @@
 //! `cargo xtask api`: the rules of the public API, checked on what rustdoc says about it.
 //!
 //! No type of another crate is shown to users, so that what the library is built on can change; and
-//! every item has an example. What is hidden from the documentation is not looked at.
+//! every item has an example. Items that are hidden from the documentation do not count.
 
 use std::env;
 use std::fs;
@@ -40,7 +40,7 @@ pub(crate) fn check() -> Result<(), String> {
     }
     match found.len() {
         0 => say(format!("{} public items", surface.len())),
-        count => return Err(format!("{count} to mend in the public API")),
+        count => return Err(format!("{count} faults in the public API")),
     }
     Ok(())
 }
@@ -71,8 +71,8 @@ fn describe(package: &str, more: &[&str]) -> Result<Document, String> {
     Document::parse(&text)
 }
 
-/// Rustdoc's output as JSON is not stable, so the compiler must be told that this is meant. Some
-/// build scripts look at that, too; in a folder of its own it makes nobody else build anew.
+/// Rustdoc's output as JSON is not stable, so a variable has to allow it. Some build scripts read
+/// that variable too. In a folder of its own, such a build invalidates no other.
 pub(crate) fn in_own_folder(command: &mut Command) -> &mut Command {
     command.arg("--target-dir").arg(folder()).env("RUSTC_BOOTSTRAP", "1")
 }

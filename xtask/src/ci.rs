@@ -20,7 +20,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run("valkey-server", valkey::ensure)?;
     steps.run("tools", tools::ensure)?;
     if full {
-        // Before anything else: it measures how soon a loss is told, so it must have the machine.
+        // First: it measures how soon a loss is reported, so it needs an idle machine.
         steps.run("stopped majorities", stopped_majorities)?;
     }
     steps.run("fmt", fmt)?;
@@ -98,7 +98,7 @@ fn build(steps: &mut Steps, name: &str, more: &[&str]) -> Result<Vec<Program>, F
     Ok(programs)
 }
 
-/// All tests, and what the simulator is to look at: it only computes, as its tests do.
+/// All tests, and the runs of the simulator, which only computes, as its tests do.
 fn lanes(programs: &[Program], full: bool) -> Result<[Lane; 2], Failure> {
     let (waiting, mut computing) = test::steps(programs, &[]);
     let simulator = programs.iter().find(|program| program.is_bin("quorate-sim"));

@@ -71,7 +71,7 @@ const VERBS: &[Verb] = &[
     Verb::new(
         "bench",
         "NAME",
-        "limit, handoff, faults, keeper, scripts, service, several, start, waiters; NODES… --quick",
+        "faults, handoff, limit, scripts, service, several, start, waiters, watchdog; NODES… --quick",
         bench::run,
     ),
     Verb::new(

@@ -1,7 +1,7 @@
-//! What `cargo test` would run, as programs to be started by somebody else.
+//! What `cargo test` would run, as programs that this one starts.
 //!
 //! Cargo runs test programs one after the other. Most of them wait for real time to pass at
-//! servers, so whoever starts several at once is done sooner.
+//! servers, so several at once finish sooner.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -13,7 +13,7 @@ use crate::process::{run_quietly, yielding};
 /// A step that is a program: its name, and how to start it.
 pub(crate) type Step = (String, Command);
 
-/// Programs that are begun in this order, so many at a time.
+/// Programs that start in this order, up to `width` at a time.
 pub(crate) struct Lane {
     width: usize,
     steps: Vec<Step>,
@@ -79,7 +79,7 @@ impl Steps {
                         {
                             match this.run_quietly(&name, command) {
                                 Ok(()) => _ = done.fetch_add(1, Ordering::Relaxed),
-                                // The first one is what is told.
+                                // The first failure is the one that is reported.
                                 Err(failure) => drop(failed.set(failure)),
                             }
                         }

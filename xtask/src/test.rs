@@ -40,7 +40,7 @@ pub(crate) fn steps(programs: &[Program], more: &[&str]) -> (Vec<Step>, Vec<Step
     doc.args(more);
     let (mut waiting, mut computing) = (Vec::new(), Vec::new());
     let mut tests: Vec<&Program> = programs.iter().filter(|program| program.is_test()).collect();
-    // Cargo tells them in the order in which they were built.
+    // Cargo lists them in the order in which they were built.
     tests.sort_by_key(|test| (!SLOW.contains(&test.name()), test.arguments()));
     for program in tests {
         let mut command = program.command();

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of this repository that rustfmt and clippy do not know.
 //!
 //! A rule is one small function from a file to what is wrong with it. `RULES` says which rule
-//! looks at which files. `cargo test` runs all of them over the repository.
+//! applies to which files. `cargo test` runs all of them over the repository.
 
 use std::fmt;
 use std::path::Path;
@@ -18,6 +18,7 @@ mod paths;
 mod prose;
 mod rust;
 mod text;
+mod texts;
 mod tree;
 mod words;
 
@@ -39,8 +40,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that is wrong in the repository at `root`, in the order of the paths. That there is
-/// nothing to look at is wrong too: it must not pass for a clean repository.
+/// Everything that is wrong in the repository at `root`, in the order of the paths. A folder
+/// without files is a fault: it must not pass for a clean repository.
 #[must_use]
 pub fn faults(root: &Path) -> Vec<Fault> {
     let tree = Tree::read(root);
@@ -61,14 +62,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     }
     match faults.len() {
         0 => Ok(()),
-        count => Err(Failure::failed(format!("tidy: {count} to mend"))),
+        count => Err(Failure::failed(format!("tidy: {count} faults"))),
     }
 }
 
 fn faults_of(tree: &Tree) -> Vec<Fault> {
     let mut faults = Vec::new();
     for source in tree.sources() {
-        for rule in RULES.iter().filter(|rule| (rule.looks_at)(source)) {
+        for rule in RULES.iter().filter(|rule| (rule.applies_to)(source)) {
             let found = (rule.check)(source, tree);
             faults.extend(found.into_iter().map(|(line, message)| Fault {
                 path: source.path().to_owned(),
@@ -81,15 +82,15 @@ fn faults_of(tree: &Tree) -> Vec<Fault> {
     faults
 }
 
-/// Which files a function looks at.
+/// A check, and the files to which it applies.
 struct Rule {
-    looks_at: fn(&Source) -> bool,
+    applies_to: fn(&Source) -> bool,
     check: fn(&Source, &Tree) -> Findings,
 }
 
 impl Rule {
-    const fn new(looks_at: fn(&Source) -> bool, check: fn(&Source, &Tree) -> Findings) -> Self {
-        Self { looks_at, check }
+    const fn new(applies_to: fn(&Source) -> bool, check: fn(&Source, &Tree) -> Findings) -> Self {
+        Self { applies_to, check }
     }
 }
 
@@ -101,6 +102,7 @@ const RULES: &[Rule] = &[
     Rule::new(|_| true, text::control_characters),
     Rule::new(|_| true, text::last_newline),
     Rule::new(|_| true, words::paths_of_one_machine),
+    Rule::new(words::is_checked, words::unclear),
     Rule::new(is_code, text::width),
     Rule::new(is_program, words::leftovers),
     Rule::new(Source::is_rust, text::tabs),

@@ -283,7 +283,7 @@ fn api_asks_rustdoc_and_names_what_is_wrong_with_its_exit_code() {
     assert_eq!(seen.code, Some(1));
     let finding = "crates/quorate/src/lib.rs:3: quorate::lock has no example\n";
     assert!(seen.out.contains(finding), "{}", seen.out);
-    assert_eq!(seen.last_error(), "xtask: api: 1 to mend in the public API");
+    assert_eq!(seen.last_error(), "xtask: api: 1 faults in the public API");
     let seen = Seen::by(xtask(&["api"]).env("CARGO_TARGET_DIR", fresh_folder("no-docs")));
     assert!(seen.last_error().starts_with("xtask: api: rustdoc left no "), "{}", seen.err);
 }

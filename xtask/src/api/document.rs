@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(super) struct Document(Value);
 
 impl Document {
-    /// Understands only the forms that somebody has looked at: in another one the rules might look
+    /// Understands only the known versions of the format: in another one the rules might look
     /// for what has another name there, and find nothing.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let value: Value =

@@ -5,7 +5,7 @@ use crate::tidy::limits::code_of;
 use crate::tidy::tree::{Source, Tree};
 use crate::tidy::words::has_start_of_word;
 
-/// Whoever deletes the lines of every `mutate!` is left with the correct program, so nothing else
+/// Without the lines of every `mutate!` the program is correct, so nothing else
 /// may stand on these lines, and no rule may name a mutant.
 pub(super) fn mixed_mutants(source: &Source, _: &Tree) -> Findings {
     let mut found = Vec::new();

@@ -76,7 +76,7 @@ fn is_of_word(sign: char) -> bool {
 }
 
 /// How long the comment is with which the text begins.
-fn comment(text: &str) -> Option<usize> {
+pub(super) fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
     }
@@ -84,7 +84,7 @@ fn comment(text: &str) -> Option<usize> {
 }
 
 /// How long the text or the character is with which the code begins.
-fn literal(code: &str) -> Option<usize> {
+pub(super) fn literal(code: &str) -> Option<usize> {
     let body = code.trim_start_matches(['b', 'c']);
     let prefix = code.len() - body.len();
     if let Some(raw) = body.strip_prefix('r') {

@@ -56,7 +56,7 @@ fn prose_lines(source: &Source) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The run of backticks or tildes that begins the line, if it is long enough for a fence.
-fn fence_of(line: &str) -> Option<&str> {
+pub(super) fn fence_of(line: &str) -> Option<&str> {
     let line = line.trim();
     let mark = line.chars().next().filter(|c| ['`', '~'].contains(c))?;
     let length = line.len() - line.trim_start_matches(mark).len();

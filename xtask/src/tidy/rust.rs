@@ -12,7 +12,7 @@ pub(super) fn module_documentation(source: &Source, _: &Tree) -> Findings {
     vec![(1, "the file must start with `//!` and say what it is for".to_owned())]
 }
 
-/// Tests may be longer than the code they test, but not without end. Documentation does not count:
+/// Tests may be longer than the code they test, up to a limit. Documentation does not count:
 /// it is read on pages of its own, and a limit would be paid with its examples.
 pub(super) fn length(source: &Source, _: &Tree) -> Findings {
     let product = source.product_lines().filter(|(_, line)| !is_documentation(line)).count();

@@ -1,4 +1,4 @@
-//! The files that the rules look at.
+//! The files of the repository, as the rules read them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -3,6 +3,7 @@
 //! The needles are put together with `concat!`, so that no rule finds itself.
 
 use crate::tidy::Findings;
+use crate::tidy::texts::texts;
 use crate::tidy::tree::{Source, Tree};
 
 /// Marks of unfinished work: finish it, or write it down where it will be found.
@@ -34,6 +35,73 @@ pub(super) fn bare_token(source: &Source, _: &Tree) -> Findings {
     found.map(|(at, _)| (at, "the word `token`: say which one is meant".to_owned())).collect()
 }
 
+/// Words and phrases that have a clearer alternative, or another meaning here.
+pub(super) fn unclear(source: &Source, _: &Tree) -> Findings {
+    let pieces = texts(source);
+    let phrases: Vec<&Phrase> =
+        UNCLEAR.iter().filter(|phrase| phrase.applies_to(source.path())).collect();
+    let mut found = Vec::new();
+    for (index, (at, piece)) in pieces.iter().enumerate() {
+        let piece = plain(piece);
+        // A phrase can wrap: it counts where it begins.
+        let next = pieces.get(index + 1).filter(|(next, _)| *next == at + 1);
+        let joined = format!("{piece} {}", next.map(|(_, next)| plain(next)).unwrap_or_default());
+        let phrases = phrases.iter().filter(|phrase| phrase.begins_in(&joined, piece.len()));
+        found.extend(phrases.map(|Phrase { words, instead, .. }| {
+            (*at, format!("`{words}` is unclear: {instead}"))
+        }));
+    }
+    found
+}
+
+/// The file that lists the phrases is full of them.
+pub(super) fn is_checked(source: &Source) -> bool {
+    let path = source.path();
+    path != THIS && !NOT_YET.iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// Lower case, with single spaces.
+fn plain(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A phrase that is not used, and what is used instead.
+struct Phrase {
+    words: &'static str,
+    instead: &'static str,
+    /// How the text can go on where the phrase means something else.
+    unless_before: &'static [&'static str],
+    /// Where the phrase means something else in all files.
+    unless_below: Option<&'static str>,
+}
+
+impl Phrase {
+    const fn new(words: &'static str, instead: &'static str) -> Self {
+        Self { words, instead, unless_before: &[], unless_below: None }
+    }
+
+    const fn unless_before(self, unless_before: &'static [&'static str]) -> Self {
+        Self { unless_before, ..self }
+    }
+
+    const fn unless_below(self, folder: &'static str) -> Self {
+        Self { unless_below: Some(folder), ..self }
+    }
+
+    fn applies_to(&self, path: &str) -> bool {
+        !self.unless_below.is_some_and(|folder| path.starts_with(folder))
+    }
+
+    /// Whether it begins in the first `length` bytes of the text.
+    fn begins_in(&self, text: &str, length: usize) -> bool {
+        text.match_indices(self.words).take_while(|(at, _)| *at < length).any(|(at, _)| {
+            let (before, after) = (&text[..at], &text[at + self.words.len()..]);
+            let means_another = self.unless_before.iter().any(|other| after.starts_with(other));
+            !before.ends_with(is_word_part) && !after.starts_with(is_word_part) && !means_another
+        })
+    }
+}
+
 /// Whether `word` stands alone: neither a letter, a digit nor an underscore next to it.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
@@ -63,6 +131,84 @@ const LEFTOVER_CALLS: &[&str] =
     &[concat!("to", "do!("), concat!("un", "implemented!("), concat!("db", "g!(")];
 const OUTSIDE: &[&str] = &[concat!("../", "shared")];
 const ABSOLUTE: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
+
+const THIS: &str = "xtask/src/tidy/words.rs";
+
+/// Files that still have such phrases. The list only gets shorter.
+const NOT_YET: &[&str] = &[
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.toml",
+    "README.md",
+    "SECURITY.md",
+    "bench/",
+    "clients/",
+    "crates/",
+    "deploy/",
+    "docs/clients.md",
+    "docs/command.md",
+    "docs/design/",
+    "docs/guarantees.md",
+    "docs/nodes.md",
+    "docs/protocol.md",
+    "docs/robustness.md",
+    "docs/service.md",
+    "docs/simulation.md",
+];
+
+/// In lower case.
+const UNCLEAR: &[Phrase] = &[
+    Phrase::new("whoever", NAME_THE_ACTOR),
+    Phrase::new("one who", NAME_THE_ACTOR),
+    Phrase::new("those who", NAME_THE_ACTOR),
+    Phrase::new("somebody", NAME_THE_ACTOR),
+    Phrase::new("so many", "give the number, or say `up to`"),
+    Phrase::new("so long as", "say `while`"),
+    Phrase::new("is told", REPORTS),
+    Phrase::new("are told", REPORTS),
+    Phrase::new("be told", REPORTS),
+    Phrase::new("tells", REPORTS),
+    Phrase::new("of its day", "describe the present"),
+    Phrase::new("comes in its turn", FIFO),
+    Phrase::new("come in their turn", FIFO),
+    Phrase::new("without end", "say `indefinitely`"),
+    Phrase::new("also if", "say `even if`"),
+    Phrase::new("not if", "say `unless`, or what happens instead"),
+    Phrase::new("stands in line", FIFO),
+    Phrase::new("stand in line", FIFO),
+    Phrase::new("in line", "say `in the queue`").unless_before(LINES_OF_FILES),
+    Phrase::new("in the line", "say `in the queue`").unless_before(LINES_OF_FILES),
+    Phrase::new("the line", "say `the queue`").unless_before(LINES_OF_FILES).unless_below("xtask/"),
+    Phrase::new("keeper", "say `watchdog`"),
+    Phrase::new("keepers", "say `watchdog`"),
+    Phrase::new("restart guard", QUARANTINE),
+    Phrase::new("restart guards", QUARANTINE),
+    Phrase::new("restart_guard", QUARANTINE),
+    Phrase::new("guarded", QUARANTINE),
+    Phrase::new("unguarded", QUARANTINE),
+    Phrase::new("under guard", QUARANTINE),
+    Phrase::new("under the guard", QUARANTINE),
+    Phrase::new("half the guard", QUARANTINE),
+    Phrase::new("quarter of the guard", QUARANTINE),
+    Phrase::new("council", "say `membership`"),
+    Phrase::new("chamber", "say `membership`"),
+    Phrase::new("mend", "say `fix`"),
+    Phrase::new("mends", "say `fix`"),
+    Phrase::new("mended", "say `fix`"),
+    Phrase::new("mending", "say `fix`"),
+    Phrase::new("looks at", "say `read`, `check` or `inspect`"),
+    Phrase::new("looked at", "say `read`, `check` or `inspect`"),
+    Phrase::new("first review", "describe the present"),
+    Phrase::new("second review", "describe the present"),
+];
+
+const NAME_THE_ACTOR: &str = "name the actor";
+const REPORTS: &str = "say `reports` or `notifies`";
+const FIFO: &str = "say `waits`, `in FIFO order`";
+const QUARANTINE: &str = "say `quarantine`; a guard is a held lock";
+/// How the text goes on after a line of a file.
+const LINES_OF_FILES: &[&str] = &[" {", " 1", " end", " number", " of "];
 
 #[cfg(test)]
 mod tests {
@@ -103,5 +249,38 @@ mod tests {
         fires(&[(path, "//! A.\n// The fencing-Token.\n")], message);
         is_quiet(&[(path, "//! A.\nfn stop(cancellation_token: CancellationToken) {}\n")]);
         is_quiet(&[("crates/quorate-testkit/src/lib.rs", "//! A token.\n")]);
+    }
+    #[test]
+    fn unclear_phrases() {
+        for phrase in UNCLEAR {
+            let text = format!("# A\n\nAs {}.\n", phrase.words.to_uppercase());
+            let tree = Tree::of(&[("a.md", &text)]);
+            let found = unclear(&tree.sources()[0], &tree);
+            let message = format!("`{}` is unclear: {}", phrase.words, phrase.instead);
+            assert!(found.contains(&(3, message)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn phrases_that_wrap() {
+        let message = "`without end` is unclear: say `indefinitely`";
+        fires(&[("a.md", "# A\n\nWaits without\nend.\n")], &format!("a.md:3: {message}"));
+        let code = "//! Waits without\n//! end.\n";
+        fires(&[("a.rs", code)], &format!("a.rs:1: {message}"));
+        is_quiet(&[("a.rs", "// Without\n\n// end.\n".replace("// W", "//! W").as_str())]);
+    }
+
+    #[test]
+    fn names_in_code_and_other_meanings() {
+        is_quiet(&[
+            ("a.rs", "//! A.\nfn keeper(council: Line) {} // see `keeper`, bookkeeper\n"),
+            ("a.md", "# A\n\nThe error is in line 12 of [x](a.md#the-keeper).\n\n## The keeper_\n"),
+        ]);
+    }
+
+    #[test]
+    fn files_that_are_not_clean_yet_are_left_out() {
+        is_quiet(&[("crates/a/tests/b.rs", "//! Whoever.\n")]);
+        fires(&[("a.rs", "//! Whoever.\n")], "a.rs:1: `whoever` is unclear: name the actor");
     }
 }
