@@ -71,7 +71,7 @@ const VERBS: &[Verb] = &[
     Verb::new(
         "bench",
         "NAME",
-        "faults, handoff, limit, scripts, service, several, start, waiters, watchdog; NODES… --quick",
+        "faults, handoff, limit, scripts, service, several, start, waiters or watchdog; --quick",
         bench::run,
     ),
     Verb::new(

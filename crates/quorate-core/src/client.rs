@@ -53,12 +53,12 @@ use self::{
 use crate::{
     backoff::Jitter,
     command::{ClientId, Command, Reply},
-    dialect::Voice,
-    line::{Push, owed_until},
+    dialect::Signature,
     moment::Moment,
     name::Name,
+    queue::{Push, owed_until},
     quorum::NodeSet,
-    round::Verb,
+    round::RoundKind,
     terms::Terms,
     tickets::Tickets,
 };
@@ -118,8 +118,8 @@ pub enum Event {
 }
 
 impl Config {
-    const fn voice(&self) -> Voice {
-        Voice::of(self.client, self.has_sessions)
+    const fn signature(&self) -> Signature {
+        Signature::of(self.client, self.has_sessions)
     }
 }
 
@@ -178,7 +178,7 @@ impl<S: OwnerSource> Client<S> {
     ) -> CallId {
         let (nodes, up) = (self.config.nodes, self.up);
         let waiter = Waiter::start(want, set, nodes, up, &mut self.naming, now);
-        if waiter.want().hears_news() {
+        if waiter.want().hears_pushes() {
             self.registry.wait(waiter.owner(), &waiter.want().name, id);
         }
         self.begin(id, Work::Acquire(waiter), Purpose::Acquire, now)
@@ -186,10 +186,10 @@ impl<S: OwnerSource> Client<S> {
 
     /// Asks all nodes once about one owner. If it is released, it is nobody's from now on.
     pub fn ask(&mut self, claim: Claim, machine: Machine, now: Moment) -> CallId {
-        if machine.verb() == Verb::Release {
+        if machine.kind() == RoundKind::Release {
             self.registry.forget(&claim.owner);
         }
-        self.begin_round(claim, machine, Purpose::Ask, now)
+        self.begin_round(claim, machine, Purpose::Round, now)
     }
 
     /// The caller has gone. A lock that may be won is given back; everything else goes on.
@@ -324,7 +324,7 @@ impl<S: OwnerSource> Client<S> {
             match about {
                 About::Waiter(question) => {
                     if let Some(waiter) = self.waiter_mut(question.call) {
-                        waiter.handle_unsent(node, question.said, question.is_first);
+                        waiter.handle_unsent(node, question.node_call, question.is_first);
                     }
                     self.handle_heard(node, (question, command), None, now);
                 }

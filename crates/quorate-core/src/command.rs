@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 pub use self::{
     owner::{ClientId, Owner},
-    reply::{Fate, Reply, SHOWN_LEN_MAX, Sighting, Value},
+    reply::{ExtendedKey, KeyObservation, Reply, SHOWN_LEN_MAX, Value},
 };
 use crate::{
     fence::SLACK_US,
     inspect::Cursor,
-    line::{Ask, Extend, Extended, Session, Speaker, Yield},
     membership::{self, Mark},
     name::Name,
+    queue::{AcquireRequest, Extend, Extended, Sender, Session, Yield},
     quorum::Vote,
 };
 
@@ -31,7 +31,7 @@ pub enum Command {
         /// How long the node keeps it.
         ttl_ms: u64,
         /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
-        speaker: Option<Speaker>,
+        sender: Option<Sender>,
     },
     /// Put a new owner in the place of the one who left the lock, for `ttl_ms` from now. A writer
     /// can leave it to a reader, with whom those readers come in that are next in line.
@@ -45,7 +45,7 @@ pub enum Command {
         /// How long the node keeps it.
         ttl_ms: u64,
         /// Who speaks; `None` in classic mode where nodes are not guarded.
-        speaker: Option<Speaker>,
+        sender: Option<Sender>,
     },
     /// Delete the key, if it is the owner's.
     Free {
@@ -61,7 +61,7 @@ pub enum Command {
         /// The keys, at most [`PROLONG_MAX`] of them.
         entries: Arc<[Prolongation]>,
         /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
-        speaker: Option<Speaker>,
+        sender: Option<Sender>,
     },
     /// Say whether the key is the owner's.
     Check {
@@ -97,23 +97,23 @@ pub enum Command {
     /// Begin a session: from now on the client speaks with this one, and with no other.
     Attach {
         /// Who speaks, and how it will be known.
-        speaker: Speaker,
+        sender: Sender,
         /// On which terms.
         terms: SessionTerms,
     },
     /// Go on with a session.
     Ping {
         /// Who speaks.
-        speaker: Speaker,
+        sender: Sender,
         /// On which terms.
         terms: SessionTerms,
     },
     /// Have the lock, or a place in its line.
     Acquire {
         /// Who speaks.
-        speaker: Speaker,
+        sender: Sender,
         /// What is wanted.
-        ask: Ask,
+        ask: AcquireRequest,
     },
     /// Tell who a client is, in words for people.
     Introduce {
@@ -142,7 +142,7 @@ pub enum Command {
     /// Let each of these leases live on from now. Each is judged by itself.
     Extend {
         /// Who speaks.
-        speaker: Speaker,
+        sender: Sender,
         /// The leases, at most [`PROLONG_MAX`] of them.
         entries: Arc<[Extend]>,
     },
@@ -177,7 +177,9 @@ impl Command {
             }
             (Self::Prolong { .. }, Reply::Each(fates)) => self.prolonged(fates, 0),
             (Self::Check { owner, .. }, Reply::Seen(sighting)) => match sighting {
-                Some(Sighting { value: Value::Text(text), .. }) if **text == *owner.as_bytes() => {
+                Some(KeyObservation { value: Value::Text(text), .. })
+                    if **text == *owner.as_bytes() =>
+                {
                     Vote::Grant
                 }
                 Some(_) | None => Vote::Refuse,
@@ -211,7 +213,10 @@ impl Command {
     /// Whether a waiter that the node may know repeats its request.
     #[must_use]
     pub const fn is_heartbeat(&self) -> bool {
-        matches!(self, Self::Acquire { ask: Ask { is_waiting: true, is_known: true, .. }, .. })
+        matches!(
+            self,
+            Self::Acquire { ask: AcquireRequest { is_waiting: true, is_known: true, .. }, .. }
+        )
     }
 
     /// The entries of a batch; any other command is its only entry.
@@ -232,7 +237,7 @@ impl Command {
             | Self::Free { name, .. }
             | Self::Check { name, .. }
             | Self::Release { name, .. }
-            | Self::Acquire { ask: Ask { name, .. }, .. } => Some(name),
+            | Self::Acquire { ask: AcquireRequest { name, .. }, .. } => Some(name),
             Self::Prolong { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
             Self::Extend { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
             _ => None,
@@ -242,14 +247,14 @@ impl Command {
     /// Says it with this session: the one of the connection on which it is sent.
     pub fn set_session(&mut self, today: Session) {
         match self {
-            Self::Attach { speaker, .. }
-            | Self::Ping { speaker, .. }
-            | Self::Acquire { speaker, .. }
-            | Self::Extend { speaker, .. }
-            | Self::Take { speaker: Some(speaker), .. }
-            | Self::Prolong { speaker: Some(speaker), .. }
-            | Self::Release { yields: Some(Yield { speaker, .. }), .. }
-            | Self::Adopt { speaker: Some(speaker), .. } => speaker.session = today,
+            Self::Attach { sender, .. }
+            | Self::Ping { sender, .. }
+            | Self::Acquire { sender, .. }
+            | Self::Extend { sender, .. }
+            | Self::Take { sender: Some(sender), .. }
+            | Self::Prolong { sender: Some(sender), .. }
+            | Self::Release { yields: Some(Yield { sender, .. }), .. }
+            | Self::Adopt { sender: Some(sender), .. } => sender.session = today,
             Self::Batch(entries) => entries.iter_mut().for_each(|entry| entry.set_session(today)),
             _ => {}
         }
@@ -258,11 +263,11 @@ impl Command {
     /// What the reply to this `Prolong` says about its entry at `index`. A reply with another
     /// number of fates is no answer for any of them.
     #[must_use]
-    pub fn prolonged(&self, fates: &[Fate], index: usize) -> Vote {
+    pub fn prolonged(&self, fates: &[ExtendedKey], index: usize) -> Vote {
         match self {
             Self::Prolong { entries, .. } if entries.len() == fates.len() => {
                 mutate!(BatchByFirst => let index = 0);
-                fates.get(index).map_or(Vote::Unknown, Fate::vote)
+                fates.get(index).map_or(Vote::Unknown, ExtendedKey::vote)
             }
             _ => Vote::Unknown,
         }
@@ -339,32 +344,32 @@ mod tests {
         let other = Owner::new(&ClientId::from_random([1; 20]), 11, "me");
         let (n, o) = (name, || owner.clone());
         let commands = [
-            Command::Take { name: n(), owner: o(), ttl_ms: 1, speaker: None },
-            Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1, speaker: None },
+            Command::Take { name: n(), owner: o(), ttl_ms: 1, sender: None },
+            Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1, sender: None },
             Command::Free { name: n(), owner: o() },
             Command::Prolong {
                 entries: [Prolongation { name: n(), owner: o(), ttl_ms: 1 }].into(),
-                speaker: None,
+                sender: None,
             },
             Command::Check { name: n(), owner: o() },
             Command::Look { name: n() },
         ];
         let seen = |value: &Owner| {
             let value = Value::Text(value.as_bytes().into());
-            Reply::Seen(Some(Sighting { value, expires_in_ms: Some(1) }))
+            Reply::Seen(Some(KeyObservation { value, expires_in_ms: Some(1) }))
         };
         let hash = Value::OtherType("hash".into());
         let replies = [
             Reply::Taken,
             Reply::Freed,
-            Reply::Each([Fate::LivesOn].into()),
+            Reply::Each([ExtendedKey::LivesOn].into()),
             Reply::Absent,
             Reply::Another,
             Reply::Stale,
             Reply::Seen(None),
             seen(&owner),
             seen(&other),
-            Reply::Seen(Some(Sighting { value: hash, expires_in_ms: None })),
+            Reply::Seen(Some(KeyObservation { value: hash, expires_in_ms: None })),
         ];
         let table =
             ["G...R.....", "G..RR.....", ".G.RR.....", "..G.......", "......RGRR", ".........."];
@@ -384,8 +389,9 @@ mod tests {
     fn each_key_of_a_prolong_is_judged_by_itself() {
         let owner = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
         let entry = Prolongation { name: name(), owner, ttl_ms: 1 };
-        let command = Command::Prolong { entries: vec![entry; 4].into(), speaker: None };
-        let fates = [Fate::LivesOn, Fate::Absent, Fate::Another, Fate::Failed];
+        let command = Command::Prolong { entries: vec![entry; 4].into(), sender: None };
+        let fates =
+            [ExtendedKey::LivesOn, ExtendedKey::Absent, ExtendedKey::Another, ExtendedKey::Failed];
         let votes = [Vote::Grant, Vote::Refuse, Vote::Refuse, Vote::Unknown];
         for (index, vote) in votes.into_iter().enumerate() {
             assert_eq!(command.prolonged(&fates, index), vote);

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use crate::{
+    acquire::NodeAction,
     command::{ClientId, Command, Owner, Prolongation},
-    contend::Saying,
-    line::{Ask, Extend, FencedLease, Session, Speaker, Yield},
     name::Name,
+    queue::{AcquireRequest, Extend, FencedLease, Sender, Session, Yield},
 };
 
 /// How clients speak with nodes about locks.
@@ -34,8 +34,8 @@ pub struct Adoption {
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Voice {
-    pub(crate) speaker: Speaker,
+pub(crate) struct Signature {
+    pub(crate) sender: Sender,
     /// The nodes know our sessions, without which they do not vote.
     pub(crate) has_sessions: bool,
 }
@@ -72,31 +72,37 @@ impl Dialect {
     }
 }
 
-impl Voice {
+impl Signature {
     /// Each connection puts in its own session.
     pub(crate) const fn of(client: ClientId, has_sessions: bool) -> Self {
-        Self { speaker: Speaker { client, session: Session::UNSET }, has_sessions }
+        Self { sender: Sender { client, session: Session::UNSET }, has_sessions }
     }
 
     /// What an acquire says to a node.
-    pub(crate) fn acquire(self, subject: Subject<'_>, dialect: Dialect, what: Saying) -> Command {
-        let (speaker, known) = (self.speaker, self.known());
+    pub(crate) fn acquire(
+        self,
+        subject: Subject<'_>,
+        dialect: Dialect,
+        what: NodeAction,
+    ) -> Command {
+        let (sender, known) = (self.sender, self.known());
         let Subject { name, owner, ttl_ms } = subject;
         let name = name.clone();
         match (dialect, what) {
-            (_, Saying::Leave) => dialect.release(name, owner),
-            (Dialect::Queue, Saying::Ask { is_waiting, is_known }) => {
-                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
+            (_, NodeAction::Release) => dialect.release(name, owner),
+            (Dialect::Queue, NodeAction::Acquire { is_waiting, is_known }) => Command::Acquire {
+                sender,
+                ask: AcquireRequest { name, owner, is_waiting, is_known },
+            },
+            (Dialect::Classic, NodeAction::Acquire { .. }) => {
+                Command::Take { name, owner, ttl_ms, sender: known }
             }
-            (Dialect::Classic, Saying::Ask { .. }) => {
-                Command::Take { name, owner, ttl_ms, speaker: known }
+            (_, NodeAction::Yield(fence) | NodeAction::Reject(fence)) => {
+                Command::Release { name, owner, yields: Some(Yield { fence, sender }) }
             }
-            (_, Saying::Yield(fence) | Saying::Doubt(fence)) => {
-                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
-            }
-            (_, Saying::Confirm(fence)) => {
+            (_, NodeAction::Confirm(fence)) => {
                 let entry = Extend { name, owner, fence, ttl_ms, may_heal: false };
-                Command::Extend { speaker, entries: Arc::new([entry]) }
+                Command::Extend { sender, entries: Arc::new([entry]) }
             }
         }
     }
@@ -105,7 +111,7 @@ impl Voice {
     pub(crate) fn adopt(self, subject: Subject<'_>, from: &Owner) -> Command {
         let Subject { name, owner, ttl_ms } = subject;
         let (name, from) = (name.clone(), from.clone());
-        Command::Adopt { name, from, owner, ttl_ms, speaker: self.known() }
+        Command::Adopt { name, from, owner, ttl_ms, sender: self.known() }
     }
 
     /// Asks for more time for leases. All leases of a client are of one dialect.
@@ -116,20 +122,20 @@ impl Voice {
                     let Subject { name, owner, ttl_ms } = subject.clone();
                     Some((*fenced)?.extend(name.clone(), owner, ttl_ms))
                 });
-                Command::Extend { speaker: self.speaker, entries: entries.collect() }
+                Command::Extend { sender: self.sender, entries: entries.collect() }
             }
             Dialect::Classic => {
                 let entries = leases.iter().map(|(subject, _)| {
                     let Subject { name, owner, ttl_ms } = subject.clone();
                     Prolongation { name: name.clone(), owner, ttl_ms }
                 });
-                Command::Prolong { speaker: self.known(), entries: entries.collect() }
+                Command::Prolong { sender: self.known(), entries: entries.collect() }
             }
         }
     }
 
     /// Who speaks, where nodes know sessions.
-    fn known(self) -> Option<Speaker> {
-        self.has_sessions.then_some(self.speaker)
+    fn known(self) -> Option<Sender> {
+        self.has_sessions.then_some(self.sender)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    command::{Owner, Sighting},
+    command::{KeyObservation, Owner},
     fence::Fence,
     name::Name,
 };
@@ -12,9 +12,9 @@ use crate::{
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Inspected {
     /// What is stored under the name, if anything.
-    pub sighting: Option<Sighting>,
+    pub sighting: Option<KeyObservation>,
     /// The last grant, if it is remembered.
-    pub fence: Option<Remembered>,
+    pub fence: Option<GrantRecord>,
     /// Who stands in line, the first one first: as many as were asked for.
     pub waiting: Box<[Owner]>,
     /// How many stand in line.
@@ -23,12 +23,12 @@ pub struct Inspected {
     pub time_us: u64,
     /// Those who hold it together, the earliest ticket first: the first
     /// [`SHARES_SHOWN_MAX`] of them.
-    pub shares: Box<[ShareTold]>,
+    pub shares: Box<[ShareInfo]>,
 }
 
 /// One of those who hold a lock together.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct ShareTold {
+pub struct ShareInfo {
     /// Who.
     pub owner: Owner,
     /// Since when, in milliseconds.
@@ -39,7 +39,7 @@ pub struct ShareTold {
 
 /// The last grant of a lock.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Remembered {
+pub struct GrantRecord {
     /// Its fence.
     pub fence: Fence,
     /// How long ago it was, in milliseconds.

@@ -40,19 +40,19 @@
 #[macro_use]
 pub mod mutant;
 
+pub mod acquire;
 pub mod backoff;
 pub mod client;
 pub mod command;
-pub mod contend;
 pub mod dialect;
 pub mod fence;
 mod hex;
 pub mod inspect;
 pub mod lease;
-pub mod line;
 pub mod membership;
 pub mod moment;
 pub mod name;
+pub mod queue;
 pub mod quorum;
 pub mod renew;
 pub mod round;

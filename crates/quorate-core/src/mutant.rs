@@ -101,7 +101,7 @@ pub enum Mutant {
     ProlongCreates,
     /// Prolonging can make a key go earlier.
     ProlongShortens,
-    /// All entries of a batch share the fate of the first.
+    /// All entries of a batch share the result of the first.
     BatchByFirst,
     /// A key that is absent counts as prolonged.
     AbsentLivesOn,
@@ -265,9 +265,9 @@ pub enum Mutant {
     OnlyFirstSent,
     /// An entry that fails in a batch is forgotten.
     FailedEntryDropped,
-    /// News about an owner go nowhere once it holds the lock, as if it were gone.
+    /// Pushes about an owner go nowhere once it holds the lock, as if it were gone.
     HolderForgotten,
-    /// News about the owners of a waiter that withdrew go nowhere.
+    /// Pushes about the owners of a waiter that withdrew go nowhere.
     ReturnUnregistered,
     /// A lock of a set that has a majority is not given back to an earlier ticket.
     MemberNeverYields,

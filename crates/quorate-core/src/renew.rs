@@ -3,7 +3,7 @@
 use crate::{
     moment::Moment,
     quorum::{Tally, Vote},
-    round::{Finding, Output, Round, Verb},
+    round::{Output, Round, RoundKind, RoundOutcome},
     terms::Terms,
 };
 
@@ -26,7 +26,7 @@ impl Renew {
     #[must_use]
     pub fn start(terms: Terms, nodes: usize, held_until: Moment, now: Moment) -> Self {
         Self {
-            round: Round::start(Verb::Extend, terms, nodes, now),
+            round: Round::start(RoundKind::Extend, terms, nodes, now),
             terms,
             sent_at: now,
             held_until,
@@ -72,10 +72,10 @@ impl Renew {
         let is_in_time = now < self.held_until && now < valid_until;
         mutate!(RenewTooLate | LateRenewal => let is_in_time = now < valid_until);
         self.outcome = self.round.finding().map(|finding| match finding {
-            Finding::Agreed if is_in_time => Outcome::Extended { valid_until },
-            Finding::Agreed => Outcome::TooLate,
-            Finding::Refused => Outcome::Gone,
-            Finding::Unsure => Outcome::Unsure,
+            RoundOutcome::Agreed if is_in_time => Outcome::Extended { valid_until },
+            RoundOutcome::Agreed => Outcome::TooLate,
+            RoundOutcome::Refused => Outcome::Gone,
+            RoundOutcome::Unsure => Outcome::Unsure,
         });
     }
 }

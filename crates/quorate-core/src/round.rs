@@ -16,7 +16,7 @@ pub enum Output {
         /// Whom to ask.
         nodes: NodeSet,
         /// What to ask.
-        verb: Verb,
+        kind: RoundKind,
     },
     /// Call `handle_timeout` at `until`; a vote may come first.
     Wait {
@@ -29,7 +29,7 @@ pub enum Output {
 
 /// What a machine asks of a node; the caller knows for which lock and owner.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Verb {
+pub enum RoundKind {
     /// Give the lock back. It goes to all nodes, whatever they answered before. One that does not
     /// answer owes an answer: it is asked again until the key has expired by itself.
     Release,
@@ -42,7 +42,7 @@ pub enum Verb {
 /// Asks every node once and counts.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Round {
-    verb: Verb,
+    kind: RoundKind,
     unasked: NodeSet,
     tally: Tally,
     give_up_at: Moment,
@@ -51,12 +51,12 @@ pub struct Round {
 impl Round {
     /// Starts at `now`, before the first byte is sent.
     #[must_use]
-    pub fn start(verb: Verb, terms: Terms, nodes: usize, now: Moment) -> Self {
+    pub fn start(kind: RoundKind, terms: Terms, nodes: usize, now: Moment) -> Self {
         let tally = Tally::new(nodes);
         let unasked = tally.nodes();
-        mutate!(ReleaseMajorityOnly if verb == Verb::Release
+        mutate!(ReleaseMajorityOnly if kind == RoundKind::Release
             => let unasked = NodeSet::all(crate::quorum::majority(nodes)));
-        Self { verb, unasked, tally, give_up_at: terms.give_up_at(now) }
+        Self { kind, unasked, tally, give_up_at: terms.give_up_at(now) }
     }
 
     /// Counts the answer of one node.
@@ -77,12 +77,12 @@ impl Round {
 
     /// What the nodes say together, as soon as it is certain.
     #[must_use]
-    pub fn finding(&self) -> Option<Finding> {
+    pub fn finding(&self) -> Option<RoundOutcome> {
         match self.tally.verdict() {
-            Verdict::Won => Some(Finding::Agreed),
-            Verdict::Lost | Verdict::Open if self.tally.is_refused() => Some(Finding::Refused),
+            Verdict::Won => Some(RoundOutcome::Agreed),
+            Verdict::Lost | Verdict::Open if self.tally.is_refused() => Some(RoundOutcome::Refused),
             // A refusal may still come in and settle what is unsure so far.
-            Verdict::Lost if self.tally.pending().is_empty() => Some(Finding::Unsure),
+            Verdict::Lost if self.tally.pending().is_empty() => Some(RoundOutcome::Unsure),
             Verdict::Lost | Verdict::Open => None,
         }
     }
@@ -95,15 +95,15 @@ impl Round {
 
     /// What it asks of every node.
     #[must_use]
-    pub const fn verb(&self) -> Verb {
-        self.verb
+    pub const fn kind(&self) -> RoundKind {
+        self.kind
     }
 
     /// The next thing to do.
     pub fn poll_output(&mut self) -> Output {
         let nodes = std::mem::replace(&mut self.unasked, NodeSet::EMPTY);
         if !nodes.is_empty() {
-            Output::Send { nodes, verb: self.verb }
+            Output::Send { nodes, kind: self.kind }
         } else if self.finding().is_none() {
             Output::Wait { until: self.give_up_at }
         } else {
@@ -114,7 +114,7 @@ impl Round {
 
 /// What the nodes say together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Finding {
+pub enum RoundOutcome {
     /// A majority did as asked, or has what was asked for.
     Agreed,
     /// So many nodes plainly refused that no majority can be left.

@@ -13,15 +13,15 @@ use crate::{backoff::Jitter, moment::Moment};
 /// The leases of one client by number, with what is due when.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Schedule {
-    renewals: Line,
-    ends: Line,
+    renewals: Deadlines,
+    ends: Deadlines,
 }
 
 impl Schedule {
     /// An empty schedule.
     #[must_use]
     pub const fn new() -> Self {
-        Self { renewals: Line::new(), ends: Line::new() }
+        Self { renewals: Deadlines::new(), ends: Deadlines::new() }
     }
 
     /// The lease is to be renewed at `at`, and not at what was said before.
@@ -120,12 +120,12 @@ pub const GATHER_WITHIN: Duration = Duration::from_millis(5);
 
 /// Leases in the order of their times.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-struct Line {
+struct Deadlines {
     by_time: BTreeSet<(Moment, u64)>,
     times: BTreeMap<u64, Moment>,
 }
 
-impl Line {
+impl Deadlines {
     const fn new() -> Self {
         Self { by_time: BTreeSet::new(), times: BTreeMap::new() }
     }

@@ -5,30 +5,31 @@
 
 mod expiring;
 mod full;
-mod line;
 mod parts;
+mod queue;
 
-use self::{expiring::Expiring, line::Line};
+use self::{expiring::Expiring, queue::QueueState};
 pub use self::{
     expiring::Kept,
-    line::{Aside, LastGrant, Spoken},
     parts::{ClientState, LockState},
+    queue::{LastGrant, LockDetails, SessionRecord},
 };
 use crate::{
     command::{
-        ClientId, Command, Fate, Owner, Prolongation, Reply, SHOWN_LEN_MAX, Sighting, Value,
+        ClientId, Command, ExtendedKey, KeyObservation, Owner, Prolongation, Reply, SHOWN_LEN_MAX,
+        Value,
     },
-    line::{Group, Push, group},
     membership,
     moment::NodeTime,
     name::Name,
+    queue::{Group, Push, group},
 };
 
 /// The lock state of one node.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Store {
     keys: Expiring<Name, Value>,
-    line: Line,
+    queue: QueueState,
     /// What it knows of itself and of the set of nodes.
     pub membership: membership::Node,
     /// The server has no memory left.
@@ -40,30 +41,30 @@ impl Store {
     #[must_use]
     pub const fn new() -> Self {
         let membership = membership::Node::new(0);
-        Self { keys: Expiring::new(), line: Line::new(), membership, is_full: false }
+        Self { keys: Expiring::new(), queue: QueueState::new(), membership, is_full: false }
     }
 
     /// Runs one command at the node's own time.
     pub fn apply(&mut self, now: NodeTime, command: &Command) -> Reply {
         self.keys.expire(now.as_millis());
-        self.line.expire(now.as_millis());
+        self.queue.expire(now.as_millis());
         match command {
             stale if self.is_stale(stale) => Reply::Stale,
             new if self.lacks_memory_for(new) => Reply::Full,
             Command::Take { name, owner, ttl_ms, .. } => self.take(now, name, owner, *ttl_ms),
-            Command::Adopt { name, from, owner, ttl_ms, speaker } => {
+            Command::Adopt { name, from, owner, ttl_ms, sender } => {
                 // Where it is not the holder it may stand in line, and will never come for that.
-                let may_stand_in_line = speaker.is_some();
+                let may_stand_in_line = sender.is_some();
                 mutate!(AdoptKeepsPlace => let may_stand_in_line = false);
                 if may_stand_in_line {
-                    self.line.forget_place(name, from);
+                    self.queue.forget_place(name, from);
                 }
                 match (group(from), group(owner)) {
                     (None, None) => self.adopt(now, name, from, owner, *ttl_ms),
                     (before, after) if before == after => {
                         self.adopt_share(now, name, from, owner, *ttl_ms)
                     }
-                    (None, Some(Group::Readers)) if speaker.is_some() => {
+                    (None, Some(Group::Readers)) if sender.is_some() => {
                         self.downgrade(now, name, from, owner, *ttl_ms)
                     }
                     // Who shares a lock never has it alone, and without a line nobody reads.
@@ -87,16 +88,16 @@ impl Store {
                 let reply = self.membership.apply(now, command, keys);
                 reply.map_or(Reply::Stale, Reply::Membership)
             }
-            Command::Attach { speaker, terms } => self.attach(now, *speaker, terms),
-            Command::Ping { speaker, terms } => self.ping(now, *speaker, terms),
-            Command::Acquire { speaker, ask } => self.acquire(now, *speaker, ask),
+            Command::Attach { sender, terms } => self.attach(now, *sender, terms),
+            Command::Ping { sender, terms } => self.ping(now, *sender, terms),
+            Command::Acquire { sender, ask } => self.acquire(now, *sender, ask),
             Command::Introduce { client, who, life_ms } => {
-                self.line.introduce(now, *client, who, *life_ms);
+                self.queue.introduce(now, *client, who, *life_ms);
                 Reply::Introduced
             }
-            Command::Who { client } => Reply::Known(self.line.who(client)),
+            Command::Who { client } => Reply::Known(self.queue.who(client)),
             Command::Release { name, owner, yields } => self.release(now, name, owner, *yields),
-            Command::Extend { speaker, entries } => self.extend(now, *speaker, entries),
+            Command::Extend { sender, entries } => self.extend(now, *sender, entries),
             Command::Batch(entries) => {
                 Reply::Batch(entries.iter().map(|entry| Some(self.apply(now, entry))).collect())
             }
@@ -105,28 +106,28 @@ impl Store {
 
     /// What the node has to tell clients since this was last asked.
     pub fn take_pushes(&mut self) -> Vec<Push> {
-        std::mem::take(&mut self.line.pushes)
+        std::mem::take(&mut self.queue.pushes)
     }
 
     /// The client listens for pushes from now on.
     pub fn listen(&mut self, client: ClientId) {
-        self.line.listeners.insert(client);
+        self.queue.listeners.insert(client);
     }
 
     /// The client's connection has closed: nobody would hear a push.
     pub fn hang_up(&mut self, client: ClientId) {
-        self.line.listeners.remove(&client);
+        self.queue.listeners.remove(&client);
     }
 
     /// All connections have closed.
     pub fn hang_up_all(&mut self) {
-        self.line.listeners.clear();
+        self.queue.listeners.clear();
     }
 
     /// The names of locks that somebody stands in line for at `now`.
     pub fn lines(&mut self, now: NodeTime) -> Vec<Name> {
-        self.line.expire(now.as_millis());
-        self.line.names()
+        self.queue.expire(now.as_millis());
+        self.queue.names()
     }
 
     /// Puts a key there as a foreign program would, replacing what was there. A `ttl_ms` of `None`
@@ -149,14 +150,14 @@ impl Store {
     pub fn copy(&mut self, other: &Self) {
         let membership = self.membership.with_record_of(&other.membership);
         self.replace(Self { membership, ..other.clone() });
-        self.line.pushes.clear();
+        self.queue.pushes.clear();
     }
 
     /// Replaces its data, but not its clients and its memory.
     fn replace(&mut self, other: Self) {
-        let listeners = std::mem::take(&mut self.line.listeners);
+        let listeners = std::mem::take(&mut self.queue.listeners);
         *self = Self { is_full: self.is_full, ..other };
-        self.line.listeners = listeners;
+        self.queue.listeners = listeners;
     }
 
     /// The names of the keys that are alive at `now`.
@@ -171,10 +172,10 @@ impl Store {
         mutate!(ProlongUnspoken if matches!(command, Command::Prolong { .. }) => return false);
         mutate!(AdoptUnspoken if matches!(command, Command::Adopt { .. }) => return false);
         match command {
-            Command::Take { speaker, .. }
-            | Command::Prolong { speaker, .. }
-            | Command::Adopt { speaker, .. } => {
-                speaker.is_some_and(|speaker| !self.line.is_spoken(speaker))
+            Command::Take { sender, .. }
+            | Command::Prolong { sender, .. }
+            | Command::Adopt { sender, .. } => {
+                sender.is_some_and(|sender| !self.queue.has_session(sender))
             }
             _ => false,
         }
@@ -225,14 +226,14 @@ impl Store {
         }
     }
 
-    fn prolong(&mut self, now: NodeTime, entry: &Prolongation) -> Fate {
+    fn prolong(&mut self, now: NodeTime, entry: &Prolongation) -> ExtendedKey {
         let Prolongation { name, owner, ttl_ms } = entry;
         let whose = self.whose(name, owner);
-        mutate!(ProlongAnyones if whose == Whose::Theirs => return Fate::LivesOn);
+        mutate!(ProlongAnyones if whose == Whose::Theirs => return ExtendedKey::LivesOn);
         mutate!(ProlongCreates if whose == Whose::Nobodys => let whose = Whose::Ours);
         match whose {
-            Whose::Theirs => Fate::Another,
-            Whose::Nobodys => Fate::Absent,
+            Whose::Theirs => ExtendedKey::Another,
+            Whose::Nobodys => ExtendedKey::Absent,
             Whose::Ours => {
                 let ends_at_ms = end(now, *ttl_ms);
                 let known = self.keys.end_of(name);
@@ -240,13 +241,13 @@ impl Store {
                 if known.is_none_or(|known| Some(known) < ends_at_ms) {
                     self.keys.put(name, text(owner), ends_at_ms);
                 }
-                Fate::LivesOn
+                ExtendedKey::LivesOn
             }
         }
     }
 
     /// Of those who hold a lock together the first is told; nobody, if their time is over.
-    fn sighting(&self, now: NodeTime, name: &Name) -> Option<Sighting> {
+    fn sighting(&self, now: NodeTime, name: &Name) -> Option<KeyObservation> {
         let value = match self.keys.get(name)? {
             Value::Text(text) => Value::Text(text.iter().take(SHOWN_LEN_MAX).copied().collect()),
             Value::OtherType(kind) => Value::OtherType(kind.clone()),
@@ -254,14 +255,14 @@ impl Store {
         };
         let ends_at_ms = self.keys.end_of(name);
         let expires_in_ms = ends_at_ms.map(|end| end.saturating_sub(now.as_millis()));
-        Some(Sighting { value, expires_in_ms })
+        Some(KeyObservation { value, expires_in_ms })
     }
 
     /// What one of those who hold a lock together has of it.
-    fn share_sighting(&self, now: NodeTime, name: &Name, owner: &Owner) -> Option<Sighting> {
+    fn share_sighting(&self, now: NodeTime, name: &Name, owner: &Owner) -> Option<KeyObservation> {
         let share = self.shares(name)?.alive(owner, now.as_millis())?;
         let expires_in_ms = Some(share.ends_at_ms.saturating_sub(now.as_millis()));
-        Some(Sighting { value: text(owner), expires_in_ms })
+        Some(KeyObservation { value: text(owner), expires_in_ms })
     }
 
     fn whose(&self, name: &Name, owner: &Owner) -> Whose {

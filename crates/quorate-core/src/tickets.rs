@@ -1,6 +1,6 @@
 //! Tickets: where a waiter stands in the queue, by the time of the nodes.
 
-use crate::{line::TICKET_MAX, moment::Moment, quorum::majority};
+use crate::{moment::Moment, queue::TICKET_MAX, quorum::majority};
 
 /// Draws the tickets of one client.
 ///

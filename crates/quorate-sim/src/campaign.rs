@@ -1,4 +1,4 @@
-//! Many worlds, one after the other, on several threads.
+//! Runs many worlds on several threads.
 
 use std::{
     sync::{
@@ -16,43 +16,43 @@ use crate::{
     world::{self, Counts, Options, Without},
 };
 
-/// What is to be run.
+/// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
     /// The first seed.
     pub from: u64,
-    /// How many seeds.
+    /// The number of seeds.
     pub seeds: u64,
-    /// What the seeds do not decide.
+    /// Settings that override what the seeds draw.
     pub fixed: Fixed,
-    /// On how many threads.
+    /// The number of threads.
     pub threads: usize,
-    /// The deliberate bug, if one is wanted.
+    /// The deliberate bug to switch on, if any.
     pub mutant: Option<&'static Entry>,
 }
 
-/// What has been seen so far.
+/// The results so far.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Worlds that were run.
+    /// The number of worlds that were run.
     pub seeds: u64,
     /// What happened in them.
     pub count: Counts,
-    /// Worlds with an overlap after a bound was broken, by bound.
+    /// The number of worlds with an overlap after a bound was broken, by bound.
     pub beyond: [u64; Bound::ALL.len()],
     /// The lowest seed that broke a promise.
     pub first: Option<(u64, Violation)>,
 }
 
 impl Campaign {
-    /// Runs all seeds, or until a promise is broken. Tells `progress` now and then.
+    /// Runs all seeds, or until a promise is broken. Calls `progress` after every chunk.
     pub fn run(&self, progress: impl Fn(&Totals) + Sync) -> Totals {
         let totals = Mutex::new(Totals::default());
         let next = AtomicU64::new(0);
         let is_over = AtomicBool::new(false);
         let work = || {
             let _on = self.mutant.map(Entry::switch_on);
-            // Whoever has begun a chunk ends it, so that the lowest seed is found.
+            // A thread finishes the chunk it has begun, so that the lowest failing seed is found.
             while !is_over.load(Ordering::Relaxed) {
                 let done = next.fetch_add(CHUNK, Ordering::Relaxed);
                 if done >= self.seeds {
@@ -77,7 +77,7 @@ impl Campaign {
 
     fn run_chunk(&self, done: u64, seeds: u64) -> Totals {
         let mut seen = Totals::default();
-        // There is no seed after the last one.
+        // The seeds end at `u64::MAX`.
         for seed in (done..done + seeds).map_while(|done| self.from.checked_add(done)) {
             let report = self.run_one(seed, self.fixed, &Without::default(), false);
             seen.seeds += 1;
@@ -93,7 +93,7 @@ impl Campaign {
         seen
     }
 
-    /// Runs one world; the mutant must be switched on already.
+    /// Runs one world. The mutant must already be switched on.
     #[must_use]
     pub fn run_one(
         &self,
@@ -126,5 +126,5 @@ impl Totals {
     }
 }
 
-/// How many seeds a thread takes at a time.
+/// The number of seeds a thread takes at a time.
 const CHUNK: u64 = 64;

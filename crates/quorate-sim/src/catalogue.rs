@@ -1,4 +1,4 @@
-//! The deliberate bugs that must be noticed, and what notices them.
+//! The deliberate bugs that must be detected, and what detects them.
 
 use std::{fmt, sync::LazyLock};
 
@@ -9,36 +9,36 @@ use crate::directed::{Schedule, schedules};
 /// One deliberate bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// How it is switched on.
+    /// The bug itself.
     pub door: Door,
-    /// What it does wrong.
+    /// What the bug does.
     pub about: &'static str,
-    /// What must notice it.
+    /// What must detect it.
     pub noticed: Noticed,
 }
 
-/// Where a bug is made.
+/// Where the bug is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Door {
     /// In the core.
     Core(Mutant),
-    /// In the simulated machine: the client's clock stops while it stands still.
+    /// In the simulated machine: the client's clock stops while its process is paused.
     StoppedClock,
 }
 
-/// What must notice a bug.
+/// What must detect a bug.
 #[derive(Clone, Copy, Debug)]
 pub enum Noticed {
     /// Random seeds.
     Seeds,
-    /// A schedule that was written for it: see [`directed`](crate::directed).
+    /// A fixed schedule: see [`directed`](crate::directed).
     Directed(Schedule),
-    /// Nothing can: another rule makes up for it.
+    /// Nothing can detect it, because another rule compensates for it.
     Redundant(&'static str),
 }
 
 impl Entry {
-    /// Switches it on for this thread until the returned value is dropped.
+    /// Switches the bug on for this thread until the returned value is dropped.
     #[must_use]
     pub fn switch_on(&self) -> On {
         match self.door {
@@ -48,14 +48,14 @@ impl Entry {
         On(())
     }
 
-    /// True if the simulated clocks are to stop.
+    /// True if the simulated clocks stop while a client is paused.
     #[must_use]
     pub fn stops_clocks(&self) -> bool {
         self.door == Door::StoppedClock
     }
 }
 
-/// A bug is switched on while this lives.
+/// Keeps a bug switched on until it is dropped.
 #[derive(Debug)]
 pub struct On(());
 
@@ -69,23 +69,25 @@ impl Drop for On {
 ///
 /// # Errors
 ///
-/// A text that lists the names, if there is no such bug.
+/// A text that lists the valid names, if the name is unknown.
 pub fn find(name: &str) -> Result<&'static Entry, String> {
     CATALOGUE.iter().find(|entry| entry.to_string() == name).ok_or_else(|| {
         let names: Vec<String> = CATALOGUE.iter().map(Entry::to_string).collect();
-        format!("there is no mutant `{name}`; there are {}", names.join(", "))
+        format!("unknown mutant `{name}`: use one of {}", names.join(", "))
     })
 }
 
-/// Finds one that is in the core.
+/// Finds a bug of the core by its name.
 ///
 /// # Errors
 ///
-/// A text that says what there is instead.
+/// A text that lists the valid names, or says that the bug is not in the core.
 pub fn find_in_core(name: &str) -> Result<Mutant, String> {
     match find(name)?.door {
         Door::Core(mutant) => Ok(mutant),
-        Door::StoppedClock => Err(format!("`{name}` is not in the core: it is for seeds only")),
+        Door::StoppedClock => {
+            Err(format!("mutant `{name}` is not in the core: it works with seeds only"))
+        }
     }
 }
 
@@ -104,7 +106,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// All of them.
+/// All bugs.
 pub static CATALOGUE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     let noticed = |mutant: Mutant| {
         let redundant = REDUNDANT.iter().find(|(known, _)| *known == mutant);
@@ -118,165 +120,168 @@ pub static CATALOGUE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         let (door, noticed) = (Door::Core(*mutant), noticed(*mutant));
         Entry { door, about, noticed }
     });
-    let about = "the lease's clock does not count the time in which the client stands still";
+    let about = "the lease's clock does not count the time while the client is paused";
     core.chain([Entry { door: Door::StoppedClock, about, noticed: Noticed::Seeds }]).collect()
 });
 
-/// Those in the core, and what each does wrong. Seeds notice it, unless a schedule was written for
-/// it or it is redundant.
+/// The bugs of the core, and what each does. Random seeds detect a bug unless it has a directed
+/// schedule or is redundant.
 const CORE: &[(Mutant, &str)] = &[
-    (Mutant::SmallQuorum, "one node less than a majority decides"),
-    (Mutant::SilenceIsGrant, "a silent node counts as one that granted"),
-    (Mutant::UnknownIsRefusal, "no answer counts as a plain refusal"),
-    (Mutant::NoDriftRate, "validity: no allowance for clock rates"),
-    (Mutant::NoDriftFixed, "validity: no fixed allowance"),
-    (Mutant::ValidFromReply, "validity counts from the deciding reply"),
-    (Mutant::NoLateCheck, "a majority wins after the lease has ended"),
-    (Mutant::RenewedFromReply, "an extension counts from its reply"),
-    (Mutant::RenewTooLate, "an extension counts after the old deadline"),
-    (Mutant::LateRenewal, "and the lease takes it in, too"),
-    (Mutant::LeaseRevives, "a lost lease takes in an extension"),
-    (Mutant::NoDeadline, "the local deadline is not looked at"),
-    (Mutant::NoLossSignal, "nobody is told at the local deadline"),
-    (Mutant::NoMaxHold, "the holder's own limit is not looked at"),
-    (Mutant::NoUndo, "a failed attempt gives nothing back"),
-    (Mutant::UndoGrantedOnly, "it gives back only what it knows of"),
-    (Mutant::AbandonKeeps, "a cancelled call gives nothing back"),
-    (Mutant::ReleaseMajorityOnly, "a release asks a majority only"),
+    (Mutant::SmallQuorum, "one node less than a majority is enough"),
+    (Mutant::SilenceIsGrant, "a node without an answer counts as a grant"),
+    (Mutant::UnknownIsRefusal, "a missing answer counts as a refusal"),
+    (Mutant::NoDriftRate, "validity has no allowance for clock rates"),
+    (Mutant::NoDriftFixed, "validity has no fixed allowance"),
+    (Mutant::ValidFromReply, "validity counts from the deciding reply instead of the request"),
+    (Mutant::NoLateCheck, "a majority that arrives after the lease has ended still wins"),
+    (Mutant::RenewedFromReply, "an extension counts from its reply instead of its request"),
+    (Mutant::RenewTooLate, "an extension that is confirmed after the old deadline still counts"),
+    (Mutant::LateRenewal, "the same, and the lease accepts it as well"),
+    (Mutant::LeaseRevives, "a lost lease accepts an extension"),
+    (Mutant::NoDeadline, "the holder ignores its local deadline"),
+    (Mutant::NoLossSignal, "no holder is notified at its local deadline"),
+    (Mutant::NoMaxHold, "the holder's own limit is ignored"),
+    (Mutant::NoUndo, "a failed attempt releases nothing"),
+    (Mutant::UndoGrantedOnly, "a failed attempt releases only the grants it knows of"),
+    (Mutant::AbandonKeeps, "a cancelled call releases nothing"),
+    (Mutant::ReleaseMajorityOnly, "a release is sent to a majority only"),
     (Mutant::NoDebts, "an unanswered release is not sent again"),
-    (Mutant::EarlyPushIgnored, "a push that overtakes the reply to a question is ignored"),
+    (Mutant::EarlyPushIgnored, "a push that overtakes the reply to its request is ignored"),
     (Mutant::DebtOnce, "an unanswered release is sent again only once"),
-    (Mutant::LostIsUnsent, "an unanswered question counts as never sent"),
-    (Mutant::ShutdownForgetsLost, "a client that ends does not release what it has lost"),
+    (Mutant::LostIsUnsent, "an unanswered request counts as never sent"),
+    (Mutant::ShutdownForgetsLost, "a client that shuts down does not release its lost leases"),
     (Mutant::ExtensionIgnored, "a confirmed extension does not count"),
     (Mutant::SameOwner, "all requests of a client have one owner id"),
-    (Mutant::TakeOverwrites, "a taker replaces what is there"),
-    (Mutant::TakeForever, "a key that is taken never expires"),
-    (Mutant::AdoptAnyones, "anybody takes over a lock"),
+    (Mutant::TakeOverwrites, "a classic acquire overwrites an existing key"),
+    (Mutant::TakeForever, "a key is stored without an expiry"),
+    (Mutant::AdoptAnyones, "any lock can be adopted by any client"),
     (Mutant::AdoptUnspoken, "an adoption needs no session"),
-    (Mutant::AdoptKeepsPlace, "an owner whose lease was adopted stays in line"),
-    (Mutant::AdoptedHeals, "an adopted lease takes a lost key again"),
-    (Mutant::FreeAnyones, "a key is freed without the owner check"),
+    (Mutant::AdoptKeepsPlace, "an owner whose lease was adopted stays in the queue"),
+    (Mutant::AdoptedHeals, "an adopted lease stores a lost key again"),
+    (Mutant::FreeAnyones, "a key is deleted without the owner check"),
     (Mutant::ProlongAnyones, "a key is prolonged without the owner check"),
     (Mutant::ProlongCreates, "prolonging creates a key that is gone"),
-    (Mutant::ProlongShortens, "prolonging can make a key go earlier"),
-    (Mutant::BatchByFirst, "a batch shares the fate of its first entry"),
+    (Mutant::ProlongShortens, "prolonging can shorten the life of a key"),
+    (Mutant::BatchByFirst, "all entries of a batch get the fate of the first on the node"),
     (Mutant::AbsentLivesOn, "an absent key counts as prolonged"),
-    (Mutant::YieldUnspoken, "what an older connection has given back is given away"),
-    (Mutant::NoSession, "what an older connection has sent is done as well"),
-    (Mutant::NoInquire, "an earlier waiter does not ask for a split vote"),
-    (Mutant::NoEarlierFlag, "a grant does not say who came earlier"),
-    (Mutant::YieldAnyGrant, "a yield gives back whichever grant is there"),
-    (Mutant::HandOnUnheard, "a lock goes to one who does not listen"),
-    (Mutant::HandOnLapsed, "a lock goes to one whose session has lapsed"),
-    (Mutant::LastFirst, "the lock goes to whoever came last"),
-    (Mutant::OrphansKept, "what is handed to one who has gone is kept"),
-    (Mutant::ConfirmAnyFence, "a fence counts where a larger one is stored"),
-    (Mutant::ConfirmHeals, "a confirm takes a lost key again"),
-    (Mutant::HealAnyFence, "a heal does not look at the fence"),
-    (Mutant::HandOverInLine, "a lease is handed over with an owner that may stand in line"),
-    (Mutant::NoClamp, "a fence is whatever a client proposes"),
+    (Mutant::YieldUnspoken, "a yield from an older connection is executed"),
+    (Mutant::NoSession, "commands from an older connection are executed"),
+    (Mutant::NoInquire, "an earlier waiter does not ask for a split vote to be resolved"),
+    (Mutant::NoEarlierFlag, "a grant does not report that an earlier waiter exists"),
+    (Mutant::YieldAnyGrant, "a yield gives back any grant of its owner"),
+    (Mutant::HandOnUnheard, "a lock is handed off to a client without a connection"),
+    (Mutant::HandOnLapsed, "a lock is handed off to a client whose session has expired"),
+    (Mutant::LastFirst, "the lock goes to the last waiter"),
+    (Mutant::OrphansKept, "a grant to a waiter that has gone is kept"),
+    (Mutant::ConfirmAnyFence, "a fence counts as stored where a larger one is"),
+    (Mutant::ConfirmHeals, "a confirm stores a lost key again"),
+    (Mutant::HealAnyFence, "a heal ignores the fence"),
+    (Mutant::HandOverInLine, "a lease is detached with an owner that may be queued"),
+    (Mutant::NoClamp, "a node stores any fence that a client proposes"),
     (Mutant::BriefFence, "a fence is forgotten within a day of its grant"),
     (Mutant::FenceNotKept, "an extension does not keep the fence"),
     (Mutant::PushedNow, "validity counts from the push"),
-    (Mutant::NoWriteBack, "a fence that no majority has stored is taken"),
-    (Mutant::DeadGrantCounts, "run-out grants count for the fence"),
-    (Mutant::TicketByOwnClock, "a ticket goes by the client's clock until nodes tell theirs"),
+    (Mutant::NoWriteBack, "a fence is used that no majority has stored"),
+    (Mutant::DeadGrantCounts, "expired grants count for the fence"),
+    (Mutant::TicketByOwnClock, "a ticket follows the client's clock until the nodes report theirs"),
     (Mutant::TicketsNeverGoBack, "tickets stay ahead of the nodes' time"),
-    (Mutant::LittleLeft, "a lease that was waited for may be about to end"),
-    (Mutant::NoYield, "nobody gives way to an earlier ticket"),
+    (Mutant::LittleLeft, "a waiter accepts a lease that is about to end"),
+    (Mutant::NoYield, "no waiter yields to an earlier ticket"),
     (Mutant::CountAfterYield, "a grant that was given back counts"),
-    (Mutant::EndlessDoubt, "a node that has forgotten its fences is doubted for ever"),
-    (Mutant::NoWithdraw, "a waiter that is cut off keeps what it was granted"),
-    (Mutant::HastyWithdraw, "a waiter gives its place up although its connections come back"),
-    (Mutant::SameOwnerAgain, "a waiter that withdrew comes back as the same owner"),
+    (Mutant::EndlessDoubt, "grants of a node that forgot its fences are never accepted"),
+    (Mutant::NoWithdraw, "a waiter that is cut off keeps its grants"),
+    (Mutant::HastyWithdraw, "a waiter gives up its position although its connections come back"),
+    (Mutant::SameOwnerAgain, "a waiter that withdrew returns with the same owner"),
     (Mutant::ShutdownKeeps, "a shutdown leaves leases to expire"),
-    (Mutant::ReleasedRenews, "what is released is renewed all the same"),
-    (Mutant::RenewsOnce, "a lease is renewed once and never again"),
-    (Mutant::NoRenewalRetry, "a failed renewal is not tried again"),
-    (Mutant::AnswerOfFirst, "every entry of a batch gets the answer to its first entry"),
-    (Mutant::OnlyFirstSent, "of the commands that leave together only the first is sent"),
+    (Mutant::ReleasedRenews, "a released lease is still renewed"),
+    (Mutant::RenewsOnce, "a lease is renewed only once"),
+    (Mutant::NoRenewalRetry, "a failed renewal is not retried"),
+    (Mutant::AnswerOfFirst, "every entry of a batch gets the answer to the first one"),
+    (Mutant::OnlyFirstSent, "only the first command of a batch is sent"),
     (Mutant::FailedEntryDropped, "an entry that fails in a batch is forgotten"),
-    (Mutant::HolderForgotten, "a holder counts as gone"),
-    (Mutant::ReturnUnregistered, "a waiter that comes back is not told of its grants"),
+    (Mutant::HolderForgotten, "pushes for a holder are dropped as if it were gone"),
+    (Mutant::ReturnUnregistered, "a waiter that comes back is not notified of its grants"),
     (
         Mutant::MemberNeverYields,
-        "a lock of a set that has a majority is kept from an earlier ticket",
+        "a lock of a set that has a majority is not yielded to an earlier ticket",
     ),
     (Mutant::MemberHoldsAlone, "a lock of a set is held before the others are"),
-    (Mutant::TicketForEachMember, "each lock of a set is waited for with a ticket of its own"),
-    (Mutant::MembersStay, "if one lock of a set cannot be had, the others are still waited for"),
-    (Mutant::YieldBeforeConfirm, "a grant is given back by a fence that is about to be replaced"),
-    (Mutant::JoinAnyIdentity, "an entry joins those of another identity"),
+    (Mutant::TicketForEachMember, "each lock of a set is queued with its own ticket"),
+    (Mutant::MembersStay, "if one lock of a set cannot be acquired, the others are kept"),
+    (Mutant::YieldBeforeConfirm, "a yield names a fence that is about to be replaced"),
+    (Mutant::JoinAnyIdentity, "an entry joins the entries of another identity"),
     (Mutant::EntryWaitsItsTurn, "an entry queues although its identity holds the lock"),
-    (Mutant::EntryHealsPast, "an entry takes a lost key again after another's grant"),
-    (Mutant::EntryFenceStays, "an entry is renewed with its first fence for ever"),
-    (Mutant::EntryNeverGivesWay, "an entry keeps what an earlier ticket waits for"),
+    (Mutant::EntryHealsPast, "an entry stores a lost key again after another client's grant"),
+    (Mutant::EntryFenceStays, "an entry is always renewed with its first fence"),
+    (Mutant::EntryNeverGivesWay, "an entry does not yield to an earlier ticket"),
     (Mutant::NoHeartbeat, "a waiter asks once and then only listens"),
-    (Mutant::ShareAnyones, "one who shares joins one who holds alone"),
-    (Mutant::AloneAmongShares, "one alone does not see those who share"),
-    (Mutant::SharePasses, "one who shares passes those who want it alone"),
-    (Mutant::ShareFreesAll, "one who shares takes the lock from all"),
-    (Mutant::ShareKeyShort, "a key goes with the first who shares it"),
-    (Mutant::DeadSharesStay, "a part that is over is never thrown out"),
-    (Mutant::ShareHealsAnyones, "a lost part is taken from one alone"),
-    (Mutant::ShareNeverYields, "one who shares gives nothing back"),
-    (Mutant::SharesNotAsked, "those who share are not asked to give way"),
-    (Mutant::YieldAnyShare, "a yield gives back whichever part is there"),
-    (Mutant::WayNotCleared, "one who has gone is still waited for"),
-    (Mutant::ShareOneByOne, "only the first who shares is let in"),
+    (Mutant::ShareAnyones, "a reader joins an exclusive holder"),
+    (Mutant::AloneAmongShares, "a writer ignores the readers of the lock"),
+    (Mutant::SharePasses, "a reader overtakes queued writers"),
+    (Mutant::ShareFreesAll, "a reader's release ends the leases of all readers"),
+    (Mutant::ShareKeyShort, "a shared key expires with its first reader"),
+    (Mutant::DeadSharesStay, "an expired share is never removed"),
+    (Mutant::ShareHealsAnyones, "a lost share is stored again over an exclusive holder"),
+    (Mutant::ShareNeverYields, "a reader never yields"),
+    (Mutant::SharesNotAsked, "readers are not asked to yield"),
+    (Mutant::YieldAnyShare, "a yield gives back any share of its owner"),
+    (Mutant::WayNotCleared, "readers still wait for a writer that has gone"),
+    (Mutant::ShareOneByOne, "only the first waiting reader is granted the lock"),
     (Mutant::DowngradeFreesFirst, "the key of a writer that becomes a reader is free in between"),
-    (Mutant::DowngradeAdmitsWriter, "a writer that becomes a reader lets the next writer in"),
-    (Mutant::DowngradeStillRenews, "a writer that becomes a reader is still renewed"),
-    (Mutant::NoRecovery, "a node grants locks before their holders renew them"),
-    (Mutant::NoGuard, "a node that may have forgotten votes at once"),
-    (Mutant::AnyRun, "a node is not asked which run of which server it is"),
-    (Mutant::NoRollbackCheck, "a node may be older than it was"),
-    (Mutant::NoStepCheck, "a node's clock may go forward by itself"),
-    (Mutant::GuardFromDoubt, "the guard counts from the doubt, not from the node's place"),
-    (Mutant::NewlyDurable, "a restarted node votes that was not durable before"),
-    (Mutant::OnceDurable, "a restarted node votes that is not durable any more"),
-    (Mutant::DurableInGuard, "a restart ends the guard of a durable node"),
+    (Mutant::DowngradeAdmitsWriter, "a writer that becomes a reader admits the next writer"),
+    (Mutant::DowngradeStillRenews, "a writer that becomes a reader is still renewed as a writer"),
+    (Mutant::NoRecovery, "a node grants locks before their holders can renew them"),
+    (Mutant::NoGuard, "a node that may have forgotten locks votes at once"),
+    (Mutant::AnyRun, "a restart or replacement of a server goes unnoticed"),
+    (Mutant::NoRollbackCheck, "a node with older data than before goes unnoticed"),
+    (Mutant::NoStepCheck, "a node whose clock jumped forward goes unnoticed"),
+    (Mutant::GuardFromDoubt, "the quarantine counts from its cause, not from when the node joined"),
+    (Mutant::NewlyDurable, "a restarted node votes although it was not durable before"),
+    (Mutant::OnceDurable, "a restarted node votes although it is no longer durable"),
+    (Mutant::DurableInGuard, "a restart ends the quarantine of a durable node"),
     (Mutant::DurableAnyClock, "the clock of a durable node is not checked after a restart"),
-    (Mutant::DurableAnyPlace, "a durable node votes with the record of another"),
-    (Mutant::GuardByNodeClock, "the node's clock alone ends the guard"),
-    (Mutant::HealInGuard, "a doubted node takes a lost key again"),
-    (Mutant::AnyMark, "a session goes on though the node is not what it was judged to be"),
-    (Mutant::LateSession, "a session begins where nobody was for longer than one lasts"),
+    (Mutant::DurableAnyPlace, "a durable node votes with the record of another node"),
+    (Mutant::GuardByNodeClock, "only the node's clock decides when the quarantine ends"),
+    (Mutant::HealInGuard, "a quarantined node stores a lost key again"),
+    (Mutant::AnyMark, "a session continues although the node has changed since the handshake"),
+    (
+        Mutant::LateSession,
+        "a session begins although nobody was attached for longer than a session",
+    ),
     (Mutant::TakeUnspoken, "a classic vote needs no session"),
     (Mutant::ProlongUnspoken, "a classic renewal needs no session"),
-    (Mutant::AnyPush, "a grant counts though it is by another's session"),
-    (Mutant::AdmitAnything, "a node that holds something is admitted"),
+    (Mutant::AnyPush, "a grant counts although it belongs to another session"),
+    (Mutant::AdmitAnything, "a node that stores locks is admitted"),
     (Mutant::HastyChange, "the set changes again at once"),
-    (Mutant::HastyNewcomer, "a new node has its place before a majority has heard of it"),
-    (Mutant::WritingLook, "a look leaves its trace"),
-    (Mutant::AnyPact, "nodes count that go by other lists"),
-    (Mutant::AnyLabel, "any server has a place"),
-    (Mutant::FullEndsSessions, "sessions lapse on a full node"),
-    (Mutant::FullDropsWaiters, "a full node refuses those who wait"),
-    (Mutant::FullGrants, "a full node stores new locks and places"),
-    (Mutant::FullHealsAnything, "a full node stores a new lease"),
+    (Mutant::HastyNewcomer, "a new node votes before a majority knows of it"),
+    (Mutant::WritingLook, "a read-only client writes to the node"),
+    (Mutant::AnyPact, "nodes count although they belong to different lists"),
+    (Mutant::AnyLabel, "a server votes whatever its address"),
+    (Mutant::FullEndsSessions, "sessions expire on a full node"),
+    (Mutant::FullDropsWaiters, "a full node rejects its waiters"),
+    (Mutant::FullGrants, "a full node stores new locks and queue entries"),
+    (Mutant::FullHealsAnything, "a full node stores leases that it never had"),
     (Mutant::OldExtensionCounts, "an extension counts for longer than a later one that was sent"),
-    (Mutant::ShortenedByReply, "a shorter life counts only when it is confirmed"),
+    (Mutant::ShortenedByReply, "a shorter lease counts only when it is confirmed"),
 ];
 
-/// Those that nothing can notice, and why.
+/// The bugs that nothing can detect, and why.
 const REDUNDANT: &[(Mutant, &str)] = &[
     (
         Mutant::NoEarlierFlag,
-        "an earlier waiter asks for the grant at every poll, not only when it comes",
+        "an earlier waiter asks for the grant at every poll, not only when the grant is made",
     ),
     (
         Mutant::OrphansKept,
-        "whoever goes tells every node that it asked, again and again until that is heard",
+        "a waiter that goes sends a release to every node it asked, until each has answered",
     ),
     (
         Mutant::OldExtensionCounts,
-        "nodes never shorten a key, so what a majority confirmed holds whatever was sent later",
+        "nodes never shorten a key, so a confirmed extension holds whatever was sent later",
     ),
     (
         Mutant::ShortenedByReply,
-        "nodes never shorten a key, so the longer life that was confirmed before still holds",
+        "nodes never shorten a key, so the longer lease that was confirmed before still holds",
     ),
 ];
 
@@ -298,7 +303,7 @@ mod tests {
             let Noticed::Directed(schedule) = entry.noticed else { continue };
             assert_eq!(schedule(), Ok(()), "{entry} without the mutant");
             let _on = entry.switch_on();
-            assert!(schedule().is_err(), "{entry} is not noticed: {}", entry.about);
+            assert!(schedule().is_err(), "{entry} is not detected: {}", entry.about);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The judge: it knows true time, and says when a promise is broken.
+//! The checker: it knows the true time and reports broken promises.
 
 mod claim;
 mod order;
@@ -19,27 +19,27 @@ use crate::{
     trace::{Group, millis, owner_name},
 };
 
-/// Everything that was ever claimed, and what came of it.
+/// All claims of a run, and the promises that were broken.
 #[derive(Debug)]
 pub(crate) struct Checker {
     nodes: usize,
     claims: Vec<Claim>,
-    /// By lock: claims that may still matter.
+    /// By lock: the claims that may still matter.
     open: Vec<Vec<u32>>,
-    /// By lock: since when somebody waits although nobody keeps it from it.
+    /// By lock: since when a waiter has been stalled although nothing blocks it.
     stalled: Vec<Stall>,
     pub(crate) order: Order,
     progress_within: Nanos,
-    /// Whoever waits for several locks keeps others from those that it has already.
+    /// A waiter for several locks blocks others from the locks that were already granted to it.
     has_sets: bool,
-    /// Nobody new gets a lock for now, and nobody is to blame.
+    /// No lock can be granted for now, and that is expected.
     is_suspended: bool,
     healed_at: Option<Nanos>,
     broken: Vec<Bound>,
-    /// A guarded node has forgotten: its keys, and its fences.
+    /// Nodes with quarantine enabled lost keys; and nodes lost their fences as well.
     has_lost_keys: bool,
     has_forgotten: bool,
-    /// A clock of a forgetful world was set.
+    /// A node's clock was set in a world where nodes forget.
     is_clock_wrong: bool,
     pub(crate) violation: Option<Violation>,
     pub(crate) beyond: Vec<Bound>,
@@ -77,12 +77,12 @@ impl Checker {
         self.broken.is_empty()
     }
 
-    /// A guarded node has lost its keys, but not its fences.
+    /// A node with quarantine enabled lost its keys, but not its fences.
     pub(crate) const fn note_lost(&mut self) {
         self.has_lost_keys = true;
     }
 
-    /// A guarded node has forgotten everything, or what it did last.
+    /// A node with quarantine enabled forgot everything, or its last writes.
     pub(crate) const fn note_forgotten(&mut self) {
         self.has_lost_keys = true;
         self.has_forgotten = true;
@@ -97,7 +97,7 @@ impl Checker {
         self.is_within_bounds() && !self.has_lost_keys
     }
 
-    /// There were no more faults at `at`.
+    /// True if faults had stopped by `at`.
     pub(crate) fn is_healed_since(&self, at: Nanos) -> bool {
         self.healed_at.is_some_and(|healed_at| healed_at <= at)
     }
@@ -106,7 +106,7 @@ impl Checker {
         &self.claims[claim as usize]
     }
 
-    /// Somebody was told that it holds the lock. `running` says which clients run.
+    /// A client was notified that it holds the lock. `running` is a bit set of the running clients.
     pub(crate) fn begin(&mut self, now: Nanos, claim: Claim, running: u32) -> u32 {
         let (number, lock) = (self.claims.len() as u32, claim.lock);
         self.claims.push(claim);
@@ -119,7 +119,7 @@ impl Checker {
         let open = std::mem::take(&mut self.open[lock]);
         for other in open {
             let known = &self.claims[other as usize];
-            // What one of them loses gives nothing to another.
+            // Members of one group do not wait for each other's end.
             let are_together = known.is_with(&self.claims[number as usize]);
             let is_unsaid = known.is_unsaid(running);
             if are_together {
@@ -127,7 +127,7 @@ impl Checker {
                 self.overlap(now, lock, other, number);
             } else if is_unsaid && self.is_within_bounds() {
                 let text = format!(
-                    "the claim that ended at {} was not told of its loss before the next began",
+                    "the holder whose claim ended at {} was not notified before the next one began",
                     millis(known.end)
                 );
                 self.report(now, Promise::Loss, Some(lock), vec![other, number], text);
@@ -141,7 +141,7 @@ impl Checker {
         number
     }
 
-    /// Nobody is overtaken again and again.
+    /// Checks that no waiter is overtaken repeatedly.
     pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[InLine]) {
         let how = match self.is_together(now, number) {
             true if !self.claim(number).is_entry() && self.is_joining(now, number) => How::Joining,
@@ -149,7 +149,7 @@ impl Checker {
             false => How::First,
         };
         let Claim { lock, asked_at, ref owner, ref from, .. } = self.claims[number as usize];
-        // Whoever takes a lease over comes in its place.
+        // An adopted lease takes the position of the lease it continues.
         if from.is_none()
             && let Some((since, times)) =
                 self.order.overtake(now, lock, (owner, asked_at, how), in_line)
@@ -157,18 +157,18 @@ impl Checker {
         {
             let since = millis(since);
             let text =
-                format!("somebody waits since {since}, and {times} who came later were first");
+                format!("a waiter that came at {since} was overtaken {times} times by later ones");
             self.report(now, Promise::Order, Some(lock), vec![number], text);
         }
     }
 
-    /// Whether it came to others who shared the lock from before it asked until now.
+    /// True if it joined holders that had shared the lock since before it asked.
     fn is_joining(&self, now: Nanos, number: u32) -> bool {
         let asked_at = self.claims[number as usize].asked_at;
         self.others_with(now, number).any(|other| other.start < asked_at)
     }
 
-    /// Whether others share the lock with it now.
+    /// True if other holders share the lock with it now.
     pub(crate) fn is_together(&self, now: Nanos, number: u32) -> bool {
         self.others_with(now, number).next().is_some()
     }
@@ -184,20 +184,21 @@ impl Checker {
     fn check_fence(&mut self, now: Nanos, number: u32) {
         let claim = &self.claims[number as usize];
         let (Some(fence), lock) = (claim.fence, claim.lock) else { return };
-        // A lease that was taken over is still the same.
+        // An adopted lease is the same lease, with the same fence.
         let is_adopted = claim.from.is_some();
         let asked_at = self.asked_at(claim);
-        // A node that has forgotten its fences can be told from others only by a guard, and goes on
-        // from its clock then.
+        // A node that forgot its fences continues from its clock. Only a quarantine makes that
+        // visible to clients.
         let is_lost = [Bound::Memory, Bound::Witness].iter().any(|it| self.broken.contains(it));
         if is_lost || (self.has_forgotten && self.is_clock_wrong) {
             return;
         }
-        // Where two may hold at once, the order of those who asked at the same time is open.
+        // While exclusion may be broken, the fences of requests that ran at the same time are
+        // unordered.
         let is_exact = self.is_within_bounds();
         let is_wrong = |other: &Claim| match other.fence {
-            // All that an identity holds may have one fence. It is no smaller than that of any
-            // entry that held the lock when somebody asked, and still does.
+            // All entries of an identity may have one fence. It is at least that of any entry that
+            // has held the lock since before this one asked.
             Some(known) if other.lock == lock && other.is_with(claim) && claim.is_entry() => {
                 known > fence && other.start < asked_at && now < other.end
             }
@@ -215,7 +216,7 @@ impl Checker {
         }
     }
 
-    /// When somebody began to ask for the lease, which may have been another.
+    /// When the lease was first asked for, before it was adopted or detached.
     fn asked_at(&self, claim: &Claim) -> Nanos {
         let mut lease = claim;
         while let Some(from) = &lease.from {
@@ -231,7 +232,7 @@ impl Checker {
         if claim.is_told || claim.is_let_go {
             if end > now {
                 let lock = Some(claim.lock);
-                let text = "a lease that was lost or let go is valid again".to_owned();
+                let text = "a lease that was lost or given up is valid again".to_owned();
                 self.report(now, Promise::Loss, lock, vec![number], text);
             }
             return;
@@ -261,7 +262,7 @@ impl Checker {
         }
     }
 
-    /// The holder gave the lock back or left it to another.
+    /// The holder released the lock, or detached its lease.
     pub(crate) fn let_go(&mut self, now: Nanos, number: u32) {
         let backed_until = self.claims[number as usize].end.min(now);
         self.die(now, number);
@@ -276,8 +277,8 @@ impl Checker {
         self.look_for_stall(now, number);
     }
 
-    /// The holder becomes a reader, who is known as `reader` from now on: others may read, and a
-    /// majority has the one or the other until the end.
+    /// The holder becomes a reader with the owner id `reader`. Other readers may join, and a
+    /// majority must have one of the two owners until the end.
     pub(crate) fn share(&mut self, now: Nanos, number: u32, reader: Owner) {
         let claim = &mut self.claims[number as usize];
         (claim.group, claim.reader) = (Some(Group::Readers), Some(reader));
@@ -285,8 +286,8 @@ impl Checker {
         self.start_stall(now, lock);
     }
 
-    /// Somebody took over what `from` had left. Nobody else can have had the lock in between, but
-    /// for those who share it.
+    /// The lease of `from` was adopted. Only members of the same group can have held the lock in
+    /// between.
     pub(crate) fn adopt(&mut self, now: Nanos, number: u32, from: &Owner) {
         let heir = &self.claims[number as usize];
         let lock = heir.lock;
@@ -298,12 +299,13 @@ impl Checker {
             && self.is_within_bounds()
         {
             let claims = vec![other as u32, number];
-            let text = "a lock that was left, and that another had since, was adopted".to_owned();
+            let text =
+                "a lease was adopted although another client had held the lock since".to_owned();
             self.report(now, Promise::Loss, Some(lock), claims, text);
         }
     }
 
-    /// The holder was told that the lock is lost.
+    /// The holder was notified that it lost the lock.
     pub(crate) fn tell(&mut self, now: Nanos, number: u32) {
         let claim = &mut self.claims[number as usize];
         claim.is_told = true;
@@ -312,19 +314,19 @@ impl Checker {
         self.look_for_stall(now, number);
     }
 
-    /// A claim must be carried by a majority. `holders` counts the nodes.
+    /// A majority of the nodes must have a claim. `holders` is the number of nodes that do.
     pub(crate) fn back(&mut self, now: Nanos, number: u32, holders: usize) {
         let claim = &self.claims[number as usize];
         if holders < majority(self.nodes) && self.is_within_bounds() {
             let text = format!(
-                "claimed until {}, but {holders} nodes have it",
+                "claimed until {}, but only {holders} nodes have it",
                 millis(claim.backed_until)
             );
             self.report(now, Promise::Backing, Some(claim.lock), vec![number], text);
         }
     }
 
-    /// There are no more faults: progress is promised from now on.
+    /// Faults have stopped: progress is promised from now on.
     pub(crate) fn heal(&mut self, now: Nanos) {
         self.healed_at = Some(now);
         self.order.heal(now);
@@ -350,7 +352,7 @@ impl Checker {
         self.report(now, Promise::Exclusion, Some(lock), vec![first, second], text);
     }
 
-    /// The first one stays.
+    /// Records a violation. Only the first one is kept.
     pub(crate) fn report(
         &mut self,
         at: Nanos,
@@ -364,7 +366,7 @@ impl Checker {
         self.violation.get_or_insert(Violation { promise, at, lock, claims, owners, text });
     }
 
-    /// The same, about a request that is not a claim.
+    /// The same, for a request that is not a claim.
     pub(crate) fn report_owner(
         &mut self,
         at: Nanos,
@@ -378,8 +380,8 @@ impl Checker {
     }
 }
 
-/// The smallest count that two groups of nodes cannot both reach. The judge counts by itself: what
-/// the core says is what is judged.
+/// The smallest number of nodes of which two disjoint groups cannot exist. The checker does not use
+/// the core's count, because that is under test.
 pub(crate) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }

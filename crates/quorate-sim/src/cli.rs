@@ -33,13 +33,13 @@ use crate::{
 #[command(name = "quorate-sim", args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<RoundKind>,
     #[command(flatten)]
     run: Run,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum RoundKind {
     /// Switches on one deliberate bug after the other: each must be noticed.
     Mutants(mutants::Mutants),
     /// Searches every order of events in small worlds.
@@ -114,9 +114,9 @@ enum Switch {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.verb {
-        Some(Verb::Mutants(mutants)) => mutants.run(),
-        Some(Verb::Model(search)) => search.run(),
-        Some(Verb::Members(changes)) => changes.run(),
+        Some(RoundKind::Mutants(mutants)) => mutants.run(),
+        Some(RoundKind::Model(search)) => search.run(),
+        Some(RoundKind::Members(changes)) => changes.run(),
         None => cli.run.run(),
     };
     match done {

@@ -1,22 +1,22 @@
 //! Schedules that random seeds do not reach, written down step by step over the core's machines.
 
 mod full;
-mod guard;
 mod hall;
-mod line;
+mod quarantine;
+mod queue;
 mod shares;
 mod watchdog;
 
 use std::time::Duration;
 
 use quorate_core::{
+    acquire::{self, Acquire, NodeAction, NodeCall, Outcome, Wait},
     command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms},
-    contend::{self, Contend, Outcome, Said, Saying, Wait},
     lease::{Lease, LostReason},
-    line::{Ask, Extend, News, Place, Session, Speaker, Yield},
     moment::{Moment, NodeTime},
     mutant::Mutant,
     name::Name,
+    queue::{AcquireRequest, Extend, Position, PushKind, Sender, Session, Yield},
     quorum::{NodeSet, Vote},
     renew::{self, Renew},
     store::Store,
@@ -33,10 +33,10 @@ pub type Schedule = fn() -> Result<(), String>;
 pub(crate) fn schedules() -> impl Iterator<Item = (Mutant, Schedule)> {
     let lists = [
         SCHEDULES,
-        line::SCHEDULES,
-        line::leases::SCHEDULES,
+        queue::SCHEDULES,
+        queue::leases::SCHEDULES,
         shares::SCHEDULES,
-        guard::SCHEDULES,
+        quarantine::SCHEDULES,
         full::SCHEDULES,
         watchdog::SCHEDULES,
         members::directed::SCHEDULES,
@@ -70,7 +70,7 @@ const SCHEDULES: &[(Mutant, Schedule)] = &[
 fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
     let (short, long) = (terms(100), terms(1_000));
-    let taken = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, speaker: None };
+    let taken = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
     node.apply(node_time(0), &taken);
     let mut lease = Lease::new(short.valid_until(at(0)), Moment::from_nanos(u64::MAX));
 
@@ -122,7 +122,7 @@ fn a_lost_lease_stays_lost() -> Result<(), String> {
 /// Fails if the node has the key again.
 fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
-    let take = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, speaker: None };
+    let take = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
     node.apply(node_time(0), &take);
     node.apply(node_time(10), &Command::Free { name: name(), owner: owner.clone() });
     node.apply(node_time(11), &prolong(&owner, 100));
@@ -152,10 +152,10 @@ fn those_whose_session_has_lapsed_are_passed_over() -> Result<(), String> {
 fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Result<(), String> {
     let mut node = Store::new();
     let [first, second, third] = [(1, 5_000), (2, 500), (3, 5_000)].map(|(number, life_ms)| {
-        let speaker = attach(&mut node, number, life_ms);
-        let owner = place(speaker, number.into()).owner(1);
-        ask(&mut node, 1, speaker, &owner);
-        (speaker.client, owner)
+        let sender = attach(&mut node, number, life_ms);
+        let owner = place(sender, number.into()).owner(1);
+        ask(&mut node, 1, sender, &owner);
+        (sender.client, owner)
     });
     happen(&mut node, second.0);
     release(&mut node, release_ms, first.1, None);
@@ -170,24 +170,24 @@ fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Resu
 ///
 /// Fails if the later grant is given away, though its owner counts it.
 fn a_late_yield_gives_back_only_the_grant_that_it_names() -> Result<(), String> {
-    yield_late(Place::owner)
+    yield_late(Position::owner)
 }
 
 /// The same, by one who shares the lock.
 ///
 /// Fails if the later part is given away, though its owner counts it.
 fn a_late_yield_gives_back_only_the_part_that_it_names() -> Result<(), String> {
-    yield_late(Place::shared_owner)
+    yield_late(Position::shared_owner)
 }
 
-fn yield_late(kind: fn(&Place, u64) -> Owner) -> Result<(), String> {
+fn yield_late(kind: fn(&Position, u64) -> Owner) -> Result<(), String> {
     let mut node = Store::new();
     let [later, earlier] = [2, 1].map(|number| attach(&mut node, number, 5_000));
     let (owner, other) = (kind(&place(later, 20), 1), place(earlier, 10).owner(1));
     let Reply::Granted { fence, .. } = ask(&mut node, 1, later, &owner) else {
         return Err("a free lock is granted".to_owned());
     };
-    let yields = Some(Yield { fence, speaker: later });
+    let yields = Some(Yield { fence, sender: later });
     release(&mut node, 2, owner.clone(), yields);
     ask(&mut node, 3, earlier, &other);
     release(&mut node, 4, owner.clone(), yields);
@@ -203,16 +203,16 @@ fn yield_late(kind: fn(&Place, u64) -> Owner) -> Result<(), String> {
 /// Fails if the node gives it the lock again.
 fn an_entry_takes_nothing_that_another_was_granted_since() -> Result<(), String> {
     let mut node = Store::new();
-    let [speaker, other] = [1, 2].map(|number| attach(&mut node, number, 5_000));
-    let (owner, later) = (place(speaker, 10).reentrant_owner(1, "x"), place(other, 20).owner(1));
-    let Reply::Granted { fence, .. } = ask(&mut node, 1, speaker, &owner) else {
+    let [sender, other] = [1, 2].map(|number| attach(&mut node, number, 5_000));
+    let (owner, later) = (place(sender, 10).reentrant_owner(1, "x"), place(other, 20).owner(1));
+    let Reply::Granted { fence, .. } = ask(&mut node, 1, sender, &owner) else {
         return Err("a free lock is granted".to_owned());
     };
     node.forget(&name());
     ask(&mut node, 2, other, &later);
     release(&mut node, 3, later, None);
     let entry = Extend { name: name(), owner: owner.clone(), fence, ttl_ms: 1_000, may_heal: true };
-    node.apply(node_time(4), &Command::Extend { speaker, entries: [entry].into() });
+    node.apply(node_time(4), &Command::Extend { sender, entries: [entry].into() });
     match has(&mut node, 5, owner) {
         true => Err("it has a lock that another was granted since".to_owned()),
         false => Ok(()),
@@ -228,22 +228,25 @@ fn a_member_of_a_set_gives_back_what_it_asked_a_node_to_store() -> Result<(), St
     let [later, earlier] = [2, 1].map(|number| attach(&mut node, number, 5_000));
     let (owner, other) = (place(later, 20).owner(1), place(earlier, 10).owner(1));
     let wait = Wait::Patiently(Duration::from_secs(1));
-    let mut attempt = Contend::start(terms(1_000), 2, NodeSet::all(2), wait, at(0)).member();
-    let said = Said { life: 0, what: Saying::Ask { is_waiting: true, is_known: false } };
+    let mut attempt = Acquire::start(terms(1_000), 2, NodeSet::all(2), wait, at(0)).member();
+    let call = NodeCall {
+        incarnation: 0,
+        action: NodeAction::Acquire { is_waiting: true, is_known: false },
+    };
     let granted = ask(&mut node, 1, later, &owner);
     let Reply::Granted { fence, .. } = granted else {
         return Err("a free lock is granted".to_owned());
     };
     let elsewhere = Reply::Granted { fence: fence.next(), is_earlier: false };
     for (at_node, reply) in [(0, granted), (1, elsewhere)] {
-        attempt.handle_reply(at_node, said, at(0), Some(&reply), at(2));
+        attempt.handle_reply(at_node, call, at(0), Some(&reply), at(2));
     }
     ask(&mut node, 3, earlier, &other);
-    attempt.handle_push(0, 0, News::Inquired, fence, at(4));
-    while let contend::Output::Say { node: to, said } = attempt.poll_output() {
-        let speaker = later;
-        match said.what {
-            Saying::Confirm(fence) if to == 0 => {
+    attempt.handle_push(0, 0, PushKind::Inquired, fence, at(4));
+    while let acquire::Output::Call { node: to, call } = attempt.poll_output() {
+        let sender = later;
+        match call.action {
+            NodeAction::Confirm(fence) if to == 0 => {
                 let entry = Extend {
                     name: name(),
                     owner: owner.clone(),
@@ -251,10 +254,10 @@ fn a_member_of_a_set_gives_back_what_it_asked_a_node_to_store() -> Result<(), St
                     ttl_ms: 1_000,
                     may_heal: false,
                 };
-                node.apply(node_time(5), &Command::Extend { speaker, entries: [entry].into() });
+                node.apply(node_time(5), &Command::Extend { sender, entries: [entry].into() });
             }
-            Saying::Yield(fence) if to == 0 => {
-                release(&mut node, 6, owner.clone(), Some(Yield { fence, speaker }));
+            NodeAction::Yield(fence) if to == 0 => {
+                release(&mut node, 6, owner.clone(), Some(Yield { fence, sender }));
             }
             _ => {}
         }
@@ -288,22 +291,23 @@ fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
 }
 
 /// A client comes to a node, with a session of this life.
-fn attach(node: &mut Store, number: u8, life_ms: u64) -> Speaker {
+fn attach(node: &mut Store, number: u8, life_ms: u64) -> Sender {
     let client = ClientId::from_random([number; 20]);
-    let speaker = Speaker { client, session: Session::from_random(1) };
+    let sender = Sender { client, session: Session::from_random(1) };
     node.listen(client);
     let terms = SessionTerms::without_membership(life_ms);
-    node.apply(node_time(0), &Command::Attach { speaker, terms });
-    speaker
+    node.apply(node_time(0), &Command::Attach { sender, terms });
+    sender
 }
 
-const fn place(Speaker { client, .. }: Speaker, ticket: u64) -> Place {
-    Place { ticket, ttl_ms: 1_000, client }
+const fn place(Sender { client, .. }: Sender, ticket: u64) -> Position {
+    Position { ticket, ttl_ms: 1_000, client }
 }
 
-fn ask(node: &mut Store, ms: u64, speaker: Speaker, owner: &Owner) -> Reply {
-    let ask = Ask { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
-    node.apply(node_time(ms), &Command::Acquire { speaker, ask })
+fn ask(node: &mut Store, ms: u64, sender: Sender, owner: &Owner) -> Reply {
+    let ask =
+        AcquireRequest { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
+    node.apply(node_time(ms), &Command::Acquire { sender, ask })
 }
 
 fn release(node: &mut Store, ms: u64, owner: Owner, yields: Option<Yield>) {
@@ -317,20 +321,26 @@ fn has(node: &mut Store, ms: u64, owner: Owner) -> bool {
 
 /// One try of a plain owner: the schedule asks the nodes, and counts their votes.
 struct Try {
-    machine: Contend,
+    machine: Acquire,
     sent_at: Moment,
 }
 
 impl Try {
     fn start(terms: Terms, nodes: usize, ms: u64) -> Self {
         let wait = Wait::Never;
-        let machine = Contend::start(terms, nodes, NodeSet::all(nodes), wait, at(ms)).plain(0);
+        let machine = Acquire::start(terms, nodes, NodeSet::all(nodes), wait, at(ms)).plain(0);
         Self { machine, sent_at: at(ms) }
     }
 
     fn vote(&mut self, node: usize, vote: Vote, ms: u64) {
-        let what = Saying::Ask { is_waiting: false, is_known: false };
-        self.machine.handle_vote(node, Said { life: 0, what }, self.sent_at, vote, at(ms));
+        let action = NodeAction::Acquire { is_waiting: false, is_known: false };
+        self.machine.handle_vote(
+            node,
+            NodeCall { incarnation: 0, action },
+            self.sent_at,
+            vote,
+            at(ms),
+        );
     }
 
     const fn outcome(&self) -> Option<Outcome> {
@@ -340,7 +350,7 @@ impl Try {
 
 fn prolong(owner: &Owner, ttl_ms: u64) -> Command {
     let entry = Prolongation { name: name(), owner: owner.clone(), ttl_ms };
-    Command::Prolong { entries: [entry].into(), speaker: None }
+    Command::Prolong { entries: [entry].into(), sender: None }
 }
 
 fn name() -> Name {

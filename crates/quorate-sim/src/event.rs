@@ -56,7 +56,7 @@ pub(crate) enum Direction {
     ToNode,
     ToClient,
     /// Pushes, where they do not wait for replies.
-    Aside,
+    LockDetails,
 }
 
 /// The parts of a fault.

@@ -1,28 +1,28 @@
 //! A simulator and an exhaustive model of Quorate.
 //!
-//! Both run the very machines of `quorate-core`: what a client makes of the nodes' answers, and
-//! what a node does with a command. Only what carries messages, keeps time and decides at random is
-//! simulated.
+//! Both run the production state machines of `quorate-core`: how a client handles the nodes'
+//! answers, and how a node executes a command. Only the network, the clocks and the random numbers
+//! are simulated.
 //!
 //! # A world
 //!
-//! One seed decides everything: how many nodes and clients there are, their clocks, what the users
-//! do, and what goes wrong. [`world::run`] plays it in virtual time, event by event. The judge in
-//! [`check`] knows true time, which nobody else does, and says when a promise is broken.
+//! One seed decides everything: the number of nodes and clients, their clocks, what the users do,
+//! and which faults occur. [`world::run`] plays it in virtual time, event by event. The checker in
+//! [`check`] knows the true time, which no client or node knows, and reports broken promises.
 //!
-//! - [`settings`] and [`fault`]: what a seed draws before anything happens.
-//! - `dice`, `clock`, `event`, `net`, `node`, `client`: the parts of a world. `driver` drives the
+//! - [`settings`] and [`fault`]: what a seed draws before the run begins.
+//! - `rng`, `clock`, `event`, `net`, `node`, `client`: the parts of a world. `driver` drives the
 //!   client machine of the core, for the model as well.
-//! - [`members`]: the same worlds, where the set of nodes changes.
+//! - [`members`]: the same worlds, but the set of nodes changes.
 //! - [`campaign`]: many seeds on many threads.
-//! - [`catalogue`]: deliberate bugs, each of which must be noticed; [`directed`]: schedules for
-//!   those which random seeds do not reach.
-//! - [`shrink`], [`story`], [`trace`], [`timeline`]: a violation, made small and shown to people.
+//! - [`catalogue`]: deliberate bugs, each of which must be detected. [`directed`]: fixed schedules
+//!   for the bugs that random seeds do not reach.
+//! - [`shrink`], [`excerpt`], [`trace`], [`timeline`]: reduce a violation and show it.
 //! - [`cli`]: the command.
 //!
 //! # The model
 //!
-//! [`model`] searches all schedules of small worlds, where [`world`] samples those of large ones.
+//! [`model`] searches all schedules of small worlds; [`world`] samples schedules of large ones.
 
 pub mod campaign;
 pub mod catalogue;

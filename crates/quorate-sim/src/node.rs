@@ -3,10 +3,10 @@
 mod memory;
 
 use quorate_core::{
-    command::{ClientId, Command, Fate, Owner, Prolongation, Reply},
-    line::{Extend, Extended},
+    command::{ClientId, Command, ExtendedKey, Owner, Prolongation, Reply},
     moment::NodeTime,
     name::Name,
+    queue::{Extend, Extended},
     quorum::Vote,
     store::Store,
 };
@@ -103,7 +103,7 @@ impl Node {
         let owners = self.store.owners(time);
         let Command::Extend { entries, .. } = command else { return owners };
         let is_known = |(at, entry): &(usize, &Extend)| {
-            let known = self.store.aside(time, &entry.name).fence;
+            let known = self.store.details(time, &entry.name).fence;
             // An entry may raise the fence that a later one of the same batch needs.
             let before = entries[..*at].iter().filter(|before| before.name == entry.name);
             let raised = before.map(|before| before.fence).max();
@@ -144,7 +144,7 @@ impl Node {
     pub(crate) fn fail(command: &Command) -> Option<Reply> {
         match command {
             Command::Prolong { entries, .. } => {
-                Some(Reply::Each(entries.iter().map(|_| Fate::Failed).collect()))
+                Some(Reply::Each(entries.iter().map(|_| ExtendedKey::Failed).collect()))
             }
             Command::Extend { entries, .. } => {
                 Some(Reply::EachExtended(entries.iter().map(|_| Extended::Failed).collect()))

@@ -6,7 +6,7 @@ use crate::{
     check::Violation,
     clock::{MS, Nanos},
     settings::{Guard, Settings},
-    trace::{Key, LEGEND, Line, Place, SHARING, Scene, Trace, millis},
+    trace::{Key, LEGEND, Line, Position, SHARING, Scene, Trace, millis},
 };
 
 /// A violation and the events that led to it.
@@ -87,13 +87,13 @@ fn mentions(text: &str, owners: &[String]) -> bool {
 }
 
 /// True if a fault is at a place that somebody in the story has to do with.
-fn is_near(place: Place, told: &[&Line], first: Nanos) -> bool {
+fn is_near(place: Position, told: &[&Line], first: Nanos) -> bool {
     let is_client = |wanted: usize| {
         told.iter().any(|line| line.at >= first && line.what.client() == Some(wanted))
     };
     match place {
-        Place::Client(client) | Place::Link(client, _) => is_client(client),
-        Place::Node(_) | Place::World => true,
+        Position::Client(client) | Position::Link(client, _) => is_client(client),
+        Position::Node(_) | Position::World => true,
     }
 }
 

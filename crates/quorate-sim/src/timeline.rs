@@ -7,7 +7,7 @@ use crate::{
     check::Promise,
     clock::{MS, Nanos},
     story::Story,
-    trace::{Key, Place, Scene, Turn, client_name, millis},
+    trace::{Key, Position, Scene, Turn, client_name, millis},
 };
 
 /// Draws a story as an SVG file.
@@ -70,12 +70,12 @@ impl<'a> Picture<'a> {
         for line in &self.story.lines {
             let Scene::Fault { place, until, text, .. } = &line.what else { continue };
             let (lane, text) = match place {
-                Place::Client(client) => (Lane::Client(*client), text.clone()),
-                Place::Node(node) => (Lane::Node(*node), text.clone()),
-                Place::Link(client, node) => {
+                Position::Client(client) => (Lane::Client(*client), text.clone()),
+                Position::Node(node) => (Lane::Node(*node), text.clone()),
+                Position::Link(client, node) => {
                     (Lane::Node(*node), format!("{text} with {}", client_name(*client)))
                 }
-                Place::World => (Lane::Node(0), text.clone()),
+                Position::World => (Lane::Node(0), text.clone()),
             };
             if let Some(lane) = self.lane(lane) {
                 canvas.fault(lane, line.at, *until, &text);

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use quorate_core::{
-    command::{Command, Fate, Owner, Reply},
-    line,
+    command::{Command, ExtendedKey, Owner, Reply},
+    queue,
 };
 
 use crate::clock::{MS, Nanos};
@@ -37,8 +37,8 @@ pub enum Scene {
     Unanswered { client: usize, node: usize, ask: String },
     Outcome { client: usize, text: String },
     Lease { client: usize, claim: u32, owner: String, turn: Turn },
-    Fault { index: usize, place: Place, until: Nanos, text: String },
-    Note { place: Place, text: String },
+    Fault { index: usize, place: Position, until: Nanos, text: String },
+    Note { place: Position, text: String },
 }
 
 /// What becomes of a lease.
@@ -93,7 +93,7 @@ pub enum Key {
 /// Where something happened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Place {
+pub enum Position {
     Client(usize),
     Node(usize),
     Link(usize, usize),
@@ -166,7 +166,7 @@ impl fmt::Display for Line {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&match self {
             Self::Client(client) => client_name(*client),
@@ -212,7 +212,7 @@ pub(crate) fn bytes_name(bytes: &[u8]) -> String {
         }
         None => (&*text, String::new()),
     };
-    match (line::Place::of(bytes), alone.rsplit_once(':')) {
+    match (queue::Position::of(bytes), alone.rsplit_once(':')) {
         (Some(place), Some((_, number))) => format!("{}{number}{mark}", place_name(&place)),
         _ => text.into_owned(),
     }
@@ -237,12 +237,12 @@ impl Group {
 }
 
 /// The letter of the client that has a place.
-fn place_name(place: &line::Place) -> String {
+fn place_name(place: &queue::Position) -> String {
     client_name(client_of(place))
 }
 
 /// The client that has a place: the simulated ones have their number in their ids.
-pub(crate) fn client_of(place: &line::Place) -> usize {
+pub(crate) fn client_of(place: &queue::Position) -> usize {
     let id = place.client.to_string();
     usize::from_str_radix(&id[..2], 16).unwrap_or(0)
 }
@@ -262,7 +262,7 @@ pub(crate) fn ask(command: &Command) -> String {
         Command::Check { owner, .. } => format!("check {}", owner_name(owner)),
         Command::Acquire { ask, .. } => format!("acquire {}", owner_name(&ask.owner)),
         Command::Release { owner, yields: None, .. } => format!("release {}", owner_name(owner)),
-        Command::Release { owner, yields: Some(line::Yield { fence, .. }), .. } => {
+        Command::Release { owner, yields: Some(queue::Yield { fence, .. }), .. } => {
             format!("yield {} {fence}", owner_name(owner))
         }
         Command::Extend { entries, .. } => {
@@ -288,10 +288,10 @@ pub(crate) fn answer(reply: &Reply) -> String {
         Reply::Another => "another's".into(),
         Reply::Each(fates) => {
             let each = fates.iter().map(|fate| match fate {
-                Fate::LivesOn => "lives on",
-                Fate::Absent => "absent",
-                Fate::Another => "another's",
-                Fate::Failed => "failed",
+                ExtendedKey::LivesOn => "lives on",
+                ExtendedKey::Absent => "absent",
+                ExtendedKey::Another => "another's",
+                ExtendedKey::Failed => "failed",
             });
             each.collect::<Vec<_>>().join(", ")
         }

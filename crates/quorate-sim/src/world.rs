@@ -3,8 +3,8 @@
 use quorate_core::{
     command::{Command, Owner},
     fence::Fence,
-    line::Ask,
     name::Name,
+    queue::AcquireRequest,
 };
 
 use crate::{
@@ -328,7 +328,7 @@ impl World {
                     for entry in late.request.what.entries() {
                         if let Command::Take { owner, .. }
                         | Command::Adopt { owner, .. }
-                        | Command::Acquire { ask: Ask { owner, .. }, .. } = entry
+                        | Command::Acquire { ask: AcquireRequest { owner, .. }, .. } = entry
                         {
                             // Nobody knows of what it takes, so it stays for a ttl from now.
                             env.excused.push(owner.clone());
@@ -375,8 +375,8 @@ impl World {
         if !env.nodes[node].is_up() {
             return;
         }
-        if let Command::Attach { speaker, .. } = &request.what {
-            env.nodes[node].listen(speaker.client, link, generation);
+        if let Command::Attach { sender, .. } = &request.what {
+            env.nodes[node].listen(sender.client, link, generation);
         }
         let reply = env.answer(client, node, &request);
         match env.net.link(client, seat).breaks {

@@ -11,7 +11,7 @@ use quorate_sim::{
     shrink,
     story::Story,
     timeline,
-    trace::{Line, Place, Scene, Turn},
+    trace::{Line, Position, Scene, Turn},
     world::{self, Counts, Options, Without},
 };
 
@@ -189,7 +189,8 @@ fn who_stands_still_does_nothing() {
         let options = Options { is_traced: true, ..Options::default() };
         let report = world::run(settings, &Without::default(), options);
         for stop in report.trace.lines() {
-            let Scene::Fault { place: Place::Client(client), until, text, .. } = &stop.what else {
+            let Scene::Fault { place: Position::Client(client), until, text, .. } = &stop.what
+            else {
                 continue;
             };
             if !["client paused", "client suspended"].contains(&text.as_str()) {

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use quorate_core::{client::watchdog::Renewal, line::FencedLease, quorum::majority};
+use quorate_core::{client::watchdog::Renewal, queue::FencedLease, quorum::majority};
 
 use self::leases::others_within;
 #[cfg(feature = "local")]
@@ -24,6 +24,7 @@ use crate::{
     error::{AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble},
     handover::LeaseHandover,
     memory::MemoryNodes,
+    observe::LockKind,
     primitive::{
         acquire::{Got, Want, adopt},
         guard::Guard,
@@ -326,7 +327,8 @@ impl Client {
         self.settle(others_within(lease.ttl())).await;
         let (name, from) = lease.parts();
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        let want = Want { name: name.clone(), terms, hold, kind: OwnerKind::of(from) };
+        let (name, kind, lock_kind) = (name.clone(), OwnerKind::of(from), LockKind::of(from));
+        let want = Want { name, terms, hold, kind, lock_kind };
         match adopt(client, want, from.clone(), fenced).await? {
             Got::Held(guard) => Ok(guard),
             Got::Contended => Err(Lost::new(LostReason::Gone).into()),

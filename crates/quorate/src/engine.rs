@@ -30,8 +30,8 @@ use quorate_core::{
     client::{Client as Machine, Config, owners::Owners as _},
     command::{ClientId, Owner},
     dialect::Dialect,
-    line::{Place, Tag},
     moment::Moment,
+    queue::{Position, Tag},
     quorum::{NODES_MAX, NodeSet, majority},
     terms::vote_timeout,
 };
@@ -116,7 +116,7 @@ impl Engine {
 
     /// Another owner of ours with the same place as this one, which nobody has had before.
     pub(crate) fn owner_beside(&self, owner: &Owner, ttl_ms: u64, now: Moment) -> Owner {
-        match Place::of(owner.as_bytes()) {
+        match Position::of(owner.as_bytes()) {
             Some(place) => self.lock().machine.naming().next_owner(&place, &OwnerKind::of(owner)),
             None => self.next_owner(ttl_ms, &OwnerKind::default(), now),
         }
@@ -125,7 +125,7 @@ impl Engine {
     /// The same, and other processes find it by its tag.
     pub(crate) fn tagged_owner(&self, owner: &Owner, tag: Tag) -> Option<Owner> {
         let kind = OwnerKind { tag: Some(tag), ..OwnerKind::of(owner) };
-        let place = Place::of(owner.as_bytes())?;
+        let place = Position::of(owner.as_bytes())?;
         Some(self.lock().machine.naming().next_owner(&place, &kind))
     }
 

@@ -6,8 +6,8 @@ use quorate_core::{
     command::Owner,
     dialect::Dialect,
     fence::{FENCE_MAX, Fence},
-    line::{FencedLease, Place, is_shared},
     name::{Name, NameError},
+    queue::{FencedLease, Position, is_shared},
 };
 use thiserror::Error;
 
@@ -117,7 +117,7 @@ impl LeaseHandover {
     /// ```
     #[must_use]
     pub fn bound_to_owner(&self) -> Self {
-        let place = Place::of(self.owner.as_bytes());
+        let place = Position::of(self.owner.as_bytes());
         // The nodes that granted the lock have a fence no smaller than the ticket.
         let fence = place.and_then(|place| self.fence.map(|it| it.min(Fence::new(place.ticket))));
         Self { fence, ..self.clone() }
@@ -140,7 +140,7 @@ impl LeaseHandover {
     /// ```
     #[must_use]
     pub fn is_bound_to_owner(&self) -> bool {
-        Place::of(self.owner.as_bytes()).is_some_and(|place| {
+        Position::of(self.owner.as_bytes()).is_some_and(|place| {
             let is_within = |fence: Fence| fence <= Fence::new(place.ticket);
             self.ttl == Duration::from_millis(place.ttl_ms) && self.fence.is_some_and(is_within)
         })
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn only_what_follows_from_the_owner_is_bound_to_it() {
-        let place = Place { ticket: 50, ttl_ms: 1_500, client: ClientId::from_random([9; 20]) };
+        let place = Position { ticket: 50, ttl_ms: 1_500, client: ClientId::from_random([9; 20]) };
         let name = Name::parse("a", "").unwrap();
         let lease = |ttl_ms, fence| {
             let (name, ttl) = (name.clone(), Duration::from_millis(ttl_ms));

@@ -17,7 +17,7 @@ use quorate_core::{
 };
 
 pub(crate) use self::{
-    ears::{Ears, Listener, News},
+    ears::{Ears, Listener, NodeEvent},
     quiet::Quiet,
 };
 use crate::error::Trouble;

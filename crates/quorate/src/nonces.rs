@@ -9,8 +9,8 @@ use std::fmt;
 
 use quorate_core::{
     command::ClientId,
-    line::Session,
     membership::{Mark, NodeId},
+    queue::Session,
 };
 
 use siphasher::sip::SipHasher24;

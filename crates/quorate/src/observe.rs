@@ -37,6 +37,11 @@ use std::{
     time::Duration,
 };
 
+use quorate_core::{
+    command::Owner,
+    queue::{Group, group},
+};
+
 use crate::error::{LostReason, NodeAnswer, Trouble};
 
 /// Is told what happens.
@@ -50,7 +55,7 @@ use crate::error::{LostReason, NodeAnswer, Trouble};
 ///
 /// impl Observer for Losses {
 ///     fn observe(&self, event: &Event<'_>) {
-///         if let Event::Lost { name, reason } = event {
+///         if let Event::Lost { name, reason, .. } = event {
 ///             eprintln!("{name} is lost: {reason}");
 ///         }
 ///     }
@@ -66,10 +71,11 @@ pub trait Observer: Send + Sync + 'static {
     /// # Examples
     ///
     /// ```
-    /// # use quorate::observe::{Event, Observer};
-    /// // What a function does as an observer can be tested without a client.
-    /// let observer = |event: &Event<'_>| assert_eq!(event, &Event::Held { name: "orders:42" });
-    /// observer.observe(&Event::Held { name: "orders:42" });
+    /// # use quorate::observe::{Event, LockKind, Observer};
+    /// // An observer that is a function can be tested without a client.
+    /// let held = Event::Held { name: "orders:42", kind: LockKind::Mutex };
+    /// let observer = |event: &Event<'_>| assert!(matches!(event, Event::Held { .. }));
+    /// observer.observe(&held);
     /// ```
     fn observe(&self, event: &Event<'_>);
 }
@@ -120,6 +126,8 @@ pub enum Event<'a> {
         action: Action,
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
     },
     /// One node answered, or is known not to. It may come after the round has ended.
     Answered {
@@ -142,6 +150,8 @@ pub enum Event<'a> {
         action: Action,
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
         /// How it went.
         outcome: Outcome,
         /// How long it took.
@@ -151,11 +161,15 @@ pub enum Event<'a> {
     WaitStarted {
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
     },
     /// That call is over: it got the lock, gave up, or was dropped.
     WaitEnded {
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
         /// How long it waited.
         waited: Duration,
     },
@@ -163,11 +177,15 @@ pub enum Event<'a> {
     Held {
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
     },
     /// A guard is gone: released, dropped, or left to expire.
     LetGo {
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
         /// How long it was held.
         held_for: Duration,
     },
@@ -189,6 +207,8 @@ pub enum Event<'a> {
     Lost {
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
         /// Why.
         reason: LostReason,
     },
@@ -206,6 +226,74 @@ pub enum Event<'a> {
     },
 }
 
+/// The kind of a lock: which primitive acquires it.
+///
+/// # Examples
+///
+/// ```
+/// use quorate::observe::{Event, LockKind};
+///
+/// /// Readers do not block each other.
+/// fn is_exclusive(event: &Event<'_>) -> bool {
+///     matches!(event, Event::Held { kind, .. } if *kind != LockKind::Read)
+/// }
+/// # assert!(is_exclusive(&Event::Held { name: "orders:42", kind: LockKind::Write }));
+/// ```
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum LockKind {
+    /// A [`Mutex`](crate::Mutex). An [adopted](crate::Client::adopt) lease of a set, of a writer or
+    /// of a permit counts as one too: its text does not contain the primitive.
+    Mutex,
+    /// An entry of a [reentrant](crate::Mutex::reentrant) mutex.
+    Reentrant,
+    /// One lock of a [`MutexAll`](crate::MutexAll).
+    Set,
+    /// A reader of an [`RwLock`](crate::RwLock), or a writer that was
+    /// [downgraded](crate::WriteGuard::downgrade).
+    Read,
+    /// A writer of an [`RwLock`](crate::RwLock).
+    Write,
+    /// One permit of a [`Semaphore`](crate::Semaphore).
+    Permit,
+    /// The queue of a [`Semaphore`](crate::Semaphore). The first waiter holds it while it waits for
+    /// each permit.
+    PermitQueue,
+}
+
+impl LockKind {
+    /// One word for labels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorate::observe::LockKind;
+    ///
+    /// assert_eq!(LockKind::PermitQueue.as_str(), "permit_queue");
+    /// ```
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::Reentrant => "reentrant",
+            Self::Set => "set",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Permit => "permit",
+            Self::PermitQueue => "permit_queue",
+        }
+    }
+
+    /// What the owner of a lease reveals of the primitive that acquired it.
+    pub(crate) fn of(owner: &Owner) -> Self {
+        match group(owner) {
+            Some(Group::Readers) => Self::Read,
+            Some(Group::Identity(_)) => Self::Reentrant,
+            None => Self::Mutex,
+        }
+    }
+}
+
 /// What is asked of the nodes.
 ///
 /// # Examples
@@ -217,7 +305,8 @@ pub enum Event<'a> {
 /// fn is_about_taking(event: &Event<'_>) -> bool {
 ///     matches!(event, Event::Started { action: Action::Acquire, .. })
 /// }
-/// # assert!(is_about_taking(&Event::Started { round: 1, action: Action::Acquire, name: "a" }));
+/// # let (action, kind) = (Action::Acquire, quorate::observe::LockKind::Mutex);
+/// # assert!(is_about_taking(&Event::Started { round: 1, action, name: "a", kind }));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -264,7 +353,7 @@ impl Action {
 /// fn is_alarm(event: &Event<'_>) -> bool {
 ///     matches!(event, Event::Renewed { outcome: Outcome::NoQuorum, .. })
 /// }
-/// # assert!(!is_alarm(&Event::Held { name: "orders:42" }));
+/// # assert!(!is_alarm(&Event::AtRisk { name: "orders:42" }));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]

@@ -16,7 +16,7 @@ use std::{
 };
 
 use quorate::{Client, ClientBuilder, Guard, blocking, error::NodeAnswer};
-use quorate_core::line::Place;
+use quorate_core::queue::Position;
 use quorate_testkit::{
     Server, eventually,
     history::{History, Moment, Recorder, Until},
@@ -65,25 +65,25 @@ fn settings(urls: impl IntoIterator<Item = impl AsRef<str>>) -> ClientBuilder {
 /// Panics if a promise was broken, or if the lock was not had again.
 fn run_case(wanted: Wanted, servers: &[Server]) {
     admit(servers);
-    let mut stage = Stage::start(wanted, servers);
+    let mut fixture = Fixture::start(wanted, servers);
     for round in 0..ROUNDS {
         for fate in [Fate::HolderKilled, Fate::NextKilled, Fate::HolderStopped] {
-            let after = stage.strike(fate);
+            let after = fixture.strike(fate);
             say(&format!("{wanted:?}: {fate:?}, round {round}: had again after {after:?}"));
         }
     }
     // The first node says who holds the lock: it stays.
     for (number, node) in servers.iter().enumerate().skip(1) {
-        let after = stage.go_on_after(|_| node.kill());
+        let after = fixture.go_on_after(|_| node.kill());
         say(&format!("a node killed: had again after {after:?}"));
-        let after = stage.strike(Fate::HolderKilled);
+        let after = fixture.strike(Fate::HolderKilled);
         say(&format!("HolderKilled without that node: had again after {after:?}"));
         node.restart_empty();
-        let after = stage.strike(Fate::HolderKilled);
+        let after = fixture.strike(Fate::HolderKilled);
         say(&format!("HolderKilled while that node is guarded: had again after {after:?}"));
-        stage.wait_until_voting(number);
+        fixture.wait_until_voting(number);
     }
-    let history = stage.end();
+    let history = fixture.end();
     history.assert_kept(Until::Believed);
     let locks = history.claims().iter().map(|claim| claim.lock.as_str());
     let strange: Vec<&str> = locks.filter(|lock| !wanted.locks().contains(lock)).collect();
@@ -142,7 +142,7 @@ enum Fate {
 }
 
 /// The contenders, and what they take down.
-struct Stage<'a> {
+struct Fixture<'a> {
     wanted: Wanted,
     servers: &'a [Server],
     folder: tempfile::TempDir,
@@ -151,14 +151,14 @@ struct Stage<'a> {
     deaths: Vec<(String, Moment)>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Fixture<'a> {
     fn start(wanted: Wanted, servers: &'a [Server]) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the history");
         let (running, deaths) = (BTreeMap::new(), Vec::new());
-        let mut stage = Self { wanted, servers, folder, running, started: 0, deaths };
-        (0..CONTENDERS).for_each(|_| stage.add());
-        stage.go_on_after(|_| {});
-        stage
+        let mut fixture = Self { wanted, servers, folder, running, started: 0, deaths };
+        (0..CONTENDERS).for_each(|_| fixture.add());
+        fixture.go_on_after(|_| {});
+        fixture
     }
 
     fn add(&mut self) {
@@ -174,15 +174,15 @@ impl<'a> Stage<'a> {
     /// Lets it happen, and returns how long it took until another had the lock.
     fn strike(&mut self, fate: Fate) -> Duration {
         let mut stopped = None;
-        let after = self.go_on_after(|stage| {
-            let victim = stage.find(fate);
-            let child = &stage.running[&victim];
+        let after = self.go_on_after(|fixture| {
+            let victim = fixture.find(fate);
+            let child = &fixture.running[&victim];
             let pid = Pid::from_child(child);
             match fate {
                 Fate::HolderKilled | Fate::NextKilled => {
-                    stage.deaths.push((victim.clone(), Moment::now()));
+                    fixture.deaths.push((victim.clone(), Moment::now()));
                     kill_process(pid, Signal::KILL).expect("it runs");
-                    let mut child = stage.running.remove(&victim).expect("it was there");
+                    let mut child = fixture.running.remove(&victim).expect("it was there");
                     child.wait().expect("a killed process ends");
                 }
                 Fate::HolderStopped => {
@@ -212,7 +212,7 @@ impl<'a> Stage<'a> {
                     Wanted::Permit => self.servers[0].get("round#line"),
                 },
             };
-            let client = owner.and_then(|owner| Place::of(&owner)).map(|place| place.client);
+            let client = owner.and_then(|owner| Position::of(&owner)).map(|place| place.client);
             let who = client.and_then(|it| self.servers[0].get(format!("quorate:w:{it}")));
             found = who.map(|who| String::from_utf8_lossy(&who).into_owned());
             found.as_ref().is_some_and(|name| self.running.contains_key(name))
@@ -272,7 +272,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl Drop for Stage<'_> {
+impl Drop for Fixture<'_> {
     fn drop(&mut self) {
         for child in self.running.values_mut() {
             // It may have ended already, which is as good.

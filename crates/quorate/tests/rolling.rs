@@ -28,7 +28,7 @@ use tokio::{
 
 use self::load::{Job, Load};
 
-#[path = "it/guard/load.rs"]
+#[path = "it/quarantine/load.rs"]
 mod load;
 
 fn main() -> ExitCode {

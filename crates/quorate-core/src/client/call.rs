@@ -7,11 +7,11 @@ use super::{
     watchdog::{Extending, LeaseId, Renewal, Won},
 };
 use crate::{
+    acquire,
     command::{Command, Reply},
-    contend,
     moment::Moment,
     renew,
-    round::{Finding, Verb},
+    round::{RoundKind, RoundOutcome},
 };
 
 /// Names a call of one client. Later calls have larger ones.
@@ -61,18 +61,18 @@ pub enum Purpose {
     /// Whether the nodes have this lease.
     Verify(LeaseId),
     /// Anything else.
-    Ask,
+    Round,
 }
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Ended {
     /// An acquire.
-    Acquire(contend::Outcome),
+    Acquire(acquire::Outcome),
     /// An extension.
     Renew(renew::Outcome),
     /// A release, or a question whether the lock is held.
-    Round(Verb, Finding),
+    Round(RoundKind, RoundOutcome),
 }
 
 /// How long what is won is to be held.
@@ -133,7 +133,7 @@ impl Call {
             Work::Acquire(waiter) => waiter.machine().outcome().map(Ended::Acquire),
             Work::Round(round) => round.machine().ended().map(|ended| match ended {
                 round::Ended::Renew(outcome) => Ended::Renew(outcome),
-                round::Ended::Round(verb, finding) => Ended::Round(verb, finding),
+                round::Ended::Round(kind, finding) => Ended::Round(kind, finding),
             }),
         }
     }
@@ -152,7 +152,7 @@ impl Call {
     pub(super) fn won(&self, hold: Hold) -> Option<Won> {
         let Hold { renewal, until: hold_until } = hold;
         let waiter = self.waiter()?;
-        let Some(contend::Outcome::Held { valid_until, fence }) = waiter.machine().outcome() else {
+        let Some(acquire::Outcome::Held { valid_until, fence }) = waiter.machine().outcome() else {
             return None;
         };
         let want = waiter.want();

@@ -7,11 +7,11 @@ use super::{
     watchdog::LeaseId,
 };
 use crate::{
-    contend::Wait,
+    acquire::Wait,
     dialect::{Adoption, Dialect},
     lease::LostReason,
-    line::Place,
     moment::Moment,
+    queue::Position,
 };
 
 impl<S: OwnerSource> Client<S> {
@@ -29,7 +29,7 @@ impl<S: OwnerSource> Client<S> {
     ) -> Option<CallId> {
         let held = self.watchdog.lease(lease)?;
         // The reader stands where the writer stood: those who wait came later, or are about to.
-        let place = Place::of(held.owner().as_bytes())?;
+        let place = Position::of(held.owner().as_bytes())?;
         let kind = OwnerKind { is_shared: true, ..OwnerKind::of(held.owner()) };
         let terms = held.terms();
         let terms = terms.with_vote_timeout(patience(terms.ttl()));

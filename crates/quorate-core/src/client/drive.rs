@@ -13,7 +13,7 @@ use crate::{
     lease::LostReason,
     moment::Moment,
     name::Name,
-    round::{Finding, Verb},
+    round::{RoundKind, RoundOutcome},
 };
 
 impl<S: OwnerSource> Client<S> {
@@ -63,7 +63,7 @@ impl<S: OwnerSource> Client<S> {
         let Some(call) = self.calls.get_mut(&question.call) else { return };
         call.open = call.open.saturating_sub(1);
         let Work::Acquire(waiter) = &mut call.work else { return };
-        let asked = (question.said, question.sent_at, command);
+        let asked = (question.node_call, question.sent_at, command);
         let debt = waiter.handle_answer(&self.config, node, asked, reply, now);
         self.owe(node, debt, now);
         self.drive(question.call, now);
@@ -95,8 +95,8 @@ impl<S: OwnerSource> Client<S> {
                     }
                     waiter::Output::Hold(owner) => self.registry.hold(&owner),
                     waiter::Output::Forget(owner) => self.registry.forget(&owner),
-                    waiter::Output::Send { node, said, is_first, command } => {
-                        let question = Question { call: id, said, sent_at: now, is_first };
+                    waiter::Output::Send { node, node_call, is_first, command } => {
+                        let question = Question { call: id, node_call, sent_at: now, is_first };
                         send(&mut call.open, node, About::Waiter(question), command);
                     }
                     waiter::Output::Until(at) => break Some(at),
@@ -138,7 +138,7 @@ impl<S: OwnerSource> Client<S> {
                 let sent_at = call.started_at;
                 self.watchdog.handle_extension_ended(lease, extending, outcome, sent_at, now);
             }
-            (Purpose::Verify(lease), Ended::Round(Verb::Check, Finding::Refused)) => {
+            (Purpose::Verify(lease), Ended::Round(RoundKind::Check, RoundOutcome::Refused)) => {
                 self.watchdog.lose(lease, LostReason::Gone);
             }
             _ => {}

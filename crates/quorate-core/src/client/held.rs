@@ -6,9 +6,9 @@ use crate::{
     dialect::Subject,
     fence::Fence,
     lease::{Extension, Lease, LostReason},
-    line::{FencedLease, Group, group},
     moment::Moment,
     name::Name,
+    queue::{FencedLease, Group, group},
     quorum::NodeSet,
     terms::Terms,
 };

@@ -11,7 +11,7 @@ use crate::{
     lease::LostReason,
     moment::Moment,
     renew::Renew,
-    round::{Round, Verb},
+    round::{Round, RoundKind},
     terms::Terms,
 };
 
@@ -44,7 +44,7 @@ impl<S: OwnerSource> Client<S> {
     ) -> Option<CallId> {
         let held = self.watchdog.lease(lease)?;
         let (claim, terms) = longest_claim(held, patience);
-        let machine = Machine::Round(Round::start(Verb::Check, terms, self.config.nodes, now));
+        let machine = Machine::Round(Round::start(RoundKind::Check, terms, self.config.nodes, now));
         Some(self.begin_round(claim, machine, Purpose::Verify(lease), now))
     }
 
@@ -67,7 +67,8 @@ impl<S: OwnerSource> Client<S> {
         now: Moment,
     ) -> CallId {
         let (claim, terms) = longest_claim(held, patience);
-        let machine = Machine::Round(Round::start(Verb::Release, terms, self.config.nodes, now));
+        let machine =
+            Machine::Round(Round::start(RoundKind::Release, terms, self.config.nodes, now));
         self.ask(claim, machine, now)
     }
 

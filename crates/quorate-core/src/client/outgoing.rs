@@ -7,8 +7,8 @@ use std::{collections::VecDeque, slice};
 
 use super::{CallId, watchdog::BatchId};
 use crate::{
+    acquire::NodeCall,
     command::{BATCH_MAX, Command, PROLONG_MAX, Reply},
-    contend::Said,
     moment::Moment,
 };
 
@@ -53,7 +53,7 @@ pub struct Question {
     /// The waiter.
     pub call: CallId,
     /// What it says.
-    pub said: Said,
+    pub node_call: NodeCall,
     /// When.
     pub sent_at: Moment,
     /// The node may not know the owner before this.

@@ -7,8 +7,8 @@ use crate::{
     backoff::Jitter,
     command::{ClientId, Owner},
     dialect::Dialect,
-    line::{Place, Tag, identity_of, is_shared, label_of, tag_of},
     moment::Moment,
+    queue::{Position, Tag, identity_of, is_shared, label_of, tag_of},
     tickets::Tickets,
 };
 
@@ -46,7 +46,7 @@ pub trait Owners {
     fn draw_ticket(&mut self, came_at: Moment, set: Option<CallId>) -> Option<u64>;
 
     /// An owner with this place in the queue.
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner;
+    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner;
 
     /// An owner for nodes that have no queue.
     fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner;
@@ -58,7 +58,7 @@ pub trait Owners {
 /// Where the names of owners come from: numbers that are never used twice, and secrets.
 pub trait OwnerSource {
     /// An owner with this place in the queue that nobody has had before.
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner;
+    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner;
 
     /// The same, without a place.
     fn next_plain_owner(&mut self, kind: &OwnerKind) -> Owner;
@@ -98,7 +98,7 @@ impl<S: OwnerSource> Naming<S> {
         }
         let ticket = self.draw_ticket(now, None).unwrap_or(0);
         let client = self.client;
-        self.source.next_owner(&Place { ticket, ttl_ms, client }, kind)
+        self.source.next_owner(&Position { ticket, ttl_ms, client }, kind)
     }
 }
 
@@ -118,7 +118,7 @@ impl<S: OwnerSource> Owners for Naming<S> {
         Some(ticket)
     }
 
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner {
         self.source.next_owner(place, kind)
     }
 

@@ -7,7 +7,7 @@ use super::{
     call::{Call, Caller, Work},
     round::{Claim, QuorumRound},
 };
-use crate::{line::Push, moment::Moment, round::Verb};
+use crate::{moment::Moment, queue::Push, round::RoundKind};
 
 /// Takes in the parts of a client. Two clients behave alike up to the numbers of the nodes if
 /// their parts are equal, as long as the search chooses the tickets and owners, no lease is renewed
@@ -67,7 +67,7 @@ impl<S> Client<S> {
         match about {
             About::Waiter(question) => {
                 let waiter = self.calls.get(&question.call).and_then(|call| call.waiter());
-                waiter.is_some_and(|waiter| waiter.machine().awaits(question.said))
+                waiter.is_some_and(|waiter| waiter.machine().awaits(question.node_call))
             }
             About::Batch(_) => true,
             About::Round(id) => self.calls.get(id).is_some_and(|call| {
@@ -108,7 +108,7 @@ impl Call {
     /// Nothing is left to decide: only answers are to come.
     fn is_settled(&self) -> bool {
         let is_release = matches!(&self.work, Work::Round(round)
-            if round.machine().verb() == Verb::Release);
+            if round.machine().kind() == RoundKind::Release);
         let is_over = self.ended().is_some() && self.due.is_none();
         self.caller == Caller::Gone && (is_over || is_release)
     }

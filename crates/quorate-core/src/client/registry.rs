@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use crate::{
     command::Owner,
-    line::{News, Push},
     name::Name,
+    queue::{Push, PushKind},
 };
 
 /// What each owner of a client is about. `W` names a waiter.
@@ -76,7 +76,7 @@ impl<W: Clone> Registry<W> {
             Some(Claimant::Waits(_, waiter)) => Route::Waiter(waiter.clone()),
             Some(Claimant::Holds) => Route::Ignore,
             // Only what was just granted to a waiter that has gone is nobody's.
-            None if push.news == News::Inquired => Route::Ignore,
+            None if push.kind == PushKind::Inquired => Route::Ignore,
             None => Route::Release,
         }
     }
@@ -100,10 +100,10 @@ impl<W: Clone> Registry<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{command::ClientId, fence::Fence, line::Place};
+    use crate::{command::ClientId, fence::Fence, queue::Position};
 
     fn owner(number: u64) -> Owner {
-        Place { ticket: 7, ttl_ms: 1_000, client: client() }.owner(number)
+        Position { ticket: 7, ttl_ms: 1_000, client: client() }.owner(number)
     }
 
     fn client() -> ClientId {
@@ -114,9 +114,9 @@ mod tests {
         Name::parse("orders", "").unwrap()
     }
 
-    fn push(owner: &Owner, news: News) -> Push {
+    fn push(owner: &Owner, kind: PushKind) -> Push {
         let (client, name, owner) = (client(), name(), owner.clone());
-        Push { client, name, owner, news, fence: Fence::new(9), session: None }
+        Push { client, name, owner, kind, fence: Fence::new(9), session: None }
     }
 
     #[test]
@@ -125,14 +125,14 @@ mod tests {
         registry.wait(&owner(1), &name(), "first");
         registry.wait(&owner(2), &name(), "second");
         let route =
-            |registry: &Registry<_>, number, news| registry.route(&push(&owner(number), news));
-        assert_eq!(route(&registry, 2, News::Granted), Route::Waiter("second"));
-        assert_eq!(route(&registry, 1, News::Inquired), Route::Waiter("first"));
+            |registry: &Registry<_>, number, kind| registry.route(&push(&owner(number), kind));
+        assert_eq!(route(&registry, 2, PushKind::Granted), Route::Waiter("second"));
+        assert_eq!(route(&registry, 1, PushKind::Inquired), Route::Waiter("first"));
         registry.hold(&owner(2));
-        assert_eq!(route(&registry, 2, News::Granted), Route::Ignore, "it holds the lock");
+        assert_eq!(route(&registry, 2, PushKind::Granted), Route::Ignore, "it holds the lock");
         registry.forget(&owner(1));
-        assert_eq!(route(&registry, 1, News::Granted), Route::Release, "nobody wants it");
-        assert_eq!(route(&registry, 1, News::Inquired), Route::Ignore, "another may hold it");
+        assert_eq!(route(&registry, 1, PushKind::Granted), Route::Release, "nobody wants it");
+        assert_eq!(route(&registry, 1, PushKind::Inquired), Route::Ignore, "another may hold it");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use super::{Config, Debt};
 use crate::{
     command::{Command, Owner, Reply},
     dialect::{Dialect, Subject},
-    line::FencedLease,
     moment::Moment,
     name::Name,
+    queue::FencedLease,
     quorum::{NodeSet, Tally, Vote},
     renew::{self, Renew},
-    round::{self, Finding, Round, Verb},
+    round::{self, Round, RoundKind, RoundOutcome},
     terms::Terms,
 };
 
@@ -48,7 +48,7 @@ pub enum Ended {
     /// Of an extension.
     Renew(renew::Outcome),
     /// Of anything else.
-    Round(Verb, Finding),
+    Round(RoundKind, RoundOutcome),
 }
 
 /// One round. It lives until every node has answered or was given up, whatever becomes of the
@@ -57,7 +57,7 @@ pub enum Ended {
 pub struct QuorumRound {
     claim: Claim,
     machine: Machine,
-    unsent: VecDeque<(usize, Verb)>,
+    unsent: VecDeque<(usize, RoundKind)>,
 }
 
 /// What the driver must do next.
@@ -99,12 +99,12 @@ impl QuorumRound {
     /// The next thing to do.
     pub fn poll_output(&mut self, config: &Config) -> Output {
         loop {
-            if let Some((node, verb)) = self.unsent.pop_front() {
-                return Output::Send { node, command: self.command(config, verb) };
+            if let Some((node, kind)) = self.unsent.pop_front() {
+                return Output::Send { node, command: self.command(config, kind) };
             }
             match self.machine.poll_output() {
-                round::Output::Send { nodes, verb } => {
-                    self.unsent.extend(nodes.iter().map(|node| (node, verb)));
+                round::Output::Send { nodes, kind } => {
+                    self.unsent.extend(nodes.iter().map(|node| (node, kind)));
                 }
                 round::Output::Wait { until } => return Output::Until(until),
                 round::Output::Idle => return Output::Idle,
@@ -139,16 +139,16 @@ impl QuorumRound {
         }
     }
 
-    fn command(&self, config: &Config, verb: Verb) -> Command {
+    fn command(&self, config: &Config, kind: RoundKind) -> Command {
         let Claim { name, owner, terms, from, fenced, .. } = &self.claim;
-        let (voice, owner) = (config.voice(), owner.clone());
+        let (signature, owner) = (config.signature(), owner.clone());
         let subject = |owner| Subject { name, owner, ttl_ms: terms.ttl_ms() };
-        match (verb, from) {
-            (Verb::Release, _) => Dialect::of(*fenced).release(name.clone(), owner),
-            (Verb::Extend, None) => voice.extend(&[(subject(owner), *fenced)]),
+        match (kind, from) {
+            (RoundKind::Release, _) => Dialect::of(*fenced).release(name.clone(), owner),
+            (RoundKind::Extend, None) => signature.extend(&[(subject(owner), *fenced)]),
             // A lease that goes on as another owner is extended by that.
-            (Verb::Extend, Some(from)) => voice.adopt(subject(owner), from),
-            (Verb::Check, _) => Command::Check { name: name.clone(), owner },
+            (RoundKind::Extend, Some(from)) => signature.adopt(subject(owner), from),
+            (RoundKind::Check, _) => Command::Check { name: name.clone(), owner },
         }
     }
 }
@@ -160,7 +160,7 @@ impl Machine {
         match self {
             Self::Renew(machine) => machine.outcome().map(Ended::Renew),
             Self::Round(machine) => {
-                machine.finding().map(|finding| Ended::Round(machine.verb(), finding))
+                machine.finding().map(|finding| Ended::Round(machine.kind(), finding))
             }
         }
     }
@@ -176,10 +176,10 @@ impl Machine {
 
     /// What it asks of the nodes.
     #[must_use]
-    pub const fn verb(&self) -> Verb {
+    pub const fn kind(&self) -> RoundKind {
         match self {
-            Self::Renew(_) => Verb::Extend,
-            Self::Round(machine) => machine.verb(),
+            Self::Renew(_) => RoundKind::Extend,
+            Self::Round(machine) => machine.kind(),
         }
     }
 

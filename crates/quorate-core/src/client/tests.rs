@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use super::{owners::OwnerKind, watchdog::Renewal, *};
 use crate::{
+    acquire::{self, Wait},
     command::Owner,
-    contend::{self, Wait},
     dialect::{Adoption, Dialect},
     fence::Fence,
     lease::LostReason,
-    line::{News, Place},
-    round::{Finding, Round, Verb},
+    queue::{Position, PushKind},
+    round::{Round, RoundKind, RoundOutcome},
     terms::{Drift, Terms},
 };
 
@@ -24,7 +24,7 @@ const WALL: Duration = Duration::from_secs(1_700_000_000);
 struct Numbers(u64);
 
 impl OwnerSource for Numbers {
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner {
         self.0 += 1;
         match kind.is_shared {
             true => place.shared_owner(self.0),
@@ -114,7 +114,7 @@ fn hold(client: &mut Client<Numbers>, name: &str) -> (CallId, LeaseId) {
     answer_all(client, &granted(5), at(1));
     assert!(matches!(
         client.take_outcome(call),
-        Some(Ended::Acquire(contend::Outcome::Held { .. }))
+        Some(Ended::Acquire(acquire::Outcome::Held { .. }))
     ));
     let hold = Hold { renewal: Renewal::On, until: Moment::from_nanos(u64::MAX) };
     let lease = client.keep(call, hold, at(1)).expect("it is held");
@@ -149,16 +149,16 @@ fn push_that_arrives_before_the_reply_counts() {
     let owner = client.call(call).and_then(Call::waiter).unwrap().owner().clone();
     for node in [0, 1] {
         let (name, fence) = (Name::parse("a", "").unwrap(), Fence::new(5));
-        let (owner, news) = (owner.clone(), News::Granted);
+        let (owner, kind) = (owner.clone(), PushKind::Granted);
         client.handle_push(
             node,
-            Push { client: id(), name, owner, news, fence, session: None },
+            Push { client: id(), name, owner, kind, fence, session: None },
             at(1),
         );
     }
     assert!(matches!(
         client.take_outcome(call),
-        Some(Ended::Acquire(contend::Outcome::Held { .. }))
+        Some(Ended::Acquire(acquire::Outcome::Held { .. }))
     ));
 }
 
@@ -184,7 +184,7 @@ fn heartbeats_that_are_due_together_travel_together_and_are_answered_one_by_one(
     }
     assert!(matches!(
         client.take_outcome(calls[0]),
-        Some(Ended::Acquire(contend::Outcome::Held { .. }))
+        Some(Ended::Acquire(acquire::Outcome::Held { .. }))
     ));
     assert_eq!(client.take_outcome(calls[1]), None, "it goes on waiting");
 }
@@ -243,8 +243,8 @@ fn entry_that_fails_in_a_batch_fails_alone() {
         client.handle_answer(node, (about, command), Some(&Reply::Batch(each.into())), at(11));
     }
     let ended = calls.map(|call| client.take_outcome(call));
-    let findings = [Finding::Agreed, Finding::Unsure];
-    assert_eq!(ended, findings.map(|finding| Some(Ended::Round(Verb::Release, finding))));
+    let findings = [RoundOutcome::Agreed, RoundOutcome::Unsure];
+    assert_eq!(ended, findings.map(|finding| Some(Ended::Round(RoundKind::Release, finding))));
     let retry_at = client.poll_timeout().expect("one release is sent again");
     client.handle_timeout(WALL, &patience, retry_at);
     for node in 0..NODES {
@@ -282,7 +282,7 @@ fn extension_counts_even_if_its_caller_has_gone() {
     let terms = client.lease(lease).unwrap().terms();
     let call = client.extend(lease, terms, at(100)).expect("it is held");
     client.abandon(call, at(101));
-    let reply = Reply::EachExtended([crate::line::Extended::LivesOn(Fence::new(5))].into());
+    let reply = Reply::EachExtended([crate::queue::Extended::LivesOn(Fence::new(5))].into());
     answer_all(&mut client, &reply, at(102));
     assert_eq!(client.lease(lease).unwrap().lease().valid_until(), at(3_100));
 }
@@ -308,7 +308,7 @@ fn shutdown_releases_what_is_held_and_what_was_lost_while_its_guard_is_there() {
         released.sort_unstable();
         assert_eq!(released, ["held", "lost", "waiting"]);
     }
-    let abandoned = Some(Ended::Acquire(contend::Outcome::Abandoned));
+    let abandoned = Some(Ended::Acquire(acquire::Outcome::Abandoned));
     assert_eq!(client.take_outcome(waiting), abandoned);
     assert_eq!(client.check(held, at(5)), Err(LostReason::ShutDown));
     let late = client.acquire(want("late", WAIT), at(6));
@@ -324,7 +324,7 @@ fn rename(client: &mut Client<Numbers>, lease: LeaseId) -> (CallId, Owner) {
     let call = client.acquire(Want { adopts, ..want("a", Wait::Never) }, at(2));
     answer_all(client, &Reply::Taken, at(3));
     let ended = client.take_outcome(call);
-    assert!(matches!(ended, Some(Ended::Acquire(contend::Outcome::Held { .. }))), "{ended:?}");
+    assert!(matches!(ended, Some(Ended::Acquire(acquire::Outcome::Held { .. }))), "{ended:?}");
     (call, owner)
 }
 
@@ -347,7 +347,7 @@ fn client_that_releases_what_it_has_renamed_forgets_both() {
     let (call, owner) = rename(&mut client, lease);
     let held = client.lease(lease).expect("it is held");
     let claim = Claim { owner, ..held.claim(held.terms()) };
-    let round = Round::start(Verb::Release, claim.terms, NODES, at(4));
+    let round = Round::start(RoundKind::Release, claim.terms, NODES, at(4));
     client.ask(claim, Machine::Round(round), at(4));
     client.close_call(call);
     client.release(lease, &patience, at(4)).expect("it is held");
@@ -360,6 +360,6 @@ fn waiter_hears_the_end_although_no_timer_comes() {
     let (_, lease) = hold(&mut client, "a");
     let call = client.verify(lease, &patience, at(10)).expect("it is held");
     client.handle_end(at(11));
-    let unsure = Ended::Round(Verb::Check, Finding::Unsure);
+    let unsure = Ended::Round(RoundKind::Check, RoundOutcome::Unsure);
     assert_eq!(client.take_outcome(call), Some(unsure));
 }

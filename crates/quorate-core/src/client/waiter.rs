@@ -7,13 +7,13 @@ use super::{
     owners::{OwnerKind, Owners},
 };
 use crate::{
+    acquire::{self, Acquire, NodeAction, NodeCall, Outcome, Wait},
     command::{Command, Owner, Reply},
-    contend::{self, Contend, Outcome, Said, Saying, Wait},
     dialect::{Adoption, Dialect, Subject},
     fence::Fence,
-    line::{FencedLease, Place, Push},
     moment::Moment,
     name::Name,
+    queue::{FencedLease, Position, Push},
     quorum::{NodeSet, Vote},
     terms::Terms,
 };
@@ -42,10 +42,10 @@ pub struct Waiter {
     want: Want,
     /// The set that it is a member of, if it is one of several.
     set: Option<CallId>,
-    machine: Contend,
+    machine: Acquire,
     came_at: Moment,
     /// Its place in the queue, once the nodes have told their time.
-    place: Option<Place>,
+    place: Option<Position>,
     /// The last one is that of today. Those before it are dropped once they are forgotten.
     incarnations: VecDeque<Incarnation>,
     /// How many were dropped.
@@ -60,7 +60,7 @@ enum Step {
     Wait(Owner),
     Hold(Owner),
     Forget(Owner),
-    Send { node: usize, said: Said, is_first: bool },
+    Send { node: usize, node_call: NodeCall, is_first: bool },
 }
 
 /// One owner under which the lock is asked for. After a withdrawal the call goes on under a new
@@ -83,18 +83,18 @@ impl Incarnation {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Output {
-    /// News about this owner go to the waiter from now on.
+    /// Pushes about this owner go to the waiter from now on.
     Wait(Owner),
     /// The owner holds the lock: news about it are no news.
     Hold(Owner),
-    /// News about this owner do not go to the waiter any more.
+    /// Pushes about this owner do not go to the waiter any more.
     Forget(Owner),
     /// Send this, or say at once that it cannot be sent.
     Send {
         /// To which node.
         node: usize,
         /// What it is about.
-        said: Said,
+        node_call: NodeCall,
         /// The node may not know the owner before this.
         is_first: bool,
         /// Each connection puts in its own session.
@@ -107,8 +107,8 @@ pub enum Output {
 }
 
 impl Waiter {
-    /// Starts at `now`, before the first byte is sent. `up` are the nodes that can be reached. News
-    /// about its [owner](Self::owner) go to it from now on.
+    /// Starts at `now`, before the first byte is sent. `up` are the nodes that can be reached.
+    /// Pushes about its [owner](Self::owner) go to it from now on.
     #[must_use]
     pub fn start(
         want: Want,
@@ -118,7 +118,7 @@ impl Waiter {
         owners: &mut impl Owners,
         now: Moment,
     ) -> Self {
-        let machine = Contend::start(want.terms, nodes, up, want.wait, now);
+        let machine = Acquire::start(want.terms, nodes, up, want.wait, now);
         let machine = match &want.kind {
             _ if !want.is_queueing() => machine.plain(owners.draw_seed()),
             OwnerKind { identity: Some(_), .. } => machine.reentrant(),
@@ -146,7 +146,7 @@ impl Waiter {
 
     /// What it asks nodes for.
     #[must_use]
-    pub const fn machine(&self) -> &Contend {
+    pub const fn machine(&self) -> &Acquire {
         &self.machine
     }
 
@@ -176,13 +176,13 @@ impl Waiter {
     /// The owner of today.
     #[must_use]
     pub fn owner(&self) -> &Owner {
-        &self.today().owner
+        &self.current().owner
     }
 
     /// Nodes to which the owner of today was never sent.
     #[must_use]
     pub fn untaken(&self) -> NodeSet {
-        NodeSet::all(self.machine.nodes()).without(self.today().sent)
+        NodeSet::all(self.machine.nodes()).without(self.current().sent)
     }
 
     /// The next thing to do.
@@ -193,29 +193,29 @@ impl Waiter {
                     Step::Wait(owner) => Output::Wait(owner),
                     Step::Hold(owner) => Output::Hold(owner),
                     Step::Forget(owner) => Output::Forget(owner),
-                    Step::Send { node, said, is_first } => {
-                        let Some(known) = self.incarnation(said.life) else { continue };
+                    Step::Send { node, node_call, is_first } => {
+                        let Some(known) = self.incarnation(node_call.incarnation) else { continue };
                         let owner = known.owner.clone();
-                        let command = self.command(config, owner, said.what);
-                        Output::Send { node, said, is_first, command }
+                        let command = self.command(config, owner, node_call.action);
+                        Output::Send { node, node_call, is_first, command }
                     }
                 };
             }
             match self.machine.poll_output() {
-                contend::Output::Say { node, said } => self.say(node, said, owners),
-                _ if self.is_end_news() => {}
-                contend::Output::Wait { until } => {
+                acquire::Output::Call { node, call } => self.send(node, call, owners),
+                _ if self.notes_end() => {}
+                acquire::Output::Wait { until } => {
                     self.drop_forgotten();
                     return Output::Until(until);
                 }
-                contend::Output::Idle => return Output::Idle,
+                acquire::Output::Idle => return Output::Idle,
             }
         }
     }
 
     /// This cannot be sent, and is answered with `None` next.
-    pub fn handle_unsent(&mut self, node: usize, said: Said, is_first: bool) {
-        if let Some(known) = self.incarnation(said.life).filter(|_| is_first) {
+    pub fn handle_unsent(&mut self, node: usize, node_call: NodeCall, is_first: bool) {
+        if let Some(known) = self.incarnation(node_call.incarnation).filter(|_| is_first) {
             known.sent.remove(node);
         }
     }
@@ -226,24 +226,24 @@ impl Waiter {
         &mut self,
         config: &Config,
         node: usize,
-        (said, sent_at, command): (Said, Moment, &Command),
+        (node_call, sent_at, command): (NodeCall, Moment, &Command),
         reply: Option<&Reply>,
         now: Moment,
     ) -> Option<Debt> {
         if self.machine.is_plain() {
             let vote = reply.map_or(Vote::Unknown, |reply| command.vote(reply));
-            self.machine.handle_vote(node, said, sent_at, vote, now);
+            self.machine.handle_vote(node, node_call, sent_at, vote, now);
         } else {
-            self.machine.handle_reply(node, said, sent_at, reply, now);
+            self.machine.handle_reply(node, node_call, sent_at, reply, now);
         }
-        let is_owed = reply.is_none() && said.what == Saying::Leave;
+        let is_owed = reply.is_none() && node_call.action == NodeAction::Release;
         is_owed.then(|| Debt::new(command, self.want.terms, config, now))
     }
 
     /// A node tells something about one of its owners.
     pub fn handle_push(&mut self, node: usize, push: &Push, now: Moment) {
         if self.owner() == &push.owner {
-            self.machine.handle_push(node, self.machine.life(), push.news, push.fence, now);
+            self.machine.handle_push(node, self.machine.incarnation(), push.kind, push.fence, now);
         }
     }
 
@@ -324,20 +324,20 @@ impl Waiter {
     }
 
     /// One thing to say to one node.
-    fn say(&mut self, node: usize, said: Said, owners: &mut impl Owners) {
+    fn send(&mut self, node: usize, node_call: NodeCall, owners: &mut impl Owners) {
         self.take_place(owners);
         // The next incarnation is known before the last one is forgotten: in between nobody would
         // tell the waiter of nodes that come up.
-        let last = self.machine.life().max(said.life);
-        while self.life() < last {
+        let last = self.machine.incarnation().max(node_call.incarnation);
+        while self.last_incarnation() < last {
             let owner = self.next_owner(owners);
             self.incarnations.push_back(Incarnation::new(owner.clone()));
             mutate!(ReturnUnregistered => continue);
             self.note(Step::Wait(owner));
         }
-        let Some(known) = self.incarnation(said.life) else { return };
+        let Some(known) = self.incarnation(node_call.incarnation) else { return };
         let is_known = known.sent.contains(node);
-        if said.what == Saying::Leave {
+        if node_call.action == NodeAction::Release {
             if !std::mem::replace(&mut known.is_forgotten, true) {
                 let owner = known.owner.clone();
                 self.note(Step::Forget(owner));
@@ -348,7 +348,7 @@ impl Waiter {
         } else {
             known.sent.insert(node);
         }
-        self.to_do.push_back(Step::Send { node, said, is_first: !is_known });
+        self.to_do.push_back(Step::Send { node, node_call, is_first: !is_known });
     }
 
     /// Takes its place in the queue: the nodes' time at which the caller came, however late they
@@ -367,14 +367,14 @@ impl Waiter {
     }
 
     /// Its place, if enough nodes have told their time.
-    fn draw_place(&self, owners: &mut impl Owners) -> Option<Place> {
+    fn draw_place(&self, owners: &mut impl Owners) -> Option<Position> {
         let ticket =
             self.want.is_queueing().then(|| owners.draw_ticket(self.came_at, self.set))??;
-        Some(Place { ticket, ..self.nowhere(owners) })
+        Some(Position { ticket, ..self.nowhere(owners) })
     }
 
-    fn nowhere(&self, owners: &impl Owners) -> Place {
-        Place { ticket: 0, ttl_ms: self.want.terms.ttl_ms(), client: owners.client() }
+    fn nowhere(&self, owners: &impl Owners) -> Position {
+        Position { ticket: 0, ttl_ms: self.want.terms.ttl_ms(), client: owners.client() }
     }
 
     fn next_owner(&self, owners: &mut impl Owners) -> Owner {
@@ -391,7 +391,7 @@ impl Waiter {
 
     /// Nodes tell something about owners only where they have a queue.
     fn note(&mut self, step: Step) {
-        if self.want.hears_news() {
+        if self.want.hears_pushes() {
             self.to_do.push_back(step);
         }
     }
@@ -404,14 +404,14 @@ impl Waiter {
         }
     }
 
-    /// The life of the owner of today.
-    fn life(&self) -> u32 {
+    /// The number of the current incarnation.
+    fn last_incarnation(&self) -> u32 {
         let kept = u32::try_from(self.incarnations.len()).unwrap_or(u32::MAX);
         self.dropped.saturating_add(kept).saturating_sub(1)
     }
 
     /// Notes what the outcome means for the owner, once.
-    fn is_end_news(&mut self) -> bool {
+    fn notes_end(&mut self) -> bool {
         let Some(outcome) = self.machine.outcome() else { return false };
         if std::mem::replace(&mut self.is_end_noted, true) {
             return false;
@@ -423,20 +423,23 @@ impl Waiter {
         true
     }
 
-    fn incarnation(&mut self, life: u32) -> Option<&mut Incarnation> {
-        self.incarnations.get_mut(usize::try_from(life.checked_sub(self.dropped)?).ok()?)
+    fn incarnation(&mut self, number: u32) -> Option<&mut Incarnation> {
+        self.incarnations.get_mut(usize::try_from(number.checked_sub(self.dropped)?).ok()?)
     }
 
-    fn today(&self) -> &Incarnation {
+    fn current(&self) -> &Incarnation {
         self.incarnations.back().expect("there is one from the beginning")
     }
 
-    fn command(&self, config: &Config, owner: Owner, what: Saying) -> Command {
+    fn command(&self, config: &Config, owner: Owner, action: NodeAction) -> Command {
         let Want { name, terms, dialect, adopts, .. } = &self.want;
-        let (voice, subject) = (config.voice(), Subject { name, owner, ttl_ms: terms.ttl_ms() });
-        match (adopts, what) {
-            (Some(adoption), Saying::Ask { .. }) => voice.adopt(subject, &adoption.from),
-            _ => voice.acquire(subject, *dialect, what),
+        let (signature, subject) =
+            (config.signature(), Subject { name, owner, ttl_ms: terms.ttl_ms() });
+        match (adopts, action) {
+            (Some(adoption), NodeAction::Acquire { .. }) => {
+                signature.adopt(subject, &adoption.from)
+            }
+            _ => signature.acquire(subject, *dialect, action),
         }
     }
 }
@@ -449,7 +452,7 @@ impl Want {
 
     /// Whether nodes tell something about its owner.
     #[must_use]
-    pub(super) const fn hears_news(&self) -> bool {
+    pub(super) const fn hears_pushes(&self) -> bool {
         self.dialect.has_queue()
     }
 

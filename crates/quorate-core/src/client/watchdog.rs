@@ -17,7 +17,7 @@ use super::{Config, Observer, Patience};
 use crate::{
     backoff::Jitter,
     command::{Command, PROLONG_MAX, Reply},
-    dialect::Voice,
+    dialect::Signature,
     lease::{Extension, LostReason},
     moment::Moment,
     quorum::majority,
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     nodes: usize,
-    voice: Voice,
+    signature: Signature,
     jitter: Jitter,
     leases: BTreeMap<LeaseId, HeldLease>,
     schedule: Schedule,
@@ -98,7 +98,7 @@ impl Watchdog {
     pub fn new(config: &Config, jitter: Jitter) -> Self {
         Self {
             nodes: config.nodes,
-            voice: config.voice(),
+            signature: config.signature(),
             jitter,
             leases: BTreeMap::new(),
             schedule: Schedule::new(),
@@ -357,7 +357,7 @@ impl Watchdog {
     pub(super) fn observe(&self, to: &mut impl Observer) {
         let Self {
             nodes: _,
-            voice: _,
+            signature: _,
             jitter: _,
             leases,
             schedule,

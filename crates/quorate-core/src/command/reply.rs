@@ -3,8 +3,8 @@
 use crate::{
     fence::Fence,
     inspect::{Inspected, Listed},
-    line::Extended,
     membership,
+    queue::Extended,
     quorum::Vote,
     share::Shares,
 };
@@ -22,9 +22,9 @@ pub enum Reply {
     /// The key is there and not the owner's.
     Another,
     /// What became of each key of a `Prolong`, in its order.
-    Each(Box<[Fate]>),
+    Each(Box<[ExtendedKey]>),
     /// What is stored there, if anything.
-    Seen(Option<Sighting>),
+    Seen(Option<KeyObservation>),
     /// What is known about a lock.
     Inspected(Box<Inspected>),
     /// Which locks there are.
@@ -88,7 +88,7 @@ impl Reply {
 
 /// What became of one key of a `Prolong`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Fate {
+pub enum ExtendedKey {
     /// The key lives on.
     LivesOn,
     /// There is no such key.
@@ -99,7 +99,7 @@ pub enum Fate {
     Failed,
 }
 
-impl Fate {
+impl ExtendedKey {
     /// What it says about the lease.
     #[must_use]
     pub fn vote(&self) -> Vote {
@@ -115,7 +115,7 @@ impl Fate {
 /// What was found under a name. Of a long value only the first [`SHOWN_LEN_MAX`] bytes are told;
 /// an owner is shorter than that.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Sighting {
+pub struct KeyObservation {
     /// What is stored.
     pub value: Value,
     /// Milliseconds until it goes; `None` if it never does, as some libraries store it.

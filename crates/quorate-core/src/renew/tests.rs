@@ -63,7 +63,7 @@ fn an_extension_counts_only_before_its_own_end() {
 #[test]
 fn every_node_is_asked_once_and_nothing_is_taken_back() {
     let mut machine = Renew::start(terms(), 3, at(50), at(10));
-    let Output::Send { nodes, verb: Verb::Extend } = machine.poll_output() else {
+    let Output::Send { nodes, kind: RoundKind::Extend } = machine.poll_output() else {
         panic!("asks first")
     };
     assert_eq!(nodes.len(), 3);

@@ -5,17 +5,17 @@ use std::time::Duration;
 use super::*;
 use crate::terms::Drift;
 
-fn round(verb: Verb, nodes: usize) -> Round {
+fn round(kind: RoundKind, nodes: usize) -> Round {
     let ms = Duration::from_millis;
     let terms = Terms::new(ms(100), ms(5), Drift::default()).expect("valid");
-    Round::start(verb, terms, nodes, Moment::ZERO)
+    Round::start(kind, terms, nodes, Moment::ZERO)
 }
 
 #[test]
 fn release_goes_to_all_nodes() {
     for nodes in 1..=5 {
-        let all = Output::Send { nodes: NodeSet::all(nodes), verb: Verb::Release };
-        assert_eq!(round(Verb::Release, nodes).poll_output(), all);
+        let all = Output::Send { nodes: NodeSet::all(nodes), kind: RoundKind::Release };
+        assert_eq!(round(RoundKind::Release, nodes).poll_output(), all);
     }
 }
 
@@ -24,15 +24,15 @@ fn every_assignment_of_votes_has_the_outcome_of_the_oracle() {
     let votes = [Vote::Grant, Vote::Refuse, Vote::Unknown];
     for code in 0..27_usize {
         let cast = [code % 3, code / 3 % 3, code / 9];
-        let mut round = round(Verb::Release, 3);
+        let mut round = round(RoundKind::Release, 3);
         for (node, digit) in cast.into_iter().enumerate() {
             round.handle_vote(node, votes[digit]);
         }
         let count = |wanted| cast.iter().filter(|digit| **digit == wanted).count();
         let oracle = match () {
-            () if count(0) >= 2 => Finding::Agreed,
-            () if count(1) >= 2 => Finding::Refused,
-            () => Finding::Unsure,
+            () if count(0) >= 2 => RoundOutcome::Agreed,
+            () if count(1) >= 2 => RoundOutcome::Refused,
+            () => RoundOutcome::Unsure,
         };
         assert_eq!(round.finding(), Some(oracle), "{cast:?}");
     }
@@ -41,8 +41,8 @@ fn every_assignment_of_votes_has_the_outcome_of_the_oracle() {
 #[test]
 fn two_of_three_decide_and_silence_does_not() {
     let finding = |votes: [Option<Vote>; 3]| {
-        let mut round = round(Verb::Check, 3);
-        assert!(matches!(round.poll_output(), Output::Send { verb: Verb::Check, .. }));
+        let mut round = round(RoundKind::Check, 3);
+        assert!(matches!(round.poll_output(), Output::Send { kind: RoundKind::Check, .. }));
         let votes = votes.into_iter().enumerate();
         votes.filter_map(|(node, vote)| Some((node, vote?))).for_each(|(node, vote)| {
             round.handle_vote(node, vote);
@@ -51,19 +51,19 @@ fn two_of_three_decide_and_silence_does_not() {
         round.finding()
     };
     let (yes, no, unknown) = (Some(Vote::Grant), Some(Vote::Refuse), Some(Vote::Unknown));
-    assert_eq!(finding([yes, yes, None]), Some(Finding::Agreed));
-    assert_eq!(finding([no, None, no]), Some(Finding::Refused));
-    assert_eq!(finding([yes, no, None]), Some(Finding::Unsure));
-    assert_eq!(finding([unknown, no, yes]), Some(Finding::Unsure));
+    assert_eq!(finding([yes, yes, None]), Some(RoundOutcome::Agreed));
+    assert_eq!(finding([no, None, no]), Some(RoundOutcome::Refused));
+    assert_eq!(finding([yes, no, None]), Some(RoundOutcome::Unsure));
+    assert_eq!(finding([unknown, no, yes]), Some(RoundOutcome::Unsure));
 }
 
 #[test]
 fn silent_node_is_not_waited_for_beyond_the_vote_timeout() {
-    let mut round = round(Verb::Release, 1);
+    let mut round = round(RoundKind::Release, 1);
     let _ = round.poll_output();
     let until = Moment::ZERO.saturating_add(Duration::from_millis(5));
     assert_eq!(round.poll_output(), Output::Wait { until });
     round.handle_timeout(until);
-    assert_eq!(round.finding(), Some(Finding::Unsure));
+    assert_eq!(round.finding(), Some(RoundOutcome::Unsure));
     assert_eq!(round.poll_output(), Output::Idle);
 }

@@ -6,8 +6,8 @@
 use super::{Store, Whose};
 use crate::{
     command::{Command, Value},
-    line::{Ask, Place, group},
     moment::NodeTime,
+    queue::{AcquireRequest, Position, group},
 };
 
 impl Store {
@@ -25,15 +25,15 @@ impl Store {
     /// How many owners hold a lock or wait for one, for simulations: a full node gets no more.
     pub fn owners(&mut self, now: NodeTime) -> usize {
         self.keys.expire(now.as_millis());
-        self.line.expire(now.as_millis());
+        self.queue.expire(now.as_millis());
         let holders = |name| match self.keys.get(name) {
             Some(Value::Shared(shares)) => shares.len(),
             Some(Value::Text(_) | Value::OtherType(_)) => 1,
             None => 0,
         };
-        let waiters = |name| self.line.waiting.get(name).map_or(0, |waiting| waiting.len());
+        let waiters = |name| self.queue.waiting.get(name).map_or(0, |waiting| waiting.len());
         let held: usize = self.keys.keys().map(holders).sum();
-        held.saturating_add(self.line.waiting.keys().map(waiters).sum())
+        held.saturating_add(self.queue.waiting.keys().map(waiters).sum())
     }
 
     /// Whether a command would store something new, and there is no memory for it.
@@ -41,7 +41,7 @@ impl Store {
         mutate!(FullGrants if matches!(command, Command::Take { .. }) => return false);
         let is_new = match command {
             Command::Take { .. } => true,
-            Command::Introduce { client, .. } => !self.line.whos.contains(client),
+            Command::Introduce { client, .. } => !self.queue.whos.contains(client),
             Command::Membership(command) => self.membership.is_creating(command),
             _ => false,
         };
@@ -50,15 +50,20 @@ impl Store {
 
     /// Whether there is no memory for what an owner asks for: it neither has the lock nor a place
     /// in its queue.
-    pub(super) fn lacks_memory_for_ask(&self, now: NodeTime, ask: &Ask, place: Place) -> bool {
+    pub(super) fn lacks_memory_for_ask(
+        &self,
+        now: NodeTime,
+        ask: &AcquireRequest,
+        place: Position,
+    ) -> bool {
         mutate!(FullGrants => return false);
-        let Ask { name, owner, is_known, .. } = ask;
+        let AcquireRequest { name, owner, is_known, .. } = ask;
         let share = || self.shares(name)?.alive(owner, now.as_millis());
         let is_holder = match group(owner).is_some() {
             true => share().is_some(),
             false => self.whose(name, owner) == Whose::Ours,
         };
-        let is_waiter = *is_known && self.line.rank(name, place.ticket, owner).is_some();
+        let is_waiter = *is_known && self.queue.rank(name, place.ticket, owner).is_some();
         mutate!(FullDropsWaiters => let is_waiter = false);
         self.is_full && !is_holder && !is_waiter
     }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kept, LastGrant, Spoken, Store};
+use super::{Kept, LastGrant, SessionRecord, Store};
 use crate::{
     command::{ClientId, Command, Owner, Value},
-    line::Yield,
     name::Name,
+    queue::Yield,
 };
 
 /// All that a node knows about one lock.
@@ -27,7 +27,7 @@ pub struct LockState {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClientState {
     /// Its session.
-    pub session: Option<Kept<Spoken>>,
+    pub session: Option<Kept<SessionRecord>>,
     /// Who it is, in words for people.
     pub who: Option<Kept<Box<str>>>,
 }
@@ -38,8 +38,8 @@ impl Store {
     pub fn lock_state(&self, name: &Name) -> LockState {
         LockState {
             key: self.keys.kept(name).cloned(),
-            fence: self.line.fences.kept(name).cloned(),
-            line: self.line.waiting.kept(name).cloned(),
+            fence: self.queue.fences.kept(name).cloned(),
+            line: self.queue.waiting.kept(name).cloned(),
         }
     }
 
@@ -47,24 +47,24 @@ impl Store {
     pub fn set_lock_state(&mut self, name: &Name, state: LockState) {
         let LockState { key, fence, line } = state;
         self.keys.set(name, key);
-        self.line.fences.set(name, fence);
-        self.line.waiting.set(name, line);
+        self.queue.fences.set(name, fence);
+        self.queue.waiting.set(name, line);
     }
 
     /// What is known about a client, also what has ended since the last command.
     #[must_use]
     pub fn client_state(&self, client: &ClientId) -> ClientState {
         ClientState {
-            session: self.line.sessions.kept(client).cloned(),
-            who: self.line.whos.kept(client).cloned(),
+            session: self.queue.sessions.kept(client).cloned(),
+            who: self.queue.whos.kept(client).cloned(),
         }
     }
 
     /// Puts this in the place of what is known about a client.
     pub fn set_client_state(&mut self, client: &ClientId, state: ClientState) {
         let ClientState { session, who } = state;
-        self.line.sessions.set(client, session);
-        self.line.whos.set(client, who);
+        self.queue.sessions.set(client, session);
+        self.queue.whos.set(client, who);
     }
 }
 
@@ -98,14 +98,14 @@ impl Command {
     #[must_use]
     pub const fn client(&self) -> Option<ClientId> {
         match self {
-            Self::Attach { speaker, .. }
-            | Self::Ping { speaker, .. }
-            | Self::Acquire { speaker, .. }
-            | Self::Extend { speaker, .. }
-            | Self::Take { speaker: Some(speaker), .. }
-            | Self::Prolong { speaker: Some(speaker), .. }
-            | Self::Release { yields: Some(Yield { speaker, .. }), .. }
-            | Self::Adopt { speaker: Some(speaker), .. } => Some(speaker.client),
+            Self::Attach { sender, .. }
+            | Self::Ping { sender, .. }
+            | Self::Acquire { sender, .. }
+            | Self::Extend { sender, .. }
+            | Self::Take { sender: Some(sender), .. }
+            | Self::Prolong { sender: Some(sender), .. }
+            | Self::Release { yields: Some(Yield { sender, .. }), .. }
+            | Self::Adopt { sender: Some(sender), .. } => Some(sender.client),
             Self::Introduce { client, .. } | Self::Who { client } => Some(*client),
             _ => None,
         }
@@ -117,8 +117,8 @@ mod tests {
     use super::*;
     use crate::{
         command::SessionTerms,
-        line::{Ask, Place, Session, Speaker},
         moment::NodeTime,
+        queue::{AcquireRequest, Position, Sender, Session},
     };
 
     /// One waits for what another has, and each is somebody: every part is there.
@@ -130,14 +130,15 @@ mod tests {
         let mut whole = Store::new();
         let mut commands = Vec::new();
         for (number, client) in (1..).zip(clients) {
-            let speaker = Speaker { client, session: Session::from_random(number) };
+            let sender = Sender { client, session: Session::from_random(number) };
             let ticket = now.as_micros() + u64::try_from(number).unwrap();
-            let owner = Place { ticket, ttl_ms: 500, client }.owner(1);
-            let ask = Ask { name: name.clone(), owner, is_waiting: true, is_known: false };
+            let owner = Position { ticket, ttl_ms: 500, client }.owner(1);
+            let ask =
+                AcquireRequest { name: name.clone(), owner, is_waiting: true, is_known: false };
             commands.extend([
                 Command::Introduce { client, who: "me".into(), life_ms: 900 },
-                Command::Attach { speaker, terms: SessionTerms::without_membership(700) },
-                Command::Acquire { speaker, ask },
+                Command::Attach { sender, terms: SessionTerms::without_membership(700) },
+                Command::Acquire { sender, ask },
             ]);
         }
         for command in &commands {

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     command::{ClientId, SessionTerms},
     fence::Fence,
-    line::{Ask, Extend, Place, Session, Speaker},
+    queue::{AcquireRequest, Extend, Position, Sender, Session},
 };
 
 fn name(text: &str) -> Name {
@@ -16,7 +16,7 @@ fn owner(number: u64) -> Owner {
 }
 
 fn take(number: u64, ttl_ms: u64) -> Command {
-    Command::Take { name: name("a"), owner: owner(number), ttl_ms, speaker: None }
+    Command::Take { name: name("a"), owner: owner(number), ttl_ms, sender: None }
 }
 
 fn free(number: u64) -> Command {
@@ -25,11 +25,11 @@ fn free(number: u64) -> Command {
 
 fn prolong(number: u64, ttl_ms: u64) -> Command {
     let entry = Prolongation { name: name("a"), owner: owner(number), ttl_ms };
-    Command::Prolong { entries: [entry].into(), speaker: None }
+    Command::Prolong { entries: [entry].into(), sender: None }
 }
 
-fn each(fate: Fate) -> Reply {
-    Reply::Each([fate].into())
+fn each(result: ExtendedKey) -> Reply {
+    Reply::Each([result].into())
 }
 
 fn look() -> Command {
@@ -55,22 +55,22 @@ fn a_key_is_taken_once_until_it_is_freed() {
 fn a_vote_by_a_session_that_is_not_of_today_is_none() {
     let client = ClientId::from_random([7; 20]);
     let [known, unknown] =
-        [1, 2].map(|bits| Some(Speaker { client, session: Session::from_random(bits) }));
+        [1, 2].map(|bits| Some(Sender { client, session: Session::from_random(bits) }));
     let attach = |store: &mut Store, at| {
-        let (speaker, terms) = (known.expect("it speaks"), SessionTerms::without_membership(50));
-        store.apply(ms(at), &Command::Attach { speaker, terms });
+        let (sender, terms) = (known.expect("it speaks"), SessionTerms::without_membership(50));
+        store.apply(ms(at), &Command::Attach { sender, terms });
     };
-    let take = |speaker| Command::Take { name: name("a"), owner: owner(1), ttl_ms: 100, speaker };
-    let adopt = |speaker| Command::Adopt {
+    let take = |sender| Command::Take { name: name("a"), owner: owner(1), ttl_ms: 100, sender };
+    let adopt = |sender| Command::Adopt {
         name: name("a"),
         from: owner(1),
         owner: owner(2),
         ttl_ms: 100,
-        speaker,
+        sender,
     };
-    let prolong = |speaker| {
+    let prolong = |sender| {
         let entry = Prolongation { name: name("a"), owner: owner(1), ttl_ms: 100 };
-        Command::Prolong { entries: [entry].into(), speaker }
+        Command::Prolong { entries: [entry].into(), sender }
     };
     let mut store = Store::new();
     assert_eq!(store.apply(ms(0), &take(known)), Reply::Stale, "nobody is known");
@@ -79,7 +79,7 @@ fn a_vote_by_a_session_that_is_not_of_today_is_none() {
     assert_eq!(store.names(ms(1)), [], "nothing was done");
     assert_eq!(store.apply(ms(1), &take(known)), Reply::Taken);
     assert_eq!(store.apply(ms(1), &take(known)), Reply::Another);
-    assert_eq!(store.apply(ms(50), &prolong(known)), each(Fate::LivesOn));
+    assert_eq!(store.apply(ms(50), &prolong(known)), each(ExtendedKey::LivesOn));
     for stale in [take(known), prolong(known), adopt(known)] {
         assert_eq!(store.apply(ms(51), &stale), Reply::Stale, "its session has lapsed: {stale:?}");
     }
@@ -95,7 +95,7 @@ fn a_late_owner_can_neither_free_nor_prolong_the_next_ones_key() {
     store.apply(ms(0), &take(1, 10));
     assert_eq!(store.apply(ms(11), &take(2, 10)), Reply::Taken);
     assert_eq!(store.apply(ms(12), &free(1)), Reply::Another);
-    assert_eq!(store.apply(ms(12), &prolong(1, 99)), each(Fate::Another));
+    assert_eq!(store.apply(ms(12), &prolong(1, 99)), each(ExtendedKey::Another));
     let Reply::Seen(Some(seen)) = store.apply(ms(12), &look()) else { panic!("gone") };
     assert_eq!(seen.value, Value::Text(owner(2).as_bytes().into()));
     assert_eq!(seen.expires_in_ms, Some(9));
@@ -112,9 +112,9 @@ fn a_key_lives_through_its_last_millisecond() {
 #[test]
 fn prolong_never_creates_a_key() {
     let mut store = Store::new();
-    assert_eq!(store.apply(ms(0), &prolong(1, 100)), each(Fate::Absent));
+    assert_eq!(store.apply(ms(0), &prolong(1, 100)), each(ExtendedKey::Absent));
     store.apply(ms(0), &take(1, 10));
-    assert_eq!(store.apply(ms(11), &prolong(1, 100)), each(Fate::Absent));
+    assert_eq!(store.apply(ms(11), &prolong(1, 100)), each(ExtendedKey::Absent));
     assert_eq!(store.apply(ms(11), &look()), Reply::Seen(None));
 }
 
@@ -122,9 +122,9 @@ fn prolong_never_creates_a_key() {
 fn prolong_lengthens_and_never_shortens() {
     let mut store = Store::new();
     store.apply(ms(0), &take(1, 100));
-    assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(Fate::LivesOn));
+    assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(ExtendedKey::LivesOn));
     assert_eq!(store.apply(ms(100), &take(2, 1)), Reply::Another, "it does not shorten");
-    assert_eq!(store.apply(ms(100), &prolong(1, 50)), each(Fate::LivesOn));
+    assert_eq!(store.apply(ms(100), &prolong(1, 50)), each(ExtendedKey::LivesOn));
     assert_eq!(store.apply(ms(150), &take(3, 1)), Reply::Another, "it lengthens");
     assert_eq!(store.apply(ms(151), &take(3, 1)), Reply::Taken);
     store.plant(ms(151), &name("a"), Value::Text(owner(4).as_bytes().into()), None);
@@ -140,13 +140,17 @@ fn one_adopter_takes_the_place_of_the_owner_who_left() {
         from: owner(from),
         owner: owner(to),
         ttl_ms: 50,
-        speaker: None,
+        sender: None,
     };
     assert_eq!(store.apply(ms(0), &adopt(1, 2)), Reply::Absent);
     store.apply(ms(0), &take(1, 10));
     assert_eq!(store.apply(ms(5), &adopt(1, 2)), Reply::Taken);
     assert_eq!(store.apply(ms(5), &adopt(1, 3)), Reply::Another, "only one of them");
-    assert_eq!(store.apply(ms(5), &prolong(1, 99)), each(Fate::Another), "the old owner is out");
+    assert_eq!(
+        store.apply(ms(5), &prolong(1, 99)),
+        each(ExtendedKey::Another),
+        "the old owner is out"
+    );
     assert_eq!(store.apply(ms(55), &free(2)), Reply::Freed);
 }
 
@@ -166,8 +170,8 @@ fn a_foreign_key_is_shown_as_it_is_and_left_alone() {
         store.plant(ms(0), &name("a"), value.clone(), None);
         assert_eq!(store.apply(ms(1), &take(1, 10)), Reply::Another);
         assert_eq!(store.apply(ms(1), &free(1)), Reply::Another);
-        assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(Fate::Another));
-        let sighting = Sighting { value, expires_in_ms: None };
+        assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(ExtendedKey::Another));
+        let sighting = KeyObservation { value, expires_in_ms: None };
         assert_eq!(store.apply(ms(1_000_000), &look()), Reply::Seen(Some(sighting)));
     }
 }
@@ -179,7 +183,7 @@ fn forgotten_keys_do_not_pile_up() {
         let name = name(&format!("lock {number}"));
         store.apply(
             ms(number),
-            &Command::Take { name, owner: owner(number), ttl_ms: 5, speaker: None },
+            &Command::Take { name, owner: owner(number), ttl_ms: 5, sender: None },
         );
         assert!(store.keys.keys().count() <= 6, "{store:?}");
     }
@@ -199,11 +203,14 @@ fn a_node_that_forgets_has_nothing() {
 #[test]
 fn batch_does_what_its_entries_do_one_by_one() {
     let client = ClientId::from_random([7; 20]);
-    let speaker = Speaker { client, session: Session::from_random(1) };
-    let waiter = |number| Place { ticket: 5, ttl_ms: 50, client }.owner(number);
+    let sender = Sender { client, session: Session::from_random(1) };
+    let waiter = |number| Position { ticket: 5, ttl_ms: 50, client }.owner(number);
     let acquire = |lock, number| {
         let (name, owner) = (name(lock), waiter(number));
-        Command::Acquire { speaker, ask: Ask { name, owner, is_waiting: true, is_known: true } }
+        Command::Acquire {
+            sender,
+            ask: AcquireRequest { name, owner, is_waiting: true, is_known: true },
+        }
     };
     let release = |lock, number| {
         let (name, owner) = (name(lock), waiter(number));
@@ -212,7 +219,7 @@ fn batch_does_what_its_entries_do_one_by_one() {
     let extend = |lock, number| {
         let (name, owner, fence) = (name(lock), waiter(number), Fence::new(9));
         let entry = Extend { name, owner, fence, ttl_ms: 70, may_heal: true };
-        Command::Extend { speaker, entries: [entry].into() }
+        Command::Extend { sender, entries: [entry].into() }
     };
     let entries: [Command; 10] = [
         take(1, 100),
@@ -226,7 +233,7 @@ fn batch_does_what_its_entries_do_one_by_one() {
         free(2),
         free(1),
     ];
-    let attach = Command::Attach { speaker, terms: SessionTerms::without_membership(1_000) };
+    let attach = Command::Attach { sender, terms: SessionTerms::without_membership(1_000) };
     let mut stores = [Store::new(), Store::new()];
     for store in &mut stores {
         store.listen(client);

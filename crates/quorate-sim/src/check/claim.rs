@@ -1,4 +1,4 @@
-//! What a holder believes.
+//! A holder's belief that it holds a lock.
 
 use quorate_core::{command::Owner, fence::Fence};
 
@@ -7,24 +7,24 @@ use crate::{
     trace::Group,
 };
 
-/// One holder's belief: from when it was told that it holds a lock until its own clock says that
-/// it does not.
+/// One holder's belief: from when it is notified that it holds a lock until its own clock says that
+/// the lease has ended.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) lock: usize,
-    /// `None` is another library.
+    /// `None` for a foreign library.
     pub(crate) client: Option<usize>,
     pub(crate) owner: Owner,
-    /// Others of its group may hold the lock as well.
+    /// The group whose members may hold the lock at the same time.
     pub(crate) group: Option<Group>,
-    /// As whom it is about to be held, by a holder who becomes a reader.
+    /// The reader's owner id, while a writer becomes a reader.
     pub(crate) reader: Option<Owner>,
-    /// Whose lease it was before.
+    /// The owner of the lease that this one continues.
     pub(super) from: Option<Owner>,
     pub(super) start: Nanos,
     pub(crate) end: Nanos,
-    /// For how long a majority must carry it: until its end, and for a holder that died, who frees
-    /// nothing, until what would have been its end.
+    /// Until when a majority must have it: until its end. A holder that died frees nothing, so its
+    /// lease counts to its regular end.
     pub(super) backed_until: Nanos,
     /// The holder's own limit.
     pub(super) end_max: Nanos,
@@ -63,7 +63,7 @@ impl Claim {
         }
     }
 
-    /// Of one who shares the lock the fence says nothing.
+    /// A reader's fence is not checked.
     pub(crate) fn with_fence(mut self, fence: Option<Fence>, asked_at: Nanos) -> Self {
         self.fence = fence.filter(|_| self.group != Some(Group::Readers));
         self.asked_at = asked_at;
@@ -75,22 +75,22 @@ impl Claim {
         self
     }
 
-    /// Both may hold their lock at once.
+    /// True if both may hold the lock at the same time.
     pub(super) fn is_with(&self, other: &Self) -> bool {
         self.group.is_some() && self.group == other.group
     }
 
-    /// It is an entry of a reentrant lock.
+    /// True if it is an entry of a reentrant lock.
     pub(crate) const fn is_entry(&self) -> bool {
         matches!(self.group, Some(Group::Identity(_)))
     }
 
-    /// True while a majority must carry it.
+    /// True while a majority must have it.
     pub(crate) const fn is_backed(&self, now: Nanos) -> bool {
         self.start <= now && now < self.backed_until
     }
 
-    /// Its time is over, and its holder runs but was not told.
+    /// True if it has ended and its holder runs but was not notified.
     pub(super) fn is_unsaid(&self, running: u32) -> bool {
         let runs = self.client.is_some_and(|client| running & (1 << client) != 0);
         runs && !self.is_told && !self.is_let_go && self.end != NEVER

@@ -1,40 +1,40 @@
-//! Who waits for what since when, and how often others came first.
+//! Queue order: which clients wait, since when, and how often they were overtaken.
 
 use std::collections::HashSet;
 
-use quorate_core::{client::CallId, command::Owner, line::Place};
+use quorate_core::{client::CallId, command::Owner, queue::Position};
 
 use crate::clock::{MS, Nanos};
 
-/// Somebody who stands in line on a majority of the nodes.
+/// A waiter that is queued on a majority of the nodes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct InLine {
     pub(crate) client: usize,
     pub(crate) ticket: u64,
-    /// On all of them.
+    /// True if it is queued on all nodes.
     pub(crate) is_everywhere: bool,
 }
 
-/// Those who stand in line, for all locks.
+/// The waiters for all locks.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     waiting: Vec<Waiter>,
-    /// Those to whom a node has handed a lock on.
+    /// Owners to which a node has handed a lock off.
     handed: HashSet<Owner>,
-    /// From when on the order is judged.
+    /// When the check of the order begins.
     healed_at: Option<Nanos>,
-    /// Whether nothing ever goes wrong: then tickets tell the order in which callers came.
+    /// True if nothing ever goes wrong: then the tickets give the order of arrival.
     is_calm: bool,
 }
 
-/// How somebody came to hold a lock.
+/// How a client came to hold a lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum How {
-    /// Nobody else holds it.
+    /// It is the only holder.
     First,
-    /// Others hold it as well.
+    /// It shares the lock with other holders.
     Together,
-    /// Others hold it since before it asked.
+    /// It joined holders that had shared the lock since before it asked.
     Joining,
 }
 
@@ -47,9 +47,9 @@ struct Waiter {
     lock: usize,
     ticket: u64,
     since: Nanos,
-    /// Since when it is known to stand in line on all nodes.
+    /// Since when it has been queued on all nodes.
     stood_since: Option<Nanos>,
-    /// How often somebody with a later ticket came first.
+    /// How often a waiter with a later ticket was served first.
     overtaken: u32,
 }
 
@@ -60,7 +60,7 @@ impl Order {
         self.is_calm |= now == 0;
     }
 
-    /// Somebody stands in line from now on.
+    /// A waiter enters the queue.
     pub(crate) fn stand(&mut self, now: Nanos, who: Who, lock: usize, ticket: u64) {
         self.waiting.push(Waiter {
             who,
@@ -72,29 +72,29 @@ impl Order {
         });
     }
 
-    /// A node tells that it has handed a lock on. One that runs out goes to whoever asks first,
-    /// which nobody can be blamed for.
+    /// A node reports that it handed a lock off. The order is not checked for a lock that expires:
+    /// it goes to the next client that asks.
     pub(crate) fn hand_on(&mut self, owner: &Owner) {
         self.handed.insert(owner.clone());
     }
 
-    /// It has got the lock, or has gone.
+    /// The waiter got the lock, or left the queue.
     pub(crate) fn step_out(&mut self, who: Who) {
         self.waiting.retain(|waiter| waiter.who != who);
     }
 
-    /// Nobody of this client waits any more.
+    /// No call of this client waits any more.
     pub(crate) fn forget(&mut self, client: usize) {
         self.waiting.retain(|waiter| waiter.who.0 != client);
     }
 
-    /// Those who wait for a lock, by client and ticket.
+    /// The waiters for a lock, by client and ticket.
     pub(crate) fn tickets(&self, lock: usize) -> Vec<(usize, u64)> {
         let waiting = self.waiting.iter().filter(|waiter| waiter.lock == lock);
         waiting.map(|waiter| (waiter.who.0, waiter.ticket)).collect()
     }
 
-    /// These stand in line now; what was known of others is not known any more.
+    /// Records which waiters are queued now, and forgets what was known of the others.
     fn note(&mut self, now: Nanos, lock: usize, in_line: &[InLine]) {
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let is_everywhere = waiter.find(in_line).is_some_and(|seen| seen.is_everywhere);
@@ -103,13 +103,13 @@ impl Order {
         }
     }
 
-    /// Somebody who asked at `asked_at` holds the lock, and `in_line` stand in line on a majority
-    /// of the nodes. Returns since when another waits who was overtaken too often.
+    /// A client that asked at `asked_at` now holds the lock, while `queued` are in the queue of a
+    /// majority of the nodes. Returns since when a waiter has waited that was overtaken too often.
     ///
-    /// Whoever joined those who share a lock cannot have found it free on a majority, so it passed
-    /// those who stood in line on all nodes before it asked: once is too often. Those who are let
-    /// in together are one: whoever came to the nodes after that, and before they had heard of it,
-    /// was passed once.
+    /// A client that joins readers or entries cannot have found the lock free on a majority. So it
+    /// passed every waiter that was queued on all nodes before it asked, and once is too often.
+    /// Clients that are granted a share together count as one: a waiter that reached the nodes
+    /// after that grant, but before it heard of it, was passed once.
     pub(super) fn overtake(
         &mut self,
         now: Nanos,
@@ -118,13 +118,14 @@ impl Order {
         in_line: &[InLine],
     ) -> Option<(Nanos, u32)> {
         self.note(now, lock, in_line);
-        let ticket = Place::of(owner.as_bytes())?.ticket;
+        let ticket = Position::of(owner.as_bytes())?.ticket;
         let is_handed = self.handed.contains(owner);
         let healed_at = self.healed_at?;
         let mut worst = None;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let known_at = waiter.since.max(healed_at) + ARRIVES_WITHIN;
-            // A caller that comes before all nodes have told their time may misjudge it.
+            // A caller that comes before all nodes have reported their time may draw a wrong
+            // ticket.
             let is_told = self.is_calm && waiter.since > ARRIVES_WITHIN;
             let is_later = (waiter.ticket < ticket || is_told) && known_at < asked_at;
             let is_in_line = waiter.find(in_line).is_some();
@@ -147,8 +148,8 @@ impl Waiter {
     }
 }
 
-/// By then all nodes know of one who came.
+/// By this time all nodes know of a new waiter.
 const ARRIVES_WITHIN: Nanos = 100 * MS;
 
-/// A lock that is handed on may have run out on other nodes.
+/// A lock that is handed off may have expired on other nodes.
 const OVERTAKEN_MAX: u32 = 2;

@@ -1,56 +1,56 @@
-//! What is promised, and what is said of a promise that was broken.
+//! The promises, and the record of a broken one.
 
 use std::fmt;
 
 use crate::clock::Nanos;
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which.
+    /// Which promise.
     pub promise: Promise,
     /// When, in true time.
     pub at: Nanos,
     /// Which lock.
     pub lock: Option<usize>,
-    /// The claims that are involved.
+    /// The claims involved.
     pub claims: Vec<u32>,
-    /// The owners that are involved, by their short names.
+    /// The short names of the owners involved.
     pub owners: Vec<String>,
-    /// What was seen.
+    /// What was observed.
     pub text: String,
 }
 
-/// What is promised.
+/// The promises.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Promise {
-    /// No two claims of one lock overlap, but for those who share it.
+    /// No two claims of one lock overlap unless they share it.
     Exclusion,
-    /// A claim is carried by a majority of the nodes for as long as it lasts.
+    /// A majority of the nodes has the key of every claim.
     Backing,
-    /// Fences grow with every holder who has a lock alone.
+    /// Fences grow with every exclusive holder.
     Fence,
-    /// A loss is told before the next holder begins, and stays.
+    /// A holder is notified of a loss before the next holder begins, and a lost lease stays lost.
     Loss,
-    /// A holder's own limit is kept.
+    /// A holder's own limit is respected.
     Limit,
-    /// What is not held is freed, or goes by itself.
+    /// Keys and queue entries that are not in use are removed.
     Leak,
     /// Once faults have stopped, some waiter gets the lock.
     Progress,
-    /// Once faults have stopped, those who wait in line come in their order.
+    /// Once faults have stopped, waiters are served in queue order.
     Order,
-    /// An outcome says what really happened.
+    /// A reported outcome matches the answers.
     Reason,
-    /// A full node keeps what it has, and takes in nothing new.
+    /// A full node keeps what it has, and accepts nothing new.
     Memory,
-    /// A command that only looks changes nothing.
+    /// A read-only command changes nothing.
     Look,
-    /// The locks of a set are won together or not at all.
+    /// The locks of a set are acquired together or not at all.
     Together,
 }
 
-/// In small letters.
+/// The name in lower case.
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", format!("{self:?}").to_lowercase())

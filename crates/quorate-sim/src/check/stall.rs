@@ -1,4 +1,4 @@
-//! Who waits although nothing is in the way.
+//! Detects waiters that get no lock although nothing blocks them.
 
 use super::{Checker, Promise};
 use crate::{
@@ -6,14 +6,15 @@ use crate::{
     trace::{Group, millis},
 };
 
-/// Those who wait for one lock.
+/// The waiters for one lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stall {
-    /// How many want it alone, how many would share it, and how many have one of the identities.
+    /// How many want the lock exclusively, how many want to share it, and how many are entries of
+    /// each identity.
     alone: u32,
     shared: u32,
     entries: [u32; 2],
-    /// Since when somebody waits in vain.
+    /// Since when a waiter has been stalled.
     pub(super) since: Option<Nanos>,
 }
 
@@ -31,7 +32,7 @@ impl Stall {
     }
 }
 
-/// Which of the identities it is.
+/// The index of an identity.
 const fn at(identity: char) -> usize {
     identity as usize % 2
 }
@@ -51,19 +52,20 @@ impl Checker {
         self.start_stall(now, lock);
     }
 
-    /// Whether somebody waits for a lock who would share it.
+    /// True if a waiter for the lock would share it.
     pub(crate) fn is_wanted_together(&self, lock: usize) -> bool {
         self.stalled[lock].shared > 0
     }
 
-    /// A lock that nobody holds is anybody's; one that is shared is of those who would share it, if
-    /// nobody else waits; and one that an identity holds is of its entries.
+    /// Starts the clock if a waiter could be served: a lock without a holder can go to any waiter,
+    /// a shared lock to waiters that would share it if no others wait, and a lock of an identity to
+    /// its entries.
     pub(super) fn start_stall(&mut self, now: Nanos, lock: usize) {
         let held = |locks: &[Vec<u32>]| {
             let claims = locks.iter().flatten().map(|claim| &self.claims[*claim as usize]);
             claims.filter(|claim| now < claim.end).map(|claim| claim.group).collect::<Vec<_>>()
         };
-        // Where sets are wanted, a waiter may wait for a set that waits for any other lock.
+        // With sets, a waiter may depend on a set that waits for any other lock.
         let locks = if self.has_sets { &self.open[..] } else { &self.open[lock..=lock] };
         let is_free = held(locks).is_empty();
         let mut groups = held(&self.open[lock..=lock]);
@@ -82,29 +84,31 @@ impl Checker {
         }
     }
 
-    /// Says whether somebody new can get a lock at all; when it can, all who wait count anew.
+    /// Sets whether new locks can be granted at all. The clocks of all waiters start again.
     pub(crate) fn suspend_stalls(&mut self, now: Nanos, is_suspended: bool) {
         self.is_suspended = is_suspended;
         self.stalled.iter_mut().for_each(|stall| stall.since = None);
         (0..self.open.len()).for_each(|lock| self.start_stall(now, lock));
     }
 
-    /// What happened now may keep a lock from those who wait for another ttl.
+    /// An event just now may block waiters for another ttl.
     pub(crate) fn delay_stalls(&mut self, now: Nanos) {
         self.stalled.iter_mut().for_each(|stall| stall.since = stall.since.map(|_| now));
     }
 
-    /// True if somebody waits for a lock that nobody keeps from it.
+    /// True if a waiter is stalled.
     pub(crate) fn is_stalled(&self) -> bool {
         self.is_within_bounds() && self.stalled.iter().any(|stall| stall.since.is_some())
     }
 
-    /// Says so if somebody has waited for too long although nobody keeps the lock from it.
+    /// Reports a violation if a waiter has been stalled for too long.
     pub(crate) fn check_stall(&mut self, now: Nanos, lock: usize) {
         let Some(since) = self.stalled[lock].since else { return };
         if now.saturating_sub(since) > self.progress_within && self.is_within_bounds() {
-            let text =
-                format!("nobody is in the way since {}, and no waiter gets it", millis(since));
+            let text = format!(
+                "nothing has blocked the waiters since {}, and none gets the lock",
+                millis(since)
+            );
             self.report(now, Promise::Progress, Some(lock), Vec::new(), text);
         }
     }

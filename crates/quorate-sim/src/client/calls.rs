@@ -1,18 +1,18 @@
 //! The calls of a client: the core's machine, driven by virtual time and watched by the judge.
 
 use quorate_core::{
+    acquire,
     client::{
         About, CallId, Ended, Question, Transmit,
         round::{Claim, Machine},
         waiter::Want,
     },
-    command::{Command, Fate, Reply, Sighting, Value},
-    contend,
-    line::Extended,
+    command::{Command, ExtendedKey, KeyObservation, Reply, Value},
     moment::Moment,
+    queue::Extended,
     quorum::NodeSet,
     renew,
-    round::{Finding, Verb},
+    round::{RoundKind, RoundOutcome},
 };
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) struct Watched {
     heard: NodeSet,
     /// Nodes that have granted, and have not turned out to have forgotten since.
     granted: NodeSet,
-    life: u32,
+    incarnation: u32,
     /// The judge looks at its place in the queue.
     is_standing: bool,
 }
@@ -58,7 +58,7 @@ struct Votes {
 
 impl Votes {
     fn count(&mut self, command: &Command, answer: Option<&Reply>) {
-        let is_own = |seen: &Sighting| match (command, &seen.value) {
+        let is_own = |seen: &KeyObservation| match (command, &seen.value) {
             (Command::Check { owner, .. }, Value::Text(text)) => **text == *owner.as_bytes(),
             _ => false,
         };
@@ -72,8 +72,8 @@ impl Votes {
                 [Extended::Refused(_)] => self.refusals += 1,
                 _ => self.lost += 1,
             },
-            Some(Reply::Each(fates)) if fates[..] == [Fate::Failed] => self.lost += 1,
-            Some(Reply::Each(fates)) if fates[..] == [Fate::LivesOn] => self.grants += 1,
+            Some(Reply::Each(fates)) if fates[..] == [ExtendedKey::Failed] => self.lost += 1,
+            Some(Reply::Each(fates)) if fates[..] == [ExtendedKey::LivesOn] => self.grants += 1,
             Some(Reply::Seen(Some(seen))) if is_own(seen) => self.grants += 1,
             Some(_) => self.refusals += 1,
         }
@@ -118,7 +118,7 @@ impl Client {
             answered: NodeSet::EMPTY,
             heard: NodeSet::EMPTY,
             granted: NodeSet::EMPTY,
-            life: 0,
+            incarnation: 0,
             is_standing: false,
         };
         self.calls.entry(call).or_insert(watched)
@@ -142,19 +142,19 @@ impl Client {
         (question, command): (&Question, &Command),
         reply: Option<&Reply>,
     ) {
-        let life = self.me.machine.call(question.call).and_then(|call| call.waiter());
-        let life = life.map(|waiter| waiter.machine().life());
+        let incarnation = self.me.machine.call(question.call).and_then(|call| call.waiter());
+        let incarnation = incarnation.map(|waiter| waiter.machine().incarnation());
         let Some(watched) = self.calls.get_mut(&question.call) else { return };
-        let Some(life) = life else { return };
-        if std::mem::replace(&mut watched.life, life) != life {
+        let Some(incarnation) = incarnation else { return };
+        if std::mem::replace(&mut watched.incarnation, incarnation) != incarnation {
             (watched.answered, watched.heard) = (NodeSet::EMPTY, NodeSet::EMPTY);
             (watched.granted, watched.votes) = (NodeSet::EMPTY, Votes::default());
         }
-        if question.said.life == life && reply.is_some() {
+        if question.node_call.incarnation == incarnation && reply.is_some() {
             watched.answered.insert(node);
         }
         // The answer to an undo says nothing about who won.
-        if question.said.life == life && question.said.is_ask() {
+        if question.node_call.incarnation == incarnation && question.node_call.is_acquire() {
             watched.heard.insert(node);
             let before = watched.votes.grants;
             watched.votes.count(command, reply);
@@ -219,7 +219,7 @@ impl Client {
         };
         self.note_end_of_wait(env, &watched, call, outcome);
         self.check_try(env, &watched, call, outcome);
-        matches!(outcome, contend::Outcome::Held { .. })
+        matches!(outcome, acquire::Outcome::Held { .. })
     }
 
     /// The caller has gone: what was taken goes back.
@@ -227,7 +227,7 @@ impl Client {
         if let Some(watched) = self.calls.remove(&call)
             && self.me.machine.call(call).is_some_and(|call| call.waiter().is_some())
         {
-            self.note_end_of_wait(env, &watched, call, contend::Outcome::Abandoned);
+            self.note_end_of_wait(env, &watched, call, acquire::Outcome::Abandoned);
         }
         let now = self.now(env);
         self.me.machine.abandon(call, now);
@@ -268,7 +268,7 @@ impl Client {
         env: &mut Env,
         watched: &Watched,
         call: CallId,
-        outcome: contend::Outcome,
+        outcome: acquire::Outcome,
     ) {
         env.check.order.step_out((self.me.number, call));
         let Some(waiter) = self.me.machine.call(call).and_then(|call| call.waiter()) else {
@@ -279,7 +279,7 @@ impl Client {
             client: self.me.number,
             text: format!("{owner}: {}", told(Ended::Acquire(outcome))),
         });
-        let is_contended = outcome == contend::Outcome::Contended;
+        let is_contended = outcome == acquire::Outcome::Contended;
         if is_contended && watched.answered.len() < majority(self.list.len()) {
             let text = "contended although no majority has answered".to_owned();
             env.check.report_owner(env.now, Promise::Reason, Some(watched.lock), owner, text);
@@ -287,7 +287,7 @@ impl Client {
     }
 
     /// What a try of a plain owner ended with is what the nodes said.
-    fn check_try(&self, env: &mut Env, watched: &Watched, id: CallId, outcome: contend::Outcome) {
+    fn check_try(&self, env: &mut Env, watched: &Watched, id: CallId, outcome: acquire::Outcome) {
         let waiter = self.me.machine.call(id).and_then(|call| call.waiter());
         let Some(waiter) = waiter.filter(|waiter| waiter.machine().is_plain()) else { return };
         let (now, terms) = (self.now(env), waiter.want().terms);
@@ -298,16 +298,16 @@ impl Client {
         let asked = self.me.machine.up();
         let open = if is_over { 0 } else { asked.without(watched.heard).len() };
         let is_true = match outcome {
-            contend::Outcome::Held { valid_until, .. } => now < valid_until,
-            contend::Outcome::Abandoned => true,
-            contend::Outcome::Contended => {
+            acquire::Outcome::Held { valid_until, .. } => now < valid_until,
+            acquire::Outcome::Abandoned => true,
+            acquire::Outcome::Contended => {
                 grants + refusals >= quorum && refusals > 0 && grants + open < quorum
             }
             // It has borne that for a while, and its last try has not told anything else.
-            contend::Outcome::NoQuorum if waiter.machine().is_waiting() => {
+            acquire::Outcome::NoQuorum if waiter.machine().is_waiting() => {
                 now.saturating_since(waiter.came_at()) >= terms.ttl()
             }
-            contend::Outcome::NoQuorum => {
+            acquire::Outcome::NoQuorum => {
                 let is_late = now >= terms.valid_until(waiter.came_at());
                 grants + refusals + open < quorum || grants >= quorum && is_late
             }
@@ -333,12 +333,12 @@ impl Client {
         let open = if is_over { 0 } else { nodes - grants - refusals - lost };
         let is_true = match ended {
             Ended::Acquire(_) => true,
-            Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, Finding::Refused) => is_gone,
-            Ended::Renew(renew::Outcome::Unsure) | Ended::Round(_, Finding::Unsure) => {
+            Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, RoundOutcome::Refused) => is_gone,
+            Ended::Renew(renew::Outcome::Unsure) | Ended::Round(_, RoundOutcome::Unsure) => {
                 grants < quorum && !is_refused && open == 0
             }
             Ended::Renew(renew::Outcome::Extended { .. } | renew::Outcome::TooLate)
-            | Ended::Round(_, Finding::Agreed) => grants >= quorum,
+            | Ended::Round(_, RoundOutcome::Agreed) => grants >= quorum,
         };
         let owner = trace::owner_name(&claim.owner);
         let told = told(ended);
@@ -363,18 +363,18 @@ impl Watched {
 
 const fn told(ended: Ended) -> &'static str {
     match ended {
-        Ended::Acquire(contend::Outcome::Held { .. }) => "won",
-        Ended::Acquire(contend::Outcome::Contended) => "contended",
-        Ended::Acquire(contend::Outcome::NoQuorum) => "no quorum",
-        Ended::Acquire(contend::Outcome::Abandoned) => "abandoned",
+        Ended::Acquire(acquire::Outcome::Held { .. }) => "won",
+        Ended::Acquire(acquire::Outcome::Contended) => "contended",
+        Ended::Acquire(acquire::Outcome::NoQuorum) => "no quorum",
+        Ended::Acquire(acquire::Outcome::Abandoned) => "abandoned",
         Ended::Renew(renew::Outcome::Extended { .. }) => "extended",
         Ended::Renew(renew::Outcome::TooLate) => "extended too late",
         Ended::Renew(renew::Outcome::Unsure) => "not extended, unsure",
-        Ended::Round(Verb::Release, Finding::Agreed) => "released",
-        Ended::Round(Verb::Release, Finding::Refused) => "was gone before the release",
-        Ended::Round(Verb::Release, Finding::Unsure) => "released, unsure",
-        Ended::Round(_, Finding::Agreed) => "confirmed",
-        Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, Finding::Refused) => "gone",
-        Ended::Round(_, Finding::Unsure) => "not confirmed, unsure",
+        Ended::Round(RoundKind::Release, RoundOutcome::Agreed) => "released",
+        Ended::Round(RoundKind::Release, RoundOutcome::Refused) => "was gone before the release",
+        Ended::Round(RoundKind::Release, RoundOutcome::Unsure) => "released, unsure",
+        Ended::Round(_, RoundOutcome::Agreed) => "confirmed",
+        Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, RoundOutcome::Refused) => "gone",
+        Ended::Round(_, RoundOutcome::Unsure) => "not confirmed, unsure",
     }
 }

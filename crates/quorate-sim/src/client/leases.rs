@@ -9,8 +9,8 @@ use quorate_core::{
     },
     command::Owner,
     lease::{Lease, LostReason},
-    line::FencedLease,
     moment::Moment,
+    queue::FencedLease,
     renew::Outcome,
 };
 

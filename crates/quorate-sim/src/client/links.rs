@@ -7,9 +7,9 @@ use std::time::Duration;
 use quorate_core::{
     client::{self, Joins, Patience, Transmit},
     command::{ClientId, Command, Reply, SessionTerms},
-    line::{Push, Speaker},
     membership::{self, NodeInfo},
     moment::Moment,
+    queue::{Push, Sender},
     terms::vote_timeout,
 };
 
@@ -221,8 +221,8 @@ impl Client {
     fn ping(&mut self, env: &mut Env, node: usize, generation: u32) {
         let link = self.link(env, node);
         if link.generation == generation && link.is_attached {
-            let speaker = Speaker { client: self.me.id, session: link.session };
-            let command = Command::Ping { speaker, terms: self.session_terms(env, node) };
+            let sender = Sender { client: self.me.id, session: link.session };
+            let command = Command::Ping { sender, terms: self.session_terms(env, node) };
             let whose = Whose::Link(self.now(env));
             self.send(env, node, Waiting { whose, command });
         }
@@ -297,8 +297,8 @@ impl Client {
     /// Begins a session.
     fn attach(&mut self, env: &mut Env, node: usize) {
         let session = self.link(env, node).session;
-        let speaker = Speaker { client: self.me.id, session };
-        let command = Command::Attach { speaker, terms: self.session_terms(env, node) };
+        let sender = Sender { client: self.me.id, session };
+        let command = Command::Attach { sender, terms: self.session_terms(env, node) };
         let whose = Whose::Link(self.now(env));
         self.send(env, node, Waiting { whose, command });
     }

@@ -3,7 +3,7 @@
 use quorate_core::{
     client::owners::{OwnerKind, OwnerSource},
     command::{ClientId, Owner},
-    line::Place,
+    queue::Position,
 };
 
 use crate::trace;
@@ -36,7 +36,7 @@ impl Names {
 }
 
 impl OwnerSource for Names {
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner {
         let number = self.next_number();
         match &kind.identity {
             Some(identity) => place.reentrant_owner(number, identity),

@@ -3,14 +3,14 @@
 use quorate_core::{
     client::{About, Transmit},
     command::Command,
-    line::{News, Push},
     membership::Opinion,
+    queue::{Push, PushKind},
 };
 
 use super::Client;
 use crate::{
     clock::{MS, Nanos},
-    trace::{self, Place, Scene},
+    trace::{self, Position, Scene},
     world::Env,
 };
 
@@ -38,9 +38,9 @@ impl Client {
         env.trace.add(env.now, lock, || Scene::Pushed {
             client: self.me.number,
             node,
-            text: format!("{:?} {} {}", push.news, trace::owner_name(&push.owner), push.fence),
+            text: format!("{:?} {} {}", push.kind, trace::owner_name(&push.owner), push.fence),
         });
-        if counts && push.news == News::Granted {
+        if counts && push.kind == PushKind::Granted {
             env.check.order.hand_on(&push.owner);
         }
     }
@@ -81,7 +81,7 @@ impl Env {
     }
 
     pub(crate) fn note(&mut self, client: usize, seat: usize, text: impl FnOnce() -> String) {
-        let place = Place::Link(client, self.net.link(client, seat).node);
+        let place = Position::Link(client, self.net.link(client, seat).node);
         self.trace.add(self.now, None, || Scene::Note { place, text: text() });
     }
 }

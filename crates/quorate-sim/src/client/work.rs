@@ -10,16 +10,16 @@ mod set;
 use std::time::Duration;
 
 use quorate_core::{
+    acquire::{Outcome, Wait},
     backoff::Backoff,
     client::{CallId, Ended, waiter::Want, watchdog::LeaseId},
     command::Owner,
-    contend::{Outcome, Wait},
     dialect::Adoption,
     lease::Lease,
-    line::FencedLease,
     moment::Moment,
+    queue::FencedLease,
     renew,
-    round::Finding,
+    round::RoundOutcome,
 };
 
 use self::operation::{Act, End, Operation};
@@ -255,8 +255,8 @@ impl Client {
             }
             (Stage::Acting(held), Ended::Round(_, finding)) => match finding {
                 // The machine has told of the loss already.
-                Finding::Refused => {}
-                Finding::Agreed | Finding::Unsure => self.hold_on(env, task, held),
+                RoundOutcome::Refused => {}
+                RoundOutcome::Agreed | RoundOutcome::Unsure => self.hold_on(env, task, held),
             },
             (Stage::Releasing, Ended::Round(..)) => self.think(env, task),
             _ => {}

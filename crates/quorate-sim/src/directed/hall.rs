@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use quorate_core::{
+    acquire::{Acquire, NodeAction, NodeCall, Outcome, Output, Wait},
     command::{ClientId, Command, Owner, Reply, SessionTerms},
-    contend::{Contend, Outcome, Output, Said, Saying, Wait},
     fence::Fence,
-    line::{Ask, Extend, Place, Session, Speaker, Yield},
     membership::{
         self, AgreedConfig, Enrolment, Handshake, Mark, Member, Members, NodeId, NodeInfo,
     },
     moment::{Moment, NodeTime},
+    queue::{AcquireRequest, Extend, Position, Sender, Session, Yield},
     quorum::{NodeSet, Vote},
     store::Store,
 };
@@ -144,20 +144,20 @@ impl Hall {
 
 /// A client with one attempt.
 pub(super) struct Guest {
-    pub(super) place: Place,
-    pub(super) machine: Contend,
+    pub(super) place: Position,
+    pub(super) machine: Acquire,
     /// Counts its connections, each of which has sessions of its own.
     connection: u128,
     /// How it knows its nodes, where they are guarded.
     marks: Vec<Mark>,
     /// What is on its way to the nodes, and since when.
-    sent: Vec<(usize, Said, Moment)>,
+    sent: Vec<(usize, NodeCall, Moment)>,
 }
 
 /// What a node said.
 pub(super) struct Answer {
     node: usize,
-    said: Said,
+    call: NodeCall,
     sent_at: Moment,
     reply: Reply,
 }
@@ -184,11 +184,12 @@ impl Guest {
     }
 
     fn new(hall: &mut Hall, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
-        let place = Place { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
+        let place =
+            Position { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
         let mut reached = NodeSet::EMPTY;
         up.iter().for_each(|node| reached.insert(*node));
         let (nodes, wait) = (hall.stores.len(), Wait::Patiently(Duration::from_secs(1)));
-        let machine = Contend::start(terms(TTL_MS), nodes, reached, wait, at(ms));
+        let machine = Acquire::start(terms(TTL_MS), nodes, reached, wait, at(ms));
         let guarded = 0..if hall.config.is_some() { nodes } else { 0 };
         let marks = guarded.map(|node| hall.mark(node, ms)).collect();
         let mut guest = Self { place, machine, connection: 1, marks, sent: Vec::new() };
@@ -199,8 +200,8 @@ impl Guest {
     pub(super) fn attach(&self, hall: &mut Hall, ms: u64) {
         for node in 0..hall.stores.len() {
             hall.stores[node].listen(self.place.client);
-            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
-            hall.apply(node, ms, &Command::Attach { speaker, terms });
+            let (sender, terms) = (self.sender(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Attach { sender, terms });
         }
     }
 
@@ -212,14 +213,14 @@ impl Guest {
 
     pub(super) fn ping(&self, hall: &mut Hall, ms: u64) {
         for node in 0..self.marks.len() {
-            let (speaker, terms) = (self.speaker(node), self.terms(node, ms));
-            hall.apply(node, ms, &Command::Ping { speaker, terms });
+            let (sender, terms) = (self.sender(node), self.terms(node, ms));
+            hall.apply(node, ms, &Command::Ping { sender, terms });
         }
     }
 
-    pub(super) const fn speaker(&self, node: usize) -> Speaker {
+    pub(super) const fn sender(&self, node: usize) -> Sender {
         let session = Session::from_random(self.connection << 8 | node as u128);
-        Speaker { client: self.place.client, session }
+        Sender { client: self.place.client, session }
     }
 
     pub(super) fn terms(&self, node: usize, ms: u64) -> SessionTerms {
@@ -231,13 +232,13 @@ impl Guest {
     }
 
     pub(super) fn owner(&self) -> Owner {
-        self.place.owner(self.machine.life().into())
+        self.place.owner(self.machine.incarnation().into())
     }
 
     /// Takes what the machine wants to say.
     pub(super) fn pull(&mut self, ms: u64) {
-        while let Output::Say { node, said } = self.machine.poll_output() {
-            self.sent.push((node, said, at(ms)));
+        while let Output::Call { node, call } = self.machine.poll_output() {
+            self.sent.push((node, call, at(ms)));
         }
     }
 
@@ -253,29 +254,30 @@ impl Guest {
         self.pull(ms);
     }
 
-    fn command(&self, node: usize, said: Said) -> Command {
-        let (name, owner) = (name(), self.place.owner(said.life.into()));
-        let speaker = self.speaker(node);
-        match said.what {
-            Saying::Ask { is_waiting, is_known } => {
-                Command::Acquire { speaker, ask: Ask { name, owner, is_waiting, is_known } }
+    fn command(&self, node: usize, call: NodeCall) -> Command {
+        let (name, owner) = (name(), self.place.owner(call.incarnation.into()));
+        let sender = self.sender(node);
+        match call.action {
+            NodeAction::Acquire { is_waiting, is_known } => Command::Acquire {
+                sender,
+                ask: AcquireRequest { name, owner, is_waiting, is_known },
+            },
+            NodeAction::Yield(fence) | NodeAction::Reject(fence) => {
+                Command::Release { name, owner, yields: Some(Yield { fence, sender }) }
             }
-            Saying::Yield(fence) | Saying::Doubt(fence) => {
-                Command::Release { name, owner, yields: Some(Yield { fence, speaker }) }
-            }
-            Saying::Leave => Command::Release { name, owner, yields: None },
-            Saying::Confirm(fence) => {
+            NodeAction::Release => Command::Release { name, owner, yields: None },
+            NodeAction::Confirm(fence) => {
                 let entry = Extend { name, owner, fence, ttl_ms: TTL_MS, may_heal: false };
-                Command::Extend { speaker, entries: [entry].into() }
+                Command::Extend { sender, entries: [entry].into() }
             }
         }
     }
 
     /// Takes the first thing that is on its way, to arrive late. The rest is lost.
     pub(super) fn hold_up(&mut self) -> Result<Command, String> {
-        let (node, said, _) = *self.sent.first().ok_or("nothing is on its way")?;
+        let (node, call, _) = *self.sent.first().ok_or("nothing is on its way")?;
         self.sent.clear();
-        Ok(self.command(node, said))
+        Ok(self.command(node, call))
     }
 
     /// The first thing that is on its way to the node arrives.
@@ -287,14 +289,14 @@ impl Guest {
     ) -> Result<Answer, String> {
         let index = self.sent.iter().position(|(to, _, _)| *to == node);
         let index = index.ok_or_else(|| format!("nothing is on its way to n{node}"))?;
-        let (_, said, sent_at) = self.sent.remove(index);
-        let reply = hall.apply(node, ms, &self.command(node, said));
-        Ok(Answer { node, said, sent_at, reply })
+        let (_, call, sent_at) = self.sent.remove(index);
+        let reply = hall.apply(node, ms, &self.command(node, call));
+        Ok(Answer { node, call, sent_at, reply })
     }
 
     pub(super) fn hear(&mut self, answer: &Answer, ms: u64) {
-        let Answer { node, said, sent_at, reply } = answer;
-        self.machine.handle_reply(*node, *said, *sent_at, Some(reply), at(ms));
+        let Answer { node, call, sent_at, reply } = answer;
+        self.machine.handle_reply(*node, *call, *sent_at, Some(reply), at(ms));
         self.pull(ms);
     }
 
@@ -303,8 +305,14 @@ impl Guest {
         let pushes = hall.stores[node].take_pushes();
         let ours = pushes.into_iter().filter(|push| push.owner == self.owner());
         let push = ours.last().ok_or_else(|| format!("n{node} tells nothing"))?;
-        if push.counts_in(self.speaker(node).session) {
-            self.machine.handle_push(node, self.machine.life(), push.news, push.fence, at(ms));
+        if push.counts_in(self.sender(node).session) {
+            self.machine.handle_push(
+                node,
+                self.machine.incarnation(),
+                push.kind,
+                push.fence,
+                at(ms),
+            );
             self.pull(ms);
         }
         Ok(())
@@ -348,7 +356,7 @@ impl Guest {
     /// Extends a lease on a node.
     pub(super) fn extend(&self, hall: &mut Hall, node: usize, entry: &Extend, ms: u64) -> Vote {
         let entries = [entry.clone()].into();
-        hall.vote(node, ms, &Command::Extend { speaker: self.speaker(node), entries })
+        hall.vote(node, ms, &Command::Extend { sender: self.sender(node), entries })
     }
 
     /// Its own lease, to be extended with this fence.
@@ -364,8 +372,8 @@ impl Guest {
         (from, owner): (&Owner, &Owner),
         ms: u64,
     ) -> Vote {
-        let (from, owner, speaker) = (from.clone(), owner.clone(), Some(self.speaker(node)));
-        let adopt = Command::Adopt { name: name(), from, owner, ttl_ms: TTL_MS, speaker };
+        let (from, owner, sender) = (from.clone(), owner.clone(), Some(self.sender(node)));
+        let adopt = Command::Adopt { name: name(), from, owner, ttl_ms: TTL_MS, sender };
         hall.vote(node, ms, &adopt)
     }
 }

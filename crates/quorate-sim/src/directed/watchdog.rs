@@ -11,9 +11,9 @@ use quorate_core::{
     command::{ClientId, Command, Reply},
     fence::Fence,
     lease::LostReason,
-    line::{Extended, FencedLease, Place},
     moment::Moment,
     mutant::Mutant,
+    queue::{Extended, FencedLease, Position},
     quorum::NodeSet,
     renew::Outcome,
 };
@@ -74,7 +74,7 @@ fn confirmed_extension_counts() -> Result<(), String> {
 /// and went.
 fn an_entry_is_renewed_with_the_fence_of_its_identity() -> Result<(), String> {
     let client = ClientId::from_random([0; 20]);
-    let owner = Place { ticket: 1, ttl_ms: 1_000, client }.reentrant_owner(1, "x");
+    let owner = Position { ticket: 1, ttl_ms: 1_000, client }.reentrant_owner(1, "x");
     let fenced = Some(FencedLease::won(Fence::new(1)));
     let (mut watchdog, _) = watchdog_with(|won| Won { owner, fenced, ..won });
     let mut fences = Vec::new();

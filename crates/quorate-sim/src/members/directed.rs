@@ -2,10 +2,10 @@
 
 use quorate_core::{
     command::{ClientId, Command, Reply, SessionTerms},
-    line::{Ask, Place, Session, Speaker},
     membership::{self, Mark, NodeInfo, View, plan},
     mutant::Mutant,
     name::Name,
+    queue::{AcquireRequest, Position, Sender, Session},
 };
 
 use super::{GUARD, GUARD_MS, LIFE_MS, TTL, TTL_MS, settings};
@@ -72,21 +72,21 @@ impl Bench {
         let votes = self.settle(council, list);
         let client = ClientId::from_random([client; 20]);
         let owner =
-            Place { ticket: wall_ms(self.env.now) * 1_000, ttl_ms: TTL_MS, client }.owner(1);
+            Position { ticket: wall_ms(self.env.now) * 1_000, ttl_ms: TTL_MS, client }.owner(1);
         let name = Name::parse("lock", "").expect("valid");
         let mut granted = 0;
         for (node, mark) in list.iter().zip(votes).filter(|(node, _)| on.contains(node)) {
-            let speaker = Speaker { client, session: Session::from_random(self.env.random()) };
+            let sender = Sender { client, session: Session::from_random(self.env.random()) };
             let wall_ms = wall_ms(self.env.now);
             let terms = SessionTerms { life_ms: LIFE_MS, mark, slack_us: 1_000, wall_ms };
             if mark.is_none()
-                || self.env.apply(*node, &Command::Attach { speaker, terms }) == Reply::Stale
+                || self.env.apply(*node, &Command::Attach { sender, terms }) == Reply::Stale
             {
                 continue;
             }
             let (name, owner) = (name.clone(), owner.clone());
-            let ask = Ask { name, owner, is_waiting: false, is_known: false };
-            let reply = self.env.apply(*node, &Command::Acquire { speaker, ask });
+            let ask = AcquireRequest { name, owner, is_waiting: false, is_known: false };
+            let reply = self.env.apply(*node, &Command::Acquire { sender, ask });
             granted += usize::from(matches!(reply, Reply::Granted { .. }));
         }
         granted
@@ -147,9 +147,9 @@ fn a_newcomer_waits_until_a_majority_has_heard_of_it() -> Result<(), String> {
     bench.cut = vec![1];
     bench.settle(&mut new, &list);
     bench.env.now += GUARD;
-    let news = bench.take(1, &mut new, &list, &[0, 3]);
+    let kind = bench.take(1, &mut new, &list, &[0, 3]);
     bench.cut = vec![0];
-    match (news, bench.take(2, &mut old, &[0, 1, 2], &[1, 2])) {
+    match (kind, bench.take(2, &mut old, &[0, 1, 2], &[1, 2])) {
         (2, 2) => Err("the new node and the old one gave the lock away".into()),
         (_, 2) => Ok(()),
         (_, few) => Err(format!("only {few} of the old nodes go on")),

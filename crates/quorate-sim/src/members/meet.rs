@@ -8,13 +8,13 @@ use quorate_core::{
 use super::{GUARD_MS, LIFE_MS};
 use crate::{
     settings::wall_ms,
-    trace::{Place, Scene},
+    trace::{Position, Scene},
     world::Env,
 };
 
 impl Env {
     pub(super) fn note_change(&mut self, text: impl FnOnce() -> String) {
-        self.trace.add(self.now, None, || Scene::Note { place: Place::World, text: text() });
+        self.trace.add(self.now, None, || Scene::Note { place: Position::World, text: text() });
     }
 
     pub(super) fn random(&mut self) -> u128 {

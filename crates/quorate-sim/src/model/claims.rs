@@ -1,6 +1,6 @@
 //! What must hold in every state, and what must be seen in some state.
 
-use quorate_core::{contend::Saying, quorum::majority};
+use quorate_core::{acquire::NodeAction, quorum::majority};
 
 use super::{
     fair,
@@ -226,7 +226,7 @@ fn is_queue(settings: &Settings) -> bool {
 
 fn is_confirmation(heard: &Heard) -> bool {
     let Heard::Reply(request, _) = heard else { return false };
-    matches!(request.saying(), Some(Saying::Confirm(_)))
+    matches!(request.action(), Some(NodeAction::Confirm(_)))
 }
 
 fn is_backed(state: &State, client: usize) -> bool {

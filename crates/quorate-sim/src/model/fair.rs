@@ -68,7 +68,7 @@ fn go_on(world: &World, state: &mut State) {
     let find = |step: fn(&State, usize, usize) -> Option<Step>| {
         pairs().map(of).find_map(|(client, node)| step(state, client, node))
     };
-    let step = find(old).or_else(|| find(request)).or_else(|| find(news));
+    let step = find(old).or_else(|| find(request)).or_else(|| find(kind));
     match step {
         Some(step) => world.apply(state, step),
         None => {
@@ -95,7 +95,7 @@ fn request(state: &State, client: usize, node: usize) -> Option<Step> {
     (!state.link(client, node).requests.is_empty()).then_some(Step::Run(client, node))
 }
 
-fn news(state: &State, client: usize, node: usize) -> Option<Step> {
+fn kind(state: &State, client: usize, node: usize) -> Option<Step> {
     let (link, it) = (state.link(client, node), &state.clients[client]);
     if !link.answers.is_empty() {
         Some(Step::Receive(client, node))

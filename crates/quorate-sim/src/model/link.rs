@@ -7,11 +7,11 @@ use std::{
 };
 
 use quorate_core::{
+    acquire::NodeAction,
     client::{About, Transmit},
     command::Reply,
-    contend::Saying,
-    line::Push,
     moment::Moment,
+    queue::Push,
 };
 
 use super::print::{Plain, plain};
@@ -67,9 +67,9 @@ impl Request {
         let Transmit { about, command } = &transmit;
         let (print, sent_at) = match about {
             About::Waiter(question) => {
-                let said = (question.said, question.is_first);
-                let is_asked = question.said.what != Saying::Leave;
-                (plain(&(said, command)), is_asked.then_some(question.sent_at))
+                let call = (question.node_call, question.is_first);
+                let is_asked = question.node_call.action != NodeAction::Release;
+                (plain(&(call, command)), is_asked.then_some(question.sent_at))
             }
             About::Round(_) => (plain(&(0_u8, command)), None),
             // Until when a release matters is only asked if its connection breaks as well.
@@ -92,10 +92,10 @@ impl Request {
         self.exact
     }
 
-    /// The saying of a waiter.
-    pub(super) fn saying(&self) -> Option<Saying> {
+    /// What a waiter asks for.
+    pub(super) fn action(&self) -> Option<NodeAction> {
         match &self.transmit.as_ref()?.about {
-            About::Waiter(question) => Some(question.said.what),
+            About::Waiter(question) => Some(question.node_call.action),
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ mod prints;
 use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
+    acquire::{self, Acquire, Wait},
     backoff::Jitter,
     client::{
         self, CallId, Config, Ended,
@@ -14,12 +15,11 @@ use quorate_core::{
         watchdog::{HeldLease, LeaseId},
     },
     command::{Owner, Reply},
-    contend::{self, Contend, Wait},
     dialect::Dialect,
     fence::Fence,
-    line::{FencedLease, Push},
     moment::Moment,
     name::Name,
+    queue::{FencedLease, Push},
     terms::Terms,
 };
 
@@ -203,10 +203,10 @@ impl Member {
         if *reply == Reply::Stale {
             return true;
         }
-        let is_idle = match (request.saying(), reply) {
-            (Some(contend::Saying::Doubt(_)), Reply::Released { is_ours: false }) => true,
+        let is_idle = match (request.action(), reply) {
+            (Some(acquire::NodeAction::Reject(_)), Reply::Released { is_ours: false }) => true,
             // All that it tells is when it was sent.
-            (Some(contend::Saying::Yield(_)), _) => is_still,
+            (Some(acquire::NodeAction::Yield(_)), _) => is_still,
             _ => false,
         };
         !is_idle && self.machine.awaits(node, &transmit.about)
@@ -255,7 +255,7 @@ impl Member {
     pub(super) fn has_won(&self) -> bool {
         let Doing::Asking(call) = self.doing else { return false };
         let ended = self.machine.call(call).and_then(|call| call.ended());
-        matches!(ended, Some(Ended::Acquire(contend::Outcome::Held { .. })))
+        matches!(ended, Some(Ended::Acquire(acquire::Outcome::Held { .. })))
     }
 
     /// The owner that it asks or holds as.
@@ -268,7 +268,7 @@ impl Member {
     }
 
     /// What it waits with, in the queue.
-    pub(super) fn waiter(&self) -> Option<&Contend> {
+    pub(super) fn waiter(&self) -> Option<&Acquire> {
         let Doing::Asking(call) = self.doing else { return None };
         Some(self.machine.call(call)?.waiter()?.machine())
     }

@@ -7,9 +7,9 @@ use std::{
 
 use quorate_core::{
     command::Reply,
-    line::Push,
     moment::{Moment, NodeTime},
     name::Name,
+    queue::Push,
 };
 
 use super::{

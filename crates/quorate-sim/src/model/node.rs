@@ -3,9 +3,9 @@
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, SessionTerms, Value},
     fence::Fence,
-    line::{Ask, Place, Push, Session, Speaker},
     moment::NodeTime,
     name::Name,
+    queue::{AcquireRequest, Position, Push, Sender, Session},
     store::{Kept, Store},
 };
 
@@ -53,12 +53,12 @@ impl Node {
             node.remember(fence, name, now);
         }
         for client in 0..clients {
-            let speaker = speaker(client, 1);
+            let sender = sender(client, 1);
             node.store.apply(
                 now,
-                &Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION_MS) },
+                &Command::Attach { sender, terms: SessionTerms::without_membership(SESSION_MS) },
             );
-            node.store.listen(speaker.client);
+            node.store.listen(sender.client);
         }
         node.look(name, now);
         node
@@ -66,16 +66,20 @@ impl Node {
 
     /// Somebody had the lock once and left nothing but its fence.
     fn remember(&mut self, fence: u8, name: &Name, now: NodeTime) {
-        let speaker = speaker(LONG_GONE, 1);
-        let place = Place { ticket: fence.into(), ttl_ms: 1, client: speaker.client };
+        let sender = sender(LONG_GONE, 1);
+        let place = Position { ticket: fence.into(), ttl_ms: 1, client: sender.client };
         let (name, owner) = (name.clone(), place.owner(0));
-        let ask =
-            Ask { name: name.clone(), owner: owner.clone(), is_waiting: false, is_known: false };
+        let ask = AcquireRequest {
+            name: name.clone(),
+            owner: owner.clone(),
+            is_waiting: false,
+            is_known: false,
+        };
         self.store.apply(
             now,
-            &Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION_MS) },
+            &Command::Attach { sender, terms: SessionTerms::without_membership(SESSION_MS) },
         );
-        self.store.apply(now, &Command::Acquire { speaker, ask });
+        self.store.apply(now, &Command::Acquire { sender, ask });
         self.store.apply(now, &Command::Release { name, owner, yields: None });
         self.lapse(LONG_GONE, 1, now);
     }
@@ -107,12 +111,10 @@ impl Node {
 
     /// The session ends as if it had not been heard of for its whole life.
     pub(super) fn lapse(&mut self, client: usize, session: u8, now: NodeTime) {
-        let speaker = speaker(client, session);
+        let sender = sender(client, session);
         let before = NodeTime::from_micros(now.as_micros() - 1_000);
-        self.store.apply(
-            before,
-            &Command::Attach { speaker, terms: SessionTerms::without_membership(0) },
-        );
+        self.store
+            .apply(before, &Command::Attach { sender, terms: SessionTerms::without_membership(0) });
     }
 
     pub(super) fn lose_key(&mut self, name: &Name) {
@@ -125,7 +127,7 @@ impl Node {
     }
 
     pub(super) fn waiting(&self, name: &Name, now: NodeTime) -> Vec<Owner> {
-        self.store.clone().aside(now, name).waiting
+        self.store.clone().details(now, name).waiting
     }
 
     /// Removes what has expired, and reads what is left.
@@ -147,7 +149,7 @@ impl Node {
                 unreachable!("nobody stores a {kind}")
             }
         };
-        self.fence = self.store.aside(now, name).fence.map_or(Fence::ZERO, |(fence, _)| fence);
+        self.fence = self.store.details(now, name).fence.map_or(Fence::ZERO, |(fence, _)| fence);
         let clock = Reading {
             origin: ORIGIN_MS,
             now: now.as_millis(),
@@ -167,8 +169,8 @@ impl Node {
     }
 }
 
-pub(super) fn speaker(client: usize, session: u8) -> Speaker {
-    Speaker { client: client_id(client), session: Session::from_random(session.into()) }
+pub(super) fn sender(client: usize, session: u8) -> Sender {
+    Sender { client: client_id(client), session: Session::from_random(session.into()) }
 }
 
 pub(super) fn client_id(client: usize) -> ClientId {
@@ -182,7 +184,7 @@ pub(super) fn classic_owner(client: usize, number: u64) -> Owner {
 
 /// The client of an owner.
 pub(super) fn client_of(owner: &[u8]) -> usize {
-    match Place::of(owner) {
+    match Position::of(owner) {
         Some(place) => (0..=LONG_GONE).find(|client| client_id(*client) == place.client),
         None => owner.first().and_then(|letter| letter.checked_sub(b'A')).map(usize::from),
     }

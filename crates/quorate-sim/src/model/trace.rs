@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use quorate_core::{
     command::{Command, Owner, Reply},
-    line::News,
+    queue::PushKind,
 };
 use stateright::Path;
 
@@ -105,9 +105,9 @@ fn worded(client: usize, request: &Request) -> String {
 
 fn heard_words(heard: &Heard) -> String {
     match heard {
-        Heard::Push(push) => match push.news {
-            News::Granted => format!("push: granted, fence {}", push.fence),
-            News::Inquired => format!("push: asked for fence {}", push.fence),
+        Heard::Push(push) => match push.kind {
+            PushKind::Granted => format!("push: granted, fence {}", push.fence),
+            PushKind::Inquired => format!("push: asked for fence {}", push.fence),
         },
         Heard::Reply(_, Reply::Granted { fence, is_earlier }) => {
             format!("granted {fence}{}", if *is_earlier { ", another is earlier" } else { "" })

@@ -16,7 +16,7 @@ use super::{
     link::{Heard, Phase, Request},
     member::{Input, Member, Rules},
     memo::{Change, Memo},
-    node::{Node, SESSION_MS, speaker},
+    node::{Node, SESSION_MS, sender},
     settings::{ANY_NUMBER, Beginning, Settings},
     state::{State, client_time, node_time},
     step::Step,
@@ -338,12 +338,12 @@ impl World {
 }
 
 fn command(client: usize, session: u8, request: &Request) -> Command {
-    let speaker = speaker(client, session);
+    let sender = sender(client, session);
     match &request.transmit {
-        None => Command::Attach { speaker, terms: SessionTerms::without_membership(SESSION_MS) },
+        None => Command::Attach { sender, terms: SessionTerms::without_membership(SESSION_MS) },
         Some(transmit) => {
             let mut command = transmit.command.clone();
-            command.set_session(speaker.session);
+            command.set_session(sender.session);
             command
         }
     }

@@ -1,10 +1,10 @@
 //! What happens in a world besides its clients: commands that run, claims, and what the judge asks.
 
 use quorate_core::{
-    command::{Command, Fate, Owner, Reply, Sighting, Value},
-    line,
-    line::Extended,
+    command::{Command, ExtendedKey, KeyObservation, Owner, Reply, Value},
     name::Name,
+    queue,
+    queue::Extended,
 };
 
 use super::{Env, FOREIGN};
@@ -98,7 +98,8 @@ impl Env {
                 }
             }
             (Command::Prolong { entries, .. }, Reply::Each(fates)) => {
-                let first = entries.first().filter(|_| fates.first() == Some(&Fate::LivesOn));
+                let first =
+                    entries.first().filter(|_| fates.first() == Some(&ExtendedKey::LivesOn));
                 first.map_or(Key::Same, |entry| self.key(node, &entry.name, &entry.owner))
             }
             _ => Key::Same,
@@ -120,7 +121,9 @@ impl Env {
         let look = Command::Check { name: name.clone(), owner: owner.clone() };
         // Whether somebody looks must not change anything.
         let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
-            Reply::Seen(Some(Sighting { expires_in_ms: Some(left), .. })) => self.now + left * MS,
+            Reply::Seen(Some(KeyObservation { expires_in_ms: Some(left), .. })) => {
+                self.now + left * MS
+            }
             Reply::Seen(Some(_)) => NEVER,
             _ => self.now,
         };
@@ -146,9 +149,9 @@ impl Env {
         let mut seen = Vec::new();
         for node in &mut self.nodes {
             let time = node.clock.at(self.now);
-            let owners = node.store.aside(time, &self.locks[lock]).waiting;
+            let owners = node.store.details(time, &self.locks[lock]).waiting;
             seen.extend(owners.iter().filter_map(|owner| {
-                let place = line::Place::of(owner.as_bytes())?;
+                let place = queue::Position::of(owner.as_bytes())?;
                 Some((trace::client_of(&place), place.ticket))
             }));
         }
@@ -272,7 +275,7 @@ impl Env {
     fn check_lines(&mut self, node: usize, are_some_excused: bool) {
         let time = self.nodes[node].clock.at(self.now);
         for lock in 0..self.locks.len() {
-            for owner in self.nodes[node].store.aside(time, &self.locks[lock]).waiting {
+            for owner in self.nodes[node].store.details(time, &self.locks[lock]).waiting {
                 if are_some_excused && self.is_excused(owner.as_bytes()) {
                     continue;
                 }

@@ -8,7 +8,7 @@ use crate::{
     clock::{MS, Nanos},
     event::{Direction, Due, Event, Part},
     fault::{Fault, KINDS, Keeps, Way, What, When},
-    trace::{Place, Scene},
+    trace::{Position, Scene},
 };
 
 impl World {
@@ -228,7 +228,7 @@ impl World {
                 continue;
             }
             let name = env.locks[lock].clone();
-            let take = Command::Take { name, owner: owner.clone(), ttl_ms, speaker: None };
+            let take = Command::Take { name, owner: owner.clone(), ttl_ms, sender: None };
             let now = env.now;
             grants += usize::from(env.nodes[node].run(now, &take) == Reply::Taken);
         }
@@ -249,11 +249,11 @@ fn squatter() -> Owner {
     Owner::from_bytes(format!("{FOREIGN} squatter").as_bytes())
 }
 
-const fn place(Fault { client, node, what, .. }: Fault) -> Place {
+const fn place(Fault { client, node, what, .. }: Fault) -> Position {
     match what {
-        What::Break { .. } | What::Slow { .. } | What::Cut(_) => Place::Link(client, node),
-        What::Pause | What::Suspend | What::ClientCrash => Place::Client(client),
-        What::ForeignTake { .. } | What::Blackout { .. } | What::Full { .. } => Place::World,
-        _ => Place::Node(node),
+        What::Break { .. } | What::Slow { .. } | What::Cut(_) => Position::Link(client, node),
+        What::Pause | What::Suspend | What::ClientCrash => Position::Client(client),
+        What::ForeignTake { .. } | What::Blackout { .. } | What::Full { .. } => Position::World,
+        _ => Position::Node(node),
     }
 }

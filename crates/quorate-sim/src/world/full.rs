@@ -1,6 +1,6 @@
 //! Nodes that are full, and what the judge demands of them.
 
-use quorate_core::line::Place;
+use quorate_core::queue::Position;
 
 use super::{Env, World};
 use crate::{check::Promise, clock::MS, trace};
@@ -84,13 +84,13 @@ impl Env {
     /// Who stands in the queue of a lock on a node, by client and ticket.
     fn waiting(&mut self, node: usize, lock: usize) -> Vec<(usize, u64)> {
         let time = self.nodes[node].clock.at(self.now);
-        let owners = self.nodes[node].store.aside(time, &self.locks[lock]).waiting;
+        let owners = self.nodes[node].store.details(time, &self.locks[lock]).waiting;
         owners.iter().filter_map(|owner| place(owner.as_bytes())).collect()
     }
 }
 
 fn place(owner: &[u8]) -> Option<(usize, u64)> {
-    let place = Place::of(owner)?;
+    let place = Position::of(owner)?;
     Some((trace::client_of(&place), place.ticket))
 }
 

@@ -7,8 +7,8 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
+    fixture::{Desk, Fixture},
     server::{Manner, Node},
-    stage::{Desk, Stage},
     trace::now,
     waiting::{all_attached, eventually, polled},
 };
@@ -19,9 +19,9 @@ fn a_call_that_is_dropped_at_any_await_leaves_no_key_and_the_next_caller_gets_th
         let case = usize::try_from(seed).expect("small");
         let call = CALLS[case % CALLS.len()];
         let plight = PLIGHTS[case / CALLS.len() % PLIGHTS.len()];
-        let mut stage = Stage::new(seed, 3, Dice::new(seed, "latency").ms(1..=8));
-        stage.program("client-0", move |desk| drop_everywhere(desk, call, plight));
-        stage.run(Duration::from_secs(600), |_| {});
+        let mut fixture = Fixture::new(seed, 3, Dice::new(seed, "latency").ms(1..=8));
+        fixture.program("client-0", move |desk| drop_everywhere(desk, call, plight));
+        fixture.run(Duration::from_secs(600), |_| {});
     });
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{
     dice::Dice,
+    fixture::Fixture,
     server::{Manner, Node},
-    stage::Stage,
 };
 
 /// Starts and heals faults until its time is over; then everything is well.
@@ -48,10 +48,10 @@ enum Lost {
 
 impl Chaos {
     /// Faults of programs `client-0` to `client-(programs - 1)` and of all servers.
-    pub(crate) fn new(stage: &Stage, programs: usize, until: Duration) -> Self {
-        let seed = stage.seed();
+    pub(crate) fn new(fixture: &Fixture, programs: usize, until: Duration) -> Self {
+        let seed = fixture.seed();
         let dice = Dice::new(seed, "chaos");
-        stage.wires.leave_stragglers(Dice::new(seed, "stragglers"));
+        fixture.wires.leave_stragglers(Dice::new(seed, "stragglers"));
         Self {
             dice,
             until,
@@ -70,22 +70,22 @@ impl Chaos {
     }
 
     /// To be called after every tick.
-    pub(crate) fn step(&mut self, stage: &mut Stage) {
-        let now = stage.now();
+    pub(crate) fn step(&mut self, fixture: &mut Fixture) {
+        let now = fixture.now();
         let is_over = now >= self.until;
         let (due, left) = self.active.drain(..).partition(|(until, _)| is_over || *until <= now);
         self.active = left;
         for (_, fault) in due {
-            heal(stage, fault);
+            heal(fixture, fault);
         }
         if !is_over && now >= self.next_at {
             self.next_at = now + self.dice.ms(10..=self.pause_max_ms);
-            let fault = self.draw(stage.nodes.len());
+            let fault = self.draw(fixture.nodes.len());
             if self.active.iter().all(|(_, other)| other.place() != fault.place()) {
                 // Some are over before anybody notices, some outlast the link timeout.
                 let longest = if self.dice.chance(30) { 2_500 } else { 300 };
                 self.active.push((now + self.dice.ms(5..=longest), fault));
-                start(stage, fault);
+                start(fixture, fault);
             }
         }
     }
@@ -121,43 +121,43 @@ impl Fault {
     }
 }
 
-fn start(stage: &mut Stage, fault: Fault) {
-    stage.trace.add_at(stage.now(), format_args!("begins: {fault:?}"));
+fn start(fixture: &mut Fixture, fault: Fault) {
+    fixture.trace.add_at(fixture.now(), format_args!("begins: {fault:?}"));
     match fault {
         Fault::Cut(program, node, Lost::Both) => {
-            stage.sim.partition(program_host(program), Node::host(node));
+            fixture.sim.partition(program_host(program), Node::host(node));
         }
         Fault::Cut(program, node, Lost::There) => {
-            stage.sim.partition_oneway(program_host(program), Node::host(node));
+            fixture.sim.partition_oneway(program_host(program), Node::host(node));
         }
         Fault::Cut(program, node, Lost::Back) => {
-            stage.sim.partition_oneway(Node::host(node), program_host(program));
+            fixture.sim.partition_oneway(Node::host(node), program_host(program));
         }
-        Fault::Held(program, node) => stage.sim.hold(program_host(program), Node::host(node)),
-        Fault::Down(node) => stage.sim.crash(Node::host(node)),
+        Fault::Held(program, node) => fixture.sim.hold(program_host(program), Node::host(node)),
+        Fault::Down(node) => fixture.sim.crash(Node::host(node)),
         Fault::Odd(node, manner) => {
-            stage.nodes[node].forget_scripts();
-            stage.nodes[node].set(manner);
+            fixture.nodes[node].forget_scripts();
+            fixture.nodes[node].set(manner);
         }
-        Fault::Full(node) => stage.nodes[node].set_full(true),
-        Fault::Killed(program) => stage.kill(&program_host(program)),
+        Fault::Full(node) => fixture.nodes[node].set_full(true),
+        Fault::Killed(program) => fixture.kill(&program_host(program)),
         Fault::Broken(program, node) => {
-            stage.wires.cut(stage.sim.lookup(program_host(program)), &Node::host(node));
+            fixture.wires.cut(fixture.sim.lookup(program_host(program)), &Node::host(node));
         }
     }
 }
 
-fn heal(stage: &mut Stage, fault: Fault) {
-    stage.trace.add_at(stage.now(), format_args!("is over: {fault:?}"));
+fn heal(fixture: &mut Fixture, fault: Fault) {
+    fixture.trace.add_at(fixture.now(), format_args!("is over: {fault:?}"));
     match fault {
         Fault::Cut(program, node, _) => {
-            stage.sim.repair(program_host(program), Node::host(node));
+            fixture.sim.repair(program_host(program), Node::host(node));
         }
-        Fault::Held(program, node) => stage.sim.release(program_host(program), Node::host(node)),
-        Fault::Down(node) => stage.sim.bounce(Node::host(node)),
-        Fault::Odd(node, _) => stage.nodes[node].set(Manner::Answer),
-        Fault::Full(node) => stage.nodes[node].set_full(false),
-        Fault::Killed(program) => stage.sim.bounce(program_host(program)),
+        Fault::Held(program, node) => fixture.sim.release(program_host(program), Node::host(node)),
+        Fault::Down(node) => fixture.sim.bounce(Node::host(node)),
+        Fault::Odd(node, _) => fixture.nodes[node].set(Manner::Answer),
+        Fault::Full(node) => fixture.nodes[node].set_full(false),
+        Fault::Killed(program) => fixture.sim.bounce(program_host(program)),
         Fault::Broken(..) => {}
     }
 }

@@ -6,8 +6,8 @@ use tokio::time::sleep;
 
 use crate::{
     dice::for_seeds,
+    fixture::{Desk, Fixture, TICK},
     server::Node,
-    stage::{Desk, Stage, TICK},
     trace::now,
     waiting::{all_attached, eventually},
 };
@@ -18,18 +18,18 @@ use crate::{
 #[test]
 fn grant_of_a_server_that_copied_another_does_not_count() {
     for_seeds(10, |seed| {
-        let mut stage = Stage::new(seed, 3, Duration::from_millis(3)).in_line().guarded(TTL);
+        let mut fixture = Fixture::new(seed, 3, Duration::from_millis(3)).in_line().guarded(TTL);
         let story = Story::default();
         let (holder, first, second) = (story.clone(), story.clone(), story.clone());
-        stage.program("holder", move |desk| holder.clone().hold(desk));
-        stage.program("first", move |desk| first.clone().leave(desk));
-        stage.program("second", move |desk| second.clone().wait(desk));
+        fixture.program("holder", move |desk| holder.clone().hold(desk));
+        fixture.program("first", move |desk| first.clone().leave(desk));
+        fixture.program("second", move |desk| second.clone().wait(desk));
         let mut is_copied = false;
-        stage.run(Duration::from_secs(60), |stage| {
+        fixture.run(Duration::from_secs(60), |fixture| {
             if story.step.get() == Step::Queued && !is_copied {
                 is_copied = true;
-                stage.trace.add_at(stage.now(), format_args!("node-2 copies node-0"));
-                stage.nodes[2].copy(&stage.nodes[0]);
+                fixture.trace.add_at(fixture.now(), format_args!("node-2 copies node-0"));
+                fixture.nodes[2].copy(&fixture.nodes[0]);
                 story.step.set(Step::Copied);
             }
         });

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    stage::{Desk, Stage},
+    fixture::{Desk, Fixture},
     trace::now,
 };
 
@@ -32,19 +32,19 @@ pub(crate) fn run(seed: u64) -> Vec<String> {
         increments: Rc::default(),
     };
     let (latency_max, nodes) = (dice.ms(2..=30), 3 + dice.below(3));
-    let mut stage = Stage::new(seed, nodes, latency_max);
+    let mut fixture = Fixture::new(seed, nodes, latency_max);
     let programs = 3;
     for number in 0..programs {
         let story = story.clone();
-        stage.program(&program_host(number), move |desk| story.clone().play(desk));
+        fixture.program(&program_host(number), move |desk| story.clone().play(desk));
     }
-    let mut chaos = Chaos::new(&stage, programs, story.chaos_until);
-    stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
+    let mut chaos = Chaos::new(&fixture, programs, story.chaos_until);
+    fixture.run(story.chaos_until + 2 * WAIT_MAX, |fixture| chaos.step(fixture));
 
     assert_eq!(story.counter.get(), story.increments.get(), "an increment was lost");
-    assert!(stage.claims.len() >= 2 * programs, "all had the lock after the end of the chaos");
-    stage.assert_nothing_left(story.ttl);
-    stage.trace.lines()
+    assert!(fixture.claims.len() >= 2 * programs, "all had the lock after the end of the chaos");
+    fixture.assert_nothing_left(story.ttl);
+    fixture.trace.lines()
 }
 
 #[derive(Clone)]

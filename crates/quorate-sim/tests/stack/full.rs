@@ -13,8 +13,8 @@ use tokio::{
 
 use crate::{
     dice::{Dice, for_seeds},
+    fixture::{Desk, Fixture, Mode, TICK},
     server::{Manner, Node},
-    stage::{Desk, Mode, Stage, TICK},
     trace::now,
     waiting::{all_attached, eventually},
 };
@@ -52,9 +52,9 @@ fn run(seed: u64, meanwhile: Meanwhile) {
         Meanwhile::Nothing | Meanwhile::HangUp => dice.ms(1_500..=3_000),
         Meanwhile::Cut => Duration::from_secs(20),
     };
-    let mut stage = Stage::new(seed, nodes, dice.ms(2..=10));
-    stage.program("program", move |desk| play(desk, ttl, meanwhile));
-    stage.run(Duration::from_secs(200), |_| {});
+    let mut fixture = Fixture::new(seed, nodes, dice.ms(2..=10));
+    fixture.program("program", move |desk| play(desk, ttl, meanwhile));
+    fixture.run(Duration::from_secs(200), |_| {});
 }
 
 async fn play(desk: Desk, ttl: Duration, meanwhile: Meanwhile) {

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use quorate_core::{
-    command::{Command, Fate, Owner, Prolongation, Reply, Value},
+    command::{Command, ExtendedKey, Owner, Prolongation, Reply, Value},
     membership,
     name::Name,
 };
 use redis_protocol::resp3::{decode::complete::decode, types::OwnedFrame};
 
-use crate::{guard, line};
+use crate::{quarantine, queue};
 
 /// One request as it came: its words.
 pub(crate) type Words = Vec<Vec<u8>>;
@@ -77,13 +77,13 @@ impl Script {
             Self::Free => include_str!("../../../quorate/lua/free.lua"),
             Self::Prolong => include_str!("../../../quorate/lua/prolong.lua"),
             Self::Look => include_str!("../../../quorate/lua/look.lua"),
-            Self::Introduce => include_str!("../../../quorate/lua/line/introduce.lua"),
-            Self::Attach => include_str!("../../../quorate/lua/line/attach.lua"),
-            Self::Ping => include_str!("../../../quorate/lua/line/ping.lua"),
-            Self::Acquire => include_str!("../../../quorate/lua/line/acquire.lua"),
-            Self::Release => include_str!("../../../quorate/lua/line/release.lua"),
-            Self::Extend => include_str!("../../../quorate/lua/line/extend.lua"),
-            Self::Heartbeat => include_str!("../../../quorate/lua/line/heartbeat.lua"),
+            Self::Introduce => include_str!("../../../quorate/lua/queue/introduce.lua"),
+            Self::Attach => include_str!("../../../quorate/lua/queue/attach.lua"),
+            Self::Ping => include_str!("../../../quorate/lua/queue/ping.lua"),
+            Self::Acquire => include_str!("../../../quorate/lua/queue/acquire.lua"),
+            Self::Release => include_str!("../../../quorate/lua/queue/release.lua"),
+            Self::Extend => include_str!("../../../quorate/lua/queue/extend.lua"),
+            Self::Heartbeat => include_str!("../../../quorate/lua/queue/heartbeat.lua"),
             Self::Handshake => include_str!("../../../quorate/lua/membership/handshake.lua"),
             Self::Enrol => include_str!("../../../quorate/lua/membership/enrol.lua"),
             Self::Change => include_str!("../../../quorate/lua/membership/change.lua"),
@@ -113,18 +113,18 @@ impl Script {
         match (self, keys, args) {
             (Self::Take, [key, session_key], [owner, ttl, session]) => {
                 let (name, owner, ttl_ms) = (name(key)?, Owner::from_bytes(owner), number(ttl)?);
-                let speaker = Some(line::speaker(session_key, session)?);
-                Some(Command::Take { name, owner, ttl_ms, speaker })
+                let sender = Some(queue::sender(session_key, session)?);
+                Some(Command::Take { name, owner, ttl_ms, sender })
             }
             (Self::Adopt, [key, more @ ..], [from, to, ttl, session @ ..]) => {
-                let speaker = match (more, session) {
+                let sender = match (more, session) {
                     ([], []) => None,
-                    ([_, key, _], [session]) => Some(line::speaker(key, session)?),
+                    ([_, key, _], [session]) => Some(queue::sender(key, session)?),
                     _ => return None,
                 };
                 let (from, owner) = (Owner::from_bytes(from), Owner::from_bytes(to));
                 let (name, ttl_ms) = (name(key)?, number(ttl)?);
-                Some(Command::Adopt { name, from, owner, ttl_ms, speaker })
+                Some(Command::Adopt { name, from, owner, ttl_ms, sender })
             }
             (Self::Free, [key], [owner]) => {
                 Some(Command::Free { name: name(key)?, owner: Owner::from_bytes(owner) })
@@ -134,9 +134,9 @@ impl Script {
                 Some(Command::Check { name: name(key)?, owner: Owner::from_bytes(owner) })
             }
             (Self::Prolong, keys, args) => {
-                let (keys, args, speaker) = match (keys, args) {
+                let (keys, args, sender) = match (keys, args) {
                     ([keys @ .., key], [args @ .., session]) if args.len() == 2 * keys.len() => {
-                        (keys, args, Some(line::speaker(key, session)?))
+                        (keys, args, Some(queue::sender(key, session)?))
                     }
                     (keys, args) if args.len() == 2 * keys.len() => (keys, args, None),
                     _ => return None,
@@ -147,11 +147,10 @@ impl Script {
                 };
                 let entries = keys.iter().zip(args.chunks_exact(2)).map(entry);
                 let entries = entries.collect::<Option<_>>()?;
-                Some(Command::Prolong { entries, speaker })
+                Some(Command::Prolong { entries, sender })
             }
-            (script, keys, args) => {
-                line::command(script, keys, args).or_else(|| guard::command(script, keys, args))
-            }
+            (script, keys, args) => queue::command(script, keys, args)
+                .or_else(|| quarantine::command(script, keys, args)),
         }
     }
 }
@@ -163,7 +162,7 @@ pub(crate) fn take(words: &[Vec<u8>]) -> Option<Command> {
             name: name(key)?,
             owner: Owner::from_bytes(owner),
             ttl_ms: number(ttl)?,
-            speaker: None,
+            sender: None,
         }),
         _ => None,
     }
@@ -188,10 +187,10 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
             let mut out = format!("*{}\r\n", fates.len());
             for fate in fates {
                 let number = match fate {
-                    Fate::LivesOn => 1,
-                    Fate::Absent => 0,
-                    Fate::Another => -1,
-                    Fate::Failed => -2,
+                    ExtendedKey::LivesOn => 1,
+                    ExtendedKey::Absent => 0,
+                    ExtendedKey::Another => -1,
+                    ExtendedKey::Failed => -2,
                 };
                 let _ = write!(out, ":{number}\r\n");
             }
@@ -210,8 +209,8 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
                 }
             }
         }
-        (_, other) => line::encode(other)
-            .or_else(|| guard::encode(command, other))
+        (_, other) => queue::encode(other)
+            .or_else(|| quarantine::encode(command, other))
             .unwrap_or_else(|| unreachable!("never answered: {other:?}")),
     }
 }

@@ -23,7 +23,7 @@ use self::{
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    stage::{Desk, Stage},
+    fixture::{Desk, Fixture},
     trace::now,
     waiting::eventually,
 };
@@ -51,43 +51,43 @@ pub(crate) fn run(seed: u64) -> Vec<String> {
 fn play(seed: u64, prints_failure: bool) -> Vec<String> {
     let settings = Settings::draw(seed);
     let times = (Duration::from_millis(TICK_MS), settings.latency_max);
-    let mut stage = Stage::with_tick(seed, settings.nodes, times).guarded(settings.max_ttl);
-    stage.prints_failure = prints_failure;
-    stage.trace.add_at(Duration::ZERO, format_args!("{:?} {settings:?}", stage.mode()));
-    set_clocks(&stage, &settings);
+    let mut fixture = Fixture::with_tick(seed, settings.nodes, times).guarded(settings.max_ttl);
+    fixture.prints_failure = prints_failure;
+    fixture.trace.add_at(Duration::ZERO, format_args!("{:?} {settings:?}", fixture.mode()));
+    set_clocks(&fixture, &settings);
     if settings.forgetting == Forgetting::Both {
-        stage.claims.allow_any_fence();
+        fixture.claims.allow_any_fence();
     }
     let mailbox = Rc::new(Mailbox::default());
     for number in 0..settings.programs {
         let mailbox = mailbox.clone();
         let wall_ahead_ms = settings.wall_ahead_ms(seed, number);
-        stage.program_with_clock(&program_host(number), wall_ahead_ms, move |desk| {
+        fixture.program_with_clock(&program_host(number), wall_ahead_ms, move |desk| {
             User { settings, mailbox: mailbox.clone(), desk }.play()
         });
     }
     let is_set_up = Rc::new(Cell::new(false));
     let told = is_set_up.clone();
-    stage.program("operator", move |desk| operate(desk, settings, told.clone()));
-    let mut chaos = Chaos::new(&stage, settings.programs, settings.chaos_until);
+    fixture.program("operator", move |desk| operate(desk, settings, told.clone()));
+    let mut chaos = Chaos::new(&fixture, settings.programs, settings.chaos_until);
     chaos = chaos.calm(settings.pause_max);
     let mut mishaps = Mishaps::new(seed, settings);
-    stage.run(settings.chaos_until + 4 * WAIT_MAX, |stage| {
-        chaos.step(stage);
+    fixture.run(settings.chaos_until + 4 * WAIT_MAX, |fixture| {
+        chaos.step(fixture);
         if is_set_up.get() {
-            mishaps.step(stage);
+            mishaps.step(fixture);
         }
     });
     // Keys that a server copied from one whose clock is ahead last longer by that much.
-    stage.assert_nothing_left(settings.max_ttl + settings.guard() / 4);
-    stage.trace.lines()
+    fixture.assert_nothing_left(settings.max_ttl + settings.guard() / 4);
+    fixture.trace.lines()
 }
 
 /// Sets the clocks of the servers apart, within the bound under which fences grow.
-fn set_clocks(stage: &Stage, settings: &Settings) {
-    let mut dice = Dice::new(stage.seed(), "clocks");
+fn set_clocks(fixture: &Fixture, settings: &Settings) {
+    let mut dice = Dice::new(fixture.seed(), "clocks");
     let spread_ms = u64::try_from(settings.guard().as_millis() / 4).expect("short");
-    for node in &stage.nodes {
+    for node in &fixture.nodes {
         let ahead = dice.ms(0..=spread_ms).as_millis();
         node.step_clock(i64::try_from(ahead).expect("short"));
     }

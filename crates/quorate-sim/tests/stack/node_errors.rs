@@ -7,8 +7,8 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::for_seeds,
+    fixture::{Desk, play},
     server::Manner,
-    stage::{Desk, play},
     trace::now,
     waiting::all_attached,
 };

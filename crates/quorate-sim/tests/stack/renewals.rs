@@ -7,8 +7,8 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
+    fixture::{Desk, Fixture, Mode, TICK},
     server::{Keeps, Manner, Node},
-    stage::{Desk, Mode, Stage, TICK},
     trace::now,
     waiting::{all_attached, eventually},
 };
@@ -18,8 +18,8 @@ fn a_lease_is_renewed_while_any_minority_is_away_and_nobody_else_gets_it() {
     for_seeds(30, |seed| {
         let mut dice = Dice::new(seed, "renewals");
         let ttl = dice.ms(300..=1_500);
-        let mut stage = Stage::new(seed, 3, dice.ms(2..=10));
-        stage.program("holder", move |desk| async move {
+        let mut fixture = Fixture::new(seed, 3, dice.ms(2..=10));
+        fixture.program("holder", move |desk| async move {
             let client = desk.client("").ttl(ttl).build().expect("valid");
             let rival = desk.client(" rival").ttl(ttl).build().expect("valid");
             all_attached(&client).await;
@@ -40,7 +40,7 @@ fn a_lease_is_renewed_while_any_minority_is_away_and_nobody_else_gets_it() {
             guard.verify().await.expect("it is still ours");
             guard.release().await.expect("it was ours");
         });
-        stage.run(Duration::from_secs(60), |_| {});
+        fixture.run(Duration::from_secs(60), |_| {});
     });
 }
 
@@ -59,8 +59,8 @@ fn a_lease_outlives_a_silence_of_all_servers_that_is_shorter_than_itself() {
     for_seeds(20, |seed| {
         let mut dice = Dice::new(seed, "silence");
         let ttl = dice.ms(500..=2_500);
-        let mut stage = Stage::new(seed, 3, dice.ms(2..=10));
-        stage.program("holder", move |desk| async move {
+        let mut fixture = Fixture::new(seed, 3, dice.ms(2..=10));
+        fixture.program("holder", move |desk| async move {
             let client = desk.client("").ttl(ttl).build().expect("valid");
             all_attached(&client).await;
             let guard = client.mutex(LOCK).lock().await.expect("all is well");
@@ -79,7 +79,7 @@ fn a_lease_outlives_a_silence_of_all_servers_that_is_shorter_than_itself() {
             join!(silences, hold(&guard, &is_over));
             guard.release().await.expect("it was ours");
         });
-        stage.run(Duration::from_secs(60), |_| {});
+        fixture.run(Duration::from_secs(60), |_| {});
     });
 }
 
@@ -88,12 +88,12 @@ fn a_server_that_forgets_takes_no_lock_away() {
     for_seeds(20, |seed| {
         let mut dice = Dice::new(seed, "forgets");
         let ttl = dice.ms(500..=1_500);
-        let mut stage = Stage::new(seed, 3, dice.ms(2..=10));
+        let mut fixture = Fixture::new(seed, 3, dice.ms(2..=10));
         let struck = dice.below(3);
-        stage.nodes[struck].set_keeps(Keeps::Nothing);
+        fixture.nodes[struck].set_keeps(Keeps::Nothing);
         let is_back = Rc::new(Cell::new(false));
         let told = is_back.clone();
-        stage.program("holder", move |desk| {
+        fixture.program("holder", move |desk| {
             let told = told.clone();
             async move {
                 let client = desk.client("").ttl(ttl).build().expect("valid");
@@ -115,9 +115,9 @@ fn a_server_that_forgets_takes_no_lock_away() {
         });
         let (crash_at, bounce_at) = (dice.ms(300..=2_000), dice.ms(2_050..=3_000));
         let host = Node::host(struck);
-        stage.run(Duration::from_secs(60), |stage| match stage.now() {
-            now if now == crash_at => stage.sim.crash(host.as_str()),
-            now if now == bounce_at => stage.sim.bounce(host.as_str()),
+        fixture.run(Duration::from_secs(60), |fixture| match fixture.now() {
+            now if now == crash_at => fixture.sim.crash(host.as_str()),
+            now if now == bounce_at => fixture.sim.bounce(host.as_str()),
             now if now == bounce_at + 3 * ttl => is_back.set(true),
             _ => {}
         });
@@ -182,9 +182,9 @@ enum Ending {
 fn lose_before(seed: u64, ending: Ending) {
     let mut dice = Dice::new(seed, "losses");
     let ttl = dice.ms(200..=2_000);
-    let mut stage = Stage::new(seed, 3, Duration::from_millis(2));
-    stage.program("holder", move |desk| lose(desk, ttl, ending));
-    stage.program("next", move |desk| async move {
+    let mut fixture = Fixture::new(seed, 3, Duration::from_millis(2));
+    fixture.program("holder", move |desk| lose(desk, ttl, ending));
+    fixture.program("next", move |desk| async move {
         let client = desk.client("").ttl(ttl).build().expect("valid");
         all_attached(&client).await;
         // The holder is there first.
@@ -198,10 +198,10 @@ fn lose_before(seed: u64, ending: Ending) {
     let slowest = u64::try_from(ttl.as_millis()).expect("short") / 10;
     let slowest = if dice.chance(50) { slowest } else { 1 };
     for number in 0..3 {
-        stage.sim.set_link_latency("holder", Node::host(number), dice.ms(1..=slowest));
+        fixture.sim.set_link_latency("holder", Node::host(number), dice.ms(1..=slowest));
     }
-    stage.run(Duration::from_secs(60), |_| {});
-    assert_eq!(stage.claims.len(), 2, "one after the other");
+    fixture.run(Duration::from_secs(60), |_| {});
+    assert_eq!(fixture.claims.len(), 2, "one after the other");
 }
 
 async fn lose(desk: Desk, ttl: Duration, ending: Ending) {

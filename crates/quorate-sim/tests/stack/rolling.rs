@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 use crate::{
     dice::{Dice, for_seeds},
+    fixture::{Desk, Fixture},
     server::{Keeps, Node},
-    stage::{Desk, Stage},
     trace::now,
     waiting::eventually,
 };
@@ -84,22 +84,22 @@ fn run_with_ttl(seed: u64, rivals: Rivals, ttl: Duration) -> Outcome {
     let mut dice = Dice::new(seed, "rolling");
     let nodes = if dice.chance(50) { 3 } else { 5 };
     let times = (Duration::from_millis(5), dice.ms(5..=15));
-    let mut stage = Stage::with_tick(seed, nodes, times).in_line().guarded(ttl);
+    let mut fixture = Fixture::with_tick(seed, nodes, times).in_line().guarded(ttl);
     let story = Story { ttl, ..Story::default() };
     let holder = story.clone();
-    stage.program("holder", move |desk| holder.clone().hold(desk));
+    fixture.program("holder", move |desk| holder.clone().hold(desk));
     if rivals.waits {
         let waiter = story.clone();
-        stage.program("waiter", move |desk| waiter.clone().wait(desk));
+        fixture.program("waiter", move |desk| waiter.clone().wait(desk));
     }
     if rivals.tries {
         let caller = story.clone();
-        stage.program("caller", move |desk| caller.clone().call(desk));
+        fixture.program("caller", move |desk| caller.clone().call(desk));
     }
     let order = (0..nodes).collect();
     let mut restarts = Restarts { dice, order, story: story.clone(), back: None };
-    stage.run(RUN_MAX + 6 * WAIT_MAX, |stage| restarts.step(stage));
-    stage.assert_nothing_left(ttl);
+    fixture.run(RUN_MAX + 6 * WAIT_MAX, |fixture| restarts.step(fixture));
+    fixture.assert_nothing_left(ttl);
     Outcome { restarts: story.restarts.get(), lost_after: story.lost_after.get() }
 }
 
@@ -114,13 +114,13 @@ struct Restarts {
 }
 
 impl Restarts {
-    fn step(&mut self, stage: &mut Stage) {
-        let now = stage.now();
+    fn step(&mut self, fixture: &mut Fixture) {
+        let now = fixture.now();
         if let Some((_, node)) = self.back.filter(|(at, _)| *at <= now) {
             self.back = None;
-            stage.sim.bounce(Node::host(node));
+            fixture.sim.bounce(Node::host(node));
         }
-        let all_vote = self.back.is_none() && stage.nodes.iter().all(|node| node.votes());
+        let all_vote = self.back.is_none() && fixture.nodes.iter().all(|node| node.votes());
         if !self.story.is_held.get() || !all_vote {
             return;
         }
@@ -135,9 +135,9 @@ impl Restarts {
             return;
         };
         let keeps = [Keeps::Everything, Keeps::Nothing][self.dice.below(2)];
-        stage.trace.add_at(now, format_args!("node-{node} restarts with {keeps:?}"));
-        stage.nodes[node].set_keeps(keeps);
-        stage.sim.crash(Node::host(node));
+        fixture.trace.add_at(now, format_args!("node-{node} restarts with {keeps:?}"));
+        fixture.nodes[node].set_keeps(keeps);
+        fixture.sim.crash(Node::host(node));
         self.story.restarts.set(self.story.restarts.get() + 1);
         self.back = Some((now + self.dice.ms(10..=800), node));
     }

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    stage::{Desk, Stage},
+    fixture::{Desk, Fixture},
     trace::now,
 };
 
@@ -33,19 +33,19 @@ fn run(seed: u64) -> Seen {
         seen: Rc::default(),
     };
     let (latency_max, nodes) = (dice.ms(2..=20), 1 + 2 * dice.below(3));
-    let mut stage = Stage::new(seed, nodes, latency_max).in_line();
+    let mut fixture = Fixture::new(seed, nodes, latency_max).in_line();
     let programs = 4;
     for number in 0..programs {
         let story = story.clone();
-        stage.program(&program_host(number), move |desk| story.clone().play(desk));
+        fixture.program(&program_host(number), move |desk| story.clone().play(desk));
     }
-    let mut chaos = Chaos::new(&stage, programs, story.chaos_until);
-    stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
+    let mut chaos = Chaos::new(&fixture, programs, story.chaos_until);
+    fixture.run(story.chaos_until + 2 * WAIT_MAX, |fixture| chaos.step(fixture));
 
     let Seen { reads, writes, .. } = story.seen.get();
     let programs = u32::try_from(programs).expect("few");
     assert!(reads >= programs && writes >= programs, "all had their turns after the chaos");
-    stage.assert_nothing_left(story.ttl);
+    fixture.assert_nothing_left(story.ttl);
     story.seen.get()
 }
 

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::{
     chaos::{Chaos, program_host},
     dice::{Dice, for_seeds},
-    stage::{Desk, Stage},
+    fixture::{Desk, Fixture},
     trace::now,
 };
 
@@ -32,17 +32,17 @@ fn run(seed: u64, most: u32) {
         working: Rc::default(),
     };
     let (latency_max, nodes) = (dice.ms(2..=20), 1 + 2 * dice.below(3));
-    let mut stage = Stage::new(seed, nodes, latency_max);
+    let mut fixture = Fixture::new(seed, nodes, latency_max);
     let programs = 4;
     for number in 0..programs {
         let story = story.clone();
-        stage.program(&program_host(number), move |desk| story.clone().play(desk));
+        fixture.program(&program_host(number), move |desk| story.clone().play(desk));
     }
-    let mut chaos = Chaos::new(&stage, programs, story.chaos_until);
-    stage.run(story.chaos_until + 2 * WAIT_MAX, |stage| chaos.step(stage));
+    let mut chaos = Chaos::new(&fixture, programs, story.chaos_until);
+    fixture.run(story.chaos_until + 2 * WAIT_MAX, |fixture| chaos.step(fixture));
 
-    assert!(stage.claims.len() >= 2 * programs, "all had permits after the end of the chaos");
-    stage.assert_nothing_left(story.ttl);
+    assert!(fixture.claims.len() >= 2 * programs, "all had permits after the end of the chaos");
+    fixture.assert_nothing_left(story.ttl);
 }
 
 #[derive(Clone)]

@@ -27,8 +27,8 @@ pub(crate) use self::memory::Keeps;
 use self::memory::Memory;
 use crate::{
     language::{Script, Words, encode, name, next_request, take, text},
-    line::{listener, message, subscribed, who},
     network::{Pipe, Wires},
+    queue::{listener, message, subscribed, who},
     trace::{Trace, now},
 };
 
@@ -145,7 +145,7 @@ impl Node {
     /// How many wait for a lock there at true time `at`.
     pub(crate) fn waits_for(&self, name: &str, at: Duration) -> usize {
         let name = Name::parse(name, "").expect("a name");
-        self.store.borrow_mut().aside(self.time(at), &name).waiting.len()
+        self.store.borrow_mut().details(self.time(at), &name).waiting.len()
     }
 
     /// How many connections were accepted so far.

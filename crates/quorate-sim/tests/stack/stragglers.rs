@@ -7,8 +7,8 @@ use tokio::time::sleep;
 
 use crate::{
     dice::{Dice, for_seeds},
+    fixture::{Desk, Fixture},
     network::STRAGGLE_MAX_MS,
-    stage::{Desk, Stage},
     trace::now,
     waiting::{all_attached, polled},
 };
@@ -24,9 +24,9 @@ fn late_requests_of_a_broken_connection_take_nothing() {
 #[test]
 fn acquire_that_the_server_did_not_know_is_not_sent_again_behind_its_release() {
     for_seeds(25, |seed| {
-        let mut stage = Stage::new(seed, 3, Duration::from_millis(20)).guarded(TTL);
-        stage.program("caller", call_unknown);
-        stage.run(Duration::from_secs(60), |_| {});
+        let mut fixture = Fixture::new(seed, 3, Duration::from_millis(20)).guarded(TTL);
+        fixture.program("caller", call_unknown);
+        fixture.run(Duration::from_secs(60), |_| {});
     });
 }
 
@@ -58,11 +58,11 @@ fn assert_nothing_is_held(desk: &Desk) {
 
 /// Returns how many requests arrived behind the attach of a newer connection.
 fn run(seed: u64) -> usize {
-    let mut stage = Stage::new(seed, 3, Duration::from_millis(20)).guarded(TTL);
-    stage.wires.leave_stragglers(Dice::new(seed, "stragglers"));
-    stage.program("caller", call_and_break);
-    stage.run(Duration::from_secs(60), |_| {});
-    let lines = stage.trace.lines();
+    let mut fixture = Fixture::new(seed, 3, Duration::from_millis(20)).guarded(TTL);
+    fixture.wires.leave_stragglers(Dice::new(seed, "stragglers"));
+    fixture.program("caller", call_and_break);
+    fixture.run(Duration::from_secs(60), |_| {});
+    let lines = fixture.trace.lines();
     let is_acquire = |line: &str| line.contains(" Acquire ") || line.contains(" Take ");
     let is_late = |pair: &&[String]| {
         let [first, second] = pair else { return false };

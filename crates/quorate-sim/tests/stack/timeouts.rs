@@ -10,8 +10,8 @@ use tokio::{join, time::sleep};
 
 use crate::{
     dice::{Dice, for_seeds},
+    fixture::{self, Desk, TICK},
     server::{Manner, Node},
-    stage::{self, Desk, TICK},
     trace::now,
     waiting::{all_attached, eventually, polled},
 };
@@ -245,7 +245,7 @@ fn play<F>(seed: u64, story: impl Fn(Desk, Dice) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    stage::play(seed, 3, story);
+    fixture::play(seed, 3, story);
 }
 
 /// Each reply belongs to its question, whatever was left behind on the connections before.

@@ -5,7 +5,7 @@ use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 use quorate::{Client, error::NodeAnswer};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::{stage::TICK, trace::now};
+use crate::{fixture::TICK, trace::now};
 
 /// Waits until `is_so`, looking at every tick. Panics after `bound`.
 pub(crate) async fn eventually(bound: Duration, what: &str, mut is_so: impl FnMut() -> bool) {

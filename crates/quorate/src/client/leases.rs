@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use quorate_core::{
-    line::FencedLease,
     moment::Moment,
+    queue::FencedLease,
     quorum::NodeSet,
     renew::{self, Renew},
-    round::{Finding, Round, Verb},
+    round::{Round, RoundKind, RoundOutcome},
     terms::Terms,
 };
 
@@ -16,6 +16,7 @@ use crate::{
     Client, LeaseHandover,
     engine::{Asking, Call, Claim, Ended},
     error::{AdoptError, Lost, LostReason},
+    observe::LockKind,
     primitive::inner::FIRST_CONTACT_MAX,
 };
 
@@ -81,7 +82,8 @@ impl Client {
         // had one.
         let held_until = Moment::from_nanos(u64::MAX);
         let machine = Asking::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
-        let call = Call::ask(engine, claim, machine);
+        let kind = LockKind::of(&claim.owner);
+        let call = Call::ask(engine, claim, kind, machine);
         let Ended::Renew(outcome) = call.outcome().await else {
             unreachable!("a renewal ends as one")
         };
@@ -122,15 +124,17 @@ impl Client {
         self.settle(others_within(lease.ttl())).await;
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
-        let machine = Asking::Round(Round::start(Verb::Release, terms, engine.nodes.len(), now));
-        let call = Call::ask(engine, claim, machine);
+        let machine =
+            Asking::Round(Round::start(RoundKind::Release, terms, engine.nodes.len(), now));
+        let kind = LockKind::of(&claim.owner);
+        let call = Call::ask(engine, claim, kind, machine);
         let Ended::Round(_, finding) = call.outcome().await else {
             unreachable!("a release ends as one")
         };
         match finding {
-            Finding::Agreed => Ok(()),
-            Finding::Refused => Err(Lost::new(LostReason::Gone).into()),
-            Finding::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
+            RoundOutcome::Agreed => Ok(()),
+            RoundOutcome::Refused => Err(Lost::new(LostReason::Gone).into()),
+            RoundOutcome::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Tags: leases that any process finds again on the nodes.
 
 use quorate_core::{
-    line::{TAG_LEN, Tag},
     name::Name,
+    queue::{TAG_LEN, Tag},
 };
 
 use crate::{

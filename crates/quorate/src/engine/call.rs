@@ -20,12 +20,12 @@ pub(crate) use quorate_core::client::{
     round::{Claim, Machine},
 };
 use quorate_core::{
+    acquire::Wait,
     client::{self, About, CallId, waiter::Want},
     command::{Command, Reply},
-    contend::Wait,
     moment::Moment,
     name::Name,
-    round::Verb,
+    round::RoundKind,
     terms::Terms,
 };
 
@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     error::Trouble,
-    observe::{Action, Event},
+    observe::{Action, Event, LockKind},
     timers::FOREVER,
 };
 
@@ -56,6 +56,7 @@ pub(crate) struct Call {
 pub(super) struct Record {
     action: Action,
     name: Name,
+    pub(super) kind: LockKind,
     /// Its name and beginning, for the observer.
     round: u64,
     started_at: Moment,
@@ -82,9 +83,9 @@ enum Late {
 
 impl Call {
     /// Starts to acquire a lock, and returns without waiting for anything.
-    pub(crate) fn acquire(engine: &Arc<Engine>, want: Want) -> Self {
+    pub(crate) fn acquire(engine: &Arc<Engine>, want: Want, kind: LockKind) -> Self {
         let is_waiting = want.wait != Wait::Never;
-        let mut record = Record::start(engine, Action::Acquire, want.name.clone());
+        let mut record = Record::start(engine, Action::Acquire, want.name.clone(), kind);
         let (id, started_at) = engine.work_in_order(|shared, now| {
             record.started_at = now;
             // Its turn comes after theirs: what they say goes first.
@@ -102,7 +103,8 @@ impl Call {
     /// Starts to acquire several locks, all or none, and returns without waiting for anything. All
     /// of them are held as soon as one is.
     pub(crate) fn acquire_all(engine: &Arc<Engine>, wants: Vec<Want>) -> Vec<Self> {
-        let start = |want: &Want| Record::start(engine, Action::Acquire, want.name.clone());
+        let start =
+            |want: &Want| Record::start(engine, Action::Acquire, want.name.clone(), LockKind::Set);
         let records: Vec<_> = wants.iter().map(start).collect();
         let (ids, started_at) = engine.work(|shared, now| {
             let ids = shared.acquiring(engine, now, |shared| {
@@ -119,28 +121,41 @@ impl Call {
     }
 
     /// Asks all nodes once about one owner, and returns without waiting for anything.
-    pub(crate) fn ask(engine: &Arc<Engine>, claim: Claim, machine: Machine) -> Self {
-        let action = match machine.verb() {
-            Verb::Extend => Action::Extend,
-            Verb::Check => Action::Verify,
-            Verb::Release => Action::Release,
+    pub(crate) fn ask(
+        engine: &Arc<Engine>,
+        claim: Claim,
+        kind: LockKind,
+        machine: Machine,
+    ) -> Self {
+        let action = match machine.kind() {
+            RoundKind::Extend => Action::Extend,
+            RoundKind::Check => Action::Verify,
+            RoundKind::Release => Action::Release,
         };
-        let name = claim.name.clone();
-        let begun = Self::begin(engine, action, name, |shared, now| {
+        let record = Record::start(engine, action, claim.name.clone(), kind);
+        let begun = Self::begin_recorded(engine, record, |shared, now| {
             Ok::<_, std::convert::Infallible>(shared.machine.ask(claim, machine, now))
         });
         let Ok(call) = begun;
         call
     }
 
-    /// Starts a call of any kind.
+    /// Starts a call about a held lease.
     pub(crate) fn begin<E>(
         engine: &Arc<Engine>,
         action: Action,
-        name: Name,
+        held: &Held,
         begin: impl FnOnce(&mut Shared, Moment) -> Result<CallId, E>,
     ) -> Result<Self, E> {
-        let mut record = Record::start(engine, action, name);
+        let record = Record::start(engine, action, held.name.clone(), held.kind);
+        Self::begin_recorded(engine, record, begin)
+    }
+
+    fn begin_recorded<E>(
+        engine: &Arc<Engine>,
+        mut record: Box<Record>,
+        begin: impl FnOnce(&mut Shared, Moment) -> Result<CallId, E>,
+    ) -> Result<Self, E> {
         let (id, started_at) = engine.work(|shared, now| {
             record.started_at = now;
             let id = begin(shared, now)?;
@@ -331,12 +346,13 @@ fn patience_with_first_answers(engine: &Engine, terms: Terms) -> Duration {
 
 impl Record {
     /// Tells the observer that a call begins.
-    fn start(engine: &Engine, action: Action, name: Name) -> Box<Self> {
+    fn start(engine: &Engine, action: Action, name: Name, kind: LockKind) -> Box<Self> {
         let round = engine.next_round();
-        engine.tell(&Event::Started { round, action, name: name.as_str() });
+        engine.tell(&Event::Started { round, action, name: name.as_str(), kind });
         Box::new(Self {
             action,
             name,
+            kind,
             round,
             started_at: Moment::ZERO,
             waker: None,
@@ -399,7 +415,7 @@ impl Shared {
     pub(super) fn note_sent(&mut self, node: usize, about: &About, command: &Command, now: Moment) {
         for entry in about.entries(command, None) {
             if let (About::Waiter(question), ..) = entry
-                && question.said.is_ask()
+                && question.node_call.is_acquire()
                 && let Some(record) = self.calls.get_mut(&question.call)
             {
                 if record.asked_at.len() <= node {
@@ -432,7 +448,7 @@ impl Shared {
             let told = told.as_ref().copied();
             match about {
                 About::Waiter(question) => {
-                    let of = (question.call, question.said, question.sent_at, command);
+                    let of = (question.call, question.node_call, question.sent_at, command);
                     self.note_waiter_answer(engine, node, of, told, rest, now);
                 }
                 About::Round(call) => {
@@ -455,11 +471,11 @@ impl Shared {
         rest.wake(record.waker.take());
         if record.ended_at.replace(now).is_none() && engine.is_observed() {
             let outcome = report::told(ended, record.late);
-            let Record { round, action, .. } = **record;
+            let Record { round, action, kind, .. } = **record;
             let (name, took) = (record.name.clone(), now.saturating_since(record.started_at));
-            rest.tell(Told::Ended { round, action, name: name.clone(), outcome, took });
+            rest.tell(Told::Ended { round, action, name: name.clone(), kind, outcome, took });
             if let Some(since) = record.waiting_since {
-                rest.tell(Told::WaitEnded { name, waited: now.saturating_since(since) });
+                rest.tell(Told::WaitEnded { name, kind, waited: now.saturating_since(since) });
             }
         }
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::Trouble,
-    node::{Ears, Listener, News, Pull},
+    node::{Ears, Listener, NodeEvent, Pull},
 };
 
 impl Engine {
@@ -45,19 +45,19 @@ impl Listener for Engine {
         self.finish(shared, rest, Order::Next, now);
     }
 
-    fn handle_news(self: Arc<Self>, node: usize, news: News) {
-        match news {
+    fn handle_news(self: Arc<Self>, node: usize, kind: NodeEvent) {
+        match kind {
             // It has nothing to say to that.
-            News::Time { time_us, at } => self.lock().machine.handle_time(node, time_us, at),
-            News::Up => self.work(|shared, now| shared.machine.handle_up(node, now)),
-            News::Down { is_forgotten } => self.work(|shared, now| {
+            NodeEvent::Time { time_us, at } => self.lock().machine.handle_time(node, time_us, at),
+            NodeEvent::Up => self.work(|shared, now| shared.machine.handle_up(node, now)),
+            NodeEvent::Down { is_forgotten } => self.work(|shared, now| {
                 shared.machine.handle_down(node, is_forgotten, now);
                 shared.give_up_where_denied(&self, now);
             }),
-            News::Recovering => self.work(|shared, now| {
+            NodeEvent::Recovering => self.work(|shared, now| {
                 shared.machine.handle_recovering(node, &|ttl| self.vote_timeout(ttl), now);
             }),
-            News::Push(push) => {
+            NodeEvent::Push(push) => {
                 self.work(|shared, now| shared.machine.handle_push(node, push, now));
             }
         }

@@ -15,18 +15,19 @@ use quorate_core::{
     client::watchdog::{HeldLease, LeaseId, Renewal},
     command::Owner,
     lease::LostReason,
-    line::FencedLease,
     moment::Moment,
     name::Name,
+    queue::FencedLease,
 };
 
 use super::Engine;
-use crate::error::Lost;
+use crate::{error::Lost, observe::LockKind};
 
 /// What a guard reads without asking the watchdog.
 pub(crate) struct Held {
     pub(crate) id: LeaseId,
     pub(crate) name: Name,
+    pub(crate) kind: LockKind,
     pub(crate) owner: Owner,
     pub(crate) acquired_at: Moment,
     /// Absent in classic mode.
@@ -38,10 +39,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(id: LeaseId, held: &HeldLease, acquired_at: Moment) -> Self {
+    pub(crate) fn new(id: LeaseId, held: &HeldLease, kind: LockKind, acquired_at: Moment) -> Self {
         Self {
             id,
             name: held.name().clone(),
+            kind,
             owner: held.owner().clone(),
             acquired_at,
             fenced: held.fenced(),

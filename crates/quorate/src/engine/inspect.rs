@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use quorate_core::{
-    command::{ClientId, Command, Owner, Reply, Sighting, Value},
+    command::{ClientId, Command, KeyObservation, Owner, Reply, Value},
     fence::Fence,
-    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, ShareTold, WAITING_SHOWN_MAX},
-    line::{Place, identity_of, is_shared},
+    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX},
     moment::Moment,
     name::Name,
+    queue::{Position, identity_of, is_shared},
 };
 
 use super::{
@@ -173,7 +173,7 @@ impl View {
     fn clients(&self) -> impl Iterator<Item = ClientId> {
         let stored = self.nodes.iter().flatten().flat_map(entries);
         let holders = stored.filter_map(|it| Identity::of(&it.value).asked());
-        let waiting = self.waiting.iter().filter_map(|owner| Place::of(owner.as_bytes()));
+        let waiting = self.waiting.iter().filter_map(|owner| Position::of(owner.as_bytes()));
         holders.chain(waiting.map(|place| place.client))
     }
 
@@ -188,7 +188,7 @@ impl View {
         let (votes, holder) = self.value.as_ref().map(held).unwrap_or_default();
         let shared_with = self.others.iter().filter_map(|value| held(value).1).collect();
         let waiter = |owner: &Owner| {
-            let place = Place::of(owner.as_bytes())?;
+            let place = Position::of(owner.as_bytes())?;
             Some(Waiter {
                 who: whos.words(&Identity::of_text(owner.as_bytes())),
                 is_this_client: place.client == engine.client,
@@ -196,9 +196,9 @@ impl View {
             })
         };
         let waiting = self.waiting.iter().filter_map(waiter).collect();
-        let view = |(node, said): (usize, &Result<Inspected, Heard>)| NodeView {
+        let view = |(node, node_call): (usize, &Result<Inspected, Heard>)| NodeView {
             node: engine.nodes[node].label().to_owned(),
-            sight: match said {
+            sight: match node_call {
                 Ok(told) => match entries(told).first() {
                     Some(entry) => Sight::Held(entry.holder(engine, whos)),
                     None => Sight::Free,
@@ -230,7 +230,7 @@ struct Entry {
 
 /// Who has the lock on one node: several, if they hold it together.
 fn entries(told: &Inspected) -> Vec<Entry> {
-    let share = |share: &ShareTold| Entry {
+    let share = |share: &ShareInfo| Entry {
         value: Value::Text(share.owner.as_bytes().into()),
         // Readers have none.
         fence: told.fence.filter(|_| !is_shared(&share.owner)).map(|it| it.fence),
@@ -238,7 +238,7 @@ fn entries(told: &Inspected) -> Vec<Entry> {
         left_ms: Some(share.left_ms),
         is_together: true,
     };
-    let alone = |seen: &Sighting| {
+    let alone = |seen: &KeyObservation| {
         // A fence is not about a holder that knows no fences.
         let is_line = matches!(Identity::of(&seen.value), Identity::Line(..));
         let fence = told.fence.filter(|_| is_line);
@@ -339,14 +339,14 @@ mod tests {
     use super::*;
 
     fn owner(ticket: u64) -> Owner {
-        Place { ticket, ttl_ms: 1, client: ClientId::from_random([1; 20]) }.owner(ticket)
+        Position { ticket, ttl_ms: 1, client: ClientId::from_random([1; 20]) }.owner(ticket)
     }
 
     /// What a node tells that has the key of `holder`, and of those in line all but `hidden`.
     fn told(holder: Option<u64>, tickets: &[u64], hidden: u64) -> Result<Inspected, Heard> {
         let value = |ticket| Value::Text(owner(ticket).as_bytes().into());
         Ok(Inspected {
-            sighting: holder.map(|it| Sighting { value: value(it), expires_in_ms: Some(1) }),
+            sighting: holder.map(|it| KeyObservation { value: value(it), expires_in_ms: Some(1) }),
             fence: None,
             waiting: tickets.iter().map(|it| owner(*it)).collect(),
             waiting_total: tickets.len() as u64 + hidden,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quorate_core::{
     client::owners::{OwnerKind, OwnerSource},
     command::{ClientId, Owner},
-    line::{Place, Request},
+    queue::{Position, Request},
 };
 
 use crate::nonces::OwnerKey;
@@ -32,7 +32,7 @@ impl Names {
 }
 
 impl OwnerSource for Names {
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner {
         let number = self.next_number();
         // Whoever knows one owner of this client must not know the others.
         let secret = Some(self.key.secret(number));

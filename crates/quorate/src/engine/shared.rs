@@ -194,7 +194,7 @@ impl Shared {
             Lease::Renewed { .. } | Lease::AtRisk { .. } => {}
         }
         if engine.is_observed() && !matches!(event, Lease::Valid { .. }) {
-            rest.tell(Told::Lease { name: held.name.clone(), event });
+            rest.tell(Told::Lease { name: held.name.clone(), kind: held.kind, event });
         }
     }
 
@@ -240,8 +240,9 @@ impl Shared {
         hold: quorate_core::client::Hold,
         now: Moment,
     ) -> Option<Arc<Held>> {
+        let kind = self.calls.get(&call)?.kind;
         let id = self.machine.keep(call, hold, now)?;
-        let held = Arc::new(Held::new(id, self.machine.lease(id)?, now));
+        let held = Arc::new(Held::new(id, self.machine.lease(id)?, kind, now));
         self.held.insert(id, held.clone());
         Some(held)
     }

@@ -9,10 +9,10 @@ use std::{
 };
 
 use quorate_core::{
-    command::{ClientId, Command, Reply, Sighting, Value},
-    line::{Place, label_of},
+    command::{ClientId, Command, KeyObservation, Reply, Value},
     moment::Moment,
     name::Name,
+    queue::{Position, label_of},
 };
 
 use super::{Engine, report::Heard};
@@ -30,7 +30,7 @@ pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> 
         _ => None,
     };
     let answers = ask(engine, of_all(engine, &look).collect(), patience, read).await;
-    let sightings: Vec<Sighting> = answers.into_iter().flatten().flatten().collect();
+    let sightings: Vec<KeyObservation> = answers.into_iter().flatten().flatten().collect();
     let sighting = most_seen(sightings.iter(), |seen| &seen.value)?;
     let identity = Identity::of(&sighting.value);
     let mut whos = Whos::default();
@@ -152,7 +152,7 @@ impl Identity {
 
     /// The readable part of an owner of ours; for another library's, the value as it is, escaped.
     pub(super) fn of_text(text: &[u8]) -> Self {
-        if let Some(Place { client, .. }) = Place::of(text) {
+        if let Some(Position { client, .. }) = Position::of(text) {
             return Self::Line(client, label_of(text).map(|label| shown(label.as_bytes())));
         }
         let classic = text.iter().position(|byte| *byte == b'@').and_then(|at| {
@@ -327,7 +327,7 @@ mod tests {
             let owner = Owner::new(&client, 12, name);
             assert_eq!(who(owner.as_bytes()), name);
         }
-        let place = Place { ticket: 7, ttl_ms: 1, client };
+        let place = Position { ticket: 7, ttl_ms: 1, client };
         assert_eq!(who(place.owner(3).as_bytes()), "the client abababab");
     }
 

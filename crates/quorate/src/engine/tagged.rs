@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use quorate_core::{
     command::{Command, Owner, Value},
     inspect::Inspected,
-    line::{Place, Tag, tag_of},
     name::Name,
+    queue::{Position, Tag, tag_of},
     quorum::majority,
 };
 
@@ -53,7 +53,7 @@ fn leases<'a>(
     }
     let known = seen.into_iter().filter(|(_, count)| *count >= quorum);
     let lease = |(owner, _): (Owner, usize)| {
-        let (tag, place) = (tag_of(owner.as_bytes())?, Place::of(owner.as_bytes())?);
+        let (tag, place) = (tag_of(owner.as_bytes())?, Position::of(owner.as_bytes())?);
         let ttl = Duration::from_millis(place.ttl_ms);
         Some((tag, LeaseHandover::new(name.clone(), owner, ttl, Some(tag.fence))))
     };

@@ -7,17 +7,41 @@ use quorate_core::{client::watchdog, name::Name, renew};
 use super::Engine;
 use crate::{
     error::NodeAnswer,
-    observe::{Action, Event, Outcome},
+    observe::{Action, Event, LockKind, Outcome},
 };
 
 /// One thing to tell.
 #[derive(Debug)]
 pub(super) enum Told {
-    Answered { round: u64, action: Action, node: usize, answer: NodeAnswer, took: Duration },
-    Ended { round: u64, action: Action, name: Name, outcome: Outcome, took: Duration },
-    WaitStarted { name: Name },
-    WaitEnded { name: Name, waited: Duration },
-    Lease { name: Name, event: watchdog::Event },
+    Answered {
+        round: u64,
+        action: Action,
+        node: usize,
+        answer: NodeAnswer,
+        took: Duration,
+    },
+    Ended {
+        round: u64,
+        action: Action,
+        name: Name,
+        kind: LockKind,
+        outcome: Outcome,
+        took: Duration,
+    },
+    WaitStarted {
+        name: Name,
+        kind: LockKind,
+    },
+    WaitEnded {
+        name: Name,
+        kind: LockKind,
+        waited: Duration,
+    },
+    Lease {
+        name: Name,
+        kind: LockKind,
+        event: watchdog::Event,
+    },
 }
 
 impl Told {
@@ -28,21 +52,24 @@ impl Told {
                 let node = engine.nodes[*node].label();
                 engine.tell(&Event::Answered { round, action, node, answer, took });
             }
-            Self::Ended { round, action, name, outcome, took } => {
-                let (round, action, outcome, took) = (*round, *action, *outcome, *took);
-                let name = name.as_str();
-                engine.tell(&Event::Ended { round, action, name, outcome, took });
+            Self::Ended { round, action, name, kind, outcome, took } => {
+                let (round, action, kind) = (*round, *action, *kind);
+                let (name, outcome, took) = (name.as_str(), *outcome, *took);
+                engine.tell(&Event::Ended { round, action, name, kind, outcome, took });
             }
-            Self::WaitStarted { name } => engine.tell(&Event::WaitStarted { name: name.as_str() }),
-            Self::WaitEnded { name, waited } => {
-                engine.tell(&Event::WaitEnded { name: name.as_str(), waited: *waited });
+            Self::WaitStarted { name, kind } => {
+                engine.tell(&Event::WaitStarted { name: name.as_str(), kind: *kind });
             }
-            Self::Lease { name, event } => tell_lease(engine, name.as_str(), *event),
+            Self::WaitEnded { name, kind, waited } => {
+                let (name, kind, waited) = (name.as_str(), *kind, *waited);
+                engine.tell(&Event::WaitEnded { name, kind, waited });
+            }
+            Self::Lease { name, kind, event } => tell_lease(engine, name.as_str(), *kind, *event),
         }
     }
 }
 
-fn tell_lease(engine: &Engine, name: &str, event: watchdog::Event) {
+fn tell_lease(engine: &Engine, name: &str, kind: LockKind, event: watchdog::Event) {
     match event {
         watchdog::Event::Valid { .. } => {}
         watchdog::Event::Renewed { outcome, margin, .. } => {
@@ -54,6 +81,6 @@ fn tell_lease(engine: &Engine, name: &str, event: watchdog::Event) {
             engine.tell(&Event::Renewed { name, outcome, margin });
         }
         watchdog::Event::AtRisk { .. } => engine.tell(&Event::AtRisk { name }),
-        watchdog::Event::Lost { reason, .. } => engine.tell(&Event::Lost { name, reason }),
+        watchdog::Event::Lost { reason, .. } => engine.tell(&Event::Lost { name, kind, reason }),
     }
 }

@@ -9,8 +9,8 @@ use std::{
 use quorate_core::{
     client::About,
     command::{Command, Reply},
-    line::Push,
     moment::Moment,
+    queue::Push,
 };
 
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
     );
 
     /// Hears what the node tells unasked.
-    fn handle_news(self: Arc<Self>, node: usize, news: News);
+    fn handle_news(self: Arc<Self>, node: usize, kind: NodeEvent);
 
     /// The node's driver takes all that the client has for it. It writes by itself.
     fn serve(self: Arc<Self>, node: usize);
@@ -37,7 +37,7 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
 
 /// What a node tells unasked.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum NodeEvent {
     /// It can be asked.
     Up,
     /// It cannot be asked any more, or has even forgotten us.
@@ -56,7 +56,7 @@ pub(crate) enum News {
 pub(crate) struct Ears {
     listener: OnceLock<Weak<dyn Listener>>,
     timers: OnceLock<Weak<Timers>>,
-    posted: Mutex<VecDeque<(usize, News)>>,
+    posted: Mutex<VecDeque<(usize, NodeEvent)>>,
     hearing: Mutex<()>,
 }
 
@@ -74,9 +74,9 @@ impl Ears {
     }
 
     /// The listener hears this at once.
-    pub(crate) fn tell(&self, node: usize, news: News) {
+    pub(crate) fn tell(&self, node: usize, kind: NodeEvent) {
         if let Some(listener) = self.listener() {
-            listener.handle_news(node, news);
+            listener.handle_news(node, kind);
         }
     }
 
@@ -84,9 +84,9 @@ impl Ears {
     ///
     /// It does not take hold of the listener: a node in memory posts under its own mutex, and
     /// whoever lets go of a listener last takes leave of its nodes.
-    pub(crate) fn post(self: &Arc<Self>, node: usize, news: News, now: Moment) {
+    pub(crate) fn post(self: &Arc<Self>, node: usize, kind: NodeEvent, now: Moment) {
         if self.timers.get().is_some() {
-            self.posted().push_back((node, news));
+            self.posted().push_back((node, kind));
             let weak: Weak<Self> = Arc::downgrade(self);
             self.call_at(now, weak);
         }
@@ -104,12 +104,12 @@ impl Ears {
     pub(crate) fn hear_posted(&self) {
         let _in_order = self.hearing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let Some((node, news)) = self.posted().pop_front() else { return };
-            self.tell(node, news);
+            let Some((node, kind)) = self.posted().pop_front() else { return };
+            self.tell(node, kind);
         }
     }
 
-    fn posted(&self) -> MutexGuard<'_, VecDeque<(usize, News)>> {
+    fn posted(&self) -> MutexGuard<'_, VecDeque<(usize, NodeEvent)>> {
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -30,8 +30,8 @@ use std::{
 use quorate_core::{
     command::{ClientId, Command},
     dialect::Dialect,
-    line::Session,
     moment::Moment,
+    queue::Session,
 };
 use rustix::process::geteuid;
 use tokio::sync::Notify;

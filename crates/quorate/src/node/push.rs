@@ -7,8 +7,8 @@
 use quorate_core::{
     command::{ClientId, Owner},
     fence::Fence,
-    line::{News, Push, Session},
     name::Name,
+    queue::{Push, PushKind, Session},
 };
 
 /// Reads what a client was told.
@@ -16,33 +16,33 @@ pub(super) fn read(client: ClientId, text: &[u8]) -> Option<Push> {
     let at = text.iter().rposition(|byte| *byte == b'\n')?;
     let name = Name::parse(str::from_utf8(&text[at + 1..]).ok()?, "").ok()?;
     let mut words = text[..at].splitn(3, |byte| *byte == b' ');
-    let news = match words.next()? {
-        b"G" => News::Granted,
-        b"I" => News::Inquired,
+    let kind = match words.next()? {
+        b"G" => PushKind::Granted,
+        b"I" => PushKind::Inquired,
         _ => return None,
     };
     let fence = Fence::new(digits(words.next()?)?);
-    let (session, owner) = match news {
-        News::Granted => {
+    let (session, owner) = match kind {
+        PushKind::Granted => {
             let rest = words.next()?;
             let (session, owner) = rest.split_at_checked(SESSION_LEN)?;
             let session = Session::parse(str::from_utf8(session).ok()?)?;
             (Some(session), owner.strip_prefix(b" ")?)
         }
-        News::Inquired => (None, words.next()?),
+        PushKind::Inquired => (None, words.next()?),
     };
-    Some(Push { client, name, owner: Owner::from_bytes(owner), fence, news, session })
+    Some(Push { client, name, owner: Owner::from_bytes(owner), fence, kind, session })
 }
 
 /// Writes what `read` reads. A grant without a session, which no node tells, cannot be read.
 #[cfg(feature = "local")]
 pub(super) fn write(push: &Push) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
-    let news = match push.news {
-        News::Granted => "G",
-        News::Inquired => "I",
+    let kind = match push.kind {
+        PushKind::Granted => "G",
+        PushKind::Inquired => "I",
     };
-    text.extend_from_slice(format!("{news} {:016} ", push.fence.get()).as_bytes());
+    text.extend_from_slice(format!("{kind} {:016} ", push.fence.get()).as_bytes());
     if let Some(session) = push.session {
         text.extend_from_slice(format!("{session} ").as_bytes());
     }
@@ -62,19 +62,19 @@ const SESSION_LEN: usize = 32;
 
 #[cfg(all(test, feature = "local"))]
 mod tests {
-    use quorate_core::line::Place;
+    use quorate_core::queue::Position;
 
     use super::*;
 
     #[test]
     fn what_is_written_can_be_read() {
         let client = ClientId::from_random([0xa5; 20]);
-        let owner = Place { ticket: 42, ttl_ms: 300, client }.owner(9);
+        let owner = Position { ticket: 42, ttl_ms: 300, client }.owner(9);
         let name = Name::parse("a b", "").unwrap();
         let session = Some(Session::from_random(7));
         let fence = Fence::new(1_800_000_000_000_000);
-        let granted = Push { client, name, owner, fence, news: News::Granted, session };
-        let inquired = Push { news: News::Inquired, session: None, ..granted.clone() };
+        let granted = Push { client, name, owner, fence, kind: PushKind::Granted, session };
+        let inquired = Push { kind: PushKind::Inquired, session: None, ..granted.clone() };
         for push in [granted, inquired] {
             assert_eq!(read(client, &write(&push)), Some(push));
         }

@@ -4,18 +4,22 @@
 //! |---|---|---|
 //! | `quorate_acquire_total` | counter | `outcome` |
 //! | `quorate_acquire_duration_seconds` | histogram | |
-//! | `quorate_wait_duration_seconds` | histogram | |
-//! | `quorate_hold_duration_seconds` | histogram | |
-//! | `quorate_held_locks`, `quorate_waiters` | gauge | |
+//! | `quorate_wait_duration_seconds` | histogram | `kind` |
+//! | `quorate_hold_duration_seconds` | histogram | `kind` |
+//! | `quorate_held_locks`, `quorate_waiters` | gauge | `kind` |
 //! | `quorate_renew_total` | counter | `outcome` |
 //! | `quorate_renew_margin_seconds` | histogram | |
-//! | `quorate_lost_total` | counter | `reason` |
+//! | `quorate_lost_total` | counter | `kind`, `reason` |
 //! | `quorate_release_total` | counter | `outcome` |
 //! | `quorate_node_up` | gauge | `node` |
 //! | `quorate_node_request_duration_seconds` | histogram | `node`, `op` |
 //! | `quorate_node_errors_total` | counter | `node`, `kind` |
 //!
-//! Names of locks are no labels: there may be millions of them.
+//! The `kind` of a lock is one of `mutex`, `reentrant`, `set`, `read`, `write`, `permit` and
+//! `permit_queue`: see [`LockKind`](super::LockKind). That of an error is the kind of
+//! [trouble](crate::error::Trouble::kind).
+//!
+//! Names of locks are not labels: there may be millions of them.
 //!
 //! # Examples
 //!
@@ -82,22 +86,29 @@ impl Observer for Metrics {
                 }
             }
             Event::Ended { action, outcome, took, .. } => ended(*action, *outcome, *took),
-            Event::WaitStarted { .. } => gauge!("quorate_waiters").increment(1),
-            Event::WaitEnded { waited, .. } => {
-                gauge!("quorate_waiters").decrement(1);
-                histogram!("quorate_wait_duration_seconds").record(*waited);
+            Event::WaitStarted { kind, .. } => {
+                gauge!("quorate_waiters", "kind" => kind.as_str()).increment(1);
             }
-            Event::Held { .. } => gauge!("quorate_held_locks").increment(1),
-            Event::LetGo { held_for, .. } => {
-                gauge!("quorate_held_locks").decrement(1);
-                histogram!("quorate_hold_duration_seconds").record(*held_for);
+            Event::WaitEnded { kind, waited, .. } => {
+                let kind = kind.as_str();
+                gauge!("quorate_waiters", "kind" => kind).decrement(1);
+                histogram!("quorate_wait_duration_seconds", "kind" => kind).record(*waited);
+            }
+            Event::Held { kind, .. } => {
+                gauge!("quorate_held_locks", "kind" => kind.as_str()).increment(1);
+            }
+            Event::LetGo { kind, held_for, .. } => {
+                let kind = kind.as_str();
+                gauge!("quorate_held_locks", "kind" => kind).decrement(1);
+                histogram!("quorate_hold_duration_seconds", "kind" => kind).record(*held_for);
             }
             Event::Renewed { outcome, margin, .. } => {
                 counter!("quorate_renew_total", "outcome" => outcome.as_str()).increment(1);
                 histogram!("quorate_renew_margin_seconds").record(*margin);
             }
-            Event::Lost { reason, .. } => {
-                counter!("quorate_lost_total", "reason" => reason.as_str()).increment(1);
+            Event::Lost { kind, reason, .. } => {
+                let (kind, reason) = (kind.as_str(), reason.as_str());
+                counter!("quorate_lost_total", "kind" => kind, "reason" => reason).increment(1);
             }
             Event::NodeUp { node } => {
                 gauge!("quorate_node_up", "node" => (*node).to_owned()).set(1);

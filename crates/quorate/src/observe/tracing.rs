@@ -67,8 +67,8 @@ impl Tracing {
 impl Observer for Tracing {
     fn observe(&self, event: &Event<'_>) {
         match event {
-            Event::Started { round, action, name } => {
-                self.open().insert(*round, span(*action, name));
+            Event::Started { round, action, name, kind } => {
+                self.open().insert(*round, span(*action, name, kind.as_str()));
             }
             Event::Answered { round, node, answer, took, .. } => {
                 // An answer that comes after the round has ended belongs to no span any more.
@@ -84,27 +84,36 @@ impl Observer for Tracing {
                     span.record("took_us", u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
                 }
             }
-            Event::WaitStarted { name } => debug!(lock = name, "waiting"),
-            Event::WaitEnded { name, waited } => debug!(lock = name, ?waited, "waited"),
-            Event::Held { name } => debug!(lock = name, "held"),
-            Event::LetGo { name, held_for } => debug!(lock = name, ?held_for, "let go"),
+            Event::WaitStarted { name, kind } => {
+                debug!(lock = name, kind = kind.as_str(), "waiting");
+            }
+            Event::WaitEnded { name, kind, waited } => {
+                debug!(lock = name, kind = kind.as_str(), ?waited, "waited");
+            }
+            Event::Held { name, kind } => debug!(lock = name, kind = kind.as_str(), "held"),
+            Event::LetGo { name, kind, held_for } => {
+                debug!(lock = name, kind = kind.as_str(), ?held_for, "let go");
+            }
             Event::Renewed { name, outcome, margin } => {
                 let outcome = outcome.as_str();
                 debug!(lock = name, outcome, ?margin, "renewed");
             }
             Event::AtRisk { name } => warn!(lock = name, "lock is at risk"),
-            Event::Lost { name, reason } => warn!(lock = name, %reason, "lock is lost"),
+            Event::Lost { name, kind, reason } => {
+                warn!(lock = name, kind = kind.as_str(), %reason, "lock is lost");
+            }
             Event::NodeUp { node } => info!(node, "node is attached"),
             Event::NodeDown { node, trouble } => warn!(node, %trouble, "node is down"),
         }
     }
 }
 
-fn span(action: Action, lock: &str) -> Span {
+fn span(action: Action, lock: &str, kind: &str) -> Span {
+    let (outcome, took_us) = (Empty, Empty);
     match action {
-        Action::Acquire => debug_span!("quorate.acquire", lock, outcome = Empty, took_us = Empty),
-        Action::Extend => debug_span!("quorate.extend", lock, outcome = Empty, took_us = Empty),
-        Action::Verify => debug_span!("quorate.verify", lock, outcome = Empty, took_us = Empty),
-        Action::Release => debug_span!("quorate.release", lock, outcome = Empty, took_us = Empty),
+        Action::Acquire => debug_span!("quorate.acquire", lock, kind, outcome, took_us),
+        Action::Extend => debug_span!("quorate.extend", lock, kind, outcome, took_us),
+        Action::Verify => debug_span!("quorate.verify", lock, kind, outcome, took_us),
+        Action::Release => debug_span!("quorate.release", lock, kind, outcome, took_us),
     }
 }

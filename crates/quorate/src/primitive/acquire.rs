@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use quorate_core::{
+    acquire::{Outcome, Wait},
     client::{waiter::Want as Asked, watchdog::HeldLease},
     command::Owner,
-    contend::{Outcome, Wait},
     dialect::Adoption,
     lease::LostReason,
-    line::FencedLease,
     moment::Moment,
     name::Name,
+    queue::FencedLease,
     quorum::NodeSet,
-    round::{Round, Verb},
+    round::{Round, RoundKind},
     terms::Terms,
 };
 
@@ -22,6 +22,7 @@ use crate::{
         held::{Held, Hold},
     },
     error::{AdoptError, LockError, Lost, NodeReport},
+    observe::LockKind,
     primitive::{guard::Guard, inner::Inner},
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Want {
     pub(crate) terms: Terms,
     pub(crate) hold: Hold,
     pub(crate) kind: OwnerKind,
+    /// As events name it.
+    pub(crate) lock_kind: LockKind,
 }
 
 /// What came of it.
@@ -61,10 +64,10 @@ pub(crate) async fn acquire(
     wait: Wait,
     deadline: Option<Moment>,
 ) -> Result<Got, LockError> {
-    let Want { name, terms, hold, kind } = want;
+    let Want { name, terms, hold, kind, lock_kind } = want;
     let dialect = client.engine.dialect;
     let asked = Asked { name, terms, kind, wait, dialect, adopts: None };
-    win(client, asked, hold, deadline).await.ok_or(LockError::ShutDown)
+    win(client, (asked, lock_kind), hold, deadline).await.ok_or(LockError::ShutDown)
 }
 
 /// Acquires several locks, all or none. Dropping the future leaves all queues and gives back
@@ -147,19 +150,19 @@ pub(crate) async fn adopt(
     from: Owner,
     fenced: Option<FencedLease>,
 ) -> Result<Got, AdoptError> {
-    let Want { name, terms, hold, kind } = want;
+    let Want { name, terms, hold, kind, lock_kind } = want;
     let engine = &client.engine;
     let owner = engine.next_owner(terms.ttl_ms(), &kind, engine.now());
     let adopts = Some(Box::new(Adoption { from, owner, fenced }));
     let (wait, dialect) = (Wait::Never, engine.dialect);
     let asked = Asked { name, terms, kind, wait, dialect, adopts };
-    win(client, asked, hold, None).await.ok_or(AdoptError::ShutDown)
+    win(client, (asked, lock_kind), hold, None).await.ok_or(AdoptError::ShutDown)
 }
 
 /// `None` once the client is shut down.
 async fn win(
     client: &Arc<Inner>,
-    asked: Asked,
+    (asked, kind): (Asked, LockKind),
     hold: Hold,
     deadline: Option<Moment>,
 ) -> Option<Got> {
@@ -169,7 +172,7 @@ async fn win(
     if client.is_closed() {
         return None;
     }
-    let call = Call::acquire(engine, asked);
+    let call = Call::acquire(engine, asked, kind);
     match call.outcome_until(deadline).await.map(acquired) {
         Some(Outcome::Held { .. }) => {
             let guard = Guard::new(client.clone(), call, hold);
@@ -227,7 +230,8 @@ pub(crate) async fn rename(
     let (from, fenced) = (held.owner.clone(), lease.fenced());
     let adopts = Some(Box::new(Adoption { from, owner: owner.clone(), fenced }));
     let (wait, dialect) = (Wait::Never, engine.dialect);
-    let call = Call::acquire(engine, Asked { name, terms, kind, wait, dialect, adopts });
+    let asked = Asked { name, terms, kind, wait, dialect, adopts };
+    let call = Call::acquire(engine, asked, held.kind);
     match acquired(call.outcome().await) {
         Outcome::Held { .. } => {}
         Outcome::Contended => return Err(Lost::new(LostReason::Gone).into()),
@@ -239,7 +243,8 @@ pub(crate) async fn rename(
             });
         }
     }
-    let mut renamed = Renamed { engine, lease, owner: &owner, terms, is_kept: false };
+    let (kind, owner_of) = (held.kind, &owner);
+    let mut renamed = Renamed { engine, lease, kind, owner: owner_of, terms, is_kept: false };
     // Only what was held all the time is held still: where the old owner stood in line it may have
     // come after others.
     held.check(engine, engine.now())?;
@@ -258,6 +263,7 @@ pub(crate) async fn rename(
 struct Renamed<'a> {
     engine: &'a Arc<Engine>,
     lease: &'a HeldLease,
+    kind: LockKind,
     owner: &'a Owner,
     terms: Terms,
     is_kept: bool,
@@ -266,12 +272,12 @@ struct Renamed<'a> {
 impl Drop for Renamed<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            let Self { engine, lease, owner, terms, .. } = *self;
+            let Self { engine, lease, kind, owner, terms, .. } = *self;
             let (owner, untaken) = (owner.clone(), NodeSet::EMPTY);
             let claim = Claim { owner, untaken, ..lease.claim(terms) };
             let nodes = engine.nodes.len();
-            let machine = Round::start(Verb::Release, terms, nodes, engine.now());
-            drop(Call::ask(engine, claim, Asking::Round(machine)));
+            let machine = Round::start(RoundKind::Release, terms, nodes, engine.now());
+            drop(Call::ask(engine, claim, kind, Asking::Round(machine)));
         }
     }
 }

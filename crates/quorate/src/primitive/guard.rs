@@ -10,9 +10,9 @@ use quorate_core::{
     backoff::Backoff,
     fence::Fence,
     lease::LostReason,
-    line::{FencedLease, is_shared},
+    queue::{FencedLease, is_shared},
     renew,
-    round::Finding,
+    round::RoundOutcome,
 };
 
 use crate::{
@@ -59,7 +59,7 @@ impl Guard {
     /// The guard of what the call has won.
     pub(crate) fn new(client: Arc<Inner>, call: Call, hold: Hold) -> Self {
         let held = call.keep(hold).expect("its outcome says so");
-        client.engine.tell(&Event::Held { name: held.name.as_str() });
+        client.engine.tell(&Event::Held { name: held.name.as_str(), kind: held.kind });
         Self { client, held, call, is_over: false }
     }
 
@@ -299,9 +299,9 @@ impl Guard {
         self.check()?;
         let (call, outcome) = self.ask_nodes().await;
         match outcome {
-            Finding::Agreed => Ok(self.check()?),
-            Finding::Refused => Err(self.lost_reason(LostReason::Gone).into()),
-            Finding::Unsure => Err(VerifyError::NoQuorum { nodes: call.reports() }),
+            RoundOutcome::Agreed => Ok(self.check()?),
+            RoundOutcome::Refused => Err(self.lost_reason(LostReason::Gone).into()),
+            RoundOutcome::Unsure => Err(VerifyError::NoQuorum { nodes: call.reports() }),
         }
     }
 
@@ -341,8 +341,7 @@ impl Guard {
             if self.client.is_closed() {
                 return Err(self.lose(LostReason::ShutDown).into());
             }
-            let name = self.held.name.clone();
-            let call = Call::begin(engine, Action::Extend, name, |shared, now| {
+            let call = Call::begin(engine, Action::Extend, &self.held, |shared, now| {
                 shared.machine.extend(self.held.id, terms, now)
             });
             let call = call.map_err(Lost::new)?;
@@ -398,9 +397,9 @@ impl Guard {
         };
         was_held?;
         match finding {
-            Finding::Agreed => Ok(()),
-            Finding::Refused => Err(Lost::new(LostReason::Gone).into()),
-            Finding::Unsure => Err(ReleaseError::NoQuorum { nodes: call.reports() }),
+            RoundOutcome::Agreed => Ok(()),
+            RoundOutcome::Refused => Err(Lost::new(LostReason::Gone).into()),
+            RoundOutcome::Unsure => Err(ReleaseError::NoQuorum { nodes: call.reports() }),
         }
     }
 

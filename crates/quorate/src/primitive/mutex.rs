@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
+    acquire::Wait,
     client::watchdog::Renewal,
-    contend::Wait,
     moment::Moment,
     name::{Name, NameError},
 };
@@ -12,6 +12,7 @@ use quorate_core::{
 use crate::{
     engine::{OwnerKind, held::Hold, survey},
     error::{Holder, LockError, WithError},
+    observe::LockKind,
     primitive::{
         acquire::{Got, Want, acquire},
         guard::Guard,
@@ -65,6 +66,8 @@ pub struct Mutex {
     hold: Hold,
     /// Readers share the lock: see [`RwLock`](crate::RwLock).
     kind: OwnerKind,
+    /// As events name it.
+    lock_kind: LockKind,
 }
 
 impl Mutex {
@@ -72,12 +75,14 @@ impl Mutex {
         let name = Name::parse(name, &client.defaults.prefix);
         let ttl = client.defaults.ttl;
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        Self { client, name, ttl, hold, kind: OwnerKind::default() }
+        let (kind, lock_kind) = (OwnerKind::default(), LockKind::Mutex);
+        Self { client, name, ttl, hold, kind, lock_kind }
     }
 
     /// The same lock, held together with others who want it so.
     pub(super) const fn shared(mut self) -> Self {
         self.kind.is_shared = true;
+        self.lock_kind = LockKind::Read;
         self
     }
 
@@ -89,7 +94,13 @@ impl Mutex {
         hold: Hold,
         kind: OwnerKind,
     ) -> Self {
-        Self { client, name: Ok(name), ttl, hold, kind }
+        Self { client, name: Ok(name), ttl, hold, kind, lock_kind: LockKind::Permit }
+    }
+
+    /// The same lock, and events name it so.
+    pub(super) const fn named(mut self, kind: LockKind) -> Self {
+        self.lock_kind = kind;
+        self
     }
 
     /// Takes a fixed lease: the lock ends with its ttl unless it is extended by hand.
@@ -189,6 +200,7 @@ impl Mutex {
     #[must_use]
     pub fn reentrant(mut self, identity: impl AsRef<str>) -> Self {
         self.kind.identity = Some(identity.as_ref().into());
+        self.lock_kind = LockKind::Reentrant;
         self
     }
 
@@ -412,7 +424,7 @@ impl Mutex {
                 return Err(LockError::InvalidIdentity { len: identity.len(), max: IDENTITY_MAX });
             }
         }
-        Ok(Want { name, terms, hold, kind })
+        Ok(Want { name, terms, hold, kind, lock_kind: self.lock_kind })
     }
 
     async fn timeout(&self, started: Moment) -> LockError {

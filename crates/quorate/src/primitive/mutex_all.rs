@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use quorate_core::{client::SET_MAX, contend::Wait, moment::Moment};
+use quorate_core::{acquire::Wait, client::SET_MAX, moment::Moment};
 
 use crate::{
     error::{LockError, WithError},

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{guard::Guard, inner::Inner, mutex::Mutex, write_guard::WriteGuard};
-use crate::error::LockError;
+use crate::{error::LockError, observe::LockKind};
 
 /// A lock that any number of readers hold together, or one writer alone, across processes and
 /// machines.
@@ -49,7 +49,7 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(client: Arc<Inner>, name: &str) -> Self {
-        Self { mutex: Mutex::new(client, name) }
+        Self { mutex: Mutex::new(client, name).named(LockKind::Write) }
     }
 
     /// How the holder is shown to others who look at the lock or fail to get it, instead of the

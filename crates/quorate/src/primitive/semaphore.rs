@@ -18,6 +18,7 @@ use crate::{
     Mutex,
     engine::{OwnerKind, held::Hold},
     error::{LockError, NodeReport, WithError},
+    observe::LockKind,
     primitive::{guard::Guard, inner::Inner},
     who::printable,
 };
@@ -277,7 +278,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
-        self.part(self.parts()?.line.clone(), self.hold).first_contact().await?;
+        self.queue(self.hold)?.first_contact().await?;
         let mut known = None;
         let mut seen = self.try_any(MISSES_MAX, None).await?;
         for _ in 1..LOOKS_MAX {
@@ -393,6 +394,12 @@ impl Semaphore {
 
     fn part(&self, name: Name, hold: Hold) -> Mutex {
         Mutex::part(self.client.clone(), name, self.ttl, hold, self.kind.clone())
+    }
+
+    /// The lock of the first in the queue.
+    fn queue(&self, hold: Hold) -> Result<Mutex, LockError> {
+        let part = self.part(self.parts()?.line.clone(), hold);
+        Ok(part.named(LockKind::PermitQueue))
     }
 
     fn parts(&self) -> Result<&Parts, LockError> {

@@ -1,8 +1,8 @@
 //! Futures dropped at every point leave no key behind.
 
-pub(crate) mod bench;
 mod downgrades;
 mod extends;
+pub(crate) mod fixture;
 mod guards;
 mod locks;
 mod servers;

@@ -12,7 +12,7 @@ macro_rules! on_every_engine {
             $($(
                 #[test]
                 fn $body() {
-                    crate::conformance::rig::on_memory(&$numbers, super::$body);
+                    crate::conformance::fixture::on_memory(&$numbers, super::$body);
                 }
             )+)+
         }
@@ -21,7 +21,7 @@ macro_rules! on_every_engine {
             $($(
                 #[test]
                 fn $body() {
-                    crate::conformance::rig::on_servers(&$numbers, super::$body);
+                    crate::conformance::fixture::on_servers(&$numbers, super::$body);
                 }
             )+)+
         }
@@ -30,7 +30,7 @@ macro_rules! on_every_engine {
             $($(
                 #[test]
                 fn $body() {
-                    crate::conformance::rig::on_memory_in_classic_mode(&$numbers, super::$body);
+                    crate::conformance::fixture::on_memory_in_classic_mode(&$numbers, super::$body);
                 }
             )+)+
         }
@@ -39,7 +39,8 @@ macro_rules! on_every_engine {
             $($(
                 #[test]
                 fn $body() {
-                    crate::conformance::rig::on_servers_in_classic_mode(&$numbers, super::$body);
+                    use crate::conformance::fixture::on_servers_in_classic_mode;
+                    on_servers_in_classic_mode(&$numbers, super::$body);
                 }
             )+)+
         }
@@ -63,7 +64,7 @@ macro_rules! on_a_lone_node {
         $(
             #[test]
             fn $body() {
-                crate::conformance::rig::$run(super::$body);
+                crate::conformance::fixture::$run(super::$body);
             }
         )+
     };
@@ -72,12 +73,12 @@ macro_rules! on_a_lone_node {
 
 mod exclusion;
 mod expiry;
+pub(crate) mod fixture;
 mod foreign;
 mod forgetting;
 mod inspect;
 mod names;
 mod ownership;
-pub(crate) mod rig;
 mod settings;
 mod stored;
 mod tags;

@@ -9,8 +9,8 @@
 //! pass, too: often to the very millisecond in which something ends, or one beside it.
 
 mod batch;
-mod guard;
-mod line;
+mod quarantine;
+mod queue;
 mod replies;
 mod tracker;
 

@@ -12,21 +12,20 @@ mod rwlock;
 
 mod blocking;
 mod cancellation;
+mod detach;
 mod differential;
 mod faults;
 mod fence;
 mod full;
-mod guard;
-mod handover;
-mod keeper;
-mod known_defects;
-mod line;
 mod links;
 #[cfg(feature = "local")]
 mod local;
 mod loss;
 mod mutex_all;
 mod observe;
+mod peers;
+mod quarantine;
+mod queue;
 mod reentrant;
 mod regressions;
 mod review;
@@ -34,3 +33,4 @@ mod review2;
 mod semaphore;
 #[cfg(feature = "tls")]
 mod tls;
+mod watchdog;

@@ -15,7 +15,7 @@ use quorate_testkit::eventually;
 use tokio::task::JoinHandle;
 
 use crate::{
-    conformance::rig::{PATIENCE, Rig},
+    conformance::fixture::{Fixture, PATIENCE},
     mode::Mode,
 };
 
@@ -35,8 +35,8 @@ fn waiting(set: MutexAll) -> JoinHandle<GuardAll> {
 }
 
 /// Waits until so many owners wait for a lock. Without a queue nobody can tell.
-async fn wait_until_queued(rig: &Rig, client: &Client, name: &str, count: u64) {
-    while rig.mode() == Mode::Line {
+async fn wait_until_queued(fixture: &Fixture, client: &Client, name: &str, count: u64) {
+    while fixture.mode() == Mode::Line {
         let report = client.inspect(name).await.expect("the nodes tell");
         if report.holder.is_some() && report.waiting_total == count {
             return;
@@ -46,14 +46,14 @@ async fn wait_until_queued(rig: &Rig, client: &Client, name: &str, count: u64) {
 
 /// Waits until the nodes have these keys, each on a majority, and no others, and until nobody waits
 /// for any lock.
-fn wait_until_only(rig: &Rig, wanted: &[&str]) {
+fn wait_until_only(fixture: &Fixture, wanted: &[&str]) {
     eventually(&format!("the nodes have only {wanted:?}"), PATIENCE, || {
-        let found: Vec<Vec<String>> = rig.all().map(|node| rig.names(node)).collect();
+        let found: Vec<Vec<String>> = fixture.all().map(|node| fixture.names(node)).collect();
         let votes = |name: &str| found.iter().flatten().filter(|it| *it == name).count();
         found.iter().flatten().all(|name| wanted.contains(&name.as_str()))
-            && wanted.iter().all(|name| votes(name) >= majority(rig.len()))
+            && wanted.iter().all(|name| votes(name) >= majority(fixture.len()))
     });
-    for server in rig.servers() {
+    for server in fixture.servers() {
         eventually("nobody waits", PATIENCE, || {
             !server.keys().iter().any(|key| key.starts_with(b"quorate:q:"))
         });

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use quorate::{Client, Guard, Mutex, error::LockError, inspect::LockReport};
 use tokio::task::JoinHandle;
 
-use crate::conformance::rig::{PATIENCE, Rig, take};
+use crate::conformance::fixture::{Fixture, PATIENCE, take};
 
 /// The lock of these tests, for an identity.
 fn entry(client: &Client, identity: &str) -> Mutex {
@@ -31,10 +31,10 @@ async fn enter(client: &Client, identity: &str) -> Guard {
 }
 
 /// The same, when every node has the entry: whoever joins it then has its fence.
-async fn enter_everywhere(rig: &Rig, client: &Client, identity: &str) -> Guard {
+async fn enter_everywhere(fixture: &Fixture, client: &Client, identity: &str) -> Guard {
     let guard = enter(client, identity).await;
-    rig.wait_until_only("a", rig.all());
-    told(rig, client, |report| report.votes == rig.len()).await;
+    fixture.wait_until_only("a", fixture.all());
+    told(fixture, client, |report| report.votes == fixture.len()).await;
     guard
 }
 
@@ -58,9 +58,9 @@ async fn assert_others_are_kept_out(client: &Client) {
 type Waiter = JoinHandle<Result<Guard, LockError>>;
 
 /// One who waits, when so many stand in line on every node.
-async fn waiting(rig: &Rig, client: &Client, mutex: Mutex, total: u64) -> Waiter {
+async fn waiting(fixture: &Fixture, client: &Client, mutex: Mutex, total: u64) -> Waiter {
     let waiter = tokio::spawn(async move { mutex.lock().await });
-    told(rig, client, |report| report.waiting_total == total).await;
+    told(fixture, client, |report| report.waiting_total == total).await;
     waiter
 }
 
@@ -71,22 +71,28 @@ async fn won(waiter: Waiter) -> Guard {
 }
 
 /// What is told about the lock, as soon as that is so.
-async fn told(rig: &Rig, client: &Client, is_so: impl Fn(&LockReport) -> bool) -> LockReport {
+async fn told(
+    fixture: &Fixture,
+    client: &Client,
+    is_so: impl Fn(&LockReport) -> bool,
+) -> LockReport {
     let started = Instant::now();
     loop {
         let report = client.inspect("a").await.expect("every node answers");
         if is_so(&report) {
             return report;
         }
-        assert!(started.elapsed() < PATIENCE, "with {} nodes: {report:?}", rig.len());
+        assert!(started.elapsed() < PATIENCE, "with {} nodes: {report:?}", fixture.len());
         tokio::task::yield_now().await;
     }
 }
 
 /// Waits until so many hold the lock on every node. Undoing goes on after the caller was told.
-async fn wait_until_entered(rig: &Rig, client: &Client, times: usize) {
-    told(rig, client, |report| report.votes == rig.len() && report.shared_with.len() + 1 == times)
-        .await;
+async fn wait_until_entered(fixture: &Fixture, client: &Client, times: usize) {
+    told(fixture, client, |report| {
+        report.votes == fixture.len() && report.shared_with.len() + 1 == times
+    })
+    .await;
 }
 
 /// Well below a third of the ttl, after which whoever waits asks again.

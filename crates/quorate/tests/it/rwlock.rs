@@ -7,7 +7,7 @@ macro_rules! in_line_on_every_engine {
             $($(
                 #[test]
                 fn $body() {
-                    crate::conformance::rig::on_memory(&$numbers, super::$body);
+                    crate::conformance::fixture::on_memory(&$numbers, super::$body);
                 }
             )+)+
         }
@@ -16,7 +16,7 @@ macro_rules! in_line_on_every_engine {
             $($(
                 #[test]
                 fn $body() {
-                    crate::conformance::rig::on_servers(&$numbers, super::$body);
+                    crate::conformance::fixture::on_servers(&$numbers, super::$body);
                 }
             )+)+
         }
@@ -26,7 +26,7 @@ macro_rules! in_line_on_every_engine {
             $($(
                 #[test]
                 fn $body() {
-                    crate::conformance::rig::on_local(super::$body);
+                    crate::conformance::fixture::on_local(super::$body);
                 }
             )+)+
         }

@@ -18,7 +18,7 @@ use quorate_core::quorum::majority;
 use quorate_testkit::eventually;
 
 use crate::{
-    conformance::rig::{PATIENCE, Rig},
+    conformance::fixture::{Fixture, PATIENCE},
     mode::Mode,
 };
 
@@ -45,8 +45,8 @@ fn names(guards: &[Guard]) -> Vec<String> {
 
 /// Waits until somebody is the first in line and waits for each of the permits, and so many wait
 /// behind it. In classic mode nobody can tell how many wait.
-async fn wait_for_line(rig: &Rig, client: &Client, permits: u32, behind: u64) {
-    let is_line = rig.mode() == Mode::Line;
+async fn wait_for_line(fixture: &Fixture, client: &Client, permits: u32, behind: u64) {
+    let is_line = fixture.mode() == Mode::Line;
     loop {
         let line = client.inspect("jobs#line").await.expect("the nodes tell");
         let mut is_there = line.holder.is_some() && (!is_line || line.waiting_total == behind);
@@ -77,15 +77,15 @@ async fn wait_until_held_by(client: &Client, name: &str, who: &str) {
 
 /// Waits until the nodes have the keys of these guards, each on a majority, and no others, and
 /// until nobody stands in any line. A node on which another was first may not know a holder.
-fn wait_until_only(rig: &Rig, guards: &[Guard]) {
+fn wait_until_only(fixture: &Fixture, guards: &[Guard]) {
     let wanted = names(guards);
     eventually(&format!("the nodes have only {wanted:?}"), PATIENCE, || {
-        let found: Vec<Vec<String>> = rig.all().map(|node| rig.names(node)).collect();
+        let found: Vec<Vec<String>> = fixture.all().map(|node| fixture.names(node)).collect();
         let votes = |name| found.iter().filter(|names| names.contains(name)).count();
         found.iter().flatten().all(|name| wanted.contains(name))
-            && wanted.iter().all(|name| votes(name) >= majority(rig.len()))
+            && wanted.iter().all(|name| votes(name) >= majority(fixture.len()))
     });
-    for server in rig.servers() {
+    for server in fixture.servers() {
         eventually("nobody stands in line", PATIENCE, || {
             !server.keys().iter().any(|key| key.starts_with(b"quorate:q:"))
         });

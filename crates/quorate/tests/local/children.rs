@@ -17,7 +17,7 @@ use super::{LOCK, PATIENCE, TEN_MINUTES, client, complain, deaths, rights, say};
 pub(super) fn live(role: &str, args: &[&str]) -> ExitCode {
     let done = match (role, args) {
         ("wait", [folder]) => wait(Path::new(folder)),
-        ("contend", [name, folder]) => contend(name, Path::new(folder)),
+        ("acquire", [name, folder]) => contend(name, Path::new(folder)),
         ("lose", [folder]) => lose(Path::new(folder)),
         ("try", [folder]) => attempt(Path::new(folder)),
         ("miss-rights", []) => rights::miss(),

@@ -21,14 +21,14 @@ use super::{Folder, PATIENCE, child, say};
 
 /// Panics if a promise was broken, or if the lock was not had again.
 pub(super) fn at_any_moment() {
-    let mut stage = Stage::start();
+    let mut fixture = Fixture::start();
     let mut jitter = Jitter::new(SEED);
     let mut longest = Duration::ZERO;
     for _ in 0..KILLS {
-        longest = longest.max(stage.kill_one(&mut jitter));
+        longest = longest.max(fixture.kill_one(&mut jitter));
     }
-    assert!(stage.folder.is_whole(), "the file is damaged");
-    let history = stage.end();
+    assert!(fixture.folder.is_whole(), "the file is damaged");
+    let history = fixture.end();
     history.assert_kept(Until::Believed);
     say(&format!(
         "{KILLS} processes killed: {} claims, none overlapped, all fences grew; had again after \
@@ -38,26 +38,26 @@ pub(super) fn at_any_moment() {
 }
 
 /// The contenders, and what they take down.
-struct Stage {
+struct Fixture {
     folder: Folder,
     running: BTreeMap<String, Child>,
     started: usize,
     deaths: Vec<(String, Moment)>,
 }
 
-impl Stage {
+impl Fixture {
     fn start() -> Self {
         let (folder, running, deaths) = (Folder::new(), BTreeMap::new(), Vec::new());
-        let mut stage = Self { folder, running, started: 0, deaths };
-        (0..CONTENDERS).for_each(|_| stage.add());
-        stage.wait_for_turns(Moment::now());
-        stage
+        let mut fixture = Self { folder, running, started: 0, deaths };
+        (0..CONTENDERS).for_each(|_| fixture.add());
+        fixture.wait_for_turns(Moment::now());
+        fixture
     }
 
     fn add(&mut self) {
         self.started += 1;
         let name = format!("contender-{}", self.started);
-        let mut command = child("contend");
+        let mut command = child("acquire");
         command.arg(&name).arg(self.folder.0.path());
         self.running.insert(name, command.spawn().expect("the program starts itself"));
     }
@@ -120,7 +120,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for Fixture {
     fn drop(&mut self) {
         for child in self.running.values_mut() {
             // It may have ended already, which is as good.

@@ -13,7 +13,7 @@
 //! tried with nodes that keep their data and with nodes that forget it, until they vote again.
 
 mod dice;
-mod rig;
+mod fixture;
 mod storm;
 mod worker;
 
@@ -22,7 +22,7 @@ use std::{env, process::ExitCode, time::Duration};
 use quorate_testkit::history::{Claim, History, How, Moment};
 
 use self::{
-    rig::{Memory, Rig, WORKERS},
+    fixture::{Fixture, Memory, WORKERS},
     storm::ROUNDS,
     worker::Task,
 };
@@ -59,10 +59,10 @@ fn main() -> ExitCode {
 fn run_case(primitive: Primitive, memory: Memory, seed: u64, is_full: bool) {
     let began = Moment::now();
     say(&format!("{}, data is {}: QUORATE_SEED={seed}", primitive.as_str(), memory.as_str()));
-    let mut rig = Rig::start(primitive, memory, seed);
-    storm::run(&mut rig, seed, is_full);
-    rig.wait_until_tried();
-    let history = rig.end();
+    let mut fixture = Fixture::start(primitive, memory, seed);
+    storm::run(&mut fixture, seed, is_full);
+    fixture.wait_until_tried();
+    let history = fixture.end();
     let report = history.report();
     assert!(report.claims() >= CLAIMS_MIN, "{report}");
     let (claims, wait) = (report.claims(), report.longest_wait());

@@ -7,7 +7,7 @@ use quorate_testkit::{Fault, history::Moment};
 
 use super::{
     dice::Dice,
-    rig::{Memory, NODES, Rig, SIDES},
+    fixture::{Fixture, Memory, NODES, SIDES},
     say,
 };
 
@@ -22,7 +22,7 @@ enum Fate {
 /// Strikes round by round. Nodes that keep their data are killed in every other round, and vote
 /// again at once. One that forgets is killed in the first round, does not vote for some time, and
 /// is killed again in the last one. In between the links of one side are cut.
-pub(crate) fn run(rig: &mut Rig, seed: u64, is_full: bool) {
+pub(crate) fn run(fixture: &mut Fixture, seed: u64, is_full: bool) {
     let mut dice = Dice::new(seed);
     let mut fates = [Fate::Killed, Fate::HolderStopped].repeat(ROUNDS / 2);
     dice.shuffle(&mut fates);
@@ -31,12 +31,12 @@ pub(crate) fn run(rig: &mut Rig, seed: u64, is_full: bool) {
     let mut faults = faults.into_iter();
     let forgetful = dice.below(NODES);
     for (round, fate) in fates.into_iter().enumerate() {
-        let is_node = match rig.memory() {
+        let is_node = match fixture.memory() {
             Memory::Kept => round % 2 == 0,
             Memory::Lost => round == 0 || round + 1 == ROUNDS,
         };
         let fault = if is_node { None } else { faults.next() };
-        let blow = match (fault, rig.memory()) {
+        let blow = match (fault, fixture.memory()) {
             (None, Memory::Kept) => Blow::Node { node: dice.below(NODES) },
             (None, Memory::Lost) => Blow::Node { node: forgetful },
             (Some(fault), _) => {
@@ -47,12 +47,12 @@ pub(crate) fn run(rig: &mut Rig, seed: u64, is_full: bool) {
                 Blow::Links { side, nodes, fault }
             }
         };
-        strike(rig, &mut dice, fate, &blow);
+        strike(fixture, &mut dice, fate, &blow);
     }
     if is_full {
         // All of them vote again, and one that was there all the time is away.
-        rig.wait_until_voting(forgetful);
-        strike(rig, &mut dice, Fate::Killed, &Blow::Node { node: (forgetful + 1) % NODES });
+        fixture.wait_until_voting(forgetful);
+        strike(fixture, &mut dice, Fate::Killed, &Blow::Node { node: (forgetful + 1) % NODES });
     }
 }
 
@@ -64,37 +64,37 @@ enum Blow {
 }
 
 /// Lets both happen, waits until others got on all the same, mends it, and waits for everybody.
-fn strike(rig: &mut Rig, dice: &mut Dice, fate: Fate, blow: &Blow) {
+fn strike(fixture: &mut Fixture, dice: &mut Dice, fate: Fate, blow: &Blow) {
     let victim = match fate {
         Fate::Killed => {
-            let mut workers = rig.workers();
+            let mut workers = fixture.workers();
             workers.swap_remove(dice.below(workers.len()))
         }
-        Fate::HolderStopped => rig.stop_holder(),
+        Fate::HolderStopped => fixture.stop_holder(),
     };
     say(&format!("  {victim}: {fate:?}, {blow:?}"));
     match blow {
-        Blow::Node { node } => rig.server(*node).kill(),
+        Blow::Node { node } => fixture.server(*node).kill(),
         Blow::Links { side, nodes, fault } => {
-            nodes.iter().for_each(|node| rig.link(*side, *node).set(*fault));
+            nodes.iter().for_each(|node| fixture.link(*side, *node).set(*fault));
         }
     }
     if fate == Fate::Killed {
-        rig.end_worker(&victim);
-        rig.add_worker();
+        fixture.end_worker(&victim);
+        fixture.add_worker();
     }
-    rig.wait_for_others(Moment::now());
+    fixture.wait_for_others(Moment::now());
 
     match blow {
-        Blow::Node { node } => rig.restart(*node),
+        Blow::Node { node } => fixture.restart(*node),
         Blow::Links { side, nodes, .. } => {
-            nodes.iter().for_each(|node| rig.link(*side, *node).set(Fault::Pass));
+            nodes.iter().for_each(|node| fixture.link(*side, *node).set(Fault::Pass));
         }
     }
     if fate == Fate::HolderStopped {
-        rig.resume(&victim);
+        fixture.resume(&victim);
     }
-    rig.wait_for_everybody(Moment::now());
+    fixture.wait_for_everybody(Moment::now());
 }
 
 pub(crate) const ROUNDS: usize = 6;

@@ -19,7 +19,7 @@ use quorate_testkit::history::{Holding, How, Moment, Recorder, Request};
 use super::{
     PATIENCE, Primitive, TTL, complain,
     dice::Dice,
-    rig::{Memory, history_file, stop_file},
+    fixture::{Memory, history_file, stop_file},
 };
 
 type Failure = Box<dyn std::error::Error>;

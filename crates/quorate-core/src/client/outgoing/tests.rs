@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     command::{ClientId, Owner, Prolongation},
-    line::{Ask, Place, Session, Speaker},
     name::Name,
+    queue::{AcquireRequest, Position, Sender, Session},
 };
 
 fn name(number: usize) -> Name {
@@ -12,13 +12,13 @@ fn name(number: usize) -> Name {
 }
 
 fn owner(number: u64) -> Owner {
-    Place { ticket: 1, ttl_ms: 1, client: ClientId::from_random([7; 20]) }.owner(number)
+    Position { ticket: 1, ttl_ms: 1, client: ClientId::from_random([7; 20]) }.owner(number)
 }
 
 fn acquire(lock: usize, number: u64, is_known: bool) -> Command {
-    let speaker = Speaker { client: ClientId::from_random([7; 20]), session: Session::UNSET };
+    let sender = Sender { client: ClientId::from_random([7; 20]), session: Session::UNSET };
     let (name, owner) = (name(lock), owner(number));
-    Command::Acquire { speaker, ask: Ask { name, owner, is_waiting: true, is_known } }
+    Command::Acquire { sender, ask: AcquireRequest { name, owner, is_waiting: true, is_known } }
 }
 
 fn release(lock: usize, number: u64) -> Command {
@@ -27,7 +27,7 @@ fn release(lock: usize, number: u64) -> Command {
 
 fn prolong(locks: &[usize]) -> Command {
     let entry = |lock: &usize| Prolongation { name: name(*lock), owner: owner(1), ttl_ms: 1 };
-    Command::Prolong { entries: locks.iter().map(entry).collect(), speaker: None }
+    Command::Prolong { entries: locks.iter().map(entry).collect(), sender: None }
 }
 
 /// The commands as they leave; each is about a call by its place in the queue.

@@ -1,7 +1,7 @@
 //! A writer that goes on as a reader.
 
 use super::*;
-use crate::line::is_shared;
+use crate::queue::is_shared;
 
 /// A lease that is about to be a reader's, and the commands that were sent for it.
 fn downgrade(client: &mut Client<Numbers>) -> (LeaseId, CallId, Vec<(usize, Transmit)>) {
@@ -37,7 +37,7 @@ fn the_lease_goes_on_as_the_readers_at_the_first_majority() {
     let (lease, call, asked) = downgrade(&mut client);
     let writer = client.lease(lease).expect("it is held").owner().clone();
     for (_, Transmit { command, .. }) in &asked {
-        let Command::Adopt { from, owner, speaker: Some(_), .. } = command else {
+        let Command::Adopt { from, owner, sender: Some(_), .. } = command else {
             panic!("{command:?}")
         };
         assert!(*from == writer && is_shared(owner));

@@ -4,8 +4,8 @@
 use super::*;
 use crate::{
     command::SessionTerms,
-    line::{Session, Speaker},
     moment::NodeTime,
+    queue::{Sender, Session},
     store::Store,
 };
 
@@ -64,11 +64,12 @@ fn a_lock_of_a_set_that_has_a_majority_gives_way_until_all_have_one() {
     }
     assert_eq!(client.take_outcome(calls[0]), None, "b is missing");
     let owner = client.call(calls[0]).and_then(Call::waiter).unwrap().owner().clone();
-    let (name, fence, news) = (Name::parse("a", "").unwrap(), Fence::new(5), News::Inquired);
-    client.handle_push(0, Push { client: id(), name, owner, news, fence, session: None }, at(2));
-    let said = sent(&mut client, 0);
-    let [Transmit { command: Command::Release { yields: Some(it), .. }, .. }] = &said[..] else {
-        panic!("{said:?}")
+    let (name, fence, kind) = (Name::parse("a", "").unwrap(), Fence::new(5), PushKind::Inquired);
+    client.handle_push(0, Push { client: id(), name, owner, kind, fence, session: None }, at(2));
+    let node_call = sent(&mut client, 0);
+    let [Transmit { command: Command::Release { yields: Some(it), .. }, .. }] = &node_call[..]
+    else {
+        panic!("{node_call:?}")
     };
     assert_eq!(it.fence, fence);
 }
@@ -88,7 +89,7 @@ fn members_that_rest_for_another_try_again_as_soon_as_it_does() {
     answer_each(&mut client, &[Reply::Taken, Reply::Taken], due);
     for call in calls {
         let ended = client.take_outcome(call);
-        assert!(matches!(ended, Some(Ended::Acquire(contend::Outcome::Held { .. }))), "{ended:?}");
+        assert!(matches!(ended, Some(Ended::Acquire(acquire::Outcome::Held { .. }))), "{ended:?}");
     }
 }
 
@@ -107,7 +108,7 @@ fn set_of_a_client_that_has_ended_is_abandoned() {
     let mut client = client();
     client.close(at(0));
     let calls = client.acquire_all(vec![want("a", WAIT), want("b", WAIT)], at(0));
-    let abandoned = Some(Ended::Acquire(contend::Outcome::Abandoned));
+    let abandoned = Some(Ended::Acquire(acquire::Outcome::Abandoned));
     assert_eq!(
         calls.iter().map(|call| client.take_outcome(*call)).collect::<Vec<_>>(),
         [abandoned; 2]
@@ -149,7 +150,7 @@ struct Caller {
 struct Named(ClientId, u64);
 
 impl OwnerSource for Named {
-    fn next_owner(&mut self, place: &Place, _kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Position, _kind: &OwnerKind) -> Owner {
         self.1 += 1;
         place.owner(self.1)
     }
@@ -176,10 +177,10 @@ impl World {
         let now = world.time();
         for (number, caller) in world.callers.iter_mut().enumerate() {
             for (node, store) in world.stores.iter_mut().enumerate() {
-                let speaker = Speaker { client: caller.id, session: session(number) };
+                let sender = Sender { client: caller.id, session: session(number) };
                 let terms = SessionTerms::without_membership(60_000);
                 store.listen(caller.id);
-                store.apply(now, &Command::Attach { speaker, terms });
+                store.apply(now, &Command::Attach { sender, terms });
                 caller.machine.handle_time(node, now.as_micros(), world.now);
                 caller.machine.handle_up(node, world.now);
             }
@@ -372,7 +373,7 @@ impl Caller {
         let ended = |id: &CallId| self.machine.call(*id).and_then(Call::ended);
         let ended: Vec<_> = self.calls.iter().map(ended).collect();
         let is_held =
-            |it: &Option<Ended>| matches!(it, Some(Ended::Acquire(contend::Outcome::Held { .. })));
+            |it: &Option<Ended>| matches!(it, Some(Ended::Acquire(acquire::Outcome::Held { .. })));
         let held = ended.iter().filter(|it| is_held(it)).count();
         assert!(held == 0 || held == ended.len(), "seed {seed}: {held} of {}", ended.len());
         if ended.is_empty() || ended.iter().any(Option::is_none) {

@@ -5,8 +5,8 @@ use crate::{
     command::{Command, Reply},
     fence::Fence,
     lease::Extension,
-    line::Extended,
     moment::Moment,
+    queue::Extended,
     quorum::Vote,
     renew::{Outcome, Renew},
 };
@@ -72,7 +72,7 @@ impl Batch {
             Some(Reply::EachExtended(fates)) if fates.len() == self.entries.len() => fates,
             _ => &[],
         };
-        self.entries.iter().zip(fates).filter_map(|(entry, fate)| match fate {
+        self.entries.iter().zip(fates).filter_map(|(entry, result)| match result {
             Extended::LivesOn(fence) => Some((entry.lease(), *fence)),
             Extended::Refused(_) | Extended::Failed => None,
         })

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     command::{ClientId, Owner},
     fence::Fence,
-    line::{Extended, FencedLease},
     name::Name,
+    queue::{Extended, FencedLease},
     quorum::NodeSet,
     terms::Drift,
 };

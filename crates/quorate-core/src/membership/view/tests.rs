@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     command::{self, ClientId, SessionTerms},
-    line::{Session, Speaker},
     membership::{Command, Handshake, Reason, Reply, STEP_TOLERANCE_MS, WALL_TOLERANCE_MS},
     moment::NodeTime,
+    queue::{Sender, Session},
     store::Store,
 };
 
@@ -401,10 +401,10 @@ fn a_clock_that_is_set_after_the_handshake_gives_no_session() {
     let info = hall.shake(0, handshake);
     assert_eq!(info.quarantine, None);
     let client = ClientId::from_random([7; 20]);
-    let speaker = Speaker { client, session: Session::from_random(7) };
+    let sender = Sender { client, session: Session::from_random(7) };
     let (mark, wall_ms) = (Some(info.mark), hall.now_ms);
     let terms = SessionTerms { life_ms: 100, mark, slack_us: 1, wall_ms };
-    let attach = command::Command::Attach { speaker, terms };
+    let attach = command::Command::Attach { sender, terms };
     hall.now_ms += 101;
     assert_eq!(hall.apply(0, &attach), command::Reply::Stale);
     hall.now_ms -= 1;

@@ -1,12 +1,12 @@
 //! A user who has written goes on as a reader.
 
 use quorate_core::{
+    acquire::Outcome,
     client::{
         CallId,
         watchdog::{HeldLease, LeaseId},
     },
-    contend::Outcome,
-    line::FencedLease,
+    queue::FencedLease,
 };
 
 use super::Stage;

@@ -1,14 +1,14 @@
 //! A lease goes to another client.
 
 use quorate_core::{
+    acquire::Outcome,
     client::{
         CallId,
         round::Claim,
         watchdog::{HeldLease, LeaseId},
     },
-    contend::Outcome,
-    line::FencedLease,
     mutant::{self, Mutant},
+    queue::FencedLease,
 };
 
 use crate::{

@@ -5,7 +5,7 @@ use quorate_core::{
         round::{Claim, Machine},
         watchdog::LeaseId,
     },
-    round::{Round, Verb},
+    round::{Round, RoundKind},
 };
 
 use super::Stage;
@@ -120,7 +120,7 @@ impl Client {
 
     /// Releases what this owner may have on any node.
     pub(super) fn start_release(&mut self, env: &mut Env, lock: usize, claim: Claim) {
-        let machine = Round::start(Verb::Release, claim.terms, self.list.len(), self.now(env));
+        let machine = Round::start(RoundKind::Release, claim.terms, self.list.len(), self.now(env));
         self.ask(env, Machine::Round(machine), (lock, claim), None);
         self.drive(env);
     }

@@ -1,8 +1,8 @@
 //! Users that want several locks at once.
 
 use quorate_core::{
+    acquire::{Outcome, Wait},
     client::{CallId, Ended},
-    contend::{Outcome, Wait},
     moment::Moment,
 };
 

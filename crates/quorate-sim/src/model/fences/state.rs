@@ -21,13 +21,13 @@ pub(super) struct Node {
     pub(super) fence: u8,
     /// The attempts that must be over before it votes again, as bits.
     pub(super) waits_for: Option<u8>,
-    pub(super) asks: [Ask; ATTEMPTS_MAX],
+    pub(super) asks: [AcquireRequest; ATTEMPTS_MAX],
     pub(super) confirms: [Confirm; ATTEMPTS_MAX],
 }
 
 /// The request of an attempt to take the key of a node.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(super) enum Ask {
+pub(super) enum AcquireRequest {
     Unsent,
     OnItsWay,
     /// It ran, and the reply is on its way.
@@ -78,7 +78,7 @@ impl State {
             key: None,
             fence,
             waits_for: None,
-            asks: [Ask::Unsent; ATTEMPTS_MAX],
+            asks: [AcquireRequest::Unsent; ATTEMPTS_MAX],
             confirms: [Confirm::Unsent; ATTEMPTS_MAX],
         };
         let attempt = |proposal| Attempt { phase: Phase::Unborn, proposal, floor: 0 };
@@ -120,8 +120,8 @@ impl State {
         for node in &mut self.nodes {
             node.confirms[attempt] = Confirm::Unsent;
             // Nobody reads the answer any more.
-            if matches!(node.asks[attempt], Ask::Granted(_) | Ask::Heard(_)) {
-                node.asks[attempt] = Ask::Refused;
+            if matches!(node.asks[attempt], AcquireRequest::Granted(_) | AcquireRequest::Heard(_)) {
+                node.asks[attempt] = AcquireRequest::Refused;
             }
         }
     }

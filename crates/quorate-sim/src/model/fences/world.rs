@@ -5,7 +5,7 @@ use stateright::{Model, Path, Property};
 
 use super::{
     settings::{Decide, Forget, Settings, Store},
-    state::{Ask, Confirm, Fault, Phase, QUORUM, State},
+    state::{AcquireRequest, Confirm, Fault, Phase, QUORUM, State},
 };
 use crate::model::{
     claims::{IN_ORDER, UNIQUE},
@@ -58,12 +58,15 @@ impl World {
             Step::Start(attempt) => {
                 state.attempts[attempt].phase = Phase::Asking;
                 state.attempts[attempt].floor = state.taken.last().copied().unwrap_or(0);
-                state.nodes.iter_mut().for_each(|node| node.asks[attempt] = Ask::OnItsWay);
+                state
+                    .nodes
+                    .iter_mut()
+                    .for_each(|node| node.asks[attempt] = AcquireRequest::OnItsWay);
             }
             Step::Take(attempt, node) => take(state, attempt, node),
             Step::HearTaken(attempt, node) => {
-                if let Ask::Granted(fence) = state.nodes[node].asks[attempt] {
-                    state.nodes[node].asks[attempt] = Ask::Heard(fence);
+                if let AcquireRequest::Granted(fence) = state.nodes[node].asks[attempt] {
+                    state.nodes[node].asks[attempt] = AcquireRequest::Heard(fence);
                 }
             }
             Step::Decide(attempt) => self.decide(state, attempt),
@@ -157,10 +160,10 @@ impl World {
         let may_take = phase == Phase::Asking || self.settings.is_late;
         for (number_of, node) in state.nodes.iter().enumerate() {
             let votes = node.waits_for.is_none();
-            if node.asks[attempt] == Ask::OnItsWay && may_take && votes {
+            if node.asks[attempt] == AcquireRequest::OnItsWay && may_take && votes {
                 steps.push(Step::Take(attempt, number_of));
             }
-            if matches!(node.asks[attempt], Ask::Granted(_)) && phase == Phase::Asking {
+            if matches!(node.asks[attempt], AcquireRequest::Granted(_)) && phase == Phase::Asking {
                 steps.push(Step::HearTaken(attempt, number_of));
             }
             match node.confirms[attempt] {
@@ -191,14 +194,15 @@ fn take(state: &mut State, attempt: usize, node: usize) {
     let is_heard = state.attempts[attempt].phase == Phase::Asking;
     let node = &mut state.nodes[node];
     if node.key.is_some() {
-        node.asks[attempt] = Ask::Refused;
+        node.asks[attempt] = AcquireRequest::Refused;
         return;
     }
     let stored = Fence::new(node.fence.into());
     let fence = bump(proposal.into(), Some(stored), 0..=u64::MAX).get();
     node.key = Some(number(attempt));
     node.fence = u8::try_from(fence).unwrap_or(u8::MAX);
-    node.asks[attempt] = if is_heard { Ask::Granted(node.fence) } else { Ask::Refused };
+    node.asks[attempt] =
+        if is_heard { AcquireRequest::Granted(node.fence) } else { AcquireRequest::Refused };
 }
 
 fn hear_confirmed(state: &mut State, attempt: usize, node: usize) {
@@ -221,8 +225,11 @@ fn hear_confirmed(state: &mut State, attempt: usize, node: usize) {
 /// The fences that an attempt has heard of.
 fn heard(state: &State, attempt: usize) -> Vec<u8> {
     let heard = state.nodes.iter().filter_map(|node| match node.asks[attempt] {
-        Ask::Heard(fence) => Some(fence),
-        Ask::Unsent | Ask::OnItsWay | Ask::Granted(_) | Ask::Refused => None,
+        AcquireRequest::Heard(fence) => Some(fence),
+        AcquireRequest::Unsent
+        | AcquireRequest::OnItsWay
+        | AcquireRequest::Granted(_)
+        | AcquireRequest::Refused => None,
     });
     heard.collect()
 }

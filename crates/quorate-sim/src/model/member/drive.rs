@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use quorate_core::{
+    acquire,
     client::{
         self, Ended, Event, Hold, Transmit,
         owners::{OwnerKind, OwnerSource},
         watchdog::{self, Renewal},
     },
     command::Owner,
-    contend,
     fence::Fence,
-    line::Place,
     moment::Moment,
+    queue::Position,
     renew,
 };
 
@@ -79,7 +79,7 @@ impl Driver for Member {
     fn handle_event(&mut self, act: &mut Act, event: Event) {
         match event {
             Event::Ended(call, ended) if self.doing == Doing::Asking(call) => match ended {
-                Ended::Acquire(contend::Outcome::Held { valid_until, .. }) => {
+                Ended::Acquire(acquire::Outcome::Held { valid_until, .. }) => {
                     self.notes.is_dated_late |= valid_until <= act.now;
                     // When the caller knows makes a difference only if it may go away before.
                     if !act.rules.is_told_late {
@@ -87,7 +87,7 @@ impl Driver for Member {
                     }
                 }
                 ended => {
-                    self.notes.was_beaten |= ended == Ended::Acquire(contend::Outcome::Contended);
+                    self.notes.was_beaten |= ended == Ended::Acquire(acquire::Outcome::Contended);
                     self.machine.close_call(call);
                     self.finish_attempt();
                 }
@@ -113,7 +113,7 @@ pub(in crate::model) struct Names {
 }
 
 impl OwnerSource for Names {
-    fn next_owner(&mut self, place: &Place, kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner {
         let number = self.number;
         self.number += 1;
         match &kind.identity {

@@ -11,8 +11,8 @@ use quorate_core::{
         watchdog::LeaseId,
     },
     command::{ClientId, Owner, Reply},
-    line::{Place, Push},
     moment::Moment,
+    queue::{Position, Push},
     store::Store,
 };
 
@@ -68,7 +68,7 @@ pub(super) struct Named {
 }
 
 impl OwnerSource for Named {
-    fn next_owner(&mut self, place: &Place, _kind: &OwnerKind) -> Owner {
+    fn next_owner(&mut self, place: &Position, _kind: &OwnerKind) -> Owner {
         self.owners += 1;
         place.owner(self.owners)
     }

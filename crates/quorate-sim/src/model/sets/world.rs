@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use quorate_core::{
+    acquire::{Outcome, Wait},
     backoff::Jitter,
     client::{
         Client, Config, Ended, Hold, Transmit,
@@ -11,7 +12,6 @@ use quorate_core::{
         watchdog::{LeaseId, Renewal},
     },
     command::{Command, SessionTerms},
-    contend::{Outcome, Wait},
     dialect::Dialect,
     moment::{Moment, NodeTime},
     mutant,
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::model::{
     judge::{self, Claim, Found, Judged, Kind},
-    node::{SESSION_MS, client_id, speaker},
+    node::{SESSION_MS, client_id, sender},
 };
 
 /// The rules of one world, for the checker.
@@ -72,7 +72,7 @@ impl World {
             for client in 0..tickets.len() {
                 let terms = SessionTerms::without_membership(SESSION_MS);
                 store.listen(client_id(client));
-                store.apply(NODE_NOW, &Command::Attach { speaker: speaker(client, 1), terms });
+                store.apply(NODE_NOW, &Command::Attach { sender: sender(client, 1), terms });
             }
         }
         state
@@ -120,7 +120,7 @@ impl World {
     fn run(&self, state: &mut State, client: usize, node: usize) {
         let Some(transmit) = state.link(client, node).requests.pop_front() else { return };
         let mut command = transmit.command.clone();
-        command.set_session(speaker(client, 1).session);
+        command.set_session(sender(client, 1).session);
         let reply = state.nodes[node].apply(NODE_NOW, &command);
         state.link(client, node).answers.push_back(Heard::Reply(transmit, reply));
         for push in state.nodes[node].take_pushes() {

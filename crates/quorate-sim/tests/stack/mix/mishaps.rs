@@ -7,8 +7,8 @@ use quorate_core::quorum::majority;
 use super::settings::{Forgetting, Settings};
 use crate::{
     dice::Dice,
+    fixture::Fixture,
     server::{Keeps, Node},
-    stage::Stage,
 };
 
 /// Lets servers forget during the chaos. At its end all of them run.
@@ -51,38 +51,38 @@ impl Mishaps {
     }
 
     /// To be called after every tick.
-    pub(super) fn step(&mut self, stage: &mut Stage) {
-        let now = stage.now();
+    pub(super) fn step(&mut self, fixture: &mut Fixture) {
+        let now = fixture.now();
         let is_over = now >= self.settings.chaos_until;
         let due = self.due.extract_if(.., |(at, _)| is_over || *at <= now).collect::<Vec<_>>();
         for (_, due) in due {
-            self.happen(stage, due, is_over);
+            self.happen(fixture, due, is_over);
         }
         if is_over {
             return;
         }
         if now >= self.snapshot_at {
             self.snapshot_at = now + SNAPSHOT_EVERY;
-            stage.nodes.iter().for_each(|node| node.take_snapshot());
+            fixture.nodes.iter().for_each(|node| node.take_snapshot());
         }
         if now >= self.next_at {
-            self.plan(stage, now);
+            self.plan(fixture, now);
         }
     }
 
-    fn plan(&mut self, stage: &mut Stage, now: Duration) {
+    fn plan(&mut self, fixture: &mut Fixture, now: Duration) {
         if self.settings.forgetting == Forgetting::Rolling {
-            self.roll(stage, now);
+            self.roll(fixture, now);
             return;
         }
         self.next_at = now + self.dice.ms(200..=4_000);
-        let nodes = stage.nodes.len();
+        let nodes = fixture.nodes.len();
         let node = self.dice.below(nodes);
         let mishap = self.draw(node, nodes);
-        let holders = stage.claims.holders();
-        if self.dice.chance(70) && !holders.is_empty() && self.is_bearable(stage, node) {
+        let holders = fixture.claims.holders();
+        if self.dice.chance(70) && !holders.is_empty() && self.is_bearable(fixture, node) {
             let holder = holders[self.dice.below(holders.len())].clone();
-            self.cut_off(stage, now, holder, node);
+            self.cut_off(fixture, now, holder, node);
             let after = self.settings.ttl + self.dice.ms(0..=800);
             self.next_at += after;
             self.due.push((now + after, Due::Strike(node, mishap)));
@@ -91,35 +91,35 @@ impl Mishaps {
                 let again = after + self.dice.ms(50..=400);
                 self.due.push((now + again, Due::Strike(node, mishap)));
             }
-        } else if self.is_bearable(stage, node) {
-            self.strike(stage, node, mishap);
+        } else if self.is_bearable(fixture, node) {
+            self.strike(fixture, node, mishap);
         }
     }
 
     /// Cuts a holder off from a minority of the others, so that it depends on the server that is
     /// about to forget.
-    fn cut_off(&mut self, stage: &Stage, now: Duration, holder: String, node: usize) {
-        let nodes = stage.nodes.len();
+    fn cut_off(&mut self, fixture: &Fixture, now: Duration, holder: String, node: usize) {
+        let nodes = fixture.nodes.len();
         let spare = nodes - majority(nodes);
         let from = 1 + self.dice.below(nodes - 1);
         let others = (0..nodes).map(|other| (node + from + other) % nodes);
         let cut: Vec<usize> = others.filter(|other| *other != node).take(spare).collect();
-        stage.trace.add_at(now, format_args!("{holder} is cut off from {cut:?}"));
+        fixture.trace.add_at(now, format_args!("{holder} is cut off from {cut:?}"));
         for other in &cut {
-            stage.sim.partition(holder.as_str(), Node::host(*other));
+            fixture.sim.partition(holder.as_str(), Node::host(*other));
         }
         let back = 2 * self.settings.ttl + self.dice.ms(500..=2_500);
         self.due.push((now + back, Due::Repair(holder, cut)));
     }
 
     /// Restarts the next server if all vote.
-    fn roll(&mut self, stage: &mut Stage, now: Duration) {
-        if self.due.is_empty() && stage.nodes.iter().all(|node| node.votes()) {
-            let node = self.turn % stage.nodes.len();
+    fn roll(&mut self, fixture: &mut Fixture, now: Duration) {
+        if self.due.is_empty() && fixture.nodes.iter().all(|node| node.votes()) {
+            let node = self.turn % fixture.nodes.len();
             self.turn += 1;
             self.next_at = now + self.dice.ms(100..=1_500);
             let keeps = [Keeps::Everything, Keeps::Nothing][self.dice.below(2)];
-            self.strike(stage, node, Mishap::Restart(self.kept(keeps)));
+            self.strike(fixture, node, Mishap::Restart(self.kept(keeps)));
         }
     }
 
@@ -151,54 +151,55 @@ impl Mishaps {
     }
 
     /// Whether a majority still votes without this server, or need not.
-    fn is_bearable(&self, stage: &Stage, node: usize) -> bool {
+    fn is_bearable(&self, fixture: &Fixture, node: usize) -> bool {
         if self.is_down(node) {
             return false;
         }
-        let others = (0..stage.nodes.len()).filter(|other| *other != node && !self.is_down(*other));
-        let votes = others.filter(|other| stage.nodes[*other].votes()).count();
-        self.settings.is_reckless || votes >= majority(stage.nodes.len())
+        let others =
+            (0..fixture.nodes.len()).filter(|other| *other != node && !self.is_down(*other));
+        let votes = others.filter(|other| fixture.nodes[*other].votes()).count();
+        self.settings.is_reckless || votes >= majority(fixture.nodes.len())
     }
 
     fn is_down(&self, node: usize) -> bool {
         self.due.iter().any(|(_, due)| matches!(due, Due::Start(down) if *down == node))
     }
 
-    fn happen(&mut self, stage: &mut Stage, due: Due, is_over: bool) {
+    fn happen(&mut self, fixture: &mut Fixture, due: Due, is_over: bool) {
         match due {
             Due::Start(node) => {
-                stage.trace.add_at(stage.now(), format_args!("node-{node} is started"));
-                stage.sim.bounce(Node::host(node));
+                fixture.trace.add_at(fixture.now(), format_args!("node-{node} is started"));
+                fixture.sim.bounce(Node::host(node));
             }
             Due::Repair(holder, cut) => {
-                stage.trace.add_at(stage.now(), format_args!("{holder} reaches {cut:?} again"));
+                fixture.trace.add_at(fixture.now(), format_args!("{holder} reaches {cut:?} again"));
                 for node in cut {
-                    stage.sim.repair(holder.as_str(), Node::host(node));
+                    fixture.sim.repair(holder.as_str(), Node::host(node));
                 }
             }
             Due::Strike(node, mishap) => {
-                if !is_over && self.is_bearable(stage, node) {
-                    self.strike(stage, node, mishap);
+                if !is_over && self.is_bearable(fixture, node) {
+                    self.strike(fixture, node, mishap);
                 }
             }
         }
     }
 
-    fn strike(&mut self, stage: &mut Stage, node: usize, mishap: Mishap) {
-        let now = stage.now();
-        stage.trace.add_at(now, format_args!("node-{node}: {mishap:?}"));
+    fn strike(&mut self, fixture: &mut Fixture, node: usize, mishap: Mishap) {
+        let now = fixture.now();
+        fixture.trace.add_at(now, format_args!("node-{node}: {mishap:?}"));
         match mishap {
             Mishap::Restart(keeps) => {
-                stage.nodes[node].set_keeps(keeps);
-                stage.sim.crash(Node::host(node));
+                fixture.nodes[node].set_keeps(keeps);
+                fixture.sim.crash(Node::host(node));
                 let longest = if self.dice.chance(50) { 50 } else { 1_500 };
                 self.due.push((now + self.dice.ms(5..=longest), Due::Start(node)));
             }
-            Mishap::Flush => stage.nodes[node].flush(),
-            Mishap::Copy(other) => stage.nodes[node].copy(&stage.nodes[other]),
+            Mishap::Flush => fixture.nodes[node].flush(),
+            Mishap::Copy(other) => fixture.nodes[node].copy(&fixture.nodes[other]),
             Mishap::Step(ahead_ms) => {
                 self.is_stepped = true;
-                stage.nodes[node].step_clock(ahead_ms);
+                fixture.nodes[node].step_clock(ahead_ms);
             }
         }
     }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     claims::Claim,
     dice::Dice,
-    stage::{Desk, Mode},
+    fixture::{Desk, Mode},
     trace::now,
 };
 

@@ -97,7 +97,7 @@ impl ClientBuilder {
     /// use quorate::{Client, memory::MemoryNodes, observe::Event};
     ///
     /// let warn = |event: &Event<'_>| {
-    ///     if let Event::Lost { name, reason } = event {
+    ///     if let Event::Lost { name, reason, .. } = event {
     ///         eprintln!("{name} is lost: {reason}");
     ///     }
     /// };

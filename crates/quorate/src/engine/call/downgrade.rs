@@ -7,14 +7,15 @@ use quorate_core::lease::LostReason;
 use super::{Call, Record};
 use crate::{
     engine::{Engine, held::Held},
-    observe::Action,
+    observe::{Action, LockKind},
 };
 
 impl Call {
     /// Starts to put a reader in the place of this holder, and returns without waiting for
     /// anything. `None` if nobody reads: the holder has no place in a queue.
     pub(crate) fn downgrade(engine: &Arc<Engine>, held: &Held) -> Option<Self> {
-        let mut record = Record::start(engine, Action::Acquire, held.name.clone());
+        let name = held.name.clone();
+        let mut record = Record::start(engine, Action::Acquire, name, LockKind::Read);
         let (id, started_at) = engine.work(|shared, now| {
             record.started_at = now;
             let patience = |ttl| engine.vote_timeout(ttl);
@@ -38,7 +39,7 @@ impl Call {
             let patience = |ttl| engine.vote_timeout(ttl);
             let id = shared.machine.keep_reader(self.id, from.id, &patience, now)?;
             let held = shared.machine.lease(id).expect("it is kept");
-            let held = Arc::new(Held::new(id, held, now));
+            let held = Arc::new(Held::new(id, held, LockKind::Read, now));
             shared.held.insert(id, held.clone());
             shared.held.remove(&from.id);
             Ok(held)

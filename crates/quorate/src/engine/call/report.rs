@@ -1,13 +1,13 @@
 //! What a call tells: callers about the nodes, and observers about everything.
 
 use quorate_core::{
+    acquire::{self, NodeCall},
     client::{self, CallId, Ended, round::QuorumRound, waiter::Waiter},
     command::{Command, Reply},
-    contend::{self, Said},
     moment::Moment,
     quorum::Vote,
     renew,
-    round::Finding,
+    round::RoundOutcome,
 };
 
 use super::{Call, Late, Record, patience_with_first_answers};
@@ -84,7 +84,7 @@ fn round_answer(
 /// with the next error, and either vote with the connection. What was won was won.
 fn vote_of(waiter: &Waiter, record: &Record, number: usize, node: &dyn Node) -> Option<Vote> {
     let machine = waiter.machine();
-    let is_held = matches!(machine.outcome(), Some(contend::Outcome::Held { .. }));
+    let is_held = matches!(machine.outcome(), Some(acquire::Outcome::Held { .. }));
     let is_last = record.heard(number).is_none();
     match node.trouble() {
         Some(_) if !is_held => None,
@@ -109,8 +109,8 @@ fn silence_of(engine: &Engine, waiter: &Waiter, record: &Record, node: usize) ->
     let asked_at = record.asked_at.get(node).copied().unwrap_or(record.started_at);
     let is_late = ended_at >= asked_at.saturating_add(patience);
     match waiter.machine().outcome() {
-        Some(contend::Outcome::Held { .. } | contend::Outcome::Contended) => NodeAnswer::NotAwaited,
-        Some(contend::Outcome::NoQuorum | contend::Outcome::Abandoned) | None => match is_late {
+        Some(acquire::Outcome::Held { .. } | acquire::Outcome::Contended) => NodeAnswer::NotAwaited,
+        Some(acquire::Outcome::NoQuorum | acquire::Outcome::Abandoned) | None => match is_late {
             true => NodeAnswer::Trouble(Trouble::TimedOut),
             false => NodeAnswer::NotAwaited,
         },
@@ -131,7 +131,7 @@ impl Shared {
         &mut self,
         engine: &Engine,
         node: usize,
-        (id, said, sent_at, command): (CallId, Said, Moment, &Command),
+        (id, node_call, sent_at, command): (CallId, NodeCall, Moment, &Command),
         answer: Result<&Reply, &Heard>,
         rest: &mut Rest,
         now: Moment,
@@ -140,7 +140,7 @@ impl Shared {
         if record.is_nosy {
             rest.wake(record.waker.take());
         }
-        if !said.is_ask() {
+        if !node_call.is_acquire() {
             return;
         }
         let heard = answer.err();
@@ -153,7 +153,7 @@ impl Shared {
             let is_first = record.waiting_since.is_none() && waiter.machine().is_waiting();
             if is_refused && is_first && is_open {
                 record.waiting_since = Some(now);
-                rest.tell(Told::WaitStarted { name: record.name.clone() });
+                rest.tell(Told::WaitStarted { name: record.name.clone(), kind: record.kind });
             }
             let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.trouble));
             let (round, action) = (record.round, record.action);
@@ -196,23 +196,23 @@ impl Shared {
 /// The outcome of a call in the words of the observer.
 pub(super) const fn told(ended: Ended, late: Option<Late>) -> observe::Outcome {
     match ended {
-        Ended::Acquire(contend::Outcome::Abandoned) if late.is_none() => {
+        Ended::Acquire(acquire::Outcome::Abandoned) if late.is_none() => {
             observe::Outcome::Cancelled
         }
-        Ended::Acquire(contend::Outcome::Abandoned) if matches!(late, Some(Late::Short)) => {
+        Ended::Acquire(acquire::Outcome::Abandoned) if matches!(late, Some(Late::Short)) => {
             observe::Outcome::NoQuorum
         }
-        Ended::Acquire(contend::Outcome::Contended | contend::Outcome::Abandoned) => {
+        Ended::Acquire(acquire::Outcome::Contended | acquire::Outcome::Abandoned) => {
             observe::Outcome::Busy
         }
-        Ended::Acquire(contend::Outcome::Held { .. })
+        Ended::Acquire(acquire::Outcome::Held { .. })
         | Ended::Renew(renew::Outcome::Extended { .. })
-        | Ended::Round(_, Finding::Agreed) => observe::Outcome::Done,
-        Ended::Acquire(contend::Outcome::NoQuorum)
+        | Ended::Round(_, RoundOutcome::Agreed) => observe::Outcome::Done,
+        Ended::Acquire(acquire::Outcome::NoQuorum)
         | Ended::Renew(renew::Outcome::Unsure)
-        | Ended::Round(_, Finding::Unsure) => observe::Outcome::NoQuorum,
+        | Ended::Round(_, RoundOutcome::Unsure) => observe::Outcome::NoQuorum,
         Ended::Renew(renew::Outcome::TooLate) => observe::Outcome::TooLate,
-        Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, Finding::Refused) => {
+        Ended::Renew(renew::Outcome::Gone) | Ended::Round(_, RoundOutcome::Refused) => {
             observe::Outcome::Gone
         }
     }

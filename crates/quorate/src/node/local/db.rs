@@ -14,10 +14,10 @@ use std::{
 use quorate_core::{
     command::{ClientId, Owner},
     fence::Fence,
-    line::Session,
     moment::NodeTime,
     name::Name,
-    store::{ClientState, Kept, LastGrant, LockState, Spoken},
+    queue::Session,
+    store::{ClientState, Kept, LastGrant, LockState, SessionRecord},
 };
 use rusqlite::{
     CachedStatement, Connection, OpenFlags, OptionalExtension, Row, Transaction,
@@ -363,7 +363,7 @@ impl Tx<'_> {
             let most_us = number(2)?.unwrap_or_default();
             let ends_at_ms = number(3)?;
             let session = session.as_deref().and_then(Session::parse);
-            let spoken = |session| Spoken { session, least_us, most_us };
+            let spoken = |session| SessionRecord { session, least_us, most_us };
             let session = session.map(|it| Kept { value: spoken(it), ends_at_ms });
             let who: Option<Box<str>> = row.get(4)?;
             let ends_at_ms = number(5)?;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, Value},
-    line::{Group, Place, Push, Session, group},
     moment::NodeTime,
     name::Name,
+    queue::{Group, Position, Push, Session, group},
     store::{ClientState, LockState, Store},
 };
 
@@ -154,11 +154,11 @@ impl<'a> Desk<'a> {
         let line = self.store.lock_state(name).line;
         let line = line.filter(|line| is_there(line.ends_at_ms, now));
         let mut line = line.map(|line| line.value).unwrap_or_default();
-        if let Some(place) = Place::of(gone.as_bytes()).filter(|_| is_yield) {
+        if let Some(place) = Position::of(gone.as_bytes()).filter(|_| is_yield) {
             line.insert((place.ticket, gone.clone()));
         }
         for (_, owner) in &line {
-            let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
+            let Some(Position { client, .. }) = Position::of(owner.as_bytes()) else { continue };
             let has_session = self.session(now, client)?.is_some();
             let is_there = has_session && self.is_heard(client);
             let may_be_passed = group(owner) == Some(Group::Readers);
@@ -178,7 +178,7 @@ impl<'a> Desk<'a> {
     ) -> Result<(), Fault> {
         let others = line.iter().filter(|(_, owner)| group(owner) == group(entry));
         for (_, owner) in others.filter(|_| group(entry).is_some()) {
-            let Some(Place { client, .. }) = Place::of(owner.as_bytes()) else { continue };
+            let Some(Position { client, .. }) = Position::of(owner.as_bytes()) else { continue };
             if self.session(now, client)?.is_some() {
                 self.is_heard(client);
             }
@@ -195,7 +195,7 @@ impl<'a> Desk<'a> {
             Some(Value::OtherType(_)) | None => Vec::new(),
         };
         let later = holders.iter().filter(|holder| owner < holder);
-        let places = later.filter_map(|holder| Place::of(holder.as_bytes()));
+        let places = later.filter_map(|holder| Position::of(holder.as_bytes()));
         places.for_each(|place| _ = self.is_heard(place.client));
     }
 

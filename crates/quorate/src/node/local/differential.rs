@@ -7,14 +7,14 @@
 #[expect(dead_code, reason = "those who compare servers need more of it")]
 #[path = "../../../tests/it/differential/batch.rs"]
 mod batch;
-mod line;
+mod queue;
 
 use quorate_core::{
     backoff::Jitter,
     command::{ClientId, Command, Reply, Value},
-    line::Push,
     moment::NodeTime,
     name::Name,
+    queue::Push,
     store::{ClientState, Kept, LockState, Store},
 };
 

@@ -215,7 +215,7 @@ pub(super) struct Turn<'a>(&'a OwnedFd);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Said, and not left to the end of the file: a child of this process may have it as well.
+        // Unlock explicitly: closing is not enough if a child process has the file, too.
         // It cannot fail for a file that is open.
         let _ = flock(self.0, FlockOperation::Unlock);
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use quorate_core::{
-    line::Push,
     moment::{Moment, NodeTime},
+    queue::Push,
 };
 
 use super::{

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use quorate_core::{command::ClientId, line::Push};
+use quorate_core::{command::ClientId, queue::Push};
 use rustix::fs::{AtFlags, chmodat, renameat, unlinkat};
 
 use super::{fault::Fault, folder::Ears};

@@ -46,14 +46,14 @@ const MARK: &[u8] = b"\0shares\n";
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{command::ClientId, line::Place};
+    use quorate_core::{command::ClientId, queue::Position};
 
     use super::*;
 
     #[test]
     fn what_was_stored_is_read() {
         let owner = |ticket| {
-            Place { ticket, ttl_ms: 9, client: ClientId::from_random([3; 20]) }.shared_owner(1)
+            Position { ticket, ttl_ms: 9, client: ClientId::from_random([3; 20]) }.shared_owner(1)
         };
         let share = |n| Share { fence: Fence::new(n), ends_at_ms: n + 1, since_ms: n + 2 };
         let shares = Shares::from_iter([(owner(1), share(5)), (owner(2), share(u64::MAX - 2))]);

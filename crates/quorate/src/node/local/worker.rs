@@ -11,8 +11,8 @@ use quorate_core::{
     backoff::{Backoff, Jitter},
     command::{Command, Reply, SessionTerms},
     dialect::Dialect,
-    line::{Session, Speaker},
     moment::{Moment, NodeTime},
+    queue::{Sender, Session},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     error::Trouble,
-    node::{News, Request, hand_out},
+    node::{NodeEvent, Request, hand_out},
     observe::Event,
 };
 
@@ -113,7 +113,7 @@ impl Worker {
             Ok(ahead_us) => {
                 self.shared.queue.set_phase(Phase::Up);
                 self.shared.tell(&Event::NodeUp { node: &self.shared.label });
-                self.shared.ears.tell(NODE, News::Up);
+                self.shared.ears.tell(NODE, NodeEvent::Up);
                 self.report(Ok(ahead_us));
             }
             Err(fault) => {
@@ -142,7 +142,7 @@ impl Worker {
         let done = open.run(&self.shared, &mut [])?;
         let ahead_us = open.office.ahead_us();
         let (time, at) = done.at;
-        self.shared.ears.tell(NODE, News::Time { time_us: time.as_micros(), at });
+        self.shared.ears.tell(NODE, NodeEvent::Time { time_us: time.as_micros(), at });
         self.had = open.office.db_id();
         self.open = Some(open);
         Ok(ahead_us)
@@ -157,7 +157,7 @@ impl Worker {
         self.shared.tell(&Event::NodeDown { node: &self.shared.label, trouble: &trouble });
         let answers = abandoned.into_iter().map(|request| (request, Err(trouble.clone())));
         hand_out(NODE, answers, now);
-        self.shared.ears.tell(NODE, News::Down { is_forgotten: false });
+        self.shared.ears.tell(NODE, NodeEvent::Down { is_forgotten: false });
         self.shared.status.notify_waiters();
     }
 
@@ -169,7 +169,7 @@ impl Worker {
             match ear.hear(&mut self.buffer) {
                 // What was granted to an older session is asked for again by those who want it.
                 Some(Heard::Push(push)) if push.counts_in(*session) => {
-                    self.shared.ears.tell(NODE, News::Push(push));
+                    self.shared.ears.tell(NODE, NodeEvent::Push(push));
                 }
                 Some(Heard::Push(_)) => {}
                 Some(Heard::Alarm) => is_alarmed = true,
@@ -196,11 +196,11 @@ impl Worker {
                     pushes.into_iter().partition(|push| push.client == self.shared.client);
                 others.iter().for_each(|push| open.office.post.tell(push));
                 if value.is_forgotten {
-                    self.shared.ears.tell(NODE, News::Down { is_forgotten: true });
-                    self.shared.ears.tell(NODE, News::Up);
+                    self.shared.ears.tell(NODE, NodeEvent::Down { is_forgotten: true });
+                    self.shared.ears.tell(NODE, NodeEvent::Up);
                 }
                 self.answer(requests, value.replies);
-                own.into_iter().for_each(|push| self.shared.ears.tell(NODE, News::Push(push)));
+                own.into_iter().for_each(|push| self.shared.ears.tell(NODE, NodeEvent::Push(push)));
                 if let Some(open) = &self.open {
                     open.office.tidy_up();
                 }
@@ -260,10 +260,10 @@ impl Open {
                 });
             }
             if let Some(session) = session.filter(|_| is_told) {
-                let speaker = Speaker { client: shared.client, session };
+                let sender = Sender { client: shared.client, session };
                 desk.run(now, &shared.introduction())?;
                 let terms = SessionTerms::without_membership(shared.life_ms);
-                desk.run(now, &Command::Attach { speaker, terms })?;
+                desk.run(now, &Command::Attach { sender, terms })?;
             }
             // We may have waited for our turn for long: nobody would give back what is taken now.
             let is_over = matches!(shared.queue.phase(), Phase::Closed);
@@ -320,7 +320,7 @@ impl Drop for End {
         self.0.tell(&Event::NodeDown { node: &self.0.label, trouble: &Trouble::ShutDown });
         let answers = abandoned.into_iter().map(|request| (request, Err(Trouble::ShutDown)));
         hand_out(NODE, answers, now);
-        self.0.ears.tell(NODE, News::Down { is_forgotten: false });
+        self.0.ears.tell(NODE, NodeEvent::Down { is_forgotten: false });
         self.0.status.notify_waiters();
         self.0.quiet.tell();
         self.0.queue.note_end();

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     clock::{Clock, node_time},
     error::Trouble,
-    node::{Answered, News, Request, hand_out},
+    node::{Answered, NodeEvent, Request, hand_out},
 };
 
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl Cell {
         state.store.clear();
         for member in state.members().iter().filter(|member| member.trouble().is_none()) {
             member.attach(&mut state.store);
-            member.tell(News::Up);
+            member.tell(NodeEvent::Up);
         }
     }
 
@@ -228,7 +228,7 @@ impl State {
             if self.behaviour == Behaviour::Answer
                 && let Some(member) = hearers.next()
             {
-                member.tell(News::Push(push));
+                member.tell(NodeEvent::Push(push));
             }
         }
         reply
@@ -258,7 +258,7 @@ impl State {
             if member.trouble().is_some() {
                 member.attach(&mut self.store);
             }
-            member.tell(News::Up);
+            member.tell(NodeEvent::Up);
         }
         answered
     }

@@ -8,8 +8,8 @@ use std::{
 use quorate_core::{
     command::{ClientId, Command, SessionTerms},
     dialect::Dialect,
-    line::{Session, Speaker},
     moment::Moment,
+    queue::{Sender, Session},
     store::Store,
 };
 
@@ -17,7 +17,7 @@ use super::cell::Cell;
 use crate::{
     clock::{Clock, node_time},
     error::Trouble,
-    node::{Ears, News, Node, Pull, Pulled, Quiet, Request, Sent, Work},
+    node::{Ears, Node, NodeEvent, Pull, Pulled, Quiet, Request, Sent, Work},
     nonces::Nonces,
     timers::Timed,
 };
@@ -82,12 +82,12 @@ impl Member {
                 }
             }
             state.heard_at = now;
-            let speaker = Speaker { client: *client, session: state.session };
+            let sender = Sender { client: *client, session: state.session };
             store.listen(*client);
             let (client, who, life_ms) = (*client, who.clone(), FOR_EVER_MS);
             store.apply(node_time(now), &Command::Introduce { client, who, life_ms });
             let terms = SessionTerms::without_membership(life_ms);
-            store.apply(node_time(now), &Command::Attach { speaker, terms });
+            store.apply(node_time(now), &Command::Attach { sender, terms });
         }
     }
 
@@ -100,9 +100,9 @@ impl Member {
         let (now, session) = (self.view.clock.now(), state.session);
         if now.saturating_since(state.heard_at) >= PING_EVERY {
             state.heard_at = now;
-            let speaker = Speaker { client: self.view.client, session };
+            let sender = Sender { client: self.view.client, session };
             let ping =
-                Command::Ping { speaker, terms: SessionTerms::without_membership(FOR_EVER_MS) };
+                Command::Ping { sender, terms: SessionTerms::without_membership(FOR_EVER_MS) };
             store.apply(node_time(now), &ping);
         }
         command.set_session(session);
@@ -114,7 +114,7 @@ impl Member {
         state.trouble = Some(trouble);
         state.connections += 1;
         drop(state);
-        self.tell(News::Down { is_forgotten: false });
+        self.tell(NodeEvent::Down { is_forgotten: false });
     }
 
     pub(super) fn trouble(&self) -> Option<Trouble> {
@@ -126,8 +126,8 @@ impl Member {
         self.lock().connections
     }
 
-    pub(super) fn tell(&self, news: News) {
-        self.view.ears.post(self.number, news, self.view.clock.now());
+    pub(super) fn tell(&self, kind: NodeEvent) {
+        self.view.ears.post(self.number, kind, self.view.clock.now());
     }
 
     /// Looks after unanswered requests, as a link does.

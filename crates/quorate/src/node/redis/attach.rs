@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quorate_core::{
     command::{Command, Reply},
-    line::{Session, Speaker},
     membership,
     moment::Moment,
+    queue::{Sender, Session},
 };
 
 use super::{
@@ -97,9 +97,9 @@ async fn open_session(
     known: &mut Scripts,
 ) -> Result<u64, Trouble> {
     let around = &link.surroundings;
-    let speaker = Speaker { client: around.client, session };
+    let sender = Sender { client: around.client, session };
     let terms = permit.terms(around.clock.wall_ms());
-    let (introduction, opening) = (around.introduction(), Command::Attach { speaker, terms });
+    let (introduction, opening) = (around.introduction(), Command::Attach { sender, terms });
     let mut out = Vec::new();
     write_listening(&mut out, around);
     let scripts = Scripts::new(around.prefix.clone());

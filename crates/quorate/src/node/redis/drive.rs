@@ -13,9 +13,9 @@ use std::{
 use quorate_core::{
     backoff::{Backoff, Jitter},
     command::Reply,
-    line::Push,
     membership::SESSION_LIFE_MS,
     moment::Moment,
+    queue::Push,
 };
 use tokio::{
     io::ReadBuf,
@@ -33,7 +33,7 @@ use super::{
 use crate::{
     error::Trouble,
     membership::{DELAY_MIN, Permit},
-    node::{News, hand_out},
+    node::{NodeEvent, hand_out},
 };
 
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
@@ -114,7 +114,7 @@ async fn connect(
     drop(outbox);
     match recovers_in.is_zero() {
         true => link.come_up(),
-        false => link.surroundings.ears.tell(link.number, News::Recovering),
+        false => link.surroundings.ears.tell(link.number, NodeEvent::Recovering),
     }
     Ok((Incoming::new(reader, attached.rest), permit, socket))
 }
@@ -317,7 +317,9 @@ impl Incoming {
                     let all = std::iter::once((waiting.request, answer)).chain(more);
                     hand_out(link.number, all, now);
                 }
-                Arrived::Push(push) => link.surroundings.ears.tell(link.number, News::Push(push)),
+                Arrived::Push(push) => {
+                    link.surroundings.ears.tell(link.number, NodeEvent::Push(push));
+                }
             }
             if Some(place) == awaited {
                 std::thread::yield_now();
@@ -334,7 +336,7 @@ impl Incoming {
             let bytes = &self.bytes[self.start..self.start + len];
             self.start += len;
             if frame.is_push() {
-                let push = frame.news(bytes, outbox.scripts.prefix());
+                let push = frame.push(bytes, outbox.scripts.prefix());
                 if push.as_ref().is_some_and(|it| !it.counts_in(outbox.session)) {
                     // It has another's data, and with that another's session of ours.
                     return Err(Trouble::SessionLost);

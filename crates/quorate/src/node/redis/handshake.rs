@@ -4,7 +4,7 @@ use super::{
     link::Surroundings,
     replies::{Replies, blotted},
     script::{Scripts, write_loads},
-    target::{Place, Target},
+    target::{Position, Target},
     wire::{channel, write_words},
 };
 use quorate_core::dialect::Dialect;
@@ -188,7 +188,7 @@ fn refused_by(error: &str) -> Trouble {
 /// A server that expects TLS answers a plain handshake with an alert, or not at all.
 fn unheard(trouble: Trouble, first: Option<u8>, target: &Target) -> Trouble {
     match trouble {
-        _ if target.is_tls || matches!(target.place, Place::Unix(_)) => trouble,
+        _ if target.is_tls || matches!(target.place, Position::Unix(_)) => trouble,
         Trouble::Protocol(_) if first == Some(TLS_ALERT) => {
             Trouble::Tls("the server speaks TLS there; write rediss://".into())
         }

@@ -13,9 +13,9 @@ use std::{
 use quorate_core::{
     command::{ClientId, Command, Reply, SessionTerms},
     dialect::Dialect,
-    line::Speaker,
     membership::{self, SESSION_LIFE_MS},
     moment::Moment,
+    queue::Sender,
 };
 use tokio::sync::Notify;
 
@@ -30,7 +30,7 @@ use crate::{
     clock::Clock,
     error::Trouble,
     membership::{Seat, SharedMembership},
-    node::{Ears, Inbox, News, Node, Pull, Pulled, Quiet, Request, Sent, Work, hand_out},
+    node::{Ears, Inbox, Node, NodeEvent, Pull, Pulled, Quiet, Request, Sent, Work, hand_out},
     nonces::Nonces,
     observe::{self, Event, Observer},
 };
@@ -132,7 +132,7 @@ impl Link {
         self.seat.leave();
         // Whoever has no session there any more has nothing there.
         let is_forgotten = *trouble == Trouble::SessionLost;
-        self.surroundings.ears.tell(self.number, News::Down { is_forgotten });
+        self.surroundings.ears.tell(self.number, NodeEvent::Down { is_forgotten });
         self.surroundings.status.notify_waiters();
         self.surroundings.quiet.tell();
     }
@@ -141,7 +141,7 @@ impl Link {
     pub(crate) fn come_up(&self) {
         self.outbox().phase = Phase::Up;
         self.tell(&Event::NodeUp { node: &self.target.label });
-        self.surroundings.ears.tell(self.number, News::Up);
+        self.surroundings.ears.tell(self.number, NodeEvent::Up);
         self.surroundings.status.notify_waiters();
     }
 
@@ -151,9 +151,9 @@ impl Link {
         if !outbox.is_open() {
             return;
         }
-        let speaker = Speaker { client: self.surroundings.client, session: outbox.session };
+        let sender = Sender { client: self.surroundings.client, session: outbox.session };
         let terms = SessionTerms { wall_ms: self.surroundings.clock.wall_ms(), ..outbox.terms };
-        let Some(ping) = self.seat.renewal(Command::Ping { speaker, terms }) else { return };
+        let Some(ping) = self.seat.renewal(Command::Ping { sender, terms }) else { return };
         let is_introduced = is_introduced && !self.surroundings.only_looks;
         let introduction = is_introduced.then(|| self.surroundings.introduction());
         for command in std::iter::once(ping).chain(introduction) {
@@ -170,7 +170,7 @@ impl Link {
         let half = now.saturating_since(sent_at) / 2;
         self.surroundings
             .ears
-            .tell(self.number, News::Time { time_us, at: sent_at.saturating_add(half) });
+            .tell(self.number, NodeEvent::Time { time_us, at: sent_at.saturating_add(half) });
     }
 
     /// Follows the round trip: down at once, up slowly, so that one stall does not count for much.

@@ -14,8 +14,8 @@ use std::{
 
 use quorate_core::{
     command::{Command, Owner, Reply, SessionTerms},
-    line::{Ask, Session},
     moment::Moment,
+    queue::{AcquireRequest, Session},
 };
 use tokio::io::AsyncWrite;
 
@@ -209,7 +209,8 @@ impl Outbox {
                 None
             }
             // Nothing but its end may have been said for an owner behind its question.
-            Command::Acquire { ask: Ask { owner, .. }, .. } | Command::Take { owner, .. }
+            Command::Acquire { ask: AcquireRequest { owner, .. }, .. }
+            | Command::Take { owner, .. }
                 if !self.is_released(owner) =>
             {
                 self.write_again(waiting);

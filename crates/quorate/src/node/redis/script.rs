@@ -54,7 +54,7 @@ impl Script {
     /// The script that carries a command out, if it is not a plain command of the server.
     pub(crate) const fn of(command: &Command) -> Option<Self> {
         match command {
-            Command::Take { speaker: Some(_), .. } => Some(Self::Take),
+            Command::Take { sender: Some(_), .. } => Some(Self::Take),
             Command::Adopt { .. } => Some(Self::Adopt),
             Command::Free { .. } => Some(Self::Free),
             Command::Prolong { .. } => Some(Self::Prolong),
@@ -98,13 +98,13 @@ impl Script {
             Self::Free => include_str!("../../../lua/free.lua"),
             Self::Prolong => include_str!("../../../lua/prolong.lua"),
             Self::Look => include_str!("../../../lua/look.lua"),
-            Self::Introduce => include_str!("../../../lua/line/introduce.lua"),
-            Self::Attach => include_str!("../../../lua/line/attach.lua"),
-            Self::Ping => include_str!("../../../lua/line/ping.lua"),
-            Self::Acquire => include_str!("../../../lua/line/acquire.lua"),
-            Self::Release => include_str!("../../../lua/line/release.lua"),
-            Self::Extend => include_str!("../../../lua/line/extend.lua"),
-            Self::Heartbeat => include_str!("../../../lua/line/heartbeat.lua"),
+            Self::Introduce => include_str!("../../../lua/queue/introduce.lua"),
+            Self::Attach => include_str!("../../../lua/queue/attach.lua"),
+            Self::Ping => include_str!("../../../lua/queue/ping.lua"),
+            Self::Acquire => include_str!("../../../lua/queue/acquire.lua"),
+            Self::Release => include_str!("../../../lua/queue/release.lua"),
+            Self::Extend => include_str!("../../../lua/queue/extend.lua"),
+            Self::Heartbeat => include_str!("../../../lua/queue/heartbeat.lua"),
             Self::Handshake => include_str!("../../../lua/membership/handshake.lua"),
             Self::Enrol => include_str!("../../../lua/membership/enrol.lua"),
             Self::Change => include_str!("../../../lua/membership/change.lua"),
@@ -131,15 +131,15 @@ fn with_parts(file: &str) -> String {
 
 fn part(name: &str) -> &'static str {
     match name {
-        "order" => include_str!("../../../lua/line/parts/order.lua"),
-        "shares" => include_str!("../../../lua/line/parts/shares.lua"),
-        "hold" => include_str!("../../../lua/line/parts/hold.lua"),
-        "fence" => include_str!("../../../lua/line/parts/fence.lua"),
-        "since" => include_str!("../../../lua/line/parts/since.lua"),
-        "hand_on" => include_str!("../../../lua/line/parts/hand_on.lua"),
-        "full" => include_str!("../../../lua/line/parts/full.lua"),
-        "hear" => include_str!("../../../lua/line/parts/hear.lua"),
-        "told" => include_str!("../../../lua/line/parts/told.lua"),
+        "order" => include_str!("../../../lua/queue/parts/order.lua"),
+        "shares" => include_str!("../../../lua/queue/parts/shares.lua"),
+        "hold" => include_str!("../../../lua/queue/parts/hold.lua"),
+        "fence" => include_str!("../../../lua/queue/parts/fence.lua"),
+        "since" => include_str!("../../../lua/queue/parts/since.lua"),
+        "hand_on" => include_str!("../../../lua/queue/parts/hand_on.lua"),
+        "full" => include_str!("../../../lua/queue/parts/full.lua"),
+        "hear" => include_str!("../../../lua/queue/parts/hear.lua"),
+        "told" => include_str!("../../../lua/queue/parts/told.lua"),
         other => unreachable!("no script has a part {other}"),
     }
 }

@@ -7,7 +7,7 @@ use url::Url;
 /// Where a server is and how to log in.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) place: Place,
+    pub(crate) place: Position,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Target {
 
 /// Where a server listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// A host name or address, and a port.
     Tcp(String, u16),
     /// A socket in the file system.
@@ -83,7 +83,7 @@ impl Target {
             0 => format!("{scheme}://{host}:{port}"),
             number => format!("{scheme}://{host}:{port}/{number}"),
         };
-        let place = Place::Tcp(host.trim_matches(['[', ']']).to_owned(), port);
+        let place = Position::Tcp(host.trim_matches(['[', ']']).to_owned(), port);
         let target = Self::new(place, user, password, database, label)?;
         Ok(Self { is_tls, ..target })
     }
@@ -113,11 +113,11 @@ impl Target {
             0 => format!("unix://{path}"),
             number => format!("unix://{path}?db={number}"),
         };
-        Self::new(Place::Unix(path.into()), user, password, number, label)
+        Self::new(Position::Unix(path.into()), user, password, number, label)
     }
 
     fn new(
-        place: Place,
+        place: Position,
         user: Option<String>,
         password: Option<String>,
         database: u32,
@@ -166,20 +166,20 @@ mod tests {
     #[test]
     fn addresses_with_all_their_parts_are_understood() {
         let plain = parse("redis://Example.COM");
-        assert_eq!(plain.place, Place::Tcp("example.com".into(), 6379));
+        assert_eq!(plain.place, Position::Tcp("example.com".into(), 6379));
         assert_eq!((plain.user, plain.database), (None, 0));
 
         let full = parse("valkey://app:p%40ss%2F@10.0.0.1:7000/3");
-        assert_eq!(full.place, Place::Tcp("10.0.0.1".into(), 7000));
+        assert_eq!(full.place, Position::Tcp("10.0.0.1".into(), 7000));
         assert_eq!(full.user.as_deref(), Some("app"));
         assert_eq!(full.password.unwrap().expose(), "p@ss/");
         assert_eq!((full.database, &*full.label), (3, "redis://10.0.0.1:7000/3"));
 
         assert_eq!(parse("redis://:pw@h").user, None);
-        assert_eq!(parse("redis://[::1]:7").place, Place::Tcp("::1".into(), 7));
+        assert_eq!(parse("redis://[::1]:7").place, Position::Tcp("::1".into(), 7));
 
         let socket = parse("unix:///run/my%20redis.sock?db=2&user=u&pass=s");
-        assert_eq!(socket.place, Place::Unix("/run/my redis.sock".into()));
+        assert_eq!(socket.place, Position::Unix("/run/my redis.sock".into()));
         assert_eq!((socket.user.as_deref(), socket.database), (Some("u"), 2));
     }
 

@@ -15,7 +15,7 @@ use tokio::{
 use super::tls::Connector;
 use super::{
     link::Surroundings,
-    target::{Place, Target},
+    target::{Position, Target},
 };
 use crate::error::Trouble;
 
@@ -69,13 +69,13 @@ pub(crate) struct Security {
 /// Connects. The caller bounds the time.
 pub(crate) async fn open(target: &Target, around: &Surroundings) -> Result<Stream, Trouble> {
     #[cfg(feature = "simulation")]
-    if let (Some(network), Place::Tcp(host, port)) = (&around.network, &target.place) {
+    if let (Some(network), Position::Tcp(host, port)) = (&around.network, &target.place) {
         let connected = network.connect(host, *port).await;
         let (reader, writer) = connected.map_err(|error| Trouble::from_connect(&error))?;
         return Ok(Stream { reader, writer, socket: None });
     }
     match &target.place {
-        Place::Tcp(host, port) => {
+        Position::Tcp(host, port) => {
             let connected = TcpStream::connect((&**host, *port)).await;
             let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
             tune(&stream).map_err(|error| Trouble::from_connect(&error))?;
@@ -83,7 +83,7 @@ pub(crate) async fn open(target: &Target, around: &Surroundings) -> Result<Strea
             let secured = secure(target, host, stream, &around.security).await?;
             Ok(Stream { socket, ..secured })
         }
-        Place::Unix(path) => {
+        Position::Unix(path) => {
             let connected = UnixStream::connect(path).await;
             let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
             let (reader, writer) = stream.into_split();

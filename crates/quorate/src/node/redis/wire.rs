@@ -1,18 +1,18 @@
 //! Commands as bytes, and bytes as replies.
 
 mod inspect;
-mod line;
 mod membership;
+mod queue;
 
 use std::io::Write as _;
 
 use quorate_core::{
-    command::{Command, Fate, Reply, Sighting, Value},
-    line::Session,
+    command::{Command, ExtendedKey, KeyObservation, Reply, Value},
+    queue::Session,
 };
 use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
-pub(crate) use self::line::channel;
+pub(crate) use self::queue::channel;
 use super::script::{Script, Scripts};
 use crate::error::Trouble;
 
@@ -25,36 +25,36 @@ pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
 /// Appends one command.
 pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
-        Command::Take { name, owner, ttl_ms, speaker } => {
+        Command::Take { name, owner, ttl_ms, sender } => {
             let mut digits = itoa::Buffer::new();
             let ttl = digits.format(*ttl_ms);
             let (name, owner) = (name.as_bytes(), owner.as_bytes());
-            let Some(speaker) = speaker else {
+            let Some(sender) = sender else {
                 write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
                 return;
             };
             write_script(out, Script::Take, scripts, 2, 3);
             write_word(out, name);
-            line::write_session_key(out, scripts, *speaker);
+            queue::write_session_key(out, scripts, *sender);
             write_word(out, owner);
             write_word(out, ttl.as_bytes());
-            write_session(out, speaker.session);
+            write_session(out, sender.session);
         }
-        Command::Adopt { name, from, owner, ttl_ms, speaker } => {
+        Command::Adopt { name, from, owner, ttl_ms, sender } => {
             // Without a session there is no line either.
-            let more = usize::from(speaker.is_some());
+            let more = usize::from(sender.is_some());
             write_script(out, Script::Adopt, scripts, 1 + 3 * more, 3 + more);
             write_word(out, name.as_bytes());
-            if let Some(speaker) = speaker {
-                line::write_line(out, scripts, name);
-                line::write_session_key(out, scripts, *speaker);
-                line::write_fence(out, scripts, name);
+            if let Some(sender) = sender {
+                queue::write_line(out, scripts, name);
+                queue::write_session_key(out, scripts, *sender);
+                queue::write_fence(out, scripts, name);
             }
             write_word(out, from.as_bytes());
             write_word(out, owner.as_bytes());
             write_number(out, *ttl_ms);
-            if let Some(speaker) = speaker {
-                write_session(out, speaker.session);
+            if let Some(sender) = sender {
+                write_session(out, sender.session);
             }
         }
         Command::Free { name, owner } => {
@@ -62,19 +62,19 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             write_word(out, name.as_bytes());
             write_word(out, owner.as_bytes());
         }
-        Command::Prolong { entries, speaker } => {
-            let (locks, more) = (entries.len(), usize::from(speaker.is_some()));
+        Command::Prolong { entries, sender } => {
+            let (locks, more) = (entries.len(), usize::from(sender.is_some()));
             write_script(out, Script::Prolong, scripts, locks + more, 2 * locks + more);
             entries.iter().for_each(|entry| write_word(out, entry.name.as_bytes()));
-            if let Some(speaker) = speaker {
-                line::write_session_key(out, scripts, *speaker);
+            if let Some(sender) = sender {
+                queue::write_session_key(out, scripts, *sender);
             }
             for entry in entries.iter() {
                 write_word(out, entry.owner.as_bytes());
                 write_number(out, entry.ttl_ms);
             }
-            if let Some(speaker) = speaker {
-                write_session(out, speaker.session);
+            if let Some(sender) = sender {
+                write_session(out, sender.session);
             }
         }
         Command::Check { name, owner } => {
@@ -91,18 +91,18 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             inspect::write_list(out, prefix, cursor.as_ref(), *count, scripts);
         }
         Command::Membership(command) => membership::write(out, command, scripts),
-        other => line::write(out, other, scripts),
+        other => queue::write(out, other, scripts),
     }
 }
 
 /// The head of a script's call; its keys and arguments follow.
 fn write_script(out: &mut Vec<u8>, script: Script, scripts: &Scripts, keys: usize, args: usize) {
-    let (verb, id): (&[u8], _) = match scripts.digest(script) {
+    let (kind, id): (&[u8], _) = match scripts.digest(script) {
         Some(digest) => (b"EVALSHA", digest),
         None => (b"EVAL", script.text()),
     };
     write_header(out, b'*', 3 + keys + args);
-    write_word(out, verb);
+    write_word(out, kind);
     write_word(out, id.as_bytes());
     write_number(out, keys as u64);
 }
@@ -213,7 +213,7 @@ impl Frame {
             }
             (Command::Take { .. }, RangeFrame::Null) => Some(Reply::Another),
             (
-                Command::Take { speaker: Some(_), .. } | Command::Prolong { speaker: Some(_), .. },
+                Command::Take { sender: Some(_), .. } | Command::Prolong { sender: Some(_), .. },
                 RangeFrame::Number { data: 0, .. },
             )
             | (Command::Adopt { .. }, RangeFrame::Number { data: -2, .. }) => Some(Reply::Stale),
@@ -230,7 +230,7 @@ impl Frame {
                 inspect::listed(data, bytes, prefix)
             }
             (Command::Membership(command), frame) => membership::reply(frame, bytes, command),
-            (command, frame) => line::reply(frame, bytes, command),
+            (command, frame) => queue::reply(frame, bytes, command),
         };
         reply.ok_or_else(|| Trouble::Protocol(format!("an unexpected {:?}", self.0.kind())))
     }
@@ -246,18 +246,18 @@ fn owned(number: i64, done: Reply) -> Option<Reply> {
 }
 
 fn fates(items: &[RangeFrame]) -> Option<Reply> {
-    let fate = |item: &RangeFrame| match item {
-        RangeFrame::Number { data: 1, .. } => Some(Fate::LivesOn),
-        RangeFrame::Number { data: 0, .. } => Some(Fate::Absent),
-        RangeFrame::Number { data: -1, .. } => Some(Fate::Another),
-        RangeFrame::Number { data: -2, .. } => Some(Fate::Failed),
+    let result = |item: &RangeFrame| match item {
+        RangeFrame::Number { data: 1, .. } => Some(ExtendedKey::LivesOn),
+        RangeFrame::Number { data: 0, .. } => Some(ExtendedKey::Absent),
+        RangeFrame::Number { data: -1, .. } => Some(ExtendedKey::Another),
+        RangeFrame::Number { data: -2, .. } => Some(ExtendedKey::Failed),
         _ => None,
     };
-    items.iter().map(fate).collect::<Option<_>>().map(Reply::Each)
+    items.iter().map(result).collect::<Option<_>>().map(Reply::Each)
 }
 
 /// What was found; the outer `None` is for what makes no sense.
-fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Option<Sighting>> {
+fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Option<KeyObservation>> {
     let (left, value) = match items {
         [] => return Some(None),
         [left, value] => (left, Value::Text(text(value, bytes)?.into())),
@@ -271,7 +271,7 @@ fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Option<Sighting>> {
         return None;
     };
     let expires_in_ms = u64::try_from(*left).ok();
-    Some(Some(Sighting { value, expires_in_ms }))
+    Some(Some(KeyObservation { value, expires_in_ms }))
 }
 
 fn text<'a>(frame: &RangeFrame, bytes: &'a [u8]) -> Option<&'a [u8]> {

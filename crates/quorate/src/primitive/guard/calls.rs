@@ -8,7 +8,7 @@ use quorate_core::{
         watchdog::{HeldLease, LeaseId},
     },
     lease::LostReason,
-    round::Finding,
+    round::RoundOutcome,
 };
 
 use super::Guard;
@@ -23,9 +23,9 @@ use crate::{
 
 impl Guard {
     /// Asks the nodes whether they have the lease.
-    pub(super) async fn ask_nodes(&self) -> (Call, Finding) {
+    pub(super) async fn ask_nodes(&self) -> (Call, RoundOutcome) {
         let engine = self.engine();
-        let begun = Call::begin(engine, Action::Verify, self.held.name.clone(), |shared, now| {
+        let begun = Call::begin(engine, Action::Verify, &self.held, |shared, now| {
             let patience = |ttl| engine.vote_timeout(ttl);
             shared.machine.verify(self.held.id, &patience, now).ok_or(())
         });
@@ -40,7 +40,7 @@ impl Guard {
     pub(super) fn let_go(&mut self) -> Call {
         self.tell_end();
         let engine = self.engine();
-        let begun = Call::begin(engine, Action::Release, self.held.name.clone(), |shared, now| {
+        let begun = Call::begin(engine, Action::Release, &self.held, |shared, now| {
             shared.held.remove(&self.held.id);
             let patience = |ttl| engine.vote_timeout(ttl);
             shared.machine.release(self.held.id, &patience, now).ok_or(())
@@ -69,7 +69,8 @@ impl Guard {
             return;
         }
         let held_for = engine.now().saturating_since(self.held.acquired_at);
-        engine.tell(&Event::LetGo { name: self.held.name.as_str(), held_for });
+        let (name, kind) = (self.held.name.as_str(), self.held.kind);
+        engine.tell(&Event::LetGo { name, kind, held_for });
     }
 
     /// The loss, as it was told first.

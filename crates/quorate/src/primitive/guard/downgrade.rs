@@ -1,6 +1,6 @@
 //! A writer that becomes a reader.
 
-use quorate_core::{contend::Outcome, quorum::majority};
+use quorate_core::{acquire::Outcome, quorum::majority};
 
 use super::Guard;
 use crate::{
@@ -38,7 +38,7 @@ impl Guard {
         }
         let held = call.keep_reader(&self.held).map_err(Lost::new)?;
         self.tell_end();
-        client.engine.tell(&Event::Held { name: held.name.as_str() });
+        client.engine.tell(&Event::Held { name: held.name.as_str(), kind: held.kind });
         let reader = Self { client: client.clone(), held, call, is_over: false };
         // A shutdown meanwhile did not see this guard, or has given the lock back already.
         if client.is_closed() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate_core::{
     backoff::Backoff, client::watchdog::HeldLease, command::Owner, lease::LostReason,
-    line::FencedLease, round::Finding,
+    queue::FencedLease, round::RoundOutcome,
 };
 
 use super::Guard;
@@ -80,11 +80,11 @@ impl Guard {
             self.check()?;
             let is_everywhere = !call.is_refused_somewhere();
             match finding {
-                Finding::Agreed if is_everywhere || engine.now() >= enough_at => {
+                RoundOutcome::Agreed if is_everywhere || engine.now() >= enough_at => {
                     return Ok(());
                 }
-                Finding::Refused => return Err(self.lost_reason(LostReason::Gone).into()),
-                Finding::Agreed | Finding::Unsure => {}
+                RoundOutcome::Refused => return Err(self.lost_reason(LostReason::Gone).into()),
+                RoundOutcome::Agreed | RoundOutcome::Unsure => {}
             }
             let delay = engine.draw(|jitter| backoff.next(jitter));
             let ends_at = self.held.valid_until();

@@ -86,7 +86,7 @@ impl<'a> Collecting<'a> {
         let hold = Hold { renewal: Renewal::On, max: None };
         let parts = semaphore.parts()?;
         let part = |name: &_| semaphore.part(Clone::clone(name), hold);
-        let (slots, line) = (parts.slots.iter().map(part).collect(), part(&parts.line));
+        let (slots, line) = (parts.slots.iter().map(part).collect(), semaphore.queue(hold)?);
         Ok(Self { semaphore, wanted, deadline, slots, line })
     }
 

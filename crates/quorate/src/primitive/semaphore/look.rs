@@ -145,13 +145,13 @@ impl Inbox for Look {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::command::Sighting;
+    use quorate_core::command::KeyObservation;
 
     use super::*;
 
     fn shows(value: &str) -> Result<Reply, Trouble> {
         let value = Value::Text(value.as_bytes().into());
-        Ok(Reply::Seen(Some(Sighting { value, expires_in_ms: None })))
+        Ok(Reply::Seen(Some(KeyObservation { value, expires_in_ms: None })))
     }
 
     fn after(answers: Vec<Result<Reply, Trouble>>) -> (usize, bool) {

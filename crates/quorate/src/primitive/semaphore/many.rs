@@ -47,7 +47,7 @@ impl Semaphore {
         if wanted == 1 {
             return Ok(self.try_acquire().await?.map(|guard| GuardAll::new(vec![guard])));
         }
-        self.part(self.parts()?.line.clone(), self.hold).first_contact().await?;
+        self.queue(self.hold)?.first_contact().await?;
         let engine = &self.client.engine;
         let mut backoff = Backoff::new(MISSED_DELAY_MIN, MISSED_DELAY_MAX);
         let (mut known, mut misses) = (None, 0);

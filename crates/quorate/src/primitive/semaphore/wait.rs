@@ -26,7 +26,7 @@ impl Semaphore {
         // Others would wait for ever behind one whose place is not renewed. Should it be lost all
         // the same, two are first in line, and each permit still goes to one of them.
         let hold = Hold { renewal: Renewal::On, max: None };
-        let line = self.part(self.parts()?.line.clone(), hold);
+        let line = self.queue(hold)?;
         let Some(place) = line.wait_until(deadline).await?.into_guard()? else {
             return Err(self.timeout(started).await);
         };

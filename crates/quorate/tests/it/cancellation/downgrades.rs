@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use quorate::memory::Behaviour;
 
-use super::bench::{Bench, NAME, STEP, client, combinations, pass, poll, settle};
+use super::fixture::{Fixture, NAME, STEP, client, combinations, pass, poll, settle};
 
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_that_is_dropped_midway_leaves_no_key() {
@@ -35,13 +35,13 @@ async fn so_does_one_of_five_nodes() {
 /// Polls that often, drops what came of it, and looks for keys. Somebody who waits to write has the
 /// lock then. True if the call was over by then.
 async fn drop_after(polls: usize, behaviours: &[Behaviour], is_back_before: bool) -> bool {
-    let bench = Bench::new(&vec![Behaviour::Answer; behaviours.len()]);
-    let writer = bench.client.rwlock(NAME).write().await.expect("nobody has it");
-    let others = client(&bench.nodes);
+    let fixture = Fixture::new(&vec![Behaviour::Answer; behaviours.len()]);
+    let writer = fixture.client.rwlock(NAME).write().await.expect("nobody has it");
+    let others = client(&fixture.nodes);
     let lock = others.rwlock(NAME);
     let next = tokio::spawn(async move { lock.write().await });
     pass(STEP).await;
-    bench.behave(behaviours);
+    fixture.behave(behaviours);
     let mut call = Box::pin(writer.downgrade());
     let mut ended = None;
     for _ in 0..polls {
@@ -53,17 +53,17 @@ async fn drop_after(polls: usize, behaviours: &[Behaviour], is_back_before: bool
     }
     let is_over = ended.is_some();
     if is_back_before {
-        bench.answer_again();
+        fixture.answer_again();
         settle().await;
         assert!(!next.is_finished() || !is_held(ended.as_ref()), "{polls} polls, {behaviours:?}");
     }
     drop((call, ended));
-    bench.answer_again();
-    let next = tokio::time::timeout(super::bench::TTL / 2, next).await;
+    fixture.answer_again();
+    let next = tokio::time::timeout(super::fixture::TTL / 2, next).await;
     let next = next.unwrap_or_else(|_| panic!("{polls} polls, {behaviours:?}: nobody has it"));
     next.expect("no panic").expect("it is free").release().await.expect("it was held");
     settle().await;
-    assert_eq!(bench.holding(), 0, "{polls} polls, {behaviours:?}");
+    assert_eq!(fixture.holding(), 0, "{polls} polls, {behaviours:?}");
     is_over
 }
 

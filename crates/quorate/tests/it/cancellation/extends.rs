@@ -5,30 +5,30 @@ use std::time::Duration;
 
 use quorate::{Guard, Mutex, memory::Behaviour};
 
-use super::bench::{Bench, STEP, client, combinations, pass, poll};
+use super::fixture::{Fixture, STEP, client, combinations, pass, poll};
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_is_dropped_midway_releases_nothing() {
-    for_each_drop(async |bench, guard, case| {
+    for_each_drop(async |fixture, guard, case| {
         // A shorter lease counts as soon as anything may have been sent.
         let most = if case.polls > 0 { case.ttl.min(HELD) } else { HELD };
         let left = guard.remaining();
         let is_longer = case.is_over && case.ttl > HELD;
         assert!(!left.is_zero() && (left < most || is_longer), "{left:?} {case:?}");
-        bench.answer_again();
+        fixture.answer_again();
         pass(STEP).await;
         guard.check().expect("the lease goes on");
-        assert_eq!(bench.holding(), bench.nodes.len(), "{case:?}");
+        assert_eq!(fixture.holding(), fixture.nodes.len(), "{case:?}");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_never_outlasts_its_keys_after_an_extension_that_was_dropped() {
-    for_each_drop(async |bench, guard, case| {
-        let rival = client(&bench.nodes);
+    for_each_drop(async |fixture, guard, case| {
+        let rival = client(&fixture.nodes);
         let rival = rival.mutex(guard.name());
-        bench.answer_again();
+        fixture.answer_again();
         // Where the keys go first, another gets in: the lease must be over by then.
         while guard.check().is_ok() {
             assert!(!is_free(&rival).await, "the keys went before the lease: {case:?}");
@@ -50,18 +50,18 @@ struct Case {
 
 /// Takes the lock, extends it while the nodes do all they can, drops the extension after each
 /// possible poll, and hands over what is left.
-async fn for_each_drop(look: impl AsyncFn(&Bench, &Guard, &Case)) {
+async fn for_each_drop(look: impl AsyncFn(&Fixture, &Guard, &Case)) {
     use Behaviour::{Answer, Fail, Hang, Mute};
     for behaviours in combinations(&[Answer, Fail, Hang, Mute], 3) {
         for ttl in [SHORTER, LONGER] {
             for polls in 0..=POLLS_MAX {
-                let bench = Bench::new(&[Answer; 3]);
+                let fixture = Fixture::new(&[Answer; 3]);
                 let guard =
-                    bench.mutex().ttl(HELD).no_renew().lock().await.expect("all nodes answer");
-                bench.behave(&behaviours);
+                    fixture.mutex().ttl(HELD).no_renew().lock().await.expect("all nodes answer");
+                fixture.behave(&behaviours);
                 let is_over = extend_partly(&guard, ttl, polls).await;
                 let case = Case { behaviours: behaviours.clone(), ttl, polls, is_over };
-                look(&bench, &guard, &case).await;
+                look(&fixture, &guard, &case).await;
                 if is_over {
                     break;
                 }

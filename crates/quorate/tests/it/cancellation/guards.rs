@@ -5,19 +5,19 @@ use std::{task::Poll, time::Duration};
 use quorate::{Client, Guard, error::ReleaseError, memory::Behaviour, memory::MemoryNodes};
 use quorate_testkit::{Server, eventually};
 
-use super::bench::{Bench, NAME, STEP, combinations, pass, poll, settle};
+use super::fixture::{Fixture, NAME, STEP, combinations, pass, poll, settle};
 use crate::links::executor::block_on;
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_leaves_no_key_whatever_the_nodes_do_at_that_time() {
     for behaviours in combinations(&ALL, 5) {
-        let bench = Bench::new(&[Behaviour::Answer; 5]);
-        let guard = bench.hold().await;
-        bench.behave(&behaviours);
+        let fixture = Fixture::new(&[Behaviour::Answer; 5]);
+        let guard = fixture.hold().await;
+        fixture.behave(&behaviours);
         drop(guard);
         settle().await;
-        bench.answer_again();
-        assert_eq!(bench.holding(), 0, "{behaviours:?}");
+        fixture.answer_again();
+        assert_eq!(fixture.holding(), 0, "{behaviours:?}");
     }
 }
 
@@ -25,9 +25,9 @@ async fn a_dropped_guard_leaves_no_key_whatever_the_nodes_do_at_that_time() {
 async fn a_release_that_is_dropped_midway_still_releases() {
     for behaviours in combinations(&ALL, 3) {
         for polls in 0..=RELEASE_POLLS_MAX {
-            let bench = Bench::new(&[Behaviour::Answer; 3]);
-            let guard = bench.hold().await;
-            bench.behave(&behaviours);
+            let fixture = Fixture::new(&[Behaviour::Answer; 3]);
+            let guard = fixture.hold().await;
+            fixture.behave(&behaviours);
             let mut release = Box::pin(guard.release());
             for _ in 0..polls {
                 if poll(release.as_mut()).is_ready() {
@@ -36,9 +36,9 @@ async fn a_release_that_is_dropped_midway_still_releases() {
                 pass(STEP).await;
             }
             drop(release);
-            bench.answer_again();
+            fixture.answer_again();
             settle().await;
-            assert_eq!(bench.holding(), 0, "{polls} polls, {behaviours:?}");
+            assert_eq!(fixture.holding(), 0, "{polls} polls, {behaviours:?}");
         }
     }
 }
@@ -47,9 +47,9 @@ async fn a_release_that_is_dropped_midway_still_releases() {
 async fn a_release_without_a_majority_says_so_and_goes_on() {
     use Behaviour::{Answer, Fail, Hang};
     for away in [Fail, Hang] {
-        let bench = Bench::new(&[Answer; 3]);
-        let mut release = Box::pin(bench.hold().await.release());
-        bench.behave(&[Answer, away, away]);
+        let fixture = Fixture::new(&[Answer; 3]);
+        let mut release = Box::pin(fixture.hold().await.release());
+        fixture.behave(&[Answer, away, away]);
         let mut ended = poll(release.as_mut());
         while ended.is_pending() {
             pass(STEP).await;
@@ -59,8 +59,8 @@ async fn a_release_without_a_majority_says_so_and_goes_on() {
             matches!(ended, Poll::Ready(Err(ReleaseError::NoQuorum { .. }))),
             "{away:?}: {ended:?}"
         );
-        bench.answer_again();
-        assert_eq!(bench.holding(), 0, "{away:?}");
+        fixture.answer_again();
+        assert_eq!(fixture.holding(), 0, "{away:?}");
     }
 }
 
@@ -68,68 +68,68 @@ async fn a_release_without_a_majority_says_so_and_goes_on() {
 async fn a_guard_whose_nodes_come_and_go_leaves_no_key() {
     use Behaviour::Answer;
     for (first, second) in ALL.iter().flat_map(|one| ALL.iter().map(move |other| (*one, *other))) {
-        let bench = Bench::new(&[Answer, Answer, first]);
-        let guard = bench.hold().await;
-        bench.behave(&[first, Answer, second]);
+        let fixture = Fixture::new(&[Answer, Answer, first]);
+        let guard = fixture.hold().await;
+        fixture.behave(&[first, Answer, second]);
         drop(guard);
         pass(STEP).await;
-        bench.behave(&[second, first, first]);
+        fixture.behave(&[second, first, first]);
         settle().await;
-        bench.answer_again();
-        assert_eq!(bench.holding(), 0, "{first:?}, then {second:?}");
+        fixture.answer_again();
+        assert_eq!(fixture.holding(), 0, "{first:?}, then {second:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_aborted_while_it_holds_releases() {
-    let bench = Bench::new(&[Behaviour::Answer; 3]);
-    let guard = bench.hold().await;
+    let fixture = Fixture::new(&[Behaviour::Answer; 3]);
+    let guard = fixture.hold().await;
     let task = tokio::spawn(hold_for_ever(guard));
     pass(STEP).await;
-    assert_eq!(bench.holding(), 3);
+    assert_eq!(fixture.holding(), 3);
 
     task.abort();
     assert!(task.await.is_err_and(|error| error.is_cancelled()));
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_aborted_while_it_waits_leaves_no_key() {
     use Behaviour::{Answer, Hang};
-    let bench = Bench::new(&[Answer, Hang, Hang]);
-    let mutex = bench.mutex();
+    let fixture = Fixture::new(&[Answer, Hang, Hang]);
+    let mutex = fixture.mutex();
     let task = tokio::spawn(async move { mutex.lock().await.map(hold_for_ever) });
     pass(STEP).await;
-    assert_eq!(bench.holding(), 1, "on the node that answers");
+    assert_eq!(fixture.holding(), 1, "on the node that answers");
 
     task.abort();
     assert!(task.await.is_err_and(|error| error.is_cancelled()));
-    bench.answer_again();
+    fixture.answer_again();
     settle().await;
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_while_holding_releases() {
-    let bench = Bench::new(&[Behaviour::Answer; 3]);
-    let guard = bench.hold().await;
+    let fixture = Fixture::new(&[Behaviour::Answer; 3]);
+    let guard = fixture.hold().await;
     let task = tokio::spawn(async move {
         guard.check().expect("just taken");
         panic!("the work went wrong");
     });
     assert!(task.await.is_err_and(|error: tokio::task::JoinError| error.is_panic()));
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_is_dropped_inside_of_with_releases() {
-    let bench = Bench::new(&[Behaviour::Answer; 3]);
-    let mutex = bench.mutex();
+    let fixture = Fixture::new(&[Behaviour::Answer; 3]);
+    let mutex = fixture.mutex();
     let mut with = Box::pin(mutex.with(async |_| std::future::pending::<()>().await));
     assert!(poll(with.as_mut()).is_pending());
-    assert_eq!(bench.holding(), 3);
+    assert_eq!(fixture.holding(), 3);
     drop(with);
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 #[test]

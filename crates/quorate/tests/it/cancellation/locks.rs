@@ -4,7 +4,7 @@ use std::{pin::Pin, task::Poll};
 
 use quorate::{Guard, Mutex, error::LockError, memory::Behaviour};
 
-use super::bench::{Bench, NAME, STEP, VOTE_TIMEOUT, combinations, pass, poll, settle};
+use super::fixture::{Fixture, NAME, STEP, VOTE_TIMEOUT, combinations, pass, poll, settle};
 
 #[tokio::test(start_paused = true)]
 async fn no_key_is_left_by_nodes_that_answer_fail_or_hang() {
@@ -80,9 +80,9 @@ async fn drop_after_each_poll(case: &Case, call: Call, back: Back) {
 /// Polls the call that often, drops what came of it, and looks for keys. True if the call was over
 /// by then, so that more polls would show nothing new.
 async fn drop_after(polls: usize, case: &Case, call: Call, back: Back) -> bool {
-    let bench = Bench::new(&case.behaviours);
-    case.taken.iter().for_each(|node| bench.nodes.plant(*node, NAME, b"another"));
-    let mutex = bench.mutex();
+    let fixture = Fixture::new(&case.behaviours);
+    case.taken.iter().for_each(|node| fixture.nodes.plant(*node, NAME, b"another"));
+    let mutex = fixture.mutex();
     let mut calling = call.start(&mutex);
     let mut ended = None;
     for _ in 0..polls {
@@ -96,31 +96,31 @@ async fn drop_after(polls: usize, case: &Case, call: Call, back: Back) -> bool {
     let is_over = ended.is_some();
     match back {
         Back::BeforeDrop => {
-            bench.answer_again();
+            fixture.answer_again();
             settle().await;
             drop((calling, ended));
         }
         Back::RightAfterDrop => {
             drop((calling, ended));
-            bench.answer_again();
+            fixture.answer_again();
         }
         Back::AfterTimeout => {
             drop((calling, ended));
             settle().await;
-            bench.answer_again();
+            fixture.answer_again();
         }
         Back::OneByOne => {
-            bench.nodes.set(0, Behaviour::Answer);
+            fixture.nodes.set(0, Behaviour::Answer);
             drop((calling, ended));
-            for node in 1..bench.nodes.len() {
+            for node in 1..fixture.nodes.len() {
                 pass(STEP).await;
-                bench.nodes.set(node, Behaviour::Answer);
+                fixture.nodes.set(node, Behaviour::Answer);
             }
         }
     }
     settle().await;
-    for node in (0..bench.nodes.len()).filter(|node| !case.taken.contains(node)) {
-        let names = bench.nodes.names(node);
+    for node in (0..fixture.nodes.len()).filter(|node| !case.taken.contains(node)) {
+        let names = fixture.nodes.names(node);
         assert!(names.is_empty(), "{polls} polls of {call:?}, {back:?}, {case:?}: node {node}");
     }
     is_over

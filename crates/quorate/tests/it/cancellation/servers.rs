@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorate::{Client, error::LockError};
 use quorate_testkit::{Fault, eventually};
 
-use super::bench::{NAME, poll};
+use super::fixture::{NAME, poll};
 use crate::{
     faults::cluster::{Cluster, PATIENCE, connect_to_all, wait_until_attached},
     links::executor::block_on,

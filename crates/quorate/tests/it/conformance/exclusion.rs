@@ -8,17 +8,17 @@ use std::sync::{
 use quorate::Mutex;
 use tokio::task::{JoinSet, yield_now};
 
-use super::rig::Rig;
+use super::fixture::Fixture;
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => fifty_contenders_lose_no_increment;
 }
 
-async fn fifty_contenders_lose_no_increment(rig: &Rig) {
+async fn fifty_contenders_lose_no_increment(fixture: &Fixture) {
     let counter = Arc::new(Counter::default());
     let mut tasks = JoinSet::new();
     for number in 0..CLIENTS {
-        let client = rig.client(&format!("client {number}")).await;
+        let client = fixture.client(&format!("client {number}")).await;
         for _ in 0..TASKS_OF_EACH {
             tasks.spawn(contend(client.mutex("counter"), counter.clone()));
         }
@@ -28,7 +28,7 @@ async fn fifty_contenders_lose_no_increment(rig: &Rig) {
     }
     let expected = CLIENTS * TASKS_OF_EACH * INCREMENTS;
     assert_eq!(counter.value.load(Ordering::Relaxed), expected);
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 async fn contend(mutex: Mutex, counter: Arc<Counter>) {

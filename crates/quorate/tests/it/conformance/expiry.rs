@@ -7,7 +7,7 @@ use quorate::{
     error::{ExtendError, LostReason, ReleaseError, VerifyError},
 };
 
-use super::rig::{LONG, PATIENCE, Rig, SHORT, take, wait_for_end};
+use super::fixture::{Fixture, LONG, PATIENCE, SHORT, take, wait_for_end};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => an_expired_lock_can_be_had_again_and_its_holder_knew_first,
@@ -15,8 +15,8 @@ on_every_engine! {
         an_extended_lock_outlives_its_first_ttl;
 }
 
-async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let first = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     let second = take_as_soon_as_possible(&bob.mutex("a")).await;
     assert_eq!(first.remaining(), Duration::ZERO, "alice's right must have ended before");
@@ -25,8 +25,8 @@ async fn an_expired_lock_can_be_had_again_and_its_holder_knew_first(rig: &Rig) {
     assert!(!second.remaining().is_zero());
 }
 
-async fn an_expired_guard_says_that_it_is_lost(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn an_expired_guard_says_that_it_is_lost(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let guard = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     wait_for_end(&guard);
     let lost = guard.check().expect_err("its time is over");
@@ -36,11 +36,11 @@ async fn an_expired_guard_says_that_it_is_lost(rig: &Rig) {
     assert_eq!(guard.remaining(), Duration::ZERO, "nothing revives it");
     assert_eq!(guard.release().await, Err(ReleaseError::Lost(lost)));
     // The release is sent all the same: a node whose clock is slow may still have the key.
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_extended_lock_outlives_its_first_ttl(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn an_extended_lock_outlives_its_first_ttl(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a").ttl(UNHURRIED).no_renew()).await;
     guard.extend(LONG).await.expect("it is alice's");
     // A lock with the same ttl that was taken later: when that has gone, the first ttl is over.

@@ -11,15 +11,15 @@ use quorate_testkit::{
     redis::{Cmd, Value, cmd},
 };
 
-use super::rig::{ALL, LONG, PATIENCE, Rig, holder, on_servers_in_both_modes, take};
+use super::fixture::{ALL, Fixture, LONG, PATIENCE, holder, on_servers_in_both_modes, take};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => a_foreign_value_keeps_us_out_and_is_shown_escaped,
         a_foreign_value_on_a_minority_is_left_alone;
 }
 
-async fn a_foreign_value_keeps_us_out_and_is_shown_escaped(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_foreign_value_keeps_us_out_and_is_shown_escaped(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let cases = [
         ((0..=255).collect::<Vec<u8>>(), r"\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b"),
         (b"\xff\x00\n\x1b[31m\"".to_vec(), r#"\xff\x00\n\x1b[31m\""#),
@@ -28,7 +28,7 @@ async fn a_foreign_value_keeps_us_out_and_is_shown_escaped(rig: &Rig) {
         (Vec::new(), ""),
     ];
     for (value, shown) in cases {
-        rig.all().for_each(|node| rig.plant(node, "a", &value));
+        fixture.all().for_each(|node| fixture.plant(node, "a", &value));
         assert!(client.mutex("a").try_lock().await.expect("every node answers").is_none());
         let seen = holder(&client, "a").await;
         match value.len() {
@@ -38,25 +38,25 @@ async fn a_foreign_value_keeps_us_out_and_is_shown_escaped(rig: &Rig) {
         assert!(!seen.who.contains(char::is_control), "{seen}");
         assert_eq!(seen.expires_in, None, "it never goes by itself");
         assert!(seen.to_string().ends_with("(never expires)"), "{seen}");
-        rig.all().for_each(|node| assert_eq!(rig.names(node), ["a"], "node {node}"));
-        for server in rig.servers() {
+        fixture.all().for_each(|node| assert_eq!(fixture.names(node), ["a"], "node {node}"));
+        for server in fixture.servers() {
             assert_eq!(server.get("a").as_deref(), Some(&*value));
             assert_eq!(server.pttl("a"), -1);
         }
     }
 }
 
-async fn a_foreign_value_on_a_minority_is_left_alone(rig: &Rig) {
-    let client = rig.client("alice").await;
-    let foreign = 0..rig.tolerated();
-    foreign.clone().for_each(|node| rig.plant(node, "a", b"another's"));
+async fn a_foreign_value_on_a_minority_is_left_alone(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
+    let foreign = 0..fixture.tolerated();
+    foreign.clone().for_each(|node| fixture.plant(node, "a", b"another's"));
     let guard = take(client.mutex("a")).await;
     guard.extend(LONG).await.expect("a majority is ours");
     guard.verify().await.expect("a majority is ours");
     guard.release().await.expect("a majority was ours");
-    rig.wait_until_empty(foreign.end..rig.len());
-    rig.wait_until_only("a", foreign.clone());
-    for server in &rig.servers()[..rig.servers().len().min(foreign.end)] {
+    fixture.wait_until_empty(foreign.end..fixture.len());
+    fixture.wait_until_only("a", foreign.clone());
+    for server in &fixture.servers()[..fixture.servers().len().min(foreign.end)] {
         assert_eq!(server.get("a").as_deref(), Some(&b"another's"[..]));
         assert_eq!(server.pttl("a"), -1);
     }
@@ -65,14 +65,14 @@ async fn a_foreign_value_on_a_minority_is_left_alone(rig: &Rig) {
 /// Each kind of key under the name, with and without an end.
 #[test]
 fn a_key_of_any_type_keeps_us_out_and_is_not_touched() {
-    on_servers_in_both_modes(&ALL, async |rig| {
-        let client = rig.client("alice").await;
+    on_servers_in_both_modes(&ALL, async |fixture| {
+        let client = fixture.client("alice").await;
         for (kind, make) in kinds() {
             for is_mortal in [false, true] {
-                rig.servers().iter().for_each(|server| put(server, &make, is_mortal));
-                let before: Vec<_> = rig.servers().iter().map(dump).collect();
+                fixture.servers().iter().for_each(|server| put(server, &make, is_mortal));
+                let before: Vec<_> = fixture.servers().iter().map(dump).collect();
                 let seen = stay_out(&client).await;
-                let after: Vec<_> = rig.servers().iter().map(dump).collect();
+                let after: Vec<_> = fixture.servers().iter().map(dump).collect();
                 assert_eq!(before, after, "{kind}");
                 assert_eq!(seen.expires_in.is_some(), is_mortal, "{kind}: {seen}");
                 match kind {
@@ -87,23 +87,28 @@ fn a_key_of_any_type_keeps_us_out_and_is_not_touched() {
 /// One that came in while we held the lock survives our release, verify and extend.
 #[test]
 fn a_key_that_replaced_ours_is_not_touched() {
-    on_servers_in_both_modes(&[1, 3], async |rig| {
-        let client = rig.client("alice").await;
+    on_servers_in_both_modes(&[1, 3], async |fixture| {
+        let client = fixture.client("alice").await;
         for (kind, make) in kinds() {
-            for server in rig.servers() {
+            for server in fixture.servers() {
                 let gone = cmd("DEL").arg(&["a", "b", "c"]).exec(&mut server.connection());
                 gone.expect("they are deleted");
             }
             let (one, two) = (take(client.mutex("a")).await, take(client.mutex("b")).await);
             let three = take(client.mutex("c")).await;
-            let everywhere = || rig.servers().iter().all(|server| server.lock_keys().len() == 3);
+            let everywhere =
+                || fixture.servers().iter().all(|server| server.lock_keys().len() == 3);
             eventually("every node has all three", PATIENCE, everywhere);
             let names = ["a", "b", "c"];
-            for server in rig.servers() {
+            for server in fixture.servers() {
                 names.iter().for_each(|name| put_as(server, &make, name, true));
             }
             let look = || -> Vec<_> {
-                rig.servers().iter().flat_map(|it| names.map(|name| dump_of(it, name))).collect()
+                fixture
+                    .servers()
+                    .iter()
+                    .flat_map(|it| names.map(|name| dump_of(it, name)))
+                    .collect()
             };
             let before = look();
             assert!(one.verify().await.is_err(), "{kind}");
@@ -120,9 +125,9 @@ fn a_key_that_replaced_ours_is_not_touched() {
 /// A foreign lock that expires lets us in.
 #[test]
 fn a_foreign_lock_is_waited_for() {
-    on_servers_in_both_modes(&ALL, async |rig| {
-        let client = rig.client("alice").await;
-        for server in rig.servers() {
+    on_servers_in_both_modes(&ALL, async |fixture| {
+        let client = fixture.client("alice").await;
+        for server in fixture.servers() {
             let mut connection = server.connection();
             let set = cmd("SET").arg(&["a", "another's", "NX", "PX", "100"]).exec(&mut connection);
             set.expect("it is free");

@@ -3,7 +3,7 @@
 use quorate::error::NodeAnswer;
 use quorate_testkit::eventually;
 
-use super::rig::{LONG, PATIENCE, Rig, holder, take};
+use super::fixture::{Fixture, LONG, PATIENCE, holder, take};
 use crate::mode::Mode;
 
 on_every_engine! {
@@ -12,13 +12,13 @@ on_every_engine! {
         a_minority_that_comes_back_empty_takes_part_again;
 }
 
-async fn a_minority_that_forgets_lets_nobody_in(rig: &Rig) {
-    let rig = &rig.unguarded();
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_minority_that_forgets_lets_nobody_in(fixture: &Fixture) {
+    let fixture = &fixture.unguarded();
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
-    let forgetful = 0..rig.tolerated();
-    forgetful.clone().for_each(|node| rig.restart_empty(node));
+    fixture.wait_until_only("a", fixture.all());
+    let forgetful = 0..fixture.tolerated();
+    forgetful.clone().for_each(|node| fixture.restart_empty(node));
 
     guard.verify().await.expect("a majority has it");
     assert!(bob.mutex("a").try_lock().await.expect("a majority answers").is_none());
@@ -28,42 +28,42 @@ async fn a_minority_that_forgets_lets_nobody_in(rig: &Rig) {
     }
     // Now bob's request does reach the empty nodes, and must not stay there.
     assert!(bob.mutex("a").try_lock().await.expect("every node answers").is_none());
-    rig.wait_until_empty(forgetful.clone());
+    fixture.wait_until_empty(forgetful.clone());
     assert_eq!(holder(&bob, "a").await.who, "alice");
     guard.verify().await.expect("a majority has it");
     guard.extend(LONG).await.expect("and extends it");
     // Bob was granted it there meanwhile, so alice is not given it again in any mode.
-    rig.wait_until_empty(forgetful);
+    fixture.wait_until_empty(forgetful);
     guard.release().await.expect("it was held");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_minority_that_forgets_is_given_the_lock_again_in_line(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_minority_that_forgets_is_given_the_lock_again_in_line(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
-    let forgetful = 0..rig.tolerated();
-    forgetful.clone().for_each(|node| rig.forget(node));
-    match rig.mode() {
-        Mode::Line => rig.extend_until_healed(&guard).await,
+    fixture.wait_until_only("a", fixture.all());
+    let forgetful = 0..fixture.tolerated();
+    forgetful.clone().for_each(|node| fixture.forget(node));
+    match fixture.mode() {
+        Mode::Line => fixture.extend_until_healed(&guard).await,
         Mode::Classic => {
             guard.extend(LONG).await.expect("a majority has it");
-            rig.wait_until_empty(forgetful);
+            fixture.wait_until_empty(forgetful);
         }
     }
     guard.verify().await.expect("it is held");
     guard.release().await.expect("it was held");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_minority_that_comes_back_empty_takes_part_again(rig: &Rig) {
-    let rig = &rig.unguarded();
-    let client = rig.client("alice").await;
-    (0..rig.tolerated()).for_each(|node| rig.restart_empty(node));
+async fn a_minority_that_comes_back_empty_takes_part_again(fixture: &Fixture) {
+    let fixture = &fixture.unguarded();
+    let client = fixture.client("alice").await;
+    (0..fixture.tolerated()).for_each(|node| fixture.restart_empty(node));
     let is_back = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
     eventually("every node is attached again", PATIENCE, is_back);
     let guard = take(client.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
+    fixture.wait_until_only("a", fixture.all());
     guard.release().await.expect("it was held");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }

@@ -9,7 +9,7 @@ use quorate::{
 use quorate_testkit::redis::pipe;
 use tokio::{task::JoinSet, time::timeout};
 
-use super::rig::{LONG, PATIENCE, Rig, SHORT, on_memory, on_servers, take};
+use super::fixture::{Fixture, LONG, PATIENCE, SHORT, on_memory, on_servers, take};
 use crate::mode::Mode;
 
 on_every_engine! {
@@ -19,13 +19,13 @@ on_every_engine! {
         what_has_expired_is_gone;
 }
 
-async fn a_lock_that_nobody_has_is_free(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_lock_that_nobody_has_is_free(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let report = client.inspect("a").await.expect("every node answers");
     assert_eq!((&*report.name, report.holder.as_ref(), report.votes), ("a", None, 0));
     assert_eq!((report.waiting.len(), report.waiting_total), (0, 0));
     assert!(!report.is_held());
-    assert_eq!(report.nodes.len(), rig.len());
+    assert_eq!(report.nodes.len(), fixture.len());
     assert!(report.nodes.iter().all(|view| view.sight == Sight::Free));
     assert_eq!(report.to_string(), "a: free");
     let list = client.locks("").await.expect("every node answers");
@@ -35,12 +35,12 @@ async fn a_lock_that_nobody_has_is_free(rig: &Rig) {
     }
 }
 
-async fn the_holder_is_told(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice/1").await, rig.client("bob/2").await);
+async fn the_holder_is_told(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice/1").await, fixture.client("bob/2").await);
     let before = Instant::now();
     let guard = take(alice.mutex("a")).await;
     // A lock is had before the last node has answered.
-    let report = inspect_until(&bob, "a", |report| report.votes == rig.len()).await;
+    let report = inspect_until(&bob, "a", |report| report.votes == fixture.len()).await;
     let holder = report.holder.clone().expect("alice");
     assert!(report.is_held());
     assert_eq!((&*holder.who, holder.is_foreign, holder.is_this_client), ("alice/1", false, false));
@@ -48,7 +48,7 @@ async fn the_holder_is_told(rig: &Rig) {
     assert!(digits.len() == 8 && digits.bytes().all(|it| it.is_ascii_hexdigit()), "{digits}");
     assert!(holder.expires_in.is_some_and(|left| left <= LONG), "{holder:?}");
     assert_eq!(holder.fence, guard.fence());
-    let is_line = rig.mode() == Mode::Line;
+    let is_line = fixture.mode() == Mode::Line;
     assert_eq!(holder.held_for.is_some(), is_line, "{holder:?}");
     // Servers count in whole milliseconds.
     let elapsed = before.elapsed() + Duration::from_millis(2);
@@ -56,7 +56,7 @@ async fn the_holder_is_told(rig: &Rig) {
     for view in &report.nodes {
         assert!(matches!(&view.sight, Sight::Held(it) if it.who == "alice/1"), "{view}");
     }
-    for server in rig.servers() {
+    for server in fixture.servers() {
         let owner = String::from_utf8(server.get("a").expect("alice's")).expect("it is text");
         assert!(!format!("{report:?}{report}").contains(&owner), "whoever knows it can release");
     }
@@ -67,19 +67,19 @@ async fn the_holder_is_told(rig: &Rig) {
     let list = bob.locks("").await.expect("every node answers");
     assert_eq!(names(&list.locks), if is_line { vec!["a"] } else { vec![] });
     guard.release().await.expect("it is held");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
     assert_eq!(bob.inspect("a").await.expect("every node answers").to_string(), "a: free");
     assert_eq!(bob.locks("").await.expect("every node answers").locks, []);
 }
 
 /// Also if what Quorate knows of an earlier holder is still there.
-async fn a_foreign_holder_is_told_from_ours(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_foreign_holder_is_told_from_ours(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     take(client.mutex("a")).await.release().await.expect("it is held");
-    rig.wait_until_empty(rig.all());
-    rig.all().for_each(|node| rig.plant(node, "a", b"redlock\n"));
+    fixture.wait_until_empty(fixture.all());
+    fixture.all().for_each(|node| fixture.plant(node, "a", b"redlock\n"));
     let report = client.inspect("a").await.expect("every node answers");
-    assert_eq!(report.votes, rig.len());
+    assert_eq!(report.votes, fixture.len());
     let holder = report.holder.as_ref().expect("another program");
     assert_eq!((&*holder.who, holder.is_foreign), (r"redlock\n", true));
     assert_eq!((holder.fence, holder.held_for, holder.expires_in), (None, None, None));
@@ -87,11 +87,11 @@ async fn a_foreign_holder_is_told_from_ours(rig: &Rig) {
     let shown = r"a: held by redlock\n (not of Quorate), never expires";
     assert_eq!(report.to_string(), shown);
     let listed = client.locks("").await.expect("every node answers").locks;
-    assert_eq!(listed, if rig.mode() == Mode::Line { vec![report] } else { vec![] });
+    assert_eq!(listed, if fixture.mode() == Mode::Line { vec![report] } else { vec![] });
 }
 
-async fn what_has_expired_is_gone(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn what_has_expired_is_gone(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a").ttl(SHORT).no_renew()).await;
     guard.leave_to_expire();
     inspect_until(&client, "a", |report| report.holder.is_none()).await;
@@ -104,9 +104,9 @@ fn those_who_wait_are_told_in_their_order() {
     on_servers(&[1, 3, 5], those_who_wait);
 }
 
-async fn those_who_wait(rig: &Rig) {
-    let alice = rig.client("alice").await;
-    let (bob, carol) = (rig.client("bob").await, rig.client("carol").await);
+async fn those_who_wait(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
+    let (bob, carol) = (fixture.client("bob").await, fixture.client("carol").await);
     let guard = take(alice.mutex("a")).await;
     let started = Instant::now();
     let mut waiters = JoinSet::new();
@@ -145,8 +145,8 @@ fn names_that_look_like_patterns_are_listed_as_they_are() {
     on_servers(&[1, 3], strange_names);
 }
 
-async fn strange_names(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn strange_names(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let all = ["a", "a*", "a?b", "a[x]", "a\\", "ab", "a{b}", "a}", "größe 鎖", "x", "x^-]"];
     let mut guards = Vec::new();
     for name in all {
@@ -168,17 +168,17 @@ fn many_locks_are_listed_page_by_page() {
 }
 
 /// Many of them, and on servers among many keys of others.
-async fn many_locks(rig: &Rig) {
+async fn many_locks(fixture: &Fixture) {
     const LOCKS: usize = 1_100;
     const OTHERS: usize = 3_000;
-    for server in rig.servers() {
+    for server in fixture.servers() {
         let mut planting = pipe();
         (0..OTHERS).for_each(|number| {
             planting.cmd("SET").arg(format!("other:{number}")).arg(1);
         });
         planting.exec(&mut server.connection()).expect("the server stores them");
     }
-    let client = rig.client("alice").await;
+    let client = fixture.client("alice").await;
     let wanted: Vec<String> = (0..LOCKS).map(|number| format!("lock:{number:04}")).collect();
     let tasks: Vec<_> = wanted.iter().map(|name| tokio::spawn(take(client.mutex(name)))).collect();
     let mut guards: Vec<Guard> = Vec::new();

@@ -2,7 +2,7 @@
 
 use quorate::error::{LockError, NameError, WithError};
 
-use super::rig::{LONG, Rig, take};
+use super::fixture::{Fixture, LONG, take};
 use crate::mode::Mode;
 
 on_every_engine! {
@@ -12,8 +12,8 @@ on_every_engine! {
         the_reserved_prefix_can_be_moved;
 }
 
-async fn the_key_is_exactly_the_name(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn the_key_is_exactly_the_name(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let longest = "x".repeat(1_024);
     let longest_unicode = "鎖".repeat(341) + "!";
     assert_eq!(longest_unicode.len(), 1_024);
@@ -40,16 +40,16 @@ async fn the_key_is_exactly_the_name(rig: &Rig) {
     for name in names {
         let guard = take(client.mutex(name)).await;
         assert_eq!(guard.name(), name);
-        rig.wait_until_only(name, rig.all());
+        fixture.wait_until_only(name, fixture.all());
         guard.extend(LONG).await.expect("the scripts find it, too");
         guard.verify().await.expect("it is held");
         guard.release().await.expect("it was held");
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     }
 }
 
-async fn names_that_a_pattern_would_match_are_different_locks(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn names_that_a_pattern_would_match_are_different_locks(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let mut guards = Vec::new();
     for name in ["a", "A", "?", "*", "[a]", "a ", "{a}", "\u{e4}", "a\u{308}"] {
         guards.push(take(client.mutex(name)).await);
@@ -57,11 +57,11 @@ async fn names_that_a_pattern_would_match_are_different_locks(rig: &Rig) {
     for guard in guards {
         guard.release().await.expect("nobody else released it");
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_bad_name_is_refused_before_anything_is_written(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_bad_name_is_refused_before_anything_is_written(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let reserved = NameError::Reserved { prefix: "quorate:".into() };
     let cases = [
         (String::new(), NameError::Empty),
@@ -84,22 +84,22 @@ async fn a_bad_name_is_refused_before_anything_is_written(rig: &Rig) {
         let done = mutex.with(async |_| panic!("no lock, no work")).await;
         assert_eq!(done, Err::<(), _>(WithError::Lock(expected)), "{name:?}");
     }
-    assert!(rig.is_empty(), "nothing was written");
+    assert!(fixture.is_empty(), "nothing was written");
 }
 
-async fn the_reserved_prefix_can_be_moved(rig: &Rig) {
-    let rig = &rig.unguarded();
-    let client = rig.builder().prefix("locks/").connect().await.expect("the nodes are there");
+async fn the_reserved_prefix_can_be_moved(fixture: &Fixture) {
+    let fixture = &fixture.unguarded();
+    let client = fixture.builder().prefix("locks/").connect().await.expect("the nodes are there");
     let refused = client.mutex("locks/a").try_lock().await.expect_err("reserved");
     let expected = NameError::Reserved { prefix: "locks/".into() };
     assert_eq!(refused, LockError::InvalidName(expected));
-    for node in rig.all() {
+    for node in fixture.all() {
         // What a client keeps of itself moves along.
         let (sessions, people) = ("locks/s:", "locks/w:");
         let is_aside = |key: &String| key.starts_with(sessions) || key.starts_with(people);
-        let (aside, others): (Vec<_>, Vec<_>) = rig.names(node).into_iter().partition(is_aside);
+        let (aside, others): (Vec<_>, Vec<_>) = fixture.names(node).into_iter().partition(is_aside);
         assert_eq!(others, Vec::<String>::new(), "no lock was written");
-        let is_shown = rig.mode() == Mode::Line && !rig.servers().is_empty();
+        let is_shown = fixture.mode() == Mode::Line && !fixture.servers().is_empty();
         assert!(aside.is_empty() || is_shown, "{aside:?}");
     }
     take(client.mutex("quorate:x")).await.release().await.expect("it was held");

@@ -2,7 +2,7 @@
 
 use quorate::error::{ExtendError, Lost, LostReason, ReleaseError, VerifyError};
 
-use super::rig::{LONG, Rig, SHORT, holder, take, wait_for_end};
+use super::fixture::{Fixture, LONG, SHORT, holder, take, wait_for_end};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => a_late_owner_cannot_touch_the_next_ones_lock,
@@ -11,9 +11,9 @@ on_every_engine! {
         failed_attempts_do_not_disturb_the_holder;
 }
 
-async fn a_late_owner_cannot_touch_the_next_ones_lock(rig: &Rig) {
+async fn a_late_owner_cannot_touch_the_next_ones_lock(fixture: &Fixture) {
     let (alice, bob, carol) =
-        (rig.client("alice").await, rig.client("bob").await, rig.client("carol").await);
+        (fixture.client("alice").await, fixture.client("bob").await, fixture.client("carol").await);
     let late = take(alice.mutex("a").ttl(SHORT).no_renew()).await;
     let dropped = take(alice.mutex("b").ttl(SHORT).no_renew()).await;
     wait_for_end(&late);
@@ -38,11 +38,11 @@ async fn a_late_owner_cannot_touch_the_next_ones_lock(rig: &Rig) {
     another.release().await.expect("it is bob's");
 }
 
-async fn an_owner_whose_keys_were_taken_over_cannot_extend_the_next_ones_lock(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn an_owner_whose_keys_were_taken_over_cannot_extend_the_next_ones_lock(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let robbed = take(alice.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
-    rig.all().for_each(|node| rig.forget(node));
+    fixture.wait_until_only("a", fixture.all());
+    fixture.all().for_each(|node| fixture.forget(node));
     let next = take(bob.mutex("a")).await;
 
     robbed.check().expect("alice cannot know yet");
@@ -57,27 +57,27 @@ async fn an_owner_whose_keys_were_taken_over_cannot_extend_the_next_ones_lock(ri
     next.release().await.expect("it is bob's");
 }
 
-async fn an_owner_whose_keys_were_taken_over_cannot_release_the_next_ones_lock(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn an_owner_whose_keys_were_taken_over_cannot_release_the_next_ones_lock(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let robbed = take(alice.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
-    rig.all().for_each(|node| rig.forget(node));
+    fixture.wait_until_only("a", fixture.all());
+    fixture.all().for_each(|node| fixture.forget(node));
     // Sessions went with the keys: one who had been here before might miss a node.
-    let bob = rig.client("bob").await;
+    let bob = fixture.client("bob").await;
     let next = take(bob.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
+    fixture.wait_until_only("a", fixture.all());
 
     assert!(matches!(robbed.release().await, Err(ReleaseError::Lost(lost)) if gone(&lost)));
     assert_eq!(holder(&alice, "a").await.who, "bob");
     next.verify().await.expect("bob has it");
-    rig.all().for_each(|node| assert_eq!(rig.names(node), ["a"], "node {node}"));
+    fixture.all().for_each(|node| assert_eq!(fixture.names(node), ["a"], "node {node}"));
     next.release().await.expect("it is bob's");
 }
 
-async fn failed_attempts_do_not_disturb_the_holder(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn failed_attempts_do_not_disturb_the_holder(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
+    fixture.wait_until_only("a", fixture.all());
     for _ in 0..20 {
         let tried = bob.mutex("a").ttl(2 * LONG).try_lock().await.expect("every node answers");
         assert!(tried.is_none(), "alice has it");
@@ -89,7 +89,7 @@ async fn failed_attempts_do_not_disturb_the_holder(rig: &Rig) {
     let seen = holder(&bob, "a").await;
     assert_eq!(seen.who, "alice");
     assert!(seen.expires_in.is_some_and(|left| left <= LONG), "{seen:?}");
-    rig.all().for_each(|node| assert_eq!(rig.names(node), ["a"], "node {node}"));
+    fixture.all().for_each(|node| assert_eq!(fixture.names(node), ["a"], "node {node}"));
     guard.release().await.expect("it is alice's");
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate::error::{ConfigError, LockError, TermsError, TtlError};
 
-use super::rig::{Rig, take};
+use super::fixture::{Fixture, take};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => a_ttl_that_leaves_no_time_to_work_is_refused,
@@ -12,8 +12,8 @@ on_every_engine! {
         bad_defaults_are_refused_when_the_client_is_built;
 }
 
-async fn a_ttl_that_leaves_no_time_to_work_is_refused(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_ttl_that_leaves_no_time_to_work_is_refused(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     for millis in [0, 1, 2] {
         let ttl = Duration::from_millis(millis);
         let mutex = client.mutex("a").ttl(ttl);
@@ -32,13 +32,13 @@ async fn a_ttl_that_leaves_no_time_to_work_is_refused(rig: &Rig) {
             assert!(error.to_string().contains(&text), "{error}");
         }
     }
-    assert!(rig.is_empty(), "nothing was written");
+    assert!(fixture.is_empty(), "nothing was written");
 }
 
-async fn a_ttl_above_the_maximum_is_refused(rig: &Rig) {
-    let rig = &rig.unguarded();
+async fn a_ttl_above_the_maximum_is_refused(fixture: &Fixture) {
+    let fixture = &fixture.unguarded();
     let max = Duration::from_secs(40);
-    let client = rig.builder().max_ttl(max).connect().await.expect("the nodes are there");
+    let client = fixture.builder().max_ttl(max).connect().await.expect("the nodes are there");
     for ttl in [max + Duration::from_nanos(1), 2 * max, Duration::MAX] {
         let mutex = client.mutex("a").ttl(ttl);
         for error in [
@@ -49,16 +49,16 @@ async fn a_ttl_above_the_maximum_is_refused(rig: &Rig) {
             assert!(error.to_string().contains("max_ttl of 40s"), "{error}");
         }
     }
-    assert!(rig.is_empty(), "nothing was written");
+    assert!(fixture.is_empty(), "nothing was written");
     take(client.mutex("a").ttl(max)).await.release().await.expect("the maximum itself is fine");
 }
 
-async fn bad_defaults_are_refused_when_the_client_is_built(rig: &Rig) {
+async fn bad_defaults_are_refused_when_the_client_is_built(fixture: &Fixture) {
     let (ttl, max) = (Duration::from_secs(61), Duration::from_secs(60));
-    let refused = rig.builder().ttl(ttl).build().expect_err("above the maximum");
+    let refused = fixture.builder().ttl(ttl).build().expect_err("above the maximum");
     assert_eq!(refused, ConfigError::InvalidTtl(TtlError::AboveMax { ttl, max }));
     for millis in [0, 1] {
-        let refused = rig.builder().ttl(Duration::from_millis(millis)).build();
+        let refused = fixture.builder().ttl(Duration::from_millis(millis)).build();
         let refused = refused.expect_err("nothing would be left");
         let is_told = matches!(
             refused,

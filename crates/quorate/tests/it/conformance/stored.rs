@@ -4,21 +4,21 @@ use std::{collections::BTreeSet, time::Duration};
 
 use quorate_testkit::{Server, redis::cmd};
 
-use super::rig::{ALL, LONG, Rig, on_servers_in_both_modes, take};
+use super::fixture::{ALL, Fixture, LONG, on_servers_in_both_modes, take};
 use crate::mode::Mode;
 
 #[test]
 fn the_value_names_the_client_and_who_that_is_can_be_found() {
-    on_servers_in_both_modes(&ALL, async |rig| {
-        let client = rig.client("cron/db1/4711").await;
+    on_servers_in_both_modes(&ALL, async |fixture| {
+        let client = fixture.client("cron/db1/4711").await;
         let guard = take(client.mutex("a")).await;
-        rig.wait_until_only("a", rig.all());
-        let values: BTreeSet<_> = rig.servers().iter().filter_map(|it| it.get("a")).collect();
+        fixture.wait_until_only("a", fixture.all());
+        let values: BTreeSet<_> = fixture.servers().iter().filter_map(|it| it.get("a")).collect();
         assert_eq!(values.len(), 1, "one owner on all nodes: {values:?}");
-        for server in rig.servers() {
+        for server in fixture.servers() {
             let left = server.pttl("a");
             assert!(left > 0 && left <= i64::try_from(LONG.as_millis()).unwrap(), "{left}");
-            let owner = Owner::of(rig, server, "a");
+            let owner = Owner::of(fixture, server, "a");
             assert_eq!(owner.client.len(), 40);
             assert!(owner.client.bytes().all(|byte| b"0123456789abcdef".contains(&byte)));
             assert_eq!(owner.who, "cron/db1/4711");
@@ -29,16 +29,16 @@ fn the_value_names_the_client_and_who_that_is_can_be_found() {
 
 #[test]
 fn no_owner_is_used_twice() {
-    on_servers_in_both_modes(&[1], async |rig| {
-        let server = &rig.servers()[0];
+    on_servers_in_both_modes(&[1], async |fixture| {
+        let server = &fixture.servers()[0];
         let mut owners = BTreeSet::new();
         let mut clients = BTreeSet::new();
         for _ in 0..10 {
             // All of them look the same to people.
-            let client = rig.client("twin").await;
+            let client = fixture.client("twin").await;
             for _ in 0..10 {
                 let guard = take(client.mutex("a")).await;
-                let owner = Owner::of(rig, server, "a");
+                let owner = Owner::of(fixture, server, "a");
                 assert!(owners.insert((owner.client.clone(), owner.number)), "used twice");
                 clients.insert(owner.client);
                 guard.release().await.unwrap();
@@ -50,32 +50,32 @@ fn no_owner_is_used_twice() {
 
 #[test]
 fn a_server_that_forgot_the_scripts_is_told_them_again() {
-    on_servers_in_both_modes(&ALL, async |rig| {
-        let client = rig.client("alice").await;
+    on_servers_in_both_modes(&ALL, async |fixture| {
+        let client = fixture.client("alice").await;
         let guard = take(client.mutex("a")).await;
-        rig.wait_until_only("a", rig.all());
-        rig.servers().iter().for_each(flush_scripts);
+        fixture.wait_until_only("a", fixture.all());
+        fixture.servers().iter().for_each(flush_scripts);
         guard.extend(LONG).await.unwrap();
-        rig.servers().iter().for_each(flush_scripts);
+        fixture.servers().iter().for_each(flush_scripts);
         guard.verify().await.unwrap();
-        rig.servers().iter().for_each(flush_scripts);
+        fixture.servers().iter().for_each(flush_scripts);
         assert!(client.mutex("a").lock_timeout(Duration::ZERO).await.is_err());
-        rig.servers().iter().for_each(flush_scripts);
+        fixture.servers().iter().for_each(flush_scripts);
         guard.release().await.unwrap();
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     });
 }
 
 /// An undo that meets a server without scripts: a tie leaves nothing even then.
 #[test]
 fn an_undo_works_on_a_server_that_forgot_the_scripts() {
-    on_servers_in_both_modes(&[2, 4], async |rig| {
-        let client = rig.client("alice").await;
-        let half = rig.len() / 2;
-        (0..half).for_each(|node| rig.plant(node, "a", b"another's"));
-        rig.servers().iter().for_each(flush_scripts);
+    on_servers_in_both_modes(&[2, 4], async |fixture| {
+        let client = fixture.client("alice").await;
+        let half = fixture.len() / 2;
+        (0..half).for_each(|node| fixture.plant(node, "a", b"another's"));
+        fixture.servers().iter().for_each(flush_scripts);
         assert!(client.mutex("a").try_lock().await.unwrap().is_none());
-        rig.wait_until_empty(half..rig.len());
+        fixture.wait_until_empty(half..fixture.len());
     });
 }
 
@@ -92,12 +92,12 @@ struct Owner {
 }
 
 impl Owner {
-    fn of(rig: &Rig, server: &Server, name: &str) -> Self {
+    fn of(fixture: &Fixture, server: &Server, name: &str) -> Self {
         let text = |value: Option<Vec<u8>>| {
             String::from_utf8(value.expect("the key is there")).expect("it is text")
         };
         let value = text(server.get(name));
-        match rig.mode() {
+        match fixture.mode() {
             Mode::Line => {
                 let mut owner = Self::in_line(&value);
                 owner.who = text(server.get(format!("quorate:w:{}", owner.client)));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quorate::{LeaseTag, error::AdoptError, inspect::LockPage};
 
-use super::rig::{Rig, take};
+use super::fixture::{Fixture, take};
 use crate::mode::Mode;
 
 on_every_engine! {
@@ -15,18 +15,18 @@ on_every_engine! {
 
 const TAG: LeaseTag = LeaseTag::new([0xa5; LeaseTag::LEN]);
 
-async fn holder_is_shown_with_its_label(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn holder_is_shown_with_its_label(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let label = "worker 7: nightly @ 50 % ~ <b>";
     let _guard = take(alice.mutex("a").who(label)).await;
     let report = bob.inspect("a").await.expect("every node answers");
     assert_eq!(report.holder.expect("alice").who, label);
 }
 
-async fn tagged_lease_is_found_renewed_and_released_by_others(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn tagged_lease_is_found_renewed_and_released_by_others(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     for is_shared in [false, true] {
-        if rig.mode() == Mode::Classic && is_shared {
+        if fixture.mode() == Mode::Classic && is_shared {
             continue;
         }
         let guard = match is_shared {
@@ -35,7 +35,7 @@ async fn tagged_lease_is_found_renewed_and_released_by_others(rig: &Rig) {
         };
         let lease = guard.hand_over().await.expect("every node answers");
         let tagged = alice.tag_lease(&lease, TAG).await;
-        if rig.mode() == Mode::Classic {
+        if fixture.mode() == Mode::Classic {
             assert_eq!(tagged.expect_err("owners have no tags"), AdoptError::OtherMode);
             alice.release_lease(&lease).await.expect("it was held");
             continue;
@@ -55,12 +55,12 @@ async fn tagged_lease_is_found_renewed_and_released_by_others(rig: &Rig) {
     }
 }
 
-async fn pages_list_every_lock_that_is_held(rig: &Rig) {
+async fn pages_list_every_lock_that_is_held(fixture: &Fixture) {
     // Locks of classic mode leave nothing by which they could be found.
-    if rig.mode() == Mode::Classic {
+    if fixture.mode() == Mode::Classic {
         return;
     }
-    let client = rig.client("alice").await;
+    let client = fixture.client("alice").await;
     let mut guards = Vec::new();
     for number in 0..60 {
         guards.push(take(client.mutex(format!("orders:{number}"))).await);

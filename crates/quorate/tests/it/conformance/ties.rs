@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate::{Warning, error::LockError};
 
-use super::rig::{Rig, holder};
+use super::fixture::{Fixture, holder};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => only_even_numbers_of_nodes_are_warned_about;
@@ -12,9 +12,9 @@ on_every_engine! {
         a_tie_that_ends_lets_the_waiter_in;
 }
 
-async fn only_even_numbers_of_nodes_are_warned_about(rig: &Rig) {
-    let warnings = rig.client("alice").await.warnings();
-    let nodes = rig.len();
+async fn only_even_numbers_of_nodes_are_warned_about(fixture: &Fixture) {
+    let warnings = fixture.client("alice").await.warnings();
+    let nodes = fixture.len();
     if nodes.is_multiple_of(2) {
         assert_eq!(warnings, [Warning::EvenNodes { nodes }]);
         let expected = format!("{nodes} nodes tolerate {} failures", nodes / 2 - 1);
@@ -25,36 +25,36 @@ async fn only_even_numbers_of_nodes_are_warned_about(rig: &Rig) {
 }
 
 /// Half of the nodes are another's, so the other half is of no use to us.
-async fn a_tie_is_lost_and_leaves_nothing_behind(rig: &Rig) {
-    let client = rig.client("alice").await;
-    let half = rig.len() / 2;
-    (0..half).for_each(|node| rig.plant(node, "a", b"somebody else"));
+async fn a_tie_is_lost_and_leaves_nothing_behind(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
+    let half = fixture.len() / 2;
+    (0..half).for_each(|node| fixture.plant(node, "a", b"somebody else"));
 
     let tried = client.mutex("a").try_lock().await.expect("every node answers");
     assert!(tried.is_none(), "half is no majority");
-    rig.wait_until_empty(half..rig.len());
+    fixture.wait_until_empty(half..fixture.len());
 
     assert_eq!(holder(&client, "a").await.who, "somebody else");
     let waited = client.mutex("a").lock_timeout(Duration::from_millis(30)).await;
     assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
-    rig.wait_until_empty(half..rig.len());
-    rig.wait_until_only("a", 0..half);
+    fixture.wait_until_empty(half..fixture.len());
+    fixture.wait_until_only("a", 0..half);
 }
 
-async fn a_tie_that_ends_lets_the_waiter_in(rig: &Rig) {
-    let client = rig.client("alice").await;
-    let half = rig.len() / 2;
-    (0..half).for_each(|node| rig.plant(node, "a", b"somebody else"));
+async fn a_tie_that_ends_lets_the_waiter_in(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
+    let half = fixture.len() / 2;
+    (0..half).for_each(|node| fixture.plant(node, "a", b"somebody else"));
     let mutex = client.mutex("a");
     let waiting = tokio::spawn(async move { mutex.lock().await });
     assert!(client.mutex("a").try_lock().await.expect("every node answers").is_none());
     assert!(!waiting.is_finished(), "half is no majority");
 
     // One node more than half is enough.
-    rig.forget(0);
+    fixture.forget(0);
     let guard = waiting.await.expect("no panic").expect("a majority is free");
     guard.verify().await.expect("it is held");
     guard.release().await.expect("it was held");
-    rig.wait_until_empty((0..rig.len()).filter(|node| !(1..half).contains(node)));
-    rig.wait_until_only("a", 1..half);
+    fixture.wait_until_empty((0..fixture.len()).filter(|node| !(1..half).contains(node)));
+    fixture.wait_until_only("a", 1..half);
 }

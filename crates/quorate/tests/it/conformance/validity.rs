@@ -9,7 +9,7 @@ use std::{
 
 use quorate::error::{ExtendError, TermsError, TtlError};
 
-use super::rig::{LONG, Rig, holder, take};
+use super::fixture::{Fixture, LONG, holder, take};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks,
@@ -18,8 +18,8 @@ on_every_engine! {
         a_bad_ttl_is_refused_and_leaves_the_lease_as_it_was;
 }
 
-async fn what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     for ttl in [Duration::from_secs(1), LONG, Duration::from_secs(60)] {
         let guard = take(client.mutex("a").ttl(ttl).no_renew()).await;
         let remaining = guard.remaining();
@@ -30,8 +30,8 @@ async fn what_remains_is_less_than_the_ttl_by_the_allowance_for_clocks(rig: &Rig
     }
 }
 
-async fn an_extension_moves_the_end(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn an_extension_moves_the_end(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a").ttl(LONG).no_renew()).await;
     guard.extend(2 * LONG).await.expect("it is held");
     let extended = guard.remaining();
@@ -42,8 +42,8 @@ async fn an_extension_moves_the_end(rig: &Rig) {
     guard.release().await.expect("it was held");
 }
 
-async fn a_shorter_extension_counts_as_soon_as_it_is_sent(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_shorter_extension_counts_as_soon_as_it_is_sent(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a").ttl(2 * LONG).no_renew()).await;
     guard.extend(LONG).await.expect("it is held");
     assert!(guard.remaining() <= usable(LONG), "{:?}", guard.remaining());
@@ -61,8 +61,8 @@ async fn a_shorter_extension_counts_as_soon_as_it_is_sent(rig: &Rig) {
     guard.release().await.expect("it was held");
 }
 
-async fn a_bad_ttl_is_refused_and_leaves_the_lease_as_it_was(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_bad_ttl_is_refused_and_leaves_the_lease_as_it_was(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     for ttl in [Duration::ZERO, Duration::from_nanos(1), Duration::from_millis(1)] {
         let refused = guard.extend(ttl).await.expect_err("nothing would be left");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate::error::LockError;
 
-use super::rig::{LONG, PATIENCE, Rig, take};
+use super::fixture::{Fixture, LONG, PATIENCE, take};
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => trying_gives_nothing_while_the_lock_is_held,
@@ -16,8 +16,8 @@ on_every_engine! {
         a_dropped_client_leaves_no_key;
 }
 
-async fn trying_gives_nothing_while_the_lock_is_held(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn trying_gives_nothing_while_the_lock_is_held(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     assert_eq!(guard.name(), "a");
     assert!(bob.mutex("a").try_lock().await.expect("every node answers").is_none());
@@ -28,8 +28,8 @@ async fn trying_gives_nothing_while_the_lock_is_held(rig: &Rig) {
     assert!(tried.is_some(), "it is free");
 }
 
-async fn giving_up_names_the_holder_and_when_its_lock_expires(rig: &Rig) {
-    let (alice, bob) = (rig.client("billing/db1/4711").await, rig.client("bob").await);
+async fn giving_up_names_the_holder_and_when_its_lock_expires(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     let wait = Duration::from_millis(30);
     let error = bob.mutex("a").lock_timeout(wait).await.expect_err("alice has it");
@@ -42,8 +42,8 @@ async fn giving_up_names_the_holder_and_when_its_lock_expires(rig: &Rig) {
     guard.release().await.expect("it was held");
 }
 
-async fn waiting_ends_when_the_lock_is_released(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn waiting_ends_when_the_lock_is_released(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     let mutex = bob.mutex("a");
     let waiting = tokio::spawn(async move { mutex.lock().await });
@@ -56,8 +56,8 @@ async fn waiting_ends_when_the_lock_is_released(rig: &Rig) {
     bobs.verify().await.expect("bob has it");
 }
 
-async fn waiting_with_a_bound_ends_when_the_lock_is_released(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn waiting_with_a_bound_ends_when_the_lock_is_released(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     let mutex = bob.mutex("a");
     let waiting = tokio::spawn(async move { mutex.lock_timeout(PATIENCE).await });
@@ -67,29 +67,29 @@ async fn waiting_with_a_bound_ends_when_the_lock_is_released(rig: &Rig) {
     bobs.verify().await.expect("bob has it");
 }
 
-async fn a_release_reaches_every_node(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_release_reaches_every_node(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
+    fixture.wait_until_only("a", fixture.all());
     guard.release().await.expect("it was held");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_dropped_guard_is_released(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_dropped_guard_is_released(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
+    fixture.wait_until_only("a", fixture.all());
     // On a thread without a runtime: a drop may happen anywhere.
     std::thread::spawn(move || drop(guard)).join().expect("a drop does not panic");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_dropped_client_leaves_no_key(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_dropped_client_leaves_no_key(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
-    rig.wait_until_only("a", rig.all());
+    fixture.wait_until_only("a", fixture.all());
     drop(client);
     guard.verify().await.expect("a guard keeps its client alive");
     drop(guard);
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }

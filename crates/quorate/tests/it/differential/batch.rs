@@ -148,18 +148,18 @@ impl Draw {
         }
         match self.up_to(99) {
             0..=34 => {
-                let (owner, ttl_ms, speaker) = (self.owner(), self.ttl_ms(), None);
-                Step::Ask(Command::Take { name, owner, ttl_ms, speaker })
+                let (owner, ttl_ms, sender) = (self.owner(), self.ttl_ms(), None);
+                Step::Ask(Command::Take { name, owner, ttl_ms, sender })
             }
             35..=44 => Step::Ask(Command::Free { name, owner: self.owner() }),
             45..=49 => {
                 let (from, owner) = (self.owner(), self.owner());
-                let (ttl_ms, speaker) = (self.ttl_ms(), None);
-                Step::Ask(Command::Adopt { name, from, owner, ttl_ms, speaker })
+                let (ttl_ms, sender) = (self.ttl_ms(), None);
+                Step::Ask(Command::Adopt { name, from, owner, ttl_ms, sender })
             }
             50..=69 => {
                 let entries = (0..=self.up_to(2)).map(|_| self.prolongation()).collect();
-                Step::Ask(Command::Prolong { entries, speaker: None })
+                Step::Ask(Command::Prolong { entries, sender: None })
             }
             70..=79 => Step::Ask(Command::Check { name, owner: self.owner() }),
             80..=92 => Step::Ask(Command::Look { name }),

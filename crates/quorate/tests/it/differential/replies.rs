@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use quorate_core::{
-    command::{Command, Fate, Reply, Sighting, Value},
+    command::{Command, ExtendedKey, KeyObservation, Reply, Value},
     moment::NodeTime,
     name::Name,
-    store::Aside,
+    store::LockDetails,
 };
 use quorate_testkit::{
     Clock, Server,
@@ -17,7 +17,7 @@ use quorate_testkit::{
 use super::{
     Pace,
     batch::{Step, Thing},
-    line::calls,
+    queue::calls,
 };
 
 /// A connection to the server, by the testkit's client and not by the code under test.
@@ -46,7 +46,7 @@ pub(super) struct Answered {
     /// One entry for each step; only our own commands have a reply.
     pub(super) replies: Vec<Option<Result<Reply, String>>>,
     /// What is there after the last step, for each of the names.
-    pub(super) asides: Vec<Aside>,
+    pub(super) asides: Vec<LockDetails>,
 }
 
 impl<'a> Wire<'a> {
@@ -99,7 +99,7 @@ impl<'a> Wire<'a> {
         });
         let replies = replies.collect();
         let mut next = || answers.next().expect("an answer for each request");
-        let aside = |_| calls::aside(from, || next().expect("an answer"));
+        let aside = |_| calls::details(from, || next().expect("an answer"));
         let asides = names.iter().map(aside).collect();
         let to = time(next().expect("a time"));
         Answered { from, to, replies, asides }
@@ -163,47 +163,47 @@ impl<'a> Wire<'a> {
     fn write_command(&self, pipeline: &mut Pipeline, command: &Command) {
         let digests = &self.digests;
         match command {
-            Command::Take { name, owner, ttl_ms, speaker: Some(speaker) } => {
+            Command::Take { name, owner, ttl_ms, sender: Some(sender) } => {
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.take).arg(2);
-                eval.arg(name.as_bytes()).arg(calls::session_key(*speaker));
-                eval.arg(owner.as_bytes()).arg(ttl_ms).arg(speaker.session.to_string());
+                eval.arg(name.as_bytes()).arg(calls::session_key(*sender));
+                eval.arg(owner.as_bytes()).arg(ttl_ms).arg(sender.session.to_string());
             }
-            Command::Take { name, owner, ttl_ms, speaker: None } => {
+            Command::Take { name, owner, ttl_ms, sender: None } => {
                 let set = pipeline.cmd("SET").arg(name.as_bytes()).arg(owner.as_bytes());
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
-            Command::Adopt { name, from, owner, ttl_ms, speaker } => {
+            Command::Adopt { name, from, owner, ttl_ms, sender } => {
                 // Without a session there is no line either.
-                let keys = 1 + 3 * usize::from(speaker.is_some());
+                let keys = 1 + 3 * usize::from(sender.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.adopt).arg(keys);
                 eval.arg(name.as_bytes());
-                if let Some(speaker) = speaker {
-                    eval.arg(calls::line_key(name)).arg(calls::session_key(*speaker));
+                if let Some(sender) = sender {
+                    eval.arg(calls::line_key(name)).arg(calls::session_key(*sender));
                     eval.arg(calls::fence_key(name));
                 }
                 eval.arg(from.as_bytes()).arg(owner.as_bytes()).arg(ttl_ms);
-                if let Some(speaker) = speaker {
-                    eval.arg(speaker.session.to_string());
+                if let Some(sender) = sender {
+                    eval.arg(sender.session.to_string());
                 }
             }
             Command::Free { name, owner } => {
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.free).arg(1);
                 eval.arg(name.as_bytes()).arg(owner.as_bytes());
             }
-            Command::Prolong { entries, speaker } => {
-                let keys = entries.len() + usize::from(speaker.is_some());
+            Command::Prolong { entries, sender } => {
+                let keys = entries.len() + usize::from(sender.is_some());
                 let eval = pipeline.cmd("EVALSHA").arg(&digests.prolong).arg(keys);
                 for entry in entries.iter() {
                     eval.arg(entry.name.as_bytes());
                 }
-                if let Some(speaker) = speaker {
-                    eval.arg(calls::session_key(*speaker));
+                if let Some(sender) = sender {
+                    eval.arg(calls::session_key(*sender));
                 }
                 for entry in entries.iter() {
                     eval.arg(entry.owner.as_bytes()).arg(entry.ttl_ms);
                 }
-                if let Some(speaker) = speaker {
-                    eval.arg(speaker.session.to_string());
+                if let Some(sender) = sender {
+                    eval.arg(sender.session.to_string());
                 }
             }
             Command::Check { name, owner } => {
@@ -260,7 +260,7 @@ pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
         (Command::Take { .. }, Okay) | (Command::Adopt { .. }, Int(1)) => Some(Reply::Taken),
         (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
         (
-            Command::Take { speaker: Some(_), .. } | Command::Prolong { speaker: Some(_), .. },
+            Command::Take { sender: Some(_), .. } | Command::Prolong { sender: Some(_), .. },
             Int(0),
         )
         | (Command::Adopt { .. }, Int(-2)) => Some(Reply::Stale),
@@ -269,14 +269,14 @@ pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
             Some(Reply::Another)
         }
         (Command::Prolong { .. }, Array(items)) => {
-            let fate = |item: &redis::Value| match item {
-                Int(1) => Some(Fate::LivesOn),
-                Int(0) => Some(Fate::Absent),
-                Int(-1) => Some(Fate::Another),
-                Int(-2) => Some(Fate::Failed),
+            let result = |item: &redis::Value| match item {
+                Int(1) => Some(ExtendedKey::LivesOn),
+                Int(0) => Some(ExtendedKey::Absent),
+                Int(-1) => Some(ExtendedKey::Another),
+                Int(-2) => Some(ExtendedKey::Failed),
                 _ => None,
             };
-            items.iter().map(fate).collect::<Option<_>>().map(Reply::Each)
+            items.iter().map(result).collect::<Option<_>>().map(Reply::Each)
         }
         (Command::Check { .. } | Command::Look { .. }, Array(items)) => match &items[..] {
             [] => Some(Reply::Seen(None)),
@@ -294,7 +294,7 @@ pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
 fn seen(left: i64, value: Value) -> Reply {
     // Anything but -1 that is not a time would be a difference; -2 means that there is no key.
     let expires_in_ms = (left != -1).then(|| u64::try_from(left).expect("a time or -1"));
-    Reply::Seen(Some(Sighting { value, expires_in_ms }))
+    Reply::Seen(Some(KeyObservation { value, expires_in_ms }))
 }
 
 /// An answer for people: stored bytes as text.
@@ -302,7 +302,7 @@ pub(super) fn show(answer: Option<&Result<Reply, String>>) -> String {
     match answer {
         None => "no reply".into(),
         Some(Err(error)) => error.clone(),
-        Some(Ok(Reply::Seen(Some(Sighting { value: Value::Text(text), expires_in_ms })))) => {
+        Some(Ok(Reply::Seen(Some(KeyObservation { value: Value::Text(text), expires_in_ms })))) => {
             format!("Seen \"{}\", ends in {expires_in_ms:?} ms", text.escape_ascii())
         }
         Some(Ok(reply)) => format!("{reply:?}"),

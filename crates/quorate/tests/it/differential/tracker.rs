@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::command::{Command, Reply, Sighting, Value};
+use quorate_core::command::{Command, KeyObservation, Reply, Value};
 
 use super::batch::{Memory, Step};
 
@@ -74,13 +74,13 @@ fn kind(reply: &Reply) -> &'static str {
         Reply::Another => "another",
         Reply::Full => "full",
         Reply::Seen(None) => "nothing seen",
-        Reply::Seen(Some(Sighting { value: Value::Text(_), expires_in_ms: Some(_) })) => {
+        Reply::Seen(Some(KeyObservation { value: Value::Text(_), expires_in_ms: Some(_) })) => {
             "text that ends"
         }
-        Reply::Seen(Some(Sighting { value: Value::Text(_), expires_in_ms: None })) => {
+        Reply::Seen(Some(KeyObservation { value: Value::Text(_), expires_in_ms: None })) => {
             "text that stays"
         }
-        Reply::Seen(Some(Sighting { value: Value::OtherType(_), .. })) => "another type",
+        Reply::Seen(Some(KeyObservation { value: Value::OtherType(_), .. })) => "another type",
         _ => "unknown",
     }
 }

@@ -13,7 +13,7 @@ use quorate::{
 use quorate_testkit::{Server, eventually, redis};
 
 use super::cluster::{Cluster, PATIENCE, connect_to_all};
-use crate::{cancellation::bench::poll, links::executor::block_on, mode::Mode};
+use crate::{cancellation::fixture::poll, links::executor::block_on, mode::Mode};
 
 in_both_modes! {
     a_shutdown_undoes_a_call_that_is_not_polled_any_more,

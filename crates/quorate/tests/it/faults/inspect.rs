@@ -15,7 +15,7 @@ use super::{
     refusals::tell,
 };
 use crate::{
-    conformance::rig::{LONG, PATIENCE},
+    conformance::fixture::{LONG, PATIENCE},
     links::executor::block_on,
 };
 

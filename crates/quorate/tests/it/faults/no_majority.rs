@@ -12,9 +12,9 @@ use super::{
     ways_down::WayDown,
 };
 use crate::{
-    keeper::bench::{Bench, FAR, TTL, pass, take},
     links::executor::block_on,
     mode::Mode,
+    watchdog::fixture::{FAR, PausedFixture, TTL, pass, take},
 };
 
 in_both_modes! {
@@ -44,17 +44,17 @@ fn three_nodes_that_refuse_connections_are_named(mode: Mode) {
 #[tokio::test(start_paused = true)]
 async fn silence_counts_from_the_last_answer_of_a_majority() {
     for mode in [Mode::Line, Mode::Classic] {
-        let bench = Bench::new_in(mode, 3);
-        let holder = take(&bench.other().mutex(NAME).ttl(5 * TTL)).await;
-        bench.behave(&[Fail; 3]);
-        let mutex = bench.mutex();
+        let fixture = PausedFixture::new_in(mode, 3);
+        let holder = take(&fixture.other().mutex(NAME).ttl(5 * TTL)).await;
+        fixture.behave(&[Fail; 3]);
+        let mutex = fixture.mutex();
         let waiter = tokio::spawn(async move { mutex.lock().await });
         pass(TTL * 3 / 4).await;
-        bench.behave(&[Answer; 3]);
+        fixture.behave(&[Answer; 3]);
         pass(TTL).await;
-        bench.behave(&[Fail; 3]);
+        fixture.behave(&[Fail; 3]);
         pass(TTL * 3 / 4).await;
-        bench.behave(&[Answer; 3]);
+        fixture.behave(&[Answer; 3]);
         holder.release().await.unwrap();
         let won = tokio::time::timeout(FAR, waiter).await.expect("it ends").expect("no panic");
         assert!(won.is_ok(), "{mode:?}: {won:?}");

@@ -11,9 +11,9 @@ use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
 use tokio::task::JoinHandle;
 
 use crate::{
-    conformance::rig::{PATIENCE, take},
-    keeper::journal::Journal,
+    conformance::fixture::{PATIENCE, take},
     mode::Mode,
+    watchdog::journal::Journal,
 };
 
 /// Some servers, each behind a proxy. With three of them the restart guard is on.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::fixture::{Held, Waiting, on_every_set};
 use crate::{
-    conformance::rig::{PATIENCE, take},
-    keeper::journal::Journal,
+    conformance::fixture::{PATIENCE, take},
     mode::Mode,
+    watchdog::journal::Journal,
 };
 
 #[test]

@@ -6,7 +6,7 @@ use quorate::{Client, error::NodeAnswer};
 use quorate_testkit::{Fault, eventually};
 
 use super::fixture::{Held, Nodes, Waiting, on_every_set, wait_until_attached};
-use crate::{conformance::rig::PATIENCE, keeper::journal::Journal, mode::Mode};
+use crate::{conformance::fixture::PATIENCE, mode::Mode, watchdog::journal::Journal};
 
 #[test]
 fn held_locks_and_waiters_outlive_a_reconnect_to_a_full_server() {

@@ -7,9 +7,9 @@ use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 use super::fixture::{Nodes, on_every_set};
 use crate::{
-    conformance::rig::{PATIENCE, take},
-    keeper::journal::Journal,
+    conformance::fixture::{PATIENCE, take},
     mode::Mode,
+    watchdog::journal::Journal,
 };
 
 #[test]

@@ -136,7 +136,7 @@ fn a_server_that_loads_its_data_is_waited_for(mode: Mode) {
 }
 
 fn pushes_between_replies_are_left_alone(mode: Mode) {
-    let push = ">2\r\n+message\r\n+news\r\n";
+    let push = ">2\r\n+message\r\n+kind\r\n";
     let peer = Peer::start(fake_redis(move |words, _| {
         let reply = plain_reply(words);
         Some(format!("{push}{push}{reply}{push}"))

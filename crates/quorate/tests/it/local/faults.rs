@@ -13,7 +13,7 @@ use quorate::{
 use quorate_testkit::eventually;
 
 use super::{PATIENCE, outside::Folder};
-use crate::keeper::journal::Journal;
+use crate::watchdog::journal::Journal;
 
 #[tokio::test]
 async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {

@@ -6,17 +6,19 @@ use quorate::{
 };
 use tokio::time::Instant;
 
-use crate::keeper::bench::{Bench, NAME, TICK, TTL, is_taken, loss, pass, promised_until, take};
+use crate::watchdog::fixture::{
+    NAME, PausedFixture, TICK, TTL, is_taken, loss, pass, promised_until, take,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_without_a_majority_is_at_risk_and_then_lost_at_its_deadline() {
     for behaviour in [Fail, Hang, Mute] {
         for nodes in [1, 2, 3, 5] {
-            let bench = Bench::new(nodes);
+            let fixture = PausedFixture::new(nodes);
             let asked = Instant::now();
-            let guard = bench.hold().await;
+            let guard = fixture.hold().await;
             let failing = nodes / 2 + nodes % 2;
-            bench.behave(&vec![behaviour; failing]);
+            fixture.behave(&vec![behaviour; failing]);
             pass(TTL / 2).await;
             assert!(guard.is_at_risk(), "{failing} of {nodes} nodes: {behaviour:?}");
             guard.check().unwrap();
@@ -28,7 +30,7 @@ async fn a_lock_without_a_majority_is_at_risk_and_then_lost_at_its_deadline() {
             assert!(lost_at - deadline <= TICK, "{:?} after it ends", lost_at - deadline);
             assert!(lost_at < asked + TTL, "before any node lets go of the key");
             assert!(!guard.is_at_risk(), "what is lost is not at risk any more");
-            let told = ["at risk", "lost"].map(|start| bench.journal.count(start));
+            let told = ["at risk", "lost"].map(|start| fixture.journal.count(start));
             assert_eq!(told, [1, 1], "{failing} of {nodes} nodes: {behaviour:?}");
         }
     }
@@ -36,12 +38,12 @@ async fn a_lock_without_a_majority_is_at_risk_and_then_lost_at_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn at_the_moment_of_the_loss_nobody_else_can_have_the_lock_yet() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
-    bench.behave(&[Fail; 3]);
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    fixture.behave(&[Fail; 3]);
     loss(&guard).await;
-    bench.behave(&[Answer; 3]);
-    let wanted = bench.other().mutex(NAME);
+    fixture.behave(&[Answer; 3]);
+    let wanted = fixture.other().mutex(NAME);
     assert!(is_taken(&wanted).await, "the nodes still have the key");
     // One per cent and two milliseconds later they have not.
     pass(TTL / 100 + 3 * TICK).await;
@@ -50,26 +52,26 @@ async fn at_the_moment_of_the_loss_nobody_else_can_have_the_lock_yet() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_revives_a_lock_that_is_lost() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
-    bench.behave(&[Hang; 3]);
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    fixture.behave(&[Hang; 3]);
     let (lost, _) = loss(&guard).await;
     // What was held back runs now, and the nodes would let the key live on.
-    bench.behave(&[Answer; 3]);
+    fixture.behave(&[Answer; 3]);
     assert_eq!(guard.check(), Err(lost.clone()));
     assert!(guard.remaining().is_zero());
     assert_eq!(guard.extend(TTL).await, Err(ExtendError::Lost(lost.clone())));
     assert_eq!(guard.verify().await, Err(VerifyError::Lost(lost.clone())));
-    let renewals = bench.journal.count("renewed");
+    let renewals = fixture.journal.count("renewed");
     pass(5 * TTL).await;
-    assert_eq!(bench.journal.count("renewed"), renewals);
+    assert_eq!(fixture.journal.count("renewed"), renewals);
     assert_eq!(guard.release().await, Err(ReleaseError::Lost(lost)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shortened_lease_is_lost_at_its_new_end() {
-    let bench = Bench::new(3);
-    let guard = take(&bench.mutex().no_renew()).await;
+    let fixture = PausedFixture::new(3);
+    let guard = take(&fixture.mutex().no_renew()).await;
     pass(TTL / 10).await;
     let asked = Instant::now();
     guard.extend(TTL / 5).await.unwrap();
@@ -80,8 +82,8 @@ async fn a_shortened_lease_is_lost_at_its_new_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_was_paused_finds_its_lock_lost_at_its_first_look() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let flag = guard.cancellation_token();
     assert!(!flag.is_cancelled());
     // All at once: neither the keeper nor anything else has run meanwhile.
@@ -92,31 +94,31 @@ async fn a_holder_that_was_paused_finds_its_lock_lost_at_its_first_look() {
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Expired);
     assert!(guard.remaining().is_zero() && flag.is_cancelled());
     assert_eq!(guard.lost().await.reason, LostReason::Expired);
-    assert_eq!(bench.journal.count("renewed"), 0, "it was too late for a renewal");
+    assert_eq!(fixture.journal.count("renewed"), 0, "it was too late for a renewal");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_is_a_loss_and_told_as_one() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let lost = tokio::spawn(guard.lost());
-    assert!(bench.client.clone().shutdown(TTL).await.is_clean);
+    assert!(fixture.client.clone().shutdown(TTL).await.is_clean);
     assert_eq!(lost.await.unwrap().reason, LostReason::ShutDown);
     assert_eq!(guard.check().unwrap_err().reason, LostReason::ShutDown);
-    assert_eq!(bench.journal.count("lost orders:42 shut_down"), 1);
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.journal.count("lost orders:42 shut_down"), 1);
+    assert_eq!(fixture.holding(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_verify_that_finds_the_key_gone_is_a_loss() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let lost = tokio::spawn(guard.lost());
-    (0..3).for_each(|node| bench.nodes.forget(node));
+    (0..3).for_each(|node| fixture.nodes.forget(node));
     let Err(VerifyError::Lost(found)) = guard.verify().await else {
         panic!("no node has the key");
     };
     assert_eq!(found.reason, LostReason::Gone);
     assert_eq!(lost.await.unwrap(), found);
-    assert_eq!(bench.journal.count("lost orders:42 gone"), 1);
+    assert_eq!(fixture.journal.count("lost orders:42 gone"), 1);
 }

@@ -21,7 +21,7 @@ use crate::{
 fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
     let is_full = env::var_os(FULL).is_some_and(|value| value == "1");
     let rounds = if is_full { FULL_ROUNDS } else { ROUNDS };
-    let stage = Stage::start(|settings| {
+    let fixture = Fixture::start(|settings| {
         // On a busy machine the one who tells has to wait for its turn: the allowance is for that.
         if is_full { settings } else { settings.drift(10_000, ALLOWANCE) }
     });
@@ -29,15 +29,15 @@ fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
     while decided < rounds {
         round += 1;
         assert!(round <= 3 * rounds, "only {decided} of {round} rounds say anything");
-        let (guard, renewals, kept_until) = stage.hold_without_majority();
+        let (guard, renewals, kept_until) = fixture.hold_without_majority();
         block_on(guard.lost());
-        assert!(stage.servers[0].pttl(NAME) > 0, "round {round}: the running node has it");
-        if stage.log.renewals() == renewals {
+        assert!(fixture.servers[0].pttl(NAME) > 0, "round {round}: the running node has it");
+        if fixture.log.renewals() == renewals {
             decided += 1;
-            let late = stage.log.lost_at().saturating_sub(kept_until);
+            let late = fixture.log.lost_at().saturating_sub(kept_until);
             assert_eq!(late, Duration::ZERO, "round {round}");
         }
-        stage.resume();
+        fixture.resume();
         drop(guard);
     }
     println!("told in time in {decided} of {round} rounds");
@@ -45,9 +45,9 @@ fn the_loss_is_told_before_any_node_lets_go_of_the_key() {
 
 #[test]
 fn no_look_at_the_guard_says_held_once_a_node_has_let_go_of_the_key() {
-    let stage = Stage::start(|settings| settings);
+    let fixture = Fixture::start(|settings| settings);
     for round in 0..LOOKING_ROUNDS {
-        let (guard, renewals, kept_until) = stage.hold_without_majority();
+        let (guard, renewals, kept_until) = fixture.hold_without_majority();
         let mut was_held_too_long = false;
         eventually("the key is over", PATIENCE, || {
             // Read before the look, so it is not later than that.
@@ -56,21 +56,21 @@ fn no_look_at_the_guard_says_held_once_a_node_has_let_go_of_the_key() {
             now > kept_until
         });
         block_on(guard.lost());
-        let is_decided = stage.log.renewals() == renewals;
+        let is_decided = fixture.log.renewals() == renewals;
         assert!(!(is_decided && was_held_too_long), "round {round}");
-        stage.resume();
+        fixture.resume();
         drop(guard);
     }
 }
 
 /// Three servers and a client of them. All run on one machine, so they have the same clock.
-struct Stage {
+struct Fixture {
     servers: Vec<Server>,
     client: Client,
     log: Log,
 }
 
-impl Stage {
+impl Fixture {
     fn start(more: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let servers = Server::start_many(3);
         let log = Log::default();

@@ -3,12 +3,12 @@
 use quorate::{error::LostReason, memory::Behaviour::Hang};
 use tokio::task::JoinSet;
 
-use crate::keeper::bench::{Bench, TTL, loss, pass};
+use crate::watchdog::fixture::{PausedFixture, TTL, loss, pass};
 
 #[tokio::test(start_paused = true)]
 async fn everybody_who_watches_is_told() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let flag = guard.cancellation_token();
     let mut watchers = JoinSet::new();
     for _ in 0..10 {
@@ -20,7 +20,7 @@ async fn everybody_who_watches_is_told() {
     // One that was polled and has gone is not in the way of the others.
     let gone = tokio::time::timeout(TTL / 10, guard.lost()).await;
     assert!(gone.is_err(), "nothing is lost yet");
-    bench.behave(&[Hang; 3]);
+    fixture.behave(&[Hang; 3]);
     let told = watchers.join_all().await;
     assert!(told.iter().all(|lost| lost.reason == LostReason::Expired), "{told:?}");
     assert_eq!(told.len(), 20);
@@ -29,10 +29,10 @@ async fn everybody_who_watches_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_told_to_those_who_ask_later() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let (early, flag) = (guard.lost(), guard.cancellation_token());
-    bench.behave(&[Hang; 3]);
+    fixture.behave(&[Hang; 3]);
     let (lost, _) = loss(&guard).await;
     drop(guard);
     assert_eq!(early.await, lost, "also when the guard is gone");
@@ -41,28 +41,28 @@ async fn a_loss_is_told_to_those_who_ask_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_let_go_is_not_lost() {
-    let bench = Bench::new(3);
+    let fixture = PausedFixture::new(3);
     let mut watchers = JoinSet::new();
-    let released = bench.hold().await;
+    let released = fixture.hold().await;
     watchers.spawn(released.lost());
     released.release().await.unwrap();
-    let dropped = bench.hold().await;
+    let dropped = fixture.hold().await;
     watchers.spawn(dropped.lost());
     drop(dropped);
-    let left = bench.hold().await;
+    let left = fixture.hold().await;
     watchers.spawn(left.lost());
     left.leave_to_expire();
 
     let told = tokio::time::timeout(10 * TTL, watchers.join_next()).await;
     assert!(told.is_err(), "{told:?}");
-    assert_eq!(bench.journal.count("lost"), 0);
+    assert_eq!(fixture.journal.count("lost"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_one_lock_is_not_the_loss_of_another() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
-    let fixed = bench.client.mutex("fixed").no_renew().lock().await.unwrap();
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    let fixed = fixture.client.mutex("fixed").no_renew().lock().await.unwrap();
     let flag = guard.cancellation_token();
     loss(&fixed).await;
     pass(TTL).await;

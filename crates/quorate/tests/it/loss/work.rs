@@ -14,18 +14,18 @@ use quorate::{
 };
 use tokio::time::Instant;
 
-use crate::keeper::bench::{Bench, NAME, TICK, TTL, is_taken, pass, promised_until};
+use crate::watchdog::fixture::{NAME, PausedFixture, TICK, TTL, is_taken, pass, promised_until};
 
 #[tokio::test(start_paused = true)]
 async fn work_that_is_done_in_time_returns_its_value() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let worked = guard.run(async {
         pass(5 * TTL).await;
         42
     });
     assert_eq!(worked.await, Ok(42), "renewals go on meanwhile");
-    let other = bench.client.mutex("other");
+    let other = fixture.client.mutex("other");
     let worked = other.with(async |guard| {
         pass(5 * TTL).await;
         guard.check().map(|()| 43)
@@ -35,10 +35,10 @@ async fn work_that_is_done_in_time_returns_its_value() {
 
 #[tokio::test(start_paused = true)]
 async fn work_is_dropped_when_its_lock_is_lost() {
-    let bench = Bench::new(3);
+    let fixture = PausedFixture::new(3);
     let asked = Instant::now();
-    let guard = bench.hold().await;
-    bench.behave(&[Hang; 3]);
+    let guard = fixture.hold().await;
+    fixture.behave(&[Hang; 3]);
     let steps = Steps::default();
     let lost = guard.run(steps.work()).await.unwrap_err();
     assert_eq!(lost.reason, LostReason::Expired);
@@ -49,26 +49,26 @@ async fn work_is_dropped_when_its_lock_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn work_inside_of_with_is_dropped_and_the_lock_released() {
-    let bench = Bench::new(3);
+    let fixture = PausedFixture::new(3);
     let steps = Steps::default();
-    let mutex = bench.mutex();
+    let mutex = fixture.mutex();
     let with = mutex.with(async |_| {
-        bench.behave(&[Hang; 3]);
+        fixture.behave(&[Hang; 3]);
         steps.work().await;
     });
     let Err(WithError::Lost(lost)) = with.await else {
         panic!("the lock is lost");
     };
     assert_eq!(lost.reason, LostReason::Expired);
-    bench.behave(&[Answer; 3]);
-    assert_eq!(bench.holding(), 0);
+    fixture.behave(&[Answer; 3]);
+    assert_eq!(fixture.holding(), 0);
     steps.are_over().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_after_the_loss_does_not_count() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     // The time is over and the work done before anybody could say so.
     let worked = guard.run(async {
         let ahead = tokio::time::advance(2 * TTL);
@@ -84,8 +84,8 @@ async fn work_that_ends_after_the_loss_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn work_does_not_begin_under_a_lock_that_is_lost() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let ahead = tokio::time::advance(2 * TTL);
     ahead.await;
     let steps = Steps::default();
@@ -95,26 +95,26 @@ async fn work_does_not_begin_under_a_lock_that_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_a_run_drops_the_work_and_keeps_the_lock() {
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
     let steps = Steps::default();
     let cut = tokio::time::timeout(3 * TTL, guard.run(steps.work())).await;
     assert!(cut.is_err());
     steps.are_over().await;
     guard.check().unwrap();
-    assert!(is_taken(&bench.other().mutex(NAME)).await);
+    assert!(is_taken(&fixture.other().mutex(NAME)).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_waits_for_ever_ends_with_its_longest_time() {
-    let bench = Bench::new(3);
-    let mutex = bench.mutex().max_hold(4 * TTL);
+    let fixture = PausedFixture::new(3);
+    let mutex = fixture.mutex().max_hold(4 * TTL);
     let worked = mutex.with(async |_| pending::<()>().await).await;
     let Err(WithError::Lost(lost)) = worked else {
         panic!("it waits for ever");
     };
     assert_eq!(lost.reason, LostReason::MaxHold);
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 /// Counts the steps of some work.

@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use super::wait_until_only;
 use crate::{
-    conformance::rig::{PATIENCE, Rig},
+    conformance::fixture::{Fixture, PATIENCE},
     mode::Mode,
 };
 
@@ -18,12 +18,12 @@ on_every_engine! {
     [1, 3, 5] => sets_in_every_order_and_single_locks_make_progress_and_never_overlap;
 }
 
-async fn sets_in_every_order_and_single_locks_make_progress_and_never_overlap(rig: &Rig) {
-    let mode = rig.mode();
-    let places: Arc<[Place]> = NAMES.iter().map(|_| Place::default()).collect();
+async fn sets_in_every_order_and_single_locks_make_progress_and_never_overlap(fixture: &Fixture) {
+    let mode = fixture.mode();
+    let places: Arc<[Position]> = NAMES.iter().map(|_| Position::default()).collect();
     let mut crowd = JoinSet::new();
     for client in ["alice", "bob", "carol"] {
-        let client = rig.client(client).await;
+        let client = fixture.client(client).await;
         for task in 0..TASKS_OF_EACH {
             let (client, places) = (client.clone(), places.clone());
             crowd.spawn(async move {
@@ -39,10 +39,10 @@ async fn sets_in_every_order_and_single_locks_make_progress_and_never_overlap(ri
     let visits: u64 = places.iter().map(|place| place.visits.load(Ordering::Relaxed)).sum();
     let expected: usize = WANTS.iter().map(|wants| 3 * ROUNDS * wants.len()).sum();
     assert_eq!(visits, expected as u64, "no visit is lost");
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn work(client: &Client, task: usize, way: Way, places: &[Place]) {
+async fn work(client: &Client, task: usize, way: Way, places: &[Position]) {
     let wants = WANTS[task % WANTS.len()];
     let names = wants.iter().map(|number| NAMES[*number]);
     if let [alone] = wants {
@@ -100,12 +100,12 @@ async fn get(set: &MutexAll, way: Way) -> GuardAll {
 
 /// What one lock protects: two owners who are inside at once lose a visit.
 #[derive(Default)]
-struct Place {
+struct Position {
     visits: AtomicU64,
     is_in_use: AtomicBool,
 }
 
-impl Place {
+impl Position {
     async fn visit(&self) {
         self.enter();
         self.count().await;

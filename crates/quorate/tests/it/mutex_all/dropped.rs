@@ -9,7 +9,7 @@ use quorate::{
 };
 
 use super::pair;
-use crate::{cancellation::bench::poll, mode::Mode};
+use crate::{cancellation::fixture::poll, mode::Mode};
 
 in_both_modes! { paused:
     no_key_is_left_whatever_the_nodes_do,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorate::error::LockError;
 
 use super::{pair, take_all, wait_until_only, wait_until_queued, waiting};
-use crate::conformance::rig::{PATIENCE, Rig, take};
+use crate::conformance::fixture::{Fixture, PATIENCE, take};
 
 on_every_engine! {
     [1, 3, 5] => set_that_times_out_leaves_nothing,
@@ -15,8 +15,8 @@ on_every_engine! {
         dropped_set_guard_is_released;
 }
 
-async fn set_that_times_out_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn set_that_times_out_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(bob.mutex("b")).await;
     for wait in [0, 1, 5, 50].map(Duration::from_millis) {
         let waited = pair(&alice).lock_timeout(wait).await;
@@ -24,19 +24,19 @@ async fn set_that_times_out_leaves_nothing(rig: &Rig) {
         let is_reported =
             matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
         assert!(is_reported, "{waited:?}");
-        wait_until_only(rig, &["b"]);
+        wait_until_only(fixture, &["b"]);
     }
     guard.release().await.expect("it was held");
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn set_that_is_dropped_while_it_waits_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn set_that_is_dropped_while_it_waits_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(bob.mutex("b")).await;
     for round in 0..24 {
         let set = waiting(pair(&alice));
         match round % 4 {
-            0 => wait_until_queued(rig, &bob, "b", 1).await,
+            0 => wait_until_queued(fixture, &bob, "b", 1).await,
             // Somewhere on the way.
             steps => {
                 for _ in 0..round / 4 + steps {
@@ -47,47 +47,47 @@ async fn set_that_is_dropped_while_it_waits_leaves_nothing(rig: &Rig) {
         }
         set.abort();
         assert!(set.await.is_err_and(|error| error.is_cancelled()));
-        wait_until_only(rig, &["b"]);
+        wait_until_only(fixture, &["b"]);
     }
     guard.release().await.expect("it was held");
 }
 
-async fn set_that_leaves_lets_others_pass(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn set_that_leaves_lets_others_pass(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(bob.mutex("b")).await;
     let set = waiting(pair(&alice));
-    wait_until_queued(rig, &bob, "b", 1).await;
+    wait_until_queued(fixture, &bob, "b", 1).await;
     let mutex = bob.mutex("a");
     let next = tokio::spawn(async move { mutex.lock().await.expect("its turn comes") });
     set.abort();
     let next = tokio::time::timeout(PATIENCE, next).await.expect("a is free again");
     drop((next.expect("no panic"), guard));
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn set_of_a_client_that_is_shut_down_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn set_of_a_client_that_is_shut_down_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(bob.mutex("b")).await;
     let set = pair(&alice);
     let waiting = tokio::spawn(async move { set.lock().await });
-    wait_until_queued(rig, &bob, "b", 1).await;
+    wait_until_queued(fixture, &bob, "b", 1).await;
     assert!(alice.clone().shutdown(PATIENCE).await.is_clean);
     let ended = waiting.await.expect("no panic");
     assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
     for ended in [pair(&alice).lock().await.map(Some), pair(&alice).try_lock().await] {
         assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
     }
-    wait_until_only(rig, &["b"]);
+    wait_until_only(fixture, &["b"]);
     guard.release().await.expect("it was held");
 }
 
-async fn dropped_set_guard_is_released(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn dropped_set_guard_is_released(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let set = take_all(pair(&client)).await;
-    wait_until_only(rig, &["a", "b"]);
+    wait_until_only(fixture, &["a", "b"]);
     drop(client);
     set.verify().await.expect("a guard keeps its client alive");
     // On a thread without a runtime: a drop may happen anywhere.
     std::thread::spawn(move || drop(set)).join().expect("a drop does not panic");
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }

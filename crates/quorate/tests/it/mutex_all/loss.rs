@@ -9,7 +9,7 @@ use quorate::{
 use quorate_core::quorum::majority;
 
 use super::{pair, take_all, wait_until_only};
-use crate::conformance::rig::{LONG, PATIENCE, Rig, take};
+use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 on_every_engine! {
     [1, 3, 5] => loss_of_one_lock_is_a_loss_of_the_set,
@@ -18,14 +18,14 @@ on_every_engine! {
         set_that_is_held_for_too_long_is_lost;
 }
 
-async fn loss_of_one_lock_is_a_loss_of_the_set(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn loss_of_one_lock_is_a_loss_of_the_set(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     for robbed in ["a", "b"] {
         let set = take_all(pair(&client).ttl(TTL)).await;
         let (token, lost) = (set.cancellation_token(), set.lost());
         set.check().expect("both are held");
         assert!(!token.is_cancelled());
-        rob(rig, robbed);
+        rob(fixture, robbed);
         // The watchdog finds out, and everybody who looks or waits is told.
         assert_gone(&in_time(lost).await);
         assert_gone(&in_time(token.cancelled()).await);
@@ -37,49 +37,49 @@ async fn loss_of_one_lock_is_a_loss_of_the_set(rig: &Rig) {
         other.expect("there are two").verify().await.expect("the other lock is held until then");
         let released = set.release().await.expect_err("one lock was lost");
         assert!(matches!(released, ReleaseError::Lost(_)), "{released:?}");
-        wait_until_only(rig, &[robbed]);
-        rig.all().for_each(|node| rig.forget(node));
+        wait_until_only(fixture, &[robbed]);
+        fixture.all().for_each(|node| fixture.forget(node));
     }
 }
 
-async fn extension_by_hand_reports_the_lock_that_is_lost(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn extension_by_hand_reports_the_lock_that_is_lost(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let set = take_all(pair(&client).no_renew()).await;
     set.extend(2 * LONG).await.expect("both are held");
     assert!(set.remaining() > LONG);
-    rob(rig, "b");
+    rob(fixture, "b");
     set.check().expect("nobody can know yet");
     set.extend(2 * LONG).await.expect_err("one lock is gone");
     assert_gone(&set.check().expect_err("one lock is gone"));
     drop(set);
-    wait_until_only(rig, &["b"]);
+    wait_until_only(fixture, &["b"]);
 }
 
-async fn work_under_a_set_is_dropped_when_one_lock_is_lost(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn work_under_a_set_is_dropped_when_one_lock_is_lost(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let set = take_all(pair(&client).ttl(TTL)).await;
     assert_eq!(set.run(async { 42 }).await.expect("both are held"), 42);
     let run = async |set: &GuardAll| set.run(std::future::pending::<()>()).await;
-    let (ended, ()) = tokio::join!(in_time(run(&set)), async { rob(rig, "b") });
+    let (ended, ()) = tokio::join!(in_time(run(&set)), async { rob(fixture, "b") });
     assert_gone(&ended.expect_err("b is lost"));
     drop(set);
-    wait_until_only(rig, &["b"]);
-    rig.all().for_each(|node| rig.forget(node));
+    wait_until_only(fixture, &["b"]);
+    fixture.all().for_each(|node| fixture.forget(node));
 
     let pair = pair(&client).ttl(TTL);
     let with = pair.with(async |_| {
-        rob(rig, "a");
+        rob(fixture, "a");
         std::future::pending::<()>().await;
     });
     match in_time(with).await {
         Err(WithError::Lost(lost)) => assert_gone(&lost),
         other => panic!("a is lost: {other:?}"),
     }
-    wait_until_only(rig, &["a"]);
+    wait_until_only(fixture, &["a"]);
 }
 
-async fn set_that_is_held_for_too_long_is_lost(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn set_that_is_held_for_too_long_is_lost(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let set = take_all(pair(&alice).max_hold(Duration::from_millis(30))).await;
     assert_eq!(in_time(set.lost()).await.reason, LostReason::MaxHold);
     drop(set);
@@ -87,12 +87,12 @@ async fn set_that_is_held_for_too_long_is_lost(rig: &Rig) {
     assert_eq!(in_time(fixed.lost()).await.reason, LostReason::Expired);
     drop(fixed);
     drop((take(bob.mutex("a")).await, take(bob.mutex("b")).await));
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 /// A majority of the nodes forgets that we have this lock, and has it for another program.
-fn rob(rig: &Rig, name: &str) {
-    (0..majority(rig.len())).for_each(|node| rig.plant(node, name, b"another"));
+fn rob(fixture: &Fixture, name: &str) {
+    (0..majority(fixture.len())).for_each(|node| fixture.plant(node, name, b"another"));
 }
 
 fn assert_gone(lost: &Lost) {

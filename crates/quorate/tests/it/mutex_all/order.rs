@@ -9,7 +9,7 @@ use quorate::Client;
 use tokio::task::JoinHandle;
 
 use super::{pair, take_all, wait_until_only, wait_until_queued};
-use crate::conformance::rig::{PATIENCE, Rig, on_memory, take};
+use crate::conformance::fixture::{Fixture, PATIENCE, on_memory, take};
 
 in_line_on_every_engine! {
     [1, 3, 5] => waiting_set_is_not_passed_by_later_locks_of_its_names,
@@ -18,30 +18,30 @@ in_line_on_every_engine! {
 }
 
 /// All by one client: what two of them know of the nodes' time may differ by a round trip.
-async fn waiting_set_is_not_passed_by_later_locks_of_its_names(rig: &Rig) {
-    let alice = rig.client("alice").await;
-    not_passed(rig, [&alice, &alice, &alice]).await;
+async fn waiting_set_is_not_passed_by_later_locks_of_its_names(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
+    not_passed(fixture, [&alice, &alice, &alice]).await;
 }
 
 /// Nodes in memory have the clock of their clients, so that the order is exact.
 #[test]
 fn waiting_set_is_not_passed_by_later_locks_of_other_clients() {
-    on_memory(&[1, 3, 5], async |rig| {
-        let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-        let carol = rig.client("carol").await;
-        not_passed(rig, [&alice, &bob, &carol]).await;
+    on_memory(&[1, 3, 5], async |fixture| {
+        let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+        let carol = fixture.client("carol").await;
+        not_passed(fixture, [&alice, &bob, &carol]).await;
     });
 }
 
-async fn not_passed(rig: &Rig, [first, second, third]: [&Client; 3]) {
+async fn not_passed(fixture: &Fixture, [first, second, third]: [&Client; 3]) {
     let turns = Turns::default();
     let guard = take(first.mutex("a")).await;
     let set = turns.of_pair(second);
-    wait_until_queued(rig, third, "a", 1).await;
+    wait_until_queued(fixture, third, "a", 1).await;
     wait_until_reserved(third, "b").await;
     let later = [turns.of_one(third, "b"), turns.of_one(first, "b"), turns.of_one(second, "a")];
-    wait_until_queued(rig, third, "a", 2).await;
-    wait_until_queued(rig, third, "b", 2).await;
+    wait_until_queued(fixture, third, "a", 2).await;
+    wait_until_queued(fixture, third, "b", 2).await;
     assert_eq!(turns.get(), [""; 0], "b is reserved for the set");
     guard.release().await.expect("it was held");
     set.await.expect("no panic");
@@ -49,31 +49,31 @@ async fn not_passed(rig: &Rig, [first, second, third]: [&Client; 3]) {
         waiter.await.expect("no panic");
     }
     assert_eq!(turns.get()[0], "pair");
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn waiting_set_does_not_pass_earlier_locks(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn waiting_set_does_not_pass_earlier_locks(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let turns = Turns::default();
     let guard = take_all(pair(&alice)).await;
     let a = turns.of_one(&alice, "a");
-    wait_until_queued(rig, &alice, "a", 1).await;
+    wait_until_queued(fixture, &alice, "a", 1).await;
     let b = turns.of_one(&alice, "b");
-    wait_until_queued(rig, &alice, "b", 1).await;
+    wait_until_queued(fixture, &alice, "b", 1).await;
     let set = turns.of_pair(&alice);
-    wait_until_queued(rig, &alice, "a", 2).await;
-    wait_until_queued(rig, &alice, "b", 2).await;
+    wait_until_queued(fixture, &alice, "a", 2).await;
+    wait_until_queued(fixture, &alice, "b", 2).await;
     guard.release().await.expect("both were held");
     for waiter in [a, b, set] {
         waiter.await.expect("no panic");
     }
     assert_eq!(turns.get()[2], "pair");
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 /// One of them is always held or waited for: without an order the set would never get both.
-async fn set_is_not_starved_by_locks_that_keep_coming(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn set_is_not_starved_by_locks_that_keep_coming(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let is_over = Arc::new(AtomicBool::new(false));
     let mut crowd = Vec::new();
     for name in ["a", "b", "a", "b"] {
@@ -95,7 +95,7 @@ async fn set_is_not_starved_by_locks_that_keep_coming(rig: &Rig) {
     for task in crowd {
         task.await.expect("no panic");
     }
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 /// Waits until the nodes have granted a lock to a set that does not hold it yet.

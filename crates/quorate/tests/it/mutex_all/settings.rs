@@ -11,15 +11,15 @@ use quorate::{
 };
 
 use super::{pair, take_all, wait_until_only};
-use crate::conformance::rig::{LONG, Rig};
+use crate::conformance::fixture::{Fixture, LONG};
 
 on_every_engine! {
     [1, 3, 5] => set_of_the_most_names_is_held_as_a_whole,
         locks_of_a_set_have_its_settings;
 }
 
-async fn set_of_the_most_names_is_held_as_a_whole(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn set_of_the_most_names_is_held_as_a_whole(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let names: Vec<String> = (0..MutexAll::MAX_NAMES).map(|it| format!("n{it:02}")).collect();
     let set = take_all(alice.mutex_all(&names)).await;
     set.verify().await.expect("all are held");
@@ -31,13 +31,13 @@ async fn set_of_the_most_names_is_held_as_a_whole(rig: &Rig) {
     set.release().await.expect("all were held");
     let set = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
     let set = set.expect("no panic").expect("all are free");
-    wait_until_only(rig, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    wait_until_only(fixture, &names.iter().map(String::as_str).collect::<Vec<_>>());
     drop(set);
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn locks_of_a_set_have_its_settings(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn locks_of_a_set_have_its_settings(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let short = Duration::from_secs(5);
     let set = take_all(pair(&client).ttl(short).who("transfer 42")).await;
     assert!(set.remaining() < short && !set.is_at_risk());
@@ -48,7 +48,7 @@ async fn locks_of_a_set_have_its_settings(rig: &Rig) {
     drop(set);
     let sum = pair(&client).with(async |set| set.check().map(|()| 2)).await;
     assert_eq!(sum.expect("both are free"), Ok(2));
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 #[tokio::test]

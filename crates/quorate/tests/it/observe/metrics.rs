@@ -18,8 +18,8 @@ use quorate::{
 };
 
 use crate::{
-    keeper::bench::{NAME, TTL, build, loss, pass, settings, take},
     mode::Mode,
+    watchdog::fixture::{NAME, TTL, build, loss, pass, settings, take},
 };
 
 in_both_modes! {
@@ -37,19 +37,19 @@ async fn everything_that_happens_is_counted(mode: Mode) {
     let guard = take(&mutex).await;
     assert!(mutex.try_lock().await.unwrap().is_none());
     assert!(mutex.lock_timeout(TTL).await.is_err());
-    assert_eq!(book.gauge("quorate_held_locks"), 1.0);
-    assert_eq!(book.gauge("quorate_waiters"), 0.0);
+    assert_eq!(book.gauge("quorate_held_locks kind=mutex"), 1.0);
+    assert_eq!(book.gauge("quorate_waiters kind=mutex"), 0.0);
     guard.release().await.unwrap();
-    assert_eq!(book.gauge("quorate_held_locks"), 0.0);
+    assert_eq!(book.gauge("quorate_held_locks kind=mutex"), 0.0);
     assert_eq!(book.counter("quorate_acquire_total outcome=acquired"), 1);
     let busy = book.counter("quorate_acquire_total outcome=busy");
     assert_eq!(busy, 2, "one that tried, and one that waited in vain");
     assert_eq!(book.counter("quorate_acquire_total outcome=cancelled"), 0);
     assert_eq!(book.counter("quorate_release_total outcome=done"), 1);
-    assert_eq!(book.samples("quorate_wait_duration_seconds").len(), 1);
-    let waited = book.samples("quorate_wait_duration_seconds")[0];
+    assert_eq!(book.samples("quorate_wait_duration_seconds kind=mutex").len(), 1);
+    let waited = book.samples("quorate_wait_duration_seconds kind=mutex")[0];
     assert!((9.0..=10.0).contains(&waited), "{waited}");
-    assert_eq!(book.samples("quorate_hold_duration_seconds").len(), 1);
+    assert_eq!(book.samples("quorate_hold_duration_seconds kind=mutex").len(), 1);
 
     let guard = take(&mutex).await;
     pass(TTL).await;
@@ -59,7 +59,7 @@ async fn everything_that_happens_is_counted(mode: Mode) {
     nodes.set(0, Answer);
     assert!(book.counter("quorate_renew_total outcome=done") >= 2);
     assert!(book.counter("quorate_renew_total outcome=no_quorum") >= 2);
-    assert_eq!(book.counter("quorate_lost_total reason=expired"), 1);
+    assert_eq!(book.counter("quorate_lost_total kind=mutex reason=expired"), 1);
     let margins = book.samples("quorate_renew_margin_seconds");
     assert!(margins.iter().all(|margin| (0.0..=10.0).contains(margin)), "{margins:?}");
     assert!(mutex.try_lock().await.unwrap().is_none());

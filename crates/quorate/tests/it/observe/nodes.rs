@@ -5,8 +5,8 @@ use quorate_testkit::{Server, eventually};
 
 use crate::{
     faults::cluster::{PATIENCE, wait_until_attached},
-    keeper::journal::Journal,
     links::executor::block_on,
+    watchdog::journal::Journal,
 };
 
 #[test]

@@ -14,8 +14,8 @@ use quorate::{
 };
 
 use crate::{
-    keeper::bench::{Bench, NAME, TTL, build, pass, settings},
     mode::Mode,
+    watchdog::fixture::{NAME, PausedFixture, TTL, build, pass, settings},
 };
 
 in_both_modes! {
@@ -28,8 +28,8 @@ in_both_modes! {
 }
 
 async fn a_lock_and_its_release_are_told_in_order(mode: Mode) {
-    let bench = Bench::new_in(mode, 3);
-    bench.hold().await.release().await.unwrap();
+    let fixture = PausedFixture::new_in(mode, 3);
+    fixture.hold().await.release().await.unwrap();
     let expected = [
         "acquire orders:42 started",
         "acquire memory:0 answered granted",
@@ -44,18 +44,18 @@ async fn a_lock_and_its_release_are_told_in_order(mode: Mode) {
         "release memory:2 answered granted",
         "release orders:42 ended done",
     ];
-    assert_eq!(bench.journal.lines(), expected);
+    assert_eq!(fixture.journal.lines(), expected);
 }
 
 async fn each_nodes_own_answer_is_told(mode: Mode) {
-    let bench = Bench::new_in(mode, 5);
-    bench.nodes.plant(1, NAME, b"another's");
-    bench.behave(&[Answer, Answer, Fail, Hang, Answer]);
+    let fixture = PausedFixture::new_in(mode, 5);
+    fixture.nodes.plant(1, NAME, b"another's");
+    fixture.behave(&[Answer, Answer, Fail, Hang, Answer]);
     // Two of five granted, and one refused: that is a majority that answered.
-    assert!(bench.mutex().try_lock().await.unwrap().is_none());
-    bench.behave(&[Answer; 5]);
+    assert!(fixture.mutex().try_lock().await.unwrap().is_none());
+    fixture.behave(&[Answer; 5]);
     pass(TTL).await;
-    let lines = bench.journal.lines();
+    let lines = fixture.journal.lines();
     let acquire: Vec<_> = lines.iter().filter(|line| line.starts_with("acquire")).collect();
     let expected = [
         "acquire orders:42 started",
@@ -68,27 +68,27 @@ async fn each_nodes_own_answer_is_told(mode: Mode) {
         "acquire memory:3 answered granted",
     ];
     assert_eq!(acquire, expected);
-    assert_eq!(bench.journal.count("held"), 0);
+    assert_eq!(fixture.journal.count("held"), 0);
 }
 
 async fn every_outcome_has_its_word(mode: Mode) {
-    let bench = Bench::new_in(mode, 3);
-    let guard = bench.hold().await;
-    assert!(bench.mutex().try_lock().await.unwrap().is_none());
+    let fixture = PausedFixture::new_in(mode, 3);
+    let guard = fixture.hold().await;
+    assert!(fixture.mutex().try_lock().await.unwrap().is_none());
     guard.verify().await.unwrap();
     guard.extend(TTL).await.unwrap();
-    bench.behave(&[Hang, Hang, Answer]);
+    fixture.behave(&[Hang, Hang, Answer]);
     guard.verify().await.unwrap_err();
-    bench.behave(&[Answer; 3]);
-    (0..3).for_each(|node| bench.nodes.plant(node, NAME, b"another's"));
+    fixture.behave(&[Answer; 3]);
+    (0..3).for_each(|node| fixture.nodes.plant(node, NAME, b"another's"));
     guard.extend(TTL).await.unwrap_err();
     guard.release().await.unwrap_err();
-    bench.behave(&[Hang; 3]);
-    let mutex = bench.mutex();
+    fixture.behave(&[Hang; 3]);
+    let mutex = fixture.mutex();
     let cut = tokio::time::timeout(TTL / 1_000, mutex.try_lock()).await;
     assert!(cut.is_err(), "nobody answers");
 
-    let lines = bench.journal.lines();
+    let lines = fixture.journal.lines();
     let ends: Vec<_> = lines.iter().filter(|line| line.contains(" ended ")).collect();
     let expected = [
         "acquire orders:42 ended done",

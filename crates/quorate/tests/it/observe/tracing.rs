@@ -19,7 +19,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use crate::keeper::bench::{NAME, TTL, build, loss, pass, settings, take};
+use crate::watchdog::fixture::{NAME, TTL, build, loss, pass, settings, take};
 
 #[tokio::test(start_paused = true)]
 async fn a_round_is_a_span_with_a_child_for_each_answer() {
@@ -62,7 +62,7 @@ async fn a_loss_is_a_warning() {
         warnings,
         [
             "message=lock is at risk lock=orders:42",
-            "message=lock is lost lock=orders:42 reason=its time ran out"
+            "message=lock is lost lock=orders:42 kind=\"mutex\" reason=its time ran out"
         ]
     );
     let others = book.events(Level::DEBUG);

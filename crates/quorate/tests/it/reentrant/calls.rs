@@ -8,7 +8,7 @@ use quorate::{
 };
 
 use super::{enter, entry, is_taken, release, told, wait_until_entered, waiting, won};
-use crate::conformance::rig::{LONG, PATIENCE, Rig, take};
+use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 in_line_on_every_engine! {
     [1, 3] => a_dropped_entry_is_given_back,
@@ -22,52 +22,52 @@ in_line_on_every_engine! {
         threads_without_a_runtime_enter;
 }
 
-async fn a_dropped_entry_is_given_back(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_dropped_entry_is_given_back(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&alice, "x").await;
     let inner = enter(&bob, "x").await;
-    let waiter = waiting(rig, &bob, bob.mutex("a"), 1).await;
+    let waiter = waiting(fixture, &bob, bob.mutex("a"), 1).await;
     drop(inner);
-    wait_until_entered(rig, &alice, 1).await;
+    wait_until_entered(fixture, &alice, 1).await;
     assert!(!waiter.is_finished(), "the outer one has it");
     // On a thread without a runtime: a drop may happen anywhere.
     std::thread::spawn(move || drop(outer)).join().expect("a drop does not panic");
     release(won(waiter).await).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn whoever_gives_up_is_told_who_has_it(rig: &Rig) {
-    let (alice, bob) = (rig.client("billing/db1/4711").await, rig.client("bob").await);
+async fn whoever_gives_up_is_told_who_has_it(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let _outer = enter(&alice, "x").await;
     let _inner = enter(&alice, "x").await;
     for mutex in [bob.mutex("a"), entry(&bob, "y"), entry(&alice, "y")] {
         let error = mutex.lock_timeout(Duration::from_millis(30)).await.expect_err("x has it");
         let LockError::Timeout { holder: Some(holder), .. } = error else { panic!("{error}") };
         assert_eq!(holder.who, "billing/db1/4711");
-        told(rig, &bob, |report| report.waiting_total == 0).await;
+        told(fixture, &bob, |report| report.waiting_total == 0).await;
     }
     let labelled = take(entry(&bob, "x").who("step 3")).await;
-    let report = told(rig, &bob, |report| report.shared_with.len() == 2).await;
+    let report = told(fixture, &bob, |report| report.shared_with.len() == 2).await;
     assert!(report.shared_with.iter().any(|it| it.who == "step 3"), "{report:?}");
     release(labelled).await;
 }
 
-async fn a_wait_that_is_over_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_wait_that_is_over_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     for wait in [0, 1, 5, 50].map(Duration::from_millis) {
         let waited = entry(&bob, "x").lock_timeout(wait).await;
         assert!(waited.is_err(), "{waited:?}");
     }
-    let waiter = waiting(rig, &bob, entry(&bob, "x"), 1).await;
+    let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;
     waiter.abort();
-    told(rig, &alice, |report| report.waiting_total == 0).await;
+    told(fixture, &alice, |report| report.waiting_total == 0).await;
     release(guard).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn work_is_done_inside_of_entries(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn work_is_done_inside_of_entries(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let job = entry(&client, "x");
     let sum = job.with(async |outer| {
         let inner = job.with(async |inner| {
@@ -81,7 +81,7 @@ async fn work_is_done_inside_of_entries(rig: &Rig) {
         inner + 1
     });
     assert_eq!(sum.await.expect("it is free"), 2);
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
     let brief = job.clone().max_hold(Duration::from_millis(20));
     let outer = enter(&client, "x").await;
     let late = brief.with(async |_| std::future::pending::<()>().await).await;
@@ -89,11 +89,11 @@ async fn work_is_done_inside_of_entries(rig: &Rig) {
     assert_eq!(lost.reason, LostReason::MaxHold);
     outer.verify().await.expect("that was another entry");
     release(outer).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_is_extended_and_verified(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn an_entry_is_extended_and_verified(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guards = [enter(&client, "x").await, enter(&client, "x").await];
     guards[0].extend(2 * LONG).await.expect("a majority has it");
     assert!(guards[0].remaining() > LONG && guards[1].remaining() < LONG);
@@ -101,11 +101,11 @@ async fn an_entry_is_extended_and_verified(rig: &Rig) {
         guard.verify().await.expect("a majority has it");
         release(guard).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_is_handed_over_and_keeps_its_identity(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn an_entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&alice, "job 7").await;
     let inner = enter(&alice, "job 7").await;
     let fence = inner.fence();
@@ -120,7 +120,7 @@ async fn an_entry_is_handed_over_and_keeps_its_identity(rig: &Rig) {
     adopted.verify().await.expect("bob has it");
     assert!(is_taken(alice.mutex("a")).await);
     assert!(is_taken(entry(&bob, "job 8")).await);
-    let report = told(rig, &bob, |report| report.shared_with.is_empty()).await;
+    let report = told(fixture, &bob, |report| report.shared_with.is_empty()).await;
     let holder = report.holder.expect("bob");
     assert_eq!((holder.identity.as_deref(), &*holder.who), (Some("job 7"), "bob"));
     let joined = enter(&alice, "job 7").await;
@@ -128,11 +128,11 @@ async fn an_entry_is_handed_over_and_keeps_its_identity(rig: &Rig) {
     release(adopted).await;
     assert!(is_taken(bob.mutex("a")).await);
     release(joined).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_handed_entry_is_renewed_and_released_by_others(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_handed_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let lease = enter(&alice, "x").await.hand_over().await.unwrap();
     // In the meantime nobody but its identity gets in.
     assert!(is_taken(bob.mutex("a")).await);
@@ -143,11 +143,11 @@ async fn a_handed_entry_is_renewed_and_released_by_others(rig: &Rig) {
     inner.verify().await.expect("that was another entry");
     assert!(is_taken(alice.mutex("a")).await);
     release(inner).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn a_tagged_entry_is_found_and_keeps_its_identity(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_tagged_entry_is_found_and_keeps_its_identity(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&bob, "é!:r%61").await;
     let lease = take(entry(&alice, "é!:r%61").who("a@b~c!d:r")).await.hand_over().await.unwrap();
     let tag = LeaseTag::new([0xa5; LeaseTag::LEN]);
@@ -156,7 +156,7 @@ async fn a_tagged_entry_is_found_and_keeps_its_identity(rig: &Rig) {
     assert_eq!((found.len(), found[0].tag, &found[0].lease), (1, tag, &tagged));
     release(outer).await;
     bob.renew_lease(&found[0].lease).await.expect("it lives on");
-    let report = told(rig, &bob, |report| report.shared_with.is_empty()).await;
+    let report = told(fixture, &bob, |report| report.shared_with.is_empty()).await;
     let holder = report.holder.expect("it is held");
     assert_eq!(holder.identity.as_deref(), Some("é!:r%61"));
     assert_eq!(holder.who, "a@b~c!d:r");
@@ -164,12 +164,12 @@ async fn a_tagged_entry_is_found_and_keeps_its_identity(rig: &Rig) {
     release(enter(&bob, "é!:r%61").await).await;
     bob.release_lease(&found[0].lease).await.expect("it was held");
     assert_eq!(bob.tagged_leases(["a"]).await.expect("every node answers"), []);
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn threads_without_a_runtime_enter(rig: &Rig) {
-    let bob = rig.client("bob").await;
-    let client = rig.connect(rig.builder().identity("job 7")).await;
+async fn threads_without_a_runtime_enter(fixture: &Fixture) {
+    let bob = fixture.client("bob").await;
+    let client = fixture.connect(fixture.builder().identity("job 7")).await;
     let threads = std::thread::spawn(move || {
         let client = blocking::Client::try_from(client).expect("it has an engine of its own");
         assert_eq!(client.identity(), "job 7");
@@ -189,5 +189,5 @@ async fn threads_without_a_runtime_enter(rig: &Rig) {
     let joined = tokio::task::spawn_blocking(move || threads.join()).await;
     joined.expect("no panic").expect("no panic");
     release(take(bob.mutex("a")).await).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::{entry, release};
-use crate::conformance::rig::{PATIENCE, Rig, on_memory, on_servers};
+use crate::conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers};
 
 #[test]
 fn identities_never_overlap_in_memory() {
@@ -21,13 +21,13 @@ fn identities_never_overlap_on_servers() {
 #[cfg(feature = "local")]
 #[test]
 fn identities_never_overlap_on_a_local_node() {
-    crate::conformance::rig::on_local(identities_never_overlap);
+    crate::conformance::fixture::on_local(identities_never_overlap);
 }
 
-async fn identities_never_overlap(rig: &Rig) {
+async fn identities_never_overlap(fixture: &Fixture) {
     let mut clients = Vec::new();
     for who in ["one", "two", "three", "four"] {
-        clients.push(rig.client(who).await);
+        clients.push(fixture.client(who).await);
     }
     let (inside, entered) = (Arc::new(Inside::default()), Arc::new(AtomicU64::new(0)));
     let mut tasks = Vec::new();
@@ -66,7 +66,7 @@ async fn identities_never_overlap(rig: &Rig) {
         task.await.expect("nobody overlaps, and all get their turn");
     }
     assert_eq!(entered.load(Ordering::Relaxed), (TASKS * ROUNDS * DEPTH) as u64);
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 /// Who is inside, and how often.

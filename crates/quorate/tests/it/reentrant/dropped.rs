@@ -9,7 +9,7 @@ use quorate::{
 };
 
 use super::entry;
-use crate::cancellation::bench::poll;
+use crate::cancellation::fixture::poll;
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_on_a_free_lock() {

@@ -9,7 +9,7 @@ use quorate_testkit::{Server, eventually, redis::cmd};
 
 use super::{enter, enter_everywhere, entry, release, wait_until_entered, waiting, won};
 use crate::{
-    conformance::rig::{PATIENCE, Rig, take},
+    conformance::fixture::{Fixture, PATIENCE, take},
     faults::cluster::Cluster,
 };
 
@@ -19,12 +19,12 @@ in_line_on_every_engine! {
         an_entry_that_was_forgotten_lives_on_beside_later_ones;
 }
 
-async fn one_tenure_has_one_fence_and_the_next_a_larger_one(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn one_tenure_has_one_fence_and_the_next_a_larger_one(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut last: Option<Fence> = None;
     for round in 0..8 {
         let (client, identity) = ([&alice, &bob][round % 2], ["x", "x", "y"][round % 3]);
-        let outer = enter_everywhere(rig, client, identity).await;
+        let outer = enter_everywhere(fixture, client, identity).await;
         let fence = outer.fence();
         assert!(last < fence, "{last:?} and then {fence:?}");
         let mut held = outer;
@@ -32,29 +32,29 @@ async fn one_tenure_has_one_fence_and_the_next_a_larger_one(rig: &Rig) {
         for _ in 0..4 {
             let next = enter(&alice, identity).await;
             assert_eq!(next.fence(), fence);
-            wait_until_entered(rig, &bob, 2).await;
+            wait_until_entered(fixture, &bob, 2).await;
             release(held).await;
-            wait_until_entered(rig, &bob, 1).await;
+            wait_until_entered(fixture, &bob, 1).await;
             held = next;
         }
-        let waiter = waiting(rig, &bob, bob.mutex("a"), 1).await;
+        let waiter = waiting(fixture, &bob, bob.mutex("a"), 1).await;
         release(held).await;
         let other = won(waiter).await;
         assert!(fence < other.fence(), "{fence:?} and then {:?}", other.fence());
         last = other.fence();
         release(other).await;
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     }
 }
 
-async fn nodes_that_forget_in_between_make_no_fence_smaller(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn nodes_that_forget_in_between_make_no_fence_smaller(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut last: Option<Fence> = None;
     for round in 0..6 {
-        let outer = enter_everywhere(rig, &alice, "x").await;
+        let outer = enter_everywhere(fixture, &alice, "x").await;
         assert!(last < outer.fence(), "{last:?} and then {:?}", outer.fence());
-        for lost in 0..rig.tolerated() {
-            rig.forget((round + lost) % rig.len());
+        for lost in 0..fixture.tolerated() {
+            fixture.forget((round + lost) % fixture.len());
         }
         let inner = enter(&bob, "x").await;
         assert!(inner.fence() >= outer.fence(), "{:?} in {:?}", inner.fence(), outer.fence());
@@ -63,7 +63,7 @@ async fn nodes_that_forget_in_between_make_no_fence_smaller(rig: &Rig) {
         let most = innermost.fence();
         // The nodes that forgot are given all of them again, and refuse nobody for its fence.
         for guard in [&outer, &inner, &innermost] {
-            guard.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
+            guard.extend(crate::conformance::fixture::LONG).await.expect("a majority has it");
         }
         release(outer).await;
         release(innermost).await;
@@ -73,41 +73,41 @@ async fn nodes_that_forget_in_between_make_no_fence_smaller(rig: &Rig) {
         assert!(most < other.fence(), "{most:?} and then {:?}", other.fence());
         last = other.fence();
         release(other).await;
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     }
 }
 
-async fn an_entry_that_was_forgotten_lives_on_beside_later_ones(rig: &Rig) {
-    if rig.tolerated() == 0 {
+async fn an_entry_that_was_forgotten_lives_on_beside_later_ones(fixture: &Fixture) {
+    if fixture.tolerated() == 0 {
         return;
     }
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    let outer = enter_everywhere(rig, &alice, "x").await;
-    rig.forget(0);
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+    let outer = enter_everywhere(fixture, &alice, "x").await;
+    fixture.forget(0);
     let inner = enter(&bob, "x").await;
     let started = std::time::Instant::now();
     loop {
-        outer.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
-        inner.extend(crate::conformance::rig::LONG).await.expect("a majority has it");
+        outer.extend(crate::conformance::fixture::LONG).await.expect("a majority has it");
+        inner.extend(crate::conformance::fixture::LONG).await.expect("a majority has it");
         let report = bob.inspect("a").await.expect("every node answers");
         // A report says on how many nodes the first of them is.
         let entries = |server: &Server| cmd("HLEN").arg("a").query::<u64>(&mut server.connection());
         let are_both = |server| entries(server) == Ok(2);
-        let are_told = report.votes == rig.len() && report.shared_with.len() == 1;
-        if are_told && rig.servers().iter().all(are_both) {
+        let are_told = report.votes == fixture.len() && report.shared_with.len() == 1;
+        if are_told && fixture.servers().iter().all(are_both) {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{report:?}");
     }
     // Another node may fail now.
-    rig.forget(1);
+    fixture.forget(1);
     for guard in [&outer, &inner] {
         guard.verify().await.expect("it is held");
     }
     assert!(super::is_taken(entry(&bob, "y")).await);
     release(outer).await;
     release(inner).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 /// Each time others are away: every two majorities have a node in common.

@@ -3,8 +3,8 @@
 use quorate::{Client, error::LockError};
 
 use super::{enter, entry, is_taken, release};
-use crate::conformance::rig::{
-    PATIENCE, Rig, on_memory_in_classic_mode, on_servers_in_classic_mode,
+use crate::conformance::fixture::{
+    Fixture, PATIENCE, on_memory_in_classic_mode, on_servers_in_classic_mode,
 };
 
 in_line_on_every_engine! {
@@ -13,13 +13,13 @@ in_line_on_every_engine! {
 
 #[test]
 fn classic_mode_says_that_it_knows_no_identities() {
-    let body = async |rig: &Rig| {
-        let client = rig.client("alice").await;
+    let body = async |fixture: &Fixture| {
+        let client = fixture.client("alice").await;
         refused(&client, "x", &LockError::NotReentrant).await;
         refused(&client, "", &LockError::NotReentrant).await;
         let text = LockError::NotReentrant.to_string();
         assert!(text.contains("classic mode"), "{text}");
-        assert!(rig.is_empty(), "nothing was asked for");
+        assert!(fixture.is_empty(), "nothing was asked for");
         release(client.mutex("a").lock().await.expect("it is free")).await;
     };
     on_memory_in_classic_mode(&[1, 3], body);
@@ -46,8 +46,8 @@ async fn identities_without_a_byte_or_with_too_many_are_refused() {
     }
 }
 
-async fn every_text_is_an_identity_of_its_own(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn every_text_is_an_identity_of_its_own(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let long = ["x".repeat(128), "é".repeat(64), "\n".repeat(128), "x".repeat(127)];
     let all: Vec<&str> = ODD.into_iter().chain(long.iter().map(String::as_str)).collect();
     for identity in &all {
@@ -66,7 +66,7 @@ async fn every_text_is_an_identity_of_its_own(rig: &Rig) {
         assert_eq!(holder.identity.as_deref(), Some(*identity));
         assert!(!holder.is_shared && !holder.is_foreign);
         release(held).await;
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Those who hold the lock in another way, and entries: one or the other.
 
 use super::{assert_others_are_kept_out, enter, entry, is_taken, release, waiting, won};
-use crate::conformance::rig::{Rig, take};
+use crate::conformance::fixture::{Fixture, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => one_without_an_identity_keeps_entries_out,
@@ -9,59 +9,59 @@ in_line_on_every_engine! {
         others_of_every_kind_get_it_when_the_last_entry_goes;
 }
 
-async fn one_without_an_identity_keeps_entries_out(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn one_without_an_identity_keeps_entries_out(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     // Nobody knows as whom it is held: its own client neither.
     assert!(is_taken(entry(&alice, alice.identity())).await);
     assert!(is_taken(entry(&bob, "x")).await);
-    let waiter = waiting(rig, &bob, entry(&bob, "x"), 1).await;
+    let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;
     guard.verify().await.expect("it is held");
     release(guard).await;
     let held = won(waiter).await;
     assert_others_are_kept_out(&alice).await;
     release(held).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn readers_and_a_writer_keep_entries_out(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn readers_and_a_writer_keep_entries_out(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let lock = alice.rwlock("a");
     let readers = [lock.read().await.expect("free"), lock.read().await.expect("free")];
     assert!(is_taken(entry(&alice, "x")).await);
-    let waiter = waiting(rig, &bob, entry(&bob, "x"), 1).await;
+    let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;
     for reader in readers {
         assert!(!waiter.is_finished(), "somebody reads");
         release(reader).await;
     }
     release(won(waiter).await).await;
     let writer = lock.write().await.expect("it is free");
-    let waiter = waiting(rig, &bob, entry(&bob, "x"), 1).await;
+    let waiter = waiting(fixture, &bob, entry(&bob, "x"), 1).await;
     assert!(is_taken(entry(&alice, "x")).await);
     release(writer.into_guard()).await;
     release(won(waiter).await).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn others_of_every_kind_get_it_when_the_last_entry_goes(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn others_of_every_kind_get_it_when_the_last_entry_goes(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let lock = alice.rwlock("a");
     for kind in 0..4 {
         let guards = [enter(&alice, "x").await, enter(&alice, "x").await];
         let lock = lock.clone();
         let waiter = match kind {
-            0 => waiting(rig, &alice, alice.mutex("a"), 1).await,
-            1 => waiting(rig, &alice, entry(&alice, "y"), 1).await,
+            0 => waiting(fixture, &alice, alice.mutex("a"), 1).await,
+            1 => waiting(fixture, &alice, entry(&alice, "y"), 1).await,
             2 => tokio::spawn(async move { lock.read().await }),
             _ => tokio::spawn(async move { lock.write().await.map(Into::into) }),
         };
-        super::told(rig, &alice, |report| report.waiting_total == 1).await;
+        super::told(fixture, &alice, |report| report.waiting_total == 1).await;
         for guard in guards {
             assert!(!waiter.is_finished(), "kind {kind}: an entry is there");
             guard.verify().await.expect("it is held");
             release(guard).await;
         }
         release(won(waiter).await).await;
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     }
 }

@@ -9,7 +9,7 @@ use quorate::{
 use quorate_core::quorum::majority;
 
 use super::{enter, entry, is_taken, release, waiting, won};
-use crate::conformance::rig::{LONG, PATIENCE, Rig, SHORT, take, wait_for_end};
+use crate::conformance::fixture::{Fixture, LONG, PATIENCE, SHORT, take, wait_for_end};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => an_entry_that_expires_is_lost_alone,
@@ -21,8 +21,8 @@ in_line_on_every_engine! {
     [1, 3] => entries_are_renewed_each_for_itself;
 }
 
-async fn an_entry_that_expires_is_lost_alone(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn an_entry_that_expires_is_lost_alone(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     for is_outer in [true, false] {
         let short = entry(&bob, "x").ttl(SHORT).no_renew();
         let (dead, living) = if is_outer {
@@ -40,12 +40,12 @@ async fn an_entry_that_expires_is_lost_alone(rig: &Rig) {
         assert!(dead.release().await.is_err(), "it has ended");
         living.verify().await.expect("that was another entry");
         release(living).await;
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     }
 }
 
-async fn an_entry_that_is_held_for_too_long_is_lost_alone(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn an_entry_that_is_held_for_too_long_is_lost_alone(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let living = enter(&client, "x").await;
     let brief = take(entry(&client, "x").max_hold(Duration::from_millis(30))).await;
     assert_eq!(lost(&brief).await, LostReason::MaxHold);
@@ -53,11 +53,11 @@ async fn an_entry_that_is_held_for_too_long_is_lost_alone(rig: &Rig) {
     assert!(brief.release().await.is_err());
     assert!(is_taken(entry(&client, "y")).await);
     release(living).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn entries_are_renewed_each_for_itself(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn entries_are_renewed_each_for_itself(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let ttl = SHORT * 16;
     let outer = take(entry(&alice, "x").ttl(ttl)).await;
     let inner = take(entry(&bob, "x").ttl(ttl)).await;
@@ -73,18 +73,18 @@ async fn entries_are_renewed_each_for_itself(rig: &Rig) {
     release(outer).await;
     assert!(is_taken(alice.mutex("a")).await);
     release(inner).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn all_entries_are_lost_with_the_majority(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn all_entries_are_lost_with_the_majority(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let ttl = Duration::from_secs(3);
     let guards = [
         take(entry(&alice, "x").ttl(ttl)).await,
         take(entry(&bob, "x").ttl(ttl)).await,
         take(entry(&alice, "x").ttl(ttl)).await,
     ];
-    (0..majority(rig.len())).for_each(|node| rig.plant(node, "a", b"another"));
+    (0..majority(fixture.len())).for_each(|node| fixture.plant(node, "a", b"another"));
     for guard in &guards {
         assert_eq!(lost(guard).await, LostReason::Gone);
         assert!(guard.check().is_err() && guard.remaining().is_zero());
@@ -93,27 +93,27 @@ async fn all_entries_are_lost_with_the_majority(rig: &Rig) {
     for guard in guards {
         assert!(guard.release().await.is_err(), "it was lost");
     }
-    rig.wait_until_only("a", 0..majority(rig.len()));
-    rig.wait_until_empty(majority(rig.len())..rig.len());
+    fixture.wait_until_only("a", 0..majority(fixture.len()));
+    fixture.wait_until_empty(majority(fixture.len())..fixture.len());
 }
 
-async fn the_last_entry_may_be_dead_and_holds_nobody_up_for_longer_than_its_ttl(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn the_last_entry_may_be_dead_and_holds_nobody_up_for_longer_than_its_ttl(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let living = enter(&alice, "x").await;
     let dead = take(entry(&alice, "x").ttl(SHORT).no_renew()).await;
-    let waiter = waiting(rig, &bob, bob.mutex("a"), 1).await;
+    let waiter = waiting(fixture, &bob, bob.mutex("a"), 1).await;
     wait_for_end(&dead);
     assert!(!waiter.is_finished(), "one of them lives");
     release(living).await;
     release(won(waiter).await).await;
     drop(dead);
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 /// Nobody says a word for it: neither a release nor a renewal.
-async fn an_entry_whose_client_has_gone_keeps_the_lock_for_its_ttl(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    let carol = rig.client("carol").await;
+async fn an_entry_whose_client_has_gone_keeps_the_lock_for_its_ttl(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+    let carol = fixture.client("carol").await;
     let ttl = Duration::from_millis(600);
     let living = enter(&alice, "x").await;
     let dead = take(entry(&bob, "x").ttl(ttl)).await;
@@ -122,29 +122,29 @@ async fn an_entry_whose_client_has_gone_keeps_the_lock_for_its_ttl(rig: &Rig) {
     drop(bob);
     living.verify().await.expect("it is held");
     assert!(is_taken(carol.mutex("a")).await);
-    let waiter = waiting(rig, &carol, carol.mutex("a"), 1).await;
+    let waiter = waiting(fixture, &carol, carol.mutex("a"), 1).await;
     release(living).await;
     let next = won(waiter).await;
     let waited = since.elapsed();
     assert!(waited + Duration::from_millis(1) >= left, "{waited:?} of {left:?}");
     next.verify().await.expect("it is free");
     release(next).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn entries_of_a_client_that_shuts_down_are_given_back(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn entries_of_a_client_that_shuts_down_are_given_back(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let (outer, other) = (enter(&alice, "x").await, enter(&bob, "x").await);
     let inner = enter(&alice, "x").await;
     assert!(alice.shutdown(PATIENCE).await.is_clean);
     for guard in [&outer, &inner] {
         assert!(guard.check().is_err(), "its client is shut down");
     }
-    super::wait_until_entered(rig, &bob, 1).await;
+    super::wait_until_entered(fixture, &bob, 1).await;
     other.verify().await.expect("it is another client's");
     assert!(is_taken(bob.mutex("a")).await);
     release(other).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
     drop(take(bob.mutex("a")).await);
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use quorate::Mutex;
 
 use super::{Waiter, enter, entry, is_taken, release, told, wait_until_entered, waiting, won};
-use crate::conformance::rig::{LONG, PATIENCE, Rig, take};
+use crate::conformance::fixture::{Fixture, LONG, PATIENCE, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => two_identities_take_turns,
@@ -17,13 +17,13 @@ in_line_on_every_engine! {
     [1, 3] => more_entries_than_a_node_looks_at_come_in_together;
 }
 
-async fn two_identities_take_turns(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn two_identities_take_turns(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut held = enter(&alice, "x").await;
     for turn in 0..8 {
         let (client, identity) = if turn % 2 == 0 { (&bob, "y") } else { (&alice, "x") };
         let nested = enter(if turn % 2 == 0 { &alice } else { &bob }, ["x", "y"][turn % 2]).await;
-        let waiter = waiting(rig, client, entry(client, identity), 1).await;
+        let waiter = waiting(fixture, client, entry(client, identity), 1).await;
         release(held).await;
         nested.verify().await.expect("it is held");
         assert!(!waiter.is_finished(), "the nested one has it");
@@ -31,11 +31,11 @@ async fn two_identities_take_turns(rig: &Rig) {
         held = won(waiter).await;
     }
     release(held).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_passes_all_who_wait_for_its_identity(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn an_entry_passes_all_who_wait_for_its_identity(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&alice, "x").await;
     let mut waiters = Vec::new();
     for total in 1..=12 {
@@ -44,7 +44,7 @@ async fn an_entry_passes_all_who_wait_for_its_identity(rig: &Rig) {
             1 => entry(&bob, "y"),
             _ => entry(&bob, &format!("z{total}")),
         };
-        waiters.push(waiting(rig, &bob, mutex, total).await);
+        waiters.push(waiting(fixture, &bob, mutex, total).await);
     }
     for client in [&alice, &bob] {
         let started = Instant::now();
@@ -56,7 +56,11 @@ async fn an_entry_passes_all_who_wait_for_its_identity(rig: &Rig) {
         release(inner).await;
         release(waited).await;
     }
-    assert_eq!(told(rig, &alice, |_| true).await.waiting_total, 12, "nobody has lost its place");
+    assert_eq!(
+        told(fixture, &alice, |_| true).await.waiting_total,
+        12,
+        "nobody has lost its place"
+    );
     release(outer).await;
     // The first is of an identity that waits four times.
     for total in [1, 4, 7, 10] {
@@ -73,23 +77,23 @@ async fn an_entry_passes_all_who_wait_for_its_identity(rig: &Rig) {
     for waiter in waiters {
         release(won(waiter).await).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn entries_that_wait_come_in_together(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn entries_that_wait_come_in_together(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     let mut waiters = Vec::new();
     for total in 1..=6 {
         let client = if total % 2 == 0 { &alice } else { &bob };
-        waiters.push(waiting(rig, client, entry(client, "x"), total).await);
+        waiters.push(waiting(fixture, client, entry(client, "x"), total).await);
     }
     release(guard).await;
     let mut guards = Vec::new();
     for waiter in waiters {
         guards.push(won(waiter).await);
     }
-    wait_until_entered(rig, &alice, 6).await;
+    wait_until_entered(fixture, &alice, 6).await;
     for guard in &guards {
         guard.verify().await.expect("all of them have it");
         assert_eq!(guard.fence(), guards[0].fence());
@@ -98,18 +102,18 @@ async fn entries_that_wait_come_in_together(rig: &Rig) {
     for guard in guards {
         release(guard).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 /// All by one client: what two of them know of the nodes' time may differ by a round trip.
-async fn those_who_wait_come_in_the_order_of_the_first_of_each_identity(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn those_who_wait_come_in_the_order_of_the_first_of_each_identity(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     let mut waiters: Vec<(usize, Waiter)> = Vec::new();
     let queue = ["x", "", "y", "x", "z", "y", "", "x"];
     for (at, identity) in queue.into_iter().enumerate() {
         let mutex = if identity.is_empty() { client.mutex("a") } else { entry(&client, identity) };
-        waiters.push((at, waiting(rig, &client, mutex, at as u64 + 1).await));
+        waiters.push((at, waiting(fixture, &client, mutex, at as u64 + 1).await));
     }
     release(guard).await;
     let turns: [&[usize]; 5] = [&[0, 3, 7], &[1], &[2, 5], &[4], &[6]];
@@ -126,29 +130,29 @@ async fn those_who_wait_come_in_the_order_of_the_first_of_each_identity(rig: &Ri
         }
     }
     assert!(waiters.is_empty());
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_that_gives_up_clears_the_way(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn an_entry_that_gives_up_clears_the_way(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
-    let first = waiting(rig, &client, entry(&client, "x"), 1).await;
-    let second = waiting(rig, &client, entry(&client, "x"), 2).await;
-    let other = waiting(rig, &client, entry(&client, "y"), 3).await;
+    let first = waiting(fixture, &client, entry(&client, "x"), 1).await;
+    let second = waiting(fixture, &client, entry(&client, "x"), 2).await;
+    let other = waiting(fixture, &client, entry(&client, "y"), 3).await;
     first.abort();
-    told(rig, &client, |report| report.waiting_total == 2).await;
+    told(fixture, &client, |report| report.waiting_total == 2).await;
     second.abort();
-    told(rig, &client, |report| report.waiting_total == 1).await;
+    told(fixture, &client, |report| report.waiting_total == 1).await;
     release(guard).await;
     release(won(other).await).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 /// It has come first, and no entry that comes now is before it for ever.
-async fn a_waiter_before_an_identity_that_has_entered_gets_it_next(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn a_waiter_before_an_identity_that_has_entered_gets_it_next(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let mut held = enter(&client, "x").await;
-    let waiter = waiting(rig, &client, client.mutex("a"), 1).await;
+    let waiter = waiting(fixture, &client, client.mutex("a"), 1).await;
     for _ in 0..5 {
         let next = enter(&client, "x").await;
         release(held).await;
@@ -158,11 +162,11 @@ async fn a_waiter_before_an_identity_that_has_entered_gets_it_next(rig: &Rig) {
     let held = won(waiter).await;
     assert!(is_taken(entry(&client, "x")).await);
     release(held).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn more_entries_than_a_node_looks_at_come_in_together(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn more_entries_than_a_node_looks_at_come_in_together(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let guard = take(client.mutex("a")).await;
     let ttl = LONG / 10;
     let waiters: Vec<Waiter> = (0..MANY)
@@ -171,7 +175,7 @@ async fn more_entries_than_a_node_looks_at_come_in_together(rig: &Rig) {
             tokio::spawn(async move { mutex.lock().await })
         })
         .collect();
-    told(rig, &client, |report| report.waiting_total == MANY).await;
+    told(fixture, &client, |report| report.waiting_total == MANY).await;
     release(guard).await;
     let mut guards = Vec::new();
     for waiter in waiters {
@@ -185,7 +189,7 @@ async fn more_entries_than_a_node_looks_at_come_in_together(rig: &Rig) {
     for guard in guards {
         release(guard).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 const MANY: u64 = 150;

@@ -11,7 +11,7 @@ use tokio::{sync::Barrier, task::JoinSet};
 
 use super::{SOON, crowd::Inside, entry, release};
 use crate::{
-    conformance::rig::{PATIENCE, Rig, on_memory, on_servers},
+    conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers},
     faults::cluster::{connect_to_all, settings},
 };
 
@@ -25,16 +25,16 @@ fn split_votes_of_several_entries_are_settled_on_servers() {
     on_servers(&[3], split_votes_are_settled);
 }
 
-async fn split_votes_are_settled(rig: &Rig) {
+async fn split_votes_are_settled(fixture: &Fixture) {
     let mut clients = Vec::new();
     for who in ["one", "two", "three", "four"] {
-        clients.push(rig.client(who).await);
+        clients.push(fixture.client(who).await);
     }
     let started = Instant::now();
     for round in 0..ROUNDS {
         race(&clients, round).await;
         assert!(started.elapsed() < TOTAL, "{round} rounds");
-        rig.wait_until_empty(rig.all());
+        fixture.wait_until_empty(fixture.all());
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     assert_others_are_kept_out, enter, enter_everywhere, entry, release, told, wait_until_entered,
 };
-use crate::conformance::rig::Rig;
+use crate::conformance::fixture::Fixture;
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => entries_nest_in_one_client,
@@ -14,9 +14,9 @@ in_line_on_every_engine! {
         locks_of_other_names_are_other_locks;
 }
 
-async fn entries_nest_in_one_client(rig: &Rig) {
-    let client = rig.client("alice").await;
-    let outer = enter_everywhere(rig, &client, "x").await;
+async fn entries_nest_in_one_client(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
+    let outer = enter_everywhere(fixture, &client, "x").await;
     let middle = enter(&client, "x").await;
     let inner = entry(&client, "x").try_lock().await.expect("every node answers");
     let inner = inner.expect("its identity has it");
@@ -30,12 +30,12 @@ async fn entries_nest_in_one_client(rig: &Rig) {
         assert_others_are_kept_out(&client).await;
         release(guard).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn entries_nest_across_clients(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    let outer = enter_everywhere(rig, &alice, "x").await;
+async fn entries_nest_across_clients(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+    let outer = enter_everywhere(fixture, &alice, "x").await;
     let inner = enter(&bob, "x").await;
     let back = enter(&alice, "x").await;
     for guard in [&outer, &inner, &back] {
@@ -47,12 +47,12 @@ async fn entries_nest_across_clients(rig: &Rig) {
         assert_others_are_kept_out(&bob).await;
         release(guard).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn the_outer_entry_may_go_first(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    let outer = enter_everywhere(rig, &alice, "x").await;
+async fn the_outer_entry_may_go_first(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+    let outer = enter_everywhere(fixture, &alice, "x").await;
     let fence = outer.fence();
     let inner = enter(&bob, "x").await;
     release(outer).await;
@@ -64,40 +64,40 @@ async fn the_outer_entry_may_go_first(rig: &Rig) {
     next.verify().await.expect("it is held");
     assert_others_are_kept_out(&bob).await;
     release(next).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn an_entry_of_every_depth_keeps_others_out(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn an_entry_of_every_depth_keeps_others_out(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let mut guards = Vec::new();
     for depth in 1..=DEPTH {
         guards.push(enter(&client, "x").await);
-        wait_until_entered(rig, &client, depth).await;
+        wait_until_entered(fixture, &client, depth).await;
     }
     // In an order that is neither that of the entries nor its reverse.
     while !guards.is_empty() {
         assert_others_are_kept_out(&client).await;
         release(guards.swap_remove(guards.len() / 2)).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
     enter(&client, "another").await.verify().await.expect("it is free");
 }
 
-async fn a_client_enters_as_itself(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_client_enters_as_itself(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     assert_ne!(alice.identity(), bob.identity());
     let _outer = enter(&alice, alice.identity()).await;
     let _inner = enter(&alice.clone(), alice.identity()).await;
     assert!(super::is_taken(entry(&bob, bob.identity())).await);
     let _child = enter(&bob, alice.identity()).await;
-    let named = rig.connect(rig.builder().identity("job 7")).await;
+    let named = fixture.connect(fixture.builder().identity("job 7")).await;
     assert_eq!(named.identity(), "job 7");
-    let report = told(rig, &named, |report| report.shared_with.len() == 2).await;
+    let report = told(fixture, &named, |report| report.shared_with.len() == 2).await;
     assert_eq!(report.holder.expect("alice").identity.as_deref(), Some(alice.identity()));
 }
 
-async fn locks_of_other_names_are_other_locks(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn locks_of_other_names_are_other_locks(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let held = enter(&client, "x").await;
     let other = client.mutex("b").reentrant("x").lock().await.expect("it is free");
     drop(client.mutex("c").reentrant("y").lock().await.expect("it is free"));

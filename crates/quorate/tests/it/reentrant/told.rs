@@ -1,19 +1,19 @@
 //! What is told of a lock that is entered, and what is left on the nodes.
 
 use super::{enter, entry, release, told, wait_until_entered, waiting, won};
-use crate::conformance::rig::{Rig, on_servers, take};
+use crate::conformance::fixture::{Fixture, on_servers, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => all_entries_are_told_with_their_identity,
         the_text_of_a_report_counts_the_entries;
 }
 
-async fn all_entries_are_told_with_their_identity(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn all_entries_are_told_with_their_identity(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = [enter(&alice, "x").await, enter(&bob, "x").await, enter(&bob, "x").await];
-    let waiter = waiting(rig, &bob, entry(&bob, "y"), 1).await;
-    wait_until_entered(rig, &alice, 3).await;
-    let report = told(rig, &alice, |report| report.waiting_total == 1).await;
+    let waiter = waiting(fixture, &bob, entry(&bob, "y"), 1).await;
+    wait_until_entered(fixture, &alice, 3).await;
+    let report = told(fixture, &alice, |report| report.waiting_total == 1).await;
     let holder = report.holder.clone().expect("somebody");
     let mut whos: Vec<&str> = report.shared_with.iter().map(|it| &*it.who).collect();
     whos.push(&holder.who);
@@ -35,21 +35,21 @@ async fn all_entries_are_told_with_their_identity(rig: &Rig) {
         release(guard).await;
     }
     let next = won(waiter).await;
-    let report = told(rig, &bob, |report| report.waiting_total == 0).await;
+    let report = told(fixture, &bob, |report| report.waiting_total == 0).await;
     assert_eq!(report.holder.expect("y").identity.as_deref(), Some("y"));
     release(next).await;
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn the_text_of_a_report_counts_the_entries(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn the_text_of_a_report_counts_the_entries(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let mut guards = vec![enter(&client, "job \"7\"").await];
-    wait_until_entered(rig, &client, 1).await;
+    wait_until_entered(fixture, &client, 1).await;
     let alone = client.inspect("a").await.expect("every node answers");
     assert!(!alone.to_string().contains("shared"), "{alone}");
     for times in 2..5 {
         guards.push(enter(&client, "job \"7\"").await);
-        wait_until_entered(rig, &client, times).await;
+        wait_until_entered(fixture, &client, times).await;
         let report = client.inspect("a").await.expect("every node answers").to_string();
         let wanted = format!("entered {times} times by \"job \\\"7\\\"\"");
         assert!(report.contains(&wanted) && !report.contains("shared"), "{report}");
@@ -57,7 +57,7 @@ async fn the_text_of_a_report_counts_the_entries(rig: &Rig) {
     for guard in guards {
         release(guard).await;
     }
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
     // Nobody else has an identity.
     let guard = take(client.mutex("a")).await;
     let report = client.inspect("a").await.expect("every node answers");
@@ -71,16 +71,16 @@ async fn the_text_of_a_report_counts_the_entries(rig: &Rig) {
 
 #[test]
 fn only_the_fence_of_the_last_grant_is_left_on_a_server() {
-    on_servers(&[1, 3], async |rig: &Rig| {
-        let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    on_servers(&[1, 3], async |fixture: &Fixture| {
+        let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
         let guards = [enter(&alice, "x").await, enter(&bob, "x").await];
-        let waiter = waiting(rig, &bob, entry(&bob, "y"), 1).await;
+        let waiter = waiting(fixture, &bob, entry(&bob, "y"), 1).await;
         for guard in guards {
             release(guard).await;
         }
         release(won(waiter).await).await;
-        rig.wait_until_empty(rig.all());
-        for server in rig.servers() {
+        fixture.wait_until_empty(fixture.all());
+        for server in fixture.servers() {
             let of_clients = [&b"quorate:s:"[..], b"quorate:w:", b"quorate:node"];
             let mut keys = server.keys();
             keys.retain(|key| !of_clients.iter().any(|kind| key.starts_with(kind)));

@@ -15,9 +15,9 @@ use quorate_testkit::{Fault, Proxy, Server, eventually};
 
 use crate::{
     faults::cluster::PATIENCE,
-    keeper::bench::{Bench, NAME, pass},
     links::executor::block_on,
     mode::Mode,
+    watchdog::fixture::{NAME, PausedFixture, pass},
 };
 
 in_both_modes! {
@@ -68,17 +68,17 @@ fn a_guard_that_is_made_while_the_client_is_shut_down_is_not_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_when_a_hanging_node_in_memory_answers_again() {
     // Nobody told it, so it waited for its whole grace and was not clean.
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
-    bench.nodes.set(1, Behaviour::Hang);
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    fixture.nodes.set(1, Behaviour::Hang);
     drop(guard);
-    let ending = tokio::spawn(bench.client.clone().shutdown(PATIENCE));
+    let ending = tokio::spawn(fixture.client.clone().shutdown(PATIENCE));
     pass(PATIENCE / 2).await;
     assert!(!ending.is_finished(), "a node has not confirmed");
-    bench.nodes.set(1, Behaviour::Answer);
+    fixture.nodes.set(1, Behaviour::Answer);
     let ended = tokio::time::timeout(PATIENCE / 4, ending).await.unwrap().unwrap();
     assert!(ended.is_clean);
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 const ROUNDS: usize = 2_000;

@@ -18,8 +18,8 @@ use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 use crate::{
     faults::cluster::PATIENCE,
-    keeper::bench::{build, pass, settings, take},
     links::executor::block_on,
+    watchdog::fixture::{build, pass, settings, take},
 };
 
 #[test]

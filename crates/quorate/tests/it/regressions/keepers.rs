@@ -7,11 +7,11 @@ use quorate_testkit::eventually;
 
 use crate::{
     faults::cluster::PATIENCE,
-    keeper::{
-        bench::{Bench, NAME, TTL, build, pass, settings},
+    links::executor::block_on,
+    watchdog::{
+        fixture::{NAME, PausedFixture, TTL, build, pass, settings},
         journal::Journal,
     },
-    links::executor::block_on,
 };
 
 #[test]
@@ -41,28 +41,28 @@ fn time_passes_on_every_paused_runtime_of_a_process() {
 #[tokio::test(start_paused = true)]
 async fn the_keepers_timers_do_not_multiply() {
     // Each timer that came too late to matter set another one, for ever.
-    let bench = Bench::new(1);
+    let fixture = PausedFixture::new(1);
     for number in 0..LOCKS {
         // Many of them are due before all others so far.
         let ttl = MAX - Duration::from_millis(11 * number);
-        drop(bench.client.mutex(format!("order:{number}")).ttl(ttl).lock().await.unwrap());
+        drop(fixture.client.mutex(format!("order:{number}")).ttl(ttl).lock().await.unwrap());
     }
-    let guard = bench.hold().await;
+    let guard = fixture.hold().await;
     pass(2 * MAX).await;
     guard.check().unwrap();
-    let waiting = timers(&bench.client);
+    let waiting = timers(&fixture.client);
     assert!(waiting < 10, "{waiting} timers for one lock");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_clock_is_no_jump_of_the_wall_clock() {
     // The two were compared, so that every lease was at risk whenever a test let time pass.
-    let bench = Bench::new(3);
-    let renewed = bench.hold().await;
-    let fixed = bench.client.mutex("fixed").ttl(5 * TTL).no_renew().lock().await.unwrap();
+    let fixture = PausedFixture::new(3);
+    let renewed = fixture.hold().await;
+    let fixed = fixture.client.mutex("fixed").ttl(5 * TTL).no_renew().lock().await.unwrap();
     pass(4 * TTL).await;
     assert!(!renewed.is_at_risk() && !fixed.is_at_risk());
-    assert_eq!(bench.journal.count("at risk"), 0);
+    assert_eq!(fixture.journal.count("at risk"), 0);
 }
 
 #[test]

@@ -9,12 +9,12 @@ use quorate_testkit::eventually;
 
 use crate::{
     faults::cluster::{PATIENCE, wait_until_attached},
-    keeper::bench::{Bench, NAME, build, settings},
     links::{
         executor::block_on,
         strangers::peer::{Peer, fake_redis, is_attempt},
     },
     mode::Mode,
+    watchdog::fixture::{NAME, PausedFixture, build, settings},
 };
 
 in_both_modes! {
@@ -25,9 +25,9 @@ in_both_modes! {
 async fn a_node_that_was_not_waited_for_is_not_said_to_have_timed_out() {
     // Two failures settled it at once, and the third node was blamed all the same.
     use Behaviour::{Fail, Hang};
-    let bench = Bench::new(3);
-    bench.behave(&[Fail, Fail, Hang]);
-    let Err(LockError::NoQuorum { nodes }) = bench.mutex().try_lock().await else {
+    let fixture = PausedFixture::new(3);
+    fixture.behave(&[Fail, Fail, Hang]);
+    let Err(LockError::NoQuorum { nodes }) = fixture.mutex().try_lock().await else {
         panic!("two of three nodes fail");
     };
     let answers: Vec<_> = nodes.iter().map(|report| report.answer.clone()).collect();
@@ -58,10 +58,10 @@ fn a_reply_of_the_wrong_kind_ends_the_connection_and_the_link_heals(mode: Mode) 
 async fn who_holds_a_lock_is_shown_as_it_was_given() {
     // Quotes and backslashes came out escaped.
     let who = r#"it's "me" \o/"#;
-    let bench = Bench::new(1);
-    let holder = build(settings(&bench.nodes).who(who));
+    let fixture = PausedFixture::new(1);
+    let holder = build(settings(&fixture.nodes).who(who));
     let guard = holder.mutex(NAME).lock().await.unwrap();
-    let refused = bench.mutex().lock_timeout(std::time::Duration::ZERO).await;
+    let refused = fixture.mutex().lock_timeout(std::time::Duration::ZERO).await;
     let Err(LockError::Timeout { holder: Some(holder), .. }) = refused else {
         panic!("it is held, and yet: {refused:?}");
     };

@@ -19,10 +19,10 @@ use quorate::{
 use quorate_testkit::{Fault, Proxy, Server, eventually};
 
 use crate::{
-    cancellation::bench::poll,
+    cancellation::fixture::poll,
     faults::cluster::PATIENCE,
-    keeper::bench::{NAME, TTL, build, is_taken, loss, pass, settings, take},
     links::executor::block_on,
+    watchdog::fixture::{NAME, TTL, build, is_taken, loss, pass, settings, take},
 };
 
 #[test]

@@ -16,10 +16,10 @@ use quorate::{
 };
 
 use crate::{
-    cancellation::bench::poll,
+    cancellation::fixture::poll,
     faults::cluster::{Cluster, PATIENCE, trouble, wait_until_attached},
-    keeper::bench::{Bench, NAME, TICK, build, is_taken, settings, take},
     links::executor::block_on,
+    watchdog::fixture::{NAME, PausedFixture, TICK, build, is_taken, settings, take},
 };
 
 #[tokio::test(start_paused = true)]
@@ -27,23 +27,23 @@ async fn a_lock_that_is_undone_by_a_shutdown_is_not_handed_out() {
     // The majority was there, the caller had not run yet, and the last vote undid it everywhere.
     for start in [try_lock, lock] {
         for comes_back in [Back::BeforeThePoll, Back::AfterThePoll] {
-            let bench = Bench::new(3);
-            let mutex = bench.mutex();
-            bench.behave(&[Answer, Hang, Hang]);
+            let fixture = PausedFixture::new(3);
+            let mutex = fixture.mutex();
+            fixture.behave(&[Answer, Hang, Hang]);
             let mut call = start(&mutex);
             assert!(poll(call.as_mut()).is_pending());
-            bench.nodes.set(1, Answer);
-            let mut ending = Box::pin(bench.client.clone().shutdown(PATIENCE));
+            fixture.nodes.set(1, Answer);
+            let mut ending = Box::pin(fixture.client.clone().shutdown(PATIENCE));
             assert!(poll(ending.as_mut()).is_pending());
             if matches!(comes_back, Back::BeforeThePoll) {
-                bench.nodes.set(2, Answer);
+                fixture.nodes.set(2, Answer);
             }
             let called = poll(call.as_mut());
             assert!(matches!(called, Poll::Ready(Err(LockError::ShutDown))), "{called:?}");
-            bench.nodes.set(2, Answer);
+            fixture.nodes.set(2, Answer);
             assert!(ending.await.is_clean);
-            assert_eq!(bench.holding(), 0);
-            assert!(!is_taken(&bench.other().mutex(NAME)).await);
+            assert_eq!(fixture.holding(), 0);
+            assert!(!is_taken(&fixture.other().mutex(NAME)).await);
         }
     }
 }
@@ -52,32 +52,32 @@ async fn a_lock_that_is_undone_by_a_shutdown_is_not_handed_out() {
 async fn a_lock_that_was_won_before_the_end_is_not_handed_out_after_it() {
     // The guard came from a client whose engine was gone: nobody would have told of its loss.
     for start in [try_lock, lock] {
-        let bench = Bench::new(1);
-        let mutex = bench.mutex();
-        bench.nodes.set(0, Hang);
+        let fixture = PausedFixture::new(1);
+        let mutex = fixture.mutex();
+        fixture.nodes.set(0, Hang);
         let mut call = start(&mutex);
         assert!(poll(call.as_mut()).is_pending());
-        bench.nodes.set(0, Answer);
-        bench.client.clone().shutdown(20 * TICK).await;
+        fixture.nodes.set(0, Answer);
+        fixture.client.clone().shutdown(20 * TICK).await;
         let called = poll(call.as_mut());
         assert!(matches!(called, Poll::Ready(Err(LockError::ShutDown))), "{called:?}");
-        assert_eq!(bench.holding(), 0);
-        assert!(!is_taken(&bench.other().mutex(NAME)).await);
+        assert_eq!(fixture.holding(), 0);
+        assert!(!is_taken(&fixture.other().mutex(NAME)).await);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_client_leaves_the_locks_of_others_on_shared_nodes() {
     // Its last orders ran at the end of time, at which every key had expired.
-    let bench = Bench::new(3);
-    let guard = take(&bench.other().mutex("another's")).await;
-    bench.behave(&[Mute; 3]);
-    let mutex = bench.mutex();
+    let fixture = PausedFixture::new(3);
+    let guard = take(&fixture.other().mutex("another's")).await;
+    fixture.behave(&[Mute; 3]);
+    let mutex = fixture.mutex();
     let mut call = Box::pin(mutex.try_lock());
     assert!(poll(call.as_mut()).is_pending());
-    bench.client.clone().shutdown(10 * TICK).await;
-    bench.behave(&[Answer; 3]);
-    assert!(is_taken(&bench.other().mutex("another's")).await);
+    fixture.client.clone().shutdown(10 * TICK).await;
+    fixture.behave(&[Answer; 3]);
+    assert!(is_taken(&fixture.other().mutex("another's")).await);
     guard.check().unwrap();
     guard.verify().await.unwrap();
 }
@@ -103,12 +103,12 @@ async fn clients_with_different_clocks_do_not_share_nodes_in_memory() {
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_nodes_to_which_nothing_was_sent() {
     // Each release was owed to the dead node until the ttl was over.
-    let bench = Bench::new(3);
-    bench.nodes.set(2, Fail);
-    bench.hold().await.release().await.unwrap();
-    drop(bench.hold().await);
+    let fixture = PausedFixture::new(3);
+    fixture.nodes.set(2, Fail);
+    fixture.hold().await.release().await.unwrap();
+    drop(fixture.hold().await);
     let called_at = tokio::time::Instant::now();
-    assert!(bench.client.clone().shutdown(PATIENCE).await.is_clean);
+    assert!(fixture.client.clone().shutdown(PATIENCE).await.is_clean);
     assert!(called_at.elapsed() < 100 * TICK, "{:?}", called_at.elapsed());
 }
 

@@ -18,32 +18,32 @@ use quorate::{
 use tokio::time::Instant;
 
 use crate::{
-    cancellation::bench::poll,
-    keeper::bench::{Bench, NAME, TICK, TTL, build, loss, pass, settings, take},
+    cancellation::fixture::poll,
+    watchdog::fixture::{NAME, PausedFixture, TICK, TTL, build, loss, pass, settings, take},
 };
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_is_dropped_does_not_cost_the_lease() {
     // The keeper counted on it, and came back when the lease had ended.
-    let bench = Bench::new(3);
-    let guard = bench.hold().await;
-    bench.behave(&[Hang, Hang, Answer]);
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    fixture.behave(&[Hang, Hang, Answer]);
     let mut call = Box::pin(guard.extend(6 * TTL));
     assert!(poll(call.as_mut()).is_pending());
     drop(call);
-    bench.behave(&[Answer; 3]);
+    fixture.behave(&[Answer; 3]);
     pass(20 * TTL).await;
     guard.check().unwrap();
     guard.verify().await.unwrap();
-    assert_eq!(bench.journal.count("lost"), 0);
+    assert_eq!(fixture.journal.count("lost"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_shortened_is_renewed_until_its_longest_time_is_over() {
     // It could not grow when it was taken, and was never looked at again.
-    let bench = Bench::new(3);
+    let fixture = PausedFixture::new(3);
     let asked = Instant::now();
-    let guard = take(&bench.mutex().ttl(TTL).max_hold(TTL / 2)).await;
+    let guard = take(&fixture.mutex().ttl(TTL).max_hold(TTL / 2)).await;
     guard.extend(300 * TICK).await.unwrap();
     pass(TTL / 2 - 10 * TICK).await;
     guard.check().unwrap();

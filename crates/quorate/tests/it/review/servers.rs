@@ -9,10 +9,10 @@ use quorate::{
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
 use crate::{
-    cancellation::bench::poll,
+    cancellation::fixture::poll,
     faults::cluster::{PATIENCE, connect_to_all},
-    keeper::{bench::NAME, journal::Journal},
     links::executor::block_on,
+    watchdog::{fixture::NAME, journal::Journal},
 };
 
 #[test]

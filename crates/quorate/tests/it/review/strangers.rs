@@ -18,12 +18,12 @@ use quorate_testkit::eventually;
 
 use crate::{
     faults::cluster::{PATIENCE, wait_until_attached},
-    keeper::bench::NAME,
     links::{
         executor::block_on,
         strangers::peer::{Peer, fake_redis, is_attempt, is_release, read_command},
     },
     mode::Mode,
+    watchdog::fixture::NAME,
 };
 
 in_both_modes! {

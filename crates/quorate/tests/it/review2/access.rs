@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 use quorate::{Client, Mutex};
 use quorate_testkit::{Server, redis::cmd};
 
-use crate::conformance::rig::{LONG, PATIENCE, take};
+use crate::conformance::fixture::{LONG, PATIENCE, take};
 
 /// The documents named the keys and channels that a user needs, but no commands; and a server does
 /// not say which one a script was denied.

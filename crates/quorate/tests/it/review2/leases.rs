@@ -2,15 +2,15 @@
 
 use quorate_testkit::{eventually, redis::cmd};
 
-use crate::conformance::rig::{PATIENCE, on_servers, take};
+use crate::conformance::fixture::{PATIENCE, on_servers, take};
 
 /// Where somebody else was in the way, the one who left a lease stayed in line for ever, and was
 /// handed the lock in the end.
 #[test]
 fn one_who_hands_a_lease_over_stands_in_no_line() {
-    on_servers(&[3, 5], async |rig| {
-        let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-        let server = &rig.servers()[0];
+    on_servers(&[3, 5], async |fixture| {
+        let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+        let server = &fixture.servers()[0];
         let plant = cmd("SET").arg("a").arg("another library's").exec(&mut server.connection());
         plant.expect("it is stored");
         let guard = take(alice.mutex("a")).await;
@@ -30,9 +30,9 @@ fn one_who_hands_a_lease_over_stands_in_no_line() {
 /// The lock was handed to one who had left it to expire, for a whole ttl.
 #[test]
 fn one_who_left_a_lease_gives_back_what_it_is_handed_later() {
-    on_servers(&[3, 5], async |rig| {
-        let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-        let server = &rig.servers()[0];
+    on_servers(&[3, 5], async |fixture| {
+        let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+        let server = &fixture.servers()[0];
         let plant = cmd("SET").arg("a").arg("another library\'s").exec(&mut server.connection());
         plant.expect("it is stored");
         take(alice.mutex("a")).await.leave_to_expire();
@@ -47,6 +47,6 @@ fn one_who_left_a_lease_gives_back_what_it_is_handed_later() {
         // Bob is granted it there, gives it back, and so hands it on.
         assert!(bob.mutex("a").try_lock().await.expect("all nodes answer").is_none());
         eventually("it was handed on", PATIENCE, || fence().is_some());
-        rig.wait_until_empty([0]);
+        fixture.wait_until_empty([0]);
     });
 }

@@ -5,7 +5,7 @@ use quorate::{
     memory::{Behaviour, MemoryNodes},
 };
 
-use crate::conformance::rig::{LONG, PATIENCE};
+use crate::conformance::fixture::{LONG, PATIENCE};
 
 /// The documents said that only a majority that forgets can break exclusion. One node of three is
 /// enough, if another had been away.

@@ -8,7 +8,7 @@ use quorate::{
 };
 use quorate_testkit::eventually;
 
-use crate::{conformance::rig::PATIENCE, keeper::journal::Journal};
+use crate::{conformance::fixture::PATIENCE, watchdog::journal::Journal};
 
 /// A node that told its clients something while one of them ended could wait for itself for ever.
 #[test]

@@ -2,27 +2,27 @@
 
 use quorate_testkit::redis::cmd;
 
-use crate::conformance::rig::{Rig, on_servers};
+use crate::conformance::fixture::{Fixture, on_servers};
 
 /// `try_lock` said that somebody had a lock that nobody had: the fence was to be confirmed, and the
 /// script for that was forgotten.
 #[test]
 fn a_free_lock_is_had_by_one_try_although_its_fence_is_confirmed_by_a_forgotten_script() {
-    on_servers(&[3, 5], async |rig| {
-        let client = rig.connect(rig.builder()).await;
+    on_servers(&[3, 5], async |fixture| {
+        let client = fixture.connect(fixture.builder()).await;
         for _ in 0..3 {
-            differ_in_fences(rig);
-            flush_scripts(rig);
+            differ_in_fences(fixture);
+            flush_scripts(fixture);
             let guard = client.mutex(NAME).try_lock().await.expect("all nodes answer");
             guard.expect("nobody has it").release().await.expect("it is held");
-            rig.wait_until_empty(rig.all());
+            fixture.wait_until_empty(fixture.all());
         }
     });
 }
 
 /// No two nodes have the same fence, and each is ahead of every ticket.
-fn differ_in_fences(rig: &Rig) {
-    for (number, server) in (1..).zip(rig.servers()) {
+fn differ_in_fences(fixture: &Fixture) {
+    for (number, server) in (1..).zip(fixture.servers()) {
         let ahead = server.time_us() + number * 1_000_000;
         let set = cmd("SET")
             .arg(format!("quorate:f:{{{NAME}}}"))
@@ -32,8 +32,8 @@ fn differ_in_fences(rig: &Rig) {
     }
 }
 
-fn flush_scripts(rig: &Rig) {
-    for server in rig.servers() {
+fn flush_scripts(fixture: &Fixture) {
+    for server in fixture.servers() {
         let flush = cmd("SCRIPT").arg("FLUSH").exec(&mut server.connection());
         flush.expect("the scripts are gone");
     }

@@ -8,15 +8,16 @@ use std::sync::{
 use quorate::Guard;
 
 use super::together::{lock, read, told};
-use crate::conformance::rig::{PATIENCE, Rig};
+use crate::conformance::fixture::{Fixture, PATIENCE};
 
 in_line_on_every_engine! {
     [1, 3, 5] => a_writer_is_never_beside_anybody,
         writer_gets_its_turns_among_readers_that_keep_coming;
 }
 
-async fn a_writer_is_never_beside_anybody(rig: &Rig) {
-    let clients = [rig.client("one").await, rig.client("two").await, rig.client("three").await];
+async fn a_writer_is_never_beside_anybody(fixture: &Fixture) {
+    let clients =
+        [fixture.client("one").await, fixture.client("two").await, fixture.client("three").await];
     // Readers count up, a writer goes far below zero.
     let (inside, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut tasks = Vec::new();
@@ -46,14 +47,17 @@ async fn a_writer_is_never_beside_anybody(rig: &Rig) {
         task.await.expect("nobody beside a writer");
     }
     assert_eq!(inside.load(Ordering::SeqCst), 0);
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 /// Each reader goes only when the next one has the lock or waits for it: without an order of those
 /// who wait the lock would never be free for the writer.
-async fn writer_gets_its_turns_among_readers_that_keep_coming(rig: &Rig) {
-    let [alice, bob, writer] =
-        [rig.client("alice").await, rig.client("bob").await, rig.client("writer").await];
+async fn writer_gets_its_turns_among_readers_that_keep_coming(fixture: &Fixture) {
+    let [alice, bob, writer] = [
+        fixture.client("alice").await,
+        fixture.client("bob").await,
+        fixture.client("writer").await,
+    ];
     let mut reader = read(&alice).await;
     let mut turns = tokio::spawn({
         let lock = lock(&writer);
@@ -70,7 +74,7 @@ async fn writer_gets_its_turns_among_readers_that_keep_coming(rig: &Rig) {
         let lock = lock(client);
         let next = tokio::spawn(async move { lock.read_timeout(PATIENCE).await });
         // It has the lock together with the one before it, or waits behind the writer.
-        told(rig, client, |report| {
+        told(fixture, client, |report| {
             next.is_finished() || report.waiting.iter().any(|waiter| waiter.who != "writer")
         })
         .await;
@@ -79,7 +83,7 @@ async fn writer_gets_its_turns_among_readers_that_keep_coming(rig: &Rig) {
     }
     (&mut turns).await.expect("the writer had all its turns");
     reader.release().await.expect("it was held");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
 const TURNS: usize = 5;

@@ -12,12 +12,12 @@ use quorate::{
 
 use super::together::{Wants, lock, read, told, wait_until_gone, waiting, won};
 use crate::{
-    conformance::rig::{
-        LONG, PATIENCE, Rig, SHORT, on_memory_in_classic_mode, on_servers_in_classic_mode,
+    conformance::fixture::{
+        Fixture, LONG, PATIENCE, SHORT, on_memory_in_classic_mode, on_servers_in_classic_mode,
     },
     faults::cluster::{Cluster, connect_to_all},
-    keeper::bench::{Bench, NAME, TICK, TTL, is_taken, pass, promised_until},
     links::executor::block_on,
+    watchdog::fixture::{NAME, PausedFixture, TICK, TTL, is_taken, pass, promised_until},
 };
 
 in_line_on_every_engine! {
@@ -30,8 +30,8 @@ in_line_on_every_engine! {
         it_goes_on_in_another_process;
 }
 
-async fn a_writer_becomes_a_reader_and_others_read_as_well(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_writer_becomes_a_reader_and_others_read_as_well(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
     let owner = writer.owner_id().into_owned();
     assert!(writer.fence().is_some());
@@ -46,18 +46,18 @@ async fn a_writer_becomes_a_reader_and_others_read_as_well(rig: &Rig) {
     assert!(lock(&bob).try_write().await.expect("every node answers").is_none(), "one reads still");
     later.release().await.expect("it was held");
     lock(&bob).write().await.expect("nobody reads").release().await.expect("it was held");
-    wait_until_gone(rig);
+    wait_until_gone(fixture);
 }
 
-async fn a_writer_that_waits_is_not_let_in_between(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn a_writer_that_waits_is_not_let_in_between(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let writer = lock(&alice).write().await.expect("it is free");
     let before = writer.fence();
-    let next = waiting(rig, &alice, Wants::Write, 1).await;
-    let behind = waiting(rig, &alice, Wants::Read, 2).await;
+    let next = waiting(fixture, &alice, Wants::Write, 1).await;
+    let behind = waiting(fixture, &alice, Wants::Read, 2).await;
     let reader = writer.downgrade().await.expect("a majority has it");
     // What the nodes were asked after the downgrade they have answered after it.
-    told(rig, &alice, |report| report.holder.as_ref().is_some_and(|it| it.is_shared)).await;
+    told(fixture, &alice, |report| report.holder.as_ref().is_some_and(|it| it.is_shared)).await;
     reader.verify().await.expect("it has it");
     assert!(!next.is_finished(), "somebody reads");
     assert!(!behind.is_finished(), "a writer is before it");
@@ -67,16 +67,16 @@ async fn a_writer_that_waits_is_not_let_in_between(rig: &Rig) {
     assert!(!behind.is_finished(), "somebody writes");
     next.release().await.expect("it was held");
     drop(won(behind).await);
-    wait_until_gone(rig);
+    wait_until_gone(fixture);
 }
 
-async fn readers_that_wait_come_in_at_once_up_to_the_next_writer(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn readers_that_wait_come_in_at_once_up_to_the_next_writer(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let writer = lock(&alice).write().await.expect("it is free");
-    let first = waiting(rig, &alice, Wants::Read, 1).await;
-    let second = waiting(rig, &alice, Wants::Read, 2).await;
-    let next = waiting(rig, &alice, Wants::Write, 3).await;
-    let last = waiting(rig, &alice, Wants::Read, 4).await;
+    let first = waiting(fixture, &alice, Wants::Read, 1).await;
+    let second = waiting(fixture, &alice, Wants::Read, 2).await;
+    let next = waiting(fixture, &alice, Wants::Write, 3).await;
+    let last = waiting(fixture, &alice, Wants::Read, 4).await;
     let started = Instant::now();
     let reader = writer.downgrade().await.expect("a majority has it");
     let together = [won(first).await, won(second).await, reader];
@@ -90,16 +90,16 @@ async fn readers_that_wait_come_in_at_once_up_to_the_next_writer(rig: &Rig) {
     }
     won(next).await.release().await.expect("it was held");
     drop(won(last).await);
-    wait_until_gone(rig);
+    wait_until_gone(fixture);
 }
 
-async fn it_is_shown_as_a_reader(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn it_is_shown_as_a_reader(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).who("the importer").write().await.expect("it is free");
-    told(rig, &bob, |report| report.votes == rig.len()).await;
+    told(fixture, &bob, |report| report.votes == fixture.len()).await;
     let reader = writer.downgrade().await.expect("a majority has it");
-    let is_shared = told(rig, &bob, |report| {
-        report.votes == rig.len() && report.holder.as_ref().is_some_and(|it| it.is_shared)
+    let is_shared = told(fixture, &bob, |report| {
+        report.votes == fixture.len() && report.holder.as_ref().is_some_and(|it| it.is_shared)
     });
     let holder = is_shared.await.holder.expect("somebody");
     assert_eq!((&*holder.who, holder.fence), ("the importer", None));
@@ -107,25 +107,25 @@ async fn it_is_shown_as_a_reader(rig: &Rig) {
     reader.release().await.expect("it was held");
 }
 
-async fn what_is_dropped_leaves_nothing(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn what_is_dropped_leaves_nothing(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let writer = lock(&alice).write().await.expect("it is free");
     drop(writer.downgrade().await.expect("a majority has it"));
-    wait_until_gone(rig);
+    wait_until_gone(fixture);
     // On its way to the nodes, or not even begun.
     for polls in [0, 1] {
         let writer = lock(&alice).write().await.expect("it is free");
         let mut call = Box::pin(writer.downgrade());
         for _ in 0..polls {
-            drop(crate::cancellation::bench::poll(call.as_mut()));
+            drop(crate::cancellation::fixture::poll(call.as_mut()));
         }
         drop(call);
-        wait_until_gone(rig);
+        wait_until_gone(fixture);
     }
 }
 
-async fn it_is_renewed_as_the_writer_was(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn it_is_renewed_as_the_writer_was(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let ttl = SHORT * 2;
     let reader = lock(&alice).ttl(ttl).write().await.expect("it is free").downgrade().await;
     let reader = reader.expect("a majority has it");
@@ -142,8 +142,8 @@ async fn it_is_renewed_as_the_writer_was(rig: &Rig) {
     assert_eq!(lost.reason, Expired);
 }
 
-async fn it_goes_on_in_another_process(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn it_goes_on_in_another_process(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
     let lease = writer.downgrade().await.expect("a majority has it").hand_over().await.unwrap();
     assert_eq!(lease.fence(), None);
@@ -151,18 +151,18 @@ async fn it_goes_on_in_another_process(rig: &Rig) {
     let other = read(&alice).await;
     reader.release().await.expect("it was held");
     other.release().await.expect("it was held");
-    wait_until_gone(rig);
+    wait_until_gone(fixture);
 }
 
 #[test]
 fn classic_mode_knows_no_readers_and_the_lock_is_given_up() {
-    let body = async |rig: &Rig| {
-        let client = rig.client("alice").await;
+    let body = async |fixture: &Fixture| {
+        let client = fixture.client("alice").await;
         let writer = lock(&client).write().await.expect("it is free");
         let error = writer.downgrade().await.expect_err("not in this mode");
         assert_eq!(error, DowngradeError::NotShared);
         assert!(error.to_string().contains("classic mode"), "{error}");
-        wait_until_gone(rig);
+        wait_until_gone(fixture);
     };
     on_memory_in_classic_mode(&[1, 3], body);
     on_servers_in_classic_mode(&[1, 3], body);
@@ -171,83 +171,83 @@ fn classic_mode_knows_no_readers_and_the_lock_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn a_minority_that_is_away_is_no_obstacle_and_is_given_the_reader_later() {
     for away in [Fail, Hang] {
-        let bench = Bench::new(3);
-        let lock = bench.client.rwlock(NAME);
+        let fixture = PausedFixture::new(3);
+        let lock = fixture.client.rwlock(NAME);
         let writer = lock.write().await.unwrap();
-        bench.behave(&[Answer, away, Answer]);
+        fixture.behave(&[Answer, away, Answer]);
         let reader = writer.downgrade().await.unwrap();
         let other = lock.read().await.unwrap();
         assert!(lock.try_write().await.unwrap().is_none(), "{away:?}");
-        bench.behave(&[Answer; 3]);
+        fixture.behave(&[Answer; 3]);
         pass(TTL).await;
         reader.check().unwrap();
-        assert_eq!(bench.holding(), 3, "{away:?}");
+        assert_eq!(fixture.holding(), 3, "{away:?}");
         reader.release().await.unwrap();
         other.release().await.unwrap();
-        assert_eq!(bench.holding(), 0, "{away:?}");
+        assert_eq!(fixture.holding(), 0, "{away:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_cannot_be_reached_is_waited_for_until_the_lease_ends() {
-    let bench = Bench::new(3);
-    let lock = bench.client.rwlock(NAME);
+    let fixture = PausedFixture::new(3);
+    let lock = fixture.client.rwlock(NAME);
     let writer = lock.write().await.unwrap();
-    bench.behave(&[Fail, Fail, Answer]);
+    fixture.behave(&[Fail, Fail, Answer]);
     let call = tokio::spawn(writer.downgrade());
     pass(TTL / 2).await;
-    bench.behave(&[Answer; 3]);
+    fixture.behave(&[Answer; 3]);
     let reader = call.await.unwrap().unwrap();
     assert!(lock.try_read().await.unwrap().is_some());
 
     reader.release().await.unwrap();
     let writer = lock.write().await.unwrap();
     let watcher = tokio::spawn(writer.lost());
-    bench.behave(&[Fail, Fail, Answer]);
+    fixture.behave(&[Fail, Fail, Answer]);
     let error = writer.downgrade().await.unwrap_err();
     assert!(matches!(&error, DowngradeError::Lost(lost) if lost.reason == Expired), "{error}");
     assert_eq!(watcher.await.unwrap().reason, Expired, "so are those who watch");
-    bench.behave(&[Answer; 3]);
+    fixture.behave(&[Answer; 3]);
     pass(TICK).await;
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_does_not_answer_is_an_error_and_nothing_stays() {
-    let bench = Bench::new(3);
-    let lock = bench.client.rwlock(NAME);
+    let fixture = PausedFixture::new(3);
+    let lock = fixture.client.rwlock(NAME);
     let writer = lock.write().await.unwrap();
     let next = tokio::spawn(async move { lock.write().await });
     pass(TICK).await;
-    bench.behave(&[Hang, Hang, Answer]);
+    fixture.behave(&[Hang, Hang, Answer]);
     let error = writer.downgrade().await.unwrap_err();
     let DowngradeError::NoQuorum { nodes } = error else { panic!("{error}") };
     assert_eq!(nodes.len(), 3);
     assert!(!next.is_finished(), "two nodes have not heard of anything");
-    bench.behave(&[Answer; 3]);
+    fixture.behave(&[Answer; 3]);
     pass(TICK).await;
     next.await.unwrap().unwrap().release().await.unwrap();
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 /// Two of three nodes have lost the key, which nobody else has.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_most_nodes_do_not_know_does_not_become_a_reader() {
-    let bench = Bench::new(3);
-    let writer = bench.client.rwlock(NAME).write().await.unwrap();
-    bench.nodes.forget(0);
-    bench.nodes.forget(1);
+    let fixture = PausedFixture::new(3);
+    let writer = fixture.client.rwlock(NAME).write().await.unwrap();
+    fixture.nodes.forget(0);
+    fixture.nodes.forget(1);
     let error = writer.downgrade().await.unwrap_err();
     assert!(matches!(&error, DowngradeError::NoQuorum { .. }), "{error}");
     pass(TICK).await;
-    assert_eq!(bench.holding(), 0);
+    assert_eq!(fixture.holding(), 0);
 }
 
 /// The reader's time counts from when the nodes were asked, and the writer's limit is its own.
 #[tokio::test(start_paused = true)]
 async fn its_time_counts_anew_and_the_limit_of_the_writer_stays() {
-    let bench = Bench::new(3);
-    let lock = bench.client.rwlock(NAME).no_renew();
+    let fixture = PausedFixture::new(3);
+    let lock = fixture.client.rwlock(NAME).no_renew();
     let writer = lock.write().await.unwrap();
     pass(TTL / 2).await;
     let asked = tokio::time::Instant::now();
@@ -256,7 +256,7 @@ async fn its_time_counts_anew_and_the_limit_of_the_writer_stays() {
     assert_eq!(reader.remaining(), left);
     reader.release().await.unwrap();
 
-    let writer = bench.client.rwlock(NAME).max_hold(TTL * 2).write().await.unwrap();
+    let writer = fixture.client.rwlock(NAME).max_hold(TTL * 2).write().await.unwrap();
     pass(TTL).await;
     let reader = writer.downgrade().await.unwrap();
     assert_eq!(reader.lost().await.reason, MaxHold);
@@ -266,12 +266,12 @@ async fn its_time_counts_anew_and_the_limit_of_the_writer_stays() {
 /// What was taken from the writer says nothing about the reader, which is told by its own.
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_the_reader_is_told() {
-    let bench = Bench::new(3);
-    let writer = bench.client.rwlock(NAME).write().await.unwrap();
+    let fixture = PausedFixture::new(3);
+    let writer = fixture.client.rwlock(NAME).write().await.unwrap();
     let of_writer = writer.lost();
     let of_writer = tokio::spawn(of_writer);
     let reader = writer.downgrade().await.unwrap();
-    bench.behave(&[Fail; 3]);
+    fixture.behave(&[Fail; 3]);
     assert_eq!(reader.lost().await.reason, Expired);
     assert!(!of_writer.is_finished(), "that was given back");
     of_writer.abort();
@@ -279,38 +279,39 @@ async fn the_loss_of_the_reader_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn observers_are_told_that_one_guard_goes_and_another_comes() {
-    let bench = Bench::new(3);
-    let balance = |bench: &Bench| [bench.journal.count("held"), bench.journal.count("let go")];
-    let writer = bench.client.rwlock(NAME).write().await.unwrap();
-    assert_eq!(balance(&bench), [1, 0]);
-    let rounds = bench.started();
+    let fixture = PausedFixture::new(3);
+    let balance =
+        |fixture: &PausedFixture| [fixture.journal.count("held"), fixture.journal.count("let go")];
+    let writer = fixture.client.rwlock(NAME).write().await.unwrap();
+    assert_eq!(balance(&fixture), [1, 0]);
+    let rounds = fixture.started();
     let reader = writer.downgrade().await.unwrap();
-    assert_eq!((balance(&bench), bench.started()), ([2, 1], rounds + 1), "in one round");
+    assert_eq!((balance(&fixture), fixture.started()), ([2, 1], rounds + 1), "in one round");
     reader.release().await.unwrap();
-    let writer = bench.client.rwlock(NAME).write().await.unwrap();
-    bench.behave(&[Hang; 3]);
+    let writer = fixture.client.rwlock(NAME).write().await.unwrap();
+    fixture.behave(&[Hang; 3]);
     writer.downgrade().await.unwrap_err();
-    assert_eq!(balance(&bench), [3, 3]);
-    assert_eq!(bench.journal.count("lost"), 0, "it was given up");
+    assert_eq!(balance(&fixture), [3, 3]);
+    assert_eq!(fixture.journal.count("lost"), 0, "it was given up");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_over_does_not_become_a_reader() {
-    let bench = Bench::new(3);
-    let over = bench.client.rwlock(NAME).no_renew().write().await.unwrap();
+    let fixture = PausedFixture::new(3);
+    let over = fixture.client.rwlock(NAME).no_renew().write().await.unwrap();
     pass(TTL).await;
     let error = over.downgrade().await.unwrap_err();
     assert!(matches!(&error, DowngradeError::Lost(lost) if lost.reason == Expired), "{error}");
-    let writer = bench.client.rwlock(NAME).write().await.unwrap();
-    bench.client.clone().shutdown(TTL).await;
+    let writer = fixture.client.rwlock(NAME).write().await.unwrap();
+    fixture.client.clone().shutdown(TTL).await;
     let error = writer.downgrade().await.unwrap_err();
     let is_told = match &error {
         DowngradeError::Lost(lost) => lost.reason == ShutDown,
         other => *other == DowngradeError::ShutDown,
     };
     assert!(is_told, "{error}");
-    assert_eq!(bench.holding(), 0);
-    assert!(!is_taken(&bench.other().mutex(NAME)).await);
+    assert_eq!(fixture.holding(), 0);
+    assert!(!is_taken(&fixture.other().mutex(NAME)).await);
 }
 
 /// Real servers of which most go away with the question on its way.

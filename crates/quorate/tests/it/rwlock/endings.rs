@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quorate::{LeaseHandover, error::AdoptError};
 
 use super::together::{Wants, lock, read, told, wait_until_gone, waiting, won};
-use crate::conformance::rig::{LONG, PATIENCE, Rig, SHORT, wait_for_end};
+use crate::conformance::fixture::{Fixture, LONG, PATIENCE, SHORT, wait_for_end};
 
 in_line_on_every_engine! {
     [1, 3, 5] => a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl,
@@ -15,11 +15,13 @@ in_line_on_every_engine! {
         a_node_that_forgot_is_given_every_part_again;
 }
 
-async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_its_ttl(
+    fixture: &Fixture,
+) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let dead = lock(&alice).ttl(SHORT).no_renew().read().await.expect("nobody writes");
     let living = read(&alice).await;
-    let writer = waiting(rig, &bob, Wants::Write, 1).await;
+    let writer = waiting(fixture, &bob, Wants::Write, 1).await;
     wait_for_end(&dead);
     assert!(!writer.is_finished(), "one of them lives");
     living.release().await.expect("it was held");
@@ -27,8 +29,8 @@ async fn a_reader_that_is_gone_without_a_word_holds_up_nobody_for_longer_than_it
     assert!(dead.release().await.is_err(), "it has ended");
 }
 
-async fn a_reader_is_renewed_while_others_come_and_go(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_reader_is_renewed_while_others_come_and_go(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let ttl = SHORT * 2;
     let reader = lock(&alice).ttl(ttl).read().await.expect("nobody writes");
     let started = Instant::now();
@@ -42,25 +44,25 @@ async fn a_reader_is_renewed_while_others_come_and_go(rig: &Rig) {
     assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
 }
 
-async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
-    let waiter = waiting(rig, &bob, Wants::Read, 1).await;
+    let waiter = waiting(fixture, &bob, Wants::Read, 1).await;
     waiter.abort();
-    told(rig, &alice, |report| report.waiting_total == 0).await;
+    told(fixture, &alice, |report| report.waiting_total == 0).await;
     drop(writer);
     drop(read(&bob).await);
-    wait_until_gone(rig);
+    wait_until_gone(fixture);
     let gave_up = {
         let _writer = lock(&alice).write().await.expect("it is free");
         lock(&bob).read_timeout(Duration::from_millis(20)).await
     };
     assert!(gave_up.is_err());
-    wait_until_gone(rig);
+    wait_until_gone(fixture);
 }
 
-async fn a_part_is_handed_to_another_process(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let _other = read(&alice).await;
     let lease = read(&alice).await.hand_over().await.unwrap();
     assert_eq!(lease.fence(), None);
@@ -73,7 +75,7 @@ async fn a_part_is_handed_to_another_process(rig: &Rig) {
     guard.extend(LONG).await.expect("a majority has it");
     guard.verify().await.expect("bob has it");
     assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
-    let report = told(rig, &alice, |report| report.shared_with.len() == 1).await;
+    let report = told(fixture, &alice, |report| report.shared_with.len() == 1).await;
     let holder = report.holder.expect("somebody");
     let mut whos = [&*holder.who, &*report.shared_with[0].who];
     whos.sort_unstable();
@@ -81,25 +83,25 @@ async fn a_part_is_handed_to_another_process(rig: &Rig) {
     let lease = guard.hand_over().await.unwrap();
     alice.release_lease(&lease).await.expect("it is there");
     assert!(alice.renew_lease(&lease).await.is_err(), "it is over");
-    told(rig, &alice, |report| report.shared_with.is_empty()).await;
+    told(fixture, &alice, |report| report.shared_with.is_empty()).await;
 }
 
 /// Unlike one who holds a lock alone, whose fence must not be old: others come all the time.
-async fn a_node_that_forgot_is_given_every_part_again(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
-    if rig.tolerated() == 0 {
+async fn a_node_that_forgot_is_given_every_part_again(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+    if fixture.tolerated() == 0 {
         return;
     }
     let reader = read(&alice).await;
-    told(rig, &bob, |report| report.votes == rig.len()).await;
-    rig.forget(0);
+    told(fixture, &bob, |report| report.votes == fixture.len()).await;
+    fixture.forget(0);
     let late = read(&bob).await;
     let started = Instant::now();
     loop {
         reader.extend(LONG).await.expect("a majority has it");
         late.extend(LONG).await.expect("a majority has it");
         let report = bob.inspect("a").await.expect("every node answers");
-        if report.votes == rig.len() && report.shared_with.len() == 1 {
+        if report.votes == fixture.len() && report.shared_with.len() == 1 {
             break;
         }
         assert!(started.elapsed() < PATIENCE, "{report:?}");

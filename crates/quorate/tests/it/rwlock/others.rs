@@ -6,14 +6,14 @@ use quorate::{error::LockError, memory::Behaviour};
 use quorate_testkit::redis::cmd;
 
 use super::together::{Wants, lock, read, waiting, won};
-use crate::conformance::rig::{
-    PATIENCE, Rig, on_memory_in_classic_mode, on_servers, on_servers_in_classic_mode,
+use crate::conformance::fixture::{
+    Fixture, PATIENCE, on_memory_in_classic_mode, on_servers, on_servers_in_classic_mode,
 };
 
 #[test]
 fn classic_mode_says_that_it_knows_no_readers() {
-    let body = async |rig: &Rig| {
-        let client = rig.client("alice").await;
+    let body = async |fixture: &Fixture| {
+        let client = fixture.client("alice").await;
         let lock = lock(&client);
         for error in [
             lock.read().await.expect_err("not in this mode"),
@@ -23,7 +23,7 @@ fn classic_mode_says_that_it_knows_no_readers() {
             assert_eq!(error, LockError::NotShared);
             assert!(error.to_string().contains("classic mode"), "{error}");
         }
-        assert!(rig.is_empty(), "nothing was asked for");
+        assert!(fixture.is_empty(), "nothing was asked for");
         lock.write().await.expect("it is free").release().await.expect("it was held");
     };
     on_memory_in_classic_mode(&[1, 3], body);
@@ -33,8 +33,8 @@ fn classic_mode_says_that_it_knows_no_readers() {
 /// In classic mode an owner ends with what its client is called.
 #[test]
 fn a_client_of_classic_mode_that_is_called_like_a_reader_is_none() {
-    on_servers_in_classic_mode(&[1, 3], async |rig: &Rig| {
-        let client = rig.client("nightly:s").await;
+    on_servers_in_classic_mode(&[1, 3], async |fixture: &Fixture| {
+        let client = fixture.client("nightly:s").await;
         let guard = client.mutex("a").lock().await.expect("it is free");
         let lease = guard.hand_over().await.expect("it is held");
         let guard = client.adopt(&lease).await.expect("it is there");
@@ -44,21 +44,21 @@ fn a_client_of_classic_mode_that_is_called_like_a_reader_is_none() {
 
 #[test]
 fn readers_keep_another_library_out_and_wait_for_it() {
-    on_servers(&[1, 3], async |rig: &Rig| {
-        let client = rig.client("alice").await;
+    on_servers(&[1, 3], async |fixture: &Fixture| {
+        let client = fixture.client("alice").await;
         let reader = read(&client).await;
-        for server in rig.servers() {
+        for server in fixture.servers() {
             let mut connection = server.connection();
             let set = cmd("SET").arg("a").arg("theirs").arg("NX").arg("PX").arg(60_000).clone();
             let set: Option<String> = set.query(&mut connection).expect("the server answers");
             assert_eq!(set, None, "somebody reads");
         }
         reader.release().await.expect("it was held");
-        rig.wait_until_empty(rig.all());
-        rig.all().for_each(|node| rig.plant(node, "a", b"theirs"));
-        let waiter = waiting(rig, &client, Wants::Read, 1).await;
+        fixture.wait_until_empty(fixture.all());
+        fixture.all().for_each(|node| fixture.plant(node, "a", b"theirs"));
+        let waiter = waiting(fixture, &client, Wants::Read, 1).await;
         assert!(!waiter.is_finished(), "the other library has it");
-        rig.all().for_each(|node| rig.forget(node));
+        fixture.all().for_each(|node| fixture.forget(node));
         won(waiter).await.verify().await.expect("it is ours");
     });
 }
@@ -66,9 +66,9 @@ fn readers_keep_another_library_out_and_wait_for_it() {
 /// A table under the name of a lock may be another library's, and is left as it is.
 #[test]
 fn a_table_of_another_library_is_left_alone() {
-    on_servers(&[1], async |rig: &Rig| {
-        let client = rig.client("alice").await;
-        let mut connection = rig.servers()[0].connection();
+    on_servers(&[1], async |fixture: &Fixture| {
+        let client = fixture.client("alice").await;
+        let mut connection = fixture.servers()[0].connection();
         let table = ["a", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1"];
         cmd("HSET").arg(&table).exec(&mut connection).expect("the server answers");
         for wait in [Duration::ZERO, Duration::from_millis(30)] {

@@ -6,7 +6,7 @@ use quorate::{Client, Guard, RwLock, error::LockError, inspect::LockReport};
 use quorate_testkit::eventually;
 use tokio::task::JoinHandle;
 
-use crate::conformance::rig::{PATIENCE, Rig, take};
+use crate::conformance::fixture::{Fixture, PATIENCE, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => readers_hold_it_together_and_a_writer_alone,
@@ -18,8 +18,8 @@ in_line_on_every_engine! {
         all_who_hold_it_are_told;
 }
 
-async fn readers_hold_it_together_and_a_writer_alone(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn readers_hold_it_together_and_a_writer_alone(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let readers = [read(&alice).await, read(&bob).await, read(&bob).await];
     for reader in &readers {
         reader.verify().await.expect("it has it");
@@ -34,11 +34,11 @@ async fn readers_hold_it_together_and_a_writer_alone(rig: &Rig) {
     assert!(lock(&alice).try_read().await.expect("every node answers").is_none());
     assert!(lock(&alice).try_write().await.expect("every node answers").is_none());
     writer.release().await.expect("it was held");
-    rig.wait_until_empty(rig.all());
+    fixture.wait_until_empty(fixture.all());
 }
 
-async fn it_is_the_lock_of_the_mutex_of_that_name(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn it_is_the_lock_of_the_mutex_of_that_name(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let reader = read(&alice).await;
     assert!(bob.mutex("a").try_lock().await.expect("every node answers").is_none());
     reader.release().await.expect("it was held");
@@ -50,10 +50,10 @@ async fn it_is_the_lock_of_the_mutex_of_that_name(rig: &Rig) {
     assert!(writer.fence().is_some() && after.fence().is_some());
 }
 
-async fn a_writer_gets_it_when_the_last_reader_goes(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_writer_gets_it_when_the_last_reader_goes(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let (one, two) = (read(&alice).await, read(&alice).await);
-    let writer = waiting(rig, &bob, Wants::Write, 1).await;
+    let writer = waiting(fixture, &bob, Wants::Write, 1).await;
     one.release().await.expect("it was held");
     two.verify().await.expect("it has it");
     assert!(!writer.is_finished(), "one of them has it still");
@@ -62,17 +62,17 @@ async fn a_writer_gets_it_when_the_last_reader_goes(rig: &Rig) {
 }
 
 /// All by one client: what two of them know of the nodes' time may differ by a round trip.
-async fn readers_behind_a_writer_wait_and_come_in_together(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn readers_behind_a_writer_wait_and_come_in_together(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let first = read(&alice).await;
-    let writer = waiting(rig, &alice, Wants::Write, 1).await;
+    let writer = waiting(fixture, &alice, Wants::Write, 1).await;
     let readers = [
-        waiting(rig, &alice, Wants::Read, 2).await,
-        waiting(rig, &alice, Wants::Read, 3).await,
-        waiting(rig, &alice, Wants::Read, 4).await,
+        waiting(fixture, &alice, Wants::Read, 2).await,
+        waiting(fixture, &alice, Wants::Read, 3).await,
+        waiting(fixture, &alice, Wants::Read, 4).await,
     ];
     assert!(lock(&alice).try_read().await.expect("every node answers").is_none(), "nor this one");
-    let last = waiting(rig, &alice, Wants::Write, 5).await;
+    let last = waiting(fixture, &alice, Wants::Write, 5).await;
     first.release().await.expect("it was held");
     let writer = won(writer).await;
     assert!(readers.iter().all(|reader| !reader.is_finished()), "the writer has it alone");
@@ -91,27 +91,27 @@ async fn readers_behind_a_writer_wait_and_come_in_together(rig: &Rig) {
     drop(won(last).await);
 }
 
-async fn a_writer_that_gives_up_lets_the_readers_in(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn a_writer_that_gives_up_lets_the_readers_in(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let _first = read(&alice).await;
-    let writer = waiting(rig, &alice, Wants::Write, 1).await;
-    let reader = waiting(rig, &alice, Wants::Read, 2).await;
+    let writer = waiting(fixture, &alice, Wants::Write, 1).await;
+    let reader = waiting(fixture, &alice, Wants::Read, 2).await;
     writer.abort();
     won(reader).await.verify().await.expect("nobody is before it any more");
 }
 
-async fn a_reader_that_gives_up_names_the_writer(rig: &Rig) {
-    let (alice, bob) = (rig.client("billing/db1/4711").await, rig.client("bob").await);
+async fn a_reader_that_gives_up_names_the_writer(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let _writer = lock(&alice).write().await.expect("it is free");
     let error = lock(&bob).read_timeout(Duration::from_millis(30)).await.expect_err("alice has it");
     let LockError::Timeout { holder: Some(holder), .. } = error else { panic!("{error}") };
     assert_eq!(holder.who, "billing/db1/4711");
 }
 
-async fn all_who_hold_it_are_told(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn all_who_hold_it_are_told(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let _readers = [read(&alice).await, read(&bob).await, read(&bob).await];
-    let report = told(rig, &alice, |report| report.shared_with.len() == 2).await;
+    let report = told(fixture, &alice, |report| report.shared_with.len() == 2).await;
     let holder = report.holder.clone().expect("somebody");
     let mut whos: Vec<&str> = report.shared_with.iter().map(|it| &*it.who).collect();
     whos.push(&holder.who);
@@ -142,7 +142,7 @@ pub(super) async fn read(client: &Client) -> Guard {
 
 /// One who waits, when so many stand in line on every node.
 pub(super) async fn waiting(
-    rig: &Rig,
+    fixture: &Fixture,
     client: &Client,
     wants: Wants,
     total: u64,
@@ -154,7 +154,7 @@ pub(super) async fn waiting(
             Wants::Write => lock.write().await.map(Guard::from),
         }
     });
-    told(rig, client, |report| report.waiting_total == total).await;
+    told(fixture, client, |report| report.waiting_total == total).await;
     waiter
 }
 
@@ -165,7 +165,7 @@ pub(super) async fn won(waiter: JoinHandle<Result<Guard, LockError>>) -> Guard {
 
 /// What is told about the lock, as soon as that is so.
 pub(super) async fn told(
-    rig: &Rig,
+    fixture: &Fixture,
     client: &Client,
     is_so: impl Fn(&LockReport) -> bool,
 ) -> LockReport {
@@ -175,12 +175,12 @@ pub(super) async fn told(
         if is_so(&report) {
             return report;
         }
-        assert!(started.elapsed() < PATIENCE, "with {} nodes: {report:?}", rig.len());
+        assert!(started.elapsed() < PATIENCE, "with {} nodes: {report:?}", fixture.len());
         tokio::task::yield_now().await;
     }
 }
 
 /// Waits until no node has any key.
-pub(super) fn wait_until_gone(rig: &Rig) {
-    eventually("nothing is left", PATIENCE, || rig.is_empty());
+pub(super) fn wait_until_gone(fixture: &Fixture) {
+    eventually("nothing is left", PATIENCE, || fixture.is_empty());
 }

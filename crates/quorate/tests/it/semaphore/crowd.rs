@@ -9,18 +9,18 @@ use quorate::{Guard, Semaphore};
 use tokio::task::JoinSet;
 
 use super::{jobs, wait_until_only};
-use crate::conformance::rig::{PATIENCE, Rig};
+use crate::conformance::fixture::{Fixture, PATIENCE};
 
 on_every_engine! {
     [1, 3, 5] => never_more_than_the_permits_are_held_and_all_get_one;
 }
 
-async fn never_more_than_the_permits_are_held_and_all_get_one(rig: &Rig) {
+async fn never_more_than_the_permits_are_held_and_all_get_one(fixture: &Fixture) {
     for permits in [1, 3] {
         let held = Arc::new(AtomicUsize::new(0));
         let mut crowd = JoinSet::new();
         for client in ["alice", "bob", "carol"] {
-            let client = rig.client(client).await;
+            let client = fixture.client(client).await;
             for task in 0..4 {
                 let (semaphore, held) = (jobs(&client, permits), held.clone());
                 crowd.spawn(async move {
@@ -33,7 +33,7 @@ async fn never_more_than_the_permits_are_held_and_all_get_one(rig: &Rig) {
         while let Some(ended) = crowd.join_next().await {
             ended.expect("no task fails");
         }
-        wait_until_only(rig, &[]);
+        wait_until_only(fixture, &[]);
     }
 }
 

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use super::{jobs, take, wait_for_line, wait_until_held_by, wait_until_only};
 use crate::{
-    conformance::rig::{PATIENCE, Rig},
-    keeper::{
-        bench::{Bench, TTL, pass},
+    conformance::fixture::{Fixture, PATIENCE},
+    mode::Mode,
+    watchdog::{
+        fixture::{PausedFixture, TTL, pass},
         journal::Journal,
     },
-    mode::Mode,
 };
 
 on_every_engine! {
@@ -26,57 +26,57 @@ on_every_engine! {
         one_who_is_not_the_first_any_more_releases_what_it_has;
 }
 
-async fn loss_of_one_permit_is_a_loss_of_all(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn loss_of_one_permit_is_a_loss_of_all(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let held = jobs(&client, 3).ttl(BRIEF).acquire_many(2).await.expect("free");
     let (token, lost) = (held.cancellation_token(), held.lost());
     let robbed = held.guards()[1].name().to_owned();
-    rob(rig, &robbed);
+    rob(fixture, &robbed);
     let lost = tokio::time::timeout(PATIENCE, lost).await.expect("it is told");
     assert_eq!(lost.reason, LostReason::Gone);
     assert!(token.is_cancelled() && held.remaining().is_zero() && held.check().is_err());
     held.guards()[0].verify().await.expect("the other one is held until then");
     let released = held.release().await.expect_err("one was lost");
     assert!(matches!(released, ReleaseError::Lost(_)), "{released:?}");
-    rig.all().for_each(|node| rig.forget(node));
-    wait_until_only(rig, &[]);
+    fixture.all().for_each(|node| fixture.forget(node));
+    wait_until_only(fixture, &[]);
 }
 
-async fn a_permit_that_is_lost_meanwhile_is_acquired_again(rig: &Rig) {
-    let alice = rig.client("alice").await;
+async fn a_permit_that_is_lost_meanwhile_is_acquired_again(fixture: &Fixture) {
+    let alice = fixture.client("alice").await;
     let journal = Journal::default();
-    let bob = rig.connect(rig.builder().who("bob").observer(journal.clone())).await;
+    let bob = fixture.connect(fixture.builder().who("bob").observer(journal.clone())).await;
     let mut guards = take(&jobs(&alice, 2), 2).await;
     let semaphore = jobs(&bob, 2).ttl(BRIEF);
     let waiting = tokio::spawn(async move { semaphore.acquire_many(2).await });
-    wait_for_line(rig, &alice, 2, 0).await;
+    wait_for_line(fixture, &alice, 2, 0).await;
     let freed = guards.remove(0);
     let name = freed.name().to_owned();
     freed.release().await.expect("it is held");
     wait_until_held_by(&alice, &name, "bob").await;
-    rob(rig, &name);
+    rob(fixture, &name);
     eventually("bob knows", PATIENCE, || journal.count(&format!("lost {name}")) > 0);
     let second = guards.remove(0);
-    if rig.mode() == Mode::Line {
+    if fixture.mode() == Mode::Line {
         // Bob waits for it again. Until then the other one does not suffice.
         wait_for_waiter(&alice, &name).await;
         second.release().await.expect("it is held");
         assert!(!waiting.is_finished(), "another has one of the two");
-        rig.all().for_each(|node| rig.forget(node));
+        fixture.all().for_each(|node| fixture.forget(node));
     } else {
         // Nodes that forget permits do not get them back in this mode: bob has none yet.
-        rig.all().for_each(|node| rig.forget(node));
+        fixture.all().for_each(|node| fixture.forget(node));
         drop(second);
     }
     let both = in_time(waiting).await;
     both.check().expect("both are held");
     assert_eq!(both.guards().len(), 2);
-    wait_until_only(rig, both.guards());
+    wait_until_only(fixture, both.guards());
 }
 
 /// Two who kept permits while they wait for more could wait for each other.
-async fn one_who_is_not_the_first_any_more_releases_what_it_has(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn one_who_is_not_the_first_any_more_releases_what_it_has(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let kept = take(&jobs(&alice, 3), 2).await;
     // The place is renewed as the permits are.
     let semaphore = jobs(&bob, 3).ttl(BRIEF);
@@ -85,7 +85,7 @@ async fn one_who_is_not_the_first_any_more_releases_what_it_has(rig: &Rig) {
     let free = free.into_iter().find(|name| kept.iter().all(|it| it.name() != name));
     let free = free.expect("two of three are taken");
     wait_until_held_by(&alice, &free, "bob").await;
-    rob(rig, "jobs#line");
+    rob(fixture, "jobs#line");
     let third = async {
         loop {
             if let Some(third) = jobs(&alice, 3).try_acquire().await.expect("all answer") {
@@ -99,20 +99,20 @@ async fn one_who_is_not_the_first_any_more_releases_what_it_has(rig: &Rig) {
     let third = tokio::time::timeout(PATIENCE, third).await.expect("bob releases it");
     assert_eq!(third.name(), free);
     drop(third);
-    rig.all().for_each(|node| rig.forget(node));
+    fixture.all().for_each(|node| fixture.forget(node));
     drop(kept);
     let both = in_time(waiting).await;
     both.check().expect("both are held");
     drop(both);
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 /// Leases that are not renewed begin when all are held, however long that took.
 #[tokio::test(start_paused = true)]
 async fn fixed_leases_and_limits_begin_when_all_permits_are_held() {
     for count in [2, 3] {
-        let bench = Bench::new(3);
-        let (alice, bob, carol) = (bench.other(), bench.other(), bench.other());
+        let fixture = PausedFixture::new(3);
+        let (alice, bob, carol) = (fixture.other(), fixture.other(), fixture.other());
         let held = jobs(&alice, count).acquire().await.unwrap();
         let fixed = jobs(&bob, count).no_renew();
         let first = tokio::spawn(async move { fixed.acquire_many(count).await });
@@ -146,8 +146,8 @@ async fn loss(held: &GuardAll) -> LostReason {
 }
 
 /// A majority of the nodes has this lock for another program from now on.
-fn rob(rig: &Rig, name: &str) {
-    (0..majority(rig.len())).for_each(|node| rig.plant(node, name, b"another"));
+fn rob(fixture: &Fixture, name: &str) {
+    (0..majority(fixture.len())).for_each(|node| fixture.plant(node, name, b"another"));
 }
 
 async fn wait_for_waiter(client: &quorate::Client, name: &str) {

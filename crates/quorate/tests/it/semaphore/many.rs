@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::{jobs, names, take, wait_for_line, wait_until_held_by, wait_until_only};
 use crate::{
-    conformance::rig::{PATIENCE, Rig},
+    conformance::fixture::{Fixture, PATIENCE},
     mode::Mode,
 };
 
@@ -26,13 +26,13 @@ on_every_engine! {
         a_wait_for_several_that_ends_leaves_nothing;
 }
 
-async fn several_permits_are_acquired_together_or_not_at_all(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let three = jobs(&alice, 5).try_acquire_many(3).await.expect("all answer").expect("free");
     assert_eq!(distinct(three.guards()), 3);
     three.check().expect("all are held");
     for guard in three.guards() {
-        assert_eq!(guard.fence().is_some(), rig.mode() == Mode::Line);
+        assert_eq!(guard.fence().is_some(), fixture.mode() == Mode::Line);
         assert_eq!(three.fence(guard.name()), guard.fence());
     }
     for count in [3, 4, 5] {
@@ -44,27 +44,27 @@ async fn several_permits_are_acquired_together_or_not_at_all(rig: &Rig) {
         panic!("{waited:?}")
     };
     assert!(waited >= BRIEF && holder.who == "alice", "{waited:?} {holder}");
-    wait_until_only(rig, three.guards());
+    wait_until_only(fixture, three.guards());
     let two = jobs(&bob, 5).try_acquire_many(2).await.expect("all answer").expect("free");
     let mut guards = three.into_guards();
     guards.extend(two.into_guards());
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4", "jobs#5"]);
     assert!(jobs(&bob, 5).try_acquire_many(1).await.expect("all answer").is_none());
     drop(guards);
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
     // Without anybody to wait for, in the order of their numbers.
     let all = jobs(&alice, 12).acquire_many(12).await.expect("free");
     let numbers: Vec<String> = (1..=12).map(|number| format!("jobs#{number}")).collect();
     assert_eq!(all.guards().iter().map(Guard::name).collect::<Vec<_>>(), numbers);
     all.release().await.expect("all are held");
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn a_waiter_keeps_what_is_released_until_it_has_enough(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_waiter_keeps_what_is_released_until_it_has_enough(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 4), 4).await;
     let waiting = many(&bob, 4, 3);
-    wait_for_line(rig, &alice, 4, 0).await;
+    wait_for_line(fixture, &alice, 4, 0).await;
     for _ in 0..2 {
         assert!(!waiting.is_finished());
         let freed = guards.remove(0);
@@ -78,14 +78,14 @@ async fn a_waiter_keeps_what_is_released_until_it_has_enough(rig: &Rig) {
     three.check().expect("all are held");
     guards.extend(three.into_guards());
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 }
 
-async fn callers_who_want_different_numbers_are_all_served(rig: &Rig) {
+async fn callers_who_want_different_numbers_are_all_served(fixture: &Fixture) {
     let held = Arc::new(AtomicUsize::new(0));
     let mut crowd = JoinSet::new();
     for client in ["alice", "bob", "carol"] {
-        let client = rig.client(client).await;
+        let client = fixture.client(client).await;
         for count in [1, 2, 3, 4] {
             let (semaphore, held) = (jobs(&client, PERMITS), held.clone());
             crowd.spawn(async move {
@@ -99,7 +99,7 @@ async fn callers_who_want_different_numbers_are_all_served(rig: &Rig) {
     while let Some(ended) = crowd.join_next().await {
         ended.expect("no task fails");
     }
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 /// Several permits, in one way or another.
@@ -129,11 +129,11 @@ async fn work(guard: GuardAll, count: usize, held: &AtomicUsize) {
     guard.release().await.expect("it is held");
 }
 
-async fn a_caller_that_wants_all_is_served_although_others_come_and_go(rig: &Rig) {
+async fn a_caller_that_wants_all_is_served_although_others_come_and_go(fixture: &Fixture) {
     let is_over = Arc::new(AtomicBool::new(false));
     let mut others = JoinSet::new();
     for client in ["alice", "bob"] {
-        let client = rig.client(client).await;
+        let client = fixture.client(client).await;
         for way in 0..3 {
             let (semaphore, is_over) = (jobs(&client, 3), is_over.clone());
             others.spawn(async move {
@@ -149,7 +149,7 @@ async fn a_caller_that_wants_all_is_served_although_others_come_and_go(rig: &Rig
             });
         }
     }
-    let carol = rig.client("carol").await;
+    let carol = fixture.client("carol").await;
     for _ in 0..3 {
         let all = jobs(&carol, 3).acquire_many_timeout(3, PATIENCE).await.expect("its turn comes");
         all.check().expect("all are held");
@@ -158,22 +158,22 @@ async fn a_caller_that_wants_all_is_served_although_others_come_and_go(rig: &Rig
     while let Some(ended) = others.join_next().await {
         ended.expect("no task fails");
     }
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 /// One who wants few does not pass one who wants many.
-async fn callers_who_want_several_come_in_their_order(rig: &Rig) {
-    if rig.mode() == Mode::Classic {
+async fn callers_who_want_several_come_in_their_order(fixture: &Fixture) {
+    if fixture.mode() == Mode::Classic {
         return; // Without a queue there is no order.
     }
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 3), 3).await;
     let first = many(&bob, 3, 3);
-    wait_for_line(rig, &alice, 3, 0).await;
+    wait_for_line(fixture, &alice, 3, 0).await;
     let second = many(&bob, 3, 1);
-    wait_for_line(rig, &alice, 3, 1).await;
+    wait_for_line(fixture, &alice, 3, 1).await;
     let third = many(&bob, 3, 2);
-    wait_for_line(rig, &alice, 3, 2).await;
+    wait_for_line(fixture, &alice, 3, 2).await;
     for _ in 0..2 {
         let freed = guards.remove(0).name().to_owned();
         wait_until_held_by(&alice, &freed, "bob").await;
@@ -185,11 +185,11 @@ async fn callers_who_want_several_come_in_their_order(rig: &Rig) {
     drop(first);
     let (second, third) = (in_time(second).await, in_time(third).await);
     drop((second, third));
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn a_wait_for_several_that_ends_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_wait_for_several_that_ends_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     // One is free: whoever waits for two has it meanwhile.
     let guards = take(&jobs(&alice, 3), 2).await;
     for _ in 0..3 {
@@ -197,7 +197,7 @@ async fn a_wait_for_several_that_ends_leaves_nothing(rig: &Rig) {
         // A busy machine may take longer than that to hear of the nodes.
         let is_told = matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
         assert!(is_told, "{waited:?}");
-        wait_until_only(rig, &guards);
+        wait_until_only(fixture, &guards);
     }
     for round in 0..20 {
         let waiting = many(&bob, 3, 2);
@@ -212,7 +212,7 @@ async fn a_wait_for_several_that_ends_leaves_nothing(rig: &Rig) {
         }
         waiting.abort();
         assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
-        wait_until_only(rig, &guards);
+        wait_until_only(fixture, &guards);
     }
     let waiting = jobs(&bob, 3);
     let waiting = tokio::spawn(async move { waiting.acquire_many(2).await });
@@ -220,7 +220,7 @@ async fn a_wait_for_several_that_ends_leaves_nothing(rig: &Rig) {
     assert!(bob.shutdown(PATIENCE).await.is_clean);
     let ended = waiting.await.expect("no panic");
     assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 }
 
 #[tokio::test]

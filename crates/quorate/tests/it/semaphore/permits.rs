@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{jobs, names, take, wait_for_line, wait_until_only};
 use crate::{
-    conformance::rig::{LONG, PATIENCE, Rig, SHORT},
+    conformance::fixture::{Fixture, LONG, PATIENCE, SHORT},
     mode::Mode,
 };
 
@@ -19,8 +19,8 @@ on_every_engine! {
         those_who_say_different_numbers_share_the_first_permits;
 }
 
-async fn all_permits_can_be_had_and_no_more(rig: &Rig) {
-    let (alice, bob) = (rig.client("billing/db1/4711").await, rig.client("bob").await);
+async fn all_permits_can_be_had_and_no_more(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("billing/db1/4711").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 4), 4).await;
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
     assert!(jobs(&bob, 4).try_acquire().await.expect("all answer").is_none());
@@ -29,7 +29,7 @@ async fn all_permits_can_be_had_and_no_more(rig: &Rig) {
     let LockError::Timeout { waited, holder: Some(holder) } = error else { panic!("{error}") };
     assert!(waited >= wait, "{waited:?}");
     assert_eq!(holder.who, "billing/db1/4711");
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 
     let freed = guards.remove(2);
     let name = freed.name().to_owned();
@@ -38,20 +38,20 @@ async fn all_permits_can_be_had_and_no_more(rig: &Rig) {
     assert_eq!(got.name(), name);
     assert!(jobs(&alice, 4).try_acquire().await.expect("all answer").is_none());
     guards.push(got);
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
     drop(guards);
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn who_waits_gets_the_permit_that_is_released(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn who_waits_gets_the_permit_that_is_released(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 3), 3).await;
     guards.sort_by_key(|guard| guard.name().to_owned());
     // Each of them in turn: whoever waits waits for all of them.
     for number in 0..3 {
         let semaphore = jobs(&bob, 3);
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
-        wait_for_line(rig, &alice, 3, 0).await;
+        wait_for_line(fixture, &alice, 3, 0).await;
         assert!(!waiting.is_finished(), "all are taken");
         let freed = guards.remove(number);
         let name = freed.name().to_owned();
@@ -61,30 +61,30 @@ async fn who_waits_gets_the_permit_that_is_released(rig: &Rig) {
         let got = got.expect("no panic").expect("one is free");
         assert_eq!(got.name(), name);
         guards.insert(number, got);
-        wait_until_only(rig, &guards);
+        wait_until_only(fixture, &guards);
     }
 }
 
-async fn of_several_that_are_released_one_is_kept(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn of_several_that_are_released_one_is_kept(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     for _ in 0..5 {
         let guards = take(&jobs(&alice, 4), 4).await;
         let semaphore = jobs(&bob, 4);
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
-        wait_for_line(rig, &alice, 4, 0).await;
+        wait_for_line(fixture, &alice, 4, 0).await;
         drop(guards);
         let got = tokio::time::timeout(LONG / 6, waiting).await.expect("it is told");
         let mut got = vec![got.expect("no panic").expect("some are free")];
-        wait_until_only(rig, &got);
+        wait_until_only(fixture, &got);
         got.extend(take(&jobs(&alice, 4), 3).await);
-        wait_until_only(rig, &got);
+        wait_until_only(fixture, &got);
         drop(got);
-        wait_until_only(rig, &[]);
+        wait_until_only(fixture, &[]);
     }
 }
 
-async fn a_holder_that_dies_gives_its_permit_back(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_holder_that_dies_gives_its_permit_back(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let kept = take(&jobs(&alice, 2), 1).await;
     // Nobody renews or releases it any more, as after a death.
     let dies = take(&jobs(&alice, 2).ttl(SHORT).no_renew(), 1).await.remove(0);
@@ -93,47 +93,47 @@ async fn a_holder_that_dies_gives_its_permit_back(rig: &Rig) {
     let got = jobs(&bob, 2).acquire_timeout(PATIENCE).await.expect("its time is over");
     assert_eq!(got.name(), name);
     drop((kept, got));
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn one_who_dies_as_the_first_in_line_is_waited_for_no_longer_than_its_ttl(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn one_who_dies_as_the_first_in_line_is_waited_for_no_longer_than_its_ttl(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 2), 2).await;
     let dead = alice.mutex("jobs#line").ttl(4 * SHORT).no_renew().lock().await.expect("free");
     dead.leave_to_expire();
     let semaphore = jobs(&bob, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
     // Nobody but bob can step up, and it does.
-    if rig.mode() == Mode::Line {
-        wait_for_line(rig, &alice, 2, 0).await;
+    if fixture.mode() == Mode::Line {
+        wait_for_line(fixture, &alice, 2, 0).await;
     }
     drop(guards);
     let got = tokio::time::timeout(LONG / 2, waiting).await.expect("it steps up");
     let got = got.expect("no panic").expect("both are free");
-    wait_until_only(rig, &[got]);
+    wait_until_only(fixture, &[got]);
 }
 
-async fn the_fences_of_a_permit_grow(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn the_fences_of_a_permit_grow(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut last = None;
     for client in [&alice, &bob, &alice] {
         let mut guards = take(&jobs(client, 2), 2).await;
         guards.sort_by_key(|guard| guard.name().to_owned());
         let fences: Vec<_> = guards.iter().map(quorate::Guard::fence).collect();
-        assert_eq!(fences.iter().all(Option::is_some), rig.mode() == Mode::Line);
+        assert_eq!(fences.iter().all(Option::is_some), fixture.mode() == Mode::Line);
         if let Some(last) = last.replace(fences.clone())
-            && rig.mode() == Mode::Line
+            && fixture.mode() == Mode::Line
         {
             let pairs = fences.iter().zip(&last);
             assert!(pairs.into_iter().all(|(now, before)| now > before), "{fences:?} {last:?}");
         }
         drop(guards);
-        wait_until_only(rig, &[]);
+        wait_until_only(fixture, &[]);
     }
 }
 
-async fn those_who_say_different_numbers_share_the_first_permits(rig: &Rig) {
-    let (few, many) = (rig.client("few").await, rig.client("many").await);
+async fn those_who_say_different_numbers_share_the_first_permits(fixture: &Fixture) {
+    let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&few, 2), 2).await;
     assert_eq!(names(&guards), ["jobs#1", "jobs#2"]);
     assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none());

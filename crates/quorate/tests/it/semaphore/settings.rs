@@ -9,8 +9,8 @@ use quorate::{
 
 use super::{jobs, names, take, wait_until_only};
 use crate::{
-    conformance::rig::{LONG, Rig, on_servers},
-    keeper::journal::Journal,
+    conformance::fixture::{Fixture, LONG, on_servers},
+    watchdog::journal::Journal,
 };
 
 on_every_engine! {
@@ -22,15 +22,15 @@ on_every_engine! {
 /// On one server alone: so many locks keep a machine busy.
 #[test]
 fn a_semaphore_can_have_the_most_permits() {
-    on_servers(&[1], async |rig: &Rig| all_are_had(rig, Semaphore::MAX_PERMITS).await);
+    on_servers(&[1], async |fixture: &Fixture| all_are_had(fixture, Semaphore::MAX_PERMITS).await);
 }
 
-async fn a_semaphore_has_all_its_permits(rig: &Rig) {
-    all_are_had(rig, 40).await;
+async fn a_semaphore_has_all_its_permits(fixture: &Fixture) {
+    all_are_had(fixture, 40).await;
 }
 
-async fn all_are_had(rig: &Rig, most: u32) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn all_are_had(fixture: &Fixture, most: u32) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let all = jobs(&alice, most).acquire_many(most).await.expect("all are free");
     let mut guards = all.into_guards();
     assert_eq!(names(&guards).iter().collect::<BTreeSet<_>>().len(), most as usize);
@@ -43,7 +43,7 @@ async fn all_are_had(rig: &Rig, most: u32) {
     guards.pop();
     let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
     guards.push(got.expect("no panic").expect("one is free"));
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
     // As many are waited for, and come one by one.
     let semaphore = jobs(&bob, most);
     let waiting = tokio::spawn(async move { semaphore.acquire_many(most).await });
@@ -53,18 +53,18 @@ async fn all_are_had(rig: &Rig, most: u32) {
     let all = all.expect("no panic").expect("all are free");
     all.check().expect("all are held");
     drop(all);
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn a_permit_that_is_free_costs_one_question_to_each_node(rig: &Rig) {
+async fn a_permit_that_is_free_costs_one_question_to_each_node(fixture: &Fixture) {
     let journal = Journal::default();
-    let client = rig.connect(rig.builder().observer(journal.clone())).await;
+    let client = fixture.connect(fixture.builder().observer(journal.clone())).await;
     let guards = take(&jobs(&client, 8), 1).await;
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
     let attempt = format!("acquire {} started", guards[0].name());
     assert_eq!(journal.count(&attempt), 1);
     drop(guards);
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
     let lines = journal.lines();
     let is_attempt =
         |line: &&String| line.starts_with("acquire jobs#") && line.ends_with("started");
@@ -72,8 +72,8 @@ async fn a_permit_that_is_free_costs_one_question_to_each_node(rig: &Rig) {
     assert_eq!(journal.count("wait "), 0);
 }
 
-async fn permits_have_the_settings_of_locks(rig: &Rig) {
-    let client = rig.client("alice").await;
+async fn permits_have_the_settings_of_locks(fixture: &Fixture) {
+    let client = fixture.client("alice").await;
     let short = Duration::from_secs(5);
     let guard = jobs(&client, 2).ttl(short).acquire().await.expect("free");
     assert!(guard.remaining() < short);
@@ -86,7 +86,7 @@ async fn permits_have_the_settings_of_locks(rig: &Rig) {
     drop(fixed);
     let sum = jobs(&client, 1).with(async |permit| permit.check().map(|()| 2)).await;
     assert_eq!(sum.expect("free"), Ok(2));
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 #[tokio::test]

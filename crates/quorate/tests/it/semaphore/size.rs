@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::{jobs, names, take, wait_for_line, wait_until_only};
 use crate::{
-    conformance::rig::{LONG, PATIENCE, Rig},
+    conformance::fixture::{Fixture, LONG, PATIENCE},
     mode::Mode,
 };
 
@@ -25,8 +25,8 @@ on_every_engine! {
         nobody_is_admitted_beyond_the_largest_number;
 }
 
-async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(rig: &Rig) {
-    let (few, many) = (rig.client("few").await, rig.client("many").await);
+async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(fixture: &Fixture) {
+    let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&few, 2), 2).await;
     assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none());
     let more = jobs(&many, 4).try_acquire().await.expect("all answer").expect("there are more");
@@ -37,22 +37,24 @@ async fn a_semaphore_that_grows_while_it_is_full_admits_more_at_once(rig: &Rig) 
     // Whoever still says less has no part in it.
     let waited = jobs(&few, 2).acquire_timeout(Duration::from_millis(30)).await;
     assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
     drop(guards);
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
-async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_free(rig: &Rig) {
-    let (few, many) = (rig.client("few").await, rig.client("many").await);
+async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_free(
+    fixture: &Fixture,
+) {
+    let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&many, 4), 4).await;
     guards.sort_by_key(|guard| guard.name().to_owned());
     let semaphore = jobs(&few, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(rig, &many, 2, 0).await;
+    wait_for_line(fixture, &many, 2, 0).await;
     // Higher permits that are released are of no use to it: nobody has them any more.
     for number in [4, 3] {
         guards.pop().expect("it is held").release().await.expect("it is held");
-        wait_until_only_and_line(rig, &names(&guards));
+        wait_until_only_and_line(fixture, &names(&guards));
         assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none(), "{number}");
         assert!(!waiting.is_finished(), "as many hold one as there are permits now");
     }
@@ -60,13 +62,13 @@ async fn a_semaphore_that_shrinks_admits_nobody_before_one_of_its_permits_is_fre
     let got = tokio::time::timeout(LONG / 3, waiting).await.expect("it is told");
     guards.push(got.expect("no panic").expect("one is free"));
     assert_eq!(names(&guards), ["jobs#1", "jobs#2"]);
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 }
 
 /// The number is not stored: whoever says 2 looks at the first two permits, and at no others. So
 /// up to four owners are there until those who hold the higher permits release them.
-async fn permits_beyond_the_new_number_do_not_count(rig: &Rig) {
-    let (few, many) = (rig.client("few").await, rig.client("many").await);
+async fn permits_beyond_the_new_number_do_not_count(fixture: &Fixture) {
+    let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&many, 4), 4).await;
     guards.sort_by_key(|guard| guard.name().to_owned());
     for guard in guards.drain(..2) {
@@ -76,26 +78,26 @@ async fn permits_beyond_the_new_number_do_not_count(rig: &Rig) {
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
     // From the release of the higher ones on, there are two.
     guards.drain(..2).for_each(drop);
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
     assert!(jobs(&few, 2).try_acquire().await.expect("all answer").is_none());
 }
 
-async fn while_callers_disagree_there_is_one_queue(rig: &Rig) {
-    if rig.mode() == Mode::Classic {
+async fn while_callers_disagree_there_is_one_queue(fixture: &Fixture) {
+    if fixture.mode() == Mode::Classic {
         return; // There is none.
     }
-    let (few, many) = (rig.client("few").await, rig.client("many").await);
+    let (few, many) = (fixture.client("few").await, fixture.client("many").await);
     let mut guards = take(&jobs(&many, 4), 4).await;
     guards.sort_by_key(|guard| guard.name().to_owned());
     let semaphore = jobs(&few, 2);
     let first = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(rig, &many, 2, 0).await;
+    wait_for_line(fixture, &many, 2, 0).await;
     let semaphore = jobs(&many, 4);
     let second = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(rig, &many, 2, 1).await;
+    wait_for_line(fixture, &many, 2, 1).await;
     // The first one cannot use it, and the second one waits for its turn.
     guards.pop().expect("it is held").release().await.expect("it is held");
-    wait_until_only_and_line(rig, &names(&guards));
+    wait_until_only_and_line(fixture, &names(&guards));
     assert!(!first.is_finished() && !second.is_finished());
     // Newcomers who say more find it.
     guards.extend(jobs(&many, 4).try_acquire().await.expect("all answer"));
@@ -103,19 +105,19 @@ async fn while_callers_disagree_there_is_one_queue(rig: &Rig) {
     guards.remove(0).release().await.expect("it is held");
     let got = tokio::time::timeout(LONG / 3, first).await.expect("it is told");
     guards.push(got.expect("no panic").expect("one is free"));
-    wait_for_line(rig, &many, 4, 0).await;
+    wait_for_line(fixture, &many, 4, 0).await;
     guards.retain(|guard| guard.name() != "jobs#4");
     let got = tokio::time::timeout(LONG / 3, second).await.expect("it is told");
     guards.push(got.expect("no panic").expect("one is free"));
     assert_eq!(names(&guards), ["jobs#1", "jobs#2", "jobs#3", "jobs#4"]);
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 }
 
-async fn nobody_is_admitted_beyond_the_largest_number(rig: &Rig) {
+async fn nobody_is_admitted_beyond_the_largest_number(fixture: &Fixture) {
     let held = Arc::new(AtomicUsize::new(0));
     let mut crowd = JoinSet::new();
     for (client, first) in [("alice", 1), ("bob", 2), ("carol", 3)] {
-        let client = rig.client(client).await;
+        let client = fixture.client(client).await;
         for task in 0..3 {
             let (client, held) = (client.clone(), held.clone());
             crowd.spawn(async move {
@@ -134,13 +136,13 @@ async fn nobody_is_admitted_beyond_the_largest_number(rig: &Rig) {
     while let Some(ended) = crowd.join_next().await {
         ended.expect("no task fails");
     }
-    wait_until_only(rig, &[]);
+    wait_until_only(fixture, &[]);
 }
 
 /// Waits until no node has other permits than these. Somebody is the first in the queue.
-fn wait_until_only_and_line(rig: &Rig, wanted: &[String]) {
+fn wait_until_only_and_line(fixture: &Fixture, wanted: &[String]) {
     quorate_testkit::eventually(&format!("only {wanted:?} are held"), PATIENCE, || {
-        let found: Vec<String> = rig.all().flat_map(|node| rig.names(node)).collect();
+        let found: Vec<String> = fixture.all().flat_map(|node| fixture.names(node)).collect();
         let mut permits = found.iter().filter(|it| it.starts_with("jobs#") && *it != "jobs#line");
         permits.all(|name| wanted.contains(name))
     });

@@ -1,7 +1,7 @@
 //! Nobody is refused while a permit is free.
 
 use super::{jobs, take, wait_until_only};
-use crate::conformance::rig::Rig;
+use crate::conformance::fixture::Fixture;
 
 on_every_engine! {
     [1, 2, 3, 4, 5] => as_many_as_there_are_permits_get_one_at_the_same_time,
@@ -9,8 +9,8 @@ on_every_engine! {
     [1, 3, 5] => who_looks_for_a_permit_takes_no_more_than_it_needs;
 }
 
-async fn as_many_as_there_are_permits_get_one_at_the_same_time(rig: &Rig) {
-    let clients = [rig.client("a").await, rig.client("b").await, rig.client("c").await];
+async fn as_many_as_there_are_permits_get_one_at_the_same_time(fixture: &Fixture) {
+    let clients = [fixture.client("a").await, fixture.client("b").await, fixture.client("c").await];
     for callers in [2, 3] {
         let permits = u32::try_from(callers).expect("few");
         for _ in 0..ROUNDS {
@@ -26,15 +26,15 @@ async fn as_many_as_there_are_permits_get_one_at_the_same_time(rig: &Rig) {
                 let tried = tried.await.expect("no panic").expect("all answer");
                 guards.push(tried.expect("there is one for each"));
             }
-            wait_until_only(rig, &guards);
+            wait_until_only(fixture, &guards);
             drop(guards);
-            wait_until_only(rig, &[]);
+            wait_until_only(fixture, &[]);
         }
     }
 }
 
-async fn trying_finds_the_last_one(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn trying_finds_the_last_one(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     for permits in [1, 2, 7] {
         let semaphore = jobs(&bob, permits);
         let mut guards = Vec::new();
@@ -50,15 +50,15 @@ async fn trying_finds_the_last_one(rig: &Rig) {
             guards.insert(number, take(&semaphore, 1).await.remove(0));
         }
         drop(guards);
-        wait_until_only(rig, &[]);
+        wait_until_only(fixture, &[]);
     }
 }
 
 /// One has a permit, another takes and releases one all the time: the third is always free, for
 /// those who try and for those who would wait.
-async fn who_looks_for_a_permit_takes_no_more_than_it_needs(rig: &Rig) {
+async fn who_looks_for_a_permit_takes_no_more_than_it_needs(fixture: &Fixture) {
     let (alice, bob, carol) =
-        (rig.client("alice").await, rig.client("bob").await, rig.client("carol").await);
+        (fixture.client("alice").await, fixture.client("bob").await, fixture.client("carol").await);
     let kept = take(&jobs(&alice, 3), 1).await;
     let busy = jobs(&bob, 3);
     let busy = tokio::spawn(async move {
@@ -76,7 +76,7 @@ async fn who_looks_for_a_permit_takes_no_more_than_it_needs(rig: &Rig) {
     }
     busy.abort();
     assert!(busy.await.is_err_and(|error| error.is_cancelled()));
-    wait_until_only(rig, &kept);
+    wait_until_only(fixture, &kept);
 }
 
 const ROUNDS: usize = 25;

@@ -9,8 +9,8 @@ use quorate::error::LockError;
 
 use super::{jobs, take, wait_for_line, wait_until_only};
 use crate::{
-    conformance::rig::{PATIENCE, Rig, on_memory, on_servers},
-    keeper::bench::{Bench, TICK, TTL, pass},
+    conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers},
+    watchdog::fixture::{PausedFixture, TICK, TTL, pass},
 };
 
 on_every_engine! {
@@ -26,8 +26,8 @@ fn those_who_wait_come_in_their_order() {
     on_servers(&[1, 3, 5], in_order);
 }
 
-async fn in_order(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn in_order(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 3), 3).await;
     let turns = Arc::new(Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
@@ -38,7 +38,7 @@ async fn in_order(rig: &Rig) {
             turns.lock().expect("no panic").push(number);
             guard.release().await.expect("it is held");
         }));
-        wait_for_line(rig, &alice, 3, number).await;
+        wait_for_line(fixture, &alice, 3, number).await;
     }
     // One permit goes from hand to hand.
     guards.remove(0).release().await.expect("it is held");
@@ -47,14 +47,14 @@ async fn in_order(rig: &Rig) {
         in_time.expect("the line moves").expect("no panic");
     }
     assert_eq!(*turns.lock().expect("no panic"), (0..8).collect::<Vec<_>>());
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 }
 
 /// The next one would come to the front, and both would be the first.
 #[tokio::test(start_paused = true)]
 async fn the_first_in_line_keeps_its_place_although_its_permit_would_not_be_renewed() {
-    let bench = Bench::new(3);
-    let (alice, bob, carol) = (bench.other(), bench.other(), bench.other());
+    let fixture = PausedFixture::new(3);
+    let (alice, bob, carol) = (fixture.other(), fixture.other(), fixture.other());
     let held = jobs(&alice, 1).acquire().await.unwrap();
     let brief = jobs(&bob, 1).no_renew().max_hold(TTL / 2);
     let first = tokio::spawn(async move { brief.acquire().await });
@@ -69,8 +69,8 @@ async fn the_first_in_line_keeps_its_place_although_its_permit_would_not_be_rene
     second.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn one_whose_time_is_over_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn one_whose_time_is_over_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 3), 3).await;
     // The first in line, and one behind it.
     for wait in [0, 1, 5, 50].map(Duration::from_millis) {
@@ -83,18 +83,18 @@ async fn one_whose_time_is_over_leaves_nothing(rig: &Rig) {
                 matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
             assert!(is_told, "{waited:?}");
         }
-        wait_until_only(rig, &guards);
+        wait_until_only(fixture, &guards);
     }
 }
 
-async fn one_who_is_dropped_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn one_who_is_dropped_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 3), 3).await;
     for round in 0..40 {
         let semaphore = jobs(&bob, 3);
         let waiting = tokio::spawn(async move { semaphore.acquire().await });
         match round % 4 {
-            0 => wait_for_line(rig, &alice, 3, 0).await,
+            0 => wait_for_line(fixture, &alice, 3, 0).await,
             // Somewhere on the way.
             steps => {
                 for _ in 0..round / 4 + steps {
@@ -105,38 +105,38 @@ async fn one_who_is_dropped_leaves_nothing(rig: &Rig) {
         }
         waiting.abort();
         assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
-        wait_until_only(rig, &guards);
+        wait_until_only(fixture, &guards);
     }
 }
 
-async fn one_who_leaves_is_in_nobodys_way(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn one_who_leaves_is_in_nobodys_way(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let mut guards = take(&jobs(&alice, 2), 2).await;
     let wait = || {
         let semaphore = jobs(&bob, 2);
         tokio::spawn(async move { semaphore.acquire().await })
     };
     let first = wait();
-    wait_for_line(rig, &alice, 2, 0).await;
+    wait_for_line(fixture, &alice, 2, 0).await;
     let second = wait();
-    wait_for_line(rig, &alice, 2, 1).await;
+    wait_for_line(fixture, &alice, 2, 1).await;
     first.abort();
     assert!(first.await.is_err_and(|error| error.is_cancelled()));
-    wait_for_line(rig, &alice, 2, 0).await;
+    wait_for_line(fixture, &alice, 2, 0).await;
     guards.remove(0).release().await.expect("it is held");
     let got = tokio::time::timeout(PATIENCE, second).await.expect("it is told");
     guards.push(got.expect("no panic").expect("it is its turn"));
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 }
 
-async fn a_client_that_is_shut_down_leaves_nothing(rig: &Rig) {
-    let (alice, bob) = (rig.client("alice").await, rig.client("bob").await);
+async fn a_client_that_is_shut_down_leaves_nothing(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guards = take(&jobs(&alice, 2), 2).await;
     let semaphore = jobs(&bob, 2);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
-    wait_for_line(rig, &alice, 2, 0).await;
+    wait_for_line(fixture, &alice, 2, 0).await;
     assert!(bob.shutdown(PATIENCE).await.is_clean);
     let ended = waiting.await.expect("no panic");
     assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
-    wait_until_only(rig, &guards);
+    wait_until_only(fixture, &guards);
 }

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use super::certificates::{Authority, SecureServer};
 use crate::{
     faults::cluster::{PATIENCE, connect_to_all, wait_until_attached},
-    keeper::journal::Journal,
     links::executor::block_on,
+    watchdog::journal::Journal,
 };
 
 #[test]

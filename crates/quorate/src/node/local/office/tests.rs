@@ -2,8 +2,8 @@
 
 use quorate_core::{
     command::{ClientId, Command, Owner, Reply, SessionTerms},
-    line::{Ask, Place, Session, Speaker},
     name::Name,
+    queue::{AcquireRequest, Position, Sender, Session},
 };
 
 use super::*;
@@ -246,8 +246,8 @@ fn client(byte: u8) -> ClientId {
     ClientId::from_random([byte; 20])
 }
 
-fn speaker(byte: u8) -> Speaker {
-    Speaker { client: client(byte), session: Session::from_random(byte.into()) }
+fn sender(byte: u8) -> Sender {
+    Sender { client: client(byte), session: Session::from_random(byte.into()) }
 }
 
 fn name() -> Name {
@@ -256,12 +256,12 @@ fn name() -> Name {
 
 /// Each client has one owner, whose ticket is too old to count for anything.
 fn owner(byte: u8) -> Owner {
-    Place { ticket: byte.into(), ttl_ms: 60_000, client: client(byte) }.owner(1)
+    Position { ticket: byte.into(), ttl_ms: 60_000, client: client(byte) }.owner(1)
 }
 
 fn ask(byte: u8, is_waiting: bool) -> Command {
-    let ask = Ask { name: name(), owner: owner(byte), is_waiting, is_known: false };
-    Command::Acquire { speaker: speaker(byte), ask }
+    let ask = AcquireRequest { name: name(), owner: owner(byte), is_waiting, is_known: false };
+    Command::Acquire { sender: sender(byte), ask }
 }
 
 fn acquire(office: &mut Office, byte: u8, is_waiting: bool) -> Reply {
@@ -269,7 +269,7 @@ fn acquire(office: &mut Office, byte: u8, is_waiting: bool) -> Reply {
 }
 
 fn attach(office: &mut Office, byte: u8) {
-    let (speaker, terms) = (speaker(byte), SessionTerms::without_membership(60_000));
-    let attached = office.transact(|desk, now| desk.run(now, &Command::Attach { speaker, terms }));
+    let (sender, terms) = (sender(byte), SessionTerms::without_membership(60_000));
+    let attached = office.transact(|desk, now| desk.run(now, &Command::Attach { sender, terms }));
     assert!(matches!(attached.unwrap().value, Reply::Attached { .. }));
 }

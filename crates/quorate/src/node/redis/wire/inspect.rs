@@ -3,14 +3,14 @@
 use quorate_core::{
     command::{Owner, Reply},
     inspect::{
-        Cursor, Inspected, LIST_LOOKED_MAX, Listed, Remembered, ShareTold, WAITING_SHOWN_MAX,
+        Cursor, GrantRecord, Inspected, LIST_LOOKED_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX,
     },
     name::Name,
 };
 use redis_protocol::resp3::types::RangeFrame;
 
 use super::{
-    line::{fence, number, write_lock},
+    queue::{fence, number, write_lock},
     sighting, text, write_number, write_script, write_word,
 };
 use crate::node::redis::script::{Script, Scripts};
@@ -54,7 +54,7 @@ pub(super) fn inspected(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
     let RangeFrame::Array { data: waiting, .. } = waiting else { return None };
     let remembered = match text(stored, bytes)? {
         b"" => None,
-        _ => Some(Remembered { fence: fence(stored, bytes)?, age_ms: number(age)?? }),
+        _ => Some(GrantRecord { fence: fence(stored, bytes)?, age_ms: number(age)?? }),
     };
     let owner = |item: &RangeFrame| text(item, bytes).map(Owner::from_bytes);
     Some(Reply::Inspected(Box::new(Inspected {
@@ -68,12 +68,12 @@ pub(super) fn inspected(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
 }
 
 /// For each of those who hold a lock together: who, since when, and for how much longer.
-fn shares_told(frame: &RangeFrame, bytes: &[u8]) -> Option<Box<[ShareTold]>> {
+fn shares_told(frame: &RangeFrame, bytes: &[u8]) -> Option<Box<[ShareInfo]>> {
     let RangeFrame::Array { data, .. } = frame else { return None };
     let told = |items: &[RangeFrame]| {
         let [owner, held, left] = items else { return None };
         let owner = Owner::from_bytes(text(owner, bytes)?);
-        Some(ShareTold { owner, held_ms: number(held)??, left_ms: number(left)?? })
+        Some(ShareInfo { owner, held_ms: number(held)??, left_ms: number(left)?? })
     };
     data.chunks(3).map(told).collect()
 }
@@ -98,7 +98,7 @@ pub(super) fn listed(items: &[RangeFrame], bytes: &[u8], prefix: &str) -> Option
 #[cfg(test)]
 mod tests {
     use quorate_core::{
-        command::{Command, Sighting, Value},
+        command::{Command, KeyObservation, Value},
         fence::Fence,
     };
 
@@ -161,11 +161,11 @@ mod tests {
         );
         let value = Value::Text(b"x".as_slice().into());
         let all = Inspected {
-            sighting: Some(Sighting { value, expires_in_ms: Some(30) }),
-            fence: Some(Remembered { fence: Fence::new(5), age_ms: 86 }),
+            sighting: Some(KeyObservation { value, expires_in_ms: Some(30) }),
+            fence: Some(GrantRecord { fence: Fence::new(5), age_ms: 86 }),
             waiting: [Owner::from_bytes(b"y"), Owner::from_bytes(b"z")].into(),
             waiting_total: 3,
-            shares: [ShareTold { owner: Owner::from_bytes(b"s"), held_ms: 4, left_ms: 5 }].into(),
+            shares: [ShareInfo { owner: Owner::from_bytes(b"s"), held_ms: 4, left_ms: 5 }].into(),
             ..nothing
         };
         assert_eq!(read, Ok(Reply::Inspected(all.into())));

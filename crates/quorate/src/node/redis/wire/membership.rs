@@ -9,7 +9,7 @@ use quorate_core::{
 };
 use redis_protocol::resp3::types::RangeFrame;
 
-use super::{line::write_record, text, write_script, write_word};
+use super::{queue::write_record, text, write_script, write_word};
 use crate::node::redis::script::{Script, Scripts};
 
 /// Appends one command.

@@ -2,15 +2,15 @@
 
 use quorate_core::{
     command::{ClientId, Owner, Prolongation},
-    line::{Session, Speaker},
     name::Name,
+    queue::{Sender, Session},
 };
 
 use super::*;
 
 fn take() -> Command {
     let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
-    Command::Take { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000, speaker: None }
+    Command::Take { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000, sender: None }
 }
 
 fn free() -> Command {
@@ -44,11 +44,11 @@ fn a_take_is_the_seeds_own_set() {
 #[test]
 fn votes_of_classic_mode_name_the_session_behind_all_else() {
     let client = ClientId::from_random([0xa5; 20]);
-    let speaker = Some(Speaker { client, session: Session::from_random(7) });
+    let sender = Some(Sender { client, session: Session::from_random(7) });
     let Command::Take { name, owner, ttl_ms, .. } = take() else { unreachable!("it is one") };
     let entry = Prolongation { name: name.clone(), owner: owner.clone(), ttl_ms };
-    let prolong = Command::Prolong { entries: vec![entry; 2].into(), speaker };
-    let taken = Command::Take { name, owner: owner.clone(), ttl_ms, speaker };
+    let prolong = Command::Prolong { entries: vec![entry; 2].into(), sender };
+    let taken = Command::Take { name, owner: owner.clone(), ttl_ms, sender };
     let key = format!("quorate:s:{}", "a5".repeat(20));
     let (owner, session) = (String::from_utf8(owner.as_bytes().into()).unwrap(), "0".repeat(31));
     let session = session + "7";
@@ -71,7 +71,7 @@ fn votes_of_classic_mode_name_the_session_behind_all_else() {
     }
     assert_eq!(reply(b"+OK\r\n", &taken), Ok(Reply::Taken));
     assert_eq!(reply(b"_\r\n", &taken), Ok(Reply::Another));
-    let each = Reply::Each([Fate::LivesOn, Fate::Absent].into());
+    let each = Reply::Each([ExtendedKey::LivesOn, ExtendedKey::Absent].into());
     assert_eq!(reply(b"*2\r\n:1\r\n:0\r\n", &prolong), Ok(each));
     assert!(reply(b":0\r\n", &take()).is_err(), "without a session there is no such answer");
 }
@@ -87,7 +87,8 @@ fn replies_mean_what_the_scripts_say() {
     }
     assert_eq!(reply(b":-1\r\n", &free()), Ok(Reply::Another));
     assert_eq!(reply(b"*0\r\n", &look()), Ok(Reply::Seen(None)));
-    let seen = |value, expires_in_ms| Ok(Reply::Seen(Some(Sighting { value, expires_in_ms })));
+    let seen =
+        |value, expires_in_ms| Ok(Reply::Seen(Some(KeyObservation { value, expires_in_ms })));
     let text = Value::Text([0_u8, 255].into());
     assert_eq!(reply(b"*2\r\n:7\r\n$2\r\n\0\xff\r\n", &look()), seen(text, Some(7)));
     let hash = Value::OtherType("hash".into());

@@ -1,0 +1,213 @@
+//! What comes to the owner of a lease, or is told to it, when that was handed over already.
+
+use std::time::Duration;
+
+use quorate::{
+    Client, Guard,
+    error::{AdoptError, LostReason, NodeAnswer},
+};
+use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
+
+use crate::{
+    cancellation::fixture::poll,
+    conformance::fixture::LONG,
+    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    links::executor::block_on,
+    watchdog::{fixture::NAME, journal::Journal},
+};
+
+/// Alice has the lock by two nodes, and stands in line on the third.
+#[test]
+fn whoever_has_handed_over_stands_in_no_line() {
+    let scene = Scene::start();
+    let lease = block_on(scene.alices.hand_over()).expect("two nodes have it");
+    block_on(scene.bobs.release()).expect("it is held");
+    assert_eq!(scene.servers[2].get(NAME), None, "nobody waits for it");
+    block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
+    let adopted = block_on(scene.carol.adopt(&lease)).expect("two nodes have it");
+    assert_eq!(adopted.fence(), lease.fence());
+    block_on(adopted.release()).expect("it is held");
+    let left = || scene.servers.iter().any(|server| server.get(NAME).is_some());
+    eventually("nothing is left", PATIENCE, || !left());
+}
+
+/// The third node does not hear of it in time, and hands itself to her as if she were the holder.
+#[test]
+fn a_node_that_comes_too_late_does_not_count_and_is_given_back() {
+    let scene = Scene::start();
+    scene.to_third.set(Fault::BlackHole);
+    let lease = block_on(scene.alices.hand_over()).expect("the other two have it");
+    block_on(scene.bobs.release()).expect("it is held");
+    assert!(scene.servers[2].get(NAME).is_some(), "she stood in line");
+    block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
+    scene.servers[0].kill();
+    let renewed = block_on(scene.carol.renew_lease(&lease));
+    assert!(matches!(renewed, Err(AdoptError::NoQuorum { .. })), "{renewed:?}");
+    // What was on its way is lost.
+    cut_off(&scene.alice, &scene.to_third);
+    scene.to_third.set(Fault::Pass);
+    eventually("it is given back", PATIENCE, || scene.servers[2].get(NAME).is_none());
+}
+
+/// Alice has the lock by two nodes, and what she has asked the third is still on its way.
+#[test]
+fn a_question_that_arrives_after_the_lease_was_handed_over_revives_nothing() {
+    let servers = Server::start_many(3);
+    let to_third = Proxy::start(&servers[2].address());
+    let settings = || Client::builder().restart_guard(false).ttl(LONG);
+    let carol = connect_to_all(settings().nodes(servers.iter().map(Server::url)));
+    let urls = [servers[0].url(), servers[1].url(), to_third.url()];
+    let alice = connect_to_all(settings().nodes(urls));
+    to_third.set(Fault::BlackHole);
+    let guard = block_on(alice.mutex(NAME).lock()).expect("two nodes are free");
+    let lease = block_on(guard.hand_over()).expect("two nodes have it");
+    block_on(carol.release_lease(&lease)).expect("two nodes have it");
+    let before = servers[2].command_calls("time");
+    to_third.set(Fault::Pass);
+    eventually("it has arrived", PATIENCE, || servers[2].command_calls("time") > before);
+    assert!(block_on(carol.renew_lease(&lease)).is_err(), "it is over");
+    let _guard = block_on(carol.mutex(NAME).lock()).expect("a majority is free");
+}
+
+/// Nobody would come for that place, and the node would be handed to her for nothing.
+#[test]
+fn a_place_in_line_is_given_up_later_if_its_node_is_away() {
+    let scene = Scene::start();
+    cut_off(&scene.alice, &scene.to_third);
+    let lease = block_on(scene.alices.hand_over()).expect("the other two have it");
+    scene.to_third.set(Fault::Pass);
+    let standing = || -> usize {
+        let mut count = cmd("ZCARD");
+        count.arg(format!("quorate:q:{{{NAME}}}"));
+        count.query(&mut scene.servers[2].connection()).expect("a number")
+    };
+    eventually("nobody stands in line", PATIENCE, || standing() == 0);
+    block_on(scene.carol.release_lease(&lease)).expect("two nodes have it");
+    block_on(scene.bobs.release()).expect("it is held");
+}
+
+/// Those who wait since before it was adopted ask for it all the time, and the process that they
+/// ask does not know it any more.
+#[test]
+fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
+    let server = Server::start();
+    let [alice, bob, dave] = [(); 3].map(|()| {
+        let settings = Client::builder().restart_guard(false).nodes([server.url()]);
+        connect_to_all(settings.ttl(Duration::from_millis(300)))
+    });
+    let long = Duration::from_secs(60);
+    let guard = block_on(alice.mutex(NAME).ttl(long).lock()).expect("nobody has it");
+    let lease = block_on(guard.hand_over()).expect("it is held");
+    let waiter = std::thread::spawn(move || block_on(dave.mutex(NAME).lock_timeout(PATIENCE)));
+    eventually("it waits", PATIENCE, || {
+        block_on(bob.inspect(NAME)).is_ok_and(|report| report.waiting_total == 1)
+    });
+    let lease = block_on(block_on(bob.adopt(&lease)).expect("it is there").hand_over());
+    let (lease, owner) = (lease.expect("it is held"), server.get(NAME));
+    let told = server.command_calls("publish");
+    eventually("it was asked for", PATIENCE, || server.command_calls("publish") > told + 3);
+    block_on(bob.inspect(NAME)).expect("whatever was told before is done by now");
+    assert!(owner.is_some() && server.get(NAME) == owner, "it is held");
+    block_on(alice.release_lease(&lease)).expect("it is held");
+    drop(waiter.join().expect("no panic").expect("its turn"));
+}
+
+/// An extension of the holder, and a heartbeat of one who waited, make a key anew.
+#[test]
+fn what_was_under_way_to_the_only_node_comes_before() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let journal = Journal::default();
+    let settings = Client::builder().restart_guard(false).nodes([proxy.url()]);
+    let settings = settings.ttl(Duration::from_secs(6)).vote_timeout(Duration::from_millis(100));
+    let alice = connect_to_all(settings.observer(journal.clone()));
+    let carol = connect_to_all(Client::builder().restart_guard(false).nodes([server.url()]));
+    let guard = block_on(alice.mutex(NAME).lock()).expect("nobody has it");
+    proxy.set(Fault::BlackHole);
+    eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
+    let mut leaving = Box::pin(guard.hand_over());
+    assert!(poll(leaving.as_mut()).is_pending(), "also an only node is asked");
+    proxy.set(Fault::Pass);
+    let lease = block_on(leaving).expect("it is held");
+    block_on(carol.release_lease(&lease)).expect("it is held");
+    // Whatever Alice has sent before this was there before it.
+    block_on(alice.inspect(NAME)).expect("the node answers");
+    assert_eq!(server.get(NAME), None, "it stays free");
+    assert!(block_on(carol.renew_lease(&lease)).is_err(), "it is over");
+}
+
+/// Whoever goes on with the lease may give it back at once, and the third node is slow.
+#[test]
+fn a_slow_node_has_the_new_owner_before_anybody_is_told_of_it() {
+    let cluster = Cluster::start(3);
+    let patient = cluster.through_proxies().vote_timeout(Duration::from_secs(5));
+    let (alice, carol) = (connect_to_all(patient), connect_to_all(cluster.direct()));
+    let guard = block_on(alice.mutex(NAME).lock()).expect("nobody has it");
+    block_on(guard.extend(LONG)).expect("it is held");
+    let is_held = || cluster.servers.iter().all(|server| server.get(NAME).is_some());
+    eventually("every node has it", PATIENCE, is_held);
+    cluster.set(&[2], Fault::Delay { up: Duration::from_millis(300), down: Duration::ZERO });
+    let lease = block_on(guard.hand_over()).expect("it is held");
+    block_on(carol.release_lease(&lease)).expect("it is held");
+    // Whatever Alice has sent before this was there before it.
+    block_on(alice.inspect(NAME)).expect("the nodes answer");
+    assert_eq!(cluster.servers[2].get(NAME), None, "it stays free");
+}
+
+/// The node took the new owner in, but nobody knows when: the key may have been another's between
+/// the end of the lease and that.
+#[test]
+fn a_lease_that_ends_before_the_answer_comes_is_not_handed_over() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let settings = Client::builder().restart_guard(false).nodes([proxy.url()]);
+    let alice = connect_to_all(settings.vote_timeout(PATIENCE));
+    let ttl = Duration::from_millis(900);
+    let guard = block_on(alice.mutex(NAME).ttl(ttl).no_renew().lock()).expect("nobody has it");
+    block_on(guard.extend(ttl)).expect("it is held");
+    // The answer to the first question comes in time, and that to the second one does not. Links
+    // wait for longer than for one of them.
+    proxy.set(Fault::Delay { up: Duration::ZERO, down: ttl * 5 / 9 });
+    let left = block_on(guard.hand_over());
+    assert!(
+        matches!(&left, Err(AdoptError::Lost(lost)) if lost.reason == LostReason::Expired),
+        "{left:?}"
+    );
+}
+
+struct Scene {
+    servers: Vec<Server>,
+    /// Between Alice and the third.
+    to_third: Proxy,
+    carol: Client,
+    alice: Client,
+    alices: Guard,
+    /// By the third node: Bob knows no other.
+    bobs: Guard,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let servers = Server::start_many(3);
+        let to_third = Proxy::start(&servers[2].address());
+        let settings = || Client::builder().restart_guard(false).ttl(LONG);
+        let carol = connect_to_all(settings().nodes(servers.iter().map(Server::url)));
+        let bob = connect_to_all(settings().nodes([servers[2].url()]));
+        let bobs = block_on(bob.mutex(NAME).lock()).expect("nobody has it");
+        let urls = [servers[0].url(), servers[1].url(), to_third.url()];
+        let alice = connect_to_all(settings().nodes(urls));
+        let alices = block_on(alice.mutex(NAME).lock()).expect("two nodes are free");
+        eventually("she stands in line", PATIENCE, || {
+            block_on(bob.inspect(NAME)).is_ok_and(|report| report.waiting_total == 1)
+        });
+        Self { servers, to_third, carol, alice, alices, bobs }
+    }
+}
+
+/// Nothing that Alice has sent, or sends from now on, comes to the third node later.
+fn cut_off(alice: &Client, to_third: &Proxy) {
+    to_third.set(Fault::Refuse);
+    eventually("the link has noticed", PATIENCE, || {
+        alice.nodes()[2].answer != NodeAnswer::Attached
+    });
+}

@@ -1,0 +1,172 @@
+//! The one who hands a lease over, and what becomes of it if that fails.
+
+use std::time::Duration;
+
+use quorate::{
+    error::{
+        AdoptError,
+        LostReason::{self, Expired},
+    },
+    memory::{
+        Behaviour::{Answer, Fail, Hang},
+        MemoryNodes,
+    },
+    observe::{Action, Event, Observer},
+};
+use quorate_testkit::{Fault, eventually};
+
+use super::SHORT;
+use crate::{
+    cancellation::fixture::poll,
+    faults::cluster::{Cluster, PATIENCE, connect_to_all},
+    links::executor::block_on,
+    watchdog::fixture::{NAME, PausedFixture, TICK, TTL, build, pass, settings, take},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_every_node_granted_costs_no_round_trip() {
+    let fixture = PausedFixture::new(3);
+    let wants = [fixture.mutex().lock().await, fixture.client.rwlock("shared").read().await];
+    let rounds = fixture.started();
+    for guard in wants.map(Result::unwrap) {
+        let fence = guard.fence();
+        let lease = guard.hand_over().await.unwrap();
+        assert_eq!((fixture.started(), lease.fence()), (rounds, fence));
+        fixture.other().renew_lease(&lease).await.unwrap();
+        fixture.other().release_lease(&lease).await.unwrap();
+    }
+    assert_eq!(fixture.holding(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_goes_on_as_another_owner_if_a_node_may_do_something_for_the_first() {
+    let fixture = PausedFixture::new(3);
+    fixture.behave(&[Answer, Answer, Hang]);
+    let guard = fixture.hold().await;
+    let rounds = fixture.started();
+    guard.hand_over().await.unwrap();
+    assert!(fixture.started() > rounds, "what was sent to the third may still arrive");
+
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    guard.extend(TTL).await.unwrap();
+    let rounds = fixture.started();
+    guard.hand_over().await.unwrap();
+    assert!(fixture.started() > rounds, "an extension makes keys anew");
+
+    let fixture = PausedFixture::new(3);
+    let holder = fixture.hold().await;
+    let mutex = fixture.mutex();
+    let waiter = tokio::spawn(async move { mutex.lock().await });
+    pass(TICK).await;
+    holder.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    let rounds = fixture.started();
+    guard.hand_over().await.unwrap();
+    assert!(fixture.started() > rounds, "it waited in line");
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_ttl_counts_anew() {
+    let fixture = PausedFixture::new(3);
+    let guard = take(&fixture.mutex().no_renew()).await;
+    pass(TTL / 2).await;
+    let lease = guard.hand_over().await.unwrap();
+    pass(TTL - TTL / 100).await;
+    fixture.other().adopt(&lease).await.unwrap().check().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_is_waited_for_until_the_lease_ends() {
+    for behaviour in [Fail, Hang] {
+        let fixture = PausedFixture::new(3);
+        let guard = fixture.hold().await;
+        guard.extend(TTL).await.unwrap();
+        fixture.behave(&[behaviour, behaviour, Answer]);
+        let leaving = tokio::spawn(guard.hand_over());
+        pass(TTL / 2).await;
+        fixture.behave(&[Answer; 3]);
+        let lease = leaving.await.unwrap().unwrap();
+        let guard = fixture.client.adopt(&lease).await.unwrap();
+
+        fixture.behave(&[behaviour, behaviour, Answer]);
+        let watcher = tokio::spawn(guard.lost());
+        let left = guard.hand_over().await;
+        let is_told = matches!(&left, Err(AdoptError::Lost(lost)) if lost.reason == Expired);
+        assert!(is_told, "{behaviour:?}: {left:?}");
+        assert_eq!(watcher.await.unwrap().reason, Expired, "so are those who watch");
+        fixture.behave(&[Answer; 3]);
+        pass(TICK).await;
+        assert_eq!(fixture.holding(), 0, "{behaviour:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_does_not_wait_for_it_gives_it_back() {
+    let fixture = PausedFixture::new(3);
+    let guard = fixture.hold().await;
+    guard.extend(TTL).await.unwrap();
+    fixture.behave(&[Hang; 3]);
+    let mut call = Box::pin(guard.hand_over());
+    assert!(poll(call.as_mut()).is_pending());
+    drop(call);
+    fixture.behave(&[Answer; 3]);
+    pass(TICK).await;
+    assert_eq!(fixture.holding(), 0);
+}
+
+/// Two nodes have the new owner, which nobody was told of, and the third is waited for.
+#[tokio::test(start_paused = true)]
+async fn one_who_goes_before_the_last_node_has_answered_leaves_no_key() {
+    let fixture = PausedFixture::new(3);
+    let client = build(settings(&fixture.nodes).observer(ThirdHangs(fixture.nodes.clone())));
+    let guard = take(&client.mutex(NAME)).await;
+    guard.extend(TTL).await.unwrap();
+    let leaving = tokio::spawn(guard.hand_over());
+    pass(TICK).await;
+    assert!(!leaving.is_finished(), "the third may still take the new owner in");
+    leaving.abort();
+    pass(TICK).await;
+    assert_eq!(fixture.holding(), 1, "two have given it back");
+    fixture.behave(&[Answer; 3]);
+    assert_eq!(fixture.holding(), 0, "so has the third");
+}
+
+/// The third node hangs as soon as all have said that the lease is there.
+struct ThirdHangs(MemoryNodes);
+
+impl Observer for ThirdHangs {
+    fn observe(&self, event: &Event<'_>) {
+        if matches!(event, Event::Ended { action: Action::Verify, .. }) {
+            self.0.set(2, Hang);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_cannot_be_handed_over() {
+    let fixture = PausedFixture::new(3);
+    let over = take(&fixture.mutex().no_renew()).await;
+    pass(TTL).await;
+    let left = over.hand_over().await;
+    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == Expired));
+    let guard = fixture.hold().await;
+    fixture.client.clone().shutdown(TTL).await;
+    let left = guard.hand_over().await;
+    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == LostReason::ShutDown));
+}
+
+/// All nodes name the new owner, and say so when the lease is over: somebody else may have had the
+/// lock before they did.
+#[test]
+fn what_was_over_before_the_nodes_had_answered_is_given_back() {
+    let cluster = Cluster::start(3);
+    let client = connect_to_all(cluster.through_proxies().vote_timeout(SHORT));
+    let guard = block_on(client.mutex(NAME).ttl(2 * SHORT).no_renew().lock()).unwrap();
+    eventually("it is over soon", PATIENCE, || guard.remaining() < SHORT / 4);
+    cluster.set(&[0, 1, 2], Fault::Delay { up: Duration::ZERO, down: SHORT / 2 });
+    let left = block_on(guard.hand_over());
+    assert!(matches!(left, Err(AdoptError::Lost(_))), "{left:?}");
+    cluster.mend(&[0, 1, 2]);
+    cluster.wait_until_empty("it is given back");
+}

@@ -1,0 +1,277 @@
+//! The same for those who wait in line: also what the node tells unasked, and what it keeps besides
+//! the key of a lock.
+//!
+//! A session carries the node's time in microseconds, so the store is told the very time that the
+//! server has answered to an attach.
+
+pub(super) mod calls;
+mod directed;
+mod draw;
+mod listeners;
+mod records;
+mod refusing;
+mod tracker;
+
+use quorate_core::{
+    backoff::Jitter,
+    command::{Command, Reply},
+    fence::{FENCE_LEFT_MIN_MS, FENCE_LIFE_MS, Fence},
+    moment::NodeTime,
+    queue::Push,
+    store::{LockDetails, Store},
+};
+use quorate_testkit::Server;
+
+use self::{draw::Draw, listeners::Ears, tracker::Tracker};
+use super::{
+    JUMP_MS_MAX, Pace,
+    batch::{Memory, Step},
+    left_ms, on_every_flavour,
+    replies::{Answered, Wire},
+    seed,
+};
+
+#[test]
+fn ten_thousand_random_commands_of_the_line_do_what_the_store_does() {
+    compare_on_every_server(Pace::Real, Memory::Enough, 10_000, &tracker::KINDS);
+}
+
+#[test]
+fn so_do_fifteen_thousand_while_days_pass() {
+    let kinds = [&tracker::KINDS[..], &tracker::SELDOM].concat();
+    compare_on_every_server(Pace::Set, Memory::Enough, 15_000, &kinds);
+}
+
+#[test]
+fn so_do_fifteen_thousand_on_servers_that_are_full_now_and_then() {
+    compare_on_every_server(Pace::Set, Memory::Scarce, 15_000, &tracker::FULL);
+}
+
+/// A lock is held for most of a year and extended about every half of its fence's life, on a server
+/// that is full now and then. All the time both know when it was granted.
+#[test]
+fn a_fence_is_kept_as_in_the_store_for_most_of_a_year() {
+    on_every_flavour(Pace::Set, |server| {
+        let mut trial = Trial::new(server, Pace::Set, Memory::Enough);
+        let (mut fence, mut since_ms) = (None, None);
+        for _ in 0..600 {
+            let half_in_ms = fence
+                .map_or(1, |(_, left_ms): (Fence, u64)| left_ms.saturating_sub(FENCE_LEFT_MIN_MS));
+            // Around the half, and now and then much later.
+            let late = [0, 1, 2, 600_000, FENCE_LEFT_MIN_MS - 1][trial.draw.below(5)];
+            trial.wire.let_pass((half_in_ms + late).saturating_sub(1));
+            let steps = trial.draw.extension(fence.map(|(fence, _)| fence), trial.wire.now());
+            trial.run(&steps);
+            let kept = trial.store.details(trial.told_at, &trial.draw.names[0]);
+            fence = kept.fence;
+            assert_eq!(kept.since_ms, *since_ms.get_or_insert(kept.since_ms));
+            directed::set_memory(server, u64::from(trial.draw.is_heads()));
+        }
+        directed::set_memory(server, 0);
+        let prolonged = trial.tracker.count("a fence prolonged");
+        assert!(prolonged > 200, "{prolonged}");
+        let held_ms = trial.told_at.as_millis() - since_ms.flatten().expect("it is kept");
+        assert!(held_ms > 100 * FENCE_LIFE_MS, "{held_ms} ms");
+    });
+}
+
+fn compare_on_every_server(pace: Pace, memory: Memory, commands_min: u64, kinds: &[&str]) {
+    let seed = seed();
+    on_every_flavour(pace, |server| {
+        let mut trial = Trial::new(server, pace, memory);
+        while trial.tracker.compared < commands_min {
+            trial.run_batch();
+        }
+        trial.tracker.check_coverage(seed, kinds);
+    });
+}
+
+struct Trial<'a> {
+    draw: Draw,
+    wire: Wire<'a>,
+    ears: Ears,
+    store: Store,
+    /// The time of the last batch.
+    told_at: NodeTime,
+    tracker: Tracker,
+    /// What was compared last, for the report of a difference.
+    last: Vec<String>,
+}
+
+impl<'a> Trial<'a> {
+    fn new(server: &'a Server, pace: Pace, memory: Memory) -> Self {
+        Self {
+            draw: Draw::new(Jitter::new(seed()), memory),
+            wire: Wire::connect(server, pace),
+            ears: Ears::new(server.address()),
+            store: Store::new(),
+            told_at: NodeTime::from_micros(0),
+            tracker: Tracker::default(),
+            last: Vec::new(),
+        }
+    }
+
+    fn run_batch(&mut self) {
+        let ends = self.ends_in_ms();
+        self.wire.let_pass(self.draw.pause_ms(&ends));
+        self.listen();
+        let now = self.wire.now();
+        self.track_ends(now);
+        let steps = self.draw.batch(self.store.clone(), now);
+        self.run(&steps);
+    }
+
+    fn run(&mut self, steps: &[Step]) {
+        let Answered { from, to, replies, asides } = self.wire.ask(steps, &self.draw.names);
+        let is_in_time =
+            from.as_millis() == to.as_millis() && from.as_millis() >= self.told_at.as_millis();
+        self.tracker.handle_batch();
+        if !is_in_time {
+            self.wire.clear();
+            self.store.clear();
+            self.store.set_full(false);
+            self.told_at = NodeTime::from_micros(0);
+            self.hear(steps, None);
+            return;
+        }
+        let mut pushes = Vec::new();
+        for (step, reply) in steps.iter().zip(replies) {
+            self.compare(step, reply, from, to);
+            pushes.extend(self.store.take_pushes());
+        }
+        for (name, found) in self.draw.names.clone().iter().zip(asides) {
+            let kept = self.store.details(from, name);
+            assert!(
+                found == kept,
+                "{name:?}: {found:?}, but the store has {kept:?}{}",
+                self.told()
+            );
+        }
+        self.hear(steps, Some(pushes));
+        self.told_at = from;
+    }
+
+    /// When something will go by itself, if that is soon or can be made to come.
+    fn ends_in_ms(&self) -> Vec<u64> {
+        if !self.wire.is_set() {
+            return Vec::new();
+        }
+        let (mut store, now) = (self.store.clone(), self.told_at);
+        let of_lock = self.draw.names.iter().flat_map(|name| {
+            let LockDetails { fence, line_ends_in_ms, .. } = store.details(now, name);
+            [fence.map(|(_, left)| left), line_ends_in_ms, left_ms(&mut store, now, name)]
+        });
+        let of_sessions =
+            self.draw.callers.iter().map(|it| it.session_ends_at_ms.checked_sub(now.as_millis()));
+        of_lock.chain(of_sessions).flatten().filter(|left| *left <= JUMP_MS_MAX).collect()
+    }
+
+    /// Counts what is about to end or has just ended.
+    fn track_ends(&mut self, now: NodeTime) {
+        let mut store = self.store.clone();
+        for name in &self.draw.names {
+            let before = store.details(self.told_at, name);
+            let after = store.details(now, name);
+            self.tracker.handle_passed(&before, &after);
+        }
+    }
+
+    /// Some of those who do not listen begin to.
+    fn listen(&mut self) {
+        for at in 0..self.draw.callers.len() {
+            let client = self.draw.callers[at].client;
+            if self.draw.callers[at].connection.is_none() && self.draw.is_heads() {
+                self.ears.listen(client);
+                self.store.listen(client);
+                self.draw.callers[at].connection = self.ears.connection(client);
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        step: &Step,
+        from_server: Option<Result<Reply, String>>,
+        from: NodeTime,
+        to: NodeTime,
+    ) {
+        let now = match (&from_server, step) {
+            (Some(Ok(Reply::Attached { time_us })), Step::Ask(command)) => {
+                self.handle_attached(command, *time_us);
+                NodeTime::from_micros(*time_us)
+            }
+            (Some(Ok(Reply::Inspected(told))), _) => NodeTime::from_micros(told.time_us),
+            _ => from,
+        };
+        let is_in_time = now.as_millis() == from.as_millis() && now.as_millis() == to.as_millis();
+        assert!(is_in_time, "another time than the server's{}", self.told());
+        self.tracker.handle_before(step, &mut self.store, now);
+        let from_store = step.apply(&mut self.store, now).map(Ok);
+        self.last.push(format!("at {} ms: {} -> {from_server:?}", now.as_millis(), show(step)));
+        if self.last.len() > SHOWN_MAX {
+            self.last.remove(0);
+        }
+        assert!(from_server == from_store, "the store says: {from_store:?}{}", self.told());
+        if let (Some(Ok(reply)), Step::Ask(command)) = (from_store, step) {
+            self.tracker.handle_compared(command, &reply);
+        }
+    }
+
+    fn handle_attached(&mut self, command: &Command, time_us: u64) {
+        if let Command::Attach { sender, terms } | Command::Ping { sender, terms } = command {
+            let callers = self.draw.callers.iter_mut();
+            let its = callers.filter(|it| it.client == sender.client);
+            its.for_each(|it| {
+                it.heard_us = time_us;
+                it.session_ends_at_ms = time_us / 1_000 + terms.life_ms;
+            });
+        }
+    }
+
+    /// Compares what each client was told, or drops it if `told` is not known.
+    fn hear(&mut self, steps: &[Step], told: Option<Vec<Push>>) {
+        for at in 0..self.draw.callers.len() {
+            let client = self.draw.callers[at].client;
+            if self.ears.connection(client).is_none() {
+                continue;
+            }
+            let is_cut = steps
+                .iter()
+                .any(|it| matches!(it, Step::HangUp { client: it, .. } if *it == client));
+            let heard = match is_cut {
+                true => self.ears.heard_last(client),
+                false => self.ears.heard(client),
+            };
+            if is_cut {
+                self.store.hang_up(client);
+            }
+            let Some(told) = &told else { continue };
+            let told: Vec<_> = told.iter().filter(|it| it.client == client).cloned().collect();
+            let is_same = heard == told || is_cut && told.starts_with(&heard);
+            assert!(is_same, "heard {heard:?}, but the store told {told:?}{}", self.told());
+            told.iter().for_each(|push| self.tracker.handle_push(push));
+        }
+    }
+
+    /// What was compared last.
+    fn told(&self) -> String {
+        let Self { tracker, last, .. } = self;
+        let (count, last, seed) = (tracker.compared, last.join("\n  "), seed());
+        format!("\nafter {count} commands:\n  {last}\nrepeat with QUORATE_SEED={seed}")
+    }
+}
+
+/// A step for people: with its owner, which is no secret here.
+fn show(step: &Step) -> String {
+    let owner = match step {
+        Step::Ask(Command::Acquire { ask, .. }) => Some(&ask.owner),
+        Step::Ask(Command::Release { owner, .. }) => Some(owner),
+        _ => None,
+    };
+    match owner {
+        Some(owner) => format!("{step:?} {}", owner.as_bytes().escape_ascii()),
+        None => format!("{step:?}"),
+    }
+}
+
+const SHOWN_MAX: usize = 30;

@@ -1,0 +1,197 @@
+//! What random commands do not come to: servers without memory, and many readers.
+
+use quorate_core::{
+    command::{Command, Owner, Reply, SessionTerms},
+    name::Name,
+    queue::{AcquireRequest, Extend, Position, Sender, Yield},
+    store::LockDetails,
+};
+use quorate_testkit::{Server, redis::cmd};
+
+use super::{
+    super::{
+        Pace,
+        batch::{Memory, Step},
+        on_every_flavour,
+    },
+    Trial,
+};
+
+/// A server whose memory is full refuses a script that stores something before it has deleted or
+/// prolonged anything.
+#[test]
+fn a_full_server_lets_holders_live_on_and_give_back_as_the_store_does() {
+    on_every_flavour(Pace::Set, |server| {
+        let mut scene = Scene::new(server);
+        let [early, middle, late] = scene.callers();
+        let (writer, reader) = (scene.owner(middle, 2, false), scene.owner(middle, 3, true));
+        let others = [scene.owner(early, 1, false), scene.owner(late, 4, true)];
+        let of_writer = [Act::Extend, Act::Yield, Act::Release].map(|act| (act, &writer));
+        let of_reader = [Act::Extend, Act::Yield, Act::Release, Act::Ask].map(|act| (act, &reader));
+        for (act, holder) in of_writer.into_iter().chain(of_reader) {
+            scene.clear();
+            scene.run([scene.ask(middle, holder)]);
+            // The first of them is to have the lock before the holder, and the other one after it.
+            scene.run([scene.ask(early, &others[0]), scene.ask(late, &others[1])]);
+            set_memory(server, 1);
+            scene.pass_ms(5);
+            scene.run([scene.act(act, middle, holder)]);
+            // Whoever has it now holds it on and gives it back, until nobody is left.
+            for (sender, next) in [(early, &others[0]), (middle, holder), (late, &others[1])] {
+                scene.run([
+                    scene.act(Act::Extend, sender, next),
+                    scene.act(Act::Release, sender, next),
+                ]);
+            }
+            set_memory(server, 0);
+        }
+    });
+}
+
+/// The table of readers is looked through if few are left, and by whoever waits if there are many.
+#[test]
+fn a_release_that_leaves_few_readers_throws_out_the_dead_as_the_store_does() {
+    on_every_flavour(Pace::Set, |server| {
+        let mut scene = Scene::new(server);
+        let [caller, ..] = scene.callers();
+        for dead in 30..=35 {
+            scene.clear();
+            let last = scene.owner_for(caller, 1, true, 60_000);
+            let readers: Vec<Owner> =
+                (0..dead).map(|number| scene.owner(caller, 2 + number, true)).collect();
+            let writer = scene.owner(caller, 100, false);
+            let all = readers.iter().chain([&last, &writer]);
+            scene.run(all.map(|owner| scene.ask(caller, owner)).collect::<Vec<_>>());
+            scene.pass_ms(TTL_MS + 1);
+            scene.run([scene.act(Act::Release, caller, &last)]);
+            let left = scene.details().shares.len();
+            assert_eq!(left, if dead <= 32 { 0 } else { dead as usize }, "of {dead}");
+        }
+    });
+}
+
+/// What a holder does.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Extend,
+    Ask,
+    Yield,
+    Release,
+}
+
+/// A server whose clock stands still, and the store.
+pub(super) struct Scene<'a> {
+    trial: Trial<'a>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(server: &'a Server) -> Self {
+        let mut trial = Trial::new(server, Pace::Set, Memory::Enough);
+        for caller in &mut trial.draw.callers {
+            trial.ears.listen(caller.client);
+            caller.connection = trial.ears.connection(caller.client);
+        }
+        let mut scene = Self { trial };
+        scene.clear();
+        scene
+    }
+
+    /// Begins anew, with sessions and without locks.
+    pub(super) fn clear(&mut self) {
+        self.trial.wire.clear();
+        self.trial.store.clear();
+        for caller in self.callers() {
+            self.trial.store.listen(caller.client);
+        }
+        let attach = |sender| {
+            Step::Ask(Command::Attach { sender, terms: SessionTerms::without_membership(60_000) })
+        };
+        self.run(self.callers().map(attach));
+    }
+
+    pub(super) fn callers(&self) -> [Sender; 3] {
+        [0, 1, 2].map(|at| self.trial.draw.sender(at))
+    }
+
+    pub(super) fn ticket(&self, number: u64) -> u64 {
+        (self.trial.told_at.as_millis() - 1) * 1_000 + number
+    }
+
+    /// What the server alone answers.
+    pub(super) fn answer(&mut self, command: Command) -> Reply {
+        let mut replies = self.trial.wire.ask(&[Step::Ask(command)], &[]).replies;
+        replies.remove(0).expect("an answer").expect("one that the script's header knows")
+    }
+
+    pub(super) fn names(&self) -> [Name; 3] {
+        self.trial.draw.names.clone().try_into().expect("three of them")
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.trial.draw.names[0]
+    }
+
+    fn details(&self) -> LockDetails {
+        self.trial.store.clone().details(self.trial.told_at, self.name())
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        self.trial.wire.let_pass(ms);
+    }
+
+    /// Runs the steps on both sides, and compares everything.
+    pub(super) fn run(&mut self, steps: impl AsRef<[Step]>) {
+        let compared = self.trial.tracker.compared;
+        self.trial.run(steps.as_ref());
+        assert!(self.trial.tracker.compared > compared, "time stands still");
+    }
+
+    pub(super) fn owner(&self, sender: Sender, number: u64, is_shared: bool) -> Owner {
+        self.owner_for(sender, number, is_shared, TTL_MS)
+    }
+
+    /// An owner whose ticket is the later, the larger its number is.
+    fn owner_for(&self, sender: Sender, number: u64, is_shared: bool, ttl_ms: u64) -> Owner {
+        let place = Position { ticket: self.ticket(number), ttl_ms, client: sender.client };
+        if is_shared { place.shared_owner(number) } else { place.owner(number) }
+    }
+
+    pub(super) fn ask(&self, sender: Sender, owner: &Owner) -> Step {
+        self.ask_for(self.name(), sender, owner)
+    }
+
+    pub(super) fn ask_for(&self, name: &Name, sender: Sender, owner: &Owner) -> Step {
+        let (name, owner) = (name.clone(), owner.clone());
+        let ask = AcquireRequest { name, owner, is_waiting: true, is_known: false };
+        Step::Ask(Command::Acquire { sender, ask })
+    }
+
+    fn act(&self, act: Act, sender: Sender, owner: &Owner) -> Step {
+        let (name, owner) = (self.name().clone(), owner.clone());
+        let aside = self.details();
+        let share = aside.shares.iter().find(|(it, _)| **it == owner).map(|(_, share)| share.fence);
+        let stored = || aside.fence.map(|(fence, _)| fence);
+        let fence = share.or_else(stored).expect("it was granted");
+        Step::Ask(match act {
+            Act::Extend => {
+                let entry = Extend { name, owner, fence, ttl_ms: TTL_MS, may_heal: false };
+                Command::Extend { sender, entries: [entry].into() }
+            }
+            Act::Ask => return self.ask(sender, &owner),
+            Act::Yield => Command::Release { name, owner, yields: Some(Yield { fence, sender }) },
+            Act::Release => Command::Release { name, owner, yields: None },
+        })
+    }
+}
+
+/// So much memory, or any if that is zero.
+pub(super) fn set_memory(server: &Server, bytes: u64) {
+    let mut connection = server.connection();
+    for (setting, value) in [("maxmemory-policy", "noeviction"), ("maxmemory", &bytes.to_string())]
+    {
+        let set = cmd("CONFIG").arg("SET").arg(setting).arg(value).exec(&mut connection);
+        set.expect("it is a setting");
+    }
+}
+
+pub(super) const TTL_MS: u64 = 50;

@@ -1,0 +1,116 @@
+//! Servers that refuse some writes: each lease of a batch is judged by itself.
+
+use quorate_core::{
+    command::{Command, ExtendedKey, Owner, Prolongation, Reply},
+    fence::Fence,
+    name::Name,
+    queue::{Extend, Extended, Sender},
+};
+use quorate_testkit::{Server, redis::cmd};
+
+use super::{
+    super::{Pace, on_every_flavour},
+    directed::{Scene, TTL_MS, set_memory},
+};
+
+/// A full server refuses a script that stores something before it has deleted or prolonged
+/// anything.
+#[test]
+fn a_lease_that_a_full_server_cannot_store_leaves_the_others_alone() {
+    on_every_flavour(Pace::Set, |server| {
+        let mut scene = Scene::new(server);
+        let [caller, ..] = scene.callers();
+        let [held, raised, free] = scene.names();
+        let holder = scene.owner(caller, 1, false);
+        let fence = fence_of(1, &scene);
+        for locked in [&held, &raised] {
+            scene.run([scene.ask_for(locked, caller, &holder)]);
+        }
+        let [gone, gone_reader] = [false, true].map(|is_shared| scene.owner(caller, 2, is_shared));
+        let lives_on = extend(&held, &holder, fence, 2 * TTL_MS, false);
+        for refused in [
+            extend(&free, &gone, fence, TTL_MS, true),
+            extend(&free, &gone_reader, fence, TTL_MS, true),
+        ] {
+            set_memory(server, 1);
+            let fates = extended(&mut scene, caller, &[refused.clone(), lives_on.clone()]);
+            assert_eq!(fates, [Extended::Failed, Extended::LivesOn(fence)], "{refused:?}");
+            set_memory(server, 0);
+        }
+        // A larger fence of a key that is there needs no new key.
+        set_memory(server, 1);
+        let larger = extend(&raised, &holder, fence.next(), 1, false);
+        let fates = extended(&mut scene, caller, &[larger, lives_on]);
+        assert_eq!(fates, [Extended::LivesOn(fence.next()), Extended::LivesOn(fence)]);
+        set_memory(server, 0);
+    });
+}
+
+#[test]
+fn a_server_that_refuses_all_writes_still_tells_which_leases_are_gone() {
+    on_every_flavour(Pace::Set, |server| {
+        let mut scene = Scene::new(server);
+        let [caller, other, _] = scene.callers();
+        let [held, shared, lost] = scene.names();
+        let [holder, reader] = [false, true].map(|is_shared| scene.owner(caller, 1, is_shared));
+        let stranger = scene.owner(other, 2, false);
+        let (fence, others) = (fence_of(1, &scene), fence_of(2, &scene));
+        scene.run([
+            scene.ask_for(&held, caller, &holder),
+            scene.ask_for(&shared, caller, &reader),
+            scene.ask_for(&lost, other, &stranger),
+        ]);
+        refuse_writes(server, true);
+        let free = Name::parse("free", "").expect("a name");
+        let entries = [
+            extend(&free, &holder, fence, TTL_MS, true),
+            extend(&held, &holder, fence, 2 * TTL_MS, true),
+            extend(&shared, &reader, fence, 2 * TTL_MS, true),
+            extend(&held, &holder, fence, TTL_MS, true),
+            extend(&lost, &holder, fence, TTL_MS, true),
+        ];
+        let failed = Extended::Failed;
+        let fates = extended(&mut scene, caller, &entries);
+        assert_eq!(fates, [failed, failed, failed, failed, Extended::Refused(others)]);
+
+        let prolong = |name: &Name, owner: &Owner, ttl_ms| Prolongation {
+            name: name.clone(),
+            owner: owner.clone(),
+            ttl_ms,
+        };
+        let entries = [
+            prolong(&held, &holder, 2 * TTL_MS),
+            prolong(&held, &holder, TTL_MS),
+            prolong(&free, &holder, TTL_MS),
+            prolong(&lost, &holder, TTL_MS),
+        ];
+        let command = Command::Prolong { entries: entries.into(), sender: Some(caller) };
+        let fates =
+            [ExtendedKey::Failed, ExtendedKey::LivesOn, ExtendedKey::Absent, ExtendedKey::Another];
+        assert_eq!(scene.answer(command), Reply::Each(fates.into()));
+        refuse_writes(server, false);
+    });
+}
+
+/// The fence of the first grant to the owner with this number.
+fn fence_of(number: u64, scene: &Scene<'_>) -> Fence {
+    Fence::new(scene.ticket(number))
+}
+
+fn extend(name: &Name, owner: &Owner, fence: Fence, ttl_ms: u64, may_heal: bool) -> Extend {
+    Extend { name: name.clone(), owner: owner.clone(), fence, ttl_ms, may_heal }
+}
+
+fn extended(scene: &mut Scene<'_>, sender: Sender, entries: &[Extend]) -> Vec<Extended> {
+    match scene.answer(Command::Extend { sender, entries: entries.into() }) {
+        Reply::EachExtended(fates) => fates.into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A server that wants more replicas than it has refuses each write by itself.
+fn refuse_writes(server: &Server, is_on: bool) {
+    let mut config = cmd("CONFIG");
+    let set = config.arg("SET").arg("min-replicas-to-write").arg(u8::from(is_on));
+    set.exec(&mut server.connection()).expect("it is a setting");
+}

@@ -1,0 +1,104 @@
+//! Nodes whose clocks are set while clients are at work.
+
+use std::time::{Duration, Instant};
+
+use quorate::error::{NodeAnswer, Trouble};
+use quorate_testkit::{Server, eventually, history::Moment};
+
+use super::{
+    fixture::{Fixture, GUARD, MAX_TTL, guarded, is_attached, wait_for_vote, wait_until},
+    forgetting::forget,
+};
+use crate::conformance::fixture::PATIENCE;
+
+at_once! {
+    clocks_that_are_set_cost_a_vote_and_no_promise {
+        a_clock_that_is_set_forward,
+        a_clock_that_is_set_back_and_forward_again,
+        a_clock_that_stands_still,
+        a_clock_that_is_set_forward_during_the_guard,
+    }
+}
+
+async fn a_clock_that_is_set_forward() {
+    let fixture = new_fixture().await;
+    let server = &fixture.servers[NODE];
+    forget(&fixture, STEPPED, server, || server.clock().forward(MINUTE)).await;
+}
+
+/// The keys of that node live for longer, which delays nobody: the others are a majority. To set it
+/// right is to set it forward.
+async fn a_clock_that_is_set_back_and_forward_again() {
+    let fixture = fixture_with(LONG_TTL).await;
+    let (server, watcher) = (&fixture.servers[NODE], fixture.client("watcher").await);
+    let load = fixture.load().await;
+    eventually("locks are taken", PATIENCE, || load.claims_since(Moment::from_nanos(0)) >= 50);
+    server.clock().back(MINUTE);
+    let then = Moment::now();
+    eventually("it goes on", PATIENCE, || {
+        let nodes = watcher.nodes();
+        assert!(nodes.iter().all(is_attached), "nothing is forgotten: {nodes:?}");
+        load.claims_since(then) >= 300
+    });
+    assert_eq!(load.lost(), 0);
+    server.clock().forward(MINUTE);
+    wait_until(&watcher, "it is guarded", |nodes| {
+        guarded(&nodes[NODE]).is_some_and(|(_, why)| why.starts_with(STEPPED))
+    });
+    let started = Instant::now();
+    wait_for_vote(&watcher, NODE);
+    println!("set back, and right again: votes after {:?}", started.elapsed());
+    println!("set back: {} lost, {}", load.lost(), load.end().await.report());
+}
+
+/// No lock would ever end there.
+async fn a_clock_that_stands_still() {
+    let fixture = fixture_with(LONG_TTL).await;
+    let clock = fixture.servers[NODE].clock();
+    clock.stop();
+    let client = fixture.settings().connect().await.expect("two of them vote");
+    wait_until(&client, "it is refused", |nodes| {
+        nodes[NODE].answer == NodeAnswer::Trouble(Trouble::ClockStandsStill)
+    });
+    let guard = client.mutex("a").lock().await.expect("two of them vote");
+    guard.release().await.expect("it is held");
+    assert!(fixture.servers[NODE].lock_keys().is_empty(), "it was not asked");
+    clock.run();
+    wait_until(&client, "it votes", |nodes| nodes.iter().all(is_attached));
+}
+
+/// An hour by the node's clock is not the time that the locks need.
+async fn a_clock_that_is_set_forward_during_the_guard() {
+    let fixture = new_fixture().await;
+    let (server, client) = (&fixture.servers[NODE], fixture.client("client").await);
+    server.flush_all();
+    wait_until(&client, "it is guarded", |nodes| guarded(&nodes[NODE]).is_some());
+    let stepped = Instant::now();
+    server.clock().forward(60 * MINUTE);
+    // One who was here before, and one who was not.
+    let newcomer = fixture.settings().connect().await.expect("two of them vote");
+    wait_until(&newcomer, "it is guarded", |nodes| {
+        guarded(&nodes[NODE])
+            .is_some_and(|(left, why)| why.starts_with(STEPPED) && left > GUARD / 2)
+    });
+    wait_for_vote(&newcomer, NODE);
+    let voted = stepped.elapsed();
+    println!("an hour forward during the guard: votes after {voted:?}");
+    assert!(voted >= GUARD, "{voted:?}");
+    wait_for_vote(&client, NODE);
+}
+
+async fn new_fixture() -> Fixture {
+    fixture_with(MAX_TTL).await
+}
+
+async fn fixture_with(max_ttl: Duration) -> Fixture {
+    Fixture::of(Server::builder().own_clock().start_many(3), max_ttl).await
+}
+
+/// Of locks that nobody loses because the machine is busy.
+const LONG_TTL: Duration = Duration::from_secs(5);
+
+const NODE: usize = 1;
+const STEPPED: &str = "its clock was set forward";
+const MINUTE: Duration = Duration::from_secs(60);

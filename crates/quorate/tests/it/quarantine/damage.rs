@@ -1,0 +1,85 @@
+//! Records that somebody has meddled with: they are named, and nothing is believed of them.
+
+use quorate::{
+    Client,
+    error::{NodeAnswer, Trouble},
+};
+use quorate_testkit::{Server, redis::cmd};
+
+use super::fixture::{Fixture, guarded, is_attached, settings, wait_until};
+use crate::conformance::fixture::PATIENCE;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_record_is_named_until_it_is_deleted() {
+    let fixture = Fixture::new(3).await;
+    let server = &fixture.servers[1];
+    let mut connection = server.connection();
+    let record: Vec<u8> = cmd("DUMP").arg(RECORD).query(&mut connection).expect("there is one");
+    for (damage, what) in [
+        (&["HSET", RECORD, "seen", "lately"][..], "seen is not a number"),
+        (&["HSET", RECORD, "guard", "-1"], "guard is not a number"),
+        (&["HSET", RECORD, "changed", "0x10"], "changed is not a number"),
+        (&["HSET", RECORD, "wire", "one"], "wire is not a number"),
+        (&["HSET", RECORD, "doubt", "unknown"], "since is not a number"),
+        (&["HDEL", RECORD, "doubted"], "doubted is not a number"),
+        (&["HSET", RECORD, "mark", "a"], "it cannot be understood"),
+        (&["HSET", RECORD, "members", "nobody"], "it cannot be understood"),
+        (&["SET", RECORD, "text"], "it has another type"),
+    ] {
+        tell(server, damage);
+        // The other two must answer, however much the machine has to do.
+        let settings = fixture.settings().vote_timeout(PATIENCE);
+        let client = settings.connect().await.expect("two of them vote");
+        let damaged = expect_damaged(&client, 1, what);
+        let expected = format!(
+            "the node's record quorate:node is damaged: {what}, delete it and the node is guarded \
+             anew"
+        );
+        assert_eq!(damaged.to_string(), expected);
+        let guard = client.mutex("a").lock().await.expect("two of them vote");
+        guard.release().await.expect("it is held");
+        let mut restore = cmd("RESTORE");
+        restore.arg(RECORD).arg(0).arg(&record).arg("REPLACE");
+        restore.exec(&mut connection).expect("it is as it was");
+        wait_until(&client, "it votes again", |nodes| nodes.iter().all(is_attached));
+    }
+    tell(server, &["HSET", RECORD, "seen", "lately"]);
+    let client = fixture.settings().connect().await.expect("two of them vote");
+    expect_damaged(&client, 1, "seen is not a number");
+    tell(server, &["DEL", RECORD]);
+    wait_until(&client, "it is guarded anew", |nodes| guarded(&nodes[1]).is_some());
+}
+
+/// Those without the guard look at it as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_another_type_is_named_to_those_without_the_guard() {
+    let server = Server::start();
+    tell(&server, &["SET", RECORD, "text"]);
+    for settings in [settings([server.url()]), settings([server.url()]).classic()] {
+        let client = settings.build().expect("the settings are valid");
+        expect_damaged(&client, 0, "it has another type");
+        tell(&server, &["DEL", RECORD]);
+        wait_until(&client, "it votes", |nodes| nodes.iter().all(is_attached));
+        tell(&server, &["SET", RECORD, "text"]);
+    }
+}
+
+fn expect_damaged(client: &Client, node: usize, expected: &str) -> Trouble {
+    let mut told = None;
+    wait_until(client, expected, |nodes| {
+        let NodeAnswer::Trouble(trouble) = &nodes[node].answer else { return false };
+        told = Some(trouble.clone());
+        matches!(trouble, Trouble::DamagedRecord { what, .. } if what == expected)
+    });
+    told.expect("waited for")
+}
+
+fn tell(server: &Server, words: &[&str]) {
+    let mut command = cmd(words[0]);
+    words[1..].iter().for_each(|word| {
+        command.arg(word);
+    });
+    command.exec(&mut server.connection()).expect("the server does as it is told");
+}
+
+const RECORD: &str = "quorate:node";

@@ -1,0 +1,140 @@
+//! Guarded servers, and clients that know how long the guard lasts.
+
+use std::{
+    pin::Pin,
+    thread,
+    time::{Duration, Instant},
+};
+
+use quorate::{
+    Client, ClientBuilder,
+    error::{NodeAnswer, NodeReport, Trouble},
+};
+use quorate_testkit::{Server, eventually};
+use tokio::runtime;
+
+use super::load::{Job, Load};
+use crate::conformance::fixture::PATIENCE;
+
+/// Some servers that have become a set, and vote.
+pub(crate) struct Fixture {
+    pub(crate) servers: Vec<Server>,
+    urls: Vec<String>,
+    max_ttl: Duration,
+}
+
+impl Fixture {
+    pub(crate) async fn new(nodes: usize) -> Self {
+        Self::of(Server::start_many(nodes), MAX_TTL).await
+    }
+
+    /// Of new and empty servers.
+    pub(crate) async fn of(servers: Vec<Server>, max_ttl: Duration) -> Self {
+        let urls = servers.iter().map(Server::url).collect();
+        Self::at(urls, servers, max_ttl).await
+    }
+
+    /// Of new and empty servers at these addresses.
+    pub(crate) async fn at(urls: Vec<String>, servers: Vec<Server>, max_ttl: Duration) -> Self {
+        let fixture = Self { servers, urls, max_ttl };
+        let client = fixture.settings().build().expect("the settings are valid");
+        client.admit().await.expect("they are new and empty");
+        fixture
+    }
+
+    pub(crate) fn settings(&self) -> ClientBuilder {
+        self.settings_of(self.urls.clone())
+    }
+
+    /// For clients that have other addresses.
+    pub(crate) fn settings_of(&self, urls: impl IntoIterator<Item = String>) -> ClientBuilder {
+        settings(urls).ttl(self.max_ttl / 2).max_ttl(self.max_ttl)
+    }
+
+    /// A client that is attached to every node.
+    pub(crate) async fn client(&self, who: &str) -> Client {
+        attached(self.settings().who(who)).await
+    }
+
+    /// Clients at work: two jobs let go at once, the last one has to renew.
+    pub(crate) async fn load(&self) -> Load {
+        let mut clients = Vec::new();
+        for number in 0..3 {
+            clients.push(self.client(&format!("client-{number}")).await);
+        }
+        let short = |locks| Job { work: Duration::from_millis(10), locks };
+        let long = Job { work: TTL + TTL / 10, locks: &["second", "third"] };
+        Load::start(clients, [short(&["first"]), short(&["second"]), long])
+    }
+}
+
+/// A client that is attached to every node.
+pub(crate) async fn attached(settings: ClientBuilder) -> Client {
+    let client = settings.connect().await.expect("the nodes vote");
+    wait_until(&client, "every node is attached", |nodes| nodes.iter().all(is_attached));
+    client
+}
+
+/// What happens on a fixture, and its name.
+pub(crate) type Scene = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
+
+/// Plays all scenes at once, since each of them waits for a guard most of the time.
+pub(crate) fn play(scenes: &[Scene]) {
+    let start = |(name, scene): &Scene| {
+        let (runtime, scene) = (runtime::Builder::new_multi_thread(), *scene);
+        let playing = move || {
+            let mut runtime = runtime;
+            let runtime = runtime.worker_threads(2).enable_all().build().expect("a runtime");
+            runtime.block_on(scene());
+        };
+        thread::Builder::new().name((*name).into()).spawn(playing).expect("a thread")
+    };
+    let playing: Vec<_> = scenes.iter().map(start).collect();
+    let ended = playing.into_iter().zip(scenes).map(|(it, (name, _))| (*name, it.join()));
+    let failed: Vec<_> = ended.filter_map(|(name, ended)| ended.err().map(|_| name)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// One test of several scenes.
+macro_rules! at_once {
+    ($test:ident { $($scene:ident),* $(,)? }) => {
+        #[test]
+        fn $test() {
+            $crate::quarantine::fixture::play(&[$((stringify!($scene), || Box::pin($scene()))),*]);
+        }
+    };
+}
+
+/// With a guard that is short enough to be waited for.
+pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
+    Client::builder().nodes(urls).ttl(TTL).max_ttl(MAX_TTL)
+}
+
+pub(crate) fn wait_until(client: &Client, what: &str, mut is: impl FnMut(&[NodeReport]) -> bool) {
+    eventually(what, PATIENCE, || is(&client.nodes()));
+}
+
+pub(crate) fn is_attached(report: &NodeReport) -> bool {
+    report.answer == NodeAnswer::Attached
+}
+
+/// How long a node is still guarded, and why, if it is.
+pub(crate) fn guarded(report: &NodeReport) -> Option<(Duration, &str)> {
+    match &report.answer {
+        NodeAnswer::Trouble(Trouble::Guarded { left, why }) => Some((*left, why)),
+        _ => None,
+    }
+}
+
+/// How long it takes until `node` votes.
+pub(crate) fn wait_for_vote(client: &Client, node: usize) -> Duration {
+    let started = Instant::now();
+    wait_until(client, "it votes", |nodes| is_attached(&nodes[node]));
+    started.elapsed()
+}
+
+pub(crate) const TTL: Duration = Duration::from_millis(500);
+pub(crate) const MAX_TTL: Duration = Duration::from_millis(1_000);
+
+/// What the documents say about it: 2 % and 2 s more than the longest ttl, and a session's life.
+pub(crate) const GUARD: Duration = Duration::from_millis(1_000 + 20 + 2_000 + 5_000);

@@ -1,0 +1,143 @@
+//! Every way in which a node forgets, while clients are at work: it does not vote until what it has
+//! forgotten would be over, the others go on, and no two hold a lock at a time.
+
+use std::time::{Duration, Instant};
+
+use quorate_testkit::{Proxy, Server, ServerBuilder, eventually, history::Moment, redis::cmd};
+
+use super::fixture::{Fixture, GUARD, MAX_TTL, guarded, is_attached, wait_for_vote, wait_until};
+use crate::conformance::fixture::PATIENCE;
+
+at_once! {
+    whatever_a_node_forgets_it_does_not_vote_until_that_is_over {
+        a_node_that_was_killed_and_has_no_data,
+        a_node_that_was_flushed,
+        a_node_that_was_a_replica_of_another_for_a_while,
+        another_server_at_the_address_of_a_node,
+        a_node_with_the_data_of_another_in_its_folder,
+        a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it,
+    }
+}
+
+async fn a_node_that_was_killed_and_has_no_data() {
+    let fixture = Fixture::new(3).await;
+    let kill = || fixture.servers[NODE].restart_empty();
+    forget(&fixture, NEW, &fixture.servers[NODE], kill).await;
+}
+
+async fn a_node_that_was_flushed() {
+    let fixture = Fixture::new(3).await;
+    forget(&fixture, NEW, &fixture.servers[NODE], || fixture.servers[NODE].flush_all()).await;
+}
+
+async fn a_node_that_was_a_replica_of_another_for_a_while() {
+    let fixture = Fixture::of(copied_at_once().start_many(3), MAX_TTL).await;
+    let flip = || copy_by_replication(&fixture.servers[NODE], &fixture.servers[0]);
+    forget(&fixture, OTHER, &fixture.servers[NODE], flip).await;
+}
+
+async fn another_server_at_the_address_of_a_node() {
+    let (servers, stranger) = (Server::start_many(3), Server::start());
+    let proxy = Proxy::start(&servers[NODE].address());
+    let urls = vec![servers[0].url(), proxy.url(), servers[2].url()];
+    let fixture = Fixture::at(urls, servers, MAX_TTL).await;
+    let id = fixture.servers[NODE].node_id();
+    forget_as(&fixture, NEW, (&stranger, id), || proxy.lead_to(&stranger.address())).await;
+}
+
+async fn a_node_with_the_data_of_another_in_its_folder() {
+    let fixture = Fixture::new(3).await;
+    let copy = || {
+        let [source, node, ..] = &fixture.servers[..] else { panic!("three of them") };
+        cmd("SAVE").exec(&mut source.connection()).expect("it is saved");
+        node.restart_as_copy_of(source);
+    };
+    forget(&fixture, OTHER, &fixture.servers[NODE], copy).await;
+}
+
+async fn a_node_that_has_its_data_after_a_crash_but_perhaps_not_the_last_of_it() {
+    let servers = Server::builder().append_only().config("appendfsync", "everysec").start_many(3);
+    let fixture = Fixture::of(servers, MAX_TTL).await;
+    forget(&fixture, OTHER, &fixture.servers[NODE], || fixture.servers[NODE].restart()).await;
+}
+
+/// What is true of each of them, where the same server is the node afterwards.
+pub(super) async fn forget(fixture: &Fixture, why: &str, server: &Server, how: impl FnOnce()) {
+    forget_as(fixture, why, (server, server.node_id()), how).await;
+}
+
+/// And where another one has to take the name.
+async fn forget_as(
+    fixture: &Fixture,
+    why: &str,
+    (server, id): (&Server, String),
+    how: impl FnOnce(),
+) {
+    let watcher = fixture.client("watcher").await;
+    let load = fixture.load().await;
+    let is_at_work = |count: usize, then| {
+        eventually("locks are taken", PATIENCE, || load.claims_since(then) >= count);
+    };
+    is_at_work(20, Moment::now());
+    let started = Instant::now();
+    how();
+    wait_until(&watcher, "it is guarded", |nodes| {
+        // It may have been a replica before, or nothing.
+        guarded(&nodes[NODE]).is_some_and(|(left, told)| {
+            // Until it has its place, that is said as well.
+            assert!(told.starts_with(why), "{told}");
+            left > GUARD / 2 && left <= GUARD
+        })
+    });
+    let seen = started.elapsed();
+    is_at_work(100, Moment::now());
+    let nodes = watcher.nodes();
+    assert!(guarded(&nodes[NODE]).is_some(), "the others went on meanwhile: {nodes:?}");
+    assert!([0, 2].iter().all(|other| is_attached(&nodes[*other])), "{nodes:?}");
+    eventually("no session is left, or begun", PATIENCE, || server.sessions() == 0);
+    assert!(guarded(&watcher.nodes()[NODE]).is_some(), "no session, no vote");
+    wait_for_vote(&watcher, NODE);
+    let voted = started.elapsed();
+    let least = GUARD + RECOVERY;
+    assert!(voted >= least && voted < least + LATE, "{voted:?}");
+    assert_eq!(server.node_id(), id, "it has its place again");
+    is_at_work(20, Moment::now());
+    let report = load.end().await.report();
+    println!("guarded after {seen:?}, votes after {voted:?}; {report}");
+    assert!(report.longest_wait() < WAIT_MAX, "{report}");
+}
+
+/// Servers that become copies without a delay.
+pub(super) fn copied_at_once() -> ServerBuilder {
+    Server::builder().config("repl-diskless-sync-delay", "0")
+}
+
+/// Makes a server a replica, and a server by itself again as soon as it has the data. Whoever is
+/// connected stays so.
+pub(super) fn copy_by_replication(server: &Server, source: &Server) {
+    let mut connection = server.connection();
+    let mut say = |host: &str, port: &str| {
+        cmd("REPLICAOF").arg(host).arg(port).exec(&mut connection).expect("it does so");
+    };
+    say("127.0.0.1", &source.port().to_string());
+    eventually("it has the data", PATIENCE, || {
+        let info = cmd("INFO").arg("replication").query::<String>(&mut server.connection());
+        info.is_ok_and(|info| info.contains("master_link_status:up"))
+    });
+    say("NO", "ONE");
+}
+
+/// The node that forgets.
+const NODE: usize = 1;
+
+const NEW: &str = "it knows nothing of earlier locks";
+const OTHER: &str = "it was restarted, or has another server's data";
+
+/// For so long holders find the node before it is asked for locks.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+/// A guard ends with the next look at it, which may be late on a busy machine.
+const LATE: Duration = Duration::from_secs(4);
+
+/// With two of three nodes, nobody waits for long.
+const WAIT_MAX: Duration = Duration::from_secs(6);

@@ -1,0 +1,99 @@
+//! New servers become a set of nodes.
+
+use std::time::{Duration, Instant};
+
+use quorate::error::{AdmitError, ConnectError, LockError, NodeReport};
+use quorate_testkit::{Proxy, Server, redis::cmd};
+
+use super::fixture::{Fixture, GUARD, guarded, is_attached, settings, wait_until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_servers_vote_when_the_guard_is_over() {
+    let servers = Server::start_many(3);
+    let settings = || settings(servers.iter().map(Server::url));
+    let started = Instant::now();
+    let client = settings().build().expect("the settings are valid");
+    wait_until(&client, "all are guarded", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    let refused = settings().connect_timeout(Duration::from_millis(300)).connect().await;
+    let Err(error @ ConnectError::NoQuorum { .. }) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("under the restart guard for "), "{error}");
+    let tried = client.mutex("a").try_lock().await;
+    let Err(LockError::NoQuorum { nodes }) = tried else { panic!("{tried:?}") };
+    for node in &nodes {
+        let (left, why) = guarded(node).expect("it says how long");
+        assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
+        assert!(why.starts_with("it knows nothing of earlier locks"), "{why}");
+    }
+    // Whoever waits waits for it.
+    let guard = client.mutex("a").lock().await.expect("the guard has an end");
+    assert!(started.elapsed() >= GUARD, "{:?}", started.elapsed());
+    guard.release().await.expect("it is held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_servers_vote_at_once_when_somebody_says_so() {
+    let fixture = Fixture::new(3).await;
+    let client = fixture.client("alice").await;
+    let guard = client.mutex("a").lock().await.expect("the nodes vote");
+    assert!(guard.fence().is_some());
+    guard.release().await.expect("it is held");
+    client.admit().await.expect("they vote anyway");
+}
+
+/// Servers are not kept busy by those who wait, who learn of what is called for nevertheless.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_long_guard_asks_seldom() {
+    let servers = Server::start_many(3);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(&server.address())).collect();
+    let settings = settings(proxies.iter().map(Proxy::url)).max_ttl(Duration::from_secs(60));
+    let client = settings.build().expect("the settings are valid");
+    wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
+    let asked = || proxies.iter().map(Proxy::connections).collect::<Vec<_>>();
+    let left = |nodes: &[NodeReport]| guarded(&nodes[0]).map(|(left, _)| left);
+    let mut before = (Vec::new(), Duration::ZERO);
+    wait_until(&client, "nobody asks for longer than between two tries", |nodes| {
+        let (asked, left) = (asked(), left(nodes).expect("it is guarded"));
+        if asked != before.0 {
+            before = (asked, left);
+        }
+        left + Duration::from_millis(1_500) < before.1
+    });
+    let loaded = |server: &Server| server.command_calls("script|load");
+    assert!(servers.iter().all(|server| loaded(server) == 0));
+    client.admit().await.expect("they are new and empty");
+    assert!(servers.iter().all(|server| loaded(server) > 0), "they vote");
+}
+
+fn has_place(report: &NodeReport) -> bool {
+    guarded(report).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
+}
+
+/// It has been restarted since it became one of the set: it may have voted in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_new_servers_are_admitted() {
+    let servers = Server::builder().append_only().start_many(3);
+    let client = settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
+    wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
+    servers[1].restart();
+    let error = client.admit().await.expect_err("one is not new");
+    let why = "it was restarted, or has another server's data".into();
+    assert_eq!(error, AdmitError::NotNew { node: servers[1].url(), why });
+    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_empty_servers_are_admitted_and_all_or_none() {
+    let servers = Server::start_many(3);
+    cmd("SET").arg("a").arg("b").exec(&mut servers[2].connection()).expect("it is stored");
+    let client = settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
+    let error = client.admit().await.expect_err("one is not empty");
+    assert_eq!(error, AdmitError::NotEmpty { node: servers[2].url(), keys: 1 });
+    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    cmd("DEL").arg("a").exec(&mut servers[2].connection()).expect("it is deleted");
+    client.admit().await.expect("all are empty");
+    wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
+    servers[1].flush_all();
+    wait_until(&client, "it is noticed", |nodes| guarded(&nodes[1]).is_some());
+    let error = client.admit().await.expect_err("the others may have given locks");
+    assert!(matches!(error, AdmitError::InUse { .. }), "{error}");
+}

@@ -1,0 +1,227 @@
+//! Clients that mean another set of nodes are refused, and told in what they differ.
+
+use std::time::{Duration, Instant};
+
+use quorate::{
+    ClientBuilder,
+    error::{ConnectError, NodeAnswer, NodeReport},
+};
+use quorate_testkit::{Proxy, Server, redis::cmd};
+
+use super::fixture::{Fixture, MAX_TTL, is_attached, settings, wait_until};
+use crate::conformance::fixture::PATIENCE;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fewer_or_more_nodes() {
+    let (fixture, more) = (Fixture::new(5).await, Server::start_many(2));
+    let urls = || fixture.servers.iter().map(Server::url);
+    let all = urls().collect::<Vec<_>>();
+    let told = refused(fixture.settings_of(urls().take(3))).await;
+    told.iter().for_each(|it| {
+        assert!(it.contains("the nodes have agreed to be 5 ("), "{it}");
+        assert!(it.ends_with("this client has 3"), "{it}");
+        all.iter().for_each(|url| assert!(it.contains(url), "{it}"));
+    });
+    let told = refused(fixture.settings_of(urls().chain(more.iter().map(Server::url)))).await;
+    // The two that are new may not have heard of the others when these have refused already.
+    let (new, refused): (Vec<_>, Vec<_>) =
+        told.iter().partition(|it| it.starts_with("under the restart guard"));
+    assert!(refused.iter().all(|it| it.ends_with("this client has 7")), "{told:?}");
+    assert!(new.len() <= 2 && refused.len() >= 2, "{told:?}");
+    assert!(more.iter().all(|server| server.sessions() == 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_node_in_the_place_of_one() {
+    let (fixture, other) = (Fixture::new(3).await, Server::start());
+    let urls = [fixture.servers[0].url(), fixture.servers[1].url(), other.url()];
+    let client = fixture.settings_of(urls).connect().await.expect("two of them are the nodes");
+    let told = lasting(&client.nodes(), 2, || client.nodes());
+    assert!(told.contains("the nodes have agreed on "), "{told}");
+    assert!(told.contains("this client has another address for one of them"), "{told}");
+    assert!(told.contains(&fixture.servers[2].url()) && !told.contains(&other.url()), "{told}");
+    let guard = client.mutex("a").lock().await.expect("two of them vote");
+    guard.release().await.expect("it is held");
+    assert!(other.lock_keys().is_empty(), "it has no vote");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_longest_ttl() {
+    let fixture = Fixture::new(3).await;
+    for ttl in [MAX_TTL * 2, MAX_TTL / 2] {
+        let told = refused(fixture.settings().ttl(MAX_TTL / 4).max_ttl(ttl)).await;
+        let ours = format!("of 1000 ms, this client has {} ms", ttl.as_millis());
+        assert!(told.iter().all(|it| it.ends_with(&ours)), "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_the_guard() {
+    let fixture = Fixture::new(3).await;
+    let told = refused(fixture.settings().restart_guard(false)).await;
+    let why = "under the restart guard, which this client has off";
+    assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
+    assert!(fixture.servers.iter().all(|server| server.lock_keys().is_empty()));
+}
+
+/// It has no session that could be refused: it looks for the record itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_without_the_guard() {
+    let fixture = Fixture::new(3).await;
+    let why = "under the restart guard, which this client has off";
+    let told = refused(fixture.settings().classic().restart_guard(false)).await;
+    assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
+    // One node is never guarded.
+    let told = refused(fixture.settings_of([fixture.servers[0].url()]).classic()).await;
+    assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
+    assert!(fixture.servers.iter().all(|server| server.lock_keys().is_empty()));
+    // With it, it is one of them.
+    let client = fixture.settings().classic().connect().await.expect("the nodes vote");
+    client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
+}
+
+/// A node that was met and is of no set is nobody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_without_the_guard_where_there_is_none() {
+    let server = Server::start();
+    let mut connection = server.connection();
+    let met = ["quorate:node", "wire", "1", "doubt", "unknown"];
+    cmd("HSET").arg(&met).exec(&mut connection).expect("it is set");
+    let client = settings([server.url()]).classic().connect().await.expect("it votes");
+    let read = server.command_calls("hmget");
+    for _ in 0..10 {
+        let guard = client.mutex("a").lock().await.expect("it votes");
+        guard.release().await.expect("it is held");
+    }
+    assert_eq!((read, server.command_calls("hmget")), (1, 1), "once for each connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_that_may_not_know_whether_nodes_are_guarded() {
+    let server = Server::start();
+    let user = ["SETUSER", "app", "on", ">secret", "~app:*", "&*", "+@all"];
+    cmd("ACL").arg(&user).exec(&mut server.connection()).expect("it is a user");
+    let settings = || settings([server.url_with("app", "secret", 0)]).classic();
+    let told = refused(settings()).await;
+    let expected = "no permission: quorate:node cannot be read, which tells whether others guard \
+                    this node: NOPERM";
+    assert!(told.iter().all(|it| it.starts_with(expected)), "{told:?}");
+    let right = ["SETUSER", "app", "~quorate:node"];
+    cmd("ACL").arg(&right).exec(&mut server.connection()).expect("it is a user");
+    let client = settings().connect().await.expect("it votes");
+    client.mutex("app:a").lock().await.expect("it votes").release().await.expect("it is held");
+}
+
+/// A record whose place is on another node of the cluster is not here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_client_on_a_node_of_a_cluster() {
+    let cluster = Server::builder().config("cluster-enabled", "yes");
+    let server = cluster.config("cluster-require-full-coverage", "no").start();
+    let mut connection = server.connection();
+    let slot = |key: &str| -> u16 {
+        let asked = cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut server.connection());
+        asked.expect("a number")
+    };
+    let own = slot("a");
+    assert_ne!(own, slot("quorate:node"));
+    cmd("CLUSTER").arg("ADDSLOTS").arg(own).exec(&mut connection).expect("it has a place");
+    let settings = || settings([server.url()]).classic();
+    let client = settings().connect_timeout(PATIENCE).connect().await.expect("it votes");
+    let guard = client.mutex("a").lock_timeout(PATIENCE).await.expect("the place is its own");
+    guard.release().await.expect("it is held");
+    // Where the record has its place, it counts.
+    let place = slot("quorate:node");
+    cmd("CLUSTER").arg("ADDSLOTS").arg(place).exec(&mut connection).expect("it has a place");
+    cmd("HSET").arg(&["quorate:node", "change", "1"]).exec(&mut connection).expect("it is set");
+    let told = refused(settings()).await;
+    assert!(told.iter().all(|it| it.contains("which this client has off")), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_two_sets() {
+    let (fixture, others) = (Fixture::new(3).await, Fixture::new(3).await);
+    let urls = [&fixture.servers[0], &fixture.servers[1], &others.servers[2]].map(Server::url);
+    let client = fixture.settings_of(urls).build().expect("the settings are valid");
+    // Which of the two is right is not known to anybody: the first that was heard of is taken.
+    let is_other = |it: &NodeReport| {
+        trouble(it)
+            .is_some_and(|it| it == "disagreement: this node belongs to another set of nodes")
+    };
+    wait_until(&client, "some are refused, and the others are not", |nodes| {
+        let is_one_set = |it: &[NodeReport]| it.iter().all(is_attached) || it.iter().all(is_other);
+        let (ours, theirs) = nodes.split_at(2);
+        is_one_set(ours) && is_one_set(theirs) && is_other(&ours[0]) != is_other(&theirs[0])
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_node_by_two_addresses() {
+    let fixture = Fixture::new(3).await;
+    let proxy = Proxy::start(&fixture.servers[0].address());
+    let urls = [fixture.servers[0].url(), fixture.servers[1].url(), proxy.url()];
+    let client = fixture.settings_of(urls).build().expect("the settings are valid");
+    wait_until(&client, "one of the two has no vote", |nodes| {
+        let is_twin = |it: &usize| {
+            trouble(&nodes[*it]).is_some_and(|it| it.starts_with("is the same server as "))
+        };
+        is_attached(&nodes[1]) && [0, 2].iter().filter(|it| is_twin(it)).count() == 1
+    });
+}
+
+/// Each database of a server has its own locks, and is another node.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_database_of_a_server_by_its_socket() {
+    let servers = Server::builder().unix_socket().start_many(3);
+    let url = |node: usize, number: u32| format!("{}?db={number}", servers[node].unix_url());
+    let client = settings((0..3).map(|node| url(node, 1))).build().expect("valid settings");
+    client.admit().await.expect("they are new and empty");
+    let other = settings([url(0, 1), url(1, 1), url(2, 2)]);
+    let other = other.connect().await.expect("two of them are the nodes");
+    let told = lasting(&other.nodes(), 2, || other.nodes());
+    assert!(told.contains("this client has another address for one of them"), "{told}");
+    assert!(told.contains(&url(2, 1)) && !told.contains(&url(2, 2)), "{told}");
+    // It can be a node of another set.
+    let client = settings((0..3).map(|node| url(node, 2))).build().expect("valid settings");
+    client.admit().await.expect("they are new and empty");
+    client.mutex("a").lock().await.expect("they vote").release().await.expect("it is held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_a_version_to_come() {
+    let fixture = Fixture::new(3).await;
+    let mut connection = fixture.servers[1].connection();
+    cmd("HSET").arg("quorate:node").arg("wire").arg(99).exec(&mut connection).expect("it is set");
+    let client = fixture.settings().connect().await.expect("two of them vote");
+    let told = lasting(&client.nodes(), 1, || client.nodes());
+    assert_eq!(told, "disagreement: the node's record has version 99, this client reads version 1");
+    assert_eq!(cmd("HGET").arg("quorate:node").arg("wire").query::<u32>(&mut connection), Ok(99));
+}
+
+/// What the nodes say, which is told as soon as a majority cannot be had.
+async fn refused(settings: ClientBuilder) -> Vec<String> {
+    let called = Instant::now();
+    let refused = settings.connect_timeout(PATIENCE).connect().await;
+    let Err(ConnectError::NoQuorum { nodes }) = refused else { panic!("{refused:?}") };
+    assert!(called.elapsed() < Duration::from_secs(5), "{:?}: {nodes:?}", called.elapsed());
+    let told: Vec<_> =
+        nodes.iter().filter_map(trouble).filter(|it| it != "not connected yet").collect();
+    assert!(!told.is_empty(), "{nodes:?}");
+    told
+}
+
+/// What is wrong with one node, which stays so.
+fn lasting(now: &[NodeReport], node: usize, nodes: impl Fn() -> Box<[NodeReport]>) -> String {
+    let mut told = trouble(&now[node]);
+    quorate_testkit::eventually("it is refused", PATIENCE, || {
+        told = trouble(&nodes()[node]).filter(|it| it.starts_with("disagreement: "));
+        told.is_some()
+    });
+    told.expect("waited for")
+}
+
+fn trouble(report: &NodeReport) -> Option<String> {
+    match &report.answer {
+        NodeAnswer::Trouble(trouble) => Some(trouble.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,53 @@
+//! A lock that is given back while others ask for it.
+
+use std::sync::Arc;
+
+use quorate::{
+    Client,
+    observe::{Action, Event},
+};
+use quorate_core::queue::Position;
+use quorate_testkit::{Server, eventually, redis::cmd};
+
+use super::fixture::NAME;
+use crate::{conformance::fixture::PATIENCE, links::executor::block_on};
+
+/// A node that inquires just then must not make the release believe that the lock was lost.
+#[test]
+fn a_release_that_meets_an_inquiry_is_a_release() {
+    let server = Arc::new(Server::start());
+    let asking = server.clone();
+    let observer = move |event: &Event<'_>| {
+        if let Event::Started { action: Action::Release, .. } = event {
+            let asked = asking.command_calls("evalsha");
+            let owner = asking.get(NAME).expect("it is not released yet");
+            tell(&asking, "I", &owner);
+            // One that nobody knows gives back what it is handed: by then the first was heard.
+            tell(&asking, "G", &[&owner[..], b"0"].concat());
+            let is_heard = || asking.command_calls("evalsha") > asked;
+            eventually("the client has heard it", PATIENCE, is_heard);
+        }
+    };
+    let builder = Client::builder().restart_guard(false).nodes([server.url()]).observer(observer);
+    let client = block_on(builder.connect()).expect("the server is there");
+    for _ in 0..5 {
+        let guard = block_on(client.mutex(NAME).lock()).expect("it is free");
+        block_on(guard.release()).expect("nobody took it away");
+    }
+}
+
+/// Tells the client of an owner what a node tells it: I when somebody earlier waits, G when it is
+/// handed the lock, with the session by which it is.
+fn tell(server: &Server, what: &str, owner: &[u8]) {
+    let place = Position::of(owner).expect("an owner in line");
+    let fence = server.get(format!("quorate:f:{{{NAME}}}")).unwrap_or_default();
+    let mut kind = [what.as_bytes(), b" ", &fence[..], b" "].concat();
+    if what == "G" {
+        let session = server.get(format!("quorate:s:{}", place.client)).expect("a session");
+        kind.extend([&session[..32], b" "].concat());
+    }
+    kind.extend([owner, b"\n", NAME.as_bytes()].concat());
+    let channel = format!("quorate:c:{}", place.client);
+    let told = cmd("PUBLISH").arg(channel).arg(kind).exec(&mut server.connection());
+    told.expect("the server answers");
+}

@@ -1,0 +1,116 @@
+//! Whoever does not want to wait any more leaves no place in line.
+
+use std::time::Duration;
+
+use quorate::error::LockError;
+
+use super::fixture::{NAME, Queue};
+use crate::conformance::fixture::{Fixture, PATIENCE, on_servers, take};
+
+in_line! {
+    [1, 3, 5] => a_dropped_waiter_leaves_the_line,
+        a_waiter_whose_time_is_over_leaves_the_line,
+        a_waiter_who_leaves_is_in_nobodys_way,
+        a_waiter_who_leaves_when_its_turn_comes_hands_the_lock_on,
+        a_client_that_is_shut_down_leaves_the_line;
+}
+
+async fn a_dropped_waiter_leaves_the_line(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let client = queue.client("alice").await;
+    let guard = take(client.mutex(NAME)).await;
+    let waiting = queue.join_to_keep(&client);
+    waiting.abort();
+    assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
+    queue.wait_until_standing(0);
+    fixture.wait_until_only(NAME, fixture.all());
+    guard.release().await.expect("it is held");
+    fixture.wait_until_empty(fixture.all());
+}
+
+async fn a_waiter_whose_time_is_over_leaves_the_line(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let client = queue.client("alice").await;
+    let guard = take(client.mutex(NAME)).await;
+    for wait in [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(50)] {
+        let waited = client.mutex(NAME).lock_timeout(wait).await;
+        // A busy machine may take longer than all of that to hear of the nodes.
+        let is_told = matches!(waited, Err(LockError::Timeout { .. } | LockError::NoQuorum { .. }));
+        assert!(is_told, "{waited:?}");
+        queue.wait_until_standing(0);
+        fixture.wait_until_only(NAME, fixture.all());
+    }
+    guard.verify().await.expect("it is held");
+}
+
+async fn a_waiter_who_leaves_is_in_nobodys_way(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let client = queue.client("alice").await;
+    let guard = take(client.mutex(NAME)).await;
+    let waiters: Vec<_> = (0..5).map(|number| queue.join(&client, number)).collect();
+    for left in [0, 2, 4] {
+        waiters[left].abort();
+    }
+    queue.wait_until_standing(2);
+    guard.release().await.expect("it is held");
+    for (number, waiter) in waiters.into_iter().enumerate() {
+        assert_eq!(waiter.await.is_ok(), number % 2 == 1, "waiter {number}");
+    }
+    assert_eq!(queue.turns(), [1, 3]);
+    fixture.wait_until_empty(fixture.all());
+}
+
+/// The hand-off and the leaving race with each other, and the lock must not be left to nobody.
+async fn a_waiter_who_leaves_when_its_turn_comes_hands_the_lock_on(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
+    for _ in 0..20 {
+        let guard = take(alice.mutex(NAME)).await;
+        queue.wait_until_standing(0);
+        let first = queue.join_to_keep(&bob);
+        let second = queue.join_to_keep(&alice);
+        drop(guard);
+        first.abort();
+        // Whether it was too late or not: what it may have got goes on.
+        drop(first.await);
+        let had = tokio::time::timeout(PATIENCE, second).await.expect("its turn comes");
+        had.expect("no panic").expect("its turn comes").release().await.expect("it is held");
+    }
+    fixture.wait_until_empty(fixture.all());
+}
+
+async fn a_client_that_is_shut_down_leaves_the_line(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
+    let guard = take(alice.mutex(NAME)).await;
+    let waiters = [queue.join_to_keep(&bob), queue.join_to_keep(&bob)];
+    assert!(bob.shutdown(PATIENCE).await.is_clean);
+    for waiter in waiters {
+        let ended = waiter.await.expect("no panic");
+        assert!(matches!(ended, Err(LockError::ShutDown)), "{ended:?}");
+    }
+    fixture.wait_until_only(NAME, fixture.all());
+    guard.release().await.expect("it is held");
+    fixture.wait_until_empty(fixture.all());
+}
+
+#[test]
+fn whoever_only_tries_never_stands_in_line() {
+    on_servers(&[1, 3], async |fixture| {
+        let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+        let guard = take(alice.mutex(NAME)).await;
+        fixture.wait_until_only(NAME, fixture.all());
+        let calls = |command: &str| -> u64 {
+            fixture.servers().iter().map(|server| server.command_calls(command)).sum()
+        };
+        let places = calls("zadd");
+        for _ in 0..20 {
+            let tried = bob.mutex(NAME).try_lock().await.expect("every node answers");
+            assert!(tried.is_none(), "alice has it");
+        }
+        assert_eq!(calls("zadd"), places);
+        fixture.wait_until_only(NAME, fixture.all());
+        guard.release().await.expect("it is held");
+        fixture.wait_until_empty(fixture.all());
+    });
+}

@@ -1,0 +1,169 @@
+//! Who came first is first, and is told without asking.
+
+use std::{collections::HashSet, time::Duration};
+
+use quorate::Client;
+use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
+
+use super::fixture::{NAME, Queue, line};
+use crate::conformance::fixture::{Fixture, PATIENCE, on_memory, on_servers, take};
+
+in_line! {
+    [1, 3, 5] => waiters_of_one_client_come_in_their_order,
+        a_release_hands_the_lock_over_without_anybody_asking,
+        a_dropped_guard_hands_the_lock_over,
+        a_lock_that_expires_goes_to_a_waiter;
+}
+
+async fn waiters_of_one_client_come_in_their_order(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let client = queue.client("alice").await;
+    let guard = take(client.mutex(NAME)).await;
+    let waiters: Vec<_> = (0..10).map(|number| queue.join(&client, number)).collect();
+    guard.release().await.expect("it is held");
+    for waiter in waiters {
+        waiter.await.expect("no panic");
+    }
+    assert_eq!(queue.turns(), (0..10).collect::<Vec<_>>());
+    fixture.wait_until_empty(fixture.all());
+}
+
+/// Nodes in memory have the clock of their clients, so that the order is exact.
+#[test]
+fn waiters_of_several_clients_come_in_their_order() {
+    on_memory(&[1, 3, 5], async |fixture| {
+        let queue = Queue::new(fixture);
+        let clients = [queue.client("a").await, queue.client("b").await, queue.client("c").await];
+        let guard = take(clients[1].mutex(NAME)).await;
+        let waiters: Vec<_> =
+            (0..12).map(|number| queue.join(&clients[number * 2 % 3], number)).collect();
+        drop(guard);
+        for waiter in waiters {
+            waiter.await.expect("no panic");
+        }
+        assert_eq!(queue.turns(), (0..12).collect::<Vec<_>>());
+    });
+}
+
+/// With clocks of their own, clients know the time of the servers as well as their round trips
+/// allow. The line on a server says who is next.
+#[test]
+fn the_lock_goes_down_the_line_as_the_servers_have_it() {
+    on_servers(&[1, 3], async |fixture| {
+        let queue = Queue::new(fixture);
+        let clients = [queue.client("a").await, queue.client("b").await, queue.client("c").await];
+        let guard = take(clients[1].mutex(NAME)).await;
+        let mut seen = HashSet::new();
+        let mut numbers = Vec::new();
+        let mut waiters = Vec::new();
+        for number in 0..12 {
+            waiters.push(queue.join(&clients[number * 2 % 3], number));
+            let new =
+                line(&fixture.servers()[0]).into_iter().find(|owner| seen.insert(owner.clone()));
+            numbers.push((new.expect("it stands there"), number));
+        }
+        let lines: Vec<_> = fixture.servers().iter().map(line).collect();
+        assert!(lines.iter().all(|it| *it == lines[0]), "the same on every server: {lines:?}");
+        let number = |owner: &String| numbers.iter().find(|it| it.0 == *owner).map(|it| it.1);
+        let expected: Vec<_> = lines[0].iter().filter_map(number).collect();
+        guard.release().await.expect("it is held");
+        for waiter in waiters {
+            waiter.await.expect("no panic");
+        }
+        assert_eq!(queue.turns(), expected);
+        fixture.wait_until_empty(fixture.all());
+    });
+}
+
+/// What a release deletes makes room for what it writes.
+#[test]
+fn servers_without_memory_hand_the_lock_on() {
+    on_servers(&[1, 3], async |fixture| {
+        let queue = Queue::new(fixture);
+        let client = queue.client("a").await;
+        let guard = take(client.mutex(NAME)).await;
+        let waiters = [queue.join(&client, 0), queue.join(&client, 1)];
+        let limit = |bytes: u32| {
+            let mut set = cmd("CONFIG");
+            set.arg("SET").arg("maxmemory").arg(bytes);
+            let told = |server: &Server| set.exec(&mut server.connection());
+            fixture.servers().iter().map(told).for_each(|it| it.expect("the server takes it"));
+        };
+        limit(1);
+        guard.release().await.expect("it is held");
+        for waiter in waiters {
+            waiter.await.expect("no panic");
+        }
+        assert_eq!(queue.turns(), [0, 1]);
+        limit(0);
+        fixture.wait_until_empty(fixture.all());
+    });
+}
+
+/// What a latecomer asks leaves behind what is under way, and is not left lying.
+#[test]
+fn a_waiter_who_comes_while_the_lock_is_handed_on_gets_its_place() {
+    let server = Server::start();
+    let proxy = Proxy::start(&server.address());
+    let runtime = tokio::runtime::Runtime::new().expect("the system gives a runtime");
+    runtime.block_on(async {
+        let client = Client::connect([proxy.url()]).await.expect("the server is up");
+        let guard = take(client.mutex(NAME)).await;
+        let waiter = || {
+            let mutex = client.mutex(NAME);
+            tokio::spawn(async move { mutex.lock().await.expect("its turn comes") })
+        };
+        let first = waiter();
+        eventually("one stands in line", PATIENCE, || line(&server).len() == 1);
+        let delay = Duration::from_millis(50);
+        proxy.set(Fault::Delay { up: Duration::ZERO, down: delay });
+        drop(guard);
+        let second = waiter();
+        let first = first.await.expect("no panic");
+        eventually("the other one stands in line", PATIENCE, || line(&server).len() == 1);
+        assert!(!second.is_finished());
+        proxy.set(Fault::Pass);
+        first.release().await.expect("it is held");
+        second.await.expect("no panic").release().await.expect("it is held");
+    });
+}
+
+async fn a_release_hands_the_lock_over_without_anybody_asking(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let (holder, waiter) = (fixture.client("alice").await, queue.client("bob").await);
+    let guard = take(holder.mutex(NAME).ttl(TTL)).await;
+    let mutex = waiter.mutex(NAME).ttl(TTL);
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    queue.wait_until_standing(1);
+    guard.release().await.expect("it is held");
+    // A waiter asks again after twenty seconds at the earliest.
+    let had = tokio::time::timeout(TTL / 5, waiting).await.expect("it is told");
+    had.expect("no panic").expect("it is its turn").verify().await.expect("it is held");
+    let asked = queue.answers();
+    assert_eq!(asked, fixture.len(), "each node once");
+}
+
+async fn a_dropped_guard_hands_the_lock_over(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let (holder, waiter) = (fixture.client("alice").await, queue.client("bob").await);
+    let guard = take(holder.mutex(NAME).ttl(TTL)).await;
+    let waiting = queue.join_to_keep(&waiter);
+    drop(guard);
+    let had = tokio::time::timeout(PATIENCE, waiting).await.expect("it is told");
+    had.expect("no panic").expect("it is its turn").verify().await.expect("it is held");
+}
+
+async fn a_lock_that_expires_goes_to_a_waiter(fixture: &Fixture) {
+    let queue = Queue::new(fixture);
+    let (holder, waiter) = (fixture.client("alice").await, queue.client("bob").await);
+    let guard = take(holder.mutex(NAME).ttl(Duration::from_secs(1)).no_renew()).await;
+    let waiting = queue.join_to_keep(&waiter);
+    // With a ttl of 30 s it would ask again after 10: it knows when the lock expires.
+    let had = tokio::time::timeout(Duration::from_secs(9), waiting).await.expect("it looks");
+    let had = had.expect("no panic").expect("it is free");
+    assert!(guard.check().is_err(), "its holder knew before");
+    had.verify().await.expect("it is held");
+}
+
+/// Those who wait ask again after a third of it.
+const TTL: Duration = Duration::from_secs(60);

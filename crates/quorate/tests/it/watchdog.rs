@@ -1,0 +1,8 @@
+//! What is held stays held: renewals, their pace, and what ends them.
+
+mod batches;
+mod endings;
+pub(crate) mod fixture;
+pub(crate) mod journal;
+mod pace;
+mod servers;

@@ -1,0 +1,157 @@
+//! A lease that nobody holds any more is renewed no more.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use quorate::{
+    Client, Guard,
+    memory::{
+        Behaviour::{Answer, Fail},
+        MemoryNodes,
+    },
+};
+use quorate_testkit::{Server, eventually};
+use tokio::runtime::Runtime;
+
+use super::{
+    fixture::{NAME, PausedFixture, TTL, pass},
+    journal::Journal,
+};
+use crate::{faults::cluster::PATIENCE, links::executor::block_on, mode::Mode};
+
+in_both_modes! {
+    a_server_hears_no_more_of_a_lock_that_was_let_go,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_let_go_is_renewed_no_more() {
+    for way in WAYS {
+        let fixture = PausedFixture::new(3);
+        let guard = fixture.hold().await;
+        pass(TTL).await;
+        let task = tokio::spawn(async move { way.end(guard).await });
+        pass(TTL / 5).await;
+        task.abort();
+        pass(TTL / 5).await;
+        assert_eq!(fixture.holding(), 0, "{way:?}");
+        let renewals = fixture.journal.count("renewed");
+        pass(10 * TTL).await;
+        assert_eq!(fixture.journal.count("renewed"), renewals, "{way:?}");
+        assert_eq!(fixture.journal.count("lost"), 0, "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_owed_a_release_for_as_long_as_the_longest_extension_may_last() {
+    for mode in [Mode::Line, Mode::Classic] {
+        let fixture = PausedFixture::new_in(mode, 3);
+        let guard = fixture.hold().await;
+        guard.extend(5 * TTL).await.unwrap();
+        guard.extend(TTL).await.unwrap();
+        fixture.nodes.set(2, Fail);
+        guard.release().await.unwrap();
+        // The last extension is over by then, and the node has the key by the one before it.
+        pass(3 * TTL).await;
+        fixture.nodes.set(2, Answer);
+        assert_eq!(fixture.holding(), 0, "{mode:?}");
+    }
+}
+
+/// It was away when the lock was taken, and so nothing was sent to it by then.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_got_the_lock_by_a_renewal_is_owed_its_release() {
+    let fixture = PausedFixture::new(3);
+    fixture.nodes.set(2, Fail);
+    let guard = fixture.hold().await;
+    fixture.nodes.set(2, Answer);
+    pass(TTL / 2).await;
+    assert_eq!(fixture.holding(), 3, "it was given the lock with the next renewal");
+    fixture.nodes.set(2, Fail);
+    guard.release().await.unwrap();
+    fixture.nodes.set(2, Answer);
+    assert_eq!(fixture.holding(), 0);
+}
+
+fn a_server_hears_no_more_of_a_lock_that_was_let_go(mode: Mode) {
+    let server = Server::start();
+    let journal = Journal::default();
+    let settings = mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).ttl(SHORT);
+    let client = block_on(settings.observer(journal.clone()).connect()).unwrap();
+    let witness = Witness::start();
+    // In line a session is heard of all the time; only the script that renews has this command.
+    let renewing = match mode {
+        Mode::Line => "mget",
+        Mode::Classic => "evalsha",
+    };
+    for way in WAYS {
+        let guard = block_on(client.mutex(NAME).lock()).unwrap();
+        let renewals = journal.count("renewed");
+        eventually("it is renewed", PATIENCE, || journal.count("renewed") > renewals);
+        let runtime = Runtime::new().unwrap();
+        let task = runtime.spawn(async move { way.end(guard).await });
+        match way {
+            Way::RuntimeGoes => drop(runtime),
+            Way::Abort => task.abort(),
+            // A panic is an error of the task, and what is wanted here.
+            Way::Release | Way::Drop | Way::Panic => drop(runtime.block_on(task)),
+        }
+        eventually("the key is gone", PATIENCE, || server.lock_keys().is_empty());
+        let calls = server.command_calls(renewing);
+        witness.wait_for(SHORT);
+        assert_eq!(server.command_calls(renewing), calls, "{way:?}");
+        assert!(server.lock_keys().is_empty(), "{way:?}");
+    }
+    assert_eq!(journal.count("lost"), 0);
+}
+
+/// How a lock is let go.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Release,
+    Drop,
+    Abort,
+    Panic,
+    RuntimeGoes,
+}
+
+impl Way {
+    async fn end(self, guard: Guard) {
+        match self {
+            Self::Release => guard.release().await.expect("it was held"),
+            Self::Drop => drop(guard),
+            Self::Abort | Self::RuntimeGoes => {
+                pending::<()>().await;
+                drop(guard);
+            }
+            Self::Panic => {
+                guard.check().expect("it is held");
+                panic!("the work goes wrong");
+            }
+        }
+    }
+}
+
+/// Another client whose lock is renewed meanwhile: its keeper shows that time has passed, and that
+/// keepers work.
+struct Witness {
+    journal: Journal,
+    _held: Arc<Guard>,
+}
+
+impl Witness {
+    fn start() -> Self {
+        let journal = Journal::default();
+        let settings = Client::builder().memory(&MemoryNodes::new(1)).observer(journal.clone());
+        let client = settings.ttl(SHORT).build().expect("the settings are valid");
+        let held = block_on(client.mutex("witness").lock()).expect("nobody has it");
+        Self { journal, _held: Arc::new(held) }
+    }
+
+    /// Waits for so many renewals that `time` has passed: there are no more than six in a ttl.
+    fn wait_for(&self, time: Duration) {
+        let enough = self.journal.count("renewed") + 6 * time.div_duration_f64(SHORT) as usize;
+        eventually("the witness is renewed", PATIENCE, || self.journal.count("renewed") > enough);
+    }
+}
+
+const WAYS: [Way; 5] = [Way::Release, Way::Drop, Way::Abort, Way::Panic, Way::RuntimeGoes];
+const SHORT: Duration = Duration::from_millis(400);
