@@ -29,6 +29,9 @@ pub(crate) struct Acquire {
     patience: Patience,
     #[command(flatten)]
     kind: Kind,
+    /// Rejected with a reason: one output is one lease.
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    take: Option<String>,
     /// The exit code if another has the lock.
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = BUSY)]
     conflict_exit_code: u8,
@@ -72,6 +75,9 @@ impl Acquire {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         if is_lost(&io::stdout()) {
             return Err(Failure::new(IO, NOWHERE));
+        }
+        if self.take.is_some() {
+            return Err(Failure::usage(ONE_PERMIT));
         }
         let settings = self.place.settings()?;
         settings.warn(&self.voice);
@@ -242,6 +248,9 @@ const VARIABLES: [&str; 4] = ["QUORATE_LEASE", "QUORATE_LOCK", "QUORATE_FENCE", 
 
 /// How a lease begins.
 const LEASE_MARK: &str = "quorate-lease-";
+
+const ONE_PERMIT: &str = "--take is an option of `quorate run` only: `quorate acquire` writes one \
+                          lease, so it acquires one permit";
 
 const NOT_A_LEASE: &str = "this is not a lease as `quorate acquire` writes it";
 

@@ -17,7 +17,7 @@ mod tree;
 mod waiting;
 mod want;
 
-use std::{ffi::OsString, io, time::Duration};
+use std::{ffi::OsString, io, num::NonZeroU32, time::Duration};
 
 use clap::Args;
 use rustix::process::Signal;
@@ -65,6 +65,10 @@ pub(crate) struct Run {
     patience: Patience,
     #[command(flatten)]
     kind: Kind,
+    /// Acquire this many permits, all or none [default: 1]. The command gets their numbers in
+    /// QUORATE_PERMIT, separated by commas, and their fences in QUORATE_FENCE.
+    #[arg(long, value_name = "NUMBER", value_parser = want::take, requires = "permits")]
+    take: Option<NonZeroU32>,
     /// The exit code if another has the lock.
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = BUSY)]
     conflict_exit_code: u8,
@@ -180,6 +184,7 @@ impl Run {
             true => self.kind.only(&self.name, &identity),
             false => self.kind.of(&self.name),
         };
+        let main = self.kind.taking(self.take, main)?;
         if let Some(part) = self.locks.iter().find(|name| main.has_part(name)) {
             return Err(Failure::usage(format!(
                 "{part:?} is one of the locks that the permits of {:?} are made of: it cannot be \

@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorate::{
-    Client, Guard, Mutex,
+    Client, Guard, GuardAll, Mutex,
     error::{Holder, LockError},
     inspect::LockReport,
 };
@@ -23,7 +23,7 @@ use crate::{
     voice::Voice,
 };
 
-/// Takes it, within `left` if that is given, and tells those who read along how it goes.
+/// Acquires one lock or one permit. See [`lock_each`].
 pub(crate) async fn lock(
     client: &Client,
     want: &Want<'_>,
@@ -31,34 +31,55 @@ pub(crate) async fn lock(
     left: Option<Duration>,
     voice: &Voice,
 ) -> Result<Guard, Failure> {
+    let mut guards = lock_each(client, want, ttl, left, voice).await?;
+    Ok(guards.pop().expect("one is wanted"))
+}
+
+/// Acquires it, within `left` if that is given, and reports the progress. Several permits are
+/// several guards, ordered by number.
+pub(super) async fn lock_each(
+    client: &Client,
+    want: &Want<'_>,
+    ttl: Duration,
+    left: Option<Duration>,
+    voice: &Voice,
+) -> Result<Vec<Guard>, Failure> {
     let (started, watch) = (Instant::now(), Watch::default());
     nested::check(client, want).await?;
-    let guard = tokio::select! {
+    let guards = tokio::select! {
         biased;
-        guard = lock_silently(client, want, ttl, left) => guard,
+        guards = lock_silently(client, want, ttl, left) => guards,
         never = watch.tell(client, std::slice::from_ref(want), voice) => match never {},
     };
     voice.status("");
-    let guard = guard.map_err(|failure| named(want.name, failure))?;
+    let guards = guards.map_err(|failure| named(want.name, failure))?;
     let waited = time::shown(started.elapsed());
-    let fence = guard.fence().map_or_else(String::new, |fence| format!(" with fence {fence}"));
+    let fence = match &guards[..] {
+        [guard] => guard.fence().map(|fence| format!(" with fence {fence}")),
+        _ => None, // Each has its own.
+    };
+    let fence = fence.unwrap_or_default();
     let was_held = watch.holder().map(|who| format!("; was held by {who}"));
     let was_held = was_held.unwrap_or_default();
-    let what = acquired(want, &guard);
+    let what = acquired(want, &guards);
     voice.detail(&format!("acquired {what}{fence} after {waited}{was_held}"));
-    Ok(guard)
+    Ok(guards)
 }
 
 pub(crate) fn named(name: &str, failure: Failure) -> Failure {
     Failure { text: format!("{name:?}: {}", failure.text), ..failure }
 }
 
-fn acquired(want: &Want<'_>, guard: &Guard) -> String {
+fn acquired(want: &Want<'_>, guards: &[Guard]) -> String {
     let name = want.name;
-    match (want.how, want.permit(guard.name())) {
-        (How::Permit(permits), Some(number)) => format!("permit {number} of {permits} of {name:?}"),
-        (How::Permit(_), None) | (How::Alone | How::Reentrant, _) => format!("{:?}", guard.name()),
-        (How::Shared, _) => format!("{name:?}, shared,"),
+    let numbers = guards.iter().filter_map(|guard| want.permit(guard.name()));
+    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    let numbers = numbers.join(", ");
+    match want.how {
+        How::Permit(of) => format!("permit {numbers} of {of} of {name:?}"),
+        How::Permits { of, .. } => format!("permits {numbers} of {of} of {name:?}"),
+        How::Alone | How::Reentrant => format!("{name:?}"),
+        How::Shared => format!("{name:?}, shared,"),
     }
 }
 
@@ -67,7 +88,7 @@ async fn lock_silently(
     want: &Want<'_>,
     ttl: Duration,
     left: Option<Duration>,
-) -> Result<Guard, Failure> {
+) -> Result<Vec<Guard>, Failure> {
     // What does not wait names the holder if it is asked again.
     let taken = match left {
         Some(Duration::ZERO) => try_take(client, want, ttl).await.transpose(),
@@ -79,7 +100,7 @@ async fn lock_silently(
         (None, None) => patiently(ttl, async || take(client, want, ttl, None).await).await,
     };
     match taken {
-        Ok(guard) => Ok(guard),
+        Ok(guards) => Ok(guards),
         Err(LockError::Timeout { holder, .. }) => {
             Err(Failure::new(BUSY, busy(client, want, holder).await))
         }
@@ -119,12 +140,18 @@ async fn try_take(
     client: &Client,
     want: &Want<'_>,
     ttl: Duration,
-) -> Result<Option<Guard>, LockError> {
-    match want.how {
-        How::Alone | How::Reentrant => mutex(client, want).ttl(ttl).try_lock().await,
-        How::Shared => client.rwlock(want.name).ttl(ttl).try_read().await,
-        How::Permit(permits) => client.semaphore(want.name, permits).ttl(ttl).try_acquire().await,
-    }
+) -> Result<Option<Vec<Guard>>, LockError> {
+    let taken = match want.how {
+        How::Alone | How::Reentrant => mutex(client, want).ttl(ttl).try_lock().await?,
+        How::Shared => client.rwlock(want.name).ttl(ttl).try_read().await?,
+        How::Permit(of) => client.semaphore(want.name, of).ttl(ttl).try_acquire().await?,
+        How::Permits { take, of } => {
+            let semaphore = client.semaphore(want.name, of).ttl(ttl);
+            let taken = semaphore.try_acquire_many(take.get()).await?;
+            return Ok(taken.map(GuardAll::into_guards));
+        }
+    };
+    Ok(taken.map(|guard| vec![guard]))
 }
 
 async fn take(
@@ -132,8 +159,8 @@ async fn take(
     want: &Want<'_>,
     ttl: Duration,
     left: Option<Duration>,
-) -> Result<Guard, LockError> {
-    match want.how {
+) -> Result<Vec<Guard>, LockError> {
+    let taken = match want.how {
         How::Alone | How::Reentrant => {
             let mutex = mutex(client, want).ttl(ttl);
             match left {
@@ -155,14 +182,23 @@ async fn take(
                 None => semaphore.acquire().await,
             }
         }
-    }
+        How::Permits { take, of } => {
+            let semaphore = client.semaphore(want.name, of).ttl(ttl);
+            let taken = match left {
+                Some(left) => semaphore.acquire_many_timeout(take.get(), left).await,
+                None => semaphore.acquire_many(take.get()).await,
+            };
+            return taken.map(GuardAll::into_guards);
+        }
+    };
+    taken.map(|guard| vec![guard])
 }
 
 fn mutex(client: &Client, want: &Want<'_>) -> Mutex {
     let mutex = client.mutex(want.name);
     match want.how {
         How::Reentrant => mutex.reentrant(client.identity()),
-        How::Alone | How::Shared | How::Permit(_) => mutex,
+        How::Alone | How::Shared | How::Permit(_) | How::Permits { .. } => mutex,
     }
 }
 
@@ -171,7 +207,7 @@ pub(super) async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder
     let report = match want.how {
         How::Alone | How::Reentrant | How::Shared => client.inspect(want.name).await.ok(),
         // Which of its locks was another's is not known, and no other library has those.
-        How::Permit(_) => None,
+        How::Permit(_) | How::Permits { .. } => None,
     };
     let holder = holder.map(|mut holder| {
         if !want.is_permit() && !is_ours(&holder, report.as_ref()) {
@@ -192,6 +228,10 @@ pub(super) async fn busy(client: &Client, want: &Want<'_>, holder: Option<Holder
         How::Permit(permits) => {
             let by = by(", one of them by").unwrap_or_default();
             format!("all {permits} permits are in use{by}")
+        }
+        How::Permits { take, of } => {
+            let by = by("; one of the others is held by").unwrap_or_default();
+            format!("fewer than {take} of {of} permits are free{by}")
         }
     }
 }

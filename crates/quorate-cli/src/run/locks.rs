@@ -39,8 +39,8 @@ pub(crate) struct Locks {
     guards: Vec<Guard>,
     /// Which of them is that of the name that the command is run under.
     main: usize,
-    /// The number of that one, if it is a permit.
-    permit: Option<u32>,
+    /// The numbers of those that are permits.
+    permits: Vec<u32>,
     acquired_at: Instant,
 }
 
@@ -58,8 +58,8 @@ impl Locks {
         let place = all.iter().position(|want| want == main).unwrap_or_default();
         let until = Deadline { started: Instant::now(), limit: patience.limit() };
         let guards = several::acquire(&client, all, ttl, &until, voice).await?;
-        let permit = guards.get(place).and_then(|guard| main.permit(guard.name()));
-        Ok(Self { client, guards, main: place, permit, acquired_at: Instant::now() })
+        let permits = guards.iter().filter_map(|guard| main.permit(guard.name())).collect();
+        Ok(Self { client, guards, main: place, permits, acquired_at: Instant::now() })
     }
 
     /// The safe time that is left of the lease that ends first.
@@ -87,16 +87,20 @@ impl Locks {
 
     /// What the command finds in its environment, and what it does not, whatever an outer run has
     /// put there. With several locks, fence and owner are those of the name that it is run under.
+    /// Several permits have a fence each, and the owner is that of the first.
     pub(crate) fn variables(&self) -> Vec<(&'static str, Option<String>)> {
         let names: Vec<&str> = self.guards.iter().map(Guard::name).collect();
-        let told = self.guards.get(self.main);
-        let fence = told.and_then(Guard::fence).map(|fence| fence.to_string());
+        let main = self.guards.iter().skip(self.main);
+        let fences = main.clone().take(self.permits.len().max(1));
+        let fences: Option<Vec<String>> =
+            fences.map(|guard| Some(guard.fence()?.to_string())).collect();
+        let permits: Vec<String> = self.permits.iter().map(u32::to_string).collect();
         vec![
             ("QUORATE_HELD", Some("1".to_owned())),
             ("QUORATE_LOCK", Some(names.join("\n"))),
-            ("QUORATE_OWNER", told.map(|guard| guard.owner_id().into_owned())),
-            ("QUORATE_FENCE", fence),
-            ("QUORATE_PERMIT", self.permit.map(|number| number.to_string())),
+            ("QUORATE_OWNER", main.map(|guard| guard.owner_id().into_owned()).next()),
+            ("QUORATE_FENCE", fences.map(|fences| fences.join(","))),
+            ("QUORATE_PERMIT", Some(permits.join(",")).filter(|_| !permits.is_empty())),
             (nested::VARIABLE, Some(nested::value(&self.guards))),
         ]
     }

@@ -15,7 +15,7 @@ pub(super) async fn check(client: &Client, want: &Want<'_>) -> Result<(), Failur
     let held = above.lines().filter_map(|line| line.split_once(' '));
     let is_wanted = |name: &str| match want.how {
         How::Alone | How::Reentrant | How::Shared => name == want.name,
-        How::Permit(_) => want.permit(name).is_some(),
+        How::Permit(_) | How::Permits { .. } => want.permit(name).is_some(),
     };
     let held: Vec<(&str, &str)> = held.filter(|(_, name)| is_wanted(name)).collect();
     let names: BTreeSet<&str> = held.iter().map(|(_, name)| *name).collect();
@@ -62,7 +62,7 @@ fn hint(want: &Want<'_>) -> String {
              at the latest when another wants it alone: take the lock once, on the outside, or \
              {AS_ONE}"
         ),
-        How::Permit(_) => format!(
+        How::Permit(_) | How::Permits { .. } => format!(
             "a permit of {name:?} is held by a process that started this one: if all who have \
              one waited for another, each would wait for itself: take a permit once, on the \
              outside"

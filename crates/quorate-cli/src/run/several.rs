@@ -16,7 +16,7 @@ use quorate::{
 };
 
 use super::{
-    lock::{busy, lock, named, patiently},
+    lock::{busy, lock, lock_each, named, patiently},
     nested,
     waiting::{All, Watch},
     want::{How, Want},
@@ -40,7 +40,7 @@ impl Deadline {
     }
 }
 
-/// Acquires all of them. The guards are in the order of `wants`.
+/// Acquires all of them. The guards are in the order of `wants`, several permits by number.
 pub(super) async fn acquire(
     client: &Client,
     wants: &BTreeSet<Want<'_>>,
@@ -49,9 +49,9 @@ pub(super) async fn acquire(
     voice: &Voice,
 ) -> Result<Vec<Guard>, Failure> {
     let locks: Vec<Want<'_>> = wants.iter().copied().filter(|want| !want.is_permit()).collect();
-    let mut permit = None;
+    let mut permits = None;
     if let Some((place, want)) = wants.iter().enumerate().find(|(_, want)| want.is_permit()) {
-        permit = Some((place, lock(client, want, ttl, until.left(), voice).await?));
+        permits = Some((place, lock_each(client, want, ttl, until.left(), voice).await?));
     }
     let is_set = locks.iter().all(|want| want.how == How::Alone);
     let mut guards = match &locks[..] {
@@ -62,8 +62,8 @@ pub(super) async fn acquire(
         }
         locks => gather(client, locks, ttl, until, voice).await?,
     };
-    if let Some((place, guard)) = permit {
-        guards.insert(place, guard);
+    if let Some((place, permits)) = permits {
+        guards.splice(place..place, permits);
     }
     Ok(guards)
 }

@@ -64,7 +64,7 @@ impl Watch {
         for want in wants {
             let looked = match want.how {
                 How::Alone | How::Reentrant | How::Shared => client.inspect(want.name).await,
-                How::Permit(_) => client.inspect(want.line()).await,
+                How::Permit(_) | How::Permits { .. } => client.inspect(want.line()).await,
             };
             let Ok(report) = looked else {
                 return voice.status(&format!("waiting for {want}: no node can tell who has it"));
@@ -143,7 +143,7 @@ fn line(want: &Want<'_>, report: &LockReport) -> String {
             report.place_of_this_client()
         }
         // Whoever stands in line has seen that all are taken; who has the line is its first.
-        How::Permit(_) => match &report.holder {
+        How::Permit(_) | How::Permits { .. } => match &report.holder {
             Some(first) => {
                 line.push_str(", all in use");
                 let behind = report.place_of_this_client().map(|place| place + 1);

@@ -83,6 +83,23 @@ impl Kind {
         }
     }
 
+    /// The same, with this many permits.
+    pub(crate) fn taking<'a>(
+        &self,
+        take: Option<NonZeroU32>,
+        want: Want<'a>,
+    ) -> Result<Want<'a>, Failure> {
+        match (want.how, take) {
+            (How::Permit(of), Some(take)) if take > of => Err(Failure::usage(format!(
+                "--take {take} with --permits {of}: it cannot be more than there are"
+            ))),
+            (How::Permit(of), Some(take)) if take > NonZeroU32::MIN => {
+                Ok(Want { how: How::Permits { take, of }, ..want })
+            }
+            _ => Ok(want),
+        }
+    }
+
     /// What is wanted under this name, if nothing else is.
     pub(crate) const fn only<'a>(&self, name: &'a str, identity: &Identity) -> Want<'a> {
         match self.of(name) {
@@ -114,6 +131,8 @@ pub(crate) enum How {
     Shared,
     /// One of so many permits of a semaphore.
     Permit(NonZeroU32),
+    /// Several permits of a semaphore, all or none.
+    Permits { take: NonZeroU32, of: NonZeroU32 },
 }
 
 /// All that must be held while a command runs.
@@ -127,7 +146,7 @@ pub(crate) struct Wanted<'a> {
 
 impl Want<'_> {
     pub(crate) const fn is_permit(&self) -> bool {
-        matches!(self.how, How::Permit(_))
+        matches!(self.how, How::Permit(_) | How::Permits { .. })
     }
 
     /// The number of the permit that is the lock of this name.
@@ -149,7 +168,7 @@ impl Want<'_> {
 
     fn part<'a>(&self, lock: &'a str) -> Option<&'a str> {
         match self.how {
-            How::Permit(_) => lock.strip_prefix(self.name)?.strip_prefix('#'),
+            How::Permit(_) | How::Permits { .. } => lock.strip_prefix(self.name)?.strip_prefix('#'),
             How::Alone | How::Reentrant | How::Shared => None,
         }
     }
@@ -163,6 +182,7 @@ impl fmt::Display for Want<'_> {
             How::Alone | How::Reentrant | How::Shared => write!(f, "{name:?}"),
             How::Permit(NonZeroU32::MIN) => write!(f, "the permit of {name:?}"),
             How::Permit(permits) => write!(f, "one of {permits} permits of {name:?}"),
+            How::Permits { take, of } => write!(f, "{take} of {of} permits of {name:?}"),
         }
     }
 }
@@ -171,6 +191,11 @@ fn permits(text: &str) -> Result<NonZeroU32, String> {
     let most = Semaphore::MAX_PERMITS;
     let permits = text.parse().ok().filter(|permits: &NonZeroU32| permits.get() <= most);
     permits.ok_or_else(|| format!("there can be 1 to {most} permits"))
+}
+
+/// How many permits are acquired.
+pub(crate) fn take(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "use a number of permits, 1 or more".to_owned())
 }
 
 /// Says of which identity a command is, and all that it starts.

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::rig::Rig;
+use crate::fixture::Fixture;
 
 #[test]
 fn unit_of_systemd_fits_the_service() {
@@ -95,10 +95,10 @@ fn files_of_kubernetes_select_the_instances() {
 /// The command takes these arguments with their values. Wrong ones are noticed before `--help` is.
 #[track_caller]
 fn assert_understood(args: &[String]) {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let with_help = |args: &[String]| {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        rig.say([&args[..], &["--help"]].concat())
+        fixture.say([&args[..], &["--help"]].concat())
     };
     assert_eq!(args[0], "serve");
     with_help(args).assert_code(0);

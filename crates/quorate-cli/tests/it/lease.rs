@@ -5,16 +5,16 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command, time::Dura
 use quorate_testkit::{Fault, Proxy, Server};
 use rustix::process::Signal;
 
-use crate::rig::{Ended, Rig, Running};
+use crate::fixture::{Ended, Fixture, Running};
 
 #[track_caller]
-fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    rig.say(args)
+fn say<'a>(fixture: &Fixture, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    fixture.say(args)
 }
 
 #[test]
 fn a_script_takes_renews_and_releases_a_lock() {
-    let rig = Rig::nodes(3);
+    let fixture = Fixture::nodes(3);
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let script = format!(
         "set -e; eval \"$({quorate} acquire \"it's\" --ttl 5s --format sh)\"; \
@@ -23,7 +23,7 @@ fn a_script_takes_renews_and_releases_a_lock() {
          {quorate} run -n \"it's\" echo free"
     );
     let mut command = Command::new("sh");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     let ended = Running::start(command.args(["-c", &script])).close().assert_code(0);
     let lines: Vec<&str> = ended.out().lines().collect();
     let (name, fence) = lines[0].split_once('/').expect("a name and a fence");
@@ -35,18 +35,18 @@ fn a_script_takes_renews_and_releases_a_lock() {
 /// Two of three have it, and two others of three are there first.
 #[test]
 fn a_lease_is_found_by_whoever_meets_another_majority_first() {
-    let mut rig = Rig::without_servers();
-    rig.servers = Server::start_many(3);
-    let slow = Proxy::start(&rig.servers[0].address());
-    let nodes = [slow.url(), rig.servers[1].url(), rig.servers[2].url()].join(",");
+    let mut fixture = Fixture::without_servers();
+    fixture.servers = Server::start_many(3);
+    let slow = Proxy::start(&fixture.servers[0].address());
+    let nodes = [slow.url(), fixture.servers[1].url(), fixture.servers[2].url()].join(",");
     let say = |args: &[&str]| {
-        let mut command = rig.quorate(args.iter().copied());
+        let mut command = fixture.quorate(args.iter().copied());
         Running::start(command.env("QUORATE_NODES", &nodes)).close().assert_code(0)
     };
     say(&["nodes", "admit"]);
-    rig.servers[2].pause();
+    fixture.servers[2].pause();
     let text = say(&["acquire", "x"]);
-    rig.servers[2].resume();
+    fixture.servers[2].resume();
     let time = Duration::from_millis(20);
     slow.set(Fault::Delay { up: time, down: time });
     say(&["renew", text.out().trim()]);
@@ -55,13 +55,13 @@ fn a_lease_is_found_by_whoever_meets_another_majority_first() {
 
 #[test]
 fn a_lease_is_text_or_json() {
-    let rig = Rig::one();
-    let text = say(&rig, ["acquire", "x"]).assert_code(0);
+    let fixture = Fixture::one();
+    let text = say(&fixture, ["acquire", "x"]).assert_code(0);
     let lease = text.out().trim();
     assert!(lease.starts_with("quorate-lease-1:10000:"), "{lease}");
-    say(&rig, ["renew", lease]).assert_code(0);
-    say(&rig, ["release", lease]).assert_code(0);
-    let json = say(&rig, ["acquire", "x", "--ttl", "2s", "--format", "json"]).assert_code(0);
+    say(&fixture, ["renew", lease]).assert_code(0);
+    say(&fixture, ["release", lease]).assert_code(0);
+    let json = say(&fixture, ["acquire", "x", "--ttl", "2s", "--format", "json"]).assert_code(0);
     assert!(json.out().starts_with(r#"{"fence":"#), "{json:?}");
     for part in [r#""name":"x""#, r#""ttl_ms":2000"#, r#""schema_version":1"#, "valid_for_ms"] {
         assert!(json.out().contains(part), "{part} in {json:?}");
@@ -70,29 +70,29 @@ fn a_lease_is_text_or_json() {
 
 #[test]
 fn a_lease_that_is_over_is_79() {
-    let rig = Rig::one();
-    let text = say(&rig, ["acquire", "x"]);
+    let fixture = Fixture::one();
+    let text = say(&fixture, ["acquire", "x"]);
     let lease = text.out().trim();
-    say(&rig, ["release", lease]).assert_code(0);
+    say(&fixture, ["release", lease]).assert_code(0);
     for verb in ["renew", "release"] {
-        say(&rig, [verb, lease]).assert_code(79).assert_says("no longer has it");
+        say(&fixture, [verb, lease]).assert_code(79).assert_says("no longer has it");
     }
 }
 
 #[test]
 fn a_lock_that_another_has_is_not_acquired() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
-    say(&rig, ["acquire", "-n", "x"]).assert_code(75).assert_says("held by");
-    say(&rig, ["acquire", "-w", "500ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
+    say(&fixture, ["acquire", "-n", "x"]).assert_code(75).assert_says("held by");
+    say(&fixture, ["acquire", "-w", "500ms", "-E", "3", "x"]).assert_code(3).assert_says("held by");
     holder.close();
 }
 
 /// An empty text would succeed in `eval`.
 #[test]
 fn a_script_that_does_not_get_the_lock_does_not_go_on() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let script = |acquire: &str, then: &str| {
         format!(
@@ -102,7 +102,7 @@ fn a_script_that_does_not_get_the_lock_does_not_go_on() {
     };
     let run = |shell: &str, script: &str| {
         let mut command = Command::new(shell);
-        rig.prepare(&mut command);
+        fixture.prepare(&mut command);
         Running::start(command.args(["-c", script])).close()
     };
     for (acquire, code) in [
@@ -130,12 +130,12 @@ fn a_script_that_does_not_get_the_lock_does_not_go_on() {
 /// A signal that ends the wait is no success either.
 #[test]
 fn a_script_whose_wait_is_ended_does_not_go_on() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
-    let mut command = rig.quorate(["acquire", "x", "--format", "sh", "-v"]);
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
+    let mut command = fixture.quorate(["acquire", "x", "--format", "sh", "-v"]);
     let waiting = Running::start(&mut command);
-    let one_waits = || rig.say(["show", "x"]).out().contains(", 1 waiting");
-    rig.await_that("it waits", one_waits);
+    let one_waits = || fixture.say(["show", "x"]).out().contains(", 1 waiting");
+    fixture.await_that("it waits", one_waits);
     waiting.signal(Signal::TERM);
     let ended = waiting.end().assert_code(143);
     let unset = "unset QUORATE_LEASE QUORATE_LOCK QUORATE_FENCE QUORATE_PERMIT; (exit 143)\n";
@@ -145,38 +145,38 @@ fn a_script_whose_wait_is_ended_does_not_go_on() {
 
 #[test]
 fn a_script_shares_a_lock() {
-    for rig in Rig::of_each_kind() {
-        let leases = [(); 2].map(|()| say(&rig, ["acquire", "-s", "x"]).assert_code(0));
+    for fixture in Fixture::of_each_kind() {
+        let leases = [(); 2].map(|()| say(&fixture, ["acquire", "-s", "x"]).assert_code(0));
         let [one, two] = leases.each_ref().map(|lease| lease.out().trim());
         for _ in 0..2 {
-            say(&rig, ["renew", "-v", one]).assert_code(0).assert_says("\"x\" lasts for 9.");
+            say(&fixture, ["renew", "-v", one]).assert_code(0).assert_says("\"x\" lasts for 9.");
         }
-        rig.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
-        rig.run_until_answered(["-s", "-n", "x", "true"]).assert_code(0);
-        rig.say_until_answered(["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
-        say(&rig, ["release", one]).assert_code(0);
-        say(&rig, ["release", one]).assert_code(79).assert_says("no longer has it");
-        say(&rig, ["renew", one]).assert_code(79).assert_says("no longer has it");
-        rig.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
-        say(&rig, ["renew", two]).assert_code(0);
-        say(&rig, ["release", two]).assert_code(0);
-        rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
+        fixture.run_until_answered(["-s", "-n", "x", "true"]).assert_code(0);
+        fixture.say_until_answered(["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
+        say(&fixture, ["release", one]).assert_code(0);
+        say(&fixture, ["release", one]).assert_code(79).assert_says("no longer has it");
+        say(&fixture, ["renew", one]).assert_code(79).assert_says("no longer has it");
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
+        say(&fixture, ["renew", two]).assert_code(0);
+        say(&fixture, ["release", two]).assert_code(0);
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
     }
 }
 
 #[test]
 fn a_shared_lease_ends_with_its_ttl() {
-    for rig in [Rig::without_servers(), Rig::one()] {
-        let lease = say(&rig, ["acquire", "-s", "--ttl", "1s", "x"]).assert_code(0);
-        rig.run(["-w", "20", "x", "true"]).assert_code(0);
-        say(&rig, ["renew", lease.out().trim()]).assert_code(79);
+    for fixture in [Fixture::without_servers(), Fixture::one()] {
+        let lease = say(&fixture, ["acquire", "-s", "--ttl", "1s", "x"]).assert_code(0);
+        fixture.run(["-w", "20", "x", "true"]).assert_code(0);
+        say(&fixture, ["renew", lease.out().trim()]).assert_code(79);
     }
 }
 
 /// What an earlier lease has left would be taken for its own.
 #[test]
 fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let show = "echo $QUORATE_LOCK/${QUORATE_FENCE-none}/${QUORATE_PERMIT-none}";
     let acquire =
@@ -184,7 +184,7 @@ fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit
     let script = ["-s x", "--permits 1 jobs", "y", "-s x"].map(acquire).concat();
     for shell in ["sh", "bash"] {
         let mut command = Command::new(shell);
-        rig.prepare(&mut command);
+        fixture.prepare(&mut command);
         let script = format!("set -eu; {script}");
         let ended = Running::start(command.args(["-c", &script])).close().assert_code(0);
         let lines: Vec<&str> = ended.out().lines().collect();
@@ -195,11 +195,11 @@ fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit
         };
         assert!(fence(lines[1], "jobs#1/", "/1"), "{ended:?}");
         assert!(fence(lines[2], "y/", "/none"), "{ended:?}");
-        rig.servers[0].flush_all();
+        fixture.servers[0].flush_all();
     }
     let json = |args: &[&str]| -> serde_json::Value {
         let args = ["acquire", "--format", "json"].iter().chain(args).copied();
-        serde_json::from_str(say(&rig, args).assert_code(0).out()).expect("JSON")
+        serde_json::from_str(say(&fixture, args).assert_code(0).out()).expect("JSON")
     };
     let shared = json(&["-s", "x"]);
     assert!(shared["fence"].is_null() && shared["permit"].is_null(), "{shared}");
@@ -211,15 +211,16 @@ fn a_script_finds_no_fence_of_a_lock_that_it_shares_and_the_number_of_its_permit
 
 #[test]
 fn a_script_takes_renews_and_releases_a_permit() {
-    for rig in Rig::of_each_kind() {
-        let acquire = || rig.say_until_answered(["acquire", "-n", "--permits", "2", "jobs"]);
+    for fixture in Fixture::of_each_kind() {
+        let acquire = || fixture.say_until_answered(["acquire", "-n", "--permits", "2", "jobs"]);
         let (one, two) = (acquire().assert_code(0), acquire().assert_code(0));
         assert_ne!(one.out(), two.out());
         acquire().assert_code(75).assert_says("all 2 permits are in use");
-        rig.say_until_answered(["acquire", "-n", "-E", "3", "--permits", "2", "jobs"])
+        fixture
+            .say_until_answered(["acquire", "-n", "-E", "3", "--permits", "2", "jobs"])
             .assert_code(3);
-        say(&rig, ["renew", one.out().trim()]).assert_code(0);
-        say(&rig, ["release", one.out().trim()]).assert_code(0);
+        say(&fixture, ["renew", one.out().trim()]).assert_code(0);
+        say(&fixture, ["release", one.out().trim()]).assert_code(0);
         acquire().assert_code(0);
         acquire().assert_code(75);
     }
@@ -227,39 +228,39 @@ fn a_script_takes_renews_and_releases_a_permit() {
 
 #[test]
 fn a_nested_acquire_of_the_same_name_is_told_so() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    let told = rig.run(["x", quorate, "acquire", "x"]).assert_code(64);
+    let told = fixture.run(["x", quorate, "acquire", "x"]).assert_code(64);
     told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
-    rig.run(["x", quorate, "acquire", "y"]).assert_code(0);
-    rig.run(["-s", "x", quorate, "acquire", "-s", "x"]).assert_code(64);
+    fixture.run(["x", quorate, "acquire", "y"]).assert_code(0);
+    fixture.run(["-s", "x", quorate, "acquire", "-s", "x"]).assert_code(64);
     let permit = ["--permits", "2", "jobs"];
     let nested = permit.into_iter().chain([quorate, "acquire"]).chain(permit);
-    rig.run(nested).assert_code(64).assert_says("take a permit once, on the outside");
+    fixture.run(nested).assert_code(64).assert_says("take a permit once, on the outside");
 }
 
 #[test]
 fn a_lease_of_a_name_with_blanks_around_it_is_renewed_and_released() {
-    let rig = Rig::one();
-    let text = say(&rig, ["acquire", " x "]).assert_code(0);
+    let fixture = Fixture::one();
+    let text = say(&fixture, ["acquire", " x "]).assert_code(0);
     for verb in ["renew", "release"] {
         // As it was written, with its line end.
-        let mut command = rig.quorate([verb]);
+        let mut command = fixture.quorate([verb]);
         let ended = Running::start(command.env("QUORATE_LEASE", text.out())).close();
         ended.assert_code(0);
     }
-    assert!(rig.servers[0].get(" x ").is_none(), "it was given back");
+    assert!(fixture.servers[0].get(" x ").is_none(), "it was given back");
 }
 
 #[test]
 fn errors_are_json_if_the_lease_is_to_be() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
     for (args, code, kind) in
         [(&["-n", "x"][..], 75, "busy"), (&["-n", ""], 64, "usage"), (&["--fly", "x"], 64, "usage")]
     {
         let args = ["acquire", "--format", "json"].iter().chain(args).copied();
-        let ended = say(&rig, args).assert_code(code);
+        let ended = say(&fixture, args).assert_code(code);
         let json: serde_json::Value = serde_json::from_str(ended.err()).expect("JSON");
         assert_eq!(json["schema_version"], 1, "{ended:?}");
         assert_eq!((&json["error"]["code"], &json["error"]["kind"]), (&code.into(), &kind.into()));
@@ -269,34 +270,34 @@ fn errors_are_json_if_the_lease_is_to_be() {
 
 #[test]
 fn wrong_leases_are_told() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for verb in ["renew", "release"] {
-        say(&rig, [verb]).assert_code(64).assert_says("QUORATE_LEASE");
+        say(&fixture, [verb]).assert_code(64).assert_says("QUORATE_LEASE");
         let told = "not a lease as `quorate acquire` writes it";
-        say(&rig, [verb, "x"]).assert_code(64).assert_says(told);
-        let mut command = rig.quorate([verb]);
+        say(&fixture, [verb, "x"]).assert_code(64).assert_says(told);
+        let mut command = fixture.quorate([verb]);
         command.env("QUORATE_LEASE", OsStr::from_bytes(b"\xff"));
         Running::start(&mut command).close().assert_code(64).assert_says(told);
     }
-    rig.servers[0].kill();
-    say(&rig, ["acquire", "-n", "x"]).assert_code(69).assert_says("connection refused");
+    fixture.servers[0].kill();
+    say(&fixture, ["acquire", "-n", "x"]).assert_code(69).assert_says("connection refused");
 }
 
 /// The second one is no part of a name, and no secret is shown.
 #[test]
 fn leases_that_were_pasted_together_are_not_a_lease() {
-    let rig = Rig::one();
-    let lease = say(&rig, ["acquire", "x"]).assert_code(0);
+    let fixture = Fixture::one();
+    let lease = say(&fixture, ["acquire", "x"]).assert_code(0);
     let lease = lease.out().trim();
     let secret = lease.split(':').nth(3).expect("an owner");
     for between in ["", " ", "\n"] {
         let both = format!("{lease}{between}{lease}");
         for verb in ["renew", "release"] {
-            let ended = say(&rig, [verb, &both]).assert_code(64);
+            let ended = say(&fixture, [verb, &both]).assert_code(64);
             assert!(!ended.err().contains(secret), "{ended:?}");
             let is_told = ended.err().contains("not a lease") || between == "\n";
             assert!(is_told, "{ended:?}");
         }
     }
-    say(&rig, ["release", lease]).assert_code(0);
+    say(&fixture, ["release", lease]).assert_code(0);
 }

@@ -2,28 +2,28 @@
 
 use quorate_testkit::{Server, eventually};
 
-use crate::rig::{Ended, PATIENCE, Rig, Running};
+use crate::fixture::{Ended, Fixture, PATIENCE, Running};
 
 #[track_caller]
-fn say<'a>(rig: &Rig, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    rig.say(args)
+fn say<'a>(fixture: &Fixture, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    fixture.say(args)
 }
 
-fn on_each_kind_of_place(body: impl Fn(&Rig)) {
-    Rig::of_each_kind().iter().for_each(body);
+fn on_each_kind_of_place(body: impl Fn(&Fixture)) {
+    Fixture::of_each_kind().iter().for_each(body);
 }
 
 #[test]
 fn locks_are_listed_with_holder_and_line() {
-    on_each_kind_of_place(|rig| {
-        let ended = say(rig, ["ls"]).assert_code(0);
+    on_each_kind_of_place(|fixture| {
+        let ended = say(fixture, ["ls"]).assert_code(0);
         assert!(ended.out().is_empty() && ended.err().contains("quorate run demo"), "{ended:?}");
-        let holder = rig.hold("job:1");
-        let other = rig.hold("other");
-        let waiting = rig.start(["job:1", "true"]);
+        let holder = fixture.hold("job:1");
+        let other = fixture.hold("other");
+        let waiting = fixture.start(["job:1", "true"]);
         let pid = holder.pid().as_raw_nonzero();
         let is_listed = || {
-            let ended = say(rig, ["ls"]).assert_code(0);
+            let ended = say(fixture, ["ls"]).assert_code(0);
             let lines: Vec<&str> = ended.out().lines().collect();
             let row: Vec<&str> = lines[1].split_whitespace().collect();
             assert!(lines[0].starts_with("NAME "), "{ended:?}");
@@ -32,9 +32,9 @@ fn locks_are_listed_with_holder_and_line() {
             row.last() == Some(&"1")
         };
         eventually("one waits", PATIENCE, is_listed);
-        let ended = say(rig, ["ls", "job"]).assert_code(0);
+        let ended = say(fixture, ["ls", "job"]).assert_code(0);
         assert_eq!(ended.out().lines().count(), 2, "{ended:?}");
-        let json = json(&say(rig, ["ls", "job", "-o", "json"]).assert_code(0));
+        let json = json(&say(fixture, ["ls", "job", "-o", "json"]).assert_code(0));
         assert_eq!(json["locks"][0]["name"], "job:1");
         assert_eq!(json["locks"][0]["waiting_total"], 1);
         assert_eq!(json["is_complete"], true);
@@ -46,20 +46,20 @@ fn locks_are_listed_with_holder_and_line() {
 
 #[test]
 fn a_lock_is_shown_with_its_line_and_its_nodes() {
-    on_each_kind_of_place(|rig| {
-        let ended = say(rig, ["show", "x"]).assert_code(0);
+    on_each_kind_of_place(|fixture| {
+        let ended = say(fixture, ["show", "x"]).assert_code(0);
         assert!(ended.out().starts_with("x: free\n"), "{ended:?}");
-        let holder = rig.hold("x");
-        let waiting = rig.start(["x", "true"]);
-        let is_shown = || say(rig, ["show", "x"]).out().contains(", 1 waiting\n");
+        let holder = fixture.hold("x");
+        let waiting = fixture.start(["x", "true"]);
+        let is_shown = || say(fixture, ["show", "x"]).out().contains(", 1 waiting\n");
         eventually("one waits", PATIENCE, is_shown);
-        let ended = say(rig, ["show", "x"]).assert_code(0);
-        let nodes = rig.servers.len().max(1);
+        let ended = say(fixture, ["show", "x"]).assert_code(0);
+        let nodes = fixture.servers.len().max(1);
         let lines: Vec<&str> = ended.out().lines().collect();
         assert!(lines[0].starts_with("x: held by quorate/"), "{ended:?}");
         assert!(lines[1].starts_with("fence ") && lines[2].starts_with("  1. quorate/"));
         assert_eq!(lines.len(), 3 + nodes, "{ended:?}");
-        let json = json(&say(rig, ["show", "x", "-o", "json"]).assert_code(0));
+        let json = json(&say(fixture, ["show", "x", "-o", "json"]).assert_code(0));
         assert_eq!((&json["schema_version"], &json["is_held"]), (&1.into(), &true.into()));
         let holder_json = json["holder"].as_object().expect("a holder");
         let keys: Vec<&str> = holder_json.keys().map(String::as_str).collect();
@@ -84,9 +84,10 @@ fn a_lock_is_shown_with_its_line_and_its_nodes() {
 
 #[test]
 fn all_who_share_a_lock_are_shown() {
-    on_each_kind_of_place(|rig| {
-        let holders = ["one", "two", "three"].map(|it| rig.hold_with(["-s", "--who", it, "x"], it));
-        let ended = say(rig, ["show", "x"]).assert_code(0);
+    on_each_kind_of_place(|fixture| {
+        let holders =
+            ["one", "two", "three"].map(|it| fixture.hold_with(["-s", "--who", it, "x"], it));
+        let ended = say(fixture, ["show", "x"]).assert_code(0);
         let lines: Vec<&str> = ended.out().lines().collect();
         let first = lines[0].strip_prefix("x: held by ").expect("a holder");
         assert!(first.ends_with(", shared with 2 others"), "{ended:?}");
@@ -95,9 +96,9 @@ fn all_who_share_a_lock_are_shown() {
         let whos = whos.map(|it| it.split_once(" for ").expect("a time").0);
         assert_eq!(sorted(whos), ["one", "three", "two"], "{ended:?}");
         assert!(!ended.out().contains("fence"), "{ended:?}");
-        let ended = say(rig, ["ls"]).assert_code(0);
+        let ended = say(fixture, ["ls"]).assert_code(0);
         assert!(ended.out().contains(" and 2 others  "), "{ended:?}");
-        let json = json(&say(rig, ["ls", "-o", "json"]).assert_code(0));
+        let json = json(&say(fixture, ["ls", "-o", "json"]).assert_code(0));
         let lock = &json["locks"][0];
         let others = lock["shared_with"].as_array().expect("a list");
         let told = [&lock["holder"]].into_iter().chain(others);
@@ -107,10 +108,10 @@ fn all_who_share_a_lock_are_shown() {
         assert_eq!(lock["is_held"], true);
         let [one, two, three] = holders;
         three.close().assert_code(0);
-        let ended = say(rig, ["ls"]).assert_code(0);
+        let ended = say(fixture, ["ls"]).assert_code(0);
         assert!(ended.out().contains(" and 1 other  "), "{ended:?}");
         two.close().assert_code(0);
-        let ended = say(rig, ["show", "x"]).assert_code(0);
+        let ended = say(fixture, ["show", "x"]).assert_code(0);
         assert!(ended.out().contains("\nshared, with nobody else now\n"), "{ended:?}");
         one.close().assert_code(0);
     });
@@ -118,13 +119,13 @@ fn all_who_share_a_lock_are_shown() {
 
 #[test]
 fn what_cannot_be_shown_is_told_as_text_and_as_json() {
-    let rig = Rig::one();
-    say(&rig, ["show", ""]).assert_code(64).assert_says("empty");
-    rig.servers[0].kill();
+    let fixture = Fixture::one();
+    say(&fixture, ["show", ""]).assert_code(64).assert_says("empty");
+    fixture.servers[0].kill();
     for verb in [&["ls"][..], &["show", "x"]] {
         let args = || verb.iter().copied();
-        say(&rig, args()).assert_code(69).assert_says("connection refused");
-        let ended = say(&rig, args().chain(["-o", "json"])).assert_code(69);
+        say(&fixture, args()).assert_code(69).assert_says("connection refused");
+        let ended = say(&fixture, args().chain(["-o", "json"])).assert_code(69);
         let expected = r#"{"error":{"code":69,"kind":"unavailable","message":"#;
         assert!(ended.err().starts_with(expected), "{ended:?}");
     }
@@ -133,25 +134,25 @@ fn what_cannot_be_shown_is_told_as_text_and_as_json() {
 /// They have answered, so nobody says that they did not.
 #[test]
 fn nodes_that_do_not_vote_yet_cannot_tell() {
-    let mut rig = Rig::without_servers();
-    rig.servers = Server::start_many(3);
+    let mut fixture = Fixture::without_servers();
+    fixture.servers = Server::start_many(3);
     for verb in [&["ls"][..], &["show", "x"]] {
-        let ended = say(&rig, verb.iter().copied()).assert_code(69);
+        let ended = say(&fixture, verb.iter().copied()).assert_code(69);
         assert!(ended.err().starts_with("quorate: no node can tell: "), "{ended:?}");
         ended.assert_says("under the restart guard for ");
     }
-    assert!(rig.servers.iter().all(|server| server.keys().is_empty()), "it only looks");
+    assert!(fixture.servers.iter().all(|server| server.keys().is_empty()), "it only looks");
 }
 
 #[test]
 fn a_node_that_is_down_is_shown_as_such() {
-    let rig = Rig::nodes(3);
-    let holder = rig.hold("x");
-    rig.servers[2].kill();
-    let ended = say(&rig, ["show", "x"]).assert_code(0);
+    let fixture = Fixture::nodes(3);
+    let holder = fixture.hold("x");
+    fixture.servers[2].kill();
+    let ended = say(&fixture, ["show", "x"]).assert_code(0);
     assert!(ended.out().starts_with("x: held by "), "{ended:?}");
     assert!(ended.out().contains("connection refused"), "{ended:?}");
-    let ended = say(&rig, ["ls"]).assert_code(0);
+    let ended = say(&fixture, ["ls"]).assert_code(0);
     assert!(ended.out().contains("\nx "), "{ended:?}");
     holder.close();
 }
@@ -159,38 +160,39 @@ fn a_node_that_is_down_is_shown_as_such() {
 /// What is known is shown, and nobody takes it for more.
 #[test]
 fn a_lock_that_too_few_nodes_can_tell_of_is_not_known() {
-    let rig = Rig::nodes(3);
+    let fixture = Fixture::nodes(3);
     // It is not lost before the end.
-    let holder = rig.hold_with(["--ttl", "60s", "x"], "holder");
-    let known = json(&say(&rig, ["show", "x", "-o", "json"]).assert_code(0));
+    let holder = fixture.hold_with(["--ttl", "60s", "x"], "holder");
+    let known = json(&say(&fixture, ["show", "x", "-o", "json"]).assert_code(0));
     assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &true.into()));
     // A majority has it, perhaps without one that was reached later.
     let has_it = |server: &Server| {
         let asked = quorate_testkit::redis::cmd("EXISTS").arg("x").query(&mut server.connection());
         asked.expect("it answers")
     };
-    let kept = rig.servers.iter().position(has_it).expect("a majority has it");
-    rig.servers[(kept + 1) % 3].kill();
-    let known = json(&say(&rig, ["show", "y", "-o", "json"]).assert_code(0));
+    let kept = fixture.servers.iter().position(has_it).expect("a majority has it");
+    fixture.servers[(kept + 1) % 3].kill();
+    let known = json(&say(&fixture, ["show", "y", "-o", "json"]).assert_code(0));
     assert_eq!((&known["is_known"], &known["is_held"]), (&true.into(), &false.into()));
-    rig.servers[(kept + 2) % 3].kill();
-    let ended = say(&rig, ["show", "x"]).assert_code(69).assert_says("\"x\" is not known: ");
+    fixture.servers[(kept + 2) % 3].kill();
+    let ended = say(&fixture, ["show", "x"]).assert_code(69).assert_says("\"x\" is not known: ");
     assert!(ended.out().contains(", on 1 of 3 nodes only\n"), "{ended:?}");
-    let ended = say(&rig, ["show", "y"]).assert_code(69).assert_says("too few nodes answered: ");
+    let ended =
+        say(&fixture, ["show", "y"]).assert_code(69).assert_says("too few nodes answered: ");
     assert!(ended.out().starts_with("y: not known: "), "{ended:?}");
-    let ended = say(&rig, ["ls"]).assert_code(69).assert_says("some locks may be missing: ");
+    let ended = say(&fixture, ["ls"]).assert_code(69).assert_says("some locks may be missing: ");
     assert!(ended.out().contains("\nx "), "{ended:?}");
     for args in
         [&["show", "x", "-o", "json"][..], &["ls", "-o", "json"], &["ls", "y", "-o", "json"]]
     {
-        let ended = say(&rig, args.iter().copied()).assert_code(69);
+        let ended = say(&fixture, args.iter().copied()).assert_code(69);
         let expected = r#"{"error":{"code":69,"kind":"unavailable","message":"#;
         assert!(ended.err().starts_with(expected), "{ended:?}");
         let told = json(&ended);
         let key = if args[0] == "show" { "is_known" } else { "is_complete" };
         assert_eq!(told[key], false, "{ended:?}");
     }
-    let ended = say(&rig, ["ls", "y"]).assert_code(69);
+    let ended = say(&fixture, ["ls", "y"]).assert_code(69);
     assert!(!ended.err().contains("no locks"), "{ended:?}");
     // It has lost its lock.
     holder.signal(rustix::process::Signal::TERM);
@@ -200,12 +202,12 @@ fn a_lock_that_too_few_nodes_can_tell_of_is_not_known() {
 /// Whoever has it could release the lock.
 #[test]
 fn no_more_than_the_beginning_of_another_librarys_value_is_shown() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let value = "0a1b2c3d4e5f-of-another";
     let mut steal = quorate_testkit::redis::cmd("SET");
-    steal.arg("x").arg(value).exec(&mut rig.servers[0].connection()).expect("it is set");
-    let waiting = rig.start(["-v", "x", "true"]);
-    rig.await_waiting("x", 1);
+    steal.arg("x").arg(value).exec(&mut fixture.servers[0].connection()).expect("it is set");
+    let waiting = fixture.start(["-v", "x", "true"]);
+    fixture.await_waiting("x", 1);
     for (args, code) in [
         (&["run", "-n", "x", "true"][..], 75),
         (&["run", "-n", "-s", "x", "true"], 75),
@@ -217,7 +219,7 @@ fn no_more_than_the_beginning_of_another_librarys_value_is_shown() {
         (&["ls"], 0),
         (&["ls", "-o", "json"], 0),
     ] {
-        let ended = say(&rig, args.iter().copied()).assert_code(code);
+        let ended = say(&fixture, args.iter().copied()).assert_code(code);
         let told = format!("{}{}", ended.out(), ended.err());
         assert!(told.contains("0a1b2c3d…") && !told.contains("0a1b2c3d4"), "{args:?}: {ended:?}");
     }
@@ -228,14 +230,14 @@ fn no_more_than_the_beginning_of_another_librarys_value_is_shown() {
 /// `script` makes a terminal.
 #[test]
 fn the_head_of_a_table_is_bold_on_a_terminal_that_can_do_that() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let screen = |variables: &[(&str, &str)]| {
         let mut command = std::process::Command::new("script");
-        rig.prepare(&mut command);
+        fixture.prepare(&mut command);
         let line = format!("{} config", env!("CARGO_BIN_EXE_quorate"));
         command.args(["-qec", &line, "screen"]).envs(variables.iter().copied());
         Running::start(&mut command).close().assert_code(0);
-        rig.read("screen")
+        fixture.read("screen")
     };
     for (variables, is_bold) in [
         (&[("TERM", "xterm")][..], true),

@@ -4,10 +4,10 @@
 
 mod config;
 mod deploy;
+mod fixture;
 mod lease;
 mod look;
 mod nodes;
 mod output;
-mod rig;
 mod run;
 mod texts;

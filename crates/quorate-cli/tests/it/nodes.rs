@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
-use crate::rig::{PATIENCE, Running};
+use crate::fixture::{PATIENCE, Running};
 
 #[test]
 fn new_nodes_are_shown_admitted_and_shown_again() {

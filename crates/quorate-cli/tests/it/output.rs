@@ -6,10 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::rig::{Ended, Rig, Running};
+use crate::fixture::{Ended, Fixture, Running};
 
-fn say(rig: &Rig, args: &[&str], out: impl Into<Stdio>) -> Ended {
-    let mut command = rig.quorate(args.iter().copied());
+fn say(fixture: &Fixture, args: &[&str], out: impl Into<Stdio>) -> Ended {
+    let mut command = fixture.quorate(args.iter().copied());
     Running::start_as_is(command.stdin(Stdio::null()).stdout(out)).end()
 }
 
@@ -26,9 +26,9 @@ fn closed_pipe() -> Stdio {
 
 #[test]
 fn a_full_disk_is_74() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     for args in TALKERS {
-        let ended = say(&rig, args, full_disk()).assert_code(74).assert_says("cannot write: ");
+        let ended = say(&fixture, args, full_disk()).assert_code(74).assert_says("cannot write: ");
         let is_json = args.ends_with(&["json"]);
         assert_eq!(ended.err().contains(r#""kind":"io""#), is_json, "{ended:?}");
     }
@@ -36,9 +36,9 @@ fn a_full_disk_is_74() {
 
 #[test]
 fn a_reader_that_has_gone_is_no_error() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     for args in TALKERS {
-        let ended = say(&rig, args, closed_pipe()).assert_code(0);
+        let ended = say(&fixture, args, closed_pipe()).assert_code(0);
         assert_eq!(ended.err(), "", "{args:?}");
     }
 }
@@ -46,24 +46,24 @@ fn a_reader_that_has_gone_is_no_error() {
 /// Nobody could release it.
 #[test]
 fn a_lease_that_cannot_be_written_is_given_back() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for out in [full_disk(), closed_pipe()] {
-        say(&rig, &["acquire", "x"], out).assert_code(74).assert_says("cannot write: ");
-        assert!(rig.servers[0].get("x").is_none(), "it was given back");
+        say(&fixture, &["acquire", "x"], out).assert_code(74).assert_says("cannot write: ");
+        assert!(fixture.servers[0].get("x").is_none(), "it was given back");
     }
 }
 
 /// What is closed is /dev/null by the time that we could ask.
 #[test]
 fn a_lease_that_nobody_could_read_is_not_taken() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let told = "nobody could renew or release the lease";
-    say(&rig, &["acquire", "x"], Stdio::null()).assert_code(74).assert_says(told);
+    say(&fixture, &["acquire", "x"], Stdio::null()).assert_code(74).assert_says(told);
     let mut command = Command::new("sh");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     let script = format!("exec {} acquire x >&-", env!("CARGO_BIN_EXE_quorate"));
     Running::start(command.args(["-c", &script])).close().assert_code(74).assert_says(told);
-    assert!(rig.servers[0].get("x").is_none(), "nobody has it");
+    assert!(fixture.servers[0].get("x").is_none(), "nobody has it");
 }
 
 /// Everything that has something to say, on this machine.

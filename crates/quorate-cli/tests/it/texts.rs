@@ -6,7 +6,7 @@ use std::{env, fs, path::Path};
 use quorate_testkit::eventually;
 use serde_json::Value;
 
-use crate::rig::{PATIENCE, Rig, Running};
+use crate::fixture::{Fixture, PATIENCE, Running};
 
 #[test]
 fn help_is_as_approved() {
@@ -36,22 +36,22 @@ fn the_manual_is_as_approved() {
     approve("quorate-nodes-change.1", &["man", "nodes", "change"]);
     approve("quorate-serve.1", &["man", "serve"]);
     approve("quorate-token.1", &["man", "token"]);
-    let rig = Rig::without_servers();
-    let ended = rig.say(["man", "fly"]);
+    let fixture = Fixture::without_servers();
+    let ended = fixture.say(["man", "fly"]);
     ended.assert_code(64).assert_says("no verb `fly`");
-    rig.say(["man", "nodes", "fly"]).assert_code(64).assert_says("no verb `nodes fly`");
+    fixture.say(["man", "nodes", "fly"]).assert_code(64).assert_says("no verb `nodes fly`");
 }
 
 /// Every page is there that another one names, with what its exit codes mean.
 #[test]
 fn pages_of_the_manual_name_only_pages_that_can_be_written() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let mut names = vec!["quorate".to_owned()];
     let mut next = 0;
     while let Some(name) = names.get(next).cloned() {
         next += 1;
         let words = name.split('-').skip(1);
-        let page = rig.say(["man"].into_iter().chain(words)).assert_code(0);
+        let page = fixture.say(["man"].into_iter().chain(words)).assert_code(0);
         assert!(page.out().contains(&format!(".TH {name} 1 ")), "{name}: {page:?}");
         assert!(page.out().contains("\n.SH \"EXIT STATUS\"\n.TP\n"), "{name}: {page:?}");
         let others = page.out().lines().filter_map(|line| line.strip_suffix("(1)"));
@@ -67,10 +67,10 @@ fn settings_as_json_are_as_approved() {
 
 #[test]
 fn locks_as_json_are_as_approved() {
-    let rig = Rig::one();
-    let (holder, waiting) = (rig.hold("x"), rig.start(["x", "true"]));
+    let fixture = Fixture::one();
+    let (holder, waiting) = (fixture.hold("x"), fixture.start(["x", "true"]));
     let say = |args: &[&str]| {
-        let ended = rig.say(args.iter().copied());
+        let ended = fixture.say(args.iter().copied());
         let ended = ended.assert_code(0);
         assert_eq!(ended.out().lines().count(), 1, "one object, one line: {ended:?}");
         serde_json::from_str::<Value>(ended.out()).expect("JSON")
@@ -82,7 +82,7 @@ fn locks_as_json_are_as_approved() {
     let names = [
         (person(&holder), "quorate/HOST/HOLDER"),
         (person(&waiting), "quorate/HOST/WAITER"),
-        (rig.servers[0].url(), "redis://ADDRESS"),
+        (fixture.servers[0].url(), "redis://ADDRESS"),
     ];
     for (name, args) in
         [("ls.json", &["ls", "-o", "json"][..]), ("show.json", &["show", "x", "-o", "json"])]
@@ -97,11 +97,11 @@ fn locks_as_json_are_as_approved() {
 
 #[test]
 fn shared_locks_as_json_are_as_approved() {
-    let rig = Rig::one();
-    let holders = ["one", "two"].map(|who| rig.hold_with(["-s", "--who", who, "x"], who));
-    let ended = rig.say(["show", "x", "-o", "json"]).assert_code(0);
+    let fixture = Fixture::one();
+    let holders = ["one", "two"].map(|who| fixture.hold_with(["-s", "--who", who, "x"], who));
+    let ended = fixture.say(["show", "x", "-o", "json"]).assert_code(0);
     let mut json = serde_json::from_str::<Value>(ended.out()).expect("JSON");
-    settle(&mut json, &[(rig.servers[0].url(), "redis://ADDRESS")]);
+    settle(&mut json, &[(fixture.servers[0].url(), "redis://ADDRESS")]);
     compare("show-shared.json", &format!("{json:#}\n"));
     for holder in holders {
         holder.close().assert_code(0);
@@ -133,9 +133,9 @@ fn settle(json: &mut Value, names: &[(String, &str)]) {
 
 #[test]
 fn completions_are_there_for_every_shell() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let ended = rig.say(["completions", shell]);
+        let ended = fixture.say(["completions", shell]);
         let ended = ended.assert_code(0);
         for flag in ["conflict-exit-code", "shared", "permits"] {
             assert!(ended.out().contains(flag), "{flag} for {shell}");
@@ -149,9 +149,9 @@ fn completions_are_there_for_every_shell() {
 
 #[track_caller]
 fn approve(name: &str, args: &[&str]) {
-    let rig = Rig::without_servers();
-    let ended = rig.say(args.iter().copied()).assert_code(0);
-    let folder = rig.folder().display().to_string();
+    let fixture = Fixture::without_servers();
+    let ended = fixture.say(args.iter().copied()).assert_code(0);
+    let folder = fixture.folder().display().to_string();
     let line = |line: &str| format!("{}\n", line.replace(&folder, "FOLDER").trim_end());
     let text: String = ended.out().lines().map(line).collect();
     compare(name, &text);

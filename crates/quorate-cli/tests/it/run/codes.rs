@@ -4,75 +4,76 @@ use std::time::{Duration, Instant};
 
 use quorate_testkit::{Server, redis::cmd};
 
-use crate::rig::{Rig, Running};
+use crate::fixture::{Fixture, Running};
 
 #[test]
 fn the_commands_code_is_passed_on_and_its_output_untouched() {
-    let rig = Rig::one();
-    let ended = rig.run(["x", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]).assert_code(3);
+    let fixture = Fixture::one();
+    let ended =
+        fixture.run(["x", "--", "sh", "-c", "echo out; echo err >&2; exit 3"]).assert_code(3);
     assert_eq!((ended.out(), ended.err()), ("out\n", "err\n"));
-    rig.run(["x", "true"]).assert_code(0);
-    rig.run(["x", "--", "sh", "-c", "exit 255"]).assert_code(255);
+    fixture.run(["x", "true"]).assert_code(0);
+    fixture.run(["x", "--", "sh", "-c", "exit 255"]).assert_code(255);
 }
 
 #[test]
 fn a_command_that_a_signal_ended_is_128_and_the_signal() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130)] {
-        rig.run(["x", "--", "sh", "-c", &format!("kill -{signal} $$")]).assert_code(code);
+        fixture.run(["x", "--", "sh", "-c", &format!("kill -{signal} $$")]).assert_code(code);
     }
 }
 
 #[test]
 fn a_lock_that_another_has_is_75_or_what_is_asked_for() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
     let who = format!("held by quorate/{}", host());
-    rig.run(["-n", "x", "true"]).assert_code(75).assert_says(&who);
-    rig.run(["-w", "0.5", "x", "true"]).assert_code(75).assert_says(&who);
-    rig.run(["-w", "0", "x", "true"]).assert_code(75);
-    rig.run(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_says(&who);
-    rig.run(["-n", "y", "true"]).assert_code(0);
+    fixture.run(["-n", "x", "true"]).assert_code(75).assert_says(&who);
+    fixture.run(["-w", "0.5", "x", "true"]).assert_code(75).assert_says(&who);
+    fixture.run(["-w", "0", "x", "true"]).assert_code(75);
+    fixture.run(["-n", "-E", "9", "x", "true"]).assert_code(9).assert_says(&who);
+    fixture.run(["-n", "y", "true"]).assert_code(0);
     holder.close().assert_code(0);
-    rig.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn silent_nodes_are_69() {
-    let rig = Rig::one();
-    rig.servers[0].kill();
+    let fixture = Fixture::one();
+    fixture.servers[0].kill();
     for patience in [&["-n"][..], &["-w", "1"], &["--ttl", "1s"]] {
         let args = patience.iter().copied().chain(["x", "true"]);
-        rig.run(args).assert_code(69).assert_says("connection refused");
+        fixture.run(args).assert_code(69).assert_says("connection refused");
     }
 }
 
 /// However short the ttl is: a server may be about to start again.
 #[test]
 fn nodes_that_are_silent_for_a_while_are_waited_for() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for verb in [&["run", "--ttl", "500ms", "x", "true"][..], &["acquire", "--ttl", "500ms", "y"]] {
-        rig.servers[0].pause();
+        fixture.servers[0].pause();
         let started = Instant::now();
-        let waiting = Running::start(&mut rig.quorate(verb.iter().copied()));
+        let waiting = Running::start(&mut fixture.quorate(verb.iter().copied()));
         // That is several ttls.
-        rig.run(["-w", "2", "z", "true"]).assert_code(69);
-        rig.servers[0].resume();
+        fixture.run(["-w", "2", "z", "true"]).assert_code(69);
+        fixture.servers[0].resume();
         waiting.close().assert_code(0);
         assert!(started.elapsed() >= Duration::from_secs(2), "{verb:?}");
     }
-    rig.servers[0].kill();
+    fixture.servers[0].kill();
     let started = Instant::now();
-    rig.run(["--ttl", "200ms", "x", "true"]).assert_code(69).assert_says("connection refused");
+    fixture.run(["--ttl", "200ms", "x", "true"]).assert_code(69).assert_says("connection refused");
     assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[test]
 fn a_new_lock_on_full_servers_is_69_and_says_why() {
-    for rig in [Rig::one(), Rig::nodes(3)] {
-        let holder = rig.hold("x");
+    for fixture in [Fixture::one(), Fixture::nodes(3)] {
+        let holder = fixture.hold("x");
         let set_limit = |bytes: &str| {
-            for server in &rig.servers {
+            for server in &fixture.servers {
                 let mut set = cmd("CONFIG");
                 set.arg(&["SET", "maxmemory", bytes]);
                 set.exec(&mut server.connection()).expect("the server takes it");
@@ -80,18 +81,18 @@ fn a_new_lock_on_full_servers_is_69_and_says_why() {
         };
         set_limit("1");
         for args in [["-n", "y", "true"].as_slice(), &["-w", "1", "y", "true"]] {
-            let ended = rig.run(args.iter().copied()).assert_code(69);
+            let ended = fixture.run(args.iter().copied()).assert_code(69);
             ended.assert_says("memory is full: the server answers OOM");
         }
         holder.close().assert_code(0);
         set_limit("0");
-        rig.run(["-n", "y", "true"]).assert_code(0);
+        fixture.run(["-n", "y", "true"]).assert_code(0);
     }
 }
 
 #[test]
 fn wrong_arguments_are_64() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (args, expected) in [
         (&["x"][..], "COMMAND"),
         (&[], "NAME"),
@@ -110,80 +111,84 @@ fn wrong_arguments_are_64() {
         (&["-E", "256", "x", "true"], "256"),
         (&["--min-hold", "3s", "--max-hold", "2s", "x", "true"], "--max-hold 2.0 s is less"),
     ] {
-        rig.run(args.iter().copied()).assert_code(64).assert_says(expected);
+        fixture.run(args.iter().copied()).assert_code(64).assert_says(expected);
     }
 }
 
 #[test]
 fn rights_and_passwords_that_are_refused_are_77() {
     let server = Server::builder().password("secret").start();
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     for (password, expected) in [("", "NOAUTH"), (":wrong@", "WRONGPASS")] {
         let url = format!("redis://{password}{}", server.address());
-        let ended = rig.run(["--node", &url, "-n", "x", "true"]).assert_code(77);
+        let ended = fixture.run(["--node", &url, "-n", "x", "true"]).assert_code(77);
         let ended = ended.assert_says(expected);
         assert!(!ended.err().contains("wrong@"), "{ended:?}");
-        rig.run(["--node", &url, "x", "true"]).assert_code(77).assert_says(expected);
+        fixture.run(["--node", &url, "x", "true"]).assert_code(77).assert_says(expected);
     }
     let url = server.url_with("guest", "pass", 0);
     let rules = ["on", ">pass", "~*", "&*", "+@connection", "+info"];
     let mut user = cmd("ACL");
     user.arg("SETUSER").arg("guest").arg(&rules);
     user.exec(&mut server.connection()).expect("the user is made");
-    rig.run(["--node", &url, "-n", "x", "true"]).assert_code(77).assert_says("no permission");
+    fixture.run(["--node", &url, "-n", "x", "true"]).assert_code(77).assert_says("no permission");
 }
 
 #[test]
 fn wrong_settings_are_78() {
-    let rig = Rig::without_servers();
-    let ended = rig.run(["--node", "ftp://user:secret@h", "x", "true"]).assert_code(78);
+    let fixture = Fixture::without_servers();
+    let ended = fixture.run(["--node", "ftp://user:secret@h", "x", "true"]).assert_code(78);
     assert!(!ended.err().contains("secret"), "{ended:?}");
-    rig.run(["--config", "/nowhere", "x", "true"]).assert_code(78).assert_says("/nowhere");
+    fixture.run(["--config", "/nowhere", "x", "true"]).assert_code(78).assert_says("/nowhere");
 }
 
 #[test]
 fn a_lock_that_is_lost_is_79_or_what_is_asked_for() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (args, code) in [(&[][..], 79), (&["--lost-exit-code", "5"], 5)] {
         let args = args.iter().copied();
         let script = "echo > started; exec sleep 60";
-        let lost = rig.start(args.chain(["--ttl", "1s", "x", "--", "sh", "-c", script]));
-        rig.await_file("started");
+        let lost = fixture.start(args.chain(["--ttl", "1s", "x", "--", "sh", "-c", script]));
+        fixture.await_file("started");
         let mut steal = cmd("SET");
-        steal.arg("x").arg("another's").exec(&mut rig.servers[0].connection()).expect("it is set");
+        steal
+            .arg("x")
+            .arg("another's")
+            .exec(&mut fixture.servers[0].connection())
+            .expect("it is set");
         lost.end().assert_code(code).assert_says("the lock is lost");
-        std::fs::remove_file(rig.path("started")).expect("it is there");
-        rig.servers[0].flush_all();
+        std::fs::remove_file(fixture.path("started")).expect("it is there");
+        fixture.servers[0].flush_all();
     }
 }
 
 #[test]
 fn a_lock_that_was_lost_unnoticed_is_79() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "echo > started; cat > /dev/null";
-    let lost = rig.start(["--ttl", "60s", "x", "--", "sh", "-c", script]);
-    rig.await_file("started");
-    rig.servers[0].flush_all();
+    let lost = fixture.start(["--ttl", "60s", "x", "--", "sh", "-c", script]);
+    fixture.await_file("started");
+    fixture.servers[0].flush_all();
     lost.close().assert_code(79).assert_says("was lost while the command ran");
 }
 
 #[test]
 fn a_command_that_cannot_be_run_is_126_or_127_and_gives_the_lock_back() {
-    let rig = Rig::one();
-    rig.run(["x", "no-such-command"]).assert_code(127).assert_says("no-such-command");
-    rig.write("text", "");
-    rig.run(["x", "./text"]).assert_code(126).assert_says("./text");
-    rig.run(["x", "/"]).assert_code(126).assert_says("cannot run /");
-    rig.run(["x", "--", ""]).assert_code(127).assert_says("a command whose name is empty");
-    rig.run(["-n", "x", "true"]).assert_code(0);
+    let fixture = Fixture::one();
+    fixture.run(["x", "no-such-command"]).assert_code(127).assert_says("no-such-command");
+    fixture.write("text", "");
+    fixture.run(["x", "./text"]).assert_code(126).assert_says("./text");
+    fixture.run(["x", "/"]).assert_code(126).assert_says("cannot run /");
+    fixture.run(["x", "--", ""]).assert_code(127).assert_says("a command whose name is empty");
+    fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn a_command_that_cannot_be_run_is_told_in_the_form_that_was_asked_for() {
-    let rig = Rig::one();
-    rig.write("text", "");
+    let fixture = Fixture::one();
+    fixture.write("text", "");
     for (command, code) in [("no-such-command", 127), ("./text", 126)] {
-        let ended = rig.run(["--log-format", "json", "x", command]).assert_code(code);
+        let ended = fixture.run(["--log-format", "json", "x", command]).assert_code(code);
         let told: serde_json::Value = serde_json::from_str(ended.err()).expect("one object");
         assert_eq!(told["level"], "error", "{ended:?}");
         let message = told["message"].as_str().expect("a text");
@@ -191,22 +196,22 @@ fn a_command_that_cannot_be_run_is_told_in_the_form_that_was_asked_for() {
     }
     // What quorate starts to look after the command, without a quorate.
     for part in ["__guardian", "__command"] {
-        let ended = rig.say([part, "json", "1", "apart", "true"]).assert_code(70);
+        let ended = fixture.say([part, "json", "1", "apart", "true"]).assert_code(70);
         let told: serde_json::Value = serde_json::from_str(ended.err()).expect("one object");
         let message = told["message"].as_str().expect("a text");
         assert!(message.starts_with("the command was not started: "), "{ended:?}");
-        let ended = rig.say([part, "text", "1", "apart", "true"]).assert_code(70);
+        let ended = fixture.say([part, "text", "1", "apart", "true"]).assert_code(70);
         assert!(ended.err().starts_with("quorate: the command was not started: "), "{ended:?}");
     }
 }
 
 #[test]
 fn the_lock_is_free_as_soon_as_the_command_ends() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for _ in 0..20 {
-        rig.run(["-n", "x", "false"]).assert_code(1);
+        fixture.run(["-n", "x", "false"]).assert_code(1);
     }
-    assert!(rig.servers[0].get("x").is_none());
+    assert!(fixture.servers[0].get("x").is_none());
 }
 
 fn host() -> String {
@@ -216,21 +221,21 @@ fn host() -> String {
 /// Their names stand in the environment of the command, which has its limits.
 #[test]
 fn more_locks_than_an_environment_can_hold_are_told_and_given_back() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let names: Vec<String> = (0..600).map(|number| format!("{number:0>240}")).collect();
     let locks = names.iter().flat_map(|name| ["-l", name]);
-    let ended = rig.run(locks.chain(["x", "true"])).assert_code(70);
+    let ended = fixture.run(locks.chain(["x", "true"])).assert_code(70);
     let ended = ended.assert_says("the command was not started: its arguments and environment");
     assert_eq!(ended.err().lines().count(), 1, "{ended:?}");
     for name in ["x", &names[0], &names[599]] {
-        assert!(rig.servers[0].get(name).is_none(), "{name} was given back");
+        assert!(fixture.servers[0].get(name).is_none(), "{name} was given back");
     }
 }
 
 /// However many files a process may open: it says what is missing, or does what it was told.
 #[test]
 fn too_few_files_are_told_without_a_panic() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     // What whoever runs the tests has left open would take numbers below the limit.
     let close =
@@ -239,7 +244,7 @@ fn too_few_files_are_told_without_a_panic() {
     for files in 4..32 {
         for verb in ["run -q --local x true", "acquire -q --local --ttl 1s y"] {
             let mut command = std::process::Command::new("bash");
-            rig.prepare(&mut command);
+            fixture.prepare(&mut command);
             let script = format!("{close}; ulimit -n {files}; exec {quorate} {verb}");
             let ended = Running::start(command.args(["-c", &script])).close();
             let code = ended.code();

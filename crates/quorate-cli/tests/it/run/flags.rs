@@ -7,61 +7,61 @@ use std::{
 
 use quorate_testkit::{Server, eventually};
 
-use crate::rig::{PATIENCE, Rig, Running, is_alive};
+use crate::fixture::{Fixture, PATIENCE, Running, is_alive};
 
 #[test]
 fn the_command_finds_the_lock_in_its_environment() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let show = "echo $QUORATE_HELD/$QUORATE_LOCK/$QUORATE_FENCE/$QUORATE_OWNER";
-    let ended = rig.run(["x", "--", "sh", "-c", show]).assert_code(0);
+    let ended = fixture.run(["x", "--", "sh", "-c", show]).assert_code(0);
     let parts: Vec<&str> = ended.out().trim().split('/').collect();
     assert_eq!(parts[..2], ["1", "x"], "{ended:?}");
     assert!(parts[2].parse::<u64>().is_ok_and(|fence| fence > 0), "{ended:?}");
     assert!(parts[3].starts_with("q1:"), "{ended:?}");
-    let later = rig.run(["x", "--", "sh", "-c", "echo $QUORATE_FENCE"]);
+    let later = fixture.run(["x", "--", "sh", "-c", "echo $QUORATE_FENCE"]);
     let fence = |text: &str| text.trim().parse::<u64>().expect("a number");
     assert!(fence(later.out()) > fence(parts[2]));
 }
 
 #[test]
 fn a_text_is_run_by_the_shell() {
-    let rig = Rig::one();
-    assert_eq!(rig.run(["x", "-c", "echo a | tr a b"]).assert_code(0).out(), "b\n");
-    let mut command = rig.quorate(["run", "x", "--command", "echo $0"]);
+    let fixture = Fixture::one();
+    assert_eq!(fixture.run(["x", "-c", "echo a | tr a b"]).assert_code(0).out(), "b\n");
+    let mut command = fixture.quorate(["run", "x", "--command", "echo $0"]);
     let ended = Running::start(command.env("SHELL", "/bin/bash")).close();
     assert_eq!(ended.out(), "/bin/bash\n");
 }
 
 #[test]
 fn arguments_of_the_command_are_its_own() {
-    let rig = Rig::one();
-    let ended = rig.run(["x", "echo", "-n", "--help", "--", "-v"]).assert_code(0);
+    let fixture = Fixture::one();
+    let ended = fixture.run(["x", "echo", "-n", "--help", "--", "-v"]).assert_code(0);
     assert_eq!(ended.out(), "--help -- -v");
-    assert_eq!(rig.run(["x", "--", "echo", "a  b"]).out(), "a  b\n");
-    rig.run(["-x", "x", "true"]).assert_code(0);
-    rig.run(["-e", "x", "true"]).assert_code(0);
+    assert_eq!(fixture.run(["x", "--", "echo", "a  b"]).out(), "a  b\n");
+    fixture.run(["-x", "x", "true"]).assert_code(0);
+    fixture.run(["-e", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn standard_input_is_the_commands() {
-    let rig = Rig::one();
-    let mut command = rig.quorate(["run", "x", "cat"]);
-    rig.write("in", "hello");
-    let file = std::fs::File::open(rig.path("in")).expect("it is there");
+    let fixture = Fixture::one();
+    let mut command = fixture.quorate(["run", "x", "cat"]);
+    fixture.write("in", "hello");
+    let file = std::fs::File::open(fixture.path("in")).expect("it is there");
     let ended = Running::start_as_is(command.stdin(file).stdout(Stdio::piped())).end();
     assert_eq!(ended.out(), "hello");
 }
 
 #[test]
 fn several_locks_are_had_all_or_none() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let show = "echo $QUORATE_LOCK";
-    let ended = rig.run(["-l", "a", "-l", "c", "b", "--", "sh", "-c", show]).assert_code(0);
+    let ended = fixture.run(["-l", "a", "-l", "c", "b", "--", "sh", "-c", show]).assert_code(0);
     assert_eq!(ended.out(), "a b c\n");
-    let holder = rig.hold("c");
-    rig.run(["-n", "-l", "a", "-l", "c", "b", "true"]).assert_code(75).assert_says("\"c\"");
+    let holder = fixture.hold("c");
+    fixture.run(["-n", "-l", "a", "-l", "c", "b", "true"]).assert_code(75).assert_says("\"c\"");
     for free in ["a", "b"] {
-        assert!(rig.servers[0].get(free).is_none(), "{free} was given back");
+        assert!(fixture.servers[0].get(free).is_none(), "{free} was given back");
     }
     holder.close().assert_code(0);
 }
@@ -69,14 +69,14 @@ fn several_locks_are_had_all_or_none() {
 /// Whatever the names are, and in whichever order they are taken.
 #[test]
 fn fence_and_owner_are_those_of_the_name_also_with_other_locks() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (name, others) in [("a", ["b", "c"]), ("b", ["a", "c"]), ("c", ["a", "b"])] {
         let show = format!(
             "echo $QUORATE_FENCE $QUORATE_OWNER; {} show {name}; echo \"$QUORATE_LOCKS\"",
             env!("CARGO_BIN_EXE_quorate")
         );
         let args = ["-l", others[0], "-l", others[1], name, "--", "sh", "-c", &show];
-        let ended = rig.run(args).assert_code(0);
+        let ended = fixture.run(args).assert_code(0);
         let lines: Vec<&str> = ended.out().lines().collect();
         let (fence, owner) = lines[0].split_once(' ').expect("both");
         assert!(lines.contains(&&*format!("fence {fence}")), "{name}: {ended:?}");
@@ -89,149 +89,150 @@ fn fence_and_owner_are_those_of_the_name_also_with_other_locks() {
 
 #[test]
 fn a_nested_run_of_the_same_name_is_told_so() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let inner = [quorate, "run", "x", "true"];
-    let told = rig.run(["x"].into_iter().chain(inner)).assert_code(64);
+    let told = fixture.run(["x"].into_iter().chain(inner)).assert_code(64);
     told.assert_says("wait for itself").assert_says("take the lock once, on the outside");
     let other = ["y", quorate, "run", "z"].into_iter().chain(inner);
-    rig.run(other).assert_code(0);
+    fixture.run(other).assert_code(0);
     let deep = ["x", quorate, "run", "y"].into_iter().chain(inner);
-    rig.run(deep).assert_code(64).assert_says("wait for itself");
+    fixture.run(deep).assert_code(64).assert_says("wait for itself");
 }
 
 /// A daemon that was once started under the lock has the names of that time.
 #[test]
 fn a_run_below_one_that_has_given_the_lock_back_waits_like_everybody() {
-    let rig = Rig::one();
-    let outer = rig.run(["x", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""]).assert_code(0);
+    let fixture = Fixture::one();
+    let outer = fixture.run(["x", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""]).assert_code(0);
     assert!(outer.out().contains(" x\n"), "{outer:?}");
     let inner = || {
-        let mut command = rig.quorate(["run", "-n", "x", "true"]);
+        let mut command = fixture.quorate(["run", "-n", "x", "true"]);
         Running::start(command.env("QUORATE_LOCKS", outer.out())).end()
     };
     inner().assert_code(0);
-    let holder = rig.hold("x");
+    let holder = fixture.hold("x");
     inner().assert_code(75).assert_says("held by");
     holder.close().assert_code(0);
 }
 
 #[test]
 fn a_verbose_run_tells_what_happened_and_a_quiet_one_nothing() {
-    let rig = Rig::one();
-    let ended = rig.run(["-v", "x", "true"]).assert_code(0);
+    let fixture = Fixture::one();
+    let ended = fixture.run(["-v", "x", "true"]).assert_code(0);
     let (line, rest) = ended.err().split_once('\n').expect("a line");
     assert!(line.starts_with("quorate: acquired \"x\" with fence "), "{line}");
     assert!(line.contains(" after "), "{line}");
     assert_eq!(rest, "");
-    let ended = rig.run(["--log-format", "json", "-v", "x", "true"]).assert_code(0);
+    let ended = fixture.run(["--log-format", "json", "-v", "x", "true"]).assert_code(0);
     assert!(ended.err().starts_with(r#"{"level":"info","message":"acquired "#), "{ended:?}");
-    let holder = rig.hold("x");
-    let ended = rig.run(["--log-format", "json", "-n", "x", "true"]).assert_code(75);
+    let holder = fixture.hold("x");
+    let ended = fixture.run(["--log-format", "json", "-n", "x", "true"]).assert_code(75);
     assert!(ended.err().starts_with(r#"{"level":"error","message":""#), "{ended:?}");
-    rig.run(["-q", "-n", "x", "true"]).assert_code(75).assert_says("held by");
+    fixture.run(["-q", "-n", "x", "true"]).assert_code(75).assert_says("held by");
     holder.close();
 }
 
 #[test]
 fn who_and_why_are_told_to_those_who_wait() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "echo > started; cat > /dev/null";
-    rig.write("file.toml", "who = \"somebody\"\n");
+    fixture.write("file.toml", "who = \"somebody\"\n");
     let file = ["--config", "file.toml"];
     let args = ["--who", "me", "--why", "moving house", "x", "--", "sh", "-c", script];
-    let holder = rig.start(file.into_iter().chain(args));
-    rig.await_file("started");
-    rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by me (moving house)");
+    let holder = fixture.start(file.into_iter().chain(args));
+    fixture.await_file("started");
+    fixture.run(["-n", "x", "true"]).assert_code(75).assert_says("held by me (moving house)");
     holder.close();
-    std::fs::remove_file(rig.path("started")).expect("it is there");
+    std::fs::remove_file(fixture.path("started")).expect("it is there");
     // Nothing is no name, and no reason.
     let args = ["--who", "", "--why", " ", "x", "--", "sh", "-c", script];
-    let holder = rig.start(args);
-    rig.await_file("started");
-    let ended = rig.run(["-n", "x", "true"]).assert_code(75).assert_says("held by quorate/");
+    let holder = fixture.start(args);
+    fixture.await_file("started");
+    let ended = fixture.run(["-n", "x", "true"]).assert_code(75).assert_says("held by quorate/");
     assert!(ended.err().contains(" (expires in "), "{ended:?}");
     holder.close();
 }
 
 #[test]
 fn a_lock_is_held_for_at_least_as_long_as_asked() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let started = Instant::now();
-    rig.run(["--min-hold", "700ms", "x", "true"]).assert_code(0);
+    fixture.run(["--min-hold", "700ms", "x", "true"]).assert_code(0);
     assert!(started.elapsed() >= Duration::from_millis(700));
-    let mut holder = rig.start(["--min-hold", "1h", "x", "--", "sh", "-c", "echo > done; exit 4"]);
-    rig.await_file("done");
-    rig.run(["-n", "x", "true"]).assert_code(75);
+    let mut holder =
+        fixture.start(["--min-hold", "1h", "x", "--", "sh", "-c", "echo > done; exit 4"]);
+    fixture.await_file("done");
+    fixture.run(["-n", "x", "true"]).assert_code(75);
     assert!(!holder.has_ended());
     holder.signal(rustix::process::Signal::TERM);
     holder.end().assert_code(4);
-    rig.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
 /// A typing error on one host must not keep the others from their work.
 #[test]
 fn a_lock_is_not_held_on_for_a_command_that_could_not_be_run() {
-    let rig = Rig::one();
-    rig.write("text", "");
+    let fixture = Fixture::one();
+    fixture.write("text", "");
     for (command, code) in [("no-such-command", 127), ("./text", 126)] {
-        rig.run(["--min-hold", "1h", "x", command]).assert_code(code);
-        rig.run(["-n", "x", "true"]).assert_code(0);
+        fixture.run(["--min-hold", "1h", "x", command]).assert_code(code);
+        fixture.run(["-n", "x", "true"]).assert_code(0);
     }
 }
 
 #[test]
 fn a_command_that_runs_for_too_long_is_ended() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "trap 'echo asked > asked; exit' TERM; echo $$ > pid; sleep 60 & wait";
     let args = ["--max-hold", "1.5s", "-k", "1s", "x", "--", "sh", "-c", script];
-    rig.run(args).assert_code(79).assert_says("as long as allowed");
-    assert_eq!(rig.read("asked"), "asked\n");
-    assert!(!is_alive(&rig.read("pid")));
+    fixture.run(args).assert_code(79).assert_says("as long as allowed");
+    assert_eq!(fixture.read("asked"), "asked\n");
+    assert!(!is_alive(&fixture.read("pid")));
 }
 
 #[test]
 fn a_limit_counts_also_for_a_command_that_would_go_on_without_the_lock() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let args = ["--max-hold", "300ms", "-k", "200ms", "--on-lost", "warn", "x", "--"];
     let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
-    rig.run(args.into_iter().chain(["sh", "-c", script])).assert_code(79).assert_says("killed");
-    assert!(!is_alive(&rig.read("pid")));
+    fixture.run(args.into_iter().chain(["sh", "-c", script])).assert_code(79).assert_says("killed");
+    assert!(!is_alive(&fixture.read("pid")));
 }
 
 #[test]
 fn a_lock_that_is_lost_after_the_command_is_done_does_not_matter() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "echo > done; exit 4";
-    let holder = rig.start(["--min-hold", "2s", "--ttl", "1s", "x", "--", "sh", "-c", script]);
-    rig.await_file("done");
+    let holder = fixture.start(["--min-hold", "2s", "--ttl", "1s", "x", "--", "sh", "-c", script]);
+    fixture.await_file("done");
     eventually("the command is gone", PATIENCE, || {
         crate::run::signals::children_now(holder.pid()).is_empty()
     });
     let mut steal = quorate_testkit::redis::cmd("SET");
-    steal.arg("x").arg("another's").exec(&mut rig.servers[0].connection()).expect("it is set");
+    steal.arg("x").arg("another's").exec(&mut fixture.servers[0].connection()).expect("it is set");
     holder.end().assert_code(4);
 }
 
 #[test]
 fn the_lock_outlives_a_killed_holder_for_its_ttl_at_most() {
-    let rig = Rig::one();
-    let holder = rig.start(["--ttl", "1s", "x", "--", "sh", "-c", "echo > started; sleep 60"]);
-    rig.await_file("started");
-    assert!(rig.servers[0].pttl("x") <= 1_000);
+    let fixture = Fixture::one();
+    let holder = fixture.start(["--ttl", "1s", "x", "--", "sh", "-c", "echo > started; sleep 60"]);
+    fixture.await_file("started");
+    assert!(fixture.servers[0].pttl("x") <= 1_000);
     drop(holder);
-    rig.run(["-w", "5", "x", "true"]).assert_code(0);
+    fixture.run(["-w", "5", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn what_goes_on_without_the_lock_is_told() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "sleep 60 > /dev/null 2>&1 & echo $! > pid";
-    let ended = rig.run(["x", "--", "sh", "-c", script]).assert_code(0);
+    let ended = fixture.run(["x", "--", "sh", "-c", script]).assert_code(0);
     let ended =
         ended.assert_says("1 process that the command has started goes on without the lock");
     drop(ended);
-    let pid = rig.read("pid");
+    let pid = fixture.read("pid");
     assert!(is_alive(&pid));
     crate::run::signals::kill(&pid);
     eventually("it is gone", PATIENCE, || !is_alive(&pid));
@@ -239,36 +240,39 @@ fn what_goes_on_without_the_lock_is_told() {
 
 #[test]
 fn flags_have_the_names_that_flock_gives_them() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
     for args in [&["--nb"][..], &["--nonblock"], &["--timeout", "0.5"], &["--wait", "0.5"]] {
         let args = args.iter().copied().chain(["--conflict-exit-code", "6", "x", "true"]);
-        rig.run(args).assert_code(6);
+        fixture.run(args).assert_code(6);
     }
     holder.close();
-    rig.run(["--exclusive", "--nb", "x", "true"]).assert_code(0);
+    fixture.run(["--exclusive", "--nb", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn locks_of_another_folder_or_prefix_are_other_locks() {
-    let rig = Rig::without_servers();
-    let holder = rig.hold("x");
-    rig.run(["--local", "-n", "x", "true"]).assert_code(75);
-    let other = rig.path("other").display().to_string();
-    rig.run(["--local", "--dir", &other, "-n", "x", "true"]).assert_code(0);
+    let fixture = Fixture::without_servers();
+    let holder = fixture.hold("x");
+    fixture.run(["--local", "-n", "x", "true"]).assert_code(75);
+    let other = fixture.path("other").display().to_string();
+    fixture.run(["--local", "--dir", &other, "-n", "x", "true"]).assert_code(0);
     holder.close();
-    let rig = Rig::one();
-    rig.run(["--prefix", "mine:", "-n", "mine:x", "true"]).assert_code(64).assert_says("reserved");
-    rig.run(["--prefix", "mine:", "-n", "quorate:x", "true"]).assert_code(0);
+    let fixture = Fixture::one();
+    fixture
+        .run(["--prefix", "mine:", "-n", "mine:x", "true"])
+        .assert_code(64)
+        .assert_says("reserved");
+    fixture.run(["--prefix", "mine:", "-n", "quorate:x", "true"]).assert_code(0);
 }
 
 #[test]
 fn without_nodes_the_user_is_told_that_the_lock_is_local() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let told = "the lock is local to this machine";
-    rig.run(["x", "true"]).assert_code(0).assert_says(told);
+    fixture.run(["x", "true"]).assert_code(0).assert_says(told);
     for args in [&["-q", "x", "true"][..], &["--local", "x", "true"]] {
-        let ended = rig.run(args.iter().copied()).assert_code(0);
+        let ended = fixture.run(args.iter().copied()).assert_code(0);
         assert_eq!(ended.err(), "");
     }
 }
@@ -276,14 +280,14 @@ fn without_nodes_the_user_is_told_that_the_lock_is_local() {
 /// It would always be killed before it could do anything.
 #[test]
 fn a_ttl_that_is_too_short_for_a_command_is_refused() {
-    for rig in [Rig::without_servers(), Rig::one()] {
+    for fixture in [Fixture::without_servers(), Fixture::one()] {
         for ttl in ["10ms", "50ms", "199ms"] {
-            let ended = rig.run(["--ttl", ttl, "x", "true"]).assert_code(64);
+            let ended = fixture.run(["--ttl", ttl, "x", "true"]).assert_code(64);
             ended.assert_says("too short for a command").assert_says("200 ms at least");
         }
         // Whether these come to their end depends on how busy the machine is.
         for args in [&["--ttl", "50ms", "--on-lost", "warn"][..], &["--ttl", "200ms"]] {
-            let ended = rig.run(args.iter().copied().chain(["x", "true"]));
+            let ended = fixture.run(args.iter().copied().chain(["x", "true"]));
             assert!(!ended.err().contains("too short"), "{ended:?}");
         }
     }
@@ -291,14 +295,14 @@ fn a_ttl_that_is_too_short_for_a_command_is_refused() {
 
 #[test]
 fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
-    let mut rig = Rig::without_servers();
-    rig.servers = Server::start_many(3);
+    let mut fixture = Fixture::without_servers();
+    fixture.servers = Server::start_many(3);
     for (args, is_told) in [
         (&["run", "-w", "1s", "x", "true"][..], true),
         (&["run", "-q", "-w", "1s", "x", "true"], false),
         (&["acquire", "-w", "1s", "x"], true),
     ] {
-        let ended = rig.say(args.iter().copied()).assert_code(69);
+        let ended = fixture.say(args.iter().copied()).assert_code(69);
         let told: Vec<&str> =
             ended.err().lines().filter(|line| line.contains("waiting for \"x\": ")).collect();
         assert_eq!(told.len(), usize::from(is_told), "{ended:?}");
@@ -309,10 +313,10 @@ fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
     }
     // `script` makes a terminal.
     let mut command = std::process::Command::new("script");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     let line = format!("{} run -w 1s x true", env!("CARGO_BIN_EXE_quorate"));
     Running::start(command.args(["-qec", &line, "screen"])).close().assert_code(69);
-    let screen = rig.read("screen");
+    let screen = fixture.read("screen");
     assert!(screen.contains("waiting for \"x\": no majority votes for 1 min "), "{screen:?}");
     assert_eq!(screen.matches("`quorate nodes admit`").count(), 1, "{screen:?}");
 }
@@ -320,11 +324,11 @@ fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
 /// The kernel ends whoever writes more, unless they know better.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_and_not_our_death() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     let run = |script: String| {
         let mut command = std::process::Command::new("bash");
-        rig.prepare(&mut command);
+        fixture.prepare(&mut command);
         Running::start(command.args(["-c", &script])).close()
     };
     for is_new in [true, false] {
@@ -333,14 +337,14 @@ fn a_limit_on_the_size_of_files_is_an_error_and_not_our_death() {
             ended.assert_says("look after the disk");
         }
         if is_new {
-            rig.run(["--local", "x", "true"]).assert_code(0);
+            fixture.run(["--local", "x", "true"]).assert_code(0);
         }
     }
     // The command has the signal as everybody.
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script =
         format!("ulimit -f 1; exec {quorate} run x -- dd if=/dev/zero of=big bs=64k count=9");
     let mut command = std::process::Command::new("bash");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     Running::start(command.args(["-c", &script])).close().assert_code(153);
 }

@@ -2,28 +2,28 @@
 
 use quorate_testkit::{Fault, Proxy, Server};
 
-use crate::rig::{Ended, Rig, Running};
+use crate::fixture::{Ended, Fixture, Running};
 
 #[test]
 fn killed_nodes_are_named_and_the_healthy_one_is_attached() {
-    let rig = Rig::nodes(3);
-    let lease = rig.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
-    rig.servers[1..].iter().for_each(Server::kill);
-    check(&rig, &urls(&rig), &lease, "connection refused");
+    let fixture = Fixture::nodes(3);
+    let lease = fixture.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
+    fixture.servers[1..].iter().for_each(Server::kill);
+    check(&fixture, &urls(&fixture), &lease, "connection refused");
 }
 
 #[test]
 fn stopped_nodes_are_named_and_the_healthy_one_is_attached() {
-    let rig = Rig::nodes(3);
-    let lease = rig.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
-    rig.servers[1..].iter().for_each(Server::pause);
-    check(&rig, &urls(&rig), &lease, "timed out");
-    rig.servers[1..].iter().for_each(Server::resume);
+    let fixture = Fixture::nodes(3);
+    let lease = fixture.say(["acquire", "lease"]).assert_code(0).out().trim_end().to_owned();
+    fixture.servers[1..].iter().for_each(Server::pause);
+    check(&fixture, &urls(&fixture), &lease, "timed out");
+    fixture.servers[1..].iter().for_each(Server::resume);
 }
 
 #[test]
 fn nodes_that_swallow_everything_are_named_and_the_healthy_one_is_attached() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let servers = Server::start_many(3);
     let proxies: Vec<_> = servers.iter().map(|it| Proxy::start(&it.address())).collect();
     let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
@@ -32,8 +32,8 @@ fn nodes_that_swallow_everything_are_named_and_the_healthy_one_is_attached() {
         let nodes = urls.iter().flat_map(|url| ["--node", url]);
         [*verb].into_iter().chain(nodes).chain(rest.iter().copied()).map(str::to_owned).collect()
     };
-    let say = |verb: &[&str]| rig.say(nodes(verb).iter().map(String::as_str));
-    let mut admit = rig.quorate(["nodes", "admit"]);
+    let say = |verb: &[&str]| fixture.say(nodes(verb).iter().map(String::as_str));
+    let mut admit = fixture.quorate(["nodes", "admit"]);
     let admit = admit.env("QUORATE_NODES", urls.join(","));
     Running::start(admit).close().assert_code(0);
     proxies[1..].iter().for_each(|proxy| proxy.set(Fault::BlackHole));
@@ -45,7 +45,7 @@ fn nodes_that_swallow_everything_are_named_and_the_healthy_one_is_attached() {
 /// `-n` does not wait for nodes that are down: it ends before a wait of seconds that began first.
 #[test]
 fn nonblock_does_not_wait_for_nodes_that_are_down() {
-    let rig = Rig::nodes(3);
+    let fixture = Fixture::nodes(3);
     let verbs: &[&[&str]] = &[
         &["run", "-n", "x", "true"],
         &["run", "-s", "-n", "x", "true"],
@@ -54,9 +54,9 @@ fn nonblock_does_not_wait_for_nodes_that_are_down() {
         &["acquire", "-n", "x"],
     ];
     for take_down in [Server::pause as fn(&Server), Server::kill] {
-        rig.servers[1..].iter().for_each(take_down);
-        let mut patient = rig.start(["-w", "4.5", "y", "true"]);
-        for running in start_all(&rig, verbs) {
+        fixture.servers[1..].iter().for_each(take_down);
+        let mut patient = fixture.start(["-w", "4.5", "y", "true"]);
+        for running in start_all(&fixture, verbs) {
             running.close().assert_code(69);
         }
         assert!(!patient.has_ended(), "they took as long as a wait of 4.5 s");
@@ -67,21 +67,21 @@ fn nonblock_does_not_wait_for_nodes_that_are_down() {
 /// Right after its start the command has no connection yet.
 #[test]
 fn nonblock_waits_for_the_first_connections() {
-    for rig in Rig::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         for _ in 0..10 {
-            rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
+            fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
         }
     }
     // Of three nodes two are enough, whatever the third does.
-    let rig = Rig::nodes(3);
-    rig.servers[2].pause();
-    rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
-    rig.servers[2].resume();
-    rig.servers[2].kill();
-    rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
+    let fixture = Fixture::nodes(3);
+    fixture.servers[2].pause();
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
+    fixture.servers[2].resume();
+    fixture.servers[2].kill();
+    fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
 }
 
-fn check(rig: &Rig, urls: &[String], lease: &str, trouble: &str) {
+fn check(fixture: &Fixture, urls: &[String], lease: &str, trouble: &str) {
     let verbs: &[&[&str]] = &[
         &["run", "-n", "x", "true"],
         &["run", "-w", "3", "x", "true"],
@@ -95,14 +95,14 @@ fn check(rig: &Rig, urls: &[String], lease: &str, trouble: &str) {
         &["show", "x"],
         &["ls"],
     ];
-    for running in start_all(rig, verbs) {
+    for running in start_all(fixture, verbs) {
         check_one(running.close().assert_code(69), urls, trouble);
     }
 }
 
 /// At the same time, since each of them waits most of the time.
-fn start_all(rig: &Rig, verbs: &[&[&str]]) -> Vec<Running> {
-    let start = |verb: &&[&str]| Running::start(&mut rig.quorate(verb.iter().copied()));
+fn start_all(fixture: &Fixture, verbs: &[&[&str]]) -> Vec<Running> {
+    let start = |verb: &&[&str]| Running::start(&mut fixture.quorate(verb.iter().copied()));
     verbs.iter().map(start).collect()
 }
 
@@ -118,6 +118,6 @@ fn check_one(ended: Ended, urls: &[String], trouble: &str) {
     }
 }
 
-fn urls(rig: &Rig) -> Vec<String> {
-    rig.servers.iter().map(Server::url).collect()
+fn urls(fixture: &Fixture) -> Vec<String> {
+    fixture.servers.iter().map(Server::url).collect()
 }

@@ -4,7 +4,7 @@ use quorate_testkit::eventually;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::rig::{PATIENCE, Rig, Running};
+use crate::fixture::{Fixture, PATIENCE, Running};
 
 use super::signals::QUORATE;
 
@@ -14,60 +14,65 @@ fn jobs<'a>(permits: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Takes so many permits of "jobs", all that there are.
-fn hold_all(rig: &Rig, count: usize) -> Vec<Running> {
+fn hold_all(fixture: &Fixture, count: usize) -> Vec<Running> {
     let count_text = count.to_string();
-    let hold = |it| rig.hold_with(jobs(&count_text, &["jobs"]), &format!("holder.{it}"));
+    let hold = |it| fixture.hold_with(jobs(&count_text, &["jobs"]), &format!("holder.{it}"));
     (0..count).map(hold).collect()
 }
 
 #[test]
 fn no_more_run_at_once_than_there_are_permits() {
-    for rig in Rig::of_each_kind() {
-        let mut holders = hold_all(&rig, 3);
-        let mut names: Vec<String> = (0..3).map(|it| rig.read(&format!("holder.{it}"))).collect();
+    for fixture in Fixture::of_each_kind() {
+        let mut holders = hold_all(&fixture, 3);
+        let mut names: Vec<String> =
+            (0..3).map(|it| fixture.read(&format!("holder.{it}"))).collect();
         names.sort();
         assert_eq!(names, ["jobs#1\n", "jobs#2\n", "jobs#3\n"]);
         for patience in [&["-n"][..], &["-w", "0.3"], &["-w", "0"]] {
             let args = patience.iter().copied().chain(jobs("3", &["jobs", "true"]));
             let told = "\"jobs\": all 3 permits are in use, one of them by quorate/";
-            rig.run_until_answered(args)
+            fixture
+                .run_until_answered(args)
                 .assert_code(75)
                 .assert_says(told)
                 .assert_says(" (expires in ");
         }
-        rig.run_until_answered(jobs("3", &["-n", "-E", "9", "jobs", "true"])).assert_code(9);
+        fixture.run_until_answered(jobs("3", &["-n", "-E", "9", "jobs", "true"])).assert_code(9);
         // They are as many as the largest number says.
-        rig.run_until_answered(jobs("4", &["-n", "jobs", "true"])).assert_code(0);
-        let waiting = rig.start(jobs("3", &["jobs", "--", "sh", "-c", "echo $QUORATE_LOCK"]));
-        rig.await_that("it is the first in line", || first_in_line(&rig).is_some());
-        let freed = rig.read("holder.1");
+        fixture.run_until_answered(jobs("4", &["-n", "jobs", "true"])).assert_code(0);
+        let waiting = fixture.start(jobs("3", &["jobs", "--", "sh", "-c", "echo $QUORATE_LOCK"]));
+        fixture.await_that("it is the first in line", || first_in_line(&fixture).is_some());
+        let freed = fixture.read("holder.1");
         holders.remove(1).close().assert_code(0);
         assert_eq!(waiting.end().assert_code(0).out(), freed);
         for holder in holders {
             holder.close().assert_code(0);
         }
-        let holder = rig.hold_with(jobs("1", &["one"]), "holder");
+        let holder = fixture.hold_with(jobs("1", &["one"]), "holder");
         let told = "\"one\": the only permit is in use, by quorate/";
-        rig.run_until_answered(jobs("1", &["-n", "one", "true"])).assert_code(75).assert_says(told);
+        fixture
+            .run_until_answered(jobs("1", &["-n", "one", "true"]))
+            .assert_code(75)
+            .assert_says(told);
         holder.close().assert_code(0);
     }
 }
 
 #[test]
 fn the_command_finds_its_permit_in_its_environment() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let show = "echo $QUORATE_LOCK/$QUORATE_PERMIT/$QUORATE_FENCE";
     let mut last = 0;
     for _ in 0..3 {
-        let ended = rig.run(jobs("1", &["-v", "jobs", "--", "sh", "-c", show])).assert_code(0);
+        let ended = fixture.run(jobs("1", &["-v", "jobs", "--", "sh", "-c", show])).assert_code(0);
         let fence = ended.out().trim().strip_prefix("jobs#1/1/").expect("the only permit");
         let fence: u64 = fence.parse().expect("a fence");
         assert!(fence > last, "{fence} is larger than {last}");
         last = fence;
         ended.assert_says(&format!("acquired permit 1 of 1 of \"jobs\" with fence {fence} after "));
     }
-    let holders = hold_all(&rig, 2);
-    let ended = rig.run(jobs("3", &["-v", "jobs", "--", "sh", "-c", show])).assert_code(0);
+    let holders = hold_all(&fixture, 2);
+    let ended = fixture.run(jobs("3", &["-v", "jobs", "--", "sh", "-c", show])).assert_code(0);
     assert!(ended.out().starts_with("jobs#3/3/"), "{ended:?}");
     ended.assert_says("acquired permit 3 of 3 of \"jobs\" with fence ");
     for holder in holders {
@@ -75,32 +80,32 @@ fn the_command_finds_its_permit_in_its_environment() {
     }
     // An outer run's is not taken for that of an inner one.
     let nested = ["jobs", QUORATE, "run", "x", "--", "sh", "-c", "echo ${QUORATE_PERMIT-none}"];
-    assert_eq!(rig.run(jobs("2", &nested)).assert_code(0).out(), "none\n");
+    assert_eq!(fixture.run(jobs("2", &nested)).assert_code(0).out(), "none\n");
 }
 
 /// Two who want the same ones in another order would wait for each other.
 #[test]
 fn other_locks_are_held_alone_and_all_take_them_in_the_same_order() {
-    let rig = Rig::without_servers();
+    let fixture = Fixture::without_servers();
     let script = r#"echo "$QUORATE_LOCK" "$QUORATE_FENCE" > found; cat > /dev/null"#;
     let holder =
-        rig.start(jobs("2", &["-l", "z", "-l", "a", "-q", "jobs", "--", "sh", "-c", script]));
-    let found = rig.await_file("found");
+        fixture.start(jobs("2", &["-l", "z", "-l", "a", "-q", "jobs", "--", "sh", "-c", script]));
+    let found = fixture.await_file("found");
     let lines: Vec<&str> = found.lines().collect();
     assert_eq!(lines[0], "a");
     assert!(lines[1].starts_with("jobs#"), "{found:?}");
-    let shown = rig.say(["show", lines[1], "-o", "json"]).assert_code(0);
+    let shown = fixture.say(["show", lines[1], "-o", "json"]).assert_code(0);
     let shown: Value = serde_json::from_str(shown.out()).expect("JSON");
     assert_eq!(lines[2], format!("z {}", shown["holder"]["fence"]), "the fence of the permit");
     for name in ["a", "z"] {
-        rig.run(["-n", name, "true"]).assert_code(75);
-        rig.run(["-n", "-s", name, "true"]).assert_code(75);
+        fixture.run(["-n", name, "true"]).assert_code(75);
+        fixture.run(["-n", "-s", name, "true"]).assert_code(75);
     }
-    rig.run(jobs("2", &["-n", "jobs", "true"])).assert_code(0);
+    fixture.run(jobs("2", &["-n", "jobs", "true"])).assert_code(0);
     holder.close().assert_code(0);
     let start = |it: usize| {
         let (one, other) = if it.is_multiple_of(2) { ("a", "z") } else { ("z", "a") };
-        rig.start(jobs("3", &["-q", "-l", one, "-l", "jobs", "-l", other, "jobs", "true"]))
+        fixture.start(jobs("3", &["-q", "-l", one, "-l", "jobs", "-l", other, "jobs", "true"]))
     };
     let running: Vec<Running> = (0..20).map(start).collect();
     for it in running {
@@ -110,23 +115,23 @@ fn other_locks_are_held_alone_and_all_take_them_in_the_same_order() {
 
 #[test]
 fn a_lock_and_permits_of_the_same_name_are_different_things() {
-    let rig = Rig::one();
-    let lock = rig.hold("jobs");
-    let holders = hold_all(&rig, 1);
-    rig.run(["-n", "jobs", "true"]).assert_code(75);
+    let fixture = Fixture::one();
+    let lock = fixture.hold("jobs");
+    let holders = hold_all(&fixture, 1);
+    fixture.run(["-n", "jobs", "true"]).assert_code(75);
     lock.close().assert_code(0);
-    rig.run(jobs("1", &["-n", "jobs", "true"])).assert_code(75);
-    rig.run(["-n", "jobs", "true"]).assert_code(0);
-    rig.run(["-n", "-s", "jobs", "true"]).assert_code(0);
+    fixture.run(jobs("1", &["-n", "jobs", "true"])).assert_code(75);
+    fixture.run(["-n", "jobs", "true"]).assert_code(0);
+    fixture.run(["-n", "-s", "jobs", "true"]).assert_code(0);
     for holder in holders {
         holder.close().assert_code(0);
     }
-    rig.run(jobs("1", &["-n", "-l", "jobs", "jobs", "true"])).assert_code(0);
+    fixture.run(jobs("1", &["-n", "-l", "jobs", "jobs", "true"])).assert_code(0);
 }
 
 #[test]
 fn what_makes_no_sense_with_permits_is_64() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let number = "there can be 1 to 1024 permits";
     let conflict = "cannot be used with";
     for (args, expected) in [
@@ -145,54 +150,54 @@ fn what_makes_no_sense_with_permits_is_64() {
         (&["--permits", "2", "--permits", "3"], "cannot be used multiple times"),
     ] {
         let all = args.iter().copied();
-        rig.run(all.clone().chain(["x", "true"])).assert_code(64).assert_says(expected);
+        fixture.run(all.clone().chain(["x", "true"])).assert_code(64).assert_says(expected);
         let acquire = ["acquire"].into_iter().chain(all).chain(["x"]);
-        rig.say(acquire).assert_code(64).assert_says(expected);
+        fixture.say(acquire).assert_code(64).assert_says(expected);
     }
     for part in ["x#1", "x#2", "x#7", "x#line"] {
-        let ended = rig.run(jobs("2", &["-l", part, "x", "true"])).assert_code(64);
+        let ended = fixture.run(jobs("2", &["-l", part, "x", "true"])).assert_code(64);
         ended.assert_says(&format!("{part:?} is one of the locks that the permits of \"x\""));
     }
     for other in ["x#", "x#one", "y#1"] {
-        rig.run(jobs("2", &["-l", other, "x", "true"])).assert_code(0);
+        fixture.run(jobs("2", &["-l", other, "x", "true"])).assert_code(0);
     }
-    rig.run(jobs("1024", &["x", "true"])).assert_code(0);
-    rig.run(jobs("2", &["", "true"])).assert_code(64).assert_says("empty");
+    fixture.run(jobs("1024", &["x", "true"])).assert_code(0);
+    fixture.run(jobs("2", &["", "true"])).assert_code(64).assert_says("empty");
 }
 
 #[test]
 fn a_nested_run_of_the_same_permits_is_told_so() {
-    for rig in Rig::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         for permits in ["1", "3"] {
             let inner = [QUORATE, "run", "--permits", permits, "jobs", "true"];
             let nested = ["--permits", "2", "jobs"].into_iter().chain(inner);
-            let told = rig
+            let told = fixture
                 .run_until_answered(nested)
                 .assert_code(64)
                 .assert_says("a permit of \"jobs\" is held");
             told.assert_says("take a permit once, on the outside");
         }
         let nested = ["jobs", QUORATE, "run", "-n", "jobs"];
-        rig.run_until_answered(jobs("2", &nested).into_iter().chain(["true"])).assert_code(0);
+        fixture.run_until_answered(jobs("2", &nested).into_iter().chain(["true"])).assert_code(0);
         let nested = ["jobs", QUORATE, "run", "-n", "--permits", "2", "jobs2", "true"];
-        rig.run_until_answered(jobs("2", &nested)).assert_code(0);
+        fixture.run_until_answered(jobs("2", &nested)).assert_code(0);
         let nested = ["jobs", QUORATE, "run", "-n", "--permits", "2", "jobs", "true"];
-        rig.run_until_answered(nested).assert_code(0);
+        fixture.run_until_answered(nested).assert_code(0);
     }
 }
 
 #[test]
 fn a_run_below_one_that_has_given_its_permit_back_is_like_all_others() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let show = ["jobs", "--", "sh", "-c", "echo \"$QUORATE_LOCKS\""];
-    let outer = rig.run(jobs("1", &show)).assert_code(0);
+    let outer = fixture.run(jobs("1", &show)).assert_code(0);
     assert!(outer.out().contains(" jobs#1\n"), "{outer:?}");
     let inner = || {
-        let mut command = rig.quorate(["run", "-n", "--permits", "1", "jobs", "true"]);
+        let mut command = fixture.quorate(["run", "-n", "--permits", "1", "jobs", "true"]);
         Running::start(command.env("QUORATE_LOCKS", outer.out())).end()
     };
     inner().assert_code(0);
-    let holders = hold_all(&rig, 1);
+    let holders = hold_all(&fixture, 1);
     inner().assert_code(75);
     for holder in holders {
         holder.close().assert_code(0);
@@ -202,19 +207,20 @@ fn a_run_below_one_that_has_given_its_permit_back_is_like_all_others() {
 /// The others would wait for a minute if it kept its place.
 #[test]
 fn the_first_in_line_leaves_it_at_once_when_it_is_asked_to_end() {
-    for rig in [Rig::without_servers(), Rig::nodes(3)] {
-        let holders = hold_all(&rig, 2);
+    for fixture in [Fixture::without_servers(), Fixture::nodes(3)] {
+        let holders = hold_all(&fixture, 2);
         let wait = |args: &[&str]| {
             let flags = ["--ttl", "60s", "--permits", "2"];
-            let running = rig.start(flags.iter().chain(args).copied().chain(["jobs", "true"]));
+            let running = fixture.start(flags.iter().chain(args).copied().chain(["jobs", "true"]));
             let who = format!("/{}", running.pid().as_raw_nonzero());
             (running, who)
         };
-        let is_first = |who: &str| first_in_line(&rig).is_some_and(|first| first.ends_with(who));
+        let is_first =
+            |who: &str| first_in_line(&fixture).is_some_and(|first| first.ends_with(who));
         let (first, who) = wait(&[]);
         eventually("the first one is first", PATIENCE, || is_first(&who));
         let (second, who) = wait(&[]);
-        rig.await_waiting("jobs#line", 1);
+        fixture.await_waiting("jobs#line", 1);
         first.signal(Signal::TERM);
         first.end().assert_code(143);
         eventually("the second one is first", PATIENCE, || is_first(&who));
@@ -233,20 +239,20 @@ fn the_first_in_line_leaves_it_at_once_when_it_is_asked_to_end() {
 
 #[test]
 fn the_permit_of_a_killed_holder_comes_back_after_its_ttl() {
-    for rig in [Rig::without_servers(), Rig::nodes(3)] {
-        let hold = |ttl, file| rig.hold_with(jobs("2", &["--ttl", ttl, "jobs"]), file);
+    for fixture in [Fixture::without_servers(), Fixture::nodes(3)] {
+        let hold = |ttl, file| fixture.hold_with(jobs("2", &["--ttl", ttl, "jobs"]), file);
         let (killed, other) = (hold("2s", "killed"), hold("10s", "other"));
-        let permit = rig.read("killed");
+        let permit = fixture.read("killed");
         drop(killed);
         let show = ["-w", "20", "jobs", "--", "sh", "-c", "echo $QUORATE_LOCK"];
-        assert_eq!(rig.run(jobs("2", &show)).assert_code(0).out(), permit);
+        assert_eq!(fixture.run(jobs("2", &show)).assert_code(0).out(), permit);
         other.close().assert_code(0);
     }
 }
 
 /// Who is the first in line for a permit of "jobs".
-fn first_in_line(rig: &Rig) -> Option<String> {
-    let ended = rig.say(["show", "jobs#line", "-o", "json"]).assert_code(0);
+fn first_in_line(fixture: &Fixture) -> Option<String> {
+    let ended = fixture.say(["show", "jobs#line", "-o", "json"]).assert_code(0);
     let json: Value = serde_json::from_str(ended.out()).expect("JSON");
     json["holder"]["who"].as_str().map(str::to_owned)
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use quorate_testkit::ProcessClock;
 
-use crate::rig::{Rig, Running};
+use crate::fixture::{Fixture, Running};
 
 #[test]
 fn a_waiter_whose_clock_is_an_hour_ahead_keeps_its_place() {
     let ahead = ProcessClock::new();
     ahead.forward(HOUR);
-    for rig in [Rig::one(), Rig::nodes(3)] {
-        let turns = turns(&rig, [("first", Some(&ahead)), ("second", None)]);
+    for fixture in [Fixture::one(), Fixture::nodes(3)] {
+        let turns = turns(&fixture, [("first", Some(&ahead)), ("second", None)]);
         assert_eq!(turns, "first\nsecond\n");
     }
 }
@@ -20,29 +20,29 @@ fn a_waiter_whose_clock_is_an_hour_ahead_keeps_its_place() {
 fn a_waiter_whose_clock_is_an_hour_behind_does_not_jump_the_queue() {
     let behind = ProcessClock::new();
     behind.back(HOUR);
-    for rig in [Rig::one(), Rig::nodes(3)] {
-        let turns = turns(&rig, [("first", None), ("second", Some(&behind))]);
+    for fixture in [Fixture::one(), Fixture::nodes(3)] {
+        let turns = turns(&fixture, [("first", None), ("second", Some(&behind))]);
         assert_eq!(turns, "first\nsecond\n");
     }
 }
 
 /// The order in which these get the lock, who come one after the other while it is held.
-fn turns(rig: &Rig, waiters: [(&str, Option<&ProcessClock>); 2]) -> String {
-    let holder = rig.hold("x");
+fn turns(fixture: &Fixture, waiters: [(&str, Option<&ProcessClock>); 2]) -> String {
+    let holder = fixture.hold("x");
     let mut running = Vec::new();
     for (name, clock) in waiters {
         let script = format!("echo {name} >> turns");
-        let mut command = rig.quorate(["run", "x", "--", "sh", "-c", &script]);
+        let mut command = fixture.quorate(["run", "x", "--", "sh", "-c", &script]);
         if let Some(clock) = clock {
             clock.give_to(&mut command);
         }
         running.push(Running::start(&mut command));
-        rig.await_waiting("x", running.len() as u64);
+        fixture.await_waiting("x", running.len() as u64);
     }
     for it in std::iter::once(holder.close()).chain(running.into_iter().map(Running::end)) {
         it.assert_code(0);
     }
-    rig.read("turns")
+    fixture.read("turns")
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -4,18 +4,22 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::rig::{Ended, Rig, Running};
+use crate::fixture::{Ended, Fixture, Running};
 
 use super::signals::QUORATE;
 
 /// The binary with these arguments, and with this identity in its environment.
-fn start<'a>(rig: &Rig, identity: &str, args: impl IntoIterator<Item = &'a str>) -> Running {
-    Running::start(rig.quorate(args).env("QUORATE_IDENTITY", identity))
+fn start<'a>(
+    fixture: &Fixture,
+    identity: &str,
+    args: impl IntoIterator<Item = &'a str>,
+) -> Running {
+    Running::start(fixture.quorate(args).env("QUORATE_IDENTITY", identity))
 }
 
 #[track_caller]
-fn say<'a>(rig: &Rig, identity: &str, args: impl IntoIterator<Item = &'a str>) -> Ended {
-    start(rig, identity, args).close()
+fn say<'a>(fixture: &Fixture, identity: &str, args: impl IntoIterator<Item = &'a str>) -> Ended {
+    start(fixture, identity, args).close()
 }
 
 fn json(ended: &Ended) -> Value {
@@ -24,46 +28,47 @@ fn json(ended: &Ended) -> Value {
 
 #[test]
 fn runs_of_one_identity_inside_each_other_finish() {
-    for rig in Rig::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let show = "echo $QUORATE_FENCE $QUORATE_IDENTITY; \
             [ \"$QUORATE_LOCK\" = x ] && [ $QUORATE_HELD = 1 ]";
         let nested = ["run", "x", QUORATE, "run", "x", QUORATE, "run", "-v", "x", "--"];
         let nested = nested.into_iter().chain(["sh", "-c", show]);
-        let ended = say(&rig, "job 7", nested).assert_code(0);
+        let ended = say(&fixture, "job 7", nested).assert_code(0);
         let (fence, identity) = ended.out().trim().split_once(' ').expect("both");
         assert!(fence.parse::<u64>().is_ok() && identity == "job 7", "{ended:?}");
         ended.assert_says("acquired \"x\" with fence ");
-        rig.run_until_answered(["-n", "x", "true"]).assert_code(0);
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
     }
 }
 
 /// The guardian of the inner run ends a moment after the inner run.
 #[test]
 fn a_run_inside_a_run_leaves_nothing_behind() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for _ in 0..20 {
-        let ended = say(&rig, "job 7", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(0);
+        let ended =
+            say(&fixture, "job 7", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(0);
         assert!(!ended.err().contains("goes on"), "{ended:?}");
     }
 }
 
 #[test]
 fn the_flag_is_passed_on_to_the_command_and_counts_before_the_environment() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let inner = [QUORATE, "run", "-n", "x", "--", "sh", "-c", "echo $QUORATE_IDENTITY"];
     let outer = ["run", "--identity", "mine", "x"];
-    let ended = say(&rig, "others", outer.into_iter().chain(inner)).assert_code(0);
+    let ended = say(&fixture, "others", outer.into_iter().chain(inner)).assert_code(0);
     assert_eq!(ended.out(), "mine\n");
     // An empty flag is a flag.
     let outer = ["run", "--identity", "", "y", "--", "sh", "-c", "echo ${QUORATE_IDENTITY-none}"];
-    assert_eq!(say(&rig, "others", outer).assert_code(0).out(), "none\n");
-    let ended = say(&rig, "", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(64);
+    assert_eq!(say(&fixture, "others", outer).assert_code(0).out(), "none\n");
+    let ended = say(&fixture, "", ["run", "x", QUORATE, "run", "x", "true"]).assert_code(64);
     ended.assert_says("wait for itself").assert_says("QUORATE_IDENTITY");
 }
 
 #[test]
 fn a_script_acquires_a_lock_and_runs_a_command_under_it() {
-    for rig in Rig::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let script = format!(
             "set -e; export QUORATE_IDENTITY=script; \
              eval \"$({QUORATE} acquire x --ttl 20s --format sh)\"; {QUORATE} run x -- echo ran; \
@@ -71,7 +76,7 @@ fn a_script_acquires_a_lock_and_runs_a_command_under_it() {
              {QUORATE} renew; {QUORATE} release; QUORATE_IDENTITY= {QUORATE} run -w 9 x echo free"
         );
         let mut command = Command::new("sh");
-        rig.prepare(&mut command);
+        fixture.prepare(&mut command);
         let ended = Running::start(command.args(["-c", &script])).close().assert_code(0);
         assert_eq!(ended.out(), "ran\n75\nfree\n", "{ended:?}");
     }
@@ -79,38 +84,39 @@ fn a_script_acquires_a_lock_and_runs_a_command_under_it() {
 
 #[test]
 fn another_identity_waits_and_so_does_who_has_none() {
-    for rig in Rig::of_each_kind() {
-        let holder = rig.hold_with(["--identity", "one", "x"], "holder");
+    for fixture in Fixture::of_each_kind() {
+        let holder = fixture.hold_with(["--identity", "one", "x"], "holder");
         for other in ["two", ""] {
-            let ended = say(&rig, other, ["run", "-w", "0.3", "x", "true"]).assert_code(75);
+            let ended = say(&fixture, other, ["run", "-w", "0.3", "x", "true"]).assert_code(75);
             ended.assert_says("\"x\": held by quorate/");
         }
         let note = |word| format!("echo {word} >> order");
-        let two = start(&rig, "two", ["run", "x", "--", "sh", "-c", &note("two")]);
-        rig.await_waiting("x", 1);
+        let two = start(&fixture, "two", ["run", "x", "--", "sh", "-c", &note("two")]);
+        fixture.await_waiting("x", 1);
         // It is before who waits.
-        say(&rig, "one", ["run", "-w", "9", "x", "--", "sh", "-c", &note("one")]).assert_code(0);
+        say(&fixture, "one", ["run", "-w", "9", "x", "--", "sh", "-c", &note("one")])
+            .assert_code(0);
         holder.close().assert_code(0);
         two.end().assert_code(0);
-        assert_eq!(rig.read("order"), "one\ntwo\n");
+        assert_eq!(fixture.read("order"), "one\ntwo\n");
     }
-    let rig = Rig::one();
-    let holder = rig.hold_with(["--identity", "one", "x"], "holder");
-    say(&rig, "two", ["run", "-n", "-E", "3", "x", "true"]).assert_code(3);
-    say(&rig, "two", ["acquire", "-n", "x"]).assert_code(75);
-    say(&rig, "one", ["run", "-n", "-s", "x", "true"]).assert_code(75);
+    let fixture = Fixture::one();
+    let holder = fixture.hold_with(["--identity", "one", "x"], "holder");
+    say(&fixture, "two", ["run", "-n", "-E", "3", "x", "true"]).assert_code(3);
+    say(&fixture, "two", ["acquire", "-n", "x"]).assert_code(75);
+    say(&fixture, "one", ["run", "-n", "-s", "x", "true"]).assert_code(75);
     holder.close().assert_code(0);
 }
 
 #[test]
 fn the_lock_is_held_until_the_last_of_them_ends() {
-    for rig in Rig::of_each_kind() {
-        let outer = rig.hold_with(["--identity", "job", "x"], "outer");
-        let inner = rig.hold_with(["--identity", "job", "x"], "inner");
+    for fixture in Fixture::of_each_kind() {
+        let outer = fixture.hold_with(["--identity", "job", "x"], "outer");
+        let inner = fixture.hold_with(["--identity", "job", "x"], "inner");
         outer.close().assert_code(0);
-        rig.run_until_answered(["-n", "x", "true"]).assert_code(75);
-        let waiting = rig.start(["x", "true"]);
-        rig.await_waiting("x", 1);
+        fixture.run_until_answered(["-n", "x", "true"]).assert_code(75);
+        let waiting = fixture.start(["x", "true"]);
+        fixture.await_waiting("x", 1);
         inner.close().assert_code(0);
         waiting.end().assert_code(0);
     }
@@ -119,43 +125,43 @@ fn the_lock_is_held_until_the_last_of_them_ends() {
 /// The others are not released with it.
 #[test]
 fn an_entry_that_is_killed_ends_with_its_ttl() {
-    let rig = Rig::one();
-    let other = rig.hold_with(["--identity", "job", "x"], "other");
-    drop(rig.hold_with(["--identity", "job", "--ttl", "2s", "x"], "killed"));
-    let waiting = rig.start(["x", "true"]);
-    rig.await_waiting("x", 1);
+    let fixture = Fixture::one();
+    let other = fixture.hold_with(["--identity", "job", "x"], "other");
+    drop(fixture.hold_with(["--identity", "job", "--ttl", "2s", "x"], "killed"));
+    let waiting = fixture.start(["x", "true"]);
+    fixture.await_waiting("x", 1);
     other.close().assert_code(0);
     waiting.end().assert_code(0);
 }
 
 #[test]
 fn only_one_exclusive_lock_is_reentrant() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (args, why) in [
         (&["-s", "x"][..], "--shared: a shared lock is not reentrant"),
         (&["--permits", "2", "x"], "--permits: a permit is not reentrant"),
         (&["-l", "y", "x"], "several locks are acquired as one set"),
     ] {
         let flag = ["run", "--identity", "job"].iter().chain(args).copied().chain(["true"]);
-        let told = rig.say(flag).assert_code(64);
+        let told = fixture.say(flag).assert_code(64);
         told.assert_says("--identity cannot be used with ").assert_says(why);
         let run = ["run"].iter().chain(args).copied().chain(["true"]);
-        say(&rig, "job", run).assert_code(0);
+        say(&fixture, "job", run).assert_code(0);
         if args[0] != "-l" {
             let flag = ["acquire", "--identity", "job"].iter().chain(args).copied();
-            rig.say(flag).assert_code(64).assert_says(why);
+            fixture.say(flag).assert_code(64).assert_says(why);
         }
     }
     // That is one lock, and the last flag counts.
     for args in [["-l", "x", "x"], ["-s", "-x", "x"]] {
         let flag = ["run", "--identity", "job"].into_iter().chain(args).chain(["true"]);
-        rig.say(flag).assert_code(0);
+        fixture.say(flag).assert_code(0);
     }
 }
 
 #[test]
 fn a_nested_run_that_is_no_entry_of_the_identity_is_told_so() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (outer, inner) in [
         (&["--identity", "job"][..], &["--identity", "other"][..]),
         (&["--identity", "job"], &["--identity", ""]),
@@ -166,38 +172,38 @@ fn a_nested_run_that_is_no_entry_of_the_identity_is_told_so() {
     ] {
         let outer = ["run"].iter().chain(outer).chain(&["x", QUORATE, "run"]);
         let args = outer.chain(inner).chain(&["x", "true"]).copied();
-        let told = say(&rig, "job", args).assert_code(64);
+        let told = say(&fixture, "job", args).assert_code(64);
         told.assert_says("wait for itself").assert_says("QUORATE_IDENTITY");
     }
 }
 
 #[test]
 fn an_identity_has_1_to_128_bytes() {
-    let rig = Rig::one();
-    say(&rig, &"i".repeat(128), ["run", "x", "true"]).assert_code(0);
-    let told = say(&rig, &"i".repeat(129), ["run", "x", "true"]).assert_code(64);
+    let fixture = Fixture::one();
+    say(&fixture, &"i".repeat(128), ["run", "x", "true"]).assert_code(0);
+    let told = say(&fixture, &"i".repeat(129), ["run", "x", "true"]).assert_code(64);
     told.assert_says("an identity has 1 to 128 bytes, and this one has 129");
 }
 
 #[test]
 fn the_identity_is_shown_with_all_its_entries() {
-    for rig in Rig::of_each_kind() {
+    for fixture in Fixture::of_each_kind() {
         let identity = ["--identity", "job \"7\""];
-        let hold = |who| rig.hold_with(identity.into_iter().chain(["--who", who, "x"]), who);
+        let hold = |who| fixture.hold_with(identity.into_iter().chain(["--who", who, "x"]), who);
         let one = hold("one");
-        let shown = rig.say(["show", "x"]).assert_code(0);
+        let shown = fixture.say(["show", "x"]).assert_code(0);
         assert!(shown.out().contains("\nentered once by \"job \\\"7\\\"\"\n"), "{shown:?}");
-        let listed = rig.say(["ls"]).assert_code(0);
+        let listed = fixture.say(["ls"]).assert_code(0);
         assert!(listed.out().contains("one as \"job \\\"7\\\"\"  "), "{listed:?}");
         let two = hold("two");
-        let shown = rig.say(["show", "x"]).assert_code(0);
+        let shown = fixture.say(["show", "x"]).assert_code(0);
         let first = shown.out().lines().next().expect("a line");
         assert!(first.contains(", entered 2 times by \"job \\\"7\\\"\""), "{shown:?}");
         assert!(shown.out().contains("\nalso held by "), "{shown:?}");
         assert!(shown.out().contains("\nfence "), "{shown:?}");
-        let listed = rig.say(["ls"]).assert_code(0);
+        let listed = fixture.say(["ls"]).assert_code(0);
         assert!(listed.out().contains(", entered 2 times  "), "{listed:?}");
-        let lock = json(&rig.say(["ls", "-o", "json"]).assert_code(0))["locks"][0].clone();
+        let lock = json(&fixture.say(["ls", "-o", "json"]).assert_code(0))["locks"][0].clone();
         let entries = [&lock["holder"], &lock["shared_with"][0]];
         for it in entries {
             let is_entry = it["identity"] == "job \"7\"" && it["is_shared"] == false;
@@ -206,9 +212,9 @@ fn the_identity_is_shown_with_all_its_entries() {
         one.close().assert_code(0);
         two.close().assert_code(0);
     }
-    let rig = Rig::one();
-    let holder = rig.hold("x");
-    let lock = json(&rig.say(["show", "x", "-o", "json"]).assert_code(0));
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
+    let lock = json(&fixture.say(["show", "x", "-o", "json"]).assert_code(0));
     assert!(lock["holder"]["identity"].is_null(), "{lock}");
     holder.close().assert_code(0);
 }

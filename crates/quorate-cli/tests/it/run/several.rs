@@ -1,26 +1,26 @@
 //! Several locks for one command.
 
-use crate::rig::{Rig, Running};
+use crate::fixture::{Fixture, Running};
 
 /// Whatever they hold, and in whichever order they list it.
 #[test]
 fn runs_that_want_the_same_locks_in_opposite_orders_both_finish() {
-    for rig in Rig::of_each_kind() {
-        let holder = rig.hold("b");
+    for fixture in Fixture::of_each_kind() {
+        let holder = fixture.hold("b");
         let runs = [["-l", "b", "a"], ["-l", "a", "b"]];
         let start = |names: [&str; 3]| {
             let note = format!("echo {} >> order", names[2]);
             let args = ["-q"].into_iter().chain(names).chain(["--", "sh", "-c", &note]);
-            rig.start(args)
+            fixture.start(args)
         };
         let first = start(runs[0]);
-        rig.await_waiting("b", 1);
+        fixture.await_waiting("b", 1);
         let second = start(runs[1]);
-        rig.await_waiting("b", 2);
+        fixture.await_waiting("b", 2);
         holder.close().assert_code(0);
         first.end().assert_code(0);
         second.end().assert_code(0);
-        assert_eq!(rig.read("order"), "a\nb\n", "in FIFO order");
+        assert_eq!(fixture.read("order"), "a\nb\n", "in FIFO order");
         let crowd: Vec<Running> = (0..16).map(|it| start(runs[it % 2])).collect();
         for run in crowd {
             run.end().assert_code(0);
@@ -30,21 +30,22 @@ fn runs_that_want_the_same_locks_in_opposite_orders_both_finish() {
 
 #[test]
 fn nothing_stays_reserved_after_a_timeout() {
-    for rig in Rig::of_each_kind() {
-        let holder = rig.hold("b");
+    for fixture in Fixture::of_each_kind() {
+        let holder = fixture.hold("b");
         let late = ["-w", "0.2", "-l", "b", "-l", "c", "a", "true"];
-        let ended = rig.run_until_answered(late).assert_code(75);
+        let ended = fixture.run_until_answered(late).assert_code(75);
         ended.assert_says("\"b\": held by quorate/");
         for free in ["a", "c"] {
-            rig.await_that("it is not reserved", || rig.run(["-n", free, "true"]).code() == 0);
+            fixture
+                .await_that("it is not reserved", || fixture.run(["-n", free, "true"]).code() == 0);
         }
         // A waiting set reserves what is free, until its process ends.
-        let waiting = rig.start(["-l", "b", "a", "true"]);
-        rig.await_waiting("b", 1);
-        rig.run_until_answered(["-n", "a", "true"]).assert_code(75);
+        let waiting = fixture.start(["-l", "b", "a", "true"]);
+        fixture.await_waiting("b", 1);
+        fixture.run_until_answered(["-n", "a", "true"]).assert_code(75);
         waiting.signal(rustix::process::Signal::TERM);
         waiting.end().assert_code(143);
-        rig.await_that("it is not reserved", || rig.run(["-n", "a", "true"]).code() == 0);
+        fixture.await_that("it is not reserved", || fixture.run(["-n", "a", "true"]).code() == 0);
         holder.close().assert_code(0);
     }
 }
@@ -53,7 +54,7 @@ fn nothing_stays_reserved_after_a_timeout() {
 /// for the reader.
 #[test]
 fn shared_locks_and_permits_never_deadlock_with_sets_of_the_same_locks() {
-    for rig in [Rig::one(), Rig::without_servers()] {
+    for fixture in [Fixture::one(), Fixture::without_servers()] {
         let start = |it: usize| {
             let (one, other) = if it.is_multiple_of(2) { ("a", "z") } else { ("z", "a") };
             let how: &[&str] = match it % 3 {
@@ -63,7 +64,7 @@ fn shared_locks_and_permits_never_deadlock_with_sets_of_the_same_locks() {
             };
             let script = ["sh", "-c", "sleep 0.01"];
             let args = ["-q", "-l", one].into_iter().chain(how.iter().copied());
-            rig.start(args.chain([other, "--"]).chain(script))
+            fixture.start(args.chain([other, "--"]).chain(script))
         };
         let running: Vec<Running> = (0..24).map(start).collect();
         for run in running {
@@ -75,13 +76,13 @@ fn shared_locks_and_permits_never_deadlock_with_sets_of_the_same_locks() {
 /// The first one holds what the second one tries, and waits for nothing meanwhile.
 #[test]
 fn shared_locks_are_not_held_while_another_of_them_is_waited_for() {
-    let rig = Rig::one();
-    let holder = rig.hold("z");
-    let reader = rig.start(["-s", "-l", "z", "a", "true"]);
-    rig.await_waiting("z", 1);
-    rig.await_that("it does not hold a", || rig.run(["-n", "a", "true"]).code() == 0);
+    let fixture = Fixture::one();
+    let holder = fixture.hold("z");
+    let reader = fixture.start(["-s", "-l", "z", "a", "true"]);
+    fixture.await_waiting("z", 1);
+    fixture.await_that("it does not hold a", || fixture.run(["-n", "a", "true"]).code() == 0);
     let late = ["-w", "0.2", "-s", "-l", "z", "a", "true"];
-    rig.run_until_answered(late).assert_code(75).assert_says("\"z\": held by quorate/");
+    fixture.run_until_answered(late).assert_code(75).assert_says("\"z\": held by quorate/");
     holder.close().assert_code(0);
     reader.end().assert_code(0);
 }
@@ -89,24 +90,24 @@ fn shared_locks_are_not_held_while_another_of_them_is_waited_for() {
 /// They are acquired one at a time, with nothing in hand while one is waited for.
 #[test]
 fn more_locks_than_a_set_can_have_are_held_all_or_none() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
     let locks = || names.iter().flat_map(|name| ["-l", name]);
-    let holder = rig.hold("n30");
-    let ended = rig.run(["-n"].into_iter().chain(locks()).chain(["x", "true"])).assert_code(75);
+    let holder = fixture.hold("n30");
+    let ended = fixture.run(["-n"].into_iter().chain(locks()).chain(["x", "true"])).assert_code(75);
     ended.assert_says("\"n30\": held by");
-    let waiting = rig.start(locks().chain(["x", "true"]));
-    rig.await_waiting("n30", 1);
-    rig.run_until_answered(["-w", "10", "n00", "true"]).assert_code(0);
+    let waiting = fixture.start(locks().chain(["x", "true"]));
+    fixture.await_waiting("n30", 1);
+    fixture.run_until_answered(["-w", "10", "n00", "true"]).assert_code(0);
     holder.close().assert_code(0);
     waiting.end().assert_code(0);
-    let count = |name: &String| usize::from(rig.servers[0].get(name).is_some());
-    rig.await_that("all are released", || names.iter().map(count).sum::<usize>() == 0);
+    let count = |name: &String| usize::from(fixture.servers[0].get(name).is_some());
+    fixture.await_that("all are released", || names.iter().map(count).sum::<usize>() == 0);
 }
 
 #[test]
 fn details_name_every_lock_and_its_fence() {
-    let rig = Rig::one();
-    let ended = rig.run(["-v", "-l", "b", "a", "true"]).assert_code(0);
+    let fixture = Fixture::one();
+    let ended = fixture.run(["-v", "-l", "b", "a", "true"]).assert_code(0);
     ended.assert_says("acquired \"a\" with fence ").assert_says(", \"b\" with fence ");
 }

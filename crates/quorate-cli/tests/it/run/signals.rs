@@ -3,11 +3,11 @@
 use quorate_testkit::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{PATIENCE, Rig, Running, is_alive};
+use crate::fixture::{Fixture, PATIENCE, Running, is_alive};
 
 #[test]
 fn signals_are_passed_on_to_the_whole_group() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (name, signal) in [
         ("TERM", Signal::TERM),
         ("HUP", Signal::HUP),
@@ -18,8 +18,8 @@ fn signals_are_passed_on_to_the_whole_group() {
             "sleep 60 > /dev/null 2>&1 & trap 'exit 7' {name}; echo $! > {name}.child; \
              while :; do wait; done"
         );
-        let running = rig.start(["x", "--", "sh", "-c", &script]);
-        let child = rig.await_file(&format!("{name}.child"));
+        let running = fixture.start(["x", "--", "sh", "-c", &script]);
+        let child = fixture.await_file(&format!("{name}.child"));
         running.signal(signal);
         running.end().assert_code(7);
         eventually("its child has got it, too", PATIENCE, || !is_alive(&child));
@@ -28,8 +28,8 @@ fn signals_are_passed_on_to_the_whole_group() {
     for (name, signal) in [("INT", Signal::INT), ("QUIT", Signal::QUIT)] {
         let script =
             format!("trap 'exit 7' {name}; echo > {name}.ready; while :; do sleep 0.01; done");
-        let running = rig.start(["x", "--", "sh", "-c", &script]);
-        rig.await_file(&format!("{name}.ready"));
+        let running = fixture.start(["x", "--", "sh", "-c", &script]);
+        fixture.await_file(&format!("{name}.ready"));
         running.signal(signal);
         running.end().assert_code(7);
     }
@@ -37,54 +37,54 @@ fn signals_are_passed_on_to_the_whole_group() {
 
 #[test]
 fn a_command_that_does_not_mind_a_signal_goes_on() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "trap : TERM; echo > ready; while ! [ -e stop ]; do sleep 0.01; done";
-    let running = rig.start(["x", "--", "sh", "-c", script]);
-    rig.await_file("ready");
+    let running = fixture.start(["x", "--", "sh", "-c", script]);
+    fixture.await_file("ready");
     running.signal(Signal::TERM);
     // It is passed on, and the command still has the lock when it ends by itself.
-    rig.run(["-n", "x", "true"]).assert_code(75);
-    rig.write("stop", "");
+    fixture.run(["-n", "x", "true"]).assert_code(75);
+    fixture.write("stop", "");
     running.end().assert_code(0);
 }
 
 #[test]
 fn a_signal_ends_the_wait() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
     for (signal, code) in
         [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)]
     {
-        let waiting = rig.start(["x", "--", "sh", "-c", "echo > ran"]);
-        eventually("it stands in line", PATIENCE, || waits(&rig, 1));
+        let waiting = fixture.start(["x", "--", "sh", "-c", "echo > ran"]);
+        eventually("it stands in line", PATIENCE, || waits(&fixture, 1));
         waiting.signal(signal);
         let ended = waiting.end().assert_code(code);
         assert_eq!(ended.out(), "");
-        eventually("it has left the line", PATIENCE, || waits(&rig, 0));
+        eventually("it has left the line", PATIENCE, || waits(&fixture, 0));
     }
     holder.close().assert_code(0);
-    assert_eq!(rig.read("ran"), "");
+    assert_eq!(fixture.read("ran"), "");
 }
 
 #[test]
 fn signals_that_were_ignored_stay_so() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let mut command = std::process::Command::new("nohup");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     let script = "echo > ready; read line; echo ended > ended";
     command.args([env!("CARGO_BIN_EXE_quorate"), "run", "x", "--", "sh", "-c", script]);
     let running = Running::start(&mut command);
-    rig.await_file("ready");
+    fixture.await_file("ready");
     running.signal(Signal::HUP);
     running.close().assert_code(0);
-    assert_eq!(rig.read("ended"), "ended\n");
+    assert_eq!(fixture.read("ended"), "ended\n");
 }
 
 #[test]
 fn the_command_dies_with_all_it_has_started_when_quorate_is_killed() {
-    let rig = Rig::one();
-    let running = rig.start(["x", "--", "sh", "-c", TREE]);
-    let pids = tree(&rig);
+    let fixture = Fixture::one();
+    let running = fixture.start(["x", "--", "sh", "-c", TREE]);
+    let pids = tree(&fixture);
     running.signal(Signal::KILL);
     for pid in &pids {
         eventually("all of it is dead", PATIENCE, || !is_alive(pid));
@@ -94,9 +94,9 @@ fn the_command_dies_with_all_it_has_started_when_quorate_is_killed() {
 /// In the foreground they are one group, which the kernel does not wake.
 #[test]
 fn a_guardian_that_is_stopped_wakes_up_when_quorate_is_killed() {
-    let rig = Rig::one();
-    let running = rig.start(["--foreground", "x", "--", "sh", "-c", TREE]);
-    let pids = tree(&rig);
+    let fixture = Fixture::one();
+    let running = fixture.start(["--foreground", "x", "--", "sh", "-c", TREE]);
+    let pids = tree(&fixture);
     kill_process(children(running.pid())[0], Signal::STOP).expect("it is there");
     running.signal(Signal::KILL);
     for pid in &pids {
@@ -106,22 +106,22 @@ fn a_guardian_that_is_stopped_wakes_up_when_quorate_is_killed() {
 
 #[test]
 fn the_command_dies_with_all_it_has_started_when_its_guardian_is_killed() {
-    let rig = Rig::one();
-    let running = rig.start(["x", "--", "sh", "-c", TREE]);
-    let pids = tree(&rig);
+    let fixture = Fixture::one();
+    let running = fixture.start(["x", "--", "sh", "-c", TREE]);
+    let pids = tree(&fixture);
     kill(&children(running.pid())[0].to_string());
     running.end().assert_code(137);
     for pid in &pids {
         assert!(!is_alive(pid), "all of it is dead");
     }
-    rig.run(["-n", "x", "true"]).assert_code(0);
+    fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn the_command_dies_when_quorate_and_its_guardian_are_killed_at_once() {
-    let rig = Rig::one();
-    let running = rig.start(["x", "--", "sh", "-c", "echo $$ > pid; exec sleep 60"]);
-    let pid = rig.await_file("pid");
+    let fixture = Fixture::one();
+    let running = fixture.start(["x", "--", "sh", "-c", "echo $$ > pid; exec sleep 60"]);
+    let pid = fixture.await_file("pid");
     let guardian = children(running.pid())[0];
     running.signal(Signal::KILL);
     kill(&guardian.to_string());
@@ -130,15 +130,15 @@ fn the_command_dies_when_quorate_and_its_guardian_are_killed_at_once() {
 
 #[test]
 fn the_command_dies_before_the_lease_ends_when_quorate_is_stopped() {
-    let rig = Rig::one();
-    let running = rig.start(["--ttl", "2s", "x", "--", "sh", "-c", TREE]);
-    let pids = tree(&rig);
+    let fixture = Fixture::one();
+    let running = fixture.start(["--ttl", "2s", "x", "--", "sh", "-c", TREE]);
+    let pids = tree(&fixture);
     running.signal(Signal::STOP);
     // Whoever comes next writes down who is alive when it has the lock.
     let alive = format!("for p in {}; do kill -0 $p 2>/dev/null && echo $p; done; :", {
         pids.iter().map(|pid| pid.trim()).collect::<Vec<_>>().join(" ")
     });
-    let next = rig.run(["-w", "20", "x", "--", "sh", "-c", &alive]).assert_code(0);
+    let next = fixture.run(["-w", "20", "x", "--", "sh", "-c", &alive]).assert_code(0);
     // A process that was killed is there until its parent has seen it: the stopped one, here.
     for pid in next.out().lines() {
         assert!(!is_alive(pid), "{pid} is alive in {pids:?}");
@@ -150,29 +150,29 @@ fn the_command_dies_before_the_lease_ends_when_quorate_is_stopped() {
 /// Somebody pauses the command or its guardian, as a debugger does: the lock is kept.
 #[test]
 fn the_lock_is_renewed_while_the_command_or_its_guardian_is_paused() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "echo $$ > pid; while ! [ -e stop ]; do sleep 0.01; done; exit 5";
-    let running = rig.start(["--ttl", "1s", "x", "--", "sh", "-c", script]);
-    let command = Pid::from_raw(rig.await_file("pid").trim().parse().expect("a pid"));
+    let running = fixture.start(["--ttl", "1s", "x", "--", "sh", "-c", script]);
+    let command = Pid::from_raw(fixture.await_file("pid").trim().parse().expect("a pid"));
     let guardian = children(running.pid())[0];
     for paused in [command.expect("a pid"), guardian] {
         kill_process(paused, Signal::STOP).expect("it is there");
-        let fence = || rig.servers[0].get("x");
+        let fence = || fixture.servers[0].get("x");
         let held = fence();
         // Longer than a ttl: somebody waits in vain for that long.
-        rig.run(["-w", "1.5", "x", "true"]).assert_code(75);
+        fixture.run(["-w", "1.5", "x", "true"]).assert_code(75);
         assert!(held.is_some() && fence() == held, "it is the same holder");
         kill_process(paused, Signal::CONT).expect("it is there");
     }
-    rig.write("stop", "");
+    fixture.write("stop", "");
     running.end().assert_code(5);
 }
 
 #[test]
 fn a_parent_that_ignores_the_end_of_children_does_not_matter() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let mut command = std::process::Command::new("sh");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     let line = format!("trap '' CHLD; exec {} run x -- sh -c 'exit 3'", QUORATE);
     command.args(["-c", &line]);
     Running::start(&mut command).end().assert_code(3);
@@ -180,58 +180,58 @@ fn a_parent_that_ignores_the_end_of_children_does_not_matter() {
 
 #[test]
 fn what_was_started_before_is_left_alone() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let mut command = std::process::Command::new("sh");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     let run = "run --ttl 1s -k 100ms --max-hold 100ms x -- sleep 60";
     let line = format!("sleep 60 >/dev/null 2>&1 & echo $! > before; exec {QUORATE} {run}");
     command.args(["-c", &line]);
     Running::start(&mut command).end().assert_code(79);
-    let before = rig.read("before");
+    let before = fixture.read("before");
     assert!(is_alive(&before), "it is nothing of the command's");
     kill(&before);
 }
 
 #[test]
 fn signals_are_passed_on_also_within_our_own_group() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let script = "echo > ready; while :; do sleep 0.01; done";
-        let running = rig.start(["--foreground", "x", "--", "sh", "-c", script]);
-        rig.await_file("ready");
+        let running = fixture.start(["--foreground", "x", "--", "sh", "-c", script]);
+        fixture.await_file("ready");
         running.signal(signal);
         running.end().assert_code(code);
-        std::fs::remove_file(rig.path("ready")).expect("it is there");
+        std::fs::remove_file(fixture.path("ready")).expect("it is there");
     }
 }
 
 #[test]
 fn what_outlives_a_command_that_was_asked_to_end_is_killed() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "trap 'exit 0' TERM; exec > /dev/null 2>&1; \
         setsid sh -c 'trap \"\" TERM; echo $$ > apart; while :; do sleep 0.05; done' & \
         while :; do sleep 0.01; done";
-    let running = rig.start(["--ttl", "2s", "-k", "800ms", "x", "--", "sh", "-c", script]);
-    let apart = rig.await_file("apart");
+    let running = fixture.start(["--ttl", "2s", "-k", "800ms", "x", "--", "sh", "-c", script]);
+    let apart = fixture.await_file("apart");
     // Until the command is asked, and no longer: the lock is renewed after all.
-    rig.servers[0].pause();
+    fixture.servers[0].pause();
     let command = children(children(running.pid())[0])[0].as_raw_nonzero().to_string();
     eventually("the command has ended", PATIENCE, || !is_alive(&command));
-    rig.servers[0].resume();
+    fixture.servers[0].resume();
     running.end().assert_code(79);
     assert!(!is_alive(&apart));
 }
 
 #[test]
 fn a_proc_of_other_processes_is_not_believed() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     if !has_namespaces() {
         // Where the system gives no namespace there is no such `/proc` either.
-        rig.run(["x", "true"]).assert_code(0);
+        fixture.run(["x", "true"]).assert_code(0);
         return;
     }
     let mut command = std::process::Command::new("unshare");
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     command.args(["--map-root-user", "--user", "--pid", "--fork"]);
     command.args([QUORATE, "run", "x", "true"]);
     Running::start(&mut command).end().assert_code(70).assert_says("/proc");
@@ -242,26 +242,26 @@ pub(super) const QUORATE: &str = env!("CARGO_BIN_EXE_quorate");
 /// Without namespaces, which not every system gives, it is the same but for its number.
 #[test]
 fn it_works_as_the_first_process_of_a_container() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     // An orphan is left to the first process, which has to take it in.
     let script = "(sleep 0.1 & echo $! > orphan) ; \
                   while kill -0 $(cat orphan) 2>/dev/null; do sleep 0.01; done; exit 6";
-    Running::start(&mut contained(&rig, script)).end().assert_code(6);
+    Running::start(&mut contained(&fixture, script)).end().assert_code(6);
     let script = "trap 'exit 8' TERM; echo > ready; while :; do sleep 0.01; done";
-    let running = Running::start(&mut contained(&rig, script));
-    rig.await_file("ready");
+    let running = Running::start(&mut contained(&fixture, script));
+    fixture.await_file("ready");
     let first = if has_namespaces() { children(running.pid())[0] } else { running.pid() };
     kill_process(first, Signal::TERM).expect("it is there");
     running.end().assert_code(8);
 }
 
-fn contained(rig: &Rig, script: &str) -> std::process::Command {
+fn contained(fixture: &Fixture, script: &str) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
     command.args(NAMESPACES).arg(QUORATE);
     if !has_namespaces() {
         command = std::process::Command::new(QUORATE);
     }
-    rig.prepare(&mut command);
+    fixture.prepare(&mut command);
     command.args(["run", "x", "--", "sh", "-c", script]);
     command
 }
@@ -284,8 +284,8 @@ pub(super) const TREE: &str = "exec > /dev/null 2>&1; \
     echo $$ > command; wait";
 
 /// The processes of that command, when all of them run.
-pub(super) fn tree(rig: &Rig) -> Vec<String> {
-    ["stubborn", "apart", "command"].into_iter().map(|name| rig.await_file(name)).collect()
+pub(super) fn tree(fixture: &Fixture) -> Vec<String> {
+    ["stubborn", "apart", "command"].into_iter().map(|name| fixture.await_file(name)).collect()
 }
 
 pub(super) fn kill(pid: &str) {
@@ -310,8 +310,8 @@ pub(super) fn children_now(parent: Pid) -> Vec<Pid> {
 }
 
 /// Whether so many stand in line for "x".
-pub(super) fn waits(rig: &Rig, count: u64) -> bool {
-    let mut connection = rig.servers[0].connection();
+pub(super) fn waits(fixture: &Fixture, count: u64) -> bool {
+    let mut connection = fixture.servers[0].connection();
     let len = quorate_testkit::redis::cmd("ZCARD").arg("quorate:q:{x}").query(&mut connection);
     len.ok() == Some(count)
 }

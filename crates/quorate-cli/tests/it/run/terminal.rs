@@ -3,80 +3,81 @@
 
 use std::process::{Command, Stdio};
 
-use crate::rig::{DEFAULT_SIGNALS, Ended, Rig, Running};
+use crate::fixture::{DEFAULT_SIGNALS, Ended, Fixture, Running};
 
 #[test]
 fn ctrl_c_ends_the_wait() {
-    let rig = Rig::one();
-    let holder = rig.hold("x");
-    let mut terminal = Terminal::start(&rig, "run x -- echo ran");
-    rig.await_screen("waiting for \"x\"");
+    let fixture = Fixture::one();
+    let holder = fixture.hold("x");
+    let mut terminal = Terminal::start(&fixture, "run x -- echo ran");
+    fixture.await_screen("waiting for \"x\"");
     terminal.type_in("\x03");
     let ended = terminal.end();
     assert_eq!(ended.code(), 130, "{ended:?}");
-    assert!(!rig.read("screen").contains("ran\r\n"), "{:?}", rig.read("screen"));
+    assert!(!fixture.read("screen").contains("ran\r\n"), "{:?}", fixture.read("screen"));
     holder.close().assert_code(0);
 }
 
 /// A question that a script has asked, and that its command reads the answer to.
 #[test]
 fn what_stands_on_the_line_of_the_cursor_stays_if_nothing_was_told_there() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    rig.write("job.sh", &format!("printf 'sure? '; {quorate} run x -- sh -c 'read l; echo $l'"));
-    let mut terminal = Terminal::start_program(&rig, "sh job.sh");
-    rig.await_screen("sure? ");
+    fixture
+        .write("job.sh", &format!("printf 'sure? '; {quorate} run x -- sh -c 'read l; echo $l'"));
+    let mut terminal = Terminal::start_program(&fixture, "sh job.sh");
+    fixture.await_screen("sure? ");
     terminal.type_in("yes\n");
     assert_eq!(terminal.end().code(), 0);
-    let screen = rig.read("screen");
+    let screen = fixture.read("screen");
     // On a busy machine it may have had to wait for so long that it said so.
     assert!(!screen.contains('\x1b') || screen.contains("waiting for"), "{screen:?}");
     // What was told is taken away.
-    let holder = rig.hold("x");
-    let terminal = Terminal::start(&rig, "run x -- true");
-    rig.await_screen("waiting for \"x\"");
+    let holder = fixture.hold("x");
+    let terminal = Terminal::start(&fixture, "run x -- true");
+    fixture.await_screen("waiting for \"x\"");
     holder.close().assert_code(0);
     assert_eq!(terminal.end().code(), 0);
-    assert!(rig.read("screen").contains("\r\x1b[2K\n"), "{:?}", rig.read("screen"));
+    assert!(fixture.read("screen").contains("\r\x1b[2K\n"), "{:?}", fixture.read("screen"));
 }
 
 #[test]
 fn ctrl_c_ends_the_command_and_not_quorate() {
-    let rig = Rig::one();
-    let mut terminal = Terminal::start(&rig, &format!("run -v x -- sh -c '{INTERRUPTED}'"));
-    rig.await_screen("ready2");
+    let fixture = Fixture::one();
+    let mut terminal = Terminal::start(&fixture, &format!("run -v x -- sh -c '{INTERRUPTED}'"));
+    fixture.await_screen("ready2");
     terminal.type_in("\x03");
     let ended = terminal.end();
     assert_eq!(ended.code(), 4, "{ended:?}");
-    assert!(rig.read("screen").contains("interrupted2"));
-    rig.run(["-n", "x", "true"]).assert_code(0);
+    assert!(fixture.read("screen").contains("interrupted2"));
+    fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 
 #[test]
 fn the_command_can_read_what_is_typed() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let script = "echo ready$((1 + 1)); read line; echo got $line";
-    let mut terminal = Terminal::start(&rig, &format!("run x -- sh -c '{script}'"));
-    rig.await_screen("ready2");
+    let mut terminal = Terminal::start(&fixture, &format!("run x -- sh -c '{script}'"));
+    fixture.await_screen("ready2");
     terminal.type_in("hello\n");
     assert_eq!(terminal.end().code(), 0);
-    assert!(rig.read("screen").contains("got hello"));
+    assert!(fixture.read("screen").contains("got hello"));
 }
 
 #[test]
 fn ctrl_z_stops_both_and_the_shell_has_the_terminal() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+    let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
     terminal.type_in("PS1='$ '\n");
     terminal.type_in(&format!("{quorate} run x -- sh -c 'echo be''gun; read l; echo got $l'\n"));
-    rig.await_screen("begun");
+    fixture.await_screen("begun");
     terminal.type_in("\x1a");
-    rig.await_screen("Stopped");
+    fixture.await_screen("Stopped");
     terminal.type_in("echo at the sh''ell; fg\n");
-    rig.await_screen("at the shell");
+    fixture.await_screen("at the shell");
     terminal.type_in("hello\n");
-    rig.await_screen("got hello");
+    fixture.await_screen("got hello");
     terminal.type_in("exit 0\n");
     assert_eq!(terminal.end().code(), 0);
 }
@@ -84,29 +85,29 @@ fn ctrl_z_stops_both_and_the_shell_has_the_terminal() {
 /// A stopped job does not renew its lock, and not all of it need be stopped.
 #[test]
 fn a_job_that_is_stopped_for_too_long_is_dead_before_another_has_the_lock() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+    let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
     // A shell that starts a program waits in the kernel until that has begun: were that stopped
     // before, the shell would not be.
     let script = "echo $PPID > guardian; \
         setsid sh -c 'echo $$ > apart; while :; do sleep 0.05; done' & exec sleep 60";
-    rig.write("job.sh", script);
+    fixture.write("job.sh", script);
     terminal.type_in(&format!("{quorate} run --ttl 2s x -- sh job.sh\n"));
-    let apart = rig.await_file("apart");
+    let apart = fixture.await_file("apart");
     terminal.type_in("\x1a");
-    rig.await_screen("Stopped");
+    fixture.await_screen("Stopped");
     let check = format!("kill -0 {} 2>/dev/null && echo alive; :", apart.trim());
-    let next = rig.run(["-w", "20", "x", "--", "sh", "-c", &check]).assert_code(0);
+    let next = fixture.run(["-w", "20", "x", "--", "sh", "-c", &check]).assert_code(0);
     // A process that was killed is there until its parent has seen it: a stopped one, here.
-    assert!(next.out().is_empty() || !crate::rig::is_alive(&apart), "{next:?}");
-    let guardian = rig.read("guardian");
-    rig.await_that("its guardian has done its work", || !crate::rig::is_alive(&guardian));
+    assert!(next.out().is_empty() || !crate::fixture::is_alive(&apart), "{next:?}");
+    let guardian = fixture.read("guardian");
+    fixture.await_that("its guardian has done its work", || !crate::fixture::is_alive(&guardian));
     terminal.type_in("fg\n");
     terminal.type_in("echo co$((70 + 9)) $?\n");
-    rig.await_screen("co79 79");
-    rig.await_screen("the lock was not renewed in time, and the command was killed");
-    assert!(!rig.read("screen").contains("but not before"), "{:?}", rig.read("screen"));
+    fixture.await_screen("co79 79");
+    fixture.await_screen("the lock was not renewed in time, and the command was killed");
+    assert!(!fixture.read("screen").contains("but not before"), "{:?}", fixture.read("screen"));
     drop(terminal);
 }
 
@@ -119,20 +120,20 @@ fn ctrl_z_gives_the_terminal_back_however_the_command_stops() {
         ("", format!("{quorate} run o -- sh -c 'kill -STOP $$; exec sh job.sh'")),
         ("\x1a", format!("{quorate} run --foreground o -- {quorate} run i -- sh job.sh")),
     ] {
-        let rig = Rig::one();
-        rig.write("job.sh", "echo be''gun; read l; echo got $l");
-        let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+        let fixture = Fixture::one();
+        fixture.write("job.sh", "echo be''gun; read l; echo got $l");
+        let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
         terminal.type_in(&format!("{line}\n"));
         if !key.is_empty() {
-            rig.await_screen("begun");
+            fixture.await_screen("begun");
             terminal.type_in(key);
         }
-        rig.await_screen("Stopped");
+        fixture.await_screen("Stopped");
         terminal.type_in("echo at the sh''ell; fg\n");
-        rig.await_screen("at the shell");
-        rig.await_screen("begun");
+        fixture.await_screen("at the shell");
+        fixture.await_screen("begun");
         terminal.type_in("hello\n");
-        rig.await_screen("got hello");
+        fixture.await_screen("got hello");
         terminal.type_in("exit 0\n");
         assert_eq!(terminal.end().code(), 0, "{line}");
     }
@@ -141,18 +142,18 @@ fn ctrl_z_gives_the_terminal_back_however_the_command_stops() {
 /// It is stopped for so long that it must renew at once, but has not lost the lock.
 #[test]
 fn a_job_that_goes_on_before_its_lease_ends_keeps_the_lock() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
-    rig.write("job.sh", "echo be''gun; read l; echo got $l");
+    let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
+    fixture.write("job.sh", "echo be''gun; read l; echo got $l");
     terminal.type_in(&format!("{quorate} run --ttl 6s x -- sh job.sh\n"));
-    rig.await_screen("begun");
+    fixture.await_screen("begun");
     terminal.type_in("\x1a");
-    rig.await_screen("Stopped");
+    fixture.await_screen("Stopped");
     terminal.type_in("sleep 3.3; fg; echo co$((70 + 9)) $?\n");
     terminal.type_in("hello\n");
-    rig.await_screen("co79 0");
-    assert!(!rig.read("screen").contains("asked to end"), "{:?}", rig.read("screen"));
+    fixture.await_screen("co79 0");
+    assert!(!fixture.read("screen").contains("asked to end"), "{:?}", fixture.read("screen"));
     terminal.type_in("exit 0\n");
     assert_eq!(terminal.end().code(), 0);
 }
@@ -161,17 +162,17 @@ fn a_job_that_goes_on_before_its_lease_ends_keeps_the_lock() {
 fn ctrl_z_stops_the_wait() {
     let quorate = env!("CARGO_BIN_EXE_quorate");
     for verb in ["run x -- echo got it", "acquire x"] {
-        let rig = Rig::one();
-        let holder = rig.hold("x");
-        let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
+        let fixture = Fixture::one();
+        let holder = fixture.hold("x");
+        let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
         terminal.type_in(&format!("{quorate} {verb}; echo co$((70 + 9)) $?\n"));
-        rig.await_that("it waits", || super::signals::waits(&rig, 1));
+        fixture.await_that("it waits", || super::signals::waits(&fixture, 1));
         terminal.type_in("\x1a");
-        rig.await_screen("Stopped");
+        fixture.await_screen("Stopped");
         terminal.type_in("echo at the sh''ell; fg; echo co$((70 + 10)) $?\n");
-        rig.await_screen("at the shell");
+        fixture.await_screen("at the shell");
         holder.close().assert_code(0);
-        rig.await_screen("co80 0");
+        fixture.await_screen("co80 0");
         terminal.type_in("exit 0\n");
         assert_eq!(terminal.end().code(), 0);
     }
@@ -179,52 +180,52 @@ fn ctrl_z_stops_the_wait() {
 
 #[test]
 fn a_job_in_the_background_can_be_brought_to_the_front() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
-    let mut terminal = Terminal::start_program(&rig, "bash --norc --noprofile -i");
-    rig.write("job.sh", "read l; echo got $l");
+    let mut terminal = Terminal::start_program(&fixture, "bash --norc --noprofile -i");
+    fixture.write("job.sh", "read l; echo got $l");
     // Whatever becomes of jobs is told at once.
     terminal.type_in("set -b\n");
     terminal.type_in(&format!("{quorate} run x -- sh job.sh &\n"));
-    rig.await_screen("[1]");
+    fixture.await_screen("[1]");
     // It reads, which it may not there.
-    rig.await_screen("Stopped");
+    fixture.await_screen("Stopped");
     terminal.type_in("fg\n");
     terminal.type_in("hello\n");
-    rig.await_screen("got hello");
+    fixture.await_screen("got hello");
     drop(terminal);
 }
 
 #[test]
 fn others_of_a_pipeline_keep_the_terminal() {
-    let rig = Rig::one();
+    let fixture = Fixture::one();
     let quorate = env!("CARGO_BIN_EXE_quorate");
     // All of them are interrupted. The outermost must not go before the last has written, and what
     // a shell starts in the background is not interrupted: it writes all that comes.
     let other = "trap \"echo > interrupted\" INT; exec 3<&0; cat <&3 & wait; wait";
-    rig.write("other.sh", other);
+    fixture.write("other.sh", other);
     let pipeline = format!("{quorate} run x -- sh -c \"$SCRIPT\" | sh other.sh");
     let line = format!("sh -c 'trap : INT; {pipeline}; wait'");
-    let mut terminal = Terminal::start_with(&rig, &line, INTERRUPTED);
-    rig.await_screen("ready2");
+    let mut terminal = Terminal::start_with(&fixture, &line, INTERRUPTED);
+    fixture.await_screen("ready2");
     terminal.type_in("\x03");
-    rig.await_screen("interrupted2");
-    rig.await_file("interrupted");
+    fixture.await_screen("interrupted2");
+    fixture.await_file("interrupted");
     drop(terminal);
 }
 
 #[test]
 fn who_waits_is_told_how_many_share_the_lock() {
-    let rig = Rig::one();
-    let (one, two) = (rig.hold_with(["-s", "x"], "one"), rig.hold_with(["-s", "x"], "two"));
-    let writer = Terminal::start(&rig, "run x -- true");
-    rig.await_screen("waiting for \"x\", held by quorate/");
-    rig.await_screen(" and 1 other for ");
-    rig.await_screen("; we are next");
-    std::fs::rename(rig.path("screen"), rig.path("screen.writer")).expect("it is there");
-    let reader = Terminal::start(&rig, "run -s x -- true");
-    rig.await_screen(" and 1 other for ");
-    rig.await_screen("; 1 is before us");
+    let fixture = Fixture::one();
+    let (one, two) = (fixture.hold_with(["-s", "x"], "one"), fixture.hold_with(["-s", "x"], "two"));
+    let writer = Terminal::start(&fixture, "run x -- true");
+    fixture.await_screen("waiting for \"x\", held by quorate/");
+    fixture.await_screen(" and 1 other for ");
+    fixture.await_screen("; we are next");
+    std::fs::rename(fixture.path("screen"), fixture.path("screen.writer")).expect("it is there");
+    let reader = Terminal::start(&fixture, "run -s x -- true");
+    fixture.await_screen(" and 1 other for ");
+    fixture.await_screen("; 1 is before us");
     one.close().assert_code(0);
     two.close().assert_code(0);
     assert_eq!((writer.end().code(), reader.end().code()), (0, 0));
@@ -232,16 +233,16 @@ fn who_waits_is_told_how_many_share_the_lock() {
 
 #[test]
 fn who_waits_for_a_permit_is_told_how_many_are_before_it() {
-    let rig = Rig::one();
-    let hold = |file| rig.hold_with(["--permits", "2", "jobs"], file);
+    let fixture = Fixture::one();
+    let hold = |file| fixture.hold_with(["--permits", "2", "jobs"], file);
     let holders = [hold("one"), hold("two")];
     let line = "run --permits 2 jobs -- true";
     let waiting = "waiting for one of 2 permits of \"jobs\", all in use; ";
     let mut terminals = Vec::new();
     for place in ["we are next", "1 is before us", "2 are before us"] {
-        terminals.push(Terminal::start(&rig, line));
-        rig.await_screen(&format!("{waiting}{place}"));
-        std::fs::rename(rig.path("screen"), rig.path(place)).expect("it is there");
+        terminals.push(Terminal::start(&fixture, line));
+        fixture.await_screen(&format!("{waiting}{place}"));
+        std::fs::rename(fixture.path("screen"), fixture.path(place)).expect("it is there");
     }
     for holder in holders {
         holder.close().assert_code(0);
@@ -255,7 +256,7 @@ fn who_waits_for_a_permit_is_told_how_many_are_before_it() {
 const INTERRUPTED: &str = "trap \"echo interrupted$((1 + 1)); exit 4\" INT; \
     echo ready$((1 + 1)); while :; do sleep 0.01; done";
 
-impl Rig {
+impl Fixture {
     #[track_caller]
     fn await_screen(&self, text: &str) {
         let is_shown = || self.read("screen").contains(text);
@@ -268,18 +269,18 @@ struct Terminal(Running);
 
 impl Terminal {
     /// Starts `quorate` with these arguments.
-    fn start(rig: &Rig, args: &str) -> Self {
-        Self::start_program(rig, &format!("{} {args}", env!("CARGO_BIN_EXE_quorate")))
+    fn start(fixture: &Fixture, args: &str) -> Self {
+        Self::start_program(fixture, &format!("{} {args}", env!("CARGO_BIN_EXE_quorate")))
     }
 
-    fn start_program(rig: &Rig, line: &str) -> Self {
-        Self::start_with(rig, line, "")
+    fn start_program(fixture: &Fixture, line: &str) -> Self {
+        Self::start_with(fixture, line, "")
     }
 
     /// `script` of util-linux must be there.
-    fn start_with(rig: &Rig, line: &str, script: &str) -> Self {
+    fn start_with(fixture: &Fixture, line: &str, script: &str) -> Self {
         let mut command = Command::new("env");
-        rig.prepare(&mut command);
+        fixture.prepare(&mut command);
         command.env("SHELL", "/bin/sh").env("SCRIPT", script);
         command.args([DEFAULT_SIGNALS, "script"]);
         command.args(["--quiet", "--return", "--flush", "--command", line, "screen"]);

@@ -20,12 +20,12 @@ use self::leftovers::is_within;
 pub(crate) use self::{leftovers::Mark, running::Running};
 
 /// Where locks are, and a folder for files.
-pub(crate) struct Rig {
+pub(crate) struct Fixture {
     pub(crate) servers: Vec<Server>,
     folder: TempDir,
 }
 
-impl Rig {
+impl Fixture {
     /// With one server.
     pub(crate) fn one() -> Self {
         Self::nodes(1)
@@ -33,11 +33,11 @@ impl Rig {
 
     /// With so many servers, which vote.
     pub(crate) fn nodes(count: usize) -> Self {
-        let rig = Self { servers: Server::start_many(count), folder: folder() };
+        let fixture = Self { servers: Server::start_many(count), folder: folder() };
         if count >= 3 {
-            rig.say(["nodes", "admit"]).assert_code(0);
+            fixture.say(["nodes", "admit"]).assert_code(0);
         }
-        rig
+        fixture
     }
 
     /// With no server.
@@ -47,12 +47,12 @@ impl Rig {
 
     /// With these servers, and a file with these settings.
     pub(crate) fn with(servers: Vec<Server>, settings: &str) -> Self {
-        let rig = Self { servers, folder: folder() };
+        let fixture = Self { servers, folder: folder() };
         if !settings.is_empty() {
-            fs::create_dir_all(rig.path(".config/quorate")).expect("it can be made");
-            rig.write(".config/quorate/config.toml", settings);
+            fs::create_dir_all(fixture.path(".config/quorate")).expect("it can be made");
+            fixture.write(".config/quorate/config.toml", settings);
         }
-        rig
+        fixture
     }
 
     /// On this machine, with one server, and with three.
@@ -213,7 +213,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for Fixture {
     /// Nothing of a test outlives it. One that has not failed has seen to that itself.
     fn drop(&mut self) {
         let has_failed = thread::panicking();
