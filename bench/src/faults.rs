@@ -36,7 +36,7 @@ async fn compare(way: Way, plan: &Plan) {
         Way::BlackHoled => faulty.chain(servers[2..].iter().map(Server::url)).collect(),
         Way::Killed | Way::Stopped => servers.iter().map(Server::url).collect(),
     };
-    let settings = Client::builder().restart_guard(false).nodes(&urls);
+    let settings = Client::builder().quarantine(false).nodes(&urls);
     let client = settings.connect().await.expect("servers are up");
     let (mut healthy, mut hurt) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
@@ -79,7 +79,7 @@ async fn median_try_lock(client: &Client, plan: &Plan) -> f64 {
 /// Waits until every node is attached again.
 async fn attached(client: &Client) {
     let attached = |client: &Client| {
-        let reports = client.nodes();
+        let reports = client.node_status();
         reports.iter().all(|report| report.answer == quorate::error::NodeAnswer::Attached)
     };
     while !attached(client) {

@@ -66,7 +66,7 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
 
 /// A majority is enough to go on, but here every node is looked at.
 async fn wait_until_attached(client: &Client) {
-    while client.nodes().iter().any(|node| node.answer != NodeAnswer::Attached) {
+    while client.node_status().iter().any(|node| node.answer != NodeAnswer::Attached) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -3,8 +3,8 @@
 use std::{fmt, process::ExitCode};
 
 use quorate::error::{
-    AdmitError, AdoptError, ChangeError, ConfigError, ConnectError, InspectError, LockError,
-    NodeAnswer, NodeReport, Trouble,
+    AdmitError, ChangeError, ConfigError, ConnectError, InspectError, LeaseError, LockError,
+    NodeAnswer, NodeError, NodeReport,
 };
 
 /// Why it did not do what it was told.
@@ -104,12 +104,12 @@ impl From<InspectError> for Failure {
     }
 }
 
-impl From<AdoptError> for Failure {
-    fn from(error: AdoptError) -> Self {
+impl From<LeaseError> for Failure {
+    fn from(error: LeaseError) -> Self {
         let code = match &error {
-            AdoptError::Lost(_) => LOST,
-            AdoptError::NoQuorum { nodes } => silence(nodes),
-            AdoptError::InvalidTtl(_) | AdoptError::OtherMode => USAGE,
+            LeaseError::Lost(_) => LOST,
+            LeaseError::NoQuorum { nodes } => silence(nodes),
+            LeaseError::InvalidTtl(_) | LeaseError::OtherMode => USAGE,
             _ => SOFTWARE,
         };
         Self::new(code, error.to_string())
@@ -122,7 +122,7 @@ impl From<AdmitError> for Failure {
             AdmitError::NotEmpty { .. }
             | AdmitError::InUse { .. }
             | AdmitError::NotNew { .. }
-            | AdmitError::GuardIsOff => REFUSED,
+            | AdmitError::QuarantineIsOff => REFUSED,
             _ => UNAVAILABLE,
         };
         Self::new(code, error.to_string())
@@ -133,7 +133,7 @@ impl From<ChangeError> for Failure {
     fn from(error: ChangeError) -> Self {
         let code = match error {
             ChangeError::TooSoon { .. } | ChangeError::NotYet(_) => BUSY,
-            ChangeError::Impossible(_) | ChangeError::GuardIsOff => REFUSED,
+            ChangeError::Impossible(_) | ChangeError::QuarantineIsOff => REFUSED,
             _ => UNAVAILABLE,
         };
         Self::new(code, error.to_string())
@@ -148,20 +148,20 @@ impl From<Failure> for ExitCode {
 
 /// Too few nodes answered; if that is because they turned us away, it is no use to try again.
 pub(crate) fn silence(nodes: &[NodeReport]) -> u8 {
-    let trouble = |report: &NodeReport| match &report.answer {
-        NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
+    let node_error = |report: &NodeReport| match &report.answer {
+        NodeAnswer::NodeError(node_error) => Some(node_error.clone()),
         _ => None,
     };
-    too_few(nodes.iter().map(trouble))
+    too_few(nodes.iter().map(node_error))
 }
 
 /// The same, of what each node was in trouble with.
-pub(crate) fn too_few(troubles: impl ExactSizeIterator<Item = Option<Trouble>>) -> u8 {
-    let nodes = troubles.len();
-    let is_denied = |trouble: &Option<Trouble>| {
-        matches!(trouble, Some(Trouble::Auth(_) | Trouble::NoPermission(_)))
+pub(crate) fn too_few(node_errors: impl ExactSizeIterator<Item = Option<NodeError>>) -> u8 {
+    let nodes = node_errors.len();
+    let is_denied = |node_error: &Option<NodeError>| {
+        matches!(node_error, Some(NodeError::Auth(_) | NodeError::NoPermission(_)))
     };
-    let denied = troubles.filter(is_denied).count();
+    let denied = node_errors.filter(is_denied).count();
     if denied > 0 && nodes - denied < majority(nodes) { DENIED } else { UNAVAILABLE }
 }
 

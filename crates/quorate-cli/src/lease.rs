@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use quorate::{ClientBuilder, HandoverError, LeaseHandover};
+use quorate::{ClientBuilder, DetachedLease, ParseLeaseError};
 use serde_json::json;
 
 use crate::{
@@ -117,7 +117,7 @@ impl Acquire {
         })?;
         let (left, since) = (guard.remaining(), Instant::now());
         let permit = want.permit(guard.name());
-        let lease = guard.hand_over().await?;
+        let lease = guard.detach().await?;
         let left = left.saturating_sub(since.elapsed());
         let text = match self.format {
             Format::Text => format!("{lease}\n"),
@@ -174,7 +174,7 @@ impl Lease {
         })
     }
 
-    fn parts(&self) -> Result<(LeaseHandover, ClientBuilder), Failure> {
+    fn parts(&self) -> Result<(DetachedLease, ClientBuilder), Failure> {
         // What is not UTF-8 is not a lease, which is told below.
         let variable = || env::var_os("QUORATE_LEASE").filter(|text| !text.is_empty());
         let variable = || variable().map(|text| text.to_string_lossy().into_owned());
@@ -182,9 +182,9 @@ impl Lease {
             || Failure::usage("no lease is given: write it as an argument, or set QUORATE_LEASE");
         let text = self.lease.clone().or_else(variable).ok_or_else(missing)?;
         // Nothing but the line end: the name of a lock may end with a blank.
-        let lease = text.trim_end_matches(['\r', '\n']).parse::<LeaseHandover>();
+        let lease = text.trim_end_matches(['\r', '\n']).parse::<DetachedLease>();
         let lease = lease.map_err(|error| match error {
-            HandoverError::Malformed => Failure::usage(NOT_A_LEASE),
+            ParseLeaseError::Malformed => Failure::usage(NOT_A_LEASE),
             error => Failure::usage(error.to_string()),
         })?;
         // Two that were pasted together look like one with a strange name, which would be told.
@@ -198,7 +198,7 @@ impl Lease {
 }
 
 /// What a lease does not have is nothing that was left there by an earlier one either.
-fn for_shell(lease: &LeaseHandover, permit: Option<u32>) -> String {
+fn for_shell(lease: &DetachedLease, permit: Option<u32>) -> String {
     let fence = lease.fence().map(|fence| fence.to_string());
     let permit = permit.map(|number| number.to_string());
     let values = [Some(lease.to_string()), Some(lease.name().to_owned()), fence, permit];
@@ -214,7 +214,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn for_programs(lease: &LeaseHandover, permit: Option<u32>, left: Duration) -> serde_json::Value {
+fn for_programs(lease: &DetachedLease, permit: Option<u32>, left: Duration) -> serde_json::Value {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
         "schema_version": 1,

@@ -6,7 +6,7 @@ use clap::Args;
 use quorate::{
     blocking::Client,
     error::{NodeAnswer, NodeReport},
-    inspect::{LockHolder, LockReport, Locks, NodeView, Sight, Waiter},
+    inspect::{LockHolder, LockReport, Locks, NodeView, Observation, Waiter},
 };
 use serde_json::{Value, json};
 
@@ -47,11 +47,11 @@ impl Ls {
         found.locks = found.locks.into_iter().map(discreet).collect();
         self.show(&found)?;
         if !found.is_complete {
-            let trouble = |node: &NodeReport| match &node.answer {
-                NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
+            let node_error = |node: &NodeReport| match &node.answer {
+                NodeAnswer::NodeError(node_error) => Some(node_error.clone()),
                 _ => None,
             };
-            let code = too_few(found.nodes.iter().map(trouble));
+            let code = too_few(found.nodes.iter().map(node_error));
             return Err(unknown(code, "some locks may be missing", &found.nodes));
         }
         // All could be listed, and one not looked at.
@@ -144,7 +144,7 @@ fn client(place: &Place) -> Result<Client, Failure> {
     let settings = place.settings()?;
     settings.warn(&Voice::default());
     // Nothing is written to the nodes. One that does not vote yet is not asked about locks.
-    let client = settings.builder()?.look_only().build()?;
+    let client = settings.builder()?.read_only().build()?;
     Client::try_from(client).map_err(|error| Failure::system("cannot wait for nodes", error))
 }
 
@@ -153,11 +153,11 @@ fn check_known(report: &LockReport) -> Result<(), Failure> {
     if report.is_known() {
         return Ok(());
     }
-    let trouble = |view: &NodeView| match &view.sight {
-        Sight::Trouble(trouble) => Some(trouble.clone()),
+    let node_error = |view: &NodeView| match &view.observation {
+        Observation::NodeError(node_error) => Some(node_error.clone()),
         _ => None,
     };
-    let code = too_few(report.nodes.iter().map(trouble));
+    let code = too_few(report.nodes.iter().map(node_error));
     Err(unknown(code, &format!("{:?} is not known", report.name), &report.nodes))
 }
 
@@ -168,8 +168,8 @@ fn unknown(code: u8, what: &str, nodes: &[impl fmt::Display]) -> Failure {
 
 /// Hides what could release the lock of another library: for most of them that is its value.
 pub(crate) fn discreet(mut report: LockReport) -> LockReport {
-    let seen = report.nodes.iter_mut().filter_map(|view| match &mut view.sight {
-        Sight::Held(holder) => Some(holder),
+    let seen = report.nodes.iter_mut().filter_map(|view| match &mut view.observation {
+        Observation::Held(holder) => Some(holder),
         _ => None,
     });
     let foreign = report.holder.iter_mut().chain(&mut report.shared_with).chain(seen);
@@ -239,13 +239,13 @@ fn holder(holder: &LockHolder) -> Value {
 }
 
 fn node(view: &NodeView) -> Value {
-    let (state, more) = match &view.sight {
-        Sight::Free => ("free", Value::Null),
-        Sight::Held(it) => ("held", holder(it)),
-        Sight::Trouble(trouble) => ("trouble", json!(trouble.to_string())),
+    let (state, more) = match &view.observation {
+        Observation::Free => ("free", Value::Null),
+        Observation::Held(it) => ("held", holder(it)),
+        Observation::NodeError(node_error) => ("node_error", json!(node_error.to_string())),
         _ => ("other", Value::Null),
     };
-    let key = if state == "trouble" { "trouble" } else { "holder" };
+    let key = if state == "node_error" { "node_error" } else { "holder" };
     json!({ "node": view.node, "state": state, key: more })
 }
 

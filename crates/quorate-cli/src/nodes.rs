@@ -8,7 +8,7 @@ use std::{
 use clap::Subcommand;
 use quorate::{
     blocking::Client,
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::{NodeAnswer, NodeError, NodeReport},
 };
 
 use crate::{
@@ -47,13 +47,13 @@ impl Verb {
         }
         // With the settings that all clients have: what these cannot use is not to be changed. It
         // looks, and writes nothing before it has decided.
-        let client = Client::try_from(settings.builder()?.look_only().build()?)
+        let client = Client::try_from(settings.builder()?.read_only().build()?)
             .map_err(|error| Failure::system("cannot wait for nodes", error))?;
         match self {
             Self::Show(_) => show(&client),
             Self::Admit(_) => {
                 client.admit()?;
-                Ok(format!("{} nodes vote", client.nodes().len()))
+                Ok(format!("{} nodes vote", client.node_status().len()))
             }
             Self::Change(_) => Ok(client.change_nodes()?.to_string()),
             Self::Vouch(_) => {
@@ -67,7 +67,7 @@ impl Verb {
 /// One line for each node, once they have said what they stay with.
 fn show(client: &Client) -> Result<String, Failure> {
     let nodes = settled(client);
-    let line = |node: &NodeReport| match client.is_guarded() || !votes(node) {
+    let line = |node: &NodeReport| match client.has_quarantine() || !votes(node) {
         true => node.to_string(),
         false => format!("{node}, without the restart guard"),
     };
@@ -84,14 +84,14 @@ fn show(client: &Client) -> Result<String, Failure> {
 /// when the others were heard: it is believed when it has said the same for a while.
 fn settled(client: &Client) -> Box<[NodeReport]> {
     let started = Instant::now();
-    let (mut nodes, mut since) = (client.nodes(), started);
+    let (mut nodes, mut since) = (client.node_status(), started);
     loop {
         let is_settled = since.elapsed() >= SETTLED_AFTER && nodes.iter().all(is_known);
         if nodes.iter().all(votes) || is_settled || started.elapsed() >= PATIENCE {
             return nodes;
         }
         thread::park_timeout(LOOK_AGAIN);
-        let now = client.nodes();
+        let now = client.node_status();
         let is_same = |(one, two): (&NodeReport, &NodeReport)| said(one) == said(two);
         if !nodes.iter().zip(&now).all(is_same) {
             since = Instant::now();
@@ -106,13 +106,13 @@ fn votes(report: &NodeReport) -> bool {
 }
 
 fn is_known(report: &NodeReport) -> bool {
-    report.answer != NodeAnswer::Trouble(Trouble::Connecting)
+    report.answer != NodeAnswer::NodeError(NodeError::Connecting)
 }
 
 /// What a node says, whatever the time.
 fn said(report: &NodeReport) -> String {
     match &report.answer {
-        NodeAnswer::Trouble(Trouble::Guarded { why, .. }) => why.clone(),
+        NodeAnswer::NodeError(NodeError::Quarantined { why, .. }) => why.clone(),
         _ => report.to_string(),
     }
 }

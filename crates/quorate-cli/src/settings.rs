@@ -93,7 +93,7 @@ pub(crate) struct Settings {
     max_ttl: Setting<Duration>,
     prefix: Setting<String>,
     who: Setting<Option<String>>,
-    restart_guard: Setting<Option<bool>>,
+    quarantine: Setting<Option<bool>>,
     durable_nodes: Setting<bool>,
     tls_ca: Setting<Option<PathBuf>>,
     tls_cert: Setting<Option<PathBuf>>,
@@ -136,7 +136,7 @@ impl Place {
             prefix: prefix
                 .unwrap_or_else(|| or_default(file.prefix, PREFIX_DEFAULT.into(), from_file())),
             who: optional(file.who.filter(|who| !who.trim().is_empty()), from_file()),
-            restart_guard: optional(file.restart_guard, from_file()),
+            quarantine: optional(file.quarantine, from_file()),
             durable_nodes: or_default(file.durable_nodes, false, from_file()),
             tls_ca: optional(file.tls_ca, from_file()),
             tls_cert: optional(file.tls_cert, from_file()),
@@ -252,8 +252,8 @@ impl Settings {
             Some(who) => settings.who(who),
             None => settings,
         };
-        Ok(match self.restart_guard.value {
-            Some(is_on) => settings.restart_guard(is_on),
+        Ok(match self.quarantine.value {
+            Some(is_on) => settings.quarantine(is_on),
             None => settings,
         })
     }

@@ -157,7 +157,7 @@ impl Acquire {
 
     /// True while a node has not answered the last question.
     #[must_use]
-    pub fn is_asking(&self) -> bool {
+    pub fn is_acquire(&self) -> bool {
         !self.unanswered().is_empty()
     }
 
@@ -238,8 +238,8 @@ impl Acquire {
             (NodeAction::Reject(fence), Some(Reply::Released { is_ours: true })) => {
                 self.nodes[node].handle_forgotten(fence, sent_at);
             }
-            (NodeAction::Confirm(_), Some(Reply::EachExtended(fates))) => match **fates {
-                [Extended::LivesOn(fence)] => {
+            (NodeAction::Confirm(_), Some(Reply::ExtendedLeases(fates))) => match **fates {
+                [Extended::Renewed(fence)] => {
                     mutate!(ConfirmAnyFence => let fence = match call.action {
                         NodeAction::Confirm(wanted) => wanted,
                         _ => fence,
@@ -274,7 +274,7 @@ impl Acquire {
         fence: Fence,
         now: Moment,
     ) {
-        mutate!(EarlyPushIgnored if self.nodes[node].is_asking => return);
+        mutate!(EarlyPushIgnored if self.nodes[node].is_acquire => return);
         if incarnation != self.incarnation || self.outcome.is_some() {
             return;
         }
@@ -431,9 +431,9 @@ impl Acquire {
 
     /// True of every node that was ever asked, but for one that plainly refused a try.
     fn may_remain(&self, state: &NodeState) -> bool {
-        mutate!(UnknownIsRefusal if self.is_plain() && state.is_asking => return false);
+        mutate!(UnknownIsRefusal if self.is_plain() && state.is_acquire => return false);
         mutate!(UndoGrantedOnly if state.grant.is_none() => return false);
-        let is_clean = self.is_trying() && state.is_refused && !state.is_asking;
+        let is_clean = self.is_trying() && state.is_refused && !state.is_acquire;
         state.asked_at.is_some() && !is_clean
     }
 
@@ -441,7 +441,7 @@ impl Acquire {
         let is_known = self.nodes[node].asked_at.is_some();
         // To ask twice for a plain owner tells nothing: its own key is in the way.
         let is_enough = is_known && self.rule == Rule::Classic;
-        if !self.up.contains(node) || self.nodes[node].is_asking || is_enough {
+        if !self.up.contains(node) || self.nodes[node].is_acquire || is_enough {
             return;
         }
         self.nodes[node].handle_asked(now);

@@ -127,7 +127,7 @@ impl Debt {
     /// A release that was not answered at `now`.
     fn new(release: &Command, terms: Terms, config: &Config, now: Moment) -> Self {
         let until = match release {
-            Command::Free { .. } => terms.forgotten_at(now),
+            Command::DeleteKey { .. } => terms.forgotten_at(now),
             _ => owed_until(now, config.max_ttl),
         };
         Self { release: release.clone(), until }

@@ -23,7 +23,7 @@ use crate::{
 #[non_exhaustive]
 pub enum Command {
     /// Store the owner under the name for `ttl_ms`, if nothing is there.
-    Take {
+    SetKey {
         /// The lock.
         name: Name,
         /// Who takes it.
@@ -48,7 +48,7 @@ pub enum Command {
         sender: Option<Sender>,
     },
     /// Delete the key, if it is the owner's.
-    Free {
+    DeleteKey {
         /// The lock.
         name: Name,
         /// Who gives it back.
@@ -57,9 +57,9 @@ pub enum Command {
     /// Let each of these keys live on from now, if it is its owner's. No key is created again, and
     /// none is made to go earlier: an order that comes late must not undo a later one. Each is
     /// judged by itself: one that fails does not void the others.
-    Prolong {
-        /// The keys, at most [`PROLONG_MAX`] of them.
-        entries: Arc<[Prolongation]>,
+    ExtendKeys {
+        /// The keys, at most [`EXTEND_MAX`] of them.
+        entries: Arc<[KeyExtension]>,
         /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
         sender: Option<Sender>,
     },
@@ -71,7 +71,7 @@ pub enum Command {
         owner: Owner,
     },
     /// Say what is stored under the name.
-    Look {
+    ReadKey {
         /// The lock.
         name: Name,
     },
@@ -143,7 +143,7 @@ pub enum Command {
     Extend {
         /// Who speaks.
         sender: Sender,
-        /// The leases, at most [`PROLONG_MAX`] of them.
+        /// The leases, at most [`EXTEND_MAX`] of them.
         entries: Arc<[Extend]>,
     },
     /// Several commands about locks, run in their order. Each is answered by itself. No entry is a
@@ -162,21 +162,21 @@ impl Command {
     #[must_use]
     pub fn vote(&self, reply: &Reply) -> Vote {
         match (self, reply) {
-            (Self::Take { .. } | Self::Adopt { .. }, Reply::Taken)
-            | (Self::Free { .. }, Reply::Freed)
+            (Self::SetKey { .. } | Self::Adopt { .. }, Reply::Stored)
+            | (Self::DeleteKey { .. }, Reply::Deleted)
             | (Self::Attach { .. } | Self::Ping { .. }, Reply::Attached { .. })
             | (Self::Introduce { .. }, Reply::Introduced)
             | (Self::Acquire { .. }, Reply::Granted { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: true }) => Vote::Grant,
-            (Self::Extend { .. }, Reply::EachExtended(fates)) => self.extended(fates, 0),
+            (Self::Extend { .. }, Reply::ExtendedLeases(fates)) => self.extended(fates, 0),
             (Self::Acquire { .. }, Reply::Queued { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: false })
-            | (Self::Take { .. }, Reply::Another)
-            | (Self::Adopt { .. } | Self::Free { .. }, Reply::Absent | Reply::Another) => {
+            | (Self::SetKey { .. }, Reply::NotOwner)
+            | (Self::Adopt { .. } | Self::DeleteKey { .. }, Reply::Absent | Reply::NotOwner) => {
                 Vote::Refuse
             }
-            (Self::Prolong { .. }, Reply::Each(fates)) => self.prolonged(fates, 0),
-            (Self::Check { owner, .. }, Reply::Seen(sighting)) => match sighting {
+            (Self::ExtendKeys { .. }, Reply::ExtendedKeys(fates)) => self.extended_keys(fates, 0),
+            (Self::Check { owner, .. }, Reply::Key(observation)) => match observation {
                 Some(KeyObservation { value: Value::Text(text), .. })
                     if **text == *owner.as_bytes() =>
                 {
@@ -190,23 +190,23 @@ impl Command {
 
     /// Whether it changes nothing on a node, and needs no session.
     #[must_use]
-    pub fn only_looks(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         match self {
             Self::Check { .. }
-            | Self::Look { .. }
+            | Self::ReadKey { .. }
             | Self::Inspect { .. }
             | Self::List { .. }
             | Self::Who { .. } => true,
-            Self::Membership(command) => command.only_looks(),
-            Self::Batch(entries) => entries.iter().all(Self::only_looks),
+            Self::Membership(command) => command.is_read_only(),
+            Self::Batch(entries) => entries.iter().all(Self::is_read_only),
             _ => false,
         }
     }
 
     /// Whether it asks for a lock: a node that recovers is not asked yet.
     #[must_use]
-    pub fn is_asking(&self) -> bool {
-        let asks = |entry: &Self| matches!(entry, Self::Acquire { .. } | Self::Take { .. });
+    pub fn is_acquire(&self) -> bool {
+        let asks = |entry: &Self| matches!(entry, Self::Acquire { .. } | Self::SetKey { .. });
         self.entries().iter().any(asks)
     }
 
@@ -232,13 +232,13 @@ impl Command {
     #[must_use]
     pub fn entry_name(&self) -> Option<&Name> {
         match self {
-            Self::Take { name, .. }
+            Self::SetKey { name, .. }
             | Self::Adopt { name, .. }
-            | Self::Free { name, .. }
+            | Self::DeleteKey { name, .. }
             | Self::Check { name, .. }
             | Self::Release { name, .. }
             | Self::Acquire { ask: AcquireRequest { name, .. }, .. } => Some(name),
-            Self::Prolong { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
+            Self::ExtendKeys { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
             Self::Extend { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
             _ => None,
         }
@@ -251,8 +251,8 @@ impl Command {
             | Self::Ping { sender, .. }
             | Self::Acquire { sender, .. }
             | Self::Extend { sender, .. }
-            | Self::Take { sender: Some(sender), .. }
-            | Self::Prolong { sender: Some(sender), .. }
+            | Self::SetKey { sender: Some(sender), .. }
+            | Self::ExtendKeys { sender: Some(sender), .. }
             | Self::Release { yields: Some(Yield { sender, .. }), .. }
             | Self::Adopt { sender: Some(sender), .. } => sender.session = today,
             Self::Batch(entries) => entries.iter_mut().for_each(|entry| entry.set_session(today)),
@@ -263,9 +263,9 @@ impl Command {
     /// What the reply to this `Prolong` says about its entry at `index`. A reply with another
     /// number of fates is no answer for any of them.
     #[must_use]
-    pub fn prolonged(&self, fates: &[ExtendedKey], index: usize) -> Vote {
+    pub fn extended_keys(&self, fates: &[ExtendedKey], index: usize) -> Vote {
         match self {
-            Self::Prolong { entries, .. } if entries.len() == fates.len() => {
+            Self::ExtendKeys { entries, .. } if entries.len() == fates.len() => {
                 mutate!(BatchByFirst => let index = 0);
                 fates.get(index).map_or(Vote::Unknown, ExtendedKey::vote)
             }
@@ -281,7 +281,7 @@ impl Command {
             Self::Extend { entries, .. } if entries.len() == fates.len() => {
                 mutate!(BatchByFirst => let index = 0);
                 match fates.get(index) {
-                    Some(Extended::LivesOn(_)) => Vote::Grant,
+                    Some(Extended::Renewed(_)) => Vote::Grant,
                     Some(Extended::Refused(_)) => Vote::Refuse,
                     Some(Extended::Failed) | None => Vote::Unknown,
                 }
@@ -314,7 +314,7 @@ impl SessionTerms {
 
 /// One key that is to live on.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Prolongation {
+pub struct KeyExtension {
     /// The lock.
     pub name: Name,
     /// Who holds it.
@@ -323,10 +323,10 @@ pub struct Prolongation {
     pub ttl_ms: u64,
 }
 
-/// The most keys of one [`Command::Prolong`]: a node does nothing else meanwhile.
-pub const PROLONG_MAX: usize = 128;
+/// The most keys of one [`Command::ExtendKeys`]: a node does nothing else meanwhile.
+pub const EXTEND_MAX: usize = 128;
 
-/// The most entries of one [`Command::Batch`]. One of heartbeats may have [`PROLONG_MAX`].
+/// The most entries of one [`Command::Batch`]. One of heartbeats may have [`EXTEND_MAX`].
 pub const BATCH_MAX: usize = 32;
 
 #[cfg(test)]
@@ -344,32 +344,32 @@ mod tests {
         let other = Owner::new(&ClientId::from_random([1; 20]), 11, "me");
         let (n, o) = (name, || owner.clone());
         let commands = [
-            Command::Take { name: n(), owner: o(), ttl_ms: 1, sender: None },
+            Command::SetKey { name: n(), owner: o(), ttl_ms: 1, sender: None },
             Command::Adopt { name: n(), from: other.clone(), owner: o(), ttl_ms: 1, sender: None },
-            Command::Free { name: n(), owner: o() },
-            Command::Prolong {
-                entries: [Prolongation { name: n(), owner: o(), ttl_ms: 1 }].into(),
+            Command::DeleteKey { name: n(), owner: o() },
+            Command::ExtendKeys {
+                entries: [KeyExtension { name: n(), owner: o(), ttl_ms: 1 }].into(),
                 sender: None,
             },
             Command::Check { name: n(), owner: o() },
-            Command::Look { name: n() },
+            Command::ReadKey { name: n() },
         ];
         let seen = |value: &Owner| {
             let value = Value::Text(value.as_bytes().into());
-            Reply::Seen(Some(KeyObservation { value, expires_in_ms: Some(1) }))
+            Reply::Key(Some(KeyObservation { value, expires_in_ms: Some(1) }))
         };
         let hash = Value::OtherType("hash".into());
         let replies = [
-            Reply::Taken,
-            Reply::Freed,
-            Reply::Each([ExtendedKey::LivesOn].into()),
+            Reply::Stored,
+            Reply::Deleted,
+            Reply::ExtendedKeys([ExtendedKey::Renewed].into()),
             Reply::Absent,
-            Reply::Another,
+            Reply::NotOwner,
             Reply::Stale,
-            Reply::Seen(None),
+            Reply::Key(None),
             seen(&owner),
             seen(&other),
-            Reply::Seen(Some(KeyObservation { value: hash, expires_in_ms: None })),
+            Reply::Key(Some(KeyObservation { value: hash, expires_in_ms: None })),
         ];
         let table =
             ["G...R.....", "G..RR.....", ".G.RR.....", "..G.......", "......RGRR", ".........."];
@@ -388,14 +388,14 @@ mod tests {
     #[test]
     fn each_key_of_a_prolong_is_judged_by_itself() {
         let owner = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
-        let entry = Prolongation { name: name(), owner, ttl_ms: 1 };
-        let command = Command::Prolong { entries: vec![entry; 4].into(), sender: None };
+        let entry = KeyExtension { name: name(), owner, ttl_ms: 1 };
+        let command = Command::ExtendKeys { entries: vec![entry; 4].into(), sender: None };
         let fates =
-            [ExtendedKey::LivesOn, ExtendedKey::Absent, ExtendedKey::Another, ExtendedKey::Failed];
+            [ExtendedKey::Renewed, ExtendedKey::Absent, ExtendedKey::NotOwner, ExtendedKey::Failed];
         let votes = [Vote::Grant, Vote::Refuse, Vote::Refuse, Vote::Unknown];
         for (index, vote) in votes.into_iter().enumerate() {
-            assert_eq!(command.prolonged(&fates, index), vote);
-            assert_eq!(command.prolonged(&fates[..3], index), Vote::Unknown, "one is missing");
+            assert_eq!(command.extended_keys(&fates, index), vote);
+            assert_eq!(command.extended_keys(&fates[..3], index), Vote::Unknown, "one is missing");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::{
     acquire::NodeAction,
-    command::{ClientId, Command, Owner, Prolongation},
+    command::{ClientId, Command, KeyExtension, Owner},
     name::Name,
     queue::{AcquireRequest, Extend, FencedLease, Sender, Session, Yield},
 };
@@ -67,7 +67,7 @@ impl Dialect {
     pub fn release(self, name: Name, owner: Owner) -> Command {
         match self {
             Self::Queue => Command::Release { name, owner, yields: None },
-            Self::Classic => Command::Free { name, owner },
+            Self::Classic => Command::DeleteKey { name, owner },
         }
     }
 }
@@ -95,7 +95,7 @@ impl Signature {
                 ask: AcquireRequest { name, owner, is_waiting, is_known },
             },
             (Dialect::Classic, NodeAction::Acquire { .. }) => {
-                Command::Take { name, owner, ttl_ms, sender: known }
+                Command::SetKey { name, owner, ttl_ms, sender: known }
             }
             (_, NodeAction::Yield(fence) | NodeAction::Reject(fence)) => {
                 Command::Release { name, owner, yields: Some(Yield { fence, sender }) }
@@ -127,9 +127,9 @@ impl Signature {
             Dialect::Classic => {
                 let entries = leases.iter().map(|(subject, _)| {
                     let Subject { name, owner, ttl_ms } = subject.clone();
-                    Prolongation { name: name.clone(), owner, ttl_ms }
+                    KeyExtension { name: name.clone(), owner, ttl_ms }
                 });
-                Command::Prolong { sender: self.known(), entries: entries.collect() }
+                Command::ExtendKeys { sender: self.known(), entries: entries.collect() }
             }
         }
     }

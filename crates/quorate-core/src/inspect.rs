@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Inspected {
     /// What is stored under the name, if anything.
-    pub sighting: Option<KeyObservation>,
+    pub observation: Option<KeyObservation>,
     /// The last grant, if it is remembered.
     pub fence: Option<GrantRecord>,
     /// Who stands in line, the first one first: as many as were asked for.

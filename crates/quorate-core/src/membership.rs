@@ -23,7 +23,7 @@ pub use self::{
     config::{AgreedConfig, Member, Members},
     disagreement::Disagreement,
     node::Node,
-    plan::{Unplanned, plan},
+    plan::{PlanError, plan},
     view::{Opinion, View},
 };
 use crate::hex::hex_number;

@@ -76,35 +76,35 @@ pub enum Mutant {
     /// All requests of a client have the same owner.
     SameOwner,
     /// A taker replaces what is there.
-    TakeOverwrites,
+    SetOverwrites,
     /// A key that is taken never expires.
-    TakeForever,
+    SetNeverExpires,
     /// Anybody can take over a lock that was left to somebody.
-    AdoptAnyones,
+    AdoptNotOwned,
     /// A ticket goes by the client's own clock until the nodes have told their time.
     TicketByOwnClock,
     /// Tickets never go back, even if the nodes' time turns out to be much earlier.
     TicketsNeverGoBack,
     /// An adoption needs no session.
-    AdoptUnspoken,
+    AdoptWithoutSession,
     /// An owner whose lease was adopted stays in line.
-    AdoptKeepsPlace,
+    AdoptKeepsPosition,
     /// An adopted lease takes a lost key again.
     AdoptedHeals,
     /// A lease is handed over with an owner that may stand in line.
-    HandOverInLine,
+    DetachQueued,
     /// Whoever frees a key need not be its owner.
-    FreeAnyones,
+    DeleteNotOwned,
     /// Whoever prolongs a key need not be its owner.
-    ProlongAnyones,
+    ExtendNotOwned,
     /// Prolonging a key that is gone creates it again.
-    ProlongCreates,
+    ExtendCreates,
     /// Prolonging can make a key go earlier.
-    ProlongShortens,
+    ExtendShortens,
     /// All entries of a batch share the result of the first.
     BatchByFirst,
     /// A key that is absent counts as prolonged.
-    AbsentLivesOn,
+    AbsentCountsAsExtended,
     /// An extension counts for longer than a later one that was sent.
     OldExtensionCounts,
     /// An extension that shortens counts only when it is confirmed.
@@ -124,11 +124,11 @@ pub enum Mutant {
     /// Giving a grant back gives back whichever is there.
     YieldAnyGrant,
     /// A grant is given back by what an older connection has sent.
-    YieldUnspoken,
+    YieldWithoutSession,
     /// A lock is handed to a process that does not listen.
-    HandOnUnheard,
+    HandOffUnsubscribed,
     /// A lock is handed to a process whose session has lapsed.
-    HandOnLapsed,
+    HandOffLapsed,
     /// The lock goes to whoever came last.
     LastFirst,
     /// A client keeps what is handed to an owner that has gone.
@@ -146,13 +146,13 @@ pub enum Mutant {
     /// Grants that have run out count for the fence.
     DeadGrantCounts,
     /// A lease that was waited for may be about to end.
-    LittleLeft,
+    AlmostExpired,
     /// Nobody gives a grant back to an earlier ticket.
     NoYield,
     /// A grant counts although it was given back.
     CountAfterYield,
     /// A waiter doubts every grant of a node that has forgotten its fences.
-    EndlessDoubt,
+    EndlessReject,
     /// A waiter that is cut off from the majority keeps what it was granted.
     NoWithdraw,
     /// A waiter gives its place up at the first look that finds too few nodes.
@@ -162,23 +162,23 @@ pub enum Mutant {
     /// A waiter asks once and then only listens.
     NoHeartbeat,
     /// One who shares a lock joins whoever holds it alone.
-    ShareAnyones,
+    ShareWithExclusive,
     /// A member of a set gives a grant back by a fence that the node was asked to replace.
     YieldBeforeConfirm,
     /// An entry of a reentrant lock joins those of another identity.
     JoinAnyIdentity,
     /// An entry of a reentrant lock waits in line although its identity holds the lock.
-    EntryWaitsItsTurn,
+    EntryQueues,
     /// An entry of a reentrant lock takes a lost key again although another was granted it since.
-    EntryHealsPast,
+    EntryHealsOutdated,
     /// An entry of a reentrant lock is renewed with its first fence for ever.
     EntryFenceStays,
     /// An entry of a reentrant lock never gives way to an earlier ticket.
-    EntryNeverGivesWay,
+    EntryNeverYields,
     /// One who wants a lock alone does not see those who hold it together.
-    AloneAmongShares,
+    ExclusiveIgnoresShares,
     /// One who shares a lock passes those in line who want it alone.
-    SharePasses,
+    ShareOvertakes,
     /// The first of those who hold a lock together to go takes it from all.
     ShareFreesAll,
     /// A key that is shared goes when the time of the first who shares it is over.
@@ -186,7 +186,7 @@ pub enum Mutant {
     /// A part whose time is over is never thrown out.
     DeadSharesStay,
     /// A lost part is taken again from whoever holds the lock alone.
-    ShareHealsAnyones,
+    ShareHealsExclusive,
     /// One who shares a lock never gives its part back to an earlier ticket.
     ShareNeverYields,
     /// Those who share a lock are not asked for their parts by one who wants it alone.
@@ -194,7 +194,7 @@ pub enum Mutant {
     /// Giving a part back gives back whichever is there.
     YieldAnyShare,
     /// One who wanted a lock alone and has gone is still waited for.
-    WayNotCleared,
+    DepartedWriterBlocks,
     /// Of those who wait to share a lock only the first is let in.
     ShareOneByOne,
     /// The key of a writer that becomes a reader is free in between.
@@ -204,7 +204,7 @@ pub enum Mutant {
     /// A writer that becomes a reader is still renewed.
     DowngradeStillRenews,
     /// A node that may have forgotten locks votes at once.
-    NoGuard,
+    NoQuarantine,
     /// A node is never asked which run of which server it is.
     AnyRun,
     /// A node whose data is older than it was is not doubted.
@@ -212,31 +212,31 @@ pub enum Mutant {
     /// A node whose clock went forward by itself is not doubted.
     NoStepCheck,
     /// The guard counts from the doubt, not from when the node got its place.
-    GuardFromDoubt,
+    QuarantineFromCause,
     /// A restarted node keeps its vote although it was not durable before.
     NewlyDurable,
     /// A restarted node keeps its vote although it is not durable any more.
     OnceDurable,
     /// A restart ends the guard of a durable node.
-    DurableInGuard,
+    DurableInQuarantine,
     /// The clock of a durable node that was restarted is not checked.
     DurableAnyClock,
     /// A durable node votes with the record of another one.
     DurableAnyPlace,
     /// The node's own clock alone says when the guard is over.
-    GuardByNodeClock,
+    QuarantineByNodeClock,
     /// A node whose guard has ended grants locks before their holders could renew them there.
     NoRecovery,
     /// A node takes a lost key again while it is doubted.
-    HealInGuard,
+    HealInQuarantine,
     /// A session goes on although the node is not what it was judged to be.
     AnyMark,
     /// A session begins although nobody was there for longer than one lasts.
     LateSession,
     /// In classic mode a guarded node is taken without a session.
-    TakeUnspoken,
+    SetWithoutSession,
     /// In classic mode a guarded node lets a key live on without a session.
-    ProlongUnspoken,
+    ExtendWithoutSession,
     /// A grant counts although it is by another's session.
     AnyPush,
     /// A node that holds something is admitted.
@@ -244,11 +244,11 @@ pub enum Mutant {
     /// The set of nodes changes again at once.
     HastyChange,
     /// A new node gets its place before a majority has heard of it.
-    HastyNewcomer,
+    HastyNewNode,
     /// A node that is only looked at keeps what it found out about itself.
-    WritingLook,
+    WritingInspect,
     /// A client counts nodes that go by different lists.
-    AnyPact,
+    AnyConfig,
     /// A server gets a place among the nodes whatever its address.
     AnyLabel,
     /// A client that is shut down leaves its leases to expire.
@@ -276,7 +276,7 @@ pub enum Mutant {
     /// Each lock of a set is waited for with a ticket of its own.
     TicketForEachMember,
     /// When one lock of a set cannot be had, the others are kept.
-    MembersStay,
+    MembersKept,
     /// A node without memory lets the sessions of its clients lapse.
     FullEndsSessions,
     /// A node without memory refuses those who wait in its queues.

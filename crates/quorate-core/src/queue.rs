@@ -195,7 +195,7 @@ pub struct Yield {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Extended {
     /// The key is the owner's, and the node's fence is this.
-    LivesOn(Fence),
+    Renewed(Fence),
     /// The key is not the owner's, and the node's fence is this.
     Refused(Fence),
     /// The node could not tell.

@@ -16,7 +16,7 @@ pub use self::{
 };
 use crate::{
     command::{
-        ClientId, Command, ExtendedKey, KeyObservation, Owner, Prolongation, Reply, SHOWN_LEN_MAX,
+        ClientId, Command, ExtendedKey, KeyExtension, KeyObservation, Owner, Reply, SHOWN_LEN_MAX,
         Value,
     },
     membership,
@@ -51,11 +51,11 @@ impl Store {
         match command {
             stale if self.is_stale(stale) => Reply::Stale,
             new if self.lacks_memory_for(new) => Reply::Full,
-            Command::Take { name, owner, ttl_ms, .. } => self.take(now, name, owner, *ttl_ms),
+            Command::SetKey { name, owner, ttl_ms, .. } => self.take(now, name, owner, *ttl_ms),
             Command::Adopt { name, from, owner, ttl_ms, sender } => {
                 // Where it is not the holder it may stand in line, and will never come for that.
                 let may_stand_in_line = sender.is_some();
-                mutate!(AdoptKeepsPlace => let may_stand_in_line = false);
+                mutate!(AdoptKeepsPosition => let may_stand_in_line = false);
                 if may_stand_in_line {
                     self.queue.forget_place(name, from);
                 }
@@ -68,19 +68,19 @@ impl Store {
                         self.downgrade(now, name, from, owner, *ttl_ms)
                     }
                     // Who shares a lock never has it alone, and without a line nobody reads.
-                    _ if self.keys.contains(name) => Reply::Another,
+                    _ if self.keys.contains(name) => Reply::NotOwner,
                     _ => Reply::Absent,
                 }
             }
-            Command::Free { name, owner } => self.free(name, owner),
-            Command::Prolong { entries, .. } => {
-                Reply::Each(entries.iter().map(|entry| self.prolong(now, entry)).collect())
+            Command::DeleteKey { name, owner } => self.free(name, owner),
+            Command::ExtendKeys { entries, .. } => {
+                Reply::ExtendedKeys(entries.iter().map(|entry| self.prolong(now, entry)).collect())
             }
             Command::Check { name, owner } => {
-                let share = self.share_sighting(now, name, owner);
-                Reply::Seen(share.or_else(|| self.sighting(now, name)))
+                let share = self.share_observation(now, name, owner);
+                Reply::Key(share.or_else(|| self.observation(now, name)))
             }
-            Command::Look { name } => Reply::Seen(self.sighting(now, name)),
+            Command::ReadKey { name } => Reply::Key(self.observation(now, name)),
             Command::Inspect { name, shown } => self.inspect(now, name, *shown),
             Command::List { prefix, cursor, count } => self.list(prefix, cursor.as_ref(), *count),
             Command::Membership(command) => {
@@ -168,12 +168,13 @@ impl Store {
 
     /// Whether it is a vote by a session that is not of today. Those of the line look themselves.
     fn is_stale(&self, command: &Command) -> bool {
-        mutate!(TakeUnspoken if matches!(command, Command::Take { .. }) => return false);
-        mutate!(ProlongUnspoken if matches!(command, Command::Prolong { .. }) => return false);
-        mutate!(AdoptUnspoken if matches!(command, Command::Adopt { .. }) => return false);
+        mutate!(SetWithoutSession if matches!(command, Command::SetKey { .. }) => return false);
+        let is_extension = matches!(command, Command::ExtendKeys { .. });
+        mutate!(ExtendWithoutSession if is_extension => return false);
+        mutate!(AdoptWithoutSession if matches!(command, Command::Adopt { .. }) => return false);
         match command {
-            Command::Take { sender, .. }
-            | Command::Prolong { sender, .. }
+            Command::SetKey { sender, .. }
+            | Command::ExtendKeys { sender, .. }
             | Command::Adopt { sender, .. } => {
                 sender.is_some_and(|sender| !self.queue.has_session(sender))
             }
@@ -183,14 +184,14 @@ impl Store {
 
     fn take(&mut self, now: NodeTime, name: &Name, owner: &Owner, ttl_ms: u64) -> Reply {
         let is_taken = self.keys.contains(name);
-        mutate!(TakeOverwrites => let is_taken = false);
+        mutate!(SetOverwrites => let is_taken = false);
         if is_taken {
-            return Reply::Another;
+            return Reply::NotOwner;
         }
         let ends_at_ms = end(now, ttl_ms);
-        mutate!(TakeForever => let ends_at_ms = None);
+        mutate!(SetNeverExpires => let ends_at_ms = None);
         self.keys.put(name, text(owner), ends_at_ms);
-        Reply::Taken
+        Reply::Stored
     }
 
     fn adopt(
@@ -202,52 +203,52 @@ impl Store {
         ttl_ms: u64,
     ) -> Reply {
         let whose = self.whose(name, from);
-        mutate!(AdoptAnyones if whose == Whose::Theirs => let whose = Whose::Ours);
+        mutate!(AdoptNotOwned if whose == Whose::Theirs => let whose = Whose::Ours);
         match whose {
-            Whose::Theirs => Reply::Another,
+            Whose::Theirs => Reply::NotOwner,
             Whose::Nobodys => Reply::Absent,
             Whose::Ours => {
                 self.keys.put(name, text(owner), end(now, ttl_ms));
-                Reply::Taken
+                Reply::Stored
             }
         }
     }
 
     fn free(&mut self, name: &Name, owner: &Owner) -> Reply {
         let whose = self.whose(name, owner);
-        mutate!(FreeAnyones if whose == Whose::Theirs => let whose = Whose::Ours);
+        mutate!(DeleteNotOwned if whose == Whose::Theirs => let whose = Whose::Ours);
         match whose {
-            Whose::Theirs => Reply::Another,
+            Whose::Theirs => Reply::NotOwner,
             Whose::Nobodys => Reply::Absent,
             Whose::Ours => {
                 self.keys.remove(name);
-                Reply::Freed
+                Reply::Deleted
             }
         }
     }
 
-    fn prolong(&mut self, now: NodeTime, entry: &Prolongation) -> ExtendedKey {
-        let Prolongation { name, owner, ttl_ms } = entry;
+    fn prolong(&mut self, now: NodeTime, entry: &KeyExtension) -> ExtendedKey {
+        let KeyExtension { name, owner, ttl_ms } = entry;
         let whose = self.whose(name, owner);
-        mutate!(ProlongAnyones if whose == Whose::Theirs => return ExtendedKey::LivesOn);
-        mutate!(ProlongCreates if whose == Whose::Nobodys => let whose = Whose::Ours);
+        mutate!(ExtendNotOwned if whose == Whose::Theirs => return ExtendedKey::Renewed);
+        mutate!(ExtendCreates if whose == Whose::Nobodys => let whose = Whose::Ours);
         match whose {
-            Whose::Theirs => ExtendedKey::Another,
+            Whose::Theirs => ExtendedKey::NotOwner,
             Whose::Nobodys => ExtendedKey::Absent,
             Whose::Ours => {
                 let ends_at_ms = end(now, *ttl_ms);
                 let known = self.keys.end_of(name);
-                mutate!(ProlongShortens => let known = None);
+                mutate!(ExtendShortens => let known = None);
                 if known.is_none_or(|known| Some(known) < ends_at_ms) {
                     self.keys.put(name, text(owner), ends_at_ms);
                 }
-                ExtendedKey::LivesOn
+                ExtendedKey::Renewed
             }
         }
     }
 
     /// Of those who hold a lock together the first is told; nobody, if their time is over.
-    fn sighting(&self, now: NodeTime, name: &Name) -> Option<KeyObservation> {
+    fn observation(&self, now: NodeTime, name: &Name) -> Option<KeyObservation> {
         let value = match self.keys.get(name)? {
             Value::Text(text) => Value::Text(text.iter().take(SHOWN_LEN_MAX).copied().collect()),
             Value::OtherType(kind) => Value::OtherType(kind.clone()),
@@ -259,7 +260,12 @@ impl Store {
     }
 
     /// What one of those who hold a lock together has of it.
-    fn share_sighting(&self, now: NodeTime, name: &Name, owner: &Owner) -> Option<KeyObservation> {
+    fn share_observation(
+        &self,
+        now: NodeTime,
+        name: &Name,
+        owner: &Owner,
+    ) -> Option<KeyObservation> {
         let share = self.shares(name)?.alive(owner, now.as_millis())?;
         let expires_in_ms = Some(share.ends_at_ms.saturating_sub(now.as_millis()));
         Some(KeyObservation { value: text(owner), expires_in_ms })

@@ -41,10 +41,10 @@ impl Tickets {
     /// Callers that come at about the same time are served in the order of their draws. If the
     /// nodes' time turns out to be earlier than believed, tickets follow it: otherwise this client
     /// would come last until the time has caught up.
-    pub fn draw(&mut self, came_at: Moment) -> Option<u64> {
+    pub fn draw(&mut self, started_at: Moment) -> Option<u64> {
         let offset = self.median;
         mutate!(TicketByOwnClock => let offset = offset.or(Some(0)));
-        let time = micros(came_at).saturating_add(offset?);
+        let time = micros(started_at).saturating_add(offset?);
         let time = u64::try_from(time).unwrap_or(0).min(TICKET_MAX);
         let ahead = self.last.saturating_sub(time);
         let is_kept = ahead <= BACK_MAX_US;

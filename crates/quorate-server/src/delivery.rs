@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use quorate::LeaseHandover;
+use quorate::DetachedLease;
 
 use crate::{Service, lease_id};
 
@@ -93,11 +93,11 @@ pub(crate) struct Undo(Option<Leases>);
 struct Leases {
     service: Service,
     token: Arc<str>,
-    leases: Vec<LeaseHandover>,
+    leases: Vec<DetachedLease>,
 }
 
 impl Undo {
-    pub(crate) const fn new(service: Service, token: Arc<str>, leases: Vec<LeaseHandover>) -> Self {
+    pub(crate) const fn new(service: Service, token: Arc<str>, leases: Vec<DetachedLease>) -> Self {
         Self(Some(Leases { service, token, leases }))
     }
 
@@ -122,7 +122,7 @@ impl Drop for Undo {
 }
 
 /// Releases leases in the background.
-pub(crate) fn release(service: &Service, leases: Vec<LeaseHandover>) {
+pub(crate) fn release(service: &Service, leases: Vec<DetachedLease>) {
     // Outside a runtime nothing can wait for the release: the leases expire.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     for lease in leases {

@@ -1,7 +1,7 @@
 //! Lease ids: what a client needs to renew and release its lease through any instance.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use quorate::LeaseHandover;
+use quorate::DetachedLease;
 use sha2::{Digest as _, Sha256};
 
 use crate::problem::{Code, Problem};
@@ -11,14 +11,14 @@ use crate::problem::{Code, Problem};
 /// It holds the whole lease, so that instances need no memory of it. Its owner has 64 secret bits,
 /// which nobody can guess who knows other leases of the same instance. Everything else in it
 /// follows from the owner, which the nodes compare: there is nothing that a client could change.
-pub(crate) fn encode(lease: &LeaseHandover) -> String {
+pub(crate) fn encode(lease: &DetachedLease) -> String {
     URL_SAFE_NO_PAD.encode(lease.bound_to_owner().to_string())
 }
 
-pub(crate) fn decode(id: &str) -> Result<LeaseHandover, Problem> {
+pub(crate) fn decode(id: &str) -> Result<DetachedLease, Problem> {
     let read = || {
         let text = String::from_utf8(URL_SAFE_NO_PAD.decode(id).ok()?).ok()?;
-        let lease = text.parse::<LeaseHandover>().ok()?;
+        let lease = text.parse::<DetachedLease>().ok()?;
         // Each lease has one id, so that it counts once.
         (lease.is_bound_to_owner() && lease.to_string() == text).then_some(lease)
     };
@@ -29,7 +29,7 @@ pub(crate) fn decode(id: &str) -> Result<LeaseHandover, Problem> {
 }
 
 /// What a lease counts as, however its id is spelled: a client may write a smaller fence into it.
-pub(crate) fn counted_as(lease: &LeaseHandover) -> u64 {
+pub(crate) fn counted_as(lease: &DetachedLease) -> u64 {
     let text = lease.to_string();
     // Everything but the fence, which is the third part.
     let parts = text.splitn(4, ':').enumerate().filter(|(at, _)| *at != 2);

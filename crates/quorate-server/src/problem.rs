@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use quorate::error::{AdoptError, InspectError, LockError, NodeReport};
+use quorate::error::{InspectError, LeaseError, LockError, NodeReport};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -261,16 +261,16 @@ impl From<LockError> for Problem {
     }
 }
 
-impl From<AdoptError> for Problem {
-    fn from(error: AdoptError) -> Self {
+impl From<LeaseError> for Problem {
+    fn from(error: LeaseError) -> Self {
         let detail = error.to_string();
         match error {
-            AdoptError::Lost(_) => Self::new(Code::LeaseLost, detail),
-            AdoptError::NoQuorum { nodes } => Self::no_quorum(detail, &nodes),
-            AdoptError::InvalidTtl(_) | AdoptError::OtherMode => {
+            LeaseError::Lost(_) => Self::new(Code::LeaseLost, detail),
+            LeaseError::NoQuorum { nodes } => Self::no_quorum(detail, &nodes),
+            LeaseError::InvalidTtl(_) | LeaseError::OtherMode => {
                 Self::new(Code::InvalidLease, detail)
             }
-            AdoptError::ShutDown => Self::shutting_down(),
+            LeaseError::ShutDown => Self::shutting_down(),
             _ => Self::new(Code::Internal, detail),
         }
     }

@@ -53,7 +53,7 @@ impl Service {
     /// True if a majority of the nodes votes, and the instance does not drain.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let nodes = self.0.client.nodes();
+        let nodes = self.0.client.node_status();
         let voting = nodes.iter().filter(|report| report.answer == NodeAnswer::Attached).count();
         voting > nodes.len() / 2 && !self.is_draining()
     }

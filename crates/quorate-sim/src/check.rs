@@ -8,7 +8,7 @@ mod stall;
 use quorate_core::{command::Owner, fence::Fence};
 
 pub use self::promise::{Promise, Violation};
-pub(crate) use self::{claim::Claim, order::InLine};
+pub(crate) use self::{claim::Claim, order::Queued};
 use self::{
     order::{How, Order},
     stall::Stall,
@@ -142,7 +142,7 @@ impl Checker {
     }
 
     /// Checks that no waiter is overtaken repeatedly.
-    pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[InLine]) {
+    pub(crate) fn check_order(&mut self, now: Nanos, number: u32, in_line: &[Queued]) {
         let how = match self.is_together(now, number) {
             true if !self.claim(number).is_entry() && self.is_joining(now, number) => How::Joining,
             true => How::Together,
@@ -263,7 +263,7 @@ impl Checker {
     }
 
     /// The holder released the lock, or detached its lease.
-    pub(crate) fn let_go(&mut self, now: Nanos, number: u32) {
+    pub(crate) fn remove_lease(&mut self, now: Nanos, number: u32) {
         let backed_until = self.claims[number as usize].end.min(now);
         self.die(now, number);
         self.claims[number as usize].backed_until = backed_until;

@@ -70,7 +70,7 @@ struct Run {
     mode: Option<Mode>,
     /// Whether nodes are guarded, whatever the seed says; only with three or more.
     #[arg(long)]
-    guard: Option<Switch>,
+    quarantine: Option<Switch>,
     /// Whether locks are shared, whatever the seed says; only where clients wait in line.
     #[arg(long)]
     share: Option<Switch>,
@@ -97,7 +97,7 @@ enum Mode {
     /// They ask again and again.
     Classic,
     /// They wait in line, and have fences.
-    Line,
+    Queue,
 }
 
 /// Whether something is there.
@@ -140,8 +140,8 @@ impl Run {
         let fixed = Fixed {
             nodes: self.nodes.map(usize::from),
             clients: self.clients.map(usize::from),
-            is_in_line: self.mode.map(|mode| mode == Mode::Line),
-            is_guarded: self.guard.map(|guard| guard == Switch::On),
+            has_queue: self.mode.map(|mode| mode == Mode::Queue),
+            has_quarantine: self.quarantine.map(|quarantine| quarantine == Switch::On),
             is_shared: self.share.map(|share| share == Switch::On),
         };
         Campaign {

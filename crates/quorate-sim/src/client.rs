@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Duration};
 use self::{
     calls::Watched,
     leases::Held,
-    links::{Meetings, Process},
+    links::{Handshakes, Process},
     work::Task,
 };
 pub(crate) use self::{links::view_of, names::Names};
@@ -82,9 +82,9 @@ impl Client {
             clock,
             machine: machine(settings, id, &list, names, jitter.clone()),
             driving: Driving::default(),
-            meetings: settings.guard.map(|guard| {
+            handshakes: settings.quarantine.map(|quarantine| {
                 let max_ttl_ms = settings.longest_ttl() / MS;
-                Meetings::new(&list, max_ttl_ms, guard, settings.session_ms, meeting_dice)
+                Handshakes::new(&list, max_ttl_ms, quarantine, settings.session_ms, meeting_dice)
             }),
             dice,
         };
@@ -185,8 +185,8 @@ impl Client {
 
     /// Some nodes will never be back, so that somebody must speak for those that have forgotten.
     pub(crate) const fn vouch(&mut self) {
-        if let Some(meetings) = &mut self.me.meetings {
-            meetings.vouch();
+        if let Some(handshakes) = &mut self.me.handshakes {
+            handshakes.vouch();
         }
     }
 
@@ -205,8 +205,8 @@ impl Client {
         self.is_dead = false;
         self.me.id = draw_id(self.me.number, &mut self.me.dice);
         self.begin_machine(env);
-        if let Some(meetings) = &mut self.me.meetings {
-            meetings.forget(&self.list);
+        if let Some(handshakes) = &mut self.me.handshakes {
+            handshakes.forget(&self.list);
         }
         self.wins = 0;
         if self.stopped_at.is_none() {

@@ -1,7 +1,7 @@
 //! Schedules that random seeds do not reach, written down step by step over the core's machines.
 
+mod fixture;
 mod full;
-mod hall;
 mod quarantine;
 mod queue;
 mod shares;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use quorate_core::{
     acquire::{self, Acquire, NodeAction, NodeCall, Outcome, Wait},
-    command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms},
+    command::{ClientId, Command, KeyExtension, Owner, Reply, SessionTerms},
     lease::{Lease, LostReason},
     moment::{Moment, NodeTime},
     mutant::Mutant,
@@ -41,8 +41,8 @@ pub(crate) fn schedules() -> impl Iterator<Item = (Mutant, Schedule)> {
         watchdog::SCHEDULES,
         members::directed::SCHEDULES,
         &[
-            (Mutant::WritingLook, members::hunt),
-            (Mutant::AnyPact, members::hunt),
+            (Mutant::WritingInspect, members::hunt),
+            (Mutant::AnyConfig, members::hunt),
             (Mutant::AnyLabel, members::hunt),
         ],
     ];
@@ -51,14 +51,14 @@ pub(crate) fn schedules() -> impl Iterator<Item = (Mutant, Schedule)> {
 
 const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::LeaseRevives, a_lost_lease_stays_lost),
-    (Mutant::ProlongCreates, a_renewal_that_comes_after_the_release_creates_nothing),
-    (Mutant::ProlongShortens, an_extension_that_comes_late_shortens_nothing),
+    (Mutant::ExtendCreates, a_renewal_that_comes_after_the_release_creates_nothing),
+    (Mutant::ExtendShortens, an_extension_that_comes_late_shortens_nothing),
     (Mutant::YieldAnyGrant, a_late_yield_gives_back_only_the_grant_that_it_names),
     (Mutant::YieldAnyShare, a_late_yield_gives_back_only_the_part_that_it_names),
     (Mutant::YieldBeforeConfirm, a_member_of_a_set_gives_back_what_it_asked_a_node_to_store),
-    (Mutant::EntryHealsPast, an_entry_takes_nothing_that_another_was_granted_since),
-    (Mutant::HandOnUnheard, those_who_do_not_listen_are_passed_over),
-    (Mutant::HandOnLapsed, those_whose_session_has_lapsed_are_passed_over),
+    (Mutant::EntryHealsOutdated, an_entry_takes_nothing_that_another_was_granted_since),
+    (Mutant::HandOffUnsubscribed, those_who_do_not_listen_are_passed_over),
+    (Mutant::HandOffLapsed, those_whose_session_has_lapsed_are_passed_over),
     (Mutant::TicketByOwnClock, callers_queue_in_the_order_in_which_they_came),
     (Mutant::TicketsNeverGoBack, callers_queue_in_the_order_in_which_they_came),
 ];
@@ -70,7 +70,7 @@ const SCHEDULES: &[(Mutant, Schedule)] = &[
 fn an_extension_that_comes_late_shortens_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
     let (short, long) = (terms(100), terms(1_000));
-    let taken = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
+    let taken = Command::SetKey { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
     node.apply(node_time(0), &taken);
     let mut lease = Lease::new(short.valid_until(at(0)), Moment::from_nanos(u64::MAX));
 
@@ -122,9 +122,9 @@ fn a_lost_lease_stays_lost() -> Result<(), String> {
 /// Fails if the node has the key again.
 fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String> {
     let (mut node, owner) = (Store::new(), owner());
-    let take = Command::Take { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
+    let take = Command::SetKey { name: name(), owner: owner.clone(), ttl_ms: 100, sender: None };
     node.apply(node_time(0), &take);
-    node.apply(node_time(10), &Command::Free { name: name(), owner: owner.clone() });
+    node.apply(node_time(10), &Command::DeleteKey { name: name(), owner: owner.clone() });
     node.apply(node_time(11), &prolong(&owner, 100));
     match node.names(node_time(12)).as_slice() {
         [] => Ok(()),
@@ -349,8 +349,8 @@ impl Try {
 }
 
 fn prolong(owner: &Owner, ttl_ms: u64) -> Command {
-    let entry = Prolongation { name: name(), owner: owner.clone(), ttl_ms };
-    Command::Prolong { entries: [entry].into(), sender: None }
+    let entry = KeyExtension { name: name(), owner: owner.clone(), ttl_ms };
+    Command::ExtendKeys { entries: [entry].into(), sender: None }
 }
 
 fn name() -> Name {

@@ -232,7 +232,7 @@ pub const KINDS: [&str; 25] = [
     "node copied from another",
     "server replaced by an empty one",
     "nodes restarted together",
-    "node clock set in its guard",
+    "node clock set in its quarantine",
     "nodes full",
     "call cancelled",
 ];
@@ -344,7 +344,7 @@ fn draw_beyond(bound: Bound, settings: &Settings, dice: &mut Dice, fault: Fault)
     let (what, lasts) = match bound {
         Bound::Keys => (What::Evict, 0),
         // In line, what a guard would make up for.
-        Bound::Memory | Bound::Witness if settings.is_in_line => {
+        Bound::Memory | Bound::Witness if settings.has_queue => {
             return draw_forgetting(settings, dice, fault);
         }
         Bound::Memory | Bound::Witness => match dice.below(6) {
@@ -369,7 +369,7 @@ fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault 
     let node = dice.index(settings.nodes);
     let of = (node + 1 + dice.index(settings.nodes.max(2) - 1)) % settings.nodes;
     let lag = dice.pick(&[SECOND, fault.lasts, fault.lasts / 4]);
-    let is_durable = settings.guard.is_some_and(|guard| guard.is_durable);
+    let is_durable = settings.quarantine.is_some_and(|quarantine| quarantine.is_durable);
     let keeps = dice.pick(&[Keeps::Nothing, Keeps::Ago(lag)]);
     let keeps = if is_durable { Keeps::Everything } else { keeps };
     let what = match dice.below(16) {
@@ -385,11 +385,14 @@ fn draw_forgetting(settings: &Settings, dice: &mut Dice, fault: Fault) -> Fault 
             let nodes = dice.next() as u32 & ((1 << settings.nodes) - 1);
             What::Blackout { nodes, is_kept: is_durable || dice.below(2) == 0 }
         }
-        _ if settings.guard.is_none() => What::Flush,
+        _ if settings.quarantine.is_none() => What::Flush,
         12..=13 if is_back(settings) => What::Flush,
         12..=13 => {
-            let guard_us = settings.guard.map_or(0, |guard| guard.guard_ms * 1_000);
-            What::Nudge { micros: dice.pick(&[guard_us, guard_us / 2, guard_us * 2]) as i64 }
+            let quarantine_us =
+                settings.quarantine.map_or(0, |quarantine| quarantine.quarantine_ms * 1_000);
+            What::Nudge {
+                micros: dice.pick(&[quarantine_us, quarantine_us / 2, quarantine_us * 2]) as i64,
+            }
         }
         _ => What::Step { micros: draw_step(settings, dice) },
     };

@@ -22,19 +22,19 @@ use self::{
 use crate::{
     clock::{MS, Nanos},
     dice::Dice,
-    settings::{Fixed, Guard, Settings},
+    settings::{Fixed, QuarantineSettings, Settings},
     trace::Trace,
 };
 
 const TTL_MS: u64 = 400;
 const LIFE_MS: u64 = 300;
-const GUARD_MS: u64 = TTL_MS + TTL_MS / 50 + LIFE_MS + 2 * WALL_MS;
+const QUARANTINE_MS: u64 = TTL_MS + TTL_MS / 50 + LIFE_MS + 2 * WALL_MS;
 
 /// By how much the wall clock of a client may be wrong.
 const WALL_MS: u64 = 16;
 
 const TTL: Nanos = TTL_MS * MS;
-const GUARD: Nanos = GUARD_MS * MS;
+const GUARD: Nanos = QUARANTINE_MS * MS;
 
 /// How long a server may be silent.
 const LINK_TIMEOUT: Nanos = 120 * MS;
@@ -105,8 +105,8 @@ fn settings(seed: u64) -> Settings {
     let fixed = Fixed {
         nodes: Some(nodes),
         clients: Some(clients),
-        is_in_line: Some(true),
-        is_guarded: Some(false),
+        has_queue: Some(true),
+        has_quarantine: Some(false),
         is_shared: Some(false),
     };
     let mut rates = |count, rates| (0..count).map(|_| dice.pick(rates)).collect();
@@ -129,7 +129,11 @@ fn settings(seed: u64) -> Settings {
         link_timeout: LINK_TIMEOUT,
         faults: 0,
         fulls: Vec::new(),
-        guard: Some(Guard { guard_ms: GUARD_MS, wall_ms: WALL_MS, is_durable: false }),
+        quarantine: Some(QuarantineSettings {
+            quarantine_ms: QUARANTINE_MS,
+            wall_ms: WALL_MS,
+            is_durable: false,
+        }),
         is_forgetful: true,
         ..Settings::draw(seed, &fixed)
     }
@@ -156,7 +160,7 @@ mod tests {
     /// Seeds hardly ever notice `AnyMark`, which has a schedule of its own.
     #[test]
     fn mutants_are_noticed_by_seeds() {
-        for bug in [Mutant::AnyPact, Mutant::AnyLabel, Mutant::WritingLook] {
+        for bug in [Mutant::AnyConfig, Mutant::AnyLabel, Mutant::WritingInspect] {
             mutant::switch(Some(bug));
             let seen = hunt();
             mutant::switch(None);

@@ -3,7 +3,7 @@
 mod memory;
 
 use quorate_core::{
-    command::{ClientId, Command, ExtendedKey, Owner, Prolongation, Reply},
+    command::{ClientId, Command, ExtendedKey, KeyExtension, Owner, Reply},
     moment::NodeTime,
     name::Name,
     queue::{Extend, Extended},
@@ -85,7 +85,7 @@ impl Node {
         let time = self.clock.at(read_at);
         let kept = self.kept(time, command);
         let most = (self.fulls > 0).then(|| self.most_owners(time, command));
-        let before = command.only_looks().then(|| {
+        let before = command.is_read_only().then(|| {
             // Removes what has expired by now, as every command does.
             self.store.apply(time, &Command::Who { client: ClientId::from_random([0; 20]) });
             self.store.clone()
@@ -126,8 +126,8 @@ impl Node {
 
     /// How many keys of a `Prolong` are there.
     fn kept(&mut self, time: NodeTime, command: &Command) -> usize {
-        let Command::Prolong { entries, .. } = command else { return 0 };
-        let checks = entries.iter().map(|Prolongation { name, owner, .. }| Command::Check {
+        let Command::ExtendKeys { entries, .. } = command else { return 0 };
+        let checks = entries.iter().map(|KeyExtension { name, owner, .. }| Command::Check {
             name: name.clone(),
             owner: owner.clone(),
         });
@@ -143,11 +143,11 @@ impl Node {
     /// key's own.
     pub(crate) fn fail(command: &Command) -> Option<Reply> {
         match command {
-            Command::Prolong { entries, .. } => {
-                Some(Reply::Each(entries.iter().map(|_| ExtendedKey::Failed).collect()))
+            Command::ExtendKeys { entries, .. } => {
+                Some(Reply::ExtendedKeys(entries.iter().map(|_| ExtendedKey::Failed).collect()))
             }
             Command::Extend { entries, .. } => {
-                Some(Reply::EachExtended(entries.iter().map(|_| Extended::Failed).collect()))
+                Some(Reply::ExtendedLeases(entries.iter().map(|_| Extended::Failed).collect()))
             }
             _ => None,
         }

@@ -27,7 +27,7 @@ pub struct Settings {
     /// How many locks they share.
     pub locks: usize,
     /// Whether clients wait in line, or ask again and again as in classic mode.
-    pub is_in_line: bool,
+    pub has_queue: bool,
     /// How long a session lasts if it is not heard of, in milliseconds.
     pub session_ms: u64,
     /// Whether pushes may overtake replies.
@@ -68,7 +68,7 @@ pub struct Settings {
     /// When nodes are full.
     pub fulls: Vec<Full>,
     /// The restart guard, if nodes are guarded.
-    pub guard: Option<Guard>,
+    pub quarantine: Option<QuarantineSettings>,
     /// Whether nodes forget although exclusion is promised: the guard makes up for it.
     pub is_forgetful: bool,
     /// Who shares locks, if anybody does.
@@ -96,21 +96,21 @@ pub struct Sharing {
 
 /// How nodes are guarded.
 #[derive(Clone, Copy, Debug)]
-pub struct Guard {
+pub struct QuarantineSettings {
     /// For how long a doubted node does not vote, in milliseconds.
-    pub guard_ms: u64,
+    pub quarantine_ms: u64,
     /// By how much a client's wall clock may be wrong at the most, in milliseconds.
     pub wall_ms: u64,
     /// Whether servers write everything to disk at once, and clients count on that.
     pub is_durable: bool,
 }
 
-impl Guard {
+impl QuarantineSettings {
     fn draw(dice: &mut Dice, ttl_ms: u64, session_ms: u64) -> Self {
         // Some wall clocks are worse than the guard is long: the nodes' clocks must do then.
         let wall_ms = dice.pick(&[WALL_FINE_MS, WALL_FINE_MS, WALL_LOOSE_MS]);
-        let guard_ms = ttl_ms + ttl_ms / 50 + 2 * WALL_FINE_MS + session_ms;
-        Self { guard_ms, wall_ms, is_durable: dice.below(4) == 0 }
+        let quarantine_ms = ttl_ms + ttl_ms / 50 + 2 * WALL_FINE_MS + session_ms;
+        Self { quarantine_ms, wall_ms, is_durable: dice.below(4) == 0 }
     }
 
     /// Whether wall clocks are good enough to end the guard without the node's.
@@ -120,12 +120,12 @@ impl Guard {
 
     /// How far a ticket may lie from a node's time.
     pub(crate) fn slack_us(&self) -> u64 {
-        slack_us(Some(self.guard_ms))
+        slack_us(Some(self.quarantine_ms))
     }
 
     /// The least that it lasts in true time, by clocks that run as promised.
     pub(crate) const fn least(&self) -> Nanos {
-        (self.guard_ms / 100 * 98).saturating_sub(2 * WALL_FINE_MS) * MS
+        (self.quarantine_ms / 100 * 98).saturating_sub(2 * WALL_FINE_MS) * MS
     }
 }
 
@@ -150,7 +150,7 @@ impl Settings {
         let node_rates = (0..nodes).map(|_| rate(&[0, 0, 5_000, 80_000, -80_000])).collect();
         let faults_until = dice.between(800, 1_600) * MS;
         let is_calm = beyond.is_none() && dice.below(8) == 0;
-        let is_in_line = fixed.is_in_line.unwrap_or_else(|| dice.below(2) == 0);
+        let has_queue = fixed.has_queue.unwrap_or_else(|| dice.below(2) == 0);
         let drawn = Self {
             seed,
             nodes,
@@ -172,13 +172,13 @@ impl Settings {
             faults_until,
             work_until: faults_until + dice.between(300, 600) * MS,
             faults: if is_calm { 0 } else { dice.between(4, 14) as usize },
-            is_in_line,
+            has_queue,
             is_calm,
             session_ms: dice.pick(&[400, 1_000, 5_000]),
             do_pushes_overtake: dice.below(2) == 0,
             // In classic mode whoever is cut off can keep the others from a majority for ever.
-            does_end_cut: is_in_line && nodes >= 3 && !is_calm && dice.below(4) == 0,
-            guard: None,
+            does_end_cut: has_queue && nodes >= 3 && !is_calm && dice.below(4) == 0,
+            quarantine: None,
             is_forgetful: false,
             sharing: None,
             is_rolling: false,
@@ -187,7 +187,7 @@ impl Settings {
             has_identities: false,
             fulls: Vec::new(),
         };
-        drawn.guarded(fixed).shared(fixed).rolling().filled().batched().in_sets().reentrant()
+        drawn.quarantined(fixed).shared(fixed).rolling().filled().batched().in_sets().reentrant()
     }
 
     /// In a fifth of the worlds users want several locks at once. They have a stream of their own,
@@ -204,7 +204,7 @@ impl Settings {
     /// too.
     fn reentrant(mut self) -> Self {
         let mut dice = Dice::new(self.seed, IDENTITY_STREAM);
-        self.has_identities = self.is_in_line && !self.is_crowded() && dice.below(5) == 0;
+        self.has_identities = self.has_queue && !self.is_crowded() && dice.below(5) == 0;
         self
     }
 
@@ -225,7 +225,7 @@ impl Settings {
     fn shared(mut self, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(self.seed, SHARE_STREAM);
         let is_shared = dice.below(3) == 0;
-        if !self.is_in_line || !fixed.is_shared.unwrap_or(is_shared) {
+        if !self.has_queue || !fixed.is_shared.unwrap_or(is_shared) {
             return self;
         }
         let percent = dice.between(30, 80);
@@ -239,29 +239,29 @@ impl Settings {
 
     /// Most worlds in line are guarded, and a third of the others; most of those forget. They have
     /// a stream of their own, so that all others are what they were.
-    fn guarded(mut self, fixed: &Fixed) -> Self {
+    fn quarantined(mut self, fixed: &Fixed) -> Self {
         let mut dice = Dice::new(self.seed, GUARD_STREAM);
-        let (is_guarded, is_forgetful) = (dice.below(3) != 0, dice.below(3) != 0);
-        let is_guarded = is_guarded == self.is_in_line;
-        let is_guarded = fixed.is_guarded.unwrap_or(is_guarded);
+        let (has_quarantine, is_forgetful) = (dice.below(3) != 0, dice.below(3) != 0);
+        let has_quarantine = has_quarantine == self.has_queue;
+        let has_quarantine = fixed.has_quarantine.unwrap_or(has_quarantine);
         // One who is cut off is in the way for a ttl: that must be long where it is looked for.
         let is_cut = self.does_end_cut && self.longest_ttl() >= SECOND;
-        let is_guarded = is_guarded && (!is_cut || fixed.is_guarded.is_some());
-        if self.nodes < 3 || !is_guarded {
+        let has_quarantine = has_quarantine && (!is_cut || fixed.has_quarantine.is_some());
+        if self.nodes < 3 || !has_quarantine {
             return self;
         }
         // Short ones, so that a guard comes to its end while there is work.
         self.ttls_ms = dice.pick::<&[u64]>(&[&[40, 60], &[100, 150], &[200, 300], &[400]]).to_vec();
         self.session_ms = dice.pick(&[100, 200, 400]);
         let longest_ms = self.longest_ttl() / MS;
-        let guard = Guard::draw(&mut dice, longest_ms, self.session_ms);
+        let quarantine = QuarantineSettings::draw(&mut dice, longest_ms, self.session_ms);
         let is_memory = self.beyond == Some(Bound::Memory);
         if is_memory {
             self.beyond = None;
         }
         self.is_forgetful = is_memory || (self.beyond.is_none() && !self.is_calm && is_forgetful);
-        self.guard = Some(guard);
-        let more = if self.is_calm { 0 } else { guard.guard_ms * MS };
+        self.quarantine = Some(quarantine);
+        let more = if self.is_calm { 0 } else { quarantine.quarantine_ms * MS };
         self.faults_until += more;
         self.work_until += 2 * more;
         self
@@ -271,14 +271,14 @@ impl Settings {
     /// a stream of their own, too.
     fn rolling(mut self) -> Self {
         let mut dice = Dice::new(self.seed, ROLLING_STREAM);
-        let is_rolling = dice.below(8) == 0 && self.is_in_line && self.is_forgetful;
-        let Some(guard) = self.guard.as_mut().filter(|_| is_rolling) else { return self };
+        let is_rolling = dice.below(8) == 0 && self.has_queue && self.is_forgetful;
+        let Some(quarantine) = self.quarantine.as_mut().filter(|_| is_rolling) else { return self };
         self.is_rolling = true;
         self.does_end_cut = false;
         self.ttls_ms = dice.pick::<&[u64]>(&[&[200, 300], &[400], &[300, 400]]).to_vec();
         let longest_ms = self.ttls_ms.iter().max().copied().unwrap_or(0);
-        *guard = Guard::draw(&mut dice, longest_ms, self.session_ms);
-        (guard.wall_ms, guard.is_durable) = (WALL_FINE_MS, false);
+        *quarantine = QuarantineSettings::draw(&mut dice, longest_ms, self.session_ms);
+        (quarantine.wall_ms, quarantine.is_durable) = (WALL_FINE_MS, false);
         (self.tasks, self.locks) = (2, 2);
         self.faults = self.nodes;
         self.faults_until = self.restarted_every() * (self.nodes as u64 + 1);
@@ -288,8 +288,10 @@ impl Settings {
 
     /// When a restarted node certainly votes, and is asked for locks, so that the next can follow.
     pub(crate) fn restarted_every(&self) -> Nanos {
-        let guard_ms = self.guard.map_or(0, |guard| guard.guard_ms / 50 * 51 + 2 * guard.wall_ms);
-        (guard_ms + 3 * self.session_ms + 600) * MS
+        let quarantine_ms = self
+            .quarantine
+            .map_or(0, |quarantine| quarantine.quarantine_ms / 50 * 51 + 2 * quarantine.wall_ms);
+        (quarantine_ms + 3 * self.session_ms + 600) * MS
     }
 
     /// Whether a lock is shared all the time.
@@ -300,17 +302,17 @@ impl Settings {
     /// Whether leases are left to others: in line only where locks are shared, and not where nobody
     /// may have to wait for a timer.
     pub(crate) const fn does_leave(&self) -> bool {
-        !self.is_in_line || (self.sharing.is_some() && !self.is_calm)
+        !self.has_queue || (self.sharing.is_some() && !self.is_calm)
     }
 
     /// How clients speak with nodes.
     pub(crate) const fn dialect(&self) -> Dialect {
-        if self.is_in_line { Dialect::Queue } else { Dialect::Classic }
+        if self.has_queue { Dialect::Queue } else { Dialect::Classic }
     }
 
     /// Whether nodes know the sessions of clients, and vote only by them.
     pub(crate) const fn has_sessions(&self) -> bool {
-        self.is_in_line || self.guard.is_some()
+        self.has_queue || self.quarantine.is_some()
     }
 
     /// The longest that a question and its answer take when nothing is wrong.
@@ -343,9 +345,9 @@ pub struct Fixed {
     /// How many clients.
     pub clients: Option<usize>,
     /// Whether clients wait in line.
-    pub is_in_line: Option<bool>,
+    pub has_queue: Option<bool>,
     /// Whether nodes are guarded, where there are three or more.
-    pub is_guarded: Option<bool>,
+    pub has_quarantine: Option<bool>,
     /// Whether locks are shared, where clients wait in line.
     pub is_shared: Option<bool>,
 }

@@ -27,13 +27,13 @@ impl Small {
     pub fn replay(&self, campaign: &Campaign) -> String {
         let mut command = format!("cargo run --release -p quorate-sim -- --seed {}", self.seed);
         let mut add = |text: String| command.push_str(&text);
-        let Fixed { nodes, clients, is_in_line, is_guarded, is_shared } = self.fixed;
+        let Fixed { nodes, clients, has_queue, has_quarantine, is_shared } = self.fixed;
         let word = |it: bool, words: [&str; 2]| words[usize::from(it)].to_owned();
         let said = [
             ("nodes", nodes.map(|it| it.to_string())),
             ("clients", clients.map(|it| it.to_string())),
-            ("mode", is_in_line.map(|it| word(it, ["classic", "line"]))),
-            ("guard", is_guarded.map(|it| word(it, ["off", "on"]))),
+            ("mode", has_queue.map(|it| word(it, ["classic", "queue"]))),
+            ("quarantine", has_quarantine.map(|it| word(it, ["off", "on"]))),
             ("share", is_shared.map(|it| word(it, ["off", "on"]))),
         ];
         for (option, value) in said {

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     check::Violation,
     clock::{MS, Nanos},
-    settings::{Guard, Settings},
+    settings::{QuarantineSettings, Settings},
     trace::{Key, LEGEND, Line, Position, SHARING, Scene, Trace, millis},
 };
 
@@ -69,16 +69,16 @@ impl fmt::Display for Story {
 /// What stands above a trace: the world, and how to read the lines.
 #[must_use]
 pub fn head(settings: &Settings) -> String {
-    let Settings { nodes, clients, ttls_ms, guard, sharing, .. } = settings;
-    let guard = match guard {
+    let Settings { nodes, clients, ttls_ms, quarantine, sharing, .. } = settings;
+    let quarantine = match quarantine {
         None => String::new(),
-        Some(Guard { guard_ms, wall_ms, is_durable }) => format!(
-            ", guard {guard_ms} ms, wall clocks within {wall_ms} ms{}",
+        Some(QuarantineSettings { quarantine_ms, wall_ms, is_durable }) => format!(
+            ", quarantine {quarantine_ms} ms, wall clocks within {wall_ms} ms{}",
             if *is_durable { ", durable" } else { "" }
         ),
     };
     let sharing = sharing.map_or_else(String::new, |_| format!("\n{SHARING}"));
-    format!("{nodes} nodes, {clients} clients, ttls {ttls_ms:?} ms{guard}\n{LEGEND}{sharing}")
+    format!("{nodes} nodes, {clients} clients, ttls {ttls_ms:?} ms{quarantine}\n{LEGEND}{sharing}")
 }
 
 fn mentions(text: &str, owners: &[String]) -> bool {

@@ -250,12 +250,12 @@ pub(crate) fn client_of(place: &queue::Position) -> usize {
 /// A command in a few words.
 pub(crate) fn ask(command: &Command) -> String {
     match command {
-        Command::Take { owner, ttl_ms, .. } => format!("take {} {ttl_ms} ms", owner_name(owner)),
+        Command::SetKey { owner, ttl_ms, .. } => format!("take {} {ttl_ms} ms", owner_name(owner)),
         Command::Adopt { from, owner, ttl_ms, .. } => {
             format!("adopt {} from {} {ttl_ms} ms", owner_name(owner), owner_name(from))
         }
-        Command::Free { owner, .. } => format!("free {}", owner_name(owner)),
-        Command::Prolong { entries, .. } => {
+        Command::DeleteKey { owner, .. } => format!("free {}", owner_name(owner)),
+        Command::ExtendKeys { entries, .. } => {
             let each = entries.iter().map(|entry| owner_name(&entry.owner));
             format!("prolong {}", each.collect::<Vec<_>>().join(", "))
         }
@@ -282,15 +282,15 @@ pub(crate) fn ask(command: &Command) -> String {
 /// A reply in a word.
 pub(crate) fn answer(reply: &Reply) -> String {
     match reply {
-        Reply::Taken => "taken".into(),
-        Reply::Freed => "freed".into(),
+        Reply::Stored => "taken".into(),
+        Reply::Deleted => "freed".into(),
         Reply::Absent => "absent".into(),
-        Reply::Another => "another's".into(),
-        Reply::Each(fates) => {
+        Reply::NotOwner => "another's".into(),
+        Reply::ExtendedKeys(fates) => {
             let each = fates.iter().map(|fate| match fate {
-                ExtendedKey::LivesOn => "lives on",
+                ExtendedKey::Renewed => "lives on",
                 ExtendedKey::Absent => "absent",
-                ExtendedKey::Another => "another's",
+                ExtendedKey::NotOwner => "another's",
                 ExtendedKey::Failed => "failed",
             });
             each.collect::<Vec<_>>().join(", ")
@@ -300,14 +300,14 @@ pub(crate) fn answer(reply: &Reply) -> String {
         }
         Reply::Queued { fence, rank, .. } => format!("queued at {rank:?}, fence {fence}"),
         Reply::Released { is_ours } => if *is_ours { "released" } else { "not its" }.into(),
-        Reply::EachExtended(fates) => format!("{fates:?}"),
+        Reply::ExtendedLeases(fates) => format!("{fates:?}"),
         Reply::Batch(each) => {
             let each = each.iter().map(|it| it.as_ref().map_or_else(|| "an error".into(), answer));
             each.collect::<Vec<_>>().join(" + ")
         }
         Reply::Attached { .. } => "attached".into(),
         Reply::Stale => "stale".into(),
-        Reply::Seen(seen) => if seen.is_some() { "seen" } else { "nothing" }.into(),
+        Reply::Key(seen) => if seen.is_some() { "seen" } else { "nothing" }.into(),
         other => format!("{other:?}"),
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 mod env;
 mod faults;
 mod full;
-mod guard;
+mod quarantine;
 mod without;
 
 pub use self::without::Without;
@@ -46,7 +46,7 @@ pub(crate) struct Env {
     /// The clients that run, as bits.
     pub(crate) running: u32,
     /// By client: a lock that was left to it.
-    pub(crate) handovers: Vec<Option<Handover>>,
+    pub(crate) detached_leases: Vec<Option<Handover>>,
     /// Who stood in the queues of nodes that are full now.
     pub(crate) queued: Vec<full::Queued>,
     /// Owners whose keys nobody frees.
@@ -116,7 +116,7 @@ pub struct Counts {
     /// Clients that met a node which does not vote for them.
     pub differs: u64,
     /// Worlds in which nodes are guarded.
-    pub guarded: u64,
+    pub quarantined: u64,
     /// Worlds in which locks are shared.
     pub sharing: u64,
     /// Faults by kind: see [`KINDS`].
@@ -144,7 +144,7 @@ impl Counts {
         self.waits += other.waits;
         self.emptied += other.emptied;
         self.differs += other.differs;
-        self.guarded += other.guarded;
+        self.quarantined += other.quarantined;
         self.sharing += other.sharing;
         for (sum, more) in self.faults.iter_mut().zip(other.faults) {
             *sum += more;
@@ -221,7 +221,7 @@ impl World {
         let seed = settings.seed;
         let mut dice = Dice::new(seed, STREAM);
         let node = |(number, ppm): (usize, &i32)| {
-            let apart_us = dice.below(guard::apart_us(&settings));
+            let apart_us = dice.below(quarantine::apart_us(&settings));
             let clock = NodeClock::new(1_700_000_000_000_000 + apart_us, *ppm);
             Node::new(number, clock, Dice::new(seed, STREAM + 1 + number as u64))
         };
@@ -233,15 +233,15 @@ impl World {
         let clients = clients.collect::<Vec<_>>();
         let name = |lock| Name::parse(&format!("lock-{lock}"), "").expect("a fair name");
         // A waiter that is cut off is noticed when its link is, or when its session has lapsed.
-        let unnoticed = match settings.is_in_line {
+        let unnoticed = match settings.has_queue {
             true => settings.link_timeout + settings.session_ms * MS,
             false => 0,
         };
-        let progress_within = match settings.is_calm && settings.is_in_line {
+        let progress_within = match settings.is_calm && settings.has_queue {
             true => PROGRESS_CALM,
             false => {
-                let guarded = guard::progress_within(&settings);
-                settings.longest_ttl() / 50 * 51 + unnoticed + PROGRESS_SLACK + guarded
+                let quarantined = quarantine::progress_within(&settings);
+                settings.longest_ttl() / 50 * 51 + unnoticed + PROGRESS_SLACK + quarantined
             }
         };
         let mut check =
@@ -261,7 +261,7 @@ impl World {
             trace: Trace::recording(options.is_traced),
             count: Counts { sharing: u64::from(settings.sharing.is_some()), ..Counts::default() },
             running: without.clients.iter().fold(running, |set, client| set & !(1 << client)),
-            handovers: vec![None; settings.clients],
+            detached_leases: vec![None; settings.clients],
             queued: Vec::new(),
             excused: Vec::new(),
             cut_off: None,
@@ -326,7 +326,7 @@ impl World {
                 let node = &env.nodes[late.node];
                 if node.is_up() && node.failing == 0 && !is_apart {
                     for entry in late.request.what.entries() {
-                        if let Command::Take { owner, .. }
+                        if let Command::SetKey { owner, .. }
                         | Command::Adopt { owner, .. }
                         | Command::Acquire { ask: AcquireRequest { owner, .. }, .. } = entry
                         {
@@ -427,7 +427,7 @@ impl World {
                 // nobody could give the others their places again.
                 let is_known =
                     env.nodes.iter().all(|node| node.store.membership.origin().is_some());
-                if env.settings.does_end_cut && (is_known || env.settings.guard.is_none()) {
+                if env.settings.does_end_cut && (is_known || env.settings.quarantine.is_none()) {
                     self.cut_for_good();
                     self.clients.iter_mut().for_each(Client::vouch);
                 }
@@ -444,7 +444,7 @@ impl World {
                 self.clients.iter_mut().for_each(|client| client.rest(env));
                 let settled = env.now + SETTLED_WITHIN;
                 // A line outlives whoever asked last by two ttls, a key by one.
-                let lives = if env.settings.is_in_line { 2 } else { 1 };
+                let lives = if env.settings.has_queue { 2 } else { 1 };
                 let expired = settled + lives * (env.settings.longest_ttl() / 50 * 51) + 10 * MS;
                 env.queue.add(settled, Event::Phase(Phase::Settled));
                 env.queue.add(expired, Event::Phase(Phase::Expired));

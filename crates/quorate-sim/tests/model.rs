@@ -73,14 +73,14 @@ fn the_model_notices_bugs_of_the_core() {
         ("n3", Mutant::NoUndo),
         ("n1-abandon", Mutant::AbandonKeeps),
         ("n3", Mutant::ReleaseMajorityOnly),
-        ("n1-crash", Mutant::TakeOverwrites),
-        ("n1-break", Mutant::FreeAnyones),
-        ("n3-renewing", Mutant::ProlongAnyones),
-        ("n1-renew", Mutant::ProlongCreates),
-        ("n3-renewing", Mutant::AbsentLivesOn),
+        ("n1-crash", Mutant::SetOverwrites),
+        ("n1-break", Mutant::DeleteNotOwned),
+        ("n3-renewing", Mutant::ExtendNotOwned),
+        ("n1-renew", Mutant::ExtendCreates),
+        ("n3-renewing", Mutant::AbsentCountsAsExtended),
         ("n2-drift", Mutant::NoDriftRate),
         ("sets-n1", Mutant::MemberHoldsAlone),
-        ("line-n2-entries", Mutant::EntryNeverGivesWay),
+        ("line-n2-entries", Mutant::EntryNeverYields),
         ("sets-n1-crossed", Mutant::MemberNeverYields),
     ];
     let rows = model::all();
@@ -127,7 +127,7 @@ fn the_model_notices_bugs_of_the_queue() {
             },
         ),
         (Mutant::AbandonKeeps, NO_LEAK, Settings { cancels: 1, ..two() }),
-        (Mutant::FreeAnyones, BACKED, Settings { cancels: 1, ..one() }),
+        (Mutant::DeleteNotOwned, BACKED, Settings { cancels: 1, ..one() }),
         (Mutant::RenewedFromReply, BACKED, Settings { renewals: 1, ..ticking(1) }),
         (Mutant::NoDeadline, BACKED, ticking(1)),
     ];
@@ -152,11 +152,11 @@ fn the_model_notices_bugs_of_shares() {
         ..Settings::queue("bug", "2 share and 1 is alone", nodes)
     };
     let reports = search([
-        (Mutant::ShareAnyones, BACKED, few(1)),
-        (Mutant::AloneAmongShares, BACKED, few(1)),
+        (Mutant::ShareWithExclusive, BACKED, few(1)),
+        (Mutant::ExclusiveIgnoresShares, BACKED, few(1)),
         (Mutant::ShareFreesAll, BACKED, more(1)),
         (Mutant::ShareNeverYields, PROGRESS, few(2)),
-        (Mutant::ShareHealsAnyones, KEPT_GRANTS, Settings { renewals: 1, ..few(3) }),
+        (Mutant::ShareHealsExclusive, KEPT_GRANTS, Settings { renewals: 1, ..few(3) }),
     ]);
     println!("{}", model::table(&reports));
     for report in reports {

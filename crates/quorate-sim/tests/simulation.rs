@@ -60,27 +60,27 @@ fn so_they_may_in_classic_mode() {
     check_forgetting(false);
 }
 
-fn check_forgetting(is_in_line: bool) {
-    let run = |is_guarded| {
-        let (nodes, is_in_line) = (Some(3), Some(is_in_line));
-        let is_guarded = Some(is_guarded);
-        let fixed = Fixed { nodes, is_in_line, is_guarded, ..Fixed::default() };
+fn check_forgetting(has_queue: bool) {
+    let run = |has_quarantine| {
+        let (nodes, has_queue) = (Some(3), Some(has_queue));
+        let has_quarantine = Some(has_quarantine);
+        let fixed = Fixed { nodes, has_queue, has_quarantine, ..Fixed::default() };
         Campaign { fixed, ..campaign(2_000) }.run(|_| {})
     };
-    let (guarded, bare) = (run(true), run(false));
-    for totals in [&guarded, &bare] {
+    let (quarantined, bare) = (run(true), run(false));
+    for totals in [&quarantined, &bare] {
         assert!(totals.first.is_none(), "{:?}", totals.first);
     }
     let forgets = ["node flushed", "node set back", "node copied from another", "node clock set"];
     for kind in forgets {
         let index = KINDS.iter().position(|known| *known == kind).expect("there is such a kind");
-        assert!(guarded.count.faults[index] > 100, "{kind}: {:?}", guarded.count);
+        assert!(quarantined.count.faults[index] > 100, "{kind}: {:?}", quarantined.count);
     }
-    assert_eq!(guarded.count.guarded, guarded.seeds);
-    assert!(guarded.count.forgettings > guarded.seeds, "{:?}", guarded.count);
-    assert!(guarded.count.waits > guarded.count.forgettings, "{:?}", guarded.count);
-    assert_eq!(guarded.beyond[Bound::Memory as usize], 0, "{:?}", guarded.beyond);
-    assert_eq!((bare.count.guarded, bare.count.waits), (0, 0));
+    assert_eq!(quarantined.count.quarantined, quarantined.seeds);
+    assert!(quarantined.count.forgettings > quarantined.seeds, "{:?}", quarantined.count);
+    assert!(quarantined.count.waits > quarantined.count.forgettings, "{:?}", quarantined.count);
+    assert_eq!(quarantined.beyond[Bound::Memory as usize], 0, "{:?}", quarantined.beyond);
+    assert_eq!((bare.count.quarantined, bare.count.waits), (0, 0));
     assert!(bare.beyond[Bound::Memory as usize] > 10, "{:?}", bare.beyond);
 }
 
@@ -88,9 +88,9 @@ fn check_forgetting(is_in_line: bool) {
 /// want it alone.
 #[test]
 fn locks_are_shared_and_had_alone_by_turns() {
-    for is_guarded in [true, false] {
-        let (is_in_line, is_shared, is_guarded) = (Some(true), Some(true), Some(is_guarded));
-        let fixed = Fixed { is_in_line, is_shared, is_guarded, ..Fixed::default() };
+    for has_quarantine in [true, false] {
+        let (has_queue, is_shared, has_quarantine) = (Some(true), Some(true), Some(has_quarantine));
+        let fixed = Fixed { has_queue, is_shared, has_quarantine, ..Fixed::default() };
         let totals = Campaign { fixed, ..campaign(1_500) }.run(|_| {});
         assert!(totals.first.is_none(), "{:?}", totals.first);
         let Counts { sharing, acquisitions, shared, joined, turns, adopted, .. } = totals.count;
@@ -105,7 +105,7 @@ fn locks_are_shared_and_had_alone_by_turns() {
 /// In some worlds there is always somebody who shares the lock, unless one alone gets its turn.
 #[test]
 fn whoever_wants_a_lock_alone_has_its_turn_in_a_crowd() {
-    let fixed = Fixed { is_in_line: Some(true), is_shared: Some(true), ..Fixed::default() };
+    let fixed = Fixed { has_queue: Some(true), is_shared: Some(true), ..Fixed::default() };
     let (mut worlds, mut count) = (0, Counts::default());
     for seed in 0..400 {
         let settings = Settings::draw(seed, &fixed);
@@ -128,7 +128,7 @@ fn whoever_wants_a_lock_alone_has_its_turn_in_a_crowd() {
 #[test]
 fn most_worlds_have_no_locks_that_are_shared() {
     let draw = |seed| Settings::draw(seed, &Fixed::default());
-    let in_line: Vec<_> = (0..3_000).map(draw).filter(|it| it.is_in_line).collect();
+    let in_line: Vec<_> = (0..3_000).map(draw).filter(|it| it.has_queue).collect();
     let sharing = in_line.iter().filter(|it| it.sharing.is_some()).count();
     assert!((in_line.len() / 4..in_line.len() * 2 / 5).contains(&sharing), "{sharing}");
     let alone = Fixed { is_shared: Some(false), ..Fixed::default() };
@@ -239,16 +239,16 @@ fn directed_schedules_pass_without_their_mutants() {
 
 #[test]
 fn a_violation_is_made_small_replayed_and_drawn() {
-    let mutant = catalogue::find("free-anyones").unwrap();
-    let (is_in_line, is_guarded) = (Some(false), Some(false));
-    let fixed = Fixed { is_in_line, is_guarded, ..Fixed::default() };
+    let mutant = catalogue::find("delete-not-owned").unwrap();
+    let (has_queue, has_quarantine) = (Some(false), Some(false));
+    let fixed = Fixed { has_queue, has_quarantine, ..Fixed::default() };
     let campaign = Campaign { mutant: Some(mutant), fixed, ..campaign(1_000) };
     let _on = mutant.switch_on();
     let is_overlap = |seed: &u64| {
         let report = campaign.run_one(*seed, fixed, &Without::default(), false);
         report.violation.is_some_and(|found| found.promise == Promise::Exclusion)
     };
-    let seed = (0..1_000).find(is_overlap).expect("free-anyones is noticed");
+    let seed = (0..1_000).find(is_overlap).expect("delete-not-owned is noticed");
     let small = shrink::shrink(&campaign, seed, Promise::Exclusion).expect("it happens again");
     assert!(small.story.lines.len() <= 40, "{}", small.story);
     assert!(small.replay(&campaign).contains(&format!("--seed {}", small.seed)));
@@ -303,8 +303,8 @@ fn a_part_that_cannot_be_left_out_is_a_clear_error() {
 fn the_page_about_simulation_shows_what_the_command_shows() {
     let mutant = catalogue::find("stopped-clock").unwrap();
     let campaign = Campaign { mutant: Some(mutant), ..campaign(1) };
-    let is_in_line = Some(false);
-    let fixed = Fixed { nodes: Some(3), clients: Some(2), is_in_line, ..Fixed::default() };
+    let has_queue = Some(false);
+    let fixed = Fixed { nodes: Some(3), clients: Some(2), has_queue, ..Fixed::default() };
     let report = campaign.run_one(SHOWN, fixed, &Without::default(), true);
     let violation = report.violation.expect("the page says so");
     let story = Story::of(Settings::draw(SHOWN, &fixed), violation, &report.trace);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use quorate::{Client, LeaseHandover, memory::MemoryNodes};
+use quorate::{Client, DetachedLease, memory::MemoryNodes};
 
 #[tokio::main(flavor = "current_thread")]
 #[expect(clippy::print_stdout, reason = "an example shows what happens")]
@@ -15,11 +15,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The front end takes the lock, and must end before the work does.
     let guard = front.mutex("video:9").ttl(Duration::from_secs(30)).no_renew().lock().await?;
-    let line = guard.hand_over().await?.to_string();
+    let line = guard.detach().await?.to_string();
     println!("the front end leaves the lease of {:?} in a queue", "video:9");
 
     // The worker finds it there.
-    let lease: LeaseHandover = line.parse()?;
+    let lease: DetachedLease = line.parse()?;
     let guard = worker.adopt(&lease).await?;
     println!("the worker has it for {:?} more", guard.remaining());
     guard.release().await?;

@@ -35,9 +35,9 @@ pub use self::{
     semaphore::Semaphore,
 };
 use crate::{
-    CancellationToken, LeaseHandover, NodesChanged, Shutdown, Warning,
+    DetachedLease, LossToken, NodesChanged, Shutdown, Warning,
     error::{
-        AdmitError, AdoptError, ChangeError, ConnectError, ExtendError, InspectError, LockError,
+        AdmitError, ChangeError, ConnectError, ExtendError, InspectError, LeaseError, LockError,
         Lost, NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
     },
     fence::Fence,
@@ -104,10 +104,10 @@ impl Client {
     }
 
     /// Whether nodes that may have forgotten locks are kept from voting. See
-    /// [`crate::Client::is_guarded`].
+    /// [`crate::Client::has_quarantine`].
     #[must_use]
-    pub fn is_guarded(&self) -> bool {
-        self.0.is_guarded()
+    pub fn has_quarantine(&self) -> bool {
+        self.0.has_quarantine()
     }
 
     /// Makes the nodes of this client the set that all clients go by. See
@@ -134,7 +134,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`crate::Client::adopt`].
-    pub fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
+    pub fn adopt(&self, lease: &DetachedLease) -> Result<Guard, LeaseError> {
         wait(self.0.adopt(lease)).map(Guard)
     }
 
@@ -161,7 +161,7 @@ impl Client {
     /// # Errors
     ///
     /// As there.
-    pub fn renew_lease(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
+    pub fn renew_lease(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         wait(self.0.renew_lease(lease))
     }
 
@@ -170,7 +170,7 @@ impl Client {
     /// # Errors
     ///
     /// As there.
-    pub fn release_lease(&self, lease: &LeaseHandover) -> Result<(), AdoptError> {
+    pub fn release_lease(&self, lease: &DetachedLease) -> Result<(), LeaseError> {
         wait(self.0.release_lease(lease))
     }
 
@@ -180,10 +180,10 @@ impl Client {
         self.0.identity()
     }
 
-    /// What each node is up to right now. See [`crate::Client::nodes`].
+    /// What each node is up to right now. See [`crate::Client::node_status`].
     #[must_use]
-    pub fn nodes(&self) -> Box<[NodeReport]> {
-        self.0.nodes()
+    pub fn node_status(&self) -> Box<[NodeReport]> {
+        self.0.node_status()
     }
 
     /// What is allowed in the settings but probably not meant. See [`crate::Client::warnings`].
@@ -343,10 +343,10 @@ impl Guard {
         self.0.check()
     }
 
-    /// A flag that is raised when the lock is lost. See [`crate::Guard::cancellation_token`].
+    /// A flag that is raised when the lock is lost. See [`crate::Guard::loss_token`].
     #[must_use]
-    pub fn cancellation_token(&self) -> CancellationToken {
-        self.0.cancellation_token()
+    pub fn loss_token(&self) -> LossToken {
+        self.0.loss_token()
     }
 
     /// True if the lock is held, but may not last. See [`crate::Guard::is_at_risk`].
@@ -410,9 +410,9 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// As [`crate::Guard::hand_over`].
-    pub fn hand_over(self) -> Result<LeaseHandover, AdoptError> {
-        wait(self.0.hand_over())
+    /// As [`crate::Guard::detach`].
+    pub fn detach(self) -> Result<DetachedLease, LeaseError> {
+        wait(self.0.detach())
     }
 }
 

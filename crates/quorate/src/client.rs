@@ -20,9 +20,9 @@ use crate::error::ConfigError;
 use crate::{
     ClientBuilder, Mutex, MutexAll, RwLock, Semaphore,
     clock::Clock,
+    detached_lease::DetachedLease,
     engine::{OwnerKind, held::Hold},
-    error::{AdoptError, ConnectError, Lost, LostReason, NodeAnswer, NodeReport, Trouble},
-    handover::LeaseHandover,
+    error::{ConnectError, LeaseError, Lost, LostReason, NodeAnswer, NodeError, NodeReport},
     memory::MemoryNodes,
     observe::LockKind,
     primitive::{
@@ -153,7 +153,7 @@ impl Client {
     ///
     /// let settings = Client::builder().memory(&MemoryNodes::new(3)).ttl(Duration::from_secs(30));
     /// let client = settings.build()?;
-    /// assert_eq!(client.nodes().len(), 3);
+    /// assert_eq!(client.node_status().len(), 3);
     /// # Ok::<(), quorate::error::ConfigError>(())
     /// ```
     pub fn builder() -> ClientBuilder {
@@ -267,12 +267,12 @@ impl Client {
     /// let nodes = MemoryNodes::new(2);
     /// let client = Client::builder().memory(&nodes).build()?;
     /// nodes.set(1, Behaviour::Fail);
-    /// let lines: Vec<String> = client.nodes().iter().map(ToString::to_string).collect();
+    /// let lines: Vec<String> = client.node_status().iter().map(ToString::to_string).collect();
     /// assert_eq!(lines, ["memory:0: attached", "memory:1: connection refused"]);
     /// # Ok::<(), quorate::error::ConfigError>(())
     /// ```
     #[must_use]
-    pub fn nodes(&self) -> Box<[NodeReport]> {
+    pub fn node_status(&self) -> Box<[NodeReport]> {
         self.inner.engine.reports()
     }
 
@@ -293,7 +293,7 @@ impl Client {
         if nodes.is_multiple_of(2) { vec![Warning::EvenNodes { nodes }] } else { Vec::new() }
     }
 
-    /// Takes over a lease that another process [left](Guard::hand_over): it is renewed and
+    /// Takes over a lease that another process [left](Guard::detach): it is renewed and
     /// released from here from now on. Of several who try to take over the same lease one succeeds
     /// at the most.
     ///
@@ -303,7 +303,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more. A failed adoption
+    /// [`LeaseError::Lost`] if a majority of the nodes does not have it any more. A failed adoption
     /// gives back what it took over: the lease may be over after it.
     ///
     /// # Examples
@@ -312,16 +312,16 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+    /// let lease = client.mutex("video:9").lock().await?.detach().await?;
     /// let guard = client.adopt(&lease).await?; // elsewhere, as a rule
     /// assert!(client.adopt(&lease).await.is_err(), "it has a new owner already");
     /// # Ok(()) }
     /// ```
-    pub async fn adopt(&self, lease: &LeaseHandover) -> Result<Guard, AdoptError> {
+    pub async fn adopt(&self, lease: &DetachedLease) -> Result<Guard, LeaseError> {
         let client = &self.inner;
         let terms = client.terms(lease.ttl())?;
         if lease.dialect() != client.engine.dialect {
-            return Err(AdoptError::OtherMode);
+            return Err(LeaseError::OtherMode);
         }
         let fenced = lease.stored_fence().map(FencedLease::adopted);
         self.settle(others_within(lease.ttl())).await;
@@ -332,7 +332,7 @@ impl Client {
         match adopt(client, want, from.clone(), fenced).await? {
             Got::Held(guard) => Ok(guard),
             Got::Contended => Err(Lost::new(LostReason::Gone).into()),
-            Got::Silence(nodes) => Err(AdoptError::NoQuorum { nodes }),
+            Got::Silence(nodes) => Err(LeaseError::NoQuorum { nodes }),
         }
     }
 
@@ -380,9 +380,9 @@ impl Client {
     pub(crate) async fn wait_for_majority(&self, patience: Duration) -> Result<(), ConnectError> {
         let attached = self.watch_nodes(patience, |nodes| {
             let quorum = majority(nodes.len());
-            let troubles = || {
+            let node_errors = || {
                 nodes.iter().filter_map(|report| match &report.answer {
-                    NodeAnswer::Trouble(trouble) => Some(trouble),
+                    NodeAnswer::NodeError(node_error) => Some(node_error),
                     NodeAnswer::Attached
                     | NodeAnswer::Granted
                     | NodeAnswer::Refused
@@ -390,15 +390,16 @@ impl Client {
                     | NodeAnswer::Ready(_) => None,
                 })
             };
-            let is_doubled = troubles().any(|trouble| matches!(trouble, Trouble::SameServer(_)));
-            let lasting = troubles().filter(|trouble| trouble.is_lasting()).count();
+            let is_doubled =
+                node_errors().any(|node_error| matches!(node_error, NodeError::SameServer(_)));
+            let lasting = node_errors().filter(|node_error| node_error.is_lasting()).count();
             let is_hopeless = is_doubled || nodes.len() - lasting < quorum;
-            let attached = nodes.len() - troubles().count();
+            let attached = nodes.len() - node_errors().count();
             (attached >= quorum || is_hopeless).then_some(!is_hopeless)
         });
         match attached.await {
             Some(true) => Ok(()),
-            Some(false) | None => Err(ConnectError::NoQuorum { nodes: self.nodes() }),
+            Some(false) | None => Err(ConnectError::NoQuorum { nodes: self.node_status() }),
         }
     }
 

@@ -3,18 +3,18 @@
 //! Answers and timers are handled on the engine's own thread, so that no user code can starve
 //! them. Requests are queued, and on an idle link written, by whoever makes them.
 
+mod answers;
 mod call;
-mod hear;
 pub(crate) mod held;
 mod inspect;
 mod list_page;
 mod names;
+mod observers;
 mod report;
 mod run;
 mod shared;
 mod survey;
 mod tagged;
-mod tell;
 
 use std::{
     fmt,
@@ -52,7 +52,7 @@ pub(crate) use self::{
 use crate::{
     clock::Clock,
     error::{NodeAnswer, NodeReport},
-    node::{Node, Quiet},
+    node::{IdleSignal, Node},
     nonces::OwnerKey,
     observe::{self, Event, Observer},
     timers::{Sleep, Timers},
@@ -75,7 +75,7 @@ pub(crate) struct Engine {
     rounds: AtomicU64,
     /// Calls that may still win a lock.
     calls: AtomicUsize,
-    quiet: Arc<Quiet>,
+    idle: Arc<IdleSignal>,
     jitter: Mutex<Jitter>,
     vote_timeout: Option<Duration>,
 }
@@ -102,7 +102,7 @@ impl Engine {
             client,
             rounds: AtomicU64::new(settings.first_round),
             calls: AtomicUsize::new(0),
-            quiet: settings.quiet,
+            idle: settings.idle,
             jitter: Mutex::new(seeds),
             vote_timeout: settings.vote_timeout,
             nodes: nodes.into(),
@@ -179,15 +179,15 @@ impl Engine {
     /// The nodes that can be asked right now.
     fn reachable(&self) -> NodeSet {
         let mut nodes = NodeSet::EMPTY;
-        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.trouble().is_none());
+        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.node_error().is_none());
         up.for_each(|(number, _)| nodes.insert(number));
         nodes
     }
 
     /// What each node is up to, attached or not.
     pub(crate) fn reports(&self) -> Box<[NodeReport]> {
-        let answer = |node: &dyn Node| match (node.trouble(), node.why_not_yet()) {
-            (Some(trouble), _) => NodeAnswer::Trouble(trouble),
+        let answer = |node: &dyn Node| match (node.node_error(), node.why_not_yet()) {
+            (Some(node_error), _) => NodeAnswer::NodeError(node_error),
             (None, Some(why)) => NodeAnswer::Ready(why.to_owned()),
             (None, None) => NodeAnswer::Attached,
         };
@@ -219,7 +219,7 @@ pub(crate) struct Entered<'a>(&'a Engine);
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
-        self.0.quiet.tell();
+        self.0.idle.tell();
     }
 }
 
@@ -228,7 +228,7 @@ impl Drop for Entered<'_> {
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
     pub(crate) status: Arc<Notify>,
-    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) idle: Arc<IdleSignal>,
     pub(crate) client: ClientId,
     pub(crate) owner_key: OwnerKey,
     pub(crate) who: Arc<str>,

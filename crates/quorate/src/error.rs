@@ -31,7 +31,7 @@ pub use self::{
 pub use quorate_core::{lease::LostReason, name::NameError, terms::TermsError};
 use thiserror::Error;
 
-pub use crate::trouble::{NodeAnswer, NodeReport, Trouble};
+pub use crate::node_error::{NodeAnswer, NodeError, NodeReport};
 
 /// Why a lock was not taken.
 ///
@@ -42,13 +42,13 @@ pub use crate::trouble::{NodeAnswer, NodeReport, Trouble};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let nodes = quorate::memory::MemoryNodes::new(1);
 /// # let client = quorate::Client::builder().memory(&nodes).build()?;
-/// use quorate::{error::{LockError, NodeAnswer, Trouble}, memory::Behaviour};
+/// use quorate::{error::{LockError, NodeAnswer, NodeError}, memory::Behaviour};
 ///
 /// nodes.set(0, Behaviour::Fail);
 /// let Err(LockError::NoQuorum { nodes }) = client.mutex("orders:42").try_lock().await else {
 ///     panic!("nobody answered");
 /// };
-/// assert_eq!(nodes[0].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+/// assert_eq!(nodes[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -244,15 +244,15 @@ impl Lost {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let nodes = quorate::memory::MemoryNodes::new(1);
 /// # let client = quorate::Client::builder().memory(&nodes).build()?;
-/// # use quorate::error::AdoptError;
-/// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+/// # use quorate::error::LeaseError;
+/// let lease = client.mutex("video:9").lock().await?.detach().await?;
 /// nodes.forget(0);
-/// assert!(matches!(client.adopt(&lease).await, Err(AdoptError::Lost(_))));
+/// assert!(matches!(client.adopt(&lease).await, Err(LeaseError::Lost(_))));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
-pub enum AdoptError {
+pub enum LeaseError {
     /// The lease has ended.
     #[error(transparent)]
     Lost(#[from] Lost),

@@ -23,7 +23,7 @@ use std::{fmt, time::Duration};
 
 use quorate_core::{fence::Fence, quorum::majority};
 
-use crate::error::{NodeReport, Trouble};
+use crate::error::{NodeError, NodeReport};
 
 pub use self::page::{CursorError, LockCursor, LockPage};
 
@@ -107,7 +107,7 @@ impl LockReport {
     /// ```
     #[must_use]
     pub fn is_known(&self) -> bool {
-        let is_answer = |view: &&NodeView| !matches!(view.sight, Sight::Trouble(_));
+        let is_answer = |view: &&NodeView| !matches!(view.observation, Observation::NodeError(_));
         self.nodes.iter().filter(is_answer).count() >= majority(self.nodes.len())
     }
 
@@ -140,7 +140,7 @@ impl LockReport {
 
     /// True if so many nodes have nothing that nobody can hold the lock.
     fn is_free(&self) -> bool {
-        let free = self.nodes.iter().filter(|view| view.sight == Sight::Free).count();
+        let free = self.nodes.iter().filter(|view| view.observation == Observation::Free).count();
         free > self.nodes.len() - majority(self.nodes.len())
     }
 }
@@ -305,16 +305,16 @@ pub struct NodeView {
     /// The node's address, without user and password.
     pub node: String,
     /// What it said.
-    pub sight: Sight,
+    pub observation: Observation,
 }
 
 impl fmt::Display for NodeView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.node)?;
-        match &self.sight {
-            Sight::Free => f.write_str("free"),
-            Sight::Held(holder) => write!(f, "held by {holder}"),
-            Sight::Trouble(trouble) => write!(f, "{trouble}"),
+        match &self.observation {
+            Observation::Free => f.write_str("free"),
+            Observation::Held(holder) => write!(f, "held by {holder}"),
+            Observation::NodeError(node_error) => write!(f, "{node_error}"),
         }
     }
 }
@@ -327,20 +327,20 @@ impl fmt::Display for NodeView {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = quorate::Client::memory();
-/// use quorate::inspect::Sight;
+/// use quorate::inspect::Observation;
 ///
-/// assert_eq!(client.inspect("orders:42").await?.nodes[0].sight, Sight::Free);
+/// assert_eq!(client.inspect("orders:42").await?.nodes[0].observation, Observation::Free);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Sight {
+pub enum Observation {
     /// Nothing.
     Free,
     /// Somebody's key.
     Held(LockHolder),
     /// It gave no usable answer.
-    Trouble(Trouble),
+    NodeError(NodeError),
 }
 
 /// The locks that the nodes know.

@@ -43,20 +43,20 @@
 pub mod blocking;
 mod client;
 mod clock;
+mod detached_lease;
 mod engine;
 pub mod error;
 pub mod fence;
-mod handover;
 pub mod inspect;
 #[cfg(doc)]
 pub mod manual;
 mod membership;
 mod node;
+mod node_error;
 mod nonces;
 pub mod observe;
 mod primitive;
 mod timers;
-mod trouble;
 mod who;
 
 #[cfg(feature = "simulation")]
@@ -71,10 +71,10 @@ pub use self::{
         operator::NodesChanged,
         tags::{LeaseTag, TaggedLease},
     },
-    handover::{HandoverError, LeaseHandover},
+    detached_lease::{DetachedLease, ParseLeaseError},
     node::memory,
     primitive::{
         guard::Guard, guard_all::GuardAll, mutex::Mutex, mutex_all::MutexAll, rwlock::RwLock,
-        semaphore::Semaphore, signal::CancellationToken, write_guard::WriteGuard,
+        semaphore::Semaphore, signal::LossToken, write_guard::WriteGuard,
     },
 };

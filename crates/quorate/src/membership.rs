@@ -19,22 +19,22 @@ pub(crate) use self::{
     seat::{Permit, Seat},
     shared::{Acting, Settings, SharedMembership},
 };
-use crate::error::Trouble;
+use crate::error::NodeError;
 use quorate_core::membership::Disagreement;
 use std::time::Duration;
 
 /// Why a node is of no use to this client.
-pub(crate) fn differs_by(differs: &Disagreement) -> Trouble {
+pub(crate) fn differs_by(differs: &Disagreement) -> NodeError {
     match differs {
         // The next one that is heard settles it.
         Disagreement::Unsettled { .. } => quarantined(&differs.to_string(), 0),
-        Disagreement::SameNode(label) => Trouble::SameServer(label.to_string()),
-        _ => Trouble::Disagreement(differs.to_string()),
+        Disagreement::SameNode(label) => NodeError::SameServer(label.to_string()),
+        _ => NodeError::Disagreement(differs.to_string()),
     }
 }
 
-fn quarantined(why: &str, left_ms: u64) -> Trouble {
-    Trouble::Guarded { left: Duration::from_millis(left_ms), why: why.to_owned() }
+fn quarantined(why: &str, left_ms: u64) -> NodeError {
+    NodeError::Quarantined { left: Duration::from_millis(left_ms), why: why.to_owned() }
 }
 
 /// A node does not go by another config before clients with the one before the last are gone.

@@ -1,11 +1,11 @@
 //! The seam between the engine and what carries commands: one node, and the contract it keeps.
 
-mod ears;
+mod events;
+mod idle;
 #[cfg(feature = "local")]
 pub(crate) mod local;
 pub mod memory;
 mod push;
-mod quiet;
 pub(crate) mod redis;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
@@ -17,10 +17,10 @@ use quorate_core::{
 };
 
 pub(crate) use self::{
-    ears::{Ears, Listener, NodeEvent},
-    quiet::Quiet,
+    events::{Listener, NodeEvent, NodeEvents},
+    idle::IdleSignal,
 };
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// A place that stores lock keys: one server, or one store in this process.
 ///
@@ -29,8 +29,8 @@ use crate::error::Trouble;
 /// - Requests reach the node in the order in which they were sent or pulled. Nobody can take one
 ///   back.
 /// - Every request gets exactly one answer: from `send` or `pull` itself, or later where it says.
-/// - A reply means that the command ran exactly once. Trouble means *unknown*: it may have run, may
-///   still run, or may never run. A timeout is never turned into a refusal.
+/// - A reply means that the command ran exactly once. An error means *unknown*: it may have run,
+///   may still run, or may never run. A timeout is never turned into a refusal.
 /// - No method blocks on I/O, and none calls an inbox before it returns.
 pub(crate) trait Node: fmt::Debug + Send + Sync {
     /// Puts a request in the node's queue, or answers it on the spot.
@@ -52,7 +52,7 @@ pub(crate) trait Node: fmt::Debug + Send + Sync {
     fn label(&self) -> &str;
 
     /// Why nothing can be asked right now, if so.
-    fn trouble(&self) -> Option<Trouble>;
+    fn node_error(&self) -> Option<NodeError>;
 
     /// Why it does not vote yet although it can be asked: this client only looks.
     fn why_not_yet(&self) -> Option<&'static str> {
@@ -80,7 +80,7 @@ pub(crate) trait Work {
     fn next(&mut self, joins: Joins) -> Option<Request>;
 
     /// The node has answered on the spot, or could not take the request on this connection.
-    fn answer(&mut self, request: Request, answer: Result<Reply, Trouble>, connection: u64);
+    fn answer(&mut self, request: Request, answer: Result<Reply, NodeError>, connection: u64);
 }
 
 /// Who pulls.
@@ -130,7 +130,7 @@ impl Request {
 }
 
 /// A request, and what the node says to it.
-pub(crate) type Answered = (Request, Result<Reply, Trouble>);
+pub(crate) type Answered = (Request, Result<Reply, NodeError>);
 
 /// Delivers the answers of a node in their order. Consecutive answers for the machine are handled
 /// together.
@@ -158,7 +158,7 @@ pub(crate) enum Sent {
     /// It is on its way; the inbox will hear.
     Queued,
     /// It is answered already; the inbox will hear nothing.
-    Answered(Result<Reply, Trouble>),
+    Answered(Result<Reply, NodeError>),
 }
 
 /// Takes in answers.
@@ -168,7 +168,7 @@ pub(crate) trait Inbox: fmt::Debug + Send + Sync {
         self: Arc<Self>,
         number: usize,
         command: Command,
-        answer: Result<Reply, Trouble>,
+        answer: Result<Reply, NodeError>,
         now: Moment,
     );
 }

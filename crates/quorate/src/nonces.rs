@@ -15,7 +15,7 @@ use quorate_core::{
 
 use siphasher::sip::SipHasher24;
 
-use crate::error::{ConfigError, Trouble};
+use crate::error::{ConfigError, NodeError};
 
 /// Draws them. Clones draw from the same source.
 #[derive(Clone)]
@@ -130,7 +130,7 @@ impl From<NoRandomness> for ConfigError {
     }
 }
 
-impl From<NoRandomness> for Trouble {
+impl From<NoRandomness> for NodeError {
     fn from(NoRandomness(error): NoRandomness) -> Self {
         Self::NoRandomness(error.to_string())
     }
@@ -167,7 +167,7 @@ mod tests {
         let nonces = Nonces::broken();
         assert!(nonces.client().is_err() && nonces.session().is_err() && nonces.mark().is_err());
         assert!(nonces.node_id().is_err() && nonces.number().is_err());
-        let text = Trouble::from(nonces.session().unwrap_err()).to_string();
+        let text = NodeError::from(nonces.session().unwrap_err()).to_string();
         assert!(text.starts_with("the operating system gives no random bytes: "), "{text}");
     }
 

@@ -42,7 +42,7 @@ use quorate_core::{
     queue::{Group, group},
 };
 
-use crate::error::{LostReason, NodeAnswer, Trouble};
+use crate::error::{LostReason, NodeAnswer, NodeError};
 
 /// Is told what happens.
 ///
@@ -108,7 +108,7 @@ impl fmt::Debug for dyn Observer {
 ///
 /// fn line(event: &Event<'_>) -> Option<String> {
 ///     match event {
-///         Event::NodeDown { node, trouble } => Some(format!("{node} is down: {trouble}")),
+///         Event::NodeDown { node, node_error } => Some(format!("{node} is down: {node_error}")),
 ///         Event::AtRisk { name } => Some(format!("{name} is at risk")),
 ///         _ => None, // there will be more of them
 ///     }
@@ -222,7 +222,7 @@ pub enum Event<'a> {
         /// The node's address, without secrets.
         node: &'a str,
         /// Why.
-        trouble: &'a Trouble,
+        node_error: &'a NodeError,
     },
 }
 

@@ -80,7 +80,7 @@ fn run_case(wanted: Wanted, servers: &[Server]) {
         say(&format!("HolderKilled without that node: had again after {after:?}"));
         node.restart_empty();
         let after = fixture.strike(Fate::HolderKilled);
-        say(&format!("HolderKilled while that node is guarded: had again after {after:?}"));
+        say(&format!("HolderKilled while that node is quarantined: had again after {after:?}"));
         fixture.wait_until_voting(number);
     }
     let history = fixture.end();
@@ -240,7 +240,7 @@ impl<'a> Fixture<'a> {
         let client = settings(self.servers.iter().map(Server::url)).build();
         let client = client.expect("they are valid");
         eventually("the node votes again", PATIENCE, || {
-            client.nodes()[node].answer == NodeAnswer::Attached
+            client.node_status()[node].answer == NodeAnswer::Attached
         });
     }
 

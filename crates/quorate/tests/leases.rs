@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use quorate::{Client, ClientBuilder, LeaseHandover, blocking};
+use quorate::{Client, ClientBuilder, DetachedLease, blocking};
 use quorate_testkit::{Server, eventually};
 
 fn main() -> ExitCode {
@@ -70,7 +70,7 @@ fn run_case(servers: &[Server]) {
     admit(servers);
     let urls: Vec<String> = servers.iter().map(Server::url).collect();
     let client = connect(&urls);
-    let lease: LeaseHandover = hear_of_lease(&urls).parse().expect("a lease");
+    let lease: DetachedLease = hear_of_lease(&urls).parse().expect("a lease");
     let fence = lease.fence().expect("a lease of the default mode");
     let later = client.mutex(LOCK);
     assert!(later.try_lock().expect("the nodes answer").is_none(), "it was left, not released");
@@ -103,7 +103,7 @@ fn run_rivals(servers: &[Server]) {
     for round in 0..ROUNDS {
         let mutex = client.mutex(LOCK).ttl(LONG);
         let guard = mutex.lock_timeout(PATIENCE).expect("two nodes are there");
-        let lease = guard.hand_over().expect("it is held").to_string();
+        let lease = guard.detach().expect("it is held").to_string();
         let mut rivals = [(); RIVALS].map(|()| Rival::start(&lease, &urls));
         rivals.iter_mut().for_each(|rival| assert_eq!(rival.hear(), READY));
         rivals.iter_mut().for_each(Rival::go);
@@ -185,7 +185,7 @@ fn take(urls: &[String]) {
     let lease = runtime.expect("a runtime").block_on(async {
         let client = settings(urls).ttl(TTL).connect().await.expect("nodes");
         let guard = client.mutex(LOCK).lock_timeout(PATIENCE).await.expect("it is free");
-        guard.hand_over().await.expect("it is held")
+        guard.detach().await.expect("it is held")
     });
     say(&lease.to_string());
 }

@@ -84,8 +84,9 @@ fn one_who_was_killed_is_passed_over() {
     guard.release().expect("it was held");
     second.fence();
     assert!(started.elapsed() < PATIENCE, "long before anything ends by itself");
-    let ears = std::fs::read_dir(folder.path().join("ears")).expect("there are ears").count();
-    assert_eq!(ears, 2, "the socket of the dead is removed");
+    let sockets =
+        std::fs::read_dir(folder.path().join("sockets")).expect("there are sockets").count();
+    assert_eq!(sockets, 2, "the socket of the dead is removed");
     second.end();
     say(&format!("a killed waiter was passed over, in {:?}", started.elapsed()));
 }

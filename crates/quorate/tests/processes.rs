@@ -60,14 +60,14 @@ fn run_case(servers: &[Server], deadline: Instant) {
         contenders.are_done()
     });
 
-    let Count { value, handovers, .. } = counter.read().expect("the counter is whole");
+    let Count { value, handoffs, .. } = counter.read().expect("the counter is whole");
     let expected = CONTENDERS as u64 * TASKS * INCREMENTS;
     let nodes = servers.len();
     assert_eq!(value, expected, "increments were lost with {nodes} nodes");
-    assert!(handovers > CONTENDERS as u64, "they ran one after the other: {handovers} handovers");
+    assert!(handoffs > CONTENDERS as u64, "they ran one after the other: {handoffs} handoffs");
     say(&format!(
-        "{CONTENDERS} processes, nodes: {nodes}; {value} of {expected} increments, {handovers} \
-         handovers between processes"
+        "{CONTENDERS} processes, nodes: {nodes}; {value} of {expected} increments, {handoffs} \
+         hand-offs between processes"
     ));
 }
 
@@ -151,8 +151,8 @@ async fn increment(client: Client, counter: Counter) -> Result<(), Failure> {
         tokio::task::yield_now().await;
         guard.check()?;
         let writer = std::process::id();
-        let handovers = old.handovers + u64::from(old.writer != writer);
-        counter.write(&Count { value: old.value + 1, handovers, writer })?;
+        let handoffs = old.handoffs + u64::from(old.writer != writer);
+        counter.write(&Count { value: old.value + 1, handoffs, writer })?;
         match guard.release().await {
             // A node that is slow to confirm is asked again in the background.
             Ok(()) | Err(ReleaseError::NoQuorum { .. }) => {}
@@ -170,7 +170,7 @@ struct Counter(PathBuf);
 struct Count {
     value: u64,
     /// How often the writer was another process than the one before.
-    handovers: u64,
+    handoffs: u64,
     /// The process that wrote last.
     writer: u32,
 }
@@ -179,16 +179,16 @@ impl Counter {
     fn read(&self) -> Result<Count, Failure> {
         let text = fs::read_to_string(&self.0)?;
         let words: Vec<&str> = text.split(' ').collect();
-        let [value, handovers, writer] = words[..] else {
+        let [value, handoffs, writer] = words[..] else {
             return Err(format!("somebody else is writing: {text:?}").into());
         };
-        let (value, handovers) = (value.parse()?, handovers.parse()?);
-        Ok(Count { value, handovers, writer: writer.parse()? })
+        let (value, handoffs) = (value.parse()?, handoffs.parse()?);
+        Ok(Count { value, handoffs, writer: writer.parse()? })
     }
 
     fn write(&self, count: &Count) -> Result<(), Failure> {
-        let Count { value, handovers, writer } = count;
-        Ok(fs::write(&self.0, format!("{value} {handovers} {writer}"))?)
+        let Count { value, handoffs, writer } = count;
+        Ok(fs::write(&self.0, format!("{value} {handoffs} {writer}"))?)
     }
 
     /// Leaves a file beside the counter, for the test to see.

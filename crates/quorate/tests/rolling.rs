@@ -18,7 +18,7 @@ use std::{
 
 use quorate::{
     Client, ClientBuilder, Guard,
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::{NodeAnswer, NodeError, NodeReport},
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually, history::Moment};
 use tokio::{
@@ -77,7 +77,7 @@ async fn restart_all(nodes: usize) {
         is_at_work(Moment::now());
         let started = Instant::now();
         server.restart_empty();
-        wait_until(&watcher, "it is guarded", |nodes| is_guarded(&nodes[number]));
+        wait_until(&watcher, "it is quarantined", |nodes| has_quarantine(&nodes[number]));
         is_at_work(Moment::now());
         for client in [&watcher, &holder] {
             wait_until(client, "all vote", |nodes| nodes.iter().all(is_attached));
@@ -183,15 +183,15 @@ async fn attached(settings: ClientBuilder) -> Client {
 }
 
 fn wait_until(client: &Client, what: &str, is: impl Fn(&[NodeReport]) -> bool) {
-    eventually(what, PATIENCE, || is(&client.nodes()));
+    eventually(what, PATIENCE, || is(&client.node_status()));
 }
 
 fn is_attached(report: &NodeReport) -> bool {
     report.answer == NodeAnswer::Attached
 }
 
-fn is_guarded(report: &NodeReport) -> bool {
-    matches!(report.answer, NodeAnswer::Trouble(Trouble::Guarded { .. }))
+fn has_quarantine(report: &NodeReport) -> bool {
+    matches!(report.answer, NodeAnswer::NodeError(NodeError::Quarantined { .. }))
 }
 
 #[expect(clippy::print_stdout, reason = "there is no harness that says how it went")]

@@ -86,8 +86,16 @@ const LIBRARY: Layered = Layered {
         (
             "base",
             &[
-                "clock", "error", "fence", "handover", "inspect", "nonces", "observe", "timers",
-                "trouble", "who",
+                "clock",
+                "error",
+                "fence",
+                "detached_lease",
+                "inspect",
+                "nonces",
+                "observe",
+                "timers",
+                "node_error",
+                "who",
             ],
         ),
         ("nodes", &["node", "membership"]),

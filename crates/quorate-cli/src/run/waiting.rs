@@ -4,7 +4,7 @@ use std::{cell::RefCell, convert::Infallible, fmt, time::Duration};
 
 use quorate::{
     Client,
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::{NodeAnswer, NodeError, NodeReport},
     inspect::LockReport,
 };
 
@@ -39,12 +39,12 @@ impl Watch {
         let mut is_told = false;
         tokio::time::sleep(SILENCE).await;
         loop {
-            let nodes = client.nodes();
-            match guarded_for(&nodes) {
+            let nodes = client.node_status();
+            match quarantined_for(&nodes) {
                 Some(left) => {
                     if !is_told {
                         is_told = true;
-                        voice.warn(&format!("waiting for {all}: {}", Guarded(&nodes)));
+                        voice.warn(&format!("waiting for {all}: {}", Quarantined(&nodes)));
                     }
                     let left = time::shown(left);
                     voice.status(&format!("waiting for {all}: no majority votes for {left} yet"));
@@ -104,24 +104,24 @@ impl fmt::Display for All<'_> {
 }
 
 /// How long it lasts until a majority votes, if it is the restart guard that keeps it from that.
-fn guarded_for(nodes: &[NodeReport]) -> Option<Duration> {
+fn quarantined_for(nodes: &[NodeReport]) -> Option<Duration> {
     let quorum = nodes.len() / 2 + 1;
     let votes = nodes.iter().filter(|it| it.answer == NodeAnswer::Attached).count();
-    let guarded = nodes.iter().filter_map(|it| match &it.answer {
-        NodeAnswer::Trouble(Trouble::Guarded { left, .. }) => Some(*left),
+    let quarantined = nodes.iter().filter_map(|it| match &it.answer {
+        NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => Some(*left),
         _ => None,
     });
-    let mut guarded: Vec<Duration> = guarded.collect();
-    guarded.sort_unstable();
+    let mut quarantined: Vec<Duration> = quarantined.collect();
+    quarantined.sort_unstable();
     // The last one that is needed; if others are away, the last one that there is.
     let needed = quorum.checked_sub(votes)?.checked_sub(1)?;
-    guarded.get(needed).or_else(|| guarded.last()).copied()
+    quarantined.get(needed).or_else(|| quarantined.last()).copied()
 }
 
 /// What nodes say that do not vote yet, and what can be done about it.
-struct Guarded<'a>(&'a [NodeReport]);
+struct Quarantined<'a>(&'a [NodeReport]);
 
-impl fmt::Display for Guarded<'_> {
+impl fmt::Display for Quarantined<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for node in self.0 {
             write!(f, "{node}; ")?;

@@ -30,7 +30,7 @@ pub(super) struct File {
     pub(super) max_ttl: Option<Duration>,
     pub(super) prefix: Option<String>,
     pub(super) who: Option<String>,
-    pub(super) restart_guard: Option<bool>,
+    pub(super) quarantine: Option<bool>,
     pub(super) durable_nodes: Option<bool>,
     pub(super) tls_ca: Option<PathBuf>,
     pub(super) tls_cert: Option<PathBuf>,

@@ -37,10 +37,10 @@ impl Shown {
         let durable = &settings.durable_nodes;
         let is_durable = durable.value;
         add("durable_nodes", is_durable.to_string(), json!(is_durable), durable.from.to_string());
-        let guard = &settings.restart_guard;
+        let guard = &settings.quarantine;
         let by_number = || "with three nodes or more".into();
         let shown = guard.value.map_or_else(by_number, |is_on| is_on.to_string());
-        add("restart_guard", shown, json!(guard.value), guard.from.to_string());
+        add("quarantine", shown, json!(guard.value), guard.from.to_string());
         let who = &settings.who;
         let shown = who.value.clone().unwrap_or_else(|| "program, host and process".into());
         add("who", shown, json!(who.value), who.from.to_string());

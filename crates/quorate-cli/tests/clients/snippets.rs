@@ -69,7 +69,7 @@ fn every_program_of_the_page_is_run() {
 /// Runs a program while the lock is held, and when it is free, at a service that wants a token.
 #[track_caller]
 fn check(mark: &str, program: &str, file: &str, prepare: impl FnOnce(Tool) -> Tool) {
-    let service = Guarded::start();
+    let service = Quarantined::start();
     let mut tool = prepare(Tool::new(program));
     fs::write(tool.folder().join(file), snippet(mark)).expect("the folder is ours");
     tool = tool.args([file]).env("QUORATE_URL", service.url()).env("QUORATE_TOKEN", &service.token);
@@ -91,12 +91,12 @@ fn check(mark: &str, program: &str, file: &str, prepare: impl FnOnce(Tool) -> To
 }
 
 /// A service that wants a token.
-struct Guarded {
+struct Quarantined {
     cluster: Cluster,
     token: String,
 }
 
-impl Guarded {
+impl Quarantined {
     fn start() -> Self {
         let mut cluster = Cluster::start(0, 0, &[]);
         let made = cluster.quorate(&["token", "docs"]).output().expect("it runs");

@@ -121,7 +121,7 @@ fn wrong_files_are_told_with_their_lines() {
         ("nodes = 5\n", 1, ": expected a list of addresses, or one text with commas between\n"),
         ("nodes = { a = \"redis://:secret@h\" }\n", 1, "expected a list of addresses"),
         ("nodes = [[\"redis://:secret@h\"]]\n", 1, "expected a string"),
-        ("restart_guard = \"redis://:secret@h\"\n", 1, "expected a boolean"),
+        ("quarantine = \"redis://:secret@h\"\n", 1, "expected a boolean"),
         ("durable_nodes = \"secret, expected secret\"\n", 1, ""),
         ("redis://:secret@h\n", 1, ""),
         ("\"redis://:secret@h\" = 1\n", 1, "this is not what belongs here"),

@@ -102,7 +102,7 @@ impl World {
     }
 
     pub(crate) fn votes(&self, number: usize) -> bool {
-        self.watcher.nodes()[number].answer == NodeAnswer::Attached
+        self.watcher.node_status()[number].answer == NodeAnswer::Attached
     }
 }
 

@@ -12,7 +12,7 @@ impl Acquire {
     /// The nodes that have not answered the last question.
     #[must_use]
     pub fn unanswered(&self) -> NodeSet {
-        self.nodes_where(|state| state.is_asking)
+        self.nodes_where(|state| state.is_acquire)
     }
 
     pub(super) fn has_quorum_up(&self) -> bool {
@@ -39,7 +39,7 @@ impl Acquire {
 
     /// What must be left of a lease that was waited for. A try is won with whatever is left.
     pub(super) fn least_left(&self) -> Duration {
-        mutate!(LittleLeft => return Duration::ZERO);
+        mutate!(AlmostExpired => return Duration::ZERO);
         if !self.is_waiting() || self.rule == Rule::Classic {
             return Duration::ZERO;
         }

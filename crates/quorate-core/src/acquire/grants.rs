@@ -51,7 +51,7 @@ impl Acquire {
         }
         self.drop_dead(now);
         if self.rule == Rule::Reentrant {
-            mutate!(EntryNeverGivesWay => return);
+            mutate!(EntryNeverYields => return);
             if self.nodes[node].grant.is_some() && !self.is_firm() {
                 self.come_again(now);
             }

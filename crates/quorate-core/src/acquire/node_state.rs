@@ -12,7 +12,7 @@ pub(super) struct NodeState {
     pub(super) seen: Fence,
     pub(super) grant: Option<Grant>,
     /// A question is on its way.
-    pub(super) is_asking: bool,
+    pub(super) is_acquire: bool,
     /// How often in a row the node has answered with an error, or not at all.
     pub(super) failures: u32,
     /// The last answer was that the key is another's.
@@ -36,7 +36,7 @@ impl Default for NodeState {
             asked_at: None,
             seen: Fence::ZERO,
             grant: None,
-            is_asking: false,
+            is_acquire: false,
             failures: 0,
             is_refused: false,
             confirming: Fence::ZERO,
@@ -48,7 +48,7 @@ impl Default for NodeState {
 impl NodeState {
     pub(super) fn handle_asked(&mut self, now: Moment) {
         self.asked_at.get_or_insert(now);
-        self.is_asking = true;
+        self.is_acquire = true;
     }
 
     /// Whether the question of a plain owner has an answer, or will have none.
@@ -57,7 +57,7 @@ impl NodeState {
     }
 
     pub(super) const fn handle_answer(&mut self) {
-        self.is_asking = false;
+        self.is_acquire = false;
         self.is_refused = false;
         self.is_passed = false;
         self.failures = 0;
@@ -71,7 +71,7 @@ impl NodeState {
 
     /// No answer will come to what was asked.
     pub(super) const fn handle_silence(&mut self) {
-        self.is_asking = false;
+        self.is_acquire = false;
         self.handle_unconfirmed();
     }
 
@@ -110,7 +110,7 @@ impl NodeState {
     /// it granted, and begins anew.
     pub(super) fn handle_forgotten(&mut self, fence: Fence, sent_at: Moment) {
         self.asked_at = Some(sent_at);
-        mutate!(EndlessDoubt => return);
+        mutate!(EndlessReject => return);
         self.seen = fence;
     }
 

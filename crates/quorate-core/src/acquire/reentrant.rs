@@ -27,7 +27,7 @@ impl Acquire {
     /// if that is less than a majority for all that the nodes have said.
     pub(super) fn look_if_split(&mut self, now: Moment) {
         let is_entry = self.rule == Rule::Reentrant && self.is_waiting();
-        if !is_entry || self.outcome.is_some() || self.is_asking() || self.has_majority() {
+        if !is_entry || self.outcome.is_some() || self.is_acquire() || self.has_majority() {
             return;
         }
         if !self.granted().is_empty() {
@@ -61,17 +61,17 @@ impl Acquire {
         if self.rule != Rule::Reentrant {
             return false;
         }
-        mutate!(EntryNeverGivesWay => return false);
+        mutate!(EntryNeverYields => return false);
         self.drop_dead(now);
         let passed = self.nodes_where(|state| state.is_passed && state.grant.is_some());
         if passed.is_empty() || self.has_majority() {
             return false;
         }
-        let is_asking = self.is_asking();
-        if is_asking {
+        let is_acquire = self.is_acquire();
+        if is_acquire {
             self.poll_after(polls::RETRY_MS, now);
         }
-        !is_asking
+        !is_acquire
     }
 }
 

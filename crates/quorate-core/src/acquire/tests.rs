@@ -68,7 +68,7 @@ impl Acquire {
     }
 
     fn confirm(&mut self, node: usize, number: u64, result: Extended, sent_at: u64, now: u64) {
-        let reply = Reply::EachExtended([result].into());
+        let reply = Reply::ExtendedLeases([result].into());
         self.hear(node, NodeAction::Confirm(fence(number)), sent_at, &reply, now);
     }
 
@@ -120,9 +120,9 @@ fn different_fences_are_confirmed_before_the_lock_is_held() {
     assert_eq!(attempt.outcome(), None);
     let confirm = NodeAction::Confirm(fence(9));
     assert_eq!(attempt.call(), [(0, confirm), (2, confirm)]);
-    attempt.confirm(0, 9, Extended::LivesOn(fence(9)), 1, 2);
+    attempt.confirm(0, 9, Extended::Renewed(fence(9)), 1, 2);
     assert_eq!((attempt.outcome(), attempt.call()), (None, vec![]), "each is asked once");
-    attempt.confirm(2, 9, Extended::LivesOn(fence(9)), 1, 3);
+    attempt.confirm(2, 9, Extended::Renewed(fence(9)), 1, 3);
     assert_eq!(attempt.outcome(), held(97, 9));
 }
 
@@ -143,10 +143,10 @@ fn a_confirmation_that_finds_a_larger_fence_starts_over_with_it() {
     attempt.grant(0, 7, 0, 1);
     attempt.grant(1, 8, 0, 1);
     assert_eq!(attempt.call(), [(0, NodeAction::Confirm(fence(8)))]);
-    attempt.confirm(0, 8, Extended::LivesOn(fence(11)), 1, 2);
+    attempt.confirm(0, 8, Extended::Renewed(fence(11)), 1, 2);
     assert_eq!(attempt.outcome(), None);
     assert_eq!(attempt.call(), [(1, NodeAction::Confirm(fence(11)))]);
-    attempt.confirm(1, 11, Extended::LivesOn(fence(11)), 2, 3);
+    attempt.confirm(1, 11, Extended::Renewed(fence(11)), 2, 3);
     assert_eq!(attempt.outcome(), held(98, 11), "by the older one of the two");
 }
 
@@ -174,14 +174,15 @@ fn a_refused_confirmation_is_said_again_if_the_next_grant_is_behind() {
     assert_eq!(attempt.call(), [(0, ASK_AGAIN)]);
     attempt.grant(0, 2, 2, 3);
     assert_eq!(attempt.call(), [(0, NodeAction::Confirm(fence(3)))]);
-    attempt.confirm(0, 3, Extended::LivesOn(fence(3)), 3, 4);
+    attempt.confirm(0, 3, Extended::Renewed(fence(3)), 3, 4);
     assert_eq!(attempt.outcome(), held(97, 3));
 }
 
 /// Otherwise the attempt would keep its majority with every heartbeat, and never hold the lock.
 #[test]
 fn a_confirmation_that_failed_is_said_again_with_the_next_grant() {
-    for reply in [None, Some(Reply::EachExtended([Extended::Failed].into())), Some(Reply::Stale)] {
+    for reply in [None, Some(Reply::ExtendedLeases([Extended::Failed].into())), Some(Reply::Stale)]
+    {
         let mut attempt = started(3, WAIT);
         attempt.grant(0, 7, 0, 1);
         attempt.grant(1, 8, 0, 1);
@@ -194,7 +195,7 @@ fn a_confirmation_that_failed_is_said_again_with_the_next_grant() {
             reply.as_ref(),
             at(2),
         );
-        assert_eq!(attempt.call(), [], "not at once: the node is in trouble");
+        assert_eq!(attempt.call(), [], "not at once: the node is in node_error");
         attempt.handle_timeout(at(34));
         assert_eq!(attempt.call(), [(0, ASK_AGAIN), (1, ASK_AGAIN)]);
         attempt.grant(0, 7, 34, 35);

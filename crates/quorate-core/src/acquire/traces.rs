@@ -21,7 +21,7 @@ impl Traces {
     /// True if every node that was asked granted at once.
     #[must_use]
     pub fn are_none(&self) -> bool {
-        mutate!(HandOverInLine => return true);
+        mutate!(DetachQueued => return true);
         self.unanswered == 0 && !self.may_last
     }
 

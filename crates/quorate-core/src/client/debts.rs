@@ -70,7 +70,7 @@ mod tests {
         for number in 1..=DEBTS_MAX as u64 + 1 {
             let name = Name::parse("a", "").unwrap();
             let owner = Owner::new(&ClientId::from_random([0; 20]), number, "me");
-            let release = Command::Free { name, owner };
+            let release = Command::DeleteKey { name, owner };
             debts.add(Debt { release, until: Moment::from_nanos(number) }, Moment::ZERO);
         }
         assert_eq!(debts.owed.len(), DEBTS_MAX);

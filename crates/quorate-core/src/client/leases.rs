@@ -55,7 +55,7 @@ impl<S: OwnerSource> Client<S> {
         patience: Patience<'_>,
         now: Moment,
     ) -> Option<CallId> {
-        let held = self.watchdog.let_go(lease)?;
+        let held = self.watchdog.remove_lease(lease)?;
         Some(self.release_held(&held, patience, now))
     }
 
@@ -74,7 +74,7 @@ impl<S: OwnerSource> Client<S> {
 
     /// The lease goes on without this client: nothing about it is sent or heard any more.
     pub fn leave(&mut self, lease: LeaseId) -> Option<HeldLease> {
-        let held = self.watchdog.let_go(lease)?;
+        let held = self.watchdog.remove_lease(lease)?;
         self.registry.forget(held.owner());
         Some(held)
     }

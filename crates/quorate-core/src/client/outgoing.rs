@@ -8,7 +8,7 @@ use std::{collections::VecDeque, slice};
 use super::{CallId, watchdog::BatchId};
 use crate::{
     acquire::NodeCall,
-    command::{BATCH_MAX, Command, PROLONG_MAX, Reply},
+    command::{BATCH_MAX, Command, EXTEND_MAX, Reply},
     moment::Moment,
 };
 
@@ -119,7 +119,7 @@ impl Outgoing {
             let name = command.entry_name().filter(|_| joins(command));
             let is_heartbeat = command.is_heartbeat();
             are_heartbeats &= is_heartbeat;
-            let most = if are_heartbeats { PROLONG_MAX } else { BATCH_MAX };
+            let most = if are_heartbeats { EXTEND_MAX } else { BATCH_MAX };
             let repeats = |before: &Transmit| {
                 before.command.entry_name() == name
                     && !(is_heartbeat && before.command.is_heartbeat())

@@ -43,7 +43,7 @@ pub trait Owners {
 
     /// A ticket for a caller that came at `came_at`, once enough nodes have told their time. All
     /// members of a set get the same one.
-    fn draw_ticket(&mut self, came_at: Moment, set: Option<CallId>) -> Option<u64>;
+    fn draw_ticket(&mut self, started_at: Moment, set: Option<CallId>) -> Option<u64>;
 
     /// An owner with this place in the queue.
     fn next_owner(&mut self, place: &Position, kind: &OwnerKind) -> Owner;
@@ -107,12 +107,12 @@ impl<S: OwnerSource> Owners for Naming<S> {
         self.client
     }
 
-    fn draw_ticket(&mut self, came_at: Moment, set: Option<CallId>) -> Option<u64> {
+    fn draw_ticket(&mut self, started_at: Moment, set: Option<CallId>) -> Option<u64> {
         mutate!(TicketForEachMember => let set = None);
         if let Some(known) = set.and_then(|set| self.of_sets.get(&set)) {
             return Some(*known);
         }
-        let drawn = self.tickets.draw(came_at)?;
+        let drawn = self.tickets.draw(started_at)?;
         let ticket = self.source.ticket(drawn);
         self.of_sets.extend(set.map(|set| (set, ticket)));
         Some(ticket)

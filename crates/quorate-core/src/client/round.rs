@@ -126,7 +126,7 @@ impl QuorumRound {
             Machine::Renew(machine) => machine.handle_vote(node, vote, now),
             Machine::Round(machine) => machine.handle_vote(node, vote),
         }
-        let is_release = matches!(command, Command::Free { .. } | Command::Release { .. });
+        let is_release = matches!(command, Command::DeleteKey { .. } | Command::Release { .. });
         let is_owed = is_release && reply.is_none() && !self.claim.untaken.contains(node);
         is_owed.then(|| Debt::new(command, self.claim.terms, config, now))
     }

@@ -55,7 +55,7 @@ impl<S: OwnerSource> Client<S> {
     /// One lock cannot be had, or its caller has gone: none is.
     fn dissolve(&mut self, set: CallId, members: &[CallId], now: Moment) {
         self.naming.of_sets.remove(&set);
-        mutate!(MembersStay => return);
+        mutate!(MembersKept => return);
         for id in members {
             if self.calls.get(id).is_some_and(|call| call.ended().is_none()) {
                 self.give_up(*id, now);

@@ -282,7 +282,7 @@ fn extension_counts_even_if_its_caller_has_gone() {
     let terms = client.lease(lease).unwrap().terms();
     let call = client.extend(lease, terms, at(100)).expect("it is held");
     client.abandon(call, at(101));
-    let reply = Reply::EachExtended([crate::queue::Extended::LivesOn(Fence::new(5))].into());
+    let reply = Reply::ExtendedLeases([crate::queue::Extended::Renewed(Fence::new(5))].into());
     answer_all(&mut client, &reply, at(102));
     assert_eq!(client.lease(lease).unwrap().lease().valid_until(), at(3_100));
 }
@@ -322,7 +322,7 @@ fn rename(client: &mut Client<Numbers>, lease: LeaseId) -> (CallId, Owner) {
     let adopts = Some(Box::new(Adoption { from, owner: owner.clone(), fenced }));
     client.retire(lease);
     let call = client.acquire(Want { adopts, ..want("a", Wait::Never) }, at(2));
-    answer_all(client, &Reply::Taken, at(3));
+    answer_all(client, &Reply::Stored, at(3));
     let ended = client.take_outcome(call);
     assert!(matches!(ended, Some(Ended::Acquire(acquire::Outcome::Held { .. }))), "{ended:?}");
     (call, owner)

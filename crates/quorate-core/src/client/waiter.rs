@@ -43,7 +43,7 @@ pub struct Waiter {
     /// The set that it is a member of, if it is one of several.
     set: Option<CallId>,
     machine: Acquire,
-    came_at: Moment,
+    started_at: Moment,
     /// Its place in the queue, once the nodes have told their time.
     place: Option<Position>,
     /// The last one is that of today. Those before it are dropped once they are forgotten.
@@ -130,7 +130,7 @@ impl Waiter {
             want,
             set,
             machine,
-            came_at: now,
+            started_at: now,
             place: None,
             to_do: VecDeque::new(),
             incarnations: VecDeque::with_capacity(1),
@@ -163,8 +163,8 @@ impl Waiter {
 
     /// When its caller came.
     #[must_use]
-    pub const fn came_at(&self) -> Moment {
-        self.came_at
+    pub const fn started_at(&self) -> Moment {
+        self.started_at
     }
 
     /// Its ticket, once it has one.
@@ -304,7 +304,7 @@ impl Waiter {
             want: _,
             set: _,
             machine,
-            came_at: _,
+            started_at: _,
             place,
             incarnations,
             dropped: _,
@@ -369,7 +369,7 @@ impl Waiter {
     /// Its place, if enough nodes have told their time.
     fn draw_place(&self, owners: &mut impl Owners) -> Option<Position> {
         let ticket =
-            self.want.is_queueing().then(|| owners.draw_ticket(self.came_at, self.set))??;
+            self.want.is_queueing().then(|| owners.draw_ticket(self.started_at, self.set))??;
         Some(Position { ticket, ..self.nowhere(owners) })
     }
 

@@ -1,6 +1,6 @@
 //! The watchdog: renews what is held in batches, and reports what is lost.
 //!
-//! Renewals that are due at about the same time travel together, up to [`PROLONG_MAX`] in one
+//! Renewals that are due at about the same time travel together, up to [`EXTEND_MAX`] in one
 //! command. The loss of a lease is reported at its local deadline even if no node ever answers.
 
 mod batch;
@@ -16,7 +16,7 @@ pub use super::held::{HeldLease, LeaseId, Renewal, Won};
 use super::{Config, Observer, Patience};
 use crate::{
     backoff::Jitter,
-    command::{Command, PROLONG_MAX, Reply},
+    command::{Command, EXTEND_MAX, Reply},
     dialect::Signature,
     lease::{Extension, LostReason},
     moment::Moment,
@@ -145,7 +145,7 @@ impl Watchdog {
     }
 
     /// The guard is gone: the lease is released or detached.
-    pub fn let_go(&mut self, lease: LeaseId) -> Option<HeldLease> {
+    pub fn remove_lease(&mut self, lease: LeaseId) -> Option<HeldLease> {
         mutate!(ReleasedRenews => return self.leases.get(&lease).cloned());
         self.schedule.remove(lease.0);
         let mut held = self.leases.remove(&lease)?;
@@ -287,7 +287,7 @@ impl Watchdog {
 
     /// Renews these leases. `patience` is how long silent nodes are waited for, by ttl.
     pub fn renew(&mut self, leases: &[LeaseId], patience: Patience<'_>, now: Moment) {
-        for leases in leases.chunks(PROLONG_MAX) {
+        for leases in leases.chunks(EXTEND_MAX) {
             self.start_batch(leases, patience, now);
         }
     }

@@ -14,17 +14,17 @@ use crate::{
 #[non_exhaustive]
 pub enum Reply {
     /// The key was stored.
-    Taken,
+    Stored,
     /// The key was deleted.
-    Freed,
+    Deleted,
     /// There is no such key.
     Absent,
     /// The key is there and not the owner's.
-    Another,
+    NotOwner,
     /// What became of each key of a `Prolong`, in its order.
-    Each(Box<[ExtendedKey]>),
+    ExtendedKeys(Box<[ExtendedKey]>),
     /// What is stored there, if anything.
-    Seen(Option<KeyObservation>),
+    Key(Option<KeyObservation>),
     /// What is known about a lock.
     Inspected(Box<Inspected>),
     /// Which locks there are.
@@ -70,7 +70,7 @@ pub enum Reply {
         is_ours: bool,
     },
     /// What became of each lease of an `Extend`, in its order.
-    EachExtended(Box<[Extended]>),
+    ExtendedLeases(Box<[Extended]>),
     /// The answer to each entry of a batch, in its order; `None` if the node could not tell.
     Batch(Box<[Option<Self>]>),
 }
@@ -90,11 +90,11 @@ impl Reply {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ExtendedKey {
     /// The key lives on.
-    LivesOn,
+    Renewed,
     /// There is no such key.
     Absent,
     /// The key is there and not the owner's.
-    Another,
+    NotOwner,
     /// The node could not tell.
     Failed,
 }
@@ -103,10 +103,10 @@ impl ExtendedKey {
     /// What it says about the lease.
     #[must_use]
     pub fn vote(&self) -> Vote {
-        mutate!(AbsentLivesOn if *self == Self::Absent => return Vote::Grant);
+        mutate!(AbsentCountsAsExtended if *self == Self::Absent => return Vote::Grant);
         match self {
-            Self::LivesOn => Vote::Grant,
-            Self::Absent | Self::Another => Vote::Refuse,
+            Self::Renewed => Vote::Grant,
+            Self::Absent | Self::NotOwner => Vote::Refuse,
             Self::Failed => Vote::Unknown,
         }
     }

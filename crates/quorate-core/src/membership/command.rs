@@ -32,8 +32,8 @@ pub enum Command {
 impl Command {
     /// Whether it leaves the node as it is.
     #[must_use]
-    pub const fn only_looks(&self) -> bool {
-        matches!(self, Self::Handshake(Handshake { is_looking: true, .. }))
+    pub const fn is_read_only(&self) -> bool {
+        matches!(self, Self::Handshake(Handshake { is_read_only: true, .. }))
     }
 }
 
@@ -80,7 +80,7 @@ pub struct Handshake {
     pub quarantine_ms: u64,
     /// The node stays as it is. If the mark and the name in its reply are the ones offered here,
     /// the node keeps neither.
-    pub is_looking: bool,
+    pub is_read_only: bool,
     /// The client has just seen that the server writes everything to disk at once, and wants that
     /// to count.
     pub is_durable: bool,

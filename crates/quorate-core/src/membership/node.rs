@@ -53,7 +53,7 @@ impl Instant {
         let node_ms = now.node_ms.saturating_sub(self.node_ms);
         let wall_ms = now.wall_ms.saturating_sub(self.wall_ms);
         let passed_ms = node_ms.min(wall_ms);
-        mutate!(GuardByNodeClock => let passed_ms = node_ms);
+        mutate!(QuarantineByNodeClock => let passed_ms = node_ms);
         quarantine_ms.saturating_sub(passed_ms)
     }
 }
@@ -95,7 +95,7 @@ impl Node {
 
     /// Whether the command would create the record.
     pub(crate) const fn is_creating(&self, command: &Command) -> bool {
-        let is_handshake = matches!(command, Command::Handshake(it) if !it.is_looking);
+        let is_handshake = matches!(command, Command::Handshake(it) if !it.is_read_only);
         is_handshake && self.record.is_none()
     }
 
@@ -115,8 +115,8 @@ impl Node {
     fn handshake(&mut self, now: NodeTime, handshake: &Handshake, keys: u64) -> NodeInfo {
         let at = Instant::new(now, handshake.wall_ms);
         let run = self.run;
-        let before = handshake.is_looking.then(|| self.record.clone());
-        mutate!(WritingLook => let before = None);
+        let before = handshake.is_read_only.then(|| self.record.clone());
+        mutate!(WritingInspect => let before = None);
         // Nothing more can be said of a node that knows nothing.
         let why = self.record.as_ref().and_then(|record| record.reason(at, run, handshake));
         let record = self.record.get_or_insert_with(|| Record::new(run, at, handshake));
@@ -164,7 +164,7 @@ impl Node {
         record.config = Some(config.clone());
         record.is_enrolled = true;
         let began = Instant::new(now, *wall_ms);
-        mutate!(GuardFromDoubt => let began = *since);
+        mutate!(QuarantineFromCause => let began = *since);
         *since = began;
         // It has heard of the change now. Before the first no client goes by another config.
         if config.change > 1 {
@@ -312,7 +312,7 @@ impl Record {
 
     /// A node in quarantine has forgotten something before: a restart must not end that.
     fn may_be_durable(&self) -> bool {
-        mutate!(DurableInGuard => return true);
+        mutate!(DurableInQuarantine => return true);
         self.quarantined.is_none()
     }
 
@@ -327,7 +327,7 @@ impl Record {
         }
         let Some(config) = self.config.as_ref().filter(|_| self.is_enrolled) else { return };
         let left_ms = since.left_ms(now, config.quarantine_ms);
-        mutate!(NoGuard => let left_ms = 0);
+        mutate!(NoQuarantine => let left_ms = 0);
         if left_ms == 0 {
             self.quarantined = None;
             self.mark = handshake.mark;
@@ -338,7 +338,7 @@ impl Record {
     /// How long holders have to find the node before others ask it for locks: as long as a session
     /// lasts. A clock that was set back must not make that longer.
     fn recovers_in_ms(&self, now: Instant, life_ms: u64) -> u64 {
-        mutate!(NoRecovery | NoGuard => return 0);
+        mutate!(NoRecovery | NoQuarantine => return 0);
         let left_ms = self.recovers_until_ms.saturating_sub(now.node_ms);
         let is_set_back = left_ms > life_ms.saturating_add(BACK_TOLERANCE_MS);
         if is_set_back { 0 } else { left_ms.min(life_ms) }

@@ -14,16 +14,16 @@ use crate::quorum::majority;
 ///
 /// # Errors
 ///
-/// [`Unplanned`], if the list is more than one step away or too few nodes go by the last change.
+/// [`PlanError`], if the list is more than one step away or too few nodes go by the last change.
 pub fn plan<'a>(
     wanted: impl IntoIterator<Item = (&'a Arc<str>, Option<&'a NodeInfo>)>,
-) -> Result<AgreedConfig, Unplanned> {
+) -> Result<AgreedConfig, PlanError> {
     let wanted: Vec<Wanted<'a>> =
         wanted.into_iter().map(|(label, info)| Wanted { label, info }).collect();
     let (base, is_split) = base(&wanted)?;
     let kept = wanted.iter().map(|it| it.slot(base)).collect::<Vec<Option<&Member>>>();
     if let Some(label) = twice(&kept) {
-        return Err(Unplanned::SameNode(label));
+        return Err(PlanError::SameNode(label));
     }
     let added: Vec<&Wanted<'a>> =
         wanted.iter().zip(&kept).filter(|(_, slot)| slot.is_none()).map(|(it, _)| it).collect();
@@ -32,14 +32,14 @@ pub fn plan<'a>(
     if !is_split {
         is_agreed(&wanted, base)?;
     } else if !(added.is_empty() && gone.is_empty()) {
-        return Err(Unplanned::Split(base.members.clone()));
+        return Err(PlanError::Split(base.members.clone()));
     }
     if let Some(newcomer) = base.newcomer
         && !(added.is_empty() && gone.is_empty())
         && gone.iter().all(|member| member.id != newcomer)
         && !wanted.iter().any(|it| it.has_joined(newcomer, base))
     {
-        return Err(Unplanned::Joining);
+        return Err(PlanError::Joining);
     }
     let change = base.change.saturating_add(1);
     let next = AgreedConfig { change, ..base.clone() };
@@ -50,8 +50,8 @@ pub fn plan<'a>(
         // Whoever goes by the list that lost is told this one. Nobody can have gone by it.
         (None, 0, 0) if is_split => Ok(next),
         (None, 0, 0) if base.before.is_some() => Ok(AgreedConfig { before: None, ..next }),
-        (None, 0, 0) => Err(Unplanned::Settled),
-        _ if base.before.is_some() => Err(Unplanned::Open(base.members.clone())),
+        (None, 0, 0) => Err(PlanError::Settled),
+        _ if base.before.is_some() => Err(PlanError::Open(base.members.clone())),
         (None, 0, 1) if base.members.len() > 1 => {
             Ok(AgreedConfig { members: Members::new(staying), before, newcomer: None, ..next })
         }
@@ -59,17 +59,17 @@ pub fn plan<'a>(
             let member = new.fresh()?;
             // Of a single node none would be left that can say what was before.
             if gone == 1 && base.members.len() == 1 {
-                return Err(Unplanned::TooMany { added: 1, removed: 1 });
+                return Err(PlanError::TooMany { added: 1, removed: 1 });
             }
             let newcomer = Some(member.id);
             let members = Members::new(staying.chain([member]));
             Ok(AgreedConfig { members, before: before.filter(|_| gone == 0), newcomer, ..next })
         }
-        (_, added, removed) => Err(Unplanned::TooMany { added, removed }),
+        (_, added, removed) => Err(PlanError::TooMany { added, removed }),
     }?;
     // If some took it at once and the others only later, nobody could go on until then.
     match wanted.iter().zip(&kept).filter_map(|(it, slot)| slot.and(it.changes_in_ms())).max() {
-        Some(left_ms) if left_ms > 0 => Err(Unplanned::TooSoon { left_ms }),
+        Some(left_ms) if left_ms > 0 => Err(PlanError::TooSoon { left_ms }),
         Some(_) | None => Ok(next),
     }
 }
@@ -96,13 +96,13 @@ impl<'a> Wanted<'a> {
     }
 
     /// A server that was never a node of any set.
-    fn fresh(&self) -> Result<Member, Unplanned> {
+    fn fresh(&self) -> Result<Member, PlanError> {
         let label = self.label.clone();
-        let Some(info) = self.info else { return Err(Unplanned::Silent(label)) };
+        let Some(info) = self.info else { return Err(PlanError::Silent(label)) };
         let is_new = info.config.is_none() && info.reason() == Some(Reason::Unknown);
         match is_new && info.keys == 0 {
             true => Ok(Member { id: info.id, label }),
-            false => Err(Unplanned::NotFresh(label)),
+            false => Err(PlanError::NotFresh(label)),
         }
     }
 
@@ -126,11 +126,11 @@ impl<'a> Wanted<'a> {
 
 /// The latest config that any node knows of, and whether another one has the same number. Then it
 /// is the wanted one, and the other can never be agreed upon.
-fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), Unplanned> {
+fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), PlanError> {
     let told = || wanted.iter().filter_map(Wanted::told);
-    let latest = told().max_by_key(|config| config.change).ok_or(Unplanned::Unfounded)?;
+    let latest = told().max_by_key(|config| config.change).ok_or(PlanError::Unfounded)?;
     if told().any(|config| config.origin != latest.origin) {
-        return Err(Unplanned::OtherSet);
+        return Err(PlanError::OtherSet);
     }
     let rivals = || told().filter(|config| config.change == latest.change);
     if rivals().all(|config| config.is_same(latest)) {
@@ -140,7 +140,7 @@ fn base<'a>(wanted: &[Wanted<'a>]) -> Result<(&'a AgreedConfig, bool), Unplanned
         let slots: Vec<_> = wanted.iter().filter_map(|it| it.slot(config)).collect();
         slots.len() == wanted.len() && slots.len() == config.members.len()
     };
-    let split = || Unplanned::Split(latest.members.clone());
+    let split = || PlanError::Split(latest.members.clone());
     let base = rivals().find(is_wanted).ok_or_else(split)?;
     match rivals().all(|config| config.is_same(base) || is_lost(wanted, config)) {
         true => Ok((base, true)),
@@ -170,7 +170,7 @@ fn is_lost(wanted: &[Wanted<'_>], config: &AgreedConfig) -> bool {
 
 /// A majority of the agreed list, and of the one before if that is still in use, goes by it. Those
 /// do not count that may have forgotten a later one.
-fn is_agreed(wanted: &[Wanted<'_>], config: &AgreedConfig) -> Result<(), Unplanned> {
+fn is_agreed(wanted: &[Wanted<'_>], config: &AgreedConfig) -> Result<(), PlanError> {
     let going = |members: &Members| {
         let has = |member: &Member| {
             let at = |it: &&Wanted<'_>| it.slot(config).is_some_and(|slot| slot.id == member.id);
@@ -182,7 +182,7 @@ fn is_agreed(wanted: &[Wanted<'_>], config: &AgreedConfig) -> Result<(), Unplann
     for members in config.lists() {
         let (going, needed) = (going(members), majority(members.len()));
         if going < needed {
-            return Err(Unplanned::Minority { going, needed, config: Box::new(config.clone()) });
+            return Err(PlanError::Minority { going, needed, config: Box::new(config.clone()) });
         }
     }
     Ok(())
@@ -196,7 +196,7 @@ fn twice(slots: &[Option<&Member>]) -> Option<Arc<str>> {
 /// Why there is no next config.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Unplanned {
+pub enum PlanError {
     /// No node knows of a set.
     Unfounded,
     /// The nodes belong to different sets.
@@ -240,7 +240,7 @@ pub enum Unplanned {
     },
 }
 
-impl fmt::Display for Unplanned {
+impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unfounded => f.write_str("none of the nodes belongs to a set yet"),
@@ -277,7 +277,7 @@ impl fmt::Display for Unplanned {
     }
 }
 
-impl error::Error for Unplanned {}
+impl error::Error for PlanError {}
 
 #[cfg(test)]
 mod tests;

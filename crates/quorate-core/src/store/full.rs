@@ -38,9 +38,9 @@ impl Store {
 
     /// Whether a command would store something new, and there is no memory for it.
     pub(super) fn lacks_memory_for(&self, command: &Command) -> bool {
-        mutate!(FullGrants if matches!(command, Command::Take { .. }) => return false);
+        mutate!(FullGrants if matches!(command, Command::SetKey { .. }) => return false);
         let is_new = match command {
-            Command::Take { .. } => true,
+            Command::SetKey { .. } => true,
             Command::Introduce { client, .. } => !self.queue.whos.contains(client),
             Command::Membership(command) => self.membership.is_creating(command),
             _ => false,

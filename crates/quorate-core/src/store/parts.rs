@@ -73,15 +73,15 @@ impl Command {
     #[must_use]
     pub fn names(&self) -> Vec<&Name> {
         match self {
-            Self::Take { name, .. }
+            Self::SetKey { name, .. }
             | Self::Adopt { name, .. }
-            | Self::Free { name, .. }
+            | Self::DeleteKey { name, .. }
             | Self::Check { name, .. }
-            | Self::Look { name }
+            | Self::ReadKey { name }
             | Self::Inspect { name, .. }
             | Self::Release { name, .. } => vec![name],
             Self::Acquire { ask, .. } => vec![&ask.name],
-            Self::Prolong { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
+            Self::ExtendKeys { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Extend { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Batch(entries) => entries.iter().flat_map(Self::names).collect(),
             Self::Membership(_)
@@ -102,8 +102,8 @@ impl Command {
             | Self::Ping { sender, .. }
             | Self::Acquire { sender, .. }
             | Self::Extend { sender, .. }
-            | Self::Take { sender: Some(sender), .. }
-            | Self::Prolong { sender: Some(sender), .. }
+            | Self::SetKey { sender: Some(sender), .. }
+            | Self::ExtendKeys { sender: Some(sender), .. }
             | Self::Release { yields: Some(Yield { sender, .. }), .. }
             | Self::Adopt { sender: Some(sender), .. } => Some(sender.client),
             Self::Introduce { client, .. } | Self::Who { client } => Some(*client),

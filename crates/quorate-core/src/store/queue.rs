@@ -337,7 +337,7 @@ impl Store {
         yields: Option<Yield>,
     ) -> Reply {
         let is_heard = yields.is_none_or(|it| self.queue.has_session(it.sender));
-        mutate!(YieldUnspoken => let is_heard = true);
+        mutate!(YieldWithoutSession => let is_heard = true);
         if !is_heard {
             return Reply::Released { is_ours: false };
         }
@@ -361,7 +361,7 @@ impl Store {
             self.queue.leave(name, place.ticket, owner);
         }
         let reply = Reply::Released { is_ours };
-        mutate!(FreeAnyones => let is_ours = !is_free);
+        mutate!(DeleteNotOwned => let is_ours = !is_free);
         if is_ours {
             self.keys.remove(name);
         }
@@ -386,7 +386,7 @@ impl Store {
             }
             let place = Position::of(owner.as_bytes());
             let spoken = place.and_then(|place| self.queue.sessions.get(&place.client).copied());
-            mutate!(HandOnLapsed => let spoken = spoken.or_else(|| {
+            mutate!(HandOffLapsed => let spoken = spoken.or_else(|| {
                 Some(SessionRecord::new(now, Session::from_random(0), crate::fence::SLACK_US))
             }));
             let is_joining = self.joins(name, &owner);
@@ -398,7 +398,7 @@ impl Store {
             let (Some(place), Some(spoken)) = (place, spoken) else { continue };
             let fence = self.queue.grant_fence(now, name, (&owner, is_joining), (place, spoken));
             let is_heard = self.queue.tell_granted(name, &owner, fence, (place, spoken));
-            mutate!(HandOnUnheard => let is_heard = true);
+            mutate!(HandOffUnsubscribed => let is_heard = true);
             if is_heard && group(&owner).is_some() {
                 self.put_share(now, name, &owner, fence, place.ttl_ms);
                 mutate!(ShareOneByOne => return);
@@ -414,11 +414,11 @@ impl Store {
 
     pub(super) fn extend(&mut self, now: NodeTime, sender: Sender, entries: &[Extend]) -> Reply {
         let has_session = self.queue.has_session(sender);
-        mutate!(HealInGuard if self.membership.is_quarantined() => let has_session = true);
+        mutate!(HealInQuarantine if self.membership.is_quarantined() => let has_session = true);
         if !has_session {
             return Reply::Stale;
         }
-        Reply::EachExtended(entries.iter().map(|entry| self.extend_one(now, entry)).collect())
+        Reply::ExtendedLeases(entries.iter().map(|entry| self.extend_one(now, entry)).collect())
     }
 
     fn extend_one(&mut self, now: NodeTime, entry: &Extend) -> Extended {
@@ -448,10 +448,10 @@ impl Store {
         }
         if is_known {
             self.queue.keep_fence(now, name);
-            return Extended::LivesOn(stored);
+            return Extended::Renewed(stored);
         }
         self.queue.set_fence(now, name, *fence);
-        Extended::LivesOn(*fence)
+        Extended::Renewed(*fence)
     }
 
     /// Lets a key that is the owner's live on; none is made to go earlier.

@@ -16,24 +16,24 @@ fn owner(number: u64) -> Owner {
 }
 
 fn take(number: u64, ttl_ms: u64) -> Command {
-    Command::Take { name: name("a"), owner: owner(number), ttl_ms, sender: None }
+    Command::SetKey { name: name("a"), owner: owner(number), ttl_ms, sender: None }
 }
 
 fn free(number: u64) -> Command {
-    Command::Free { name: name("a"), owner: owner(number) }
+    Command::DeleteKey { name: name("a"), owner: owner(number) }
 }
 
 fn prolong(number: u64, ttl_ms: u64) -> Command {
-    let entry = Prolongation { name: name("a"), owner: owner(number), ttl_ms };
-    Command::Prolong { entries: [entry].into(), sender: None }
+    let entry = KeyExtension { name: name("a"), owner: owner(number), ttl_ms };
+    Command::ExtendKeys { entries: [entry].into(), sender: None }
 }
 
 fn each(result: ExtendedKey) -> Reply {
-    Reply::Each([result].into())
+    Reply::ExtendedKeys([result].into())
 }
 
 fn look() -> Command {
-    Command::Look { name: name("a") }
+    Command::ReadKey { name: name("a") }
 }
 
 fn ms(millis: u64) -> NodeTime {
@@ -43,11 +43,11 @@ fn ms(millis: u64) -> NodeTime {
 #[test]
 fn a_key_is_taken_once_until_it_is_freed() {
     let mut store = Store::new();
-    assert_eq!(store.apply(ms(0), &take(1, 100)), Reply::Taken);
-    assert_eq!(store.apply(ms(0), &take(2, 100)), Reply::Another);
-    assert_eq!(store.apply(ms(0), &take(1, 100)), Reply::Another, "not even by its owner");
-    assert_eq!(store.apply(ms(0), &free(1)), Reply::Freed);
-    assert_eq!(store.apply(ms(0), &take(2, 100)), Reply::Taken);
+    assert_eq!(store.apply(ms(0), &take(1, 100)), Reply::Stored);
+    assert_eq!(store.apply(ms(0), &take(2, 100)), Reply::NotOwner);
+    assert_eq!(store.apply(ms(0), &take(1, 100)), Reply::NotOwner, "not even by its owner");
+    assert_eq!(store.apply(ms(0), &free(1)), Reply::Deleted);
+    assert_eq!(store.apply(ms(0), &take(2, 100)), Reply::Stored);
 }
 
 /// Classic mode on guarded nodes; elsewhere nobody speaks.
@@ -60,7 +60,7 @@ fn a_vote_by_a_session_that_is_not_of_today_is_none() {
         let (sender, terms) = (known.expect("it speaks"), SessionTerms::without_membership(50));
         store.apply(ms(at), &Command::Attach { sender, terms });
     };
-    let take = |sender| Command::Take { name: name("a"), owner: owner(1), ttl_ms: 100, sender };
+    let take = |sender| Command::SetKey { name: name("a"), owner: owner(1), ttl_ms: 100, sender };
     let adopt = |sender| Command::Adopt {
         name: name("a"),
         from: owner(1),
@@ -69,34 +69,34 @@ fn a_vote_by_a_session_that_is_not_of_today_is_none() {
         sender,
     };
     let prolong = |sender| {
-        let entry = Prolongation { name: name("a"), owner: owner(1), ttl_ms: 100 };
-        Command::Prolong { entries: [entry].into(), sender }
+        let entry = KeyExtension { name: name("a"), owner: owner(1), ttl_ms: 100 };
+        Command::ExtendKeys { entries: [entry].into(), sender }
     };
     let mut store = Store::new();
     assert_eq!(store.apply(ms(0), &take(known)), Reply::Stale, "nobody is known");
     attach(&mut store, 0);
     assert_eq!(store.apply(ms(1), &take(unknown)), Reply::Stale);
     assert_eq!(store.names(ms(1)), [], "nothing was done");
-    assert_eq!(store.apply(ms(1), &take(known)), Reply::Taken);
-    assert_eq!(store.apply(ms(1), &take(known)), Reply::Another);
-    assert_eq!(store.apply(ms(50), &prolong(known)), each(ExtendedKey::LivesOn));
+    assert_eq!(store.apply(ms(1), &take(known)), Reply::Stored);
+    assert_eq!(store.apply(ms(1), &take(known)), Reply::NotOwner);
+    assert_eq!(store.apply(ms(50), &prolong(known)), each(ExtendedKey::Renewed));
     for stale in [take(known), prolong(known), adopt(known)] {
         assert_eq!(store.apply(ms(51), &stale), Reply::Stale, "its session has lapsed: {stale:?}");
     }
     attach(&mut store, 52);
     assert_eq!(store.apply(ms(52), &prolong(unknown)), Reply::Stale);
     assert_eq!(store.apply(ms(52), &adopt(unknown)), Reply::Stale);
-    assert_eq!(store.apply(ms(52), &adopt(known)), Reply::Taken);
+    assert_eq!(store.apply(ms(52), &adopt(known)), Reply::Stored);
 }
 
 #[test]
 fn a_late_owner_can_neither_free_nor_prolong_the_next_ones_key() {
     let mut store = Store::new();
     store.apply(ms(0), &take(1, 10));
-    assert_eq!(store.apply(ms(11), &take(2, 10)), Reply::Taken);
-    assert_eq!(store.apply(ms(12), &free(1)), Reply::Another);
-    assert_eq!(store.apply(ms(12), &prolong(1, 99)), each(ExtendedKey::Another));
-    let Reply::Seen(Some(seen)) = store.apply(ms(12), &look()) else { panic!("gone") };
+    assert_eq!(store.apply(ms(11), &take(2, 10)), Reply::Stored);
+    assert_eq!(store.apply(ms(12), &free(1)), Reply::NotOwner);
+    assert_eq!(store.apply(ms(12), &prolong(1, 99)), each(ExtendedKey::NotOwner));
+    let Reply::Key(Some(seen)) = store.apply(ms(12), &look()) else { panic!("gone") };
     assert_eq!(seen.value, Value::Text(owner(2).as_bytes().into()));
     assert_eq!(seen.expires_in_ms, Some(9));
 }
@@ -105,8 +105,8 @@ fn a_late_owner_can_neither_free_nor_prolong_the_next_ones_key() {
 fn a_key_lives_through_its_last_millisecond() {
     let mut store = Store::new();
     store.apply(NodeTime::from_micros(500), &take(1, 10));
-    assert_eq!(store.apply(NodeTime::from_micros(10_999), &take(2, 10)), Reply::Another);
-    assert_eq!(store.apply(NodeTime::from_micros(11_000), &take(2, 10)), Reply::Taken);
+    assert_eq!(store.apply(NodeTime::from_micros(10_999), &take(2, 10)), Reply::NotOwner);
+    assert_eq!(store.apply(NodeTime::from_micros(11_000), &take(2, 10)), Reply::Stored);
 }
 
 #[test]
@@ -115,21 +115,21 @@ fn prolong_never_creates_a_key() {
     assert_eq!(store.apply(ms(0), &prolong(1, 100)), each(ExtendedKey::Absent));
     store.apply(ms(0), &take(1, 10));
     assert_eq!(store.apply(ms(11), &prolong(1, 100)), each(ExtendedKey::Absent));
-    assert_eq!(store.apply(ms(11), &look()), Reply::Seen(None));
+    assert_eq!(store.apply(ms(11), &look()), Reply::Key(None));
 }
 
 #[test]
 fn prolong_lengthens_and_never_shortens() {
     let mut store = Store::new();
     store.apply(ms(0), &take(1, 100));
-    assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(ExtendedKey::LivesOn));
-    assert_eq!(store.apply(ms(100), &take(2, 1)), Reply::Another, "it does not shorten");
-    assert_eq!(store.apply(ms(100), &prolong(1, 50)), each(ExtendedKey::LivesOn));
-    assert_eq!(store.apply(ms(150), &take(3, 1)), Reply::Another, "it lengthens");
-    assert_eq!(store.apply(ms(151), &take(3, 1)), Reply::Taken);
+    assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(ExtendedKey::Renewed));
+    assert_eq!(store.apply(ms(100), &take(2, 1)), Reply::NotOwner, "it does not shorten");
+    assert_eq!(store.apply(ms(100), &prolong(1, 50)), each(ExtendedKey::Renewed));
+    assert_eq!(store.apply(ms(150), &take(3, 1)), Reply::NotOwner, "it lengthens");
+    assert_eq!(store.apply(ms(151), &take(3, 1)), Reply::Stored);
     store.plant(ms(151), &name("a"), Value::Text(owner(4).as_bytes().into()), None);
     store.apply(ms(151), &prolong(4, 10));
-    assert_eq!(store.apply(ms(162), &take(5, 1)), Reply::Taken, "a key without end gets one");
+    assert_eq!(store.apply(ms(162), &take(5, 1)), Reply::Stored, "a key without end gets one");
 }
 
 #[test]
@@ -144,21 +144,21 @@ fn one_adopter_takes_the_place_of_the_owner_who_left() {
     };
     assert_eq!(store.apply(ms(0), &adopt(1, 2)), Reply::Absent);
     store.apply(ms(0), &take(1, 10));
-    assert_eq!(store.apply(ms(5), &adopt(1, 2)), Reply::Taken);
-    assert_eq!(store.apply(ms(5), &adopt(1, 3)), Reply::Another, "only one of them");
+    assert_eq!(store.apply(ms(5), &adopt(1, 2)), Reply::Stored);
+    assert_eq!(store.apply(ms(5), &adopt(1, 3)), Reply::NotOwner, "only one of them");
     assert_eq!(
         store.apply(ms(5), &prolong(1, 99)),
-        each(ExtendedKey::Another),
+        each(ExtendedKey::NotOwner),
         "the old owner is out"
     );
-    assert_eq!(store.apply(ms(55), &free(2)), Reply::Freed);
+    assert_eq!(store.apply(ms(55), &free(2)), Reply::Deleted);
 }
 
 #[test]
 fn of_a_long_value_only_the_beginning_is_told() {
     let mut store = Store::new();
     store.plant(ms(0), &name("a"), Value::Text(vec![7; 10_000].into()), None);
-    let Reply::Seen(Some(seen)) = store.apply(ms(0), &look()) else { panic!("gone") };
+    let Reply::Key(Some(seen)) = store.apply(ms(0), &look()) else { panic!("gone") };
     assert_eq!(seen.value, Value::Text([7; SHOWN_LEN_MAX].into()));
 }
 
@@ -168,11 +168,11 @@ fn a_foreign_key_is_shown_as_it_is_and_left_alone() {
     let binary: Value = Value::Text([0, 159, 255].into());
     for value in [binary, Value::OtherType("hash".into())] {
         store.plant(ms(0), &name("a"), value.clone(), None);
-        assert_eq!(store.apply(ms(1), &take(1, 10)), Reply::Another);
-        assert_eq!(store.apply(ms(1), &free(1)), Reply::Another);
-        assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(ExtendedKey::Another));
-        let sighting = KeyObservation { value, expires_in_ms: None };
-        assert_eq!(store.apply(ms(1_000_000), &look()), Reply::Seen(Some(sighting)));
+        assert_eq!(store.apply(ms(1), &take(1, 10)), Reply::NotOwner);
+        assert_eq!(store.apply(ms(1), &free(1)), Reply::NotOwner);
+        assert_eq!(store.apply(ms(1), &prolong(1, 10)), each(ExtendedKey::NotOwner));
+        let observation = KeyObservation { value, expires_in_ms: None };
+        assert_eq!(store.apply(ms(1_000_000), &look()), Reply::Key(Some(observation)));
     }
 }
 
@@ -183,7 +183,7 @@ fn forgotten_keys_do_not_pile_up() {
         let name = name(&format!("lock {number}"));
         store.apply(
             ms(number),
-            &Command::Take { name, owner: owner(number), ttl_ms: 5, sender: None },
+            &Command::SetKey { name, owner: owner(number), ttl_ms: 5, sender: None },
         );
         assert!(store.keys.keys().count() <= 6, "{store:?}");
     }
@@ -250,5 +250,5 @@ fn batch_does_what_its_entries_do_one_by_one() {
 fn a_ttl_beyond_the_end_of_time_is_kept() {
     let mut store = Store::new();
     store.apply(NodeTime::from_micros(u64::MAX), &take(1, u64::MAX));
-    assert_eq!(store.apply(NodeTime::from_micros(u64::MAX), &take(2, 1)), Reply::Another);
+    assert_eq!(store.apply(NodeTime::from_micros(u64::MAX), &take(2, 1)), Reply::NotOwner);
 }

@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use quorate::LeaseHandover;
+use quorate::DetachedLease;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -119,7 +119,7 @@ pub(crate) struct AcquiredLease {
 }
 
 impl AcquiredLease {
-    fn new(lease: &LeaseHandover) -> Self {
+    fn new(lease: &DetachedLease) -> Self {
         let fence = lease.fence().map(quorate::fence::Fence::get);
         Self { name: lease.name().to_owned(), lease_id: lease_id::encode(lease), fence }
     }

@@ -37,6 +37,6 @@ pub(super) async fn ready(State(service): State<Service>) -> Result<&'static str
     let detail = "too few nodes vote".to_owned();
     // Probes have no token: if one is needed for anything else, they do not see the addresses.
     let is_shown = service.access().is_open();
-    let nodes = if is_shown { service.client().nodes() } else { Box::default() };
+    let nodes = if is_shown { service.client().node_status() } else { Box::default() };
     Err(Problem::no_quorum(detail, &nodes))
 }

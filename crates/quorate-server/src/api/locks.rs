@@ -4,7 +4,7 @@ use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use quorate::{
     fence::Fence,
-    inspect::{LockCursor, LockHolder, LockReport, NodeView, Sight, Waiter},
+    inspect::{LockCursor, LockHolder, LockReport, NodeView, Observation, Waiter},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -39,7 +39,7 @@ pub(crate) struct Lock {
     queue: Vec<WaiterView>,
     /// What each node knows. Not in lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    nodes: Vec<NodeSight>,
+    nodes: Vec<NodeObservation>,
 }
 
 /// Who holds a lock.
@@ -77,7 +77,7 @@ pub(crate) struct WaiterView {
 
 /// What one node knows about a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub(crate) struct NodeSight {
+pub(crate) struct NodeObservation {
     /// The node's address, without password.
     node: String,
     /// `free`, `held`, or what is wrong with the node.
@@ -147,7 +147,7 @@ pub(super) async fn inspect(
 ) -> Result<Json<Lock>, Problem> {
     caller.require(Scope::Read, &name)?;
     let report = service.client().inspect(&name).await?;
-    let nodes = report.nodes.iter().map(NodeSight::from).collect();
+    let nodes = report.nodes.iter().map(NodeObservation::from).collect();
     Ok(Json(Lock { nodes, ..Lock::from(&report) }))
 }
 
@@ -258,12 +258,12 @@ impl From<&Waiter> for WaiterView {
     }
 }
 
-impl From<&NodeView> for NodeSight {
+impl From<&NodeView> for NodeObservation {
     fn from(view: &NodeView) -> Self {
-        let (state, holder) = match &view.sight {
-            Sight::Free => ("free".to_owned(), None),
-            Sight::Held(holder) => ("held".to_owned(), Some(HolderView::from(holder))),
-            Sight::Trouble(trouble) => (trouble.to_string(), None),
+        let (state, holder) = match &view.observation {
+            Observation::Free => ("free".to_owned(), None),
+            Observation::Held(holder) => ("held".to_owned(), Some(HolderView::from(holder))),
+            Observation::NodeError(node_error) => (node_error.to_string(), None),
             other => (format!("{other:?}"), None),
         };
         Self { node: view.node.clone(), state, holder }

@@ -8,7 +8,7 @@ use crate::clock::{MS, Nanos};
 
 /// A waiter that is queued on a majority of the nodes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct InLine {
+pub(crate) struct Queued {
     pub(crate) client: usize,
     pub(crate) ticket: u64,
     /// True if it is queued on all nodes.
@@ -95,7 +95,7 @@ impl Order {
     }
 
     /// Records which waiters are queued now, and forgets what was known of the others.
-    fn note(&mut self, now: Nanos, lock: usize, in_line: &[InLine]) {
+    fn note(&mut self, now: Nanos, lock: usize, in_line: &[Queued]) {
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.lock == lock) {
             let is_everywhere = waiter.find(in_line).is_some_and(|seen| seen.is_everywhere);
             let since = waiter.stood_since.unwrap_or(now);
@@ -115,7 +115,7 @@ impl Order {
         now: Nanos,
         lock: usize,
         (owner, asked_at, how): (&Owner, Nanos, How),
-        in_line: &[InLine],
+        in_line: &[Queued],
     ) -> Option<(Nanos, u32)> {
         self.note(now, lock, in_line);
         let ticket = Position::of(owner.as_bytes())?.ticket;
@@ -128,10 +128,10 @@ impl Order {
             // ticket.
             let is_told = self.is_calm && waiter.since > ARRIVES_WITHIN;
             let is_later = (waiter.ticket < ticket || is_told) && known_at < asked_at;
-            let is_in_line = waiter.find(in_line).is_some();
+            let has_queue = waiter.find(in_line).is_some();
             let is_passed =
                 how == How::Joining && waiter.stood_since.is_some_and(|since| since < asked_at);
-            if is_later && is_in_line && (is_handed && how == How::First || is_passed) {
+            if is_later && has_queue && (is_handed && how == How::First || is_passed) {
                 waiter.overtaken += 1;
                 if waiter.overtaken > OVERTAKEN_MAX || is_passed {
                     worst = Some((waiter.since, waiter.overtaken));
@@ -143,7 +143,7 @@ impl Order {
 }
 
 impl Waiter {
-    fn find<'a>(&self, in_line: &'a [InLine]) -> Option<&'a InLine> {
+    fn find<'a>(&self, in_line: &'a [Queued]) -> Option<&'a Queued> {
         in_line.iter().find(|seen| (seen.client, seen.ticket) == (self.who.0, self.ticket))
     }
 }

@@ -76,9 +76,9 @@ fn shares(count: &Counts) -> String {
 
 /// What became of guarded nodes.
 fn guards(count: &Counts) -> String {
-    let Counts { guarded, forgettings, doubts, false_doubts, waits, differs, .. } = count;
+    let Counts { quarantined, forgettings, doubts, false_doubts, waits, differs, .. } = count;
     format!(
-        "guarded: {guarded} worlds, {forgettings} times a node forgot, {doubts} doubts \
+        "quarantined: {quarantined} worlds, {forgettings} times a node forgot, {doubts} doubts \
          ({false_doubts} without reason), {waits} waits, {differs} refusals\n"
     )
 }

@@ -32,7 +32,7 @@ pub(super) struct Watched {
     pub(super) lock: usize,
     /// Who waits for the outcome, if somebody still does.
     pub(super) task: Option<usize>,
-    came_at: Nanos,
+    started_at: Nanos,
     /// Until when the caller holds the lock, if it does: nodes that remember have its key.
     pub(super) held_until: Option<Moment>,
     votes: Votes,
@@ -64,17 +64,21 @@ impl Votes {
         };
         match answer {
             None | Some(Reply::Stale) => self.lost += 1,
-            Some(Reply::Taken | Reply::Freed | Reply::Released { is_ours: true }) => {
+            Some(Reply::Stored | Reply::Deleted | Reply::Released { is_ours: true }) => {
                 self.grants += 1;
             }
-            Some(Reply::EachExtended(fates)) => match fates[..] {
-                [Extended::LivesOn(_)] => self.grants += 1,
+            Some(Reply::ExtendedLeases(fates)) => match fates[..] {
+                [Extended::Renewed(_)] => self.grants += 1,
                 [Extended::Refused(_)] => self.refusals += 1,
                 _ => self.lost += 1,
             },
-            Some(Reply::Each(fates)) if fates[..] == [ExtendedKey::Failed] => self.lost += 1,
-            Some(Reply::Each(fates)) if fates[..] == [ExtendedKey::LivesOn] => self.grants += 1,
-            Some(Reply::Seen(Some(seen))) if is_own(seen) => self.grants += 1,
+            Some(Reply::ExtendedKeys(fates)) if fates[..] == [ExtendedKey::Failed] => {
+                self.lost += 1;
+            }
+            Some(Reply::ExtendedKeys(fates)) if fates[..] == [ExtendedKey::Renewed] => {
+                self.grants += 1;
+            }
+            Some(Reply::Key(Some(seen))) if is_own(seen) => self.grants += 1,
             Some(_) => self.refusals += 1,
         }
     }
@@ -112,7 +116,7 @@ impl Client {
         let watched = Watched {
             lock,
             task,
-            came_at: env.now,
+            started_at: env.now,
             held_until: None,
             votes: Votes::default(),
             answered: NodeSet::EMPTY,
@@ -186,7 +190,7 @@ impl Client {
         if let Some(ticket) = ticket
             && !std::mem::replace(&mut watched.is_standing, true)
         {
-            env.check.order.stand(watched.came_at, (self.me.number, call), watched.lock, ticket);
+            env.check.order.stand(watched.started_at, (self.me.number, call), watched.lock, ticket);
         }
     }
 
@@ -293,7 +297,7 @@ impl Client {
         let (now, terms) = (self.now(env), waiter.want().terms);
         let (grants, refusals) = (watched.granted.len(), watched.votes.refusals);
         let quorum = majority(self.list.len());
-        let is_over = now >= terms.give_up_at(waiter.came_at());
+        let is_over = now >= terms.give_up_at(waiter.started_at());
         // Only nodes that can be reached are asked.
         let asked = self.me.machine.up();
         let open = if is_over { 0 } else { asked.without(watched.heard).len() };
@@ -305,10 +309,10 @@ impl Client {
             }
             // It has borne that for a while, and its last try has not told anything else.
             acquire::Outcome::NoQuorum if waiter.machine().is_waiting() => {
-                now.saturating_since(waiter.came_at()) >= terms.ttl()
+                now.saturating_since(waiter.started_at()) >= terms.ttl()
             }
             acquire::Outcome::NoQuorum => {
-                let is_late = now >= terms.valid_until(waiter.came_at());
+                let is_late = now >= terms.valid_until(waiter.started_at());
                 grants + refusals + open < quorum || grants >= quorum && is_late
             }
         };

@@ -163,7 +163,7 @@ impl Client {
         let index = self.held.iter().position(|held| held.id == id)?;
         let known = self.held.swap_remove(index);
         let owner = self.me.machine.lease(id)?.owner();
-        env.check.let_go(env.now, known.claim);
+        env.check.remove_lease(env.now, known.claim);
         self.note_lease(env, &known, owner, || Turn::LetGo(how));
         Some(known.lock)
     }

@@ -1,6 +1,6 @@
 //! The links of a client to its nodes: made, kept alive with a session, and made anew.
 
-mod meetings;
+mod handshakes;
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use quorate_core::{
     terms::vote_timeout,
 };
 
-use self::meetings::Verdict;
-pub(crate) use self::meetings::{Meetings, view_of};
+use self::handshakes::Verdict;
+pub(crate) use self::handshakes::{Handshakes, view_of};
 use super::{Client, Names};
 use crate::{
     clock::{ClientClock, MS, Nanos},
@@ -39,7 +39,7 @@ pub(crate) struct Process {
     pub(crate) machine: Machine,
     pub(crate) driving: Driving,
     /// What it knows of its nodes, where they are guarded.
-    pub(crate) meetings: Option<Meetings>,
+    pub(crate) handshakes: Option<Handshakes>,
 }
 
 /// The machine that is shipped.
@@ -179,9 +179,9 @@ impl Client {
     ) {
         let Some(Reply::Attached { time_us }) = answer else { return };
         self.me.machine.handle_time(node, *time_us, sent_at);
-        let recovers_in = self.me.meetings.as_mut().map_or(0, |meetings| {
-            meetings.know(node, *time_us, sent_at);
-            meetings.hear_again(node)
+        let recovers_in = self.me.handshakes.as_mut().map_or(0, |handshakes| {
+            handshakes.know(node, *time_us, sent_at);
+            handshakes.hear_again(node)
         });
         let generation = self.link(env, node).generation;
         let now = env.now;
@@ -237,7 +237,7 @@ impl Client {
             return;
         }
         let (waiting, delay) = (std::mem::take(&mut link.waiting), link.reconnect_delay());
-        let away = self.me.meetings.as_mut().and_then(|meetings| meetings.leave(node));
+        let away = self.me.handshakes.as_mut().and_then(|handshakes| handshakes.leave(node));
         let at = env.now + delay + away.unwrap_or(0);
         self.plan(env, at, Due::Reconnect { node: node as u8, generation });
         self.note_break(env, away.is_some());
@@ -287,7 +287,7 @@ impl Client {
         link.open(now, has_sessions);
         if !has_sessions {
             self.tell_up(env, node);
-        } else if self.me.meetings.is_some() {
+        } else if self.me.handshakes.is_some() {
             self.meet(env, node);
         } else {
             self.attach(env, node);
@@ -308,7 +308,7 @@ impl Client {
         let life_ms = env.session_ms().unwrap_or(0);
         let now = env.now;
         self.me
-            .meetings
+            .handshakes
             .as_mut()
             .map_or_else(|| SessionTerms::without_membership(life_ms), |it| it.terms(node, now))
     }
@@ -328,8 +328,8 @@ impl Client {
     /// A new connection to a guarded node begins with a question.
     fn meet(&mut self, env: &mut Env, node: usize) {
         let moment = self.now(env);
-        let Some(meetings) = self.me.meetings.as_mut() else { return };
-        let greeting = meetings.greeting(node, env.now, moment);
+        let Some(handshakes) = self.me.handshakes.as_mut() else { return };
+        let greeting = handshakes.greeting(node, env.now, moment);
         self.send_meeting(env, node, membership::Command::Handshake(greeting));
     }
 
@@ -359,14 +359,14 @@ impl Client {
 
     fn handle_met(&mut self, env: &mut Env, node: usize, sent_at: Moment, met: &NodeInfo) {
         let now = env.now;
-        let Some(meetings) = self.me.meetings.as_mut() else { return };
-        let (opinion, is_changed) = meetings.hear(node, sent_at, met);
-        let others = (0..meetings.nodes()).filter(|other| is_changed && *other != node);
+        let Some(handshakes) = self.me.handshakes.as_mut() else { return };
+        let (opinion, is_changed) = handshakes.hear(node, sent_at, met);
+        let others = (0..handshakes.nodes()).filter(|other| is_changed && *other != node);
         self.note_opinion(env, node, &opinion);
         // They are judged anew.
         others.for_each(|other| self.close(env, other, true));
-        let Some(meetings) = self.me.meetings.as_mut() else { return };
-        match meetings.judge(node, opinion, met, now) {
+        let Some(handshakes) = self.me.handshakes.as_mut() else { return };
+        match handshakes.judge(node, opinion, met, now) {
             Verdict::Votes => self.attach(env, node),
             Verdict::Say(command) => self.send_meeting(env, node, command),
             Verdict::Leave => self.close(env, node, false),
@@ -400,7 +400,7 @@ impl Driver for Client {
     fn joins(&mut self, env: &mut Env, node: usize) -> Joins {
         match (env.settings.idle_max == 0, self.link(env, node).is_recovering) {
             (false, _) => Command::is_heartbeat,
-            (true, true) => |command| !command.is_asking(),
+            (true, true) => |command| !command.is_acquire(),
             (true, false) => |_| true,
         }
     }
@@ -410,7 +410,7 @@ impl Driver for Client {
         let link = self.link(env, node);
         let mut command = transmit.command.clone();
         command.set_session(link.session);
-        let is_open = if command.is_asking() { link.votes() } else { link.is_attached };
+        let is_open = if command.is_acquire() { link.votes() } else { link.is_attached };
         let whose = Whose::Machine(transmit.about.clone());
         if !is_open || !self.send(env, node, Waiting { whose, command }) {
             self.count(node, &transmit, None);

@@ -1,7 +1,7 @@
 //! What the users of a client do: one thing after the other, with every call of the interface.
 
+mod detach;
 mod downgrade;
-mod hand_over;
 mod leave;
 mod loss;
 mod operation;
@@ -23,7 +23,7 @@ use quorate_core::{
 };
 
 use self::operation::{Act, End, Operation};
-use self::{downgrade::Becoming, hand_over::Handing};
+use self::{detach::Handing, downgrade::Becoming};
 use super::{Client, calls::Watched, leases::Won};
 use crate::{
     clock::{MS, Nanos},
@@ -151,7 +151,7 @@ impl Client {
         if self.is_resting {
             return;
         }
-        let left = env.handovers[self.me.number].take();
+        let left = env.detached_leases[self.me.number].take();
         let flow = &mut self.tasks[task];
         let mut operation = Operation::draw(&mut flow.dice, &env.settings);
         let is_cancelled = flow.dice.below(8) == 0;
@@ -265,7 +265,7 @@ impl Client {
 
     fn handle_acquired(&mut self, env: &mut Env, task: usize, call: CallId, outcome: Outcome) {
         if let Some(handing) = self.tasks[task].handing.take() {
-            return self.hand_over(env, task, call, outcome, handing);
+            return self.detach(env, task, call, outcome, handing);
         }
         if let Some(becoming) = self.tasks[task].becoming.take() {
             return self.become_reader(env, task, call, outcome, becoming);

@@ -4,7 +4,7 @@ use quorate_core::mutant::Mutant;
 
 use super::{
     Schedule,
-    hall::{ALL, Guest, Hall},
+    fixture::{ALL, Fixture, TestClient},
 };
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] =
@@ -16,27 +16,27 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] =
 /// Fails if B has given up its places, which full nodes do not give it again, and does not get
 /// the lock.
 fn a_waiter_comes_back_to_full_nodes_one_by_one() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut a = Guest::start(&mut hall, 1, 1, &ALL, 0);
-    a.settle(&mut hall, &ALL, 0);
-    let mut b = Guest::start(&mut hall, 2, 2, &ALL, 1);
-    b.settle(&mut hall, &ALL, 1);
-    hall.stores.iter_mut().for_each(|store| store.set_full(true));
+    let mut fixture = Fixture::bare(0);
+    let mut a = TestClient::start(&mut fixture, 1, 1, &ALL, 0);
+    a.settle(&mut fixture, &ALL, 0);
+    let mut b = TestClient::start(&mut fixture, 2, 2, &ALL, 1);
+    b.settle(&mut fixture, &ALL, 1);
+    fixture.stores.iter_mut().for_each(|store| store.set_full(true));
 
     for (ms, lost) in [(34, [0, 1].as_slice()), (67, &[2]), (101, &[])] {
         lost.iter().for_each(|node| b.machine.handle_down(*node));
         b.time_out(ms);
     }
     let lease = a.lease(a.held()?);
-    ALL.into_iter().for_each(|node| _ = a.extend(&mut hall, node, &lease, 90));
+    ALL.into_iter().for_each(|node| _ = a.extend(&mut fixture, node, &lease, 90));
     for (ms, node) in [(110, 0), (140, 1), (150, 2)] {
         b.come_up(&[node], ms);
-        b.settle(&mut hall, &[node], ms);
+        b.settle(&mut fixture, &[node], ms);
         b.time_out(ms + 25);
     }
     for node in ALL {
-        hall.release(&[node], &a.owner(), 180);
-        b.listen(&mut hall, node, 180)?;
+        fixture.release(&[node], &a.owner(), 180);
+        b.listen(&mut fixture, node, 180)?;
     }
     b.held().map(drop)
 }

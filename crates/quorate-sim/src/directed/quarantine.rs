@@ -2,7 +2,7 @@
 
 use quorate_core::{
     acquire::Outcome,
-    command::{Command, Owner, Prolongation},
+    command::{Command, KeyExtension, Owner},
     membership::Reason,
     mutant::Mutant,
     renew::{self, Renew},
@@ -11,22 +11,22 @@ use quorate_core::{
 
 use super::{
     Schedule, Try, at,
-    hall::{ALL, GUARD_MS, Guest, Hall, TTL_MS},
+    fixture::{ALL, Fixture, QUARANTINE_MS, TTL_MS, TestClient},
     name, terms,
 };
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
-    (Mutant::GuardByNodeClock, the_guard_is_not_ended_by_the_nodes_clock_alone),
-    (Mutant::HealInGuard, a_node_in_its_guard_takes_no_lost_key_again),
+    (Mutant::QuarantineByNodeClock, the_guard_is_not_ended_by_the_nodes_clock_alone),
+    (Mutant::HealInQuarantine, a_node_in_its_guard_takes_no_lost_key_again),
     (Mutant::AnyMark, a_session_does_not_outlive_what_was_judged),
     (Mutant::LateSession, a_clock_that_is_set_after_the_meeting_gives_no_session),
-    (Mutant::ProlongUnspoken, a_node_that_was_a_replica_prolongs_nothing),
+    (Mutant::ExtendWithoutSession, a_node_that_was_a_replica_prolongs_nothing),
     (Mutant::AnyPush, a_node_that_was_a_replica_hands_nothing_on),
-    (Mutant::AdoptUnspoken, stale_session_cannot_adopt),
-    (Mutant::NewlyDurable, node_that_was_not_durable_is_guarded_after_a_restart),
-    (Mutant::OnceDurable, node_that_is_not_durable_any_more_is_guarded_after_a_restart),
-    (Mutant::DurableInGuard, restart_does_not_end_the_guard_of_a_durable_node),
-    (Mutant::DurableAnyClock, durable_node_with_a_wrong_clock_is_guarded_after_a_restart),
+    (Mutant::AdoptWithoutSession, stale_session_cannot_adopt),
+    (Mutant::NewlyDurable, node_that_was_not_durable_is_quarantined_after_a_restart),
+    (Mutant::OnceDurable, node_that_is_no_longer_durable_is_quarantined_after_a_restart),
+    (Mutant::DurableInQuarantine, restart_does_not_end_the_guard_of_a_durable_node),
+    (Mutant::DurableAnyClock, durable_node_with_a_wrong_clock_is_quarantined_after_a_restart),
 ];
 
 /// A holds three nodes of five, and B has asked the two others. One of those restarts empty. A
@@ -34,24 +34,24 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
 ///
 /// Fails if A holds on with the help of a node that has voted for B, and forgotten that.
 fn a_node_in_its_guard_takes_no_lost_key_again() -> Result<(), String> {
-    let mut hall = Hall::founded(5);
-    let mut a = Guest::come(&mut hall, 1, 0);
-    a.exchange(&mut hall, &[0, 1, 3], 1);
+    let mut fixture = Fixture::founded(5);
+    let mut a = TestClient::come(&mut fixture, 1, 0);
+    a.exchange(&mut fixture, &[0, 1, 3], 1);
     let fence = a.held()?;
 
-    let mut b = Guest::come(&mut hall, 2, 60);
-    b.exchange(&mut hall, &[0, 1, 2, 3, 4], 61);
-    hall.stores[2] = Store::new();
-    hall.stores[2].membership.set_run(99);
+    let mut b = TestClient::come(&mut fixture, 2, 60);
+    b.exchange(&mut fixture, &[0, 1, 2, 3, 4], 61);
+    fixture.stores[2] = Store::new();
+    fixture.stores[2].membership.set_run(99);
     b.machine.handle_down(2);
-    hall.enrol(2, 62);
+    fixture.enrol(2, 62);
 
     let mut machine = Renew::start(terms(TTL_MS), 5, terms(TTL_MS).valid_until(at(0)), at(80));
     for node in [0, 2, 3] {
-        machine.handle_vote(node, a.extend(&mut hall, node, &a.lease(fence), 81), at(82));
+        machine.handle_vote(node, a.extend(&mut fixture, node, &a.lease(fence), 81), at(82));
     }
     b.time_out(110);
-    b.win(&mut hall, &[1], 110)?;
+    b.win(&mut fixture, &[1], 110)?;
     match machine.outcome() {
         Some(renew::Outcome::Extended { .. }) => {
             Err("a node that has forgotten its vote lets another hold on".to_owned())
@@ -65,24 +65,24 @@ fn a_node_in_its_guard_takes_no_lost_key_again() -> Result<(), String> {
 ///
 /// Fails if A has a majority of three and B one of five.
 fn a_session_does_not_outlive_what_was_judged() -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    let mut a = Guest::come(&mut hall, 1, 0);
+    let mut fixture = Fixture::founded(3);
+    let mut a = TestClient::come(&mut fixture, 1, 0);
     let mut now = 0;
     for change in 2..=3 {
-        hall.grow(change, now);
-        for _ in 0..3 * GUARD_MS / PING_MS {
+        fixture.grow(change, now);
+        for _ in 0..3 * QUARANTINE_MS / PING_MS {
             now += PING_MS;
-            a.ping(&mut hall, now);
+            a.ping(&mut fixture, now);
         }
     }
     a.time_out(now);
-    let granted = |hall: &mut Hall, guest: &mut Guest, nodes: &[usize]| {
-        guest.exchange(hall, nodes, now + 1);
-        nodes.iter().filter(|node| hall.has(**node, &guest.owner(), now + 2)).count()
+    let granted = |fixture: &mut Fixture, guest: &mut TestClient, nodes: &[usize]| {
+        guest.exchange(fixture, nodes, now + 1);
+        nodes.iter().filter(|node| fixture.has(**node, &guest.owner(), now + 2)).count()
     };
-    let of_a = granted(&mut hall, &mut a, &[0, 1]);
-    let mut b = Guest::come(&mut hall, 2, now);
-    let of_b = granted(&mut hall, &mut b, &[2, 3, 4]);
+    let of_a = granted(&mut fixture, &mut a, &[0, 1]);
+    let mut b = TestClient::come(&mut fixture, 2, now);
+    let of_b = granted(&mut fixture, &mut b, &[2, 3, 4]);
     match (of_a, of_b) {
         (2, 3) => Err("one has a majority of three nodes, another one of five".to_owned()),
         (_, 3) => Ok(()),
@@ -95,19 +95,19 @@ fn a_session_does_not_outlive_what_was_judged() -> Result<(), String> {
 ///
 /// Fails if the node, which has forgotten A, hands the lock to C.
 fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    let mut a = Guest::come(&mut hall, 1, 0);
-    a.exchange(&mut hall, &[0, 2], 1);
+    let mut fixture = Fixture::founded(3);
+    let mut a = TestClient::come(&mut fixture, 1, 0);
+    a.exchange(&mut fixture, &[0, 2], 1);
     a.held()?;
     let [b, mut c] = [2, 3].map(|number| {
-        let mut guest = Guest::come(&mut hall, number, number.into());
-        guest.exchange(&mut hall, &ALL, number.into());
+        let mut guest = TestClient::come(&mut fixture, number, number.into());
+        guest.exchange(&mut fixture, &ALL, number.into());
         guest
     });
-    hall.copy(1, 0);
+    fixture.copy(1, 0);
     for node in 0..2 {
-        hall.release(&[node], &b.owner(), 5);
-        _ = c.listen(&mut hall, node, 6);
+        fixture.release(&[node], &b.owner(), 5);
+        _ = c.listen(&mut fixture, node, 6);
     }
     match c.held() {
         Ok(_) => Err("a node that has forgotten its vote hands the lock to another".to_owned()),
@@ -121,18 +121,18 @@ fn a_node_that_was_a_replica_hands_nothing_on() -> Result<(), String> {
 /// Fails if the node votes for B, or if the session hides the step from whoever meets the node
 /// next.
 fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    let mut a = Guest::come(&mut hall, 1, 0);
-    a.exchange(&mut hall, &[0, 1], 1);
+    let mut fixture = Fixture::founded(3);
+    let mut a = TestClient::come(&mut fixture, 1, 0);
+    a.exchange(&mut fixture, &[0, 1], 1);
     a.held()?;
-    let mut b = Guest::meet(&mut hall, 2, 10);
-    hall.ahead_ms[0] = STEP_MS;
-    b.attach(&mut hall, 11);
-    b.exchange(&mut hall, &ALL, 12);
+    let mut b = TestClient::meet(&mut fixture, 2, 10);
+    fixture.ahead_ms[0] = STEP_MS;
+    b.attach(&mut fixture, 11);
+    b.exchange(&mut fixture, &ALL, 12);
     if b.held().is_ok() {
         return Err("a node whose clock was set votes for another".to_owned());
     }
-    match hall.met(0, 13).and_then(|met| met.reason()) {
+    match fixture.met(0, 13).and_then(|met| met.reason()) {
         Some(Reason::ClockStepped) => Ok(()),
         other => Err(format!("a node whose clock was set is doubted for {other:?}")),
     }
@@ -142,13 +142,13 @@ fn a_clock_that_is_set_after_the_meeting_gives_no_session() -> Result<(), String
 ///
 /// Fails if that ends the guard.
 fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    hall.stores[0] = Store::new();
-    hall.enrol(0, 10);
-    let met = hall.met_at(0, 20 + GUARD_MS, 20);
+    let mut fixture = Fixture::founded(3);
+    fixture.stores[0] = Store::new();
+    fixture.enrol(0, 10);
+    let met = fixture.met_at(0, 20 + QUARANTINE_MS, 20);
     match met.and_then(|met| met.reason()) {
         Some(_) => Ok(()),
-        None => Err("a node whose clock was set votes before its guard is over".to_owned()),
+        None => Err("a node whose clock was set votes before its quarantine is over".to_owned()),
     }
 }
 
@@ -158,25 +158,25 @@ fn the_guard_is_not_ended_by_the_nodes_clock_alone() -> Result<(), String> {
 ///
 /// Fails if A holds on with the help of a node that has voted for B, and forgotten that.
 fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
-    let mut hall = Hall::founded(5);
-    let [a, b] = [1, 2].map(|number| Guest::come(&mut hall, number, 0));
+    let mut fixture = Fixture::founded(5);
+    let [a, b] = [1, 2].map(|number| TestClient::come(&mut fixture, number, 0));
     let mut taking = Try::start(terms(TTL_MS), 5, 0);
-    (0..3).for_each(|node| a.take(&mut hall, &mut taking, node, 1));
+    (0..3).for_each(|node| a.take(&mut fixture, &mut taking, node, 1));
     let Some(Outcome::Held { valid_until, .. }) = taking.outcome() else {
         return Err(format!("an attempt ended as {:?}, not with the lock", taking.outcome()));
     };
 
     let mut taking = Try::start(terms(TTL_MS), 5, 85);
-    (3..5).for_each(|node| b.take(&mut hall, &mut taking, node, 86));
-    hall.copy(0, 3);
+    (3..5).for_each(|node| b.take(&mut fixture, &mut taking, node, 86));
+    fixture.copy(0, 3);
     let mut renewal = Renew::start(terms(TTL_MS), 5, valid_until, at(88));
     for node in [0, 1, 3] {
-        let entry = Prolongation { name: name(), owner: a.classic_owner(), ttl_ms: TTL_MS };
+        let entry = KeyExtension { name: name(), owner: a.classic_owner(), ttl_ms: TTL_MS };
         let sender = Some(a.sender(node));
-        let prolong = Command::Prolong { entries: [entry].into(), sender };
-        renewal.handle_vote(node, hall.vote(node, 89, &prolong), at(90));
+        let prolong = Command::ExtendKeys { entries: [entry].into(), sender };
+        renewal.handle_vote(node, fixture.vote(node, 89, &prolong), at(90));
     }
-    b.take(&mut hall, &mut taking, 2, 102);
+    b.take(&mut fixture, &mut taking, 2, 102);
     match (renewal.outcome(), taking.outcome()) {
         (Some(renew::Outcome::Extended { .. }), Some(Outcome::Held { .. })) => {
             Err("a node that has forgotten its vote lets another hold on".to_owned())
@@ -190,7 +190,7 @@ fn a_node_that_was_a_replica_prolongs_nothing() -> Result<(), String> {
 /// writes everything at once from then on.
 ///
 /// Fails if the node votes for B.
-fn node_that_was_not_durable_is_guarded_after_a_restart() -> Result<(), String> {
+fn node_that_was_not_durable_is_quarantined_after_a_restart() -> Result<(), String> {
     restart_without_the_last_grant(false, true)
 }
 
@@ -198,51 +198,51 @@ fn node_that_was_not_durable_is_guarded_after_a_restart() -> Result<(), String> 
 /// lock to A. It restarts without that grant.
 ///
 /// Fails if the node votes for B.
-fn node_that_is_not_durable_any_more_is_guarded_after_a_restart() -> Result<(), String> {
+fn node_that_is_no_longer_durable_is_quarantined_after_a_restart() -> Result<(), String> {
     restart_without_the_last_grant(true, false)
 }
 
 fn restart_without_the_last_grant(was_durable: bool, is_durable: bool) -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    hall.is_durable = was_durable;
-    let a = Guest::come(&mut hall, 1, 0);
-    let on_disk = hall.stores[0].clone();
-    a.hold_two(&mut hall)?;
-    hall.stores[0] = on_disk;
-    hall.is_durable = is_durable;
-    restarted_node_votes_for_nobody(&mut hall)
+    let mut fixture = Fixture::founded(3);
+    fixture.is_durable = was_durable;
+    let a = TestClient::come(&mut fixture, 1, 0);
+    let on_disk = fixture.stores[0].clone();
+    a.hold_two(&mut fixture)?;
+    fixture.stores[0] = on_disk;
+    fixture.is_durable = is_durable;
+    restarted_node_votes_for_nobody(&mut fixture)
 }
 
 /// A holds a node that writes everything to disk. The node is flushed, and restarts in its guard.
 ///
 /// Fails if the node votes for B.
 fn restart_does_not_end_the_guard_of_a_durable_node() -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    hall.is_durable = true;
-    Guest::come(&mut hall, 1, 0).hold_two(&mut hall)?;
-    hall.stores[0].clear();
-    hall.enrol(0, 5);
-    restarted_node_votes_for_nobody(&mut hall)
+    let mut fixture = Fixture::founded(3);
+    fixture.is_durable = true;
+    TestClient::come(&mut fixture, 1, 0).hold_two(&mut fixture)?;
+    fixture.stores[0].clear();
+    fixture.enrol(0, 5);
+    restarted_node_votes_for_nobody(&mut fixture)
 }
 
 /// A holds a node that writes everything to disk. The node restarts with a clock that was set
 /// forward: A's key has expired.
 ///
 /// Fails if the node votes for B.
-fn durable_node_with_a_wrong_clock_is_guarded_after_a_restart() -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    hall.is_durable = true;
-    Guest::come(&mut hall, 1, 0).hold_two(&mut hall)?;
-    hall.ahead_ms[0] = STEP_MS;
-    restarted_node_votes_for_nobody(&mut hall)
+fn durable_node_with_a_wrong_clock_is_quarantined_after_a_restart() -> Result<(), String> {
+    let mut fixture = Fixture::founded(3);
+    fixture.is_durable = true;
+    TestClient::come(&mut fixture, 1, 0).hold_two(&mut fixture)?;
+    fixture.ahead_ms[0] = STEP_MS;
+    restarted_node_votes_for_nobody(&mut fixture)
 }
 
 /// The first of three nodes is another run from now on. B asks it, and the node that A does not
 /// hold.
-fn restarted_node_votes_for_nobody(hall: &mut Hall) -> Result<(), String> {
-    hall.stores[0].membership.set_run(99);
-    let mut b = Guest::come(hall, 2, 10);
-    b.exchange(hall, &[0, 2], 11);
+fn restarted_node_votes_for_nobody(fixture: &mut Fixture) -> Result<(), String> {
+    fixture.stores[0].membership.set_run(99);
+    let mut b = TestClient::come(fixture, 2, 10);
+    b.exchange(fixture, &[0, 2], 11);
     match b.held() {
         Ok(_) => Err("a node that has forgotten its vote votes again".to_owned()),
         Err(_) => Ok(()),
@@ -255,25 +255,25 @@ fn restarted_node_votes_for_nobody(hall: &mut Hall) -> Result<(), String> {
 ///
 /// Fails if C holds the lock, too.
 fn stale_session_cannot_adopt() -> Result<(), String> {
-    let mut hall = Hall::founded(3);
-    let mut a = Guest::come(&mut hall, 1, 0);
-    a.exchange(&mut hall, &[1, 2], 1);
+    let mut fixture = Fixture::founded(3);
+    let mut a = TestClient::come(&mut fixture, 1, 0);
+    a.exchange(&mut fixture, &[1, 2], 1);
     a.held()?;
     let left = a.place.owner(99);
     for (node, ms) in [(2, 60), (1, 90)] {
-        a.adopt(&mut hall, node, (&a.owner(), &left), ms);
+        a.adopt(&mut fixture, node, (&a.owner(), &left), ms);
     }
-    let mut b = Guest::come(&mut hall, 2, 100);
-    b.exchange(&mut hall, &ALL, 101);
+    let mut b = TestClient::come(&mut fixture, 2, 100);
+    b.exchange(&mut fixture, &ALL, 101);
     b.time_out(170);
-    b.exchange(&mut hall, &[0, 2, 0], 170);
+    b.exchange(&mut fixture, &[0, 2, 0], 170);
     b.held()?;
 
-    let c = Guest::come(&mut hall, 3, 171);
-    hall.copy(1, 0);
+    let c = TestClient::come(&mut fixture, 3, 171);
+    fixture.copy(1, 0);
     let mut taking = Try::start(terms(TTL_MS), 3, 172);
     for node in ALL {
-        let vote = c.adopt(&mut hall, node, (&left, &c.owner()), 172);
+        let vote = c.adopt(&mut fixture, node, (&left, &c.owner()), 172);
         taking.vote(node, vote, 172);
     }
     match taking.outcome() {
@@ -284,12 +284,12 @@ fn stale_session_cannot_adopt() -> Result<(), String> {
     }
 }
 
-impl Guest {
+impl TestClient {
     /// Asks one node, in time.
-    fn take(&self, hall: &mut Hall, taking: &mut Try, node: usize, ms: u64) {
+    fn take(&self, fixture: &mut Fixture, taking: &mut Try, node: usize, ms: u64) {
         let (owner, sender) = (self.classic_owner(), Some(self.sender(node)));
-        let take = Command::Take { name: name(), owner, ttl_ms: TTL_MS, sender };
-        taking.vote(node, hall.vote(node, ms, &take), ms);
+        let take = Command::SetKey { name: name(), owner, ttl_ms: TTL_MS, sender };
+        taking.vote(node, fixture.vote(node, ms, &take), ms);
     }
 
     fn classic_owner(&self) -> Owner {
@@ -297,8 +297,8 @@ impl Guest {
     }
 
     /// Wins the lock by the first two nodes of three.
-    fn hold_two(mut self, hall: &mut Hall) -> Result<(), String> {
-        self.exchange(hall, &[0, 1], 1);
+    fn hold_two(mut self, fixture: &mut Fixture) -> Result<(), String> {
+        self.exchange(fixture, &[0, 1], 1);
         self.held().map(drop)
     }
 }
@@ -318,11 +318,11 @@ mod tests {
     /// Fails if the node votes at once.
     #[test]
     fn a_clock_that_is_set_right_again_is_doubted() -> Result<(), String> {
-        let mut hall = Hall::founded(3);
-        let a = Guest::come(&mut hall, 1, 20_000);
+        let mut fixture = Fixture::founded(3);
+        let a = TestClient::come(&mut fixture, 1, 20_000);
         let (sender, terms) = (a.sender(0), a.terms(0, 20_050));
-        hall.apply(0, 10_050, &Command::Ping { sender, terms });
-        match hall.met(0, 20_100).and_then(|met| met.reason()) {
+        fixture.apply(0, 10_050, &Command::Ping { sender, terms });
+        match fixture.met(0, 20_100).and_then(|met| met.reason()) {
             Some(Reason::ClockStepped) => Ok(()),
             other => {
                 Err(format!("a node whose keys are over by its clock is doubted for {other:?}"))

@@ -12,17 +12,17 @@ use quorate_core::{
 
 use super::{
     Schedule, Try, at,
-    hall::{ALL, BEGIN_US, Guest, Hall, TTL_MS},
+    fixture::{ALL, BEGIN_US, Fixture, TTL_MS, TestClient},
     name, terms,
 };
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
-    (Mutant::YieldUnspoken, what_an_older_connection_has_given_back_stays),
+    (Mutant::YieldWithoutSession, what_an_older_connection_has_given_back_stays),
     (Mutant::NoSession, what_an_older_connection_has_sent_takes_nothing),
     (Mutant::ConfirmAnyFence, confirmation_counts_with_the_fence_that_is_stored),
     (Mutant::ConfirmHeals, a_confirmation_takes_no_lost_key_again),
     (Mutant::HealAnyFence, a_lease_that_is_not_the_newest_does_not_live_on),
-    (Mutant::HandOverInLine, a_lease_that_was_handed_over_does_not_come_back),
+    (Mutant::DetachQueued, a_lease_that_was_handed_over_does_not_come_back),
     (Mutant::NoClamp, fences_neither_go_back_nor_run_away),
     (Mutant::DeadGrantCounts, a_grant_that_has_run_out_says_nothing_about_the_fence),
     (Mutant::SameOwnerAgain, a_late_release_takes_nothing_from_one_who_came_back),
@@ -34,25 +34,25 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
 ///
 /// Fails if A holds the lock with the fence of B.
 fn a_confirmation_takes_no_lost_key_again() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut before = Guest::start(&mut hall, 9, 1, &ALL, 0);
-    before.settle(&mut hall, &[0], 1);
-    hall.release(&[0], &before.owner(), 1);
+    let mut fixture = Fixture::bare(0);
+    let mut before = TestClient::start(&mut fixture, 9, 1, &ALL, 0);
+    before.settle(&mut fixture, &[0], 1);
+    fixture.release(&[0], &before.owner(), 1);
 
-    let mut a = Guest::start(&mut hall, 1, 1, &ALL, 2);
-    let mut b = Guest::start(&mut hall, 2, 2, &ALL, 2);
-    a.settle(&mut hall, &[1], 3);
-    let from_2 = b.reach(&mut hall, 2, 3)?;
-    let from_0 = a.reach(&mut hall, 0, 3)?;
-    hall.stores[1].forget(&name());
-    let from_1 = b.reach(&mut hall, 1, 4)?;
+    let mut a = TestClient::start(&mut fixture, 1, 1, &ALL, 2);
+    let mut b = TestClient::start(&mut fixture, 2, 2, &ALL, 2);
+    a.settle(&mut fixture, &[1], 3);
+    let from_2 = b.reach(&mut fixture, 2, 3)?;
+    let from_0 = a.reach(&mut fixture, 0, 3)?;
+    fixture.stores[1].forget(&name());
+    let from_1 = b.reach(&mut fixture, 1, 4)?;
     a.hear(&from_0, 5);
     b.hear(&from_2, 5);
     b.hear(&from_1, 5);
     let held_by_b = b.held()?;
-    hall.release(&[1], &b.owner(), 6);
+    fixture.release(&[1], &b.owner(), 6);
 
-    differs(a.win(&mut hall, &[0, 1], 7)?, held_by_b)
+    differs(a.win(&mut fixture, &[0, 1], 7)?, held_by_b)
 }
 
 /// A has two grants with different fences. To the node that is behind it sends a heartbeat and a
@@ -61,42 +61,42 @@ fn a_confirmation_takes_no_lost_key_again() -> Result<(), String> {
 ///
 /// Fails if A, who holds the lock after B, has a smaller fence.
 fn confirmation_counts_with_the_fence_that_is_stored() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut before = Guest::start(&mut hall, 9, 1, &ALL, 0);
-    before.settle(&mut hall, &[1], 1);
-    hall.release(&[1], &before.owner(), 1);
+    let mut fixture = Fixture::bare(0);
+    let mut before = TestClient::start(&mut fixture, 9, 1, &ALL, 0);
+    before.settle(&mut fixture, &[1], 1);
+    fixture.release(&[1], &before.owner(), 1);
 
-    let mut a = Guest::start(&mut hall, 1, 1, &[0, 1], 2);
-    a.settle(&mut hall, &[0], 3);
+    let mut a = TestClient::start(&mut fixture, 1, 1, &[0, 1], 2);
+    a.settle(&mut fixture, &[0], 3);
     a.time_out(36);
-    let from_1 = a.reach(&mut hall, 1, 37)?;
+    let from_1 = a.reach(&mut fixture, 1, 37)?;
     a.hear(&from_1, 37);
-    hall.stores[0].forget(&name());
-    let mut c = Guest::start(&mut hall, 3, 2, &[0, 2], 38);
-    c.settle(&mut hall, &[0], 38);
-    hall.release(&[0], &c.owner(), 38);
-    let mut b = Guest::start(&mut hall, 2, 3, &[0, 2], 39);
-    let held_by_b = b.win(&mut hall, &[0, 2], 40)?;
-    hall.release(&[0, 2], &b.owner(), 41);
+    fixture.stores[0].forget(&name());
+    let mut c = TestClient::start(&mut fixture, 3, 2, &[0, 2], 38);
+    c.settle(&mut fixture, &[0], 38);
+    fixture.release(&[0], &c.owner(), 38);
+    let mut b = TestClient::start(&mut fixture, 2, 3, &[0, 2], 39);
+    let held_by_b = b.win(&mut fixture, &[0, 2], 40)?;
+    fixture.release(&[0, 2], &b.owner(), 41);
 
-    follows(held_by_b, a.win(&mut hall, &[0, 1], 42)?)
+    follows(held_by_b, a.win(&mut fixture, &[0, 1], 42)?)
 }
 
 /// A holds the lock. One of its keys is lost, and B comes, holds the lock and goes. Then A extends.
 ///
 /// Fails if A's lease lives on although a later holder has come and gone.
 fn a_lease_that_is_not_the_newest_does_not_live_on() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut a = Guest::start(&mut hall, 1, 1, &[0, 1], 0);
-    let held_by_a = a.win(&mut hall, &[0, 1], 1)?;
-    hall.stores[1].forget(&name());
-    let mut b = Guest::start(&mut hall, 2, 2, &[1, 2], 2);
-    let held_by_b = b.win(&mut hall, &[1, 2], 3)?;
-    hall.release(&[1, 2], &b.owner(), 4);
+    let mut fixture = Fixture::bare(0);
+    let mut a = TestClient::start(&mut fixture, 1, 1, &[0, 1], 0);
+    let held_by_a = a.win(&mut fixture, &[0, 1], 1)?;
+    fixture.stores[1].forget(&name());
+    let mut b = TestClient::start(&mut fixture, 2, 2, &[1, 2], 2);
+    let held_by_b = b.win(&mut fixture, &[1, 2], 3)?;
+    fixture.release(&[1, 2], &b.owner(), 4);
 
     let mut machine = Renew::start(terms(TTL_MS), 3, terms(TTL_MS).valid_until(at(0)), at(5));
     for node in ALL {
-        machine.handle_vote(node, a.extend(&mut hall, node, &a.lease(held_by_a), 6), at(7));
+        machine.handle_vote(node, a.extend(&mut fixture, node, &a.lease(held_by_a), 6), at(7));
     }
     match machine.outcome() {
         Some(renew::Outcome::Extended { .. }) => {
@@ -111,12 +111,12 @@ fn a_lease_that_is_not_the_newest_does_not_live_on() -> Result<(), String> {
 ///
 /// Fails if a fence is smaller than one before, or far away from the time of the nodes.
 fn fences_neither_go_back_nor_run_away() -> Result<(), String> {
-    let mut hall = Hall::bare(BEGIN_US);
+    let mut fixture = Fixture::bare(BEGIN_US);
     let mut hold = |number: u8, ticket: u64, ms: u64| {
-        let mut party = Guest::start(&mut hall, number, ticket, &ALL, ms);
-        let fence = party.win(&mut hall, &ALL, ms)?;
-        hall.release(&ALL, &party.owner(), ms);
-        Ok::<_, String>((fence, hall.time(ms).as_micros()))
+        let mut party = TestClient::start(&mut fixture, number, ticket, &ALL, ms);
+        let fence = party.win(&mut fixture, &ALL, ms)?;
+        fixture.release(&ALL, &party.owner(), ms);
+        Ok::<_, String>((fence, fixture.time(ms).as_micros()))
     };
     let (first, begin) = hold(1, BEGIN_US, 0)?;
     let (behind, _) = hold(2, begin - 1_000_000, FENCE_LIFE_MS + 1)?;
@@ -137,23 +137,23 @@ fn fences_neither_go_back_nor_run_away() -> Result<(), String> {
 ///
 /// Fails if A, who holds the lock after B, has a smaller fence.
 fn a_grant_that_has_run_out_says_nothing_about_the_fence() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut a = Guest::start(&mut hall, 1, 1, &[0, 1], 0);
-    a.settle(&mut hall, &[0], 1);
+    let mut fixture = Fixture::bare(0);
+    let mut a = TestClient::start(&mut fixture, 1, 1, &[0, 1], 0);
+    a.settle(&mut fixture, &[0], 1);
     // The node grants, and the connection breaks before it can say so.
-    a.reach(&mut hall, 1, 1)?;
+    a.reach(&mut fixture, 1, 1)?;
     a.machine.handle_down(1);
     a.machine.handle_up(1, at(95));
     // Its heartbeat is late, and what it says to the first node is held up.
     a.time_out(95);
-    a.settle(&mut hall, &[1], 98);
+    a.settle(&mut fixture, &[1], 98);
 
-    let mut b = Guest::start(&mut hall, 2, 2, &ALL, 102);
-    let held_by_b = b.win(&mut hall, &[0, 2], 103)?;
-    hall.release(&[0, 2], &b.owner(), 104);
+    let mut b = TestClient::start(&mut fixture, 2, 2, &ALL, 102);
+    let held_by_b = b.win(&mut fixture, &[0, 2], 103)?;
+    fixture.release(&[0, 2], &b.owner(), 104);
 
     a.come_up(&[2], 104);
-    follows(held_by_b, a.win(&mut hall, &[1, 2], 105)?)
+    follows(held_by_b, a.win(&mut fixture, &[1, 2], 105)?)
 }
 
 /// A asks, and the connection breaks with the question on its way. On the next one A asks again,
@@ -161,21 +161,21 @@ fn a_grant_that_has_run_out_says_nothing_about_the_fence() -> Result<(), String>
 ///
 /// Fails if the lock belongs to one who has left.
 fn what_an_older_connection_has_sent_takes_nothing() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut a = Guest::start(&mut hall, 1, 1, &ALL, 0);
+    let mut fixture = Fixture::bare(0);
+    let mut a = TestClient::start(&mut fixture, 1, 1, &ALL, 0);
     let late = a.hold_up()?;
-    a.attach_anew(&mut hall, 2);
+    a.attach_anew(&mut fixture, 2);
     for node in ALL {
         a.machine.handle_down(node);
         a.machine.handle_up(node, at(2));
     }
     a.machine.handle_abandon();
     a.pull(3);
-    a.settle(&mut hall, &ALL, 4);
+    a.settle(&mut fixture, &ALL, 4);
     for node in ALL {
-        hall.apply(node, 5, &late);
-        let now = hall.time(6);
-        if !hall.stores[node].names(now).is_empty() {
+        fixture.apply(node, 5, &late);
+        let now = fixture.time(6);
+        if !fixture.stores[node].names(now).is_empty() {
             return Err("the lock belongs to one who has left".to_owned());
         }
     }
@@ -188,24 +188,24 @@ fn what_an_older_connection_has_sent_takes_nothing() -> Result<(), String> {
 ///
 /// Fails if the node, which A counts, is given to another.
 fn what_an_older_connection_has_given_back_stays() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut before = Guest::start(&mut hall, 9, 1, &[1, 2], 0);
-    before.settle(&mut hall, &[1, 2], 0);
-    let mut early = Guest::start(&mut hall, 2, 2, &[0], 0);
-    let mut a = Guest::start(&mut hall, 1, 3, &ALL, 1);
-    a.settle(&mut hall, &ALL, 1);
+    let mut fixture = Fixture::bare(0);
+    let mut before = TestClient::start(&mut fixture, 9, 1, &[1, 2], 0);
+    before.settle(&mut fixture, &[1, 2], 0);
+    let mut early = TestClient::start(&mut fixture, 2, 2, &[0], 0);
+    let mut a = TestClient::start(&mut fixture, 1, 3, &ALL, 1);
+    a.settle(&mut fixture, &ALL, 1);
     early.come_up(&[1], 1);
-    early.settle(&mut hall, &[0, 1], 2);
-    a.listen(&mut hall, 0, 3)?;
+    early.settle(&mut fixture, &[0, 1], 2);
+    a.listen(&mut fixture, 0, 3)?;
     let late = a.hold_up()?;
-    a.attach_anew(&mut hall, 4);
+    a.attach_anew(&mut fixture, 4);
     // It stands in line at the first node only.
-    hall.release(&[1], &early.owner(), 4);
-    hall.release(&[1, 2], &before.owner(), 5);
-    [1, 2].into_iter().try_for_each(|node| a.listen(&mut hall, node, 5))?;
-    a.extend(&mut hall, 0, &a.lease(a.held()?), 6);
-    hall.apply(0, 7, &late);
-    match hall.has(0, &a.owner(), 8) {
+    fixture.release(&[1], &early.owner(), 4);
+    fixture.release(&[1, 2], &before.owner(), 5);
+    [1, 2].into_iter().try_for_each(|node| a.listen(&mut fixture, node, 5))?;
+    a.extend(&mut fixture, 0, &a.lease(a.held()?), 6);
+    fixture.apply(0, 7, &late);
+    match fixture.has(0, &a.owner(), 8) {
         true => Ok(()),
         false => Err("what the holder counts was given away".to_owned()),
     }
@@ -217,26 +217,26 @@ fn what_an_older_connection_has_given_back_stays() -> Result<(), String> {
 ///
 /// Fails if B holds the lock as well.
 fn a_late_release_takes_nothing_from_one_who_came_back() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut before = Guest::start(&mut hall, 9, 1, &ALL, 0);
-    before.settle(&mut hall, &ALL, 0);
-    let mut a = Guest::start(&mut hall, 1, 2, &ALL, 1);
-    a.settle(&mut hall, &ALL, 1);
+    let mut fixture = Fixture::bare(0);
+    let mut before = TestClient::start(&mut fixture, 9, 1, &ALL, 0);
+    before.settle(&mut fixture, &ALL, 0);
+    let mut a = TestClient::start(&mut fixture, 1, 2, &ALL, 1);
+    a.settle(&mut fixture, &ALL, 1);
     [1, 2].into_iter().for_each(|node| a.machine.handle_down(node));
     let withdrawn = a.owner();
     [35, 69].into_iter().for_each(|ms| a.time_out(ms));
     let late = a.hold_up()?;
     a.machine.handle_down(0);
-    hall.stores.iter_mut().for_each(|store| store.hang_up(a.place.client));
-    hall.release(&ALL, &before.owner(), 70);
+    fixture.stores.iter_mut().for_each(|store| store.hang_up(a.place.client));
+    fixture.release(&ALL, &before.owner(), 70);
 
-    a.attach_anew(&mut hall, 71);
-    hall.release(&[1], &withdrawn, 71);
+    a.attach_anew(&mut fixture, 71);
+    fixture.release(&[1], &withdrawn, 71);
     a.come_up(&[0, 1], 72);
-    a.win(&mut hall, &[0, 1], 73)?;
-    hall.apply(0, 74, &late);
-    let mut b = Guest::start(&mut hall, 2, 3, &ALL, 75);
-    match b.win(&mut hall, &[0, 2], 76) {
+    a.win(&mut fixture, &[0, 1], 73)?;
+    fixture.apply(0, 74, &late);
+    let mut b = TestClient::start(&mut fixture, 2, 3, &ALL, 75);
+    match b.win(&mut fixture, &[0, 2], 76) {
         Ok(_) => Err("what was given back long ago lets another hold the lock".to_owned()),
         Err(_) => Ok(()),
     }
@@ -248,30 +248,30 @@ fn a_late_release_takes_nothing_from_one_who_came_back() -> Result<(), String> {
 ///
 /// Fails if C holds the lock with the fence of A, because the third node came to A in the end.
 fn a_lease_that_was_handed_over_does_not_come_back() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut b = Guest::start(&mut hall, 2, 1, &[1, 2], 0);
-    b.settle(&mut hall, &[2], 0);
-    let mut a = Guest::start(&mut hall, 1, 2, &ALL, 1);
-    let fence = a.win(&mut hall, &ALL, 2)?;
+    let mut fixture = Fixture::bare(0);
+    let mut b = TestClient::start(&mut fixture, 2, 1, &[1, 2], 0);
+    b.settle(&mut fixture, &[2], 0);
+    let mut a = TestClient::start(&mut fixture, 1, 2, &ALL, 1);
+    let fence = a.win(&mut fixture, &ALL, 2)?;
     let mut left = a.owner();
-    if mutant::current() != Some(Mutant::HandOverInLine) {
+    if mutant::current() != Some(Mutant::DetachQueued) {
         left = a.place.owner(99);
-        ALL.into_iter().for_each(|node| _ = a.adopt(&mut hall, node, (&a.owner(), &left), 3));
+        ALL.into_iter().for_each(|node| _ = a.adopt(&mut fixture, node, (&a.owner(), &left), 3));
     }
     let entry = Extend { owner: left.clone(), may_heal: false, ..a.lease(fence) };
-    a.extend(&mut hall, 0, &entry, 60);
+    a.extend(&mut fixture, 0, &entry, 60);
     for ms in [50, 105] {
         b.time_out(ms);
-        b.settle(&mut hall, &[1, 2], ms);
+        b.settle(&mut fixture, &[1, 2], ms);
     }
     let held_by_b = b.held()?;
     follows(fence, held_by_b)?;
-    hall.release(&[1, 2], &b.owner(), 110);
+    fixture.release(&[1, 2], &b.owner(), 110);
 
-    let c = Guest::start(&mut hall, 3, 3, &[], 112);
+    let c = TestClient::start(&mut fixture, 3, 3, &[], 112);
     let mut taking = Try::start(terms(TTL_MS), 3, 112);
     for node in ALL {
-        let vote = c.adopt(&mut hall, node, (&left, &c.owner()), 113);
+        let vote = c.adopt(&mut fixture, node, (&left, &c.owner()), 113);
         taking.vote(node, vote, 114);
     }
     match taking.outcome() {

@@ -85,7 +85,7 @@ fn an_entry_is_renewed_with_the_fence_of_its_identity() -> Result<(), String> {
         };
         fences.push(entries[0].fence);
         for (node, fence) in [(0, 7), (1, 8)] {
-            let reply = Reply::EachExtended([Extended::LivesOn(Fence::new(fence))].into());
+            let reply = Reply::ExtendedLeases([Extended::Renewed(Fence::new(fence))].into());
             watchdog.handle_answer(batch, node, Some(&reply), due);
         }
     }

@@ -8,7 +8,7 @@ use quorate_core::{
     queue::{AcquireRequest, Position, Sender, Session},
 };
 
-use super::{GUARD, GUARD_MS, LIFE_MS, TTL, TTL_MS, settings};
+use super::{GUARD, LIFE_MS, QUARANTINE_MS, TTL, TTL_MS, settings};
 use crate::{
     client,
     clock::{MS, NodeClock},
@@ -20,9 +20,9 @@ use crate::{
 
 pub(crate) const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::HastyChange, the_set_does_not_change_away_from_a_holder),
-    (Mutant::HastyNewcomer, a_newcomer_waits_until_a_majority_has_heard_of_it),
+    (Mutant::HastyNewNode, a_newcomer_waits_until_a_majority_has_heard_of_it),
     (Mutant::AdmitAnything, a_node_with_old_data_is_not_admitted),
-    (Mutant::GuardFromDoubt, guard_counts_from_when_the_node_got_its_place),
+    (Mutant::QuarantineFromCause, guard_counts_from_when_the_node_got_its_place),
     (Mutant::DurableAnyPlace, durable_server_with_the_data_of_another_does_not_vote),
 ];
 
@@ -52,7 +52,7 @@ impl Bench {
     }
 
     fn council(list: &[usize]) -> View {
-        client::view_of(list, TTL_MS, GUARD_MS)
+        client::view_of(list, TTL_MS, QUARANTINE_MS)
     }
 
     fn settle(&mut self, council: &mut View, list: &[usize]) -> Vec<Option<Mark>> {
@@ -209,7 +209,7 @@ fn guard_counts_from_when_the_node_got_its_place() -> Result<(), String> {
 fn durable_server_with_the_data_of_another_does_not_vote() -> Result<(), String> {
     let (mut bench, mut first) = Bench::founded(3);
     let list = [0, 1, 2];
-    bench.env.settings.guard.iter_mut().for_each(|guard| guard.is_durable = true);
+    bench.env.settings.quarantine.iter_mut().for_each(|quarantine| quarantine.is_durable = true);
     if bench.take(1, &mut first, &list, &[1, 2]) < 2 {
         return Err("the lock is not to be had".into());
     }

@@ -5,7 +5,7 @@ use quorate_core::{
     membership::{self, Enrolment, Handshake, Mark, NodeId, NodeInfo, Opinion, View},
 };
 
-use super::{GUARD_MS, LIFE_MS};
+use super::{LIFE_MS, QUARANTINE_MS};
 use crate::{
     settings::wall_ms,
     trace::{Position, Scene},
@@ -32,9 +32,9 @@ impl Env {
             mark: self.fresh(),
             id: NodeId::from_random(self.random()),
             life_ms: LIFE_MS,
-            quarantine_ms: GUARD_MS,
-            is_looking: false,
-            is_durable: self.settings.guard.is_some_and(|guard| guard.is_durable),
+            quarantine_ms: QUARANTINE_MS,
+            is_read_only: false,
+            is_durable: self.settings.quarantine.is_some_and(|quarantine| quarantine.is_durable),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quorate_core::{
     command::{Command, Reply},
-    membership::{self, AgreedConfig, Handshake, NodeInfo, Unplanned, plan},
+    membership::{self, AgreedConfig, Handshake, NodeInfo, PlanError, plan},
     moment::Moment,
     quorum::majority,
 };
@@ -34,7 +34,7 @@ pub(crate) struct Operator {
     /// How many nodes it tells before it crashes.
     tells: usize,
     pub(super) is_done: bool,
-    pub(super) why_not: Option<Unplanned>,
+    pub(super) why_not: Option<PlanError>,
 }
 
 impl Operator {
@@ -92,7 +92,7 @@ impl Operator {
         reply: Option<Reply>,
     ) {
         if let Some(Reply::Membership(membership::Reply::Info(met))) = reply
-            && command.only_looks() != self.is_acting
+            && command.is_read_only() != self.is_acting
         {
             self.met[seat] = Some((*met, generation));
         }
@@ -116,7 +116,7 @@ impl Operator {
             return is_agreed;
         }
         for seat in 0..self.wanted.len() {
-            let greeting = Handshake { is_looking: !self.is_acting, ..env.greeting() };
+            let greeting = Handshake { is_read_only: !self.is_acting, ..env.greeting() };
             self.send(env, seat, membership::Command::Handshake(greeting).into());
         }
         if self.config.is_none() && env.now >= self.began_at + 40 * MS {
@@ -139,7 +139,7 @@ impl Operator {
     fn decide(&mut self, env: &mut Env) {
         let met = self.met.iter().map(|it| it.as_ref().map(|(met, _)| met));
         match plan(self.labels.iter().zip(met)) {
-            Ok(_) | Err(Unplanned::Minority { .. }) if !self.is_acting => {
+            Ok(_) | Err(PlanError::Minority { .. }) if !self.is_acting => {
                 env.note_change(|| format!("operator {} acts", self.party));
                 self.is_acting = true;
                 // What was looked at left no trace: a newcomer has no name yet.
@@ -152,7 +152,7 @@ impl Operator {
                 });
                 self.config = Some(config);
             }
-            Err(Unplanned::Minority { config, .. }) => self.tell(env, &config),
+            Err(PlanError::Minority { config, .. }) => self.tell(env, &config),
             Err(why) => self.why_not = Some(why),
         }
     }

@@ -2,7 +2,7 @@
 
 use quorate_core::membership::AgreedConfig;
 
-use super::{GUARD, GUARD_MS, Report, TTL_MS, faults, operator::Operator};
+use super::{GUARD, QUARANTINE_MS, Report, TTL_MS, faults, operator::Operator};
 use crate::{
     check::Promise,
     client::view_of,
@@ -205,7 +205,7 @@ impl World {
                 self.env.nodes[server].store.clear();
             }
         }
-        let mut council = view_of(&list, TTL_MS, GUARD_MS);
+        let mut council = view_of(&list, TTL_MS, QUARANTINE_MS);
         council.set_vouched(true);
         self.env.settle(&mut council, &list, &[]);
         self.settles(&list)

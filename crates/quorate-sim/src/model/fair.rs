@@ -49,7 +49,7 @@ pub(super) fn continuation(world: &World, state: &State, most: usize) -> Vec<Sta
 /// who wants it alone. Entries are let in by those of their identity.
 fn is_over(world: &World, state: &State) -> bool {
     let clients = || state.clients.iter().enumerate();
-    let mut waiting = clients().filter(|(_, it)| it.is_asking()).map(|(number, _)| number);
+    let mut waiting = clients().filter(|(_, it)| it.is_acquire()).map(|(number, _)| number);
     let mut holding = clients().filter(|(_, it)| it.is_holding()).map(|(number, _)| number);
     let (is_shared, is_entry) = (
         |client: usize| world.settings.is_shared(client),

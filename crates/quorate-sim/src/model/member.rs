@@ -224,7 +224,7 @@ impl Member {
         matches!(self.doing, Doing::Holding(_))
     }
 
-    pub(super) const fn is_asking(&self) -> bool {
+    pub(super) const fn is_acquire(&self) -> bool {
         matches!(self.doing, Doing::Asking(_))
     }
 

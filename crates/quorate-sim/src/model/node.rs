@@ -86,7 +86,7 @@ impl Node {
 
     pub(super) fn run(&mut self, name: &Name, now: NodeTime, command: &Command) -> Reply {
         let reply = self.store.apply(now, command);
-        if matches!(command, Command::Prolong { .. }) {
+        if matches!(command, Command::ExtendKeys { .. }) {
             let owners = |keys: &[Key]| keys.iter().map(|it| it.owner.clone()).collect::<Vec<_>>();
             let before = owners(&self.keys);
             self.look(name, now);
@@ -132,7 +132,7 @@ impl Node {
 
     /// Removes what has expired, and reads what is left.
     pub(super) fn look(&mut self, name: &Name, now: NodeTime) {
-        self.store.apply(now, &Command::Look { name: name.clone() });
+        self.store.apply(now, &Command::ReadKey { name: name.clone() });
         let key = |owner: &[u8], ends_at_ms: Option<u64>| {
             let ends_at_ms = ends_at_ms.expect("every key of this model has an end");
             let left_ms = ends_at_ms.saturating_sub(now.as_millis());

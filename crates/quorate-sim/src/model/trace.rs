@@ -87,9 +87,9 @@ fn worded(client: usize, request: &Request) -> String {
     };
     let name = |owner| name(client, owner);
     match &transmit.command {
-        Command::Take { owner, .. } => format!("take {}", name(owner)),
-        Command::Free { owner, .. } => format!("free {}", name(owner)),
-        Command::Prolong { entries, .. } => format!("prolong {}", name(&entries[0].owner)),
+        Command::SetKey { owner, .. } => format!("take {}", name(owner)),
+        Command::DeleteKey { owner, .. } => format!("free {}", name(owner)),
+        Command::ExtendKeys { entries, .. } => format!("prolong {}", name(&entries[0].owner)),
         Command::Acquire { ask, .. } => format!("acquire {}", name(&ask.owner)),
         Command::Release { owner, yields: Some(it), .. } => {
             format!("yield {} {}", name(owner), it.fence)
@@ -113,8 +113,8 @@ fn heard_words(heard: &Heard) -> String {
             format!("granted {fence}{}", if *is_earlier { ", another is earlier" } else { "" })
         }
         Heard::Reply(_, Reply::Queued { fence, .. }) => format!("queued, fence {fence}"),
-        Heard::Reply(_, Reply::EachExtended(fates)) => format!("{fates:?}"),
-        Heard::Reply(_, Reply::Each(fates)) => format!("{fates:?}"),
+        Heard::Reply(_, Reply::ExtendedLeases(fates)) => format!("{fates:?}"),
+        Heard::Reply(_, Reply::ExtendedKeys(fates)) => format!("{fates:?}"),
         Heard::Reply(_, reply) => format!("{reply:?}"),
     }
 }

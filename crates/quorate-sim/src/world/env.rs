@@ -9,7 +9,7 @@ use quorate_core::{
 
 use super::{Env, FOREIGN};
 use crate::{
-    check::{Claim, InLine, Promise, majority},
+    check::{Claim, Promise, Queued, majority},
     clock::{MS, NEVER, Nanos},
     event::Event,
     net::Flying,
@@ -61,7 +61,7 @@ impl Env {
             self.check.report_owner(self.now, Promise::Look, None, name, text);
         }
         if self.nodes[node].has_revived
-            && let Command::Prolong { entries, .. } = command
+            && let Command::ExtendKeys { entries, .. } = command
         {
             let text = format!("an extension made a key on n{node} that was not there");
             let lock = self.locks.iter().position(|known| *known == entries[0].name);
@@ -81,25 +81,25 @@ impl Env {
     ) {
         let key = match (command, reply) {
             (
-                Command::Take { name, owner, .. } | Command::Adopt { name, owner, .. },
-                Reply::Taken,
+                Command::SetKey { name, owner, .. } | Command::Adopt { name, owner, .. },
+                Reply::Stored,
             ) => self.key(node, name, owner),
-            (Command::Free { .. }, Reply::Freed)
+            (Command::DeleteKey { .. }, Reply::Deleted)
             | (Command::Release { .. }, Reply::Released { is_ours: true }) => Key::Gone,
             (Command::Acquire { ask, .. }, Reply::Granted { .. }) => {
                 self.key(node, &ask.name, &ask.owner)
             }
-            (Command::Extend { entries, .. }, Reply::EachExtended(fates)) => {
+            (Command::Extend { entries, .. }, Reply::ExtendedLeases(fates)) => {
                 match (entries.first(), fates.first()) {
-                    (Some(entry), Some(Extended::LivesOn(_))) => {
+                    (Some(entry), Some(Extended::Renewed(_))) => {
                         self.key(node, &entry.name, &entry.owner)
                     }
                     _ => Key::Same,
                 }
             }
-            (Command::Prolong { entries, .. }, Reply::Each(fates)) => {
+            (Command::ExtendKeys { entries, .. }, Reply::ExtendedKeys(fates)) => {
                 let first =
-                    entries.first().filter(|_| fates.first() == Some(&ExtendedKey::LivesOn));
+                    entries.first().filter(|_| fates.first() == Some(&ExtendedKey::Renewed));
                 first.map_or(Key::Same, |entry| self.key(node, &entry.name, &entry.owner))
             }
             _ => Key::Same,
@@ -121,10 +121,10 @@ impl Env {
         let look = Command::Check { name: name.clone(), owner: owner.clone() };
         // Whether somebody looks must not change anything.
         let until = match node.store.clone().apply(node.clock.at(self.now), &look) {
-            Reply::Seen(Some(KeyObservation { expires_in_ms: Some(left), .. })) => {
+            Reply::Key(Some(KeyObservation { expires_in_ms: Some(left), .. })) => {
                 self.now + left * MS
             }
-            Reply::Seen(Some(_)) => NEVER,
+            Reply::Key(Some(_)) => NEVER,
             _ => self.now,
         };
         Key::Is(trace::owner_name(owner), until)
@@ -160,7 +160,7 @@ impl Env {
             let count = seen.iter().filter(|it| **it == known).count();
             let (client, ticket) = known;
             let is_everywhere = count == nodes;
-            (count >= quorum).then_some(InLine { client, ticket, is_everywhere })
+            (count >= quorum).then_some(Queued { client, ticket, is_everywhere })
         });
         self.check.check_order(self.now, number, &in_line.collect::<Vec<_>>());
     }
@@ -224,7 +224,7 @@ impl Env {
 
     /// How late messages may be, where they may be very late.
     pub(crate) fn late_max(&self) -> Nanos {
-        self.settings.guard.map_or(0, |guard| 2 * guard.guard_ms * MS)
+        self.settings.quarantine.map_or(0, |quarantine| 2 * quarantine.quarantine_ms * MS)
     }
 
     /// Breaks a connection. Its client does not know yet.

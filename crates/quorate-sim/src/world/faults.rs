@@ -117,8 +117,8 @@ impl World {
             What::ForeignForever => {
                 let name = env.locks[lock].clone();
                 let time = env.nodes[node].clock.at(env.now);
-                let look = Command::Look { name: name.clone() };
-                if env.nodes[node].store.apply(time, &look) == Reply::Seen(None) {
+                let look = Command::ReadKey { name: name.clone() };
+                if env.nodes[node].store.apply(time, &look) == Reply::Key(None) {
                     let value = Value::Text(squatter().as_bytes().into());
                     env.nodes[node].store.plant(time, &name, value, None);
                 }
@@ -143,7 +143,7 @@ impl World {
             What::ForeignForever => {
                 let time = env.nodes[node].clock.at(env.now);
                 let (name, owner) = (env.locks[lock].clone(), squatter());
-                env.nodes[node].store.apply(time, &Command::Free { name, owner });
+                env.nodes[node].store.apply(time, &Command::DeleteKey { name, owner });
             }
             // The rest is over by itself, or by an event of its own.
             _ => {}
@@ -228,9 +228,9 @@ impl World {
                 continue;
             }
             let name = env.locks[lock].clone();
-            let take = Command::Take { name, owner: owner.clone(), ttl_ms, sender: None };
+            let take = Command::SetKey { name, owner: owner.clone(), ttl_ms, sender: None };
             let now = env.now;
-            grants += usize::from(env.nodes[node].run(now, &take) == Reply::Taken);
+            grants += usize::from(env.nodes[node].run(now, &take) == Reply::Stored);
         }
         let lasts = (ttl_ms * MS / 100 * 98).saturating_sub(2 * MS);
         if grants >= env.quorum() && lasts > 0 {

@@ -68,8 +68,8 @@ async fn drop_everywhere(desk: Desk, call: Call, plight: Plight) {
         };
         let is_done = drop_once(&client, &rival, &lock, (call, polls), strike).await;
         // Some heal before the link is given up, some after.
-        let trouble = if dice.chance(80) { dice.ms(0..=50) } else { dice.ms(900..=1_500) };
-        sleep(trouble).await;
+        let node_error = if dice.chance(80) { dice.ms(0..=50) } else { dice.ms(900..=1_500) };
+        sleep(node_error).await;
         set(&desk, plight, false);
 
         sleep(UNDER_WAY).await;

@@ -103,7 +103,7 @@ impl Fixture {
     }
 
     /// With the restart guard and this `max_ttl`.
-    pub(crate) fn guarded(mut self, max_ttl: Duration) -> Self {
+    pub(crate) fn quarantined(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self
     }
@@ -309,7 +309,7 @@ impl Desk {
         };
         let wall_ms = EPOCH_US / 1_000 + i64::try_from(now().as_millis()).expect("short");
         settings
-            .restart_guard(self.max_ttl.is_some())
+            .quarantine(self.max_ttl.is_some())
             .nodes(urls)
             .who(who)
             .observer(witness)

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use quorate::{
     Client, Guard,
-    error::{LockError, NodeAnswer, Trouble},
+    error::{LockError, NodeAnswer, NodeError},
 };
 use tokio::{
     task::{JoinHandle, spawn_local},
@@ -161,7 +161,7 @@ async fn cut(desk: &Desk, dice: &mut Dice) {
 async fn refuse(client: &Client) {
     let refused = client.mutex("new").try_lock().await.expect_err("there is no memory");
     let LockError::NoQuorum { nodes } = &refused else { panic!("{refused:?}") };
-    let is_full = |answer: &NodeAnswer| *answer == NodeAnswer::Trouble(Trouble::OutOfMemory);
+    let is_full = |answer: &NodeAnswer| *answer == NodeAnswer::NodeError(NodeError::OutOfMemory);
     assert!(nodes.iter().any(|report| is_full(&report.answer)), "{refused}");
 }
 

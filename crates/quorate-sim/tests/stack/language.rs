@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quorate_core::{
-    command::{Command, ExtendedKey, Owner, Prolongation, Reply, Value},
+    command::{Command, ExtendedKey, KeyExtension, Owner, Reply, Value},
     membership,
     name::Name,
 };
@@ -32,11 +32,11 @@ pub(crate) fn next_request(bytes: &[u8]) -> Result<Option<(Words, usize)>, Strin
 /// The scripts of the library. Others can be loaded, but not run: there is no Lua here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Script {
-    Take,
+    SetKey,
     Adopt,
-    Free,
-    Prolong,
-    Look,
+    DeleteKey,
+    ExtendKeys,
+    ReadKey,
     Introduce,
     Attach,
     Ping,
@@ -52,11 +52,11 @@ pub(crate) enum Script {
 
 impl Script {
     const ALL: [Self; 16] = [
-        Self::Take,
+        Self::SetKey,
         Self::Adopt,
-        Self::Free,
-        Self::Prolong,
-        Self::Look,
+        Self::DeleteKey,
+        Self::ExtendKeys,
+        Self::ReadKey,
         Self::Introduce,
         Self::Attach,
         Self::Ping,
@@ -72,11 +72,11 @@ impl Script {
 
     const fn text(self) -> &'static str {
         match self {
-            Self::Take => include_str!("../../../quorate/lua/take.lua"),
+            Self::SetKey => include_str!("../../../quorate/lua/set_key.lua"),
             Self::Adopt => include_str!("../../../quorate/lua/adopt.lua"),
-            Self::Free => include_str!("../../../quorate/lua/free.lua"),
-            Self::Prolong => include_str!("../../../quorate/lua/prolong.lua"),
-            Self::Look => include_str!("../../../quorate/lua/look.lua"),
+            Self::DeleteKey => include_str!("../../../quorate/lua/delete_key.lua"),
+            Self::ExtendKeys => include_str!("../../../quorate/lua/extend_keys.lua"),
+            Self::ReadKey => include_str!("../../../quorate/lua/read_key.lua"),
             Self::Introduce => include_str!("../../../quorate/lua/queue/introduce.lua"),
             Self::Attach => include_str!("../../../quorate/lua/queue/attach.lua"),
             Self::Ping => include_str!("../../../quorate/lua/queue/ping.lua"),
@@ -111,10 +111,10 @@ impl Script {
         let (count, rest) = rest.split_first()?;
         let (keys, args) = rest.split_at_checked(number(count)?.try_into().ok()?)?;
         match (self, keys, args) {
-            (Self::Take, [key, session_key], [owner, ttl, session]) => {
+            (Self::SetKey, [key, session_key], [owner, ttl, session]) => {
                 let (name, owner, ttl_ms) = (name(key)?, Owner::from_bytes(owner), number(ttl)?);
                 let sender = Some(queue::sender(session_key, session)?);
-                Some(Command::Take { name, owner, ttl_ms, sender })
+                Some(Command::SetKey { name, owner, ttl_ms, sender })
             }
             (Self::Adopt, [key, more @ ..], [from, to, ttl, session @ ..]) => {
                 let sender = match (more, session) {
@@ -126,14 +126,14 @@ impl Script {
                 let (name, ttl_ms) = (name(key)?, number(ttl)?);
                 Some(Command::Adopt { name, from, owner, ttl_ms, sender })
             }
-            (Self::Free, [key], [owner]) => {
-                Some(Command::Free { name: name(key)?, owner: Owner::from_bytes(owner) })
+            (Self::DeleteKey, [key], [owner]) => {
+                Some(Command::DeleteKey { name: name(key)?, owner: Owner::from_bytes(owner) })
             }
-            (Self::Look, [key], []) => Some(Command::Look { name: name(key)? }),
-            (Self::Look, [key], [owner]) => {
+            (Self::ReadKey, [key], []) => Some(Command::ReadKey { name: name(key)? }),
+            (Self::ReadKey, [key], [owner]) => {
                 Some(Command::Check { name: name(key)?, owner: Owner::from_bytes(owner) })
             }
-            (Self::Prolong, keys, args) => {
+            (Self::ExtendKeys, keys, args) => {
                 let (keys, args, sender) = match (keys, args) {
                     ([keys @ .., key], [args @ .., session]) if args.len() == 2 * keys.len() => {
                         (keys, args, Some(queue::sender(key, session)?))
@@ -143,11 +143,11 @@ impl Script {
                 };
                 let entry = |(key, args): (&Vec<u8>, &[Vec<u8>])| {
                     let (name, owner) = (name(key)?, Owner::from_bytes(&args[0]));
-                    Some(Prolongation { name, owner, ttl_ms: number(&args[1])? })
+                    Some(KeyExtension { name, owner, ttl_ms: number(&args[1])? })
                 };
                 let entries = keys.iter().zip(args.chunks_exact(2)).map(entry);
                 let entries = entries.collect::<Option<_>>()?;
-                Some(Command::Prolong { entries, sender })
+                Some(Command::ExtendKeys { entries, sender })
             }
             (script, keys, args) => queue::command(script, keys, args)
                 .or_else(|| quarantine::command(script, keys, args)),
@@ -158,7 +158,7 @@ impl Script {
 /// `SET key value NX PX ttl`, and no other form of it.
 pub(crate) fn take(words: &[Vec<u8>]) -> Option<Command> {
     match words {
-        [key, owner, nx, px, ttl] if nx == b"NX" && px == b"PX" => Some(Command::Take {
+        [key, owner, nx, px, ttl] if nx == b"NX" && px == b"PX" => Some(Command::SetKey {
             name: name(key)?,
             owner: Owner::from_bytes(owner),
             ttl_ms: number(ttl)?,
@@ -178,26 +178,26 @@ pub(crate) fn encode(command: &Command, reply: &Reply) -> String {
         {
             ":0\r\n".into()
         }
-        (Command::Take { .. }, Reply::Taken) => "+OK\r\n".into(),
-        (Command::Take { .. }, _) => "_\r\n".into(),
-        (_, Reply::Taken | Reply::Freed) => ":1\r\n".into(),
+        (Command::SetKey { .. }, Reply::Stored) => "+OK\r\n".into(),
+        (Command::SetKey { .. }, _) => "_\r\n".into(),
+        (_, Reply::Stored | Reply::Deleted) => ":1\r\n".into(),
         (_, Reply::Absent) => ":0\r\n".into(),
-        (_, Reply::Another) => ":-1\r\n".into(),
-        (_, Reply::Each(fates)) => {
+        (_, Reply::NotOwner) => ":-1\r\n".into(),
+        (_, Reply::ExtendedKeys(fates)) => {
             let mut out = format!("*{}\r\n", fates.len());
             for fate in fates {
                 let number = match fate {
-                    ExtendedKey::LivesOn => 1,
+                    ExtendedKey::Renewed => 1,
                     ExtendedKey::Absent => 0,
-                    ExtendedKey::Another => -1,
+                    ExtendedKey::NotOwner => -1,
                     ExtendedKey::Failed => -2,
                 };
                 let _ = write!(out, ":{number}\r\n");
             }
             out
         }
-        (_, Reply::Seen(None)) => "*0\r\n".into(),
-        (_, Reply::Seen(Some(seen))) => {
+        (_, Reply::Key(None)) => "*0\r\n".into(),
+        (_, Reply::Key(Some(seen))) => {
             let left = seen.expires_in_ms.map_or(-1, |left| left.cast_signed());
             match &seen.value {
                 Value::Text(value) => {

@@ -51,7 +51,7 @@ pub(crate) fn run(seed: u64) -> Vec<String> {
 fn play(seed: u64, prints_failure: bool) -> Vec<String> {
     let settings = Settings::draw(seed);
     let times = (Duration::from_millis(TICK_MS), settings.latency_max);
-    let mut fixture = Fixture::with_tick(seed, settings.nodes, times).guarded(settings.max_ttl);
+    let mut fixture = Fixture::with_tick(seed, settings.nodes, times).quarantined(settings.max_ttl);
     fixture.prints_failure = prints_failure;
     fixture.trace.add_at(Duration::ZERO, format_args!("{:?} {settings:?}", fixture.mode()));
     set_clocks(&fixture, &settings);

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use quorate::error::{LockError, NodeAnswer, NodeReport, Trouble};
+use quorate::error::{LockError, NodeAnswer, NodeError, NodeReport};
 use tokio::{join, time::sleep};
 
 use crate::{
@@ -97,7 +97,7 @@ fn node_that_comes_up_at_the_last_moment_is_not_late() {
                 Ok(_) => assert!(now() - asked_at <= wait + VOTE_TIMEOUT, "two vote"),
                 Err(LockError::NoQuorum { nodes }) => {
                     assert!(is_well(&nodes[0]), "{nodes:?}");
-                    let is_up = client.nodes()[1].answer == NodeAnswer::Attached;
+                    let is_up = client.node_status()[1].answer == NodeAnswer::Attached;
                     assert!(!is_up || is_well(&nodes[1]), "{nodes:?}");
                 }
                 Err(other) => panic!("{other:?}"),
@@ -151,13 +151,13 @@ fn last_answer_to_a_waiter_is_the_one_that_is_reported() {
             let is_plain = matches!(nodes[0].answer, NodeAnswer::Refused | NodeAnswer::NotAwaited);
             assert!(is_plain, "{nodes:?}");
             for report in &nodes[1..] {
-                assert_eq!(report.answer, NodeAnswer::Trouble(Trouble::Busy), "{nodes:?}");
+                assert_eq!(report.answer, NodeAnswer::NodeError(NodeError::Busy), "{nodes:?}");
             }
             // A node that is gone is not busy any more.
             desk.nodes[2].set(Manner::HangUp);
             let nodes = no_quorum(mutex.lock_timeout(dice.ms(2_000..=3_000)).await);
             let told = |node: usize| match &nodes[node].answer {
-                NodeAnswer::Trouble(trouble) => trouble.kind(),
+                NodeAnswer::NodeError(node_error) => node_error.kind(),
                 _ => "none",
             };
             assert_eq!((told(1), told(2)), ("busy", "connection_lost"), "{nodes:?}");
@@ -180,7 +180,9 @@ fn check(nodes: &[NodeReport], healthy: &[usize]) {
     for (node, report) in nodes.iter().enumerate() {
         match healthy.contains(&node) {
             true => assert!(is_well(report), "node {node} of {nodes:?}"),
-            false => assert_eq!(report.answer, NodeAnswer::Trouble(Trouble::TimedOut), "{nodes:?}"),
+            false => {
+                assert_eq!(report.answer, NodeAnswer::NodeError(NodeError::TimedOut), "{nodes:?}");
+            }
         }
     }
 }

@@ -54,7 +54,7 @@ fn greeting(words: &[&str]) -> Option<Handshake> {
         id: NodeId::parse(id)?,
         life_ms: life.parse().ok()?,
         quarantine_ms: guard.parse().ok()?,
-        is_looking: *looking == "1",
+        is_read_only: *looking == "1",
         is_durable: *durable == "1",
     })
 }

@@ -97,9 +97,9 @@ pub(crate) fn encode(reply: &Reply) -> Option<String> {
         Reply::Known(None) => "_\r\n".into(),
         Reply::Known(Some(who)) => text(who),
         Reply::Released { is_ours } => format!(":{}\r\n", u8::from(*is_ours)),
-        Reply::EachExtended(fates) => {
+        Reply::ExtendedLeases(fates) => {
             let fate = |fate: &Extended| match fate {
-                Extended::LivesOn(fence) => digits(*fence),
+                Extended::Renewed(fence) => digits(*fence),
                 Extended::Refused(fence) => array(vec![digits(*fence)]),
                 Extended::Failed => ":0\r\n".into(),
             };

@@ -107,7 +107,7 @@ impl Story {
         let Some(guard) = got else { return };
         match dice.chance(10) {
             true => {
-                let Ok(lease) = guard.hand_over().await else { return };
+                let Ok(lease) = guard.detach().await else { return };
                 if let Ok(guard) = client.adopt(&lease).await {
                     self.work_and_release(guard, dice).await;
                 }

@@ -116,7 +116,7 @@ impl Node {
 
     /// Lets the process forget the scripts that acquire a lock, and no other.
     pub(crate) fn forget_how_to_acquire(&self) {
-        let acquires = |script: &Script| matches!(script, Script::Acquire | Script::Take);
+        let acquires = |script: &Script| matches!(script, Script::Acquire | Script::SetKey);
         self.scripts.borrow_mut().retain(|script| !acquires(script));
     }
 

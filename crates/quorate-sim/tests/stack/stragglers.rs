@@ -24,7 +24,7 @@ fn late_requests_of_a_broken_connection_take_nothing() {
 #[test]
 fn acquire_that_the_server_did_not_know_is_not_sent_again_behind_its_release() {
     for_seeds(25, |seed| {
-        let mut fixture = Fixture::new(seed, 3, Duration::from_millis(20)).guarded(TTL);
+        let mut fixture = Fixture::new(seed, 3, Duration::from_millis(20)).quarantined(TTL);
         fixture.program("caller", call_unknown);
         fixture.run(Duration::from_secs(60), |_| {});
     });
@@ -58,7 +58,7 @@ fn assert_nothing_is_held(desk: &Desk) {
 
 /// Returns how many requests arrived behind the attach of a newer connection.
 fn run(seed: u64) -> usize {
-    let mut fixture = Fixture::new(seed, 3, Duration::from_millis(20)).guarded(TTL);
+    let mut fixture = Fixture::new(seed, 3, Duration::from_millis(20)).quarantined(TTL);
     fixture.wires.leave_stragglers(Dice::new(seed, "stragglers"));
     fixture.program("caller", call_and_break);
     fixture.run(Duration::from_secs(60), |_| {});

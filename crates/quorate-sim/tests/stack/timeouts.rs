@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate::{
     Client,
-    error::{LockError, NodeAnswer, Trouble},
+    error::{LockError, NodeAnswer, NodeError},
 };
 use tokio::{join, time::sleep};
 
@@ -29,7 +29,7 @@ fn a_server_that_accepts_and_never_answers_holds_nobody_up_and_is_asked_anew() {
             drop(guard);
 
             sleep(Duration::from_secs(10)).await;
-            assert_eq!(answer(&client, 2), NodeAnswer::Trouble(Trouble::TimedOut));
+            assert_eq!(answer(&client, 2), NodeAnswer::NodeError(NodeError::TimedOut));
             let asked = desk.nodes[2].accepted();
             assert!((4..=11).contains(&asked), "asked anew after each second: {asked} times");
             desk.nodes[2].set(Manner::Answer);
@@ -61,7 +61,7 @@ fn an_answer_after_the_vote_timeout_is_neither_a_refusal_nor_forgotten() {
             };
             assert!(now() - asked_at <= 2 * VOTE_TIMEOUT, "after {:?}", now() - asked_at);
             for report in &nodes[..2] {
-                assert_eq!(report.answer, NodeAnswer::Trouble(Trouble::TimedOut));
+                assert_eq!(report.answer, NodeAnswer::NodeError(NodeError::TimedOut));
             }
             assert_eq!(nodes[2].answer, NodeAnswer::Granted);
             // The undo follows the question on the same connection.
@@ -86,7 +86,7 @@ fn a_link_that_is_silent_for_a_second_is_closed_and_made_anew() {
             let guard = client.mutex("lock").try_lock().await.expect("two of three answer");
             let guard = guard.expect("nobody has it");
             eventually(Duration::from_secs(2), "the link is given up", || {
-                answer(&client, struck) == NodeAnswer::Trouble(Trouble::TimedOut)
+                answer(&client, struck) == NodeAnswer::NodeError(NodeError::TimedOut)
             })
             .await;
             let silence = now() - asked_at;
@@ -197,7 +197,7 @@ fn what_a_stuffed_connection_did_not_take_does_not_go_out_on_the_next() {
                 sleep(TICK).await;
             }
             eventually(Duration::from_secs(2), "the link is given up", || {
-                answer(&client, struck) == NodeAnswer::Trouble(Trouble::TimedOut)
+                answer(&client, struck) == NodeAnswer::NodeError(NodeError::TimedOut)
             })
             .await;
             desk.nodes[struck].set(Manner::Answer);
@@ -260,7 +260,10 @@ async fn answers_are_right(client: &Client, rival: &Client) {
         guard.extend(2 * TTL).await.expect("it is ours");
         guard.release().await.expect("it was ours");
     }
-    assert_eq!(client.nodes().iter().filter(|node| node.answer != NodeAnswer::Attached).count(), 0);
+    assert_eq!(
+        client.node_status().iter().filter(|node| node.answer != NodeAnswer::Attached).count(),
+        0
+    );
 }
 
 async fn no_key_within(desk: &Desk, bound: Duration) {
@@ -271,7 +274,7 @@ async fn no_key_within(desk: &Desk, bound: Duration) {
 }
 
 fn answer(client: &Client, node: usize) -> NodeAnswer {
-    client.nodes()[node].answer.clone()
+    client.node_status()[node].answer.clone()
 }
 
 const TTL: Duration = Duration::from_secs(30);

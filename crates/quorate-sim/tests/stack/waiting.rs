@@ -19,7 +19,7 @@ pub(crate) async fn eventually(bound: Duration, what: &str, mut is_so: impl FnMu
 /// Waits until every server is attached.
 pub(crate) async fn all_attached(client: &Client) {
     eventually(ATTACH_MAX, "all servers are attached", || {
-        client.nodes().iter().all(|node| matches!(node.answer, NodeAnswer::Attached))
+        client.node_status().iter().all(|node| matches!(node.answer, NodeAnswer::Attached))
     })
     .await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Client, Guard, wait};
 use crate::{
-    CancellationToken,
+    LossToken,
     error::{ExtendError, LockError, Lost, ReleaseError, VerifyError, WithError},
     fence::Fence,
 };
@@ -175,10 +175,10 @@ impl GuardAll {
     }
 
     /// A flag that is raised when one of the locks is lost. See
-    /// [`crate::GuardAll::cancellation_token`].
+    /// [`crate::GuardAll::loss_token`].
     #[must_use]
-    pub fn cancellation_token(&self) -> CancellationToken {
-        self.0.cancellation_token()
+    pub fn loss_token(&self) -> LossToken {
+        self.0.loss_token()
     }
 
     /// Blocks until one of the locks is lost.

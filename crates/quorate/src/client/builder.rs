@@ -1,8 +1,8 @@
 //! Settings of a client, checked in one place before anything is sent.
 
 mod build;
-mod guard;
 mod identity;
+mod quarantine;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 #[cfg(test)]
@@ -58,9 +58,9 @@ pub struct ClientBuilder {
     identity: Option<String>,
     place: Where,
     dialect: Dialect,
-    restart_guard: Option<bool>,
+    quarantine: Option<bool>,
     is_durable: bool,
-    only_looks: bool,
+    is_read_only: bool,
     #[cfg(feature = "simulation")]
     simulation: simulation::Settings,
 }
@@ -101,9 +101,9 @@ impl Default for ClientBuilder {
             identity: None,
             place: Where::OwnThread,
             dialect: Dialect::Queue,
-            restart_guard: None,
+            quarantine: None,
             is_durable: false,
-            only_looks: false,
+            is_read_only: false,
             #[cfg(feature = "simulation")]
             simulation: simulation::Settings::default(),
         }
@@ -183,7 +183,7 @@ impl ClientBuilder {
     /// Uses classic mode: the Redlock algorithm as it was published, with nothing but `SET NX PX`
     /// and the compare-and-delete script. Those who wait ask again and again, anyone may be next,
     /// and [`fence`](crate::Guard::fence) is `None`. Under the
-    /// [restart guard](Self::restart_guard) the same `SET` is in a script, which looks first
+    /// [restart guard](Self::quarantine) the same `SET` is in a script, which looks first
     /// whether the node has forgotten anything.
     ///
     /// It is for servers that cannot carry the default mode, such as Redis before 6.2, and is never
@@ -272,7 +272,7 @@ impl ClientBuilder {
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
     /// let client = quorate::Client::builder().nodes(nodes).who("billing").connect().await?;
-    /// for report in client.nodes() {
+    /// for report in client.node_status() {
     ///     println!("{report}"); // two of them are attached, at the least
     /// }
     /// # Ok(()) }

@@ -6,8 +6,8 @@ use quorate_core::{name::Name, quorum::majority};
 
 use crate::{
     Client, engine,
-    error::{InspectError, NodeAnswer, NodeReport, Trouble},
-    inspect::{LockCursor, LockPage, LockReport, Locks, NodeView, Sight},
+    error::{InspectError, NodeAnswer, NodeError, NodeReport},
+    inspect::{LockCursor, LockPage, LockReport, Locks, NodeView, Observation},
     primitive::inner::FIRST_CONTACT_MAX,
 };
 
@@ -42,13 +42,13 @@ impl Client {
         self.check_open()?;
         self.settle(FIRST_CONTACT_MAX).await;
         let report = engine::inspect(&self.inner.engine, name, self.patience()).await;
-        let trouble = |view: &NodeView| match &view.sight {
-            Sight::Trouble(trouble) => Some(trouble.clone()),
-            Sight::Free | Sight::Held(_) => None,
+        let node_error = |view: &NodeView| match &view.observation {
+            Observation::NodeError(node_error) => Some(node_error.clone()),
+            Observation::Free | Observation::Held(_) => None,
         };
-        let troubles: Vec<Option<Trouble>> = report.nodes.iter().map(trouble).collect();
-        if troubles.iter().all(Option::is_some) {
-            return Err(InspectError::of(self.reports(troubles)));
+        let node_errors: Vec<Option<NodeError>> = report.nodes.iter().map(node_error).collect();
+        if node_errors.iter().all(Option::is_some) {
+            return Err(InspectError::of(self.reports(node_errors)));
         }
         Ok(report)
     }
@@ -90,10 +90,10 @@ impl Client {
         self.check_open()?;
         self.settle(FIRST_CONTACT_MAX).await;
         let (engine, patience) = (&self.inner.engine, self.patience());
-        let (names, troubles) = engine::list(engine, prefix.as_ref(), patience).await;
-        let told = troubles.iter().filter(|trouble| trouble.is_none()).count();
-        let is_complete = told >= majority(troubles.len());
-        let nodes = self.reports(troubles);
+        let (names, node_errors) = engine::list(engine, prefix.as_ref(), patience).await;
+        let told = node_errors.iter().filter(|node_error| node_error.is_none()).count();
+        let is_complete = told >= majority(node_errors.len());
+        let nodes = self.reports(node_errors);
         if told == 0 && names.is_empty() {
             return Err(InspectError::of(nodes));
         }
@@ -122,12 +122,12 @@ impl Client {
         self.inner.engine.vote_timeout(self.inner.defaults.ttl).max(PATIENCE)
     }
 
-    pub(crate) fn reports(&self, troubles: Vec<Option<Trouble>>) -> Box<[NodeReport]> {
-        let report = |(node, trouble): (usize, Option<Trouble>)| {
-            let answer = trouble.map_or(NodeAnswer::Attached, NodeAnswer::Trouble);
+    pub(crate) fn reports(&self, node_errors: Vec<Option<NodeError>>) -> Box<[NodeReport]> {
+        let report = |(node, node_error): (usize, Option<NodeError>)| {
+            let answer = node_error.map_or(NodeAnswer::Attached, NodeAnswer::NodeError);
             NodeReport::new(self.inner.engine.nodes[node].label(), answer)
         };
-        troubles.into_iter().enumerate().map(report).collect()
+        node_errors.into_iter().enumerate().map(report).collect()
     }
 
     /// The locks whose names begin with `prefix` and that are held or waited for, about `limit` at
@@ -170,7 +170,8 @@ impl Client {
         let nodes = engine.nodes.len();
         let cursor = cursor.cloned().unwrap_or_default();
         let listed = engine::list_page(engine, prefix.as_ref(), cursor, limit, patience).await;
-        let (names, next) = listed.map_err(|troubles| InspectError::of(self.reports(troubles)))?;
+        let (names, next) =
+            listed.map_err(|node_errors| InspectError::of(self.reports(node_errors)))?;
         let failed = next.as_ref().map_or(names.failed, |next| next.failed);
         let all = names.all();
         let reports = engine::inspect_all(engine, &all, patience).await.into_iter();
@@ -186,7 +187,7 @@ impl Client {
 
 /// Nothing is known about the node yet.
 pub(crate) fn is_connecting(report: &NodeReport) -> bool {
-    report.answer == NodeAnswer::Trouble(Trouble::Connecting)
+    report.answer == NodeAnswer::NodeError(NodeError::Connecting)
 }
 
 /// How long silent nodes are waited for at the least.

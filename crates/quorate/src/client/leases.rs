@@ -13,15 +13,15 @@ use quorate_core::{
 
 use super::inspect::is_connecting;
 use crate::{
-    Client, LeaseHandover,
+    Client, DetachedLease,
     engine::{Asking, Call, Claim, Ended},
-    error::{AdoptError, Lost, LostReason},
+    error::{LeaseError, Lost, LostReason},
     observe::LockKind,
     primitive::inner::FIRST_CONTACT_MAX,
 };
 
 impl Client {
-    /// Lets a lease that was [left](crate::Guard::hand_over) live for its ttl from now, and
+    /// Lets a lease that was [left](crate::Guard::detach) live for its ttl from now, and
     /// returns the safe time that is left. It stays left: nobody renews it by itself.
     ///
     /// It is for scripts, where every step is a process of its own. A process that goes on working
@@ -33,8 +33,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AdoptError::Lost`] if a majority of the nodes does not have it any more.
-    /// [`AdoptError::NoQuorum`] if too few nodes answered; the lease is as it was, or lives on.
+    /// [`LeaseError::Lost`] if a majority of the nodes does not have it any more.
+    /// [`LeaseError::NoQuorum`] if too few nodes answered; the lease is as it was, or lives on.
     ///
     /// # Examples
     ///
@@ -42,19 +42,19 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+    /// let lease = client.mutex("video:9").lock().await?.detach().await?;
     /// let left = client.renew_lease(&lease).await?; // in a later step, as a rule
     /// assert!(left <= lease.ttl());
     /// client.release_lease(&lease).await?;
     /// assert!(client.renew_lease(&lease).await.is_err(), "it is over");
     /// # Ok(()) }
     /// ```
-    pub async fn renew_lease(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
-        let is_settled = !self.nodes().iter().any(is_connecting);
+    pub async fn renew_lease(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
+        let is_settled = !self.node_status().iter().any(is_connecting);
         match self.try_renewal(lease).await {
             // The majority that has it, and the one that is there already, may have one node in
             // common.
-            Err(AdoptError::NoQuorum { .. }) if !is_settled => {
+            Err(LeaseError::NoQuorum { .. }) if !is_settled => {
                 self.settle(FIRST_CONTACT_MAX).await;
                 self.try_renewal(lease).await
             }
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    async fn try_renewal(&self, lease: &LeaseHandover) -> Result<Duration, AdoptError> {
+    async fn try_renewal(&self, lease: &DetachedLease) -> Result<Duration, LeaseError> {
         let (claim, terms, now) = self.claim(lease)?;
         let (valid_until, _) = self.prolong(claim, terms, now).await?;
         let left = valid_until.saturating_since(self.inner.engine.now());
@@ -75,7 +75,7 @@ impl Client {
         claim: Claim,
         terms: Terms,
         now: Moment,
-    ) -> Result<(Moment, Call), AdoptError> {
+    ) -> Result<(Moment, Call), LeaseError> {
         let engine = &self.inner.engine;
         // Its end is not known here. A key that is the owner's was there all the time, since it is
         // never made again and the owner stands in no line; and where a majority was, nobody else
@@ -91,11 +91,11 @@ impl Client {
             renew::Outcome::Extended { valid_until } => Ok((valid_until, call)),
             renew::Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
             renew::Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
-            renew::Outcome::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
+            renew::Outcome::Unsure => Err(LeaseError::NoQuorum { nodes: call.reports() }),
         }
     }
 
-    /// Gives back a lease that was [left](crate::Guard::hand_over).
+    /// Gives back a lease that was [left](crate::Guard::detach).
     ///
     /// # Cancel safety
     ///
@@ -105,8 +105,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AdoptError::Lost`] if the lease had ended before: someone else may have worked inside your
-    /// critical section. [`AdoptError::NoQuorum`] if too few nodes answered; the release goes on in
+    /// [`LeaseError::Lost`] if the lease had ended before: someone else may have worked inside your
+    /// critical section. [`LeaseError::NoQuorum`] if too few nodes answered; the release goes on in
     /// the background, and the keys expire by themselves.
     ///
     /// # Examples
@@ -115,12 +115,12 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+    /// let lease = client.mutex("video:9").lock().await?.detach().await?;
     /// client.release_lease(&lease).await?; // in a later step, as a rule
     /// assert!(client.mutex("video:9").try_lock().await?.is_some());
     /// # Ok(()) }
     /// ```
-    pub async fn release_lease(&self, lease: &LeaseHandover) -> Result<(), AdoptError> {
+    pub async fn release_lease(&self, lease: &DetachedLease) -> Result<(), LeaseError> {
         self.settle(others_within(lease.ttl())).await;
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
@@ -134,21 +134,21 @@ impl Client {
         match finding {
             RoundOutcome::Agreed => Ok(()),
             RoundOutcome::Refused => Err(Lost::new(LostReason::Gone).into()),
-            RoundOutcome::Unsure => Err(AdoptError::NoQuorum { nodes: call.reports() }),
+            RoundOutcome::Unsure => Err(LeaseError::NoQuorum { nodes: call.reports() }),
         }
     }
 
     pub(crate) fn claim(
         &self,
-        lease: &LeaseHandover,
-    ) -> Result<(Claim, Terms, Moment), AdoptError> {
+        lease: &DetachedLease,
+    ) -> Result<(Claim, Terms, Moment), LeaseError> {
         let client = &self.inner;
         if client.is_closed() {
-            return Err(AdoptError::ShutDown);
+            return Err(LeaseError::ShutDown);
         }
         let terms = client.terms(lease.ttl())?;
         if lease.dialect() != client.engine.dialect {
-            return Err(AdoptError::OtherMode);
+            return Err(LeaseError::OtherMode);
         }
         let fenced = lease.stored_fence().map(FencedLease::adopted);
         let (name, owner) = lease.parts();

@@ -9,29 +9,29 @@ mod known;
 use std::{fmt, time::Duration};
 
 use quorate_core::{
-    membership::{AgreedConfig, Opinion, Unplanned},
+    membership::{AgreedConfig, Opinion, PlanError},
     quorum::majority,
 };
 
 use self::known::{Known, check_admissible};
 use super::Client;
 use crate::{
-    error::{AdmitError, ChangeError, NodeAnswer, NodeReport, Trouble},
+    error::{AdmitError, ChangeError, NodeAnswer, NodeError, NodeReport},
     membership::{Acting, CHANGED_LATELY, SharedMembership},
 };
 
 impl Client {
     /// Whether nodes that may have forgotten locks are kept from voting: the
-    /// [restart guard](crate::ClientBuilder::restart_guard) is on for this client.
+    /// [restart guard](crate::ClientBuilder::quarantine) is on for this client.
     ///
     /// # Examples
     ///
     /// ```
     /// let client = quorate::Client::memory();
-    /// assert!(!client.is_guarded(), "there is nothing to admit");
+    /// assert!(!client.has_quarantine(), "there is nothing to admit");
     /// ```
     #[must_use]
-    pub fn is_guarded(&self) -> bool {
+    pub fn has_quarantine(&self) -> bool {
         self.inner.membership.is_some()
     }
 
@@ -45,7 +45,7 @@ impl Client {
     /// Never call it as a part of every start: servers that have all lost their data look just like
     /// new ones, while the holders of their locks may still be at work.
     ///
-    /// Build the client with [`look_only`](crate::ClientBuilder::look_only): then all nodes are
+    /// Build the client with [`read_only`](crate::ClientBuilder::read_only): then all nodes are
     /// looked at first, and nothing is written if one of them is refused. A client that does not
     /// only look has begun the guard of new nodes already by connecting to them.
     ///
@@ -63,12 +63,12 @@ impl Client {
     ///
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
     /// // `connect` would wait for votes.
-    /// let client = Client::builder().nodes(nodes).look_only().build()?;
+    /// let client = Client::builder().nodes(nodes).read_only().build()?;
     /// client.admit().await?;
     /// # Ok(()) }
     /// ```
     pub async fn admit(&self) -> Result<(), AdmitError> {
-        let shared = self.inner.membership.as_deref().ok_or(AdmitError::GuardIsOff)?;
+        let shared = self.inner.membership.as_deref().ok_or(AdmitError::QuarantineIsOff)?;
         shared.forget();
         let looked_at = self.know(shared, Known::is_met).await?;
         if looked_at.iter().all(Known::votes) {
@@ -96,7 +96,7 @@ impl Client {
             let is_in_vain = known.iter().any(Known::is_refused);
             (is_in_vain || known.iter().all(&is_wanted)).then_some(known)
         });
-        known.await.ok_or_else(|| AdmitError::Unheard { nodes: self.nodes() })
+        known.await.ok_or_else(|| AdmitError::Unheard { nodes: self.node_status() })
     }
 
     /// Waits until each node votes, or has refused to be let in.
@@ -109,7 +109,7 @@ impl Client {
         });
         // Who is silent by then is told to be so.
         let _ = settled.await;
-        let nodes = self.nodes();
+        let nodes = self.node_status();
         let admitted = nodes.iter().filter(|report| votes(report)).count();
         if admitted == nodes.len() {
             return Ok(());
@@ -138,7 +138,7 @@ impl Client {
     /// # Errors
     ///
     /// [`AdmitError`], if less than a majority answers, or a node must not be one. A client that
-    /// [only looks](crate::ClientBuilder::look_only) has written nothing then.
+    /// [only looks](crate::ClientBuilder::read_only) has written nothing then.
     ///
     /// # Examples
     ///
@@ -148,12 +148,12 @@ impl Client {
     /// # use quorate::Client;
     /// // 10.0.0.1 is dead, 10.0.0.3 came back without its data, and no change is missing.
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// let client = Client::builder().nodes(nodes).look_only().build()?;
+    /// let client = Client::builder().nodes(nodes).read_only().build()?;
     /// client.vouch_for_nodes().await?;
     /// # Ok(()) }
     /// ```
     pub async fn vouch_for_nodes(&self) -> Result<(), AdmitError> {
-        let shared = self.inner.membership.as_deref().ok_or(AdmitError::GuardIsOff)?;
+        let shared = self.inner.membership.as_deref().ok_or(AdmitError::QuarantineIsOff)?;
         // One that votes for all we know may have forgotten just now.
         shared.forget_all();
         let known = |reports: &[NodeReport]| Known::of_all(shared, reports, true);
@@ -163,7 +163,7 @@ impl Client {
         });
         // Whoever is silent by then is taken for dead: what it may have forgotten, nobody can help.
         let _ = heard.await;
-        let looked_at = known(&self.nodes());
+        let looked_at = known(&self.node_status());
         let met = || looked_at.iter().filter(|it| it.is_met());
         if met().count() < majority(looked_at.len()) || !met().all(Known::may_have_place) {
             return Err(AdmitError::Unheard { nodes: Known::reports(&looked_at) });
@@ -178,7 +178,7 @@ impl Client {
             let mut nodes = known.iter().zip(&looked_at);
             nodes.all(|(now, then)| !then.is_met() || now.has_place()).then_some(())
         });
-        placed.await.ok_or_else(|| AdmitError::Unheard { nodes: self.nodes() })
+        placed.await.ok_or_else(|| AdmitError::Unheard { nodes: self.node_status() })
     }
 
     /// Makes the nodes of this client the set that all clients go by: one more, one less, or one
@@ -199,7 +199,7 @@ impl Client {
     /// # Errors
     ///
     /// [`ChangeError`]; what was begun goes on when this is called again with the same list. If the
-    /// change is refused, a client that [only looks](crate::ClientBuilder::look_only) has written
+    /// change is refused, a client that [only looks](crate::ClientBuilder::read_only) has written
     /// nothing; [`NotYet`](ChangeError::NotYet) may have told nodes of the change before.
     ///
     /// # Examples
@@ -211,16 +211,16 @@ impl Client {
     ///
     /// // 10.0.0.3 has died, 10.0.0.4 takes its place.
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.4"];
-    /// let client = Client::builder().nodes(nodes).look_only().build()?;
+    /// let client = Client::builder().nodes(nodes).read_only().build()?;
     /// println!("{}", client.change_nodes().await?);
     /// # Ok(()) }
     /// ```
     pub async fn change_nodes(&self) -> Result<NodesChanged, ChangeError> {
-        let shared = self.inner.membership.as_deref().ok_or(ChangeError::GuardIsOff)?;
+        let shared = self.inner.membership.as_deref().ok_or(ChangeError::QuarantineIsOff)?;
         shared.forget();
         let looked_at = self.hear(shared, &|_| true).await;
         if !looked_at.contains(&true) {
-            return Err(ChangeError::Unheard { nodes: self.nodes() });
+            return Err(ChangeError::Unheard { nodes: self.node_status() });
         }
         // With other terms no node would be told anything, whatever the list.
         let differs = shared.lock().view.check_terms();
@@ -246,7 +246,7 @@ impl Client {
                 Ok(NodesChanged::new(&config, left))
             }
             Some(Err(left)) => Err(ChangeError::TooSoon { left }),
-            None => Err(ChangeError::Unheard { nodes: self.nodes() }),
+            None => Err(ChangeError::Unheard { nodes: self.node_status() }),
         }
     }
 
@@ -272,11 +272,11 @@ impl Client {
         &self,
         shared: &SharedMembership,
         acting: &Acting<'_>,
-        mut under_way: Option<Unplanned>,
+        mut under_way: Option<PlanError>,
     ) -> Result<AgreedConfig, ChangeError> {
         let planned = self.watch_nodes(PATIENCE, |_| match shared.plan(self.inner.engine.now()) {
             Err(why) if is_to_go_on(shared, &why) => {
-                if let Unplanned::Minority { config, .. } = &why {
+                if let PlanError::Minority { config, .. } = &why {
                     acting.propose(config);
                 }
                 under_way = Some(why);
@@ -286,14 +286,14 @@ impl Client {
         });
         match (planned.await, under_way) {
             (Some(planned), None) => planned.map_err(ChangeError::from),
-            (Some(_), Some(Unplanned::Minority { config, .. })) if shared.is_wanted(&config) => {
+            (Some(_), Some(PlanError::Minority { config, .. })) if shared.is_wanted(&config) => {
                 Ok(*config)
             }
             (Some(planned), Some(_)) => planned.map_err(|why| {
                 ChangeError::NotYet(format!("the last change was finished first: {why}"))
             }),
             (None, Some(why)) => Err(why.into()),
-            (None, None) => Err(ChangeError::Unheard { nodes: self.nodes() }),
+            (None, None) => Err(ChangeError::Unheard { nodes: self.node_status() }),
         }
     }
 }
@@ -347,17 +347,19 @@ impl fmt::Display for NodesChanged {
 }
 
 /// Whether an earlier change is under way, of which some nodes are still to be told.
-fn is_to_go_on(shared: &SharedMembership, why: &Unplanned) -> bool {
+fn is_to_go_on(shared: &SharedMembership, why: &PlanError) -> bool {
     let is_told =
         |it: &Option<Opinion>| matches!(it, Some(Opinion::Tell { .. } | Opinion::Enrol(_)));
-    matches!(why, Unplanned::Minority { .. } | Unplanned::Joining)
+    matches!(why, PlanError::Minority { .. } | PlanError::Joining)
         && shared.lock().view.outlook(false).iter().any(is_told)
 }
 
 /// For how long the node does not go by another list, if that is what it says.
 fn too_soon(report: &NodeReport) -> Option<Duration> {
     match &report.answer {
-        NodeAnswer::Trouble(Trouble::Guarded { left, why }) if why == CHANGED_LATELY => Some(*left),
+        NodeAnswer::NodeError(NodeError::Quarantined { left, why }) if why == CHANGED_LATELY => {
+            Some(*left)
+        }
         _ => None,
     }
 }

@@ -6,10 +6,10 @@ use quorate_core::{
 };
 
 use crate::{
-    Client, LeaseHandover,
+    Client, DetachedLease,
     client::FIRST_CONTACT_MAX,
     engine::{self, Claim},
-    error::{AdoptError, InspectError},
+    error::{InspectError, LeaseError},
 };
 
 /// Marks the lease of a request, so that a caller that never got the answer finds the lease again:
@@ -78,7 +78,7 @@ impl LeaseTag {
 /// use quorate::LeaseTag;
 ///
 /// let tag = LeaseTag::new([7; LeaseTag::LEN]);
-/// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+/// let lease = client.mutex("video:9").lock().await?.detach().await?;
 /// let lease = client.tag_lease(&lease, tag).await?;
 /// let found = &client.tagged_leases(["video:9"]).await?[0]; // in another process, as a rule
 /// assert_eq!((found.tag, &found.lease), (tag, &lease));
@@ -90,11 +90,11 @@ pub struct TaggedLease {
     /// Its tag.
     pub tag: LeaseTag,
     /// The lease. Every process that finds it can renew and release it.
-    pub lease: LeaseHandover,
+    pub lease: DetachedLease,
 }
 
 impl Client {
-    /// Gives a lease that was [handed over](crate::Guard::hand_over) a tag, by which every process
+    /// Gives a lease that was [handed over](crate::Guard::detach) a tag, by which every process
     /// [finds](Self::tagged_leases) it. The lease goes on as another owner, with its whole ttl: the
     /// one that is returned.
     ///
@@ -107,8 +107,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AdoptError::Lost`] if a majority of the nodes does not have the lease any more.
-    /// [`AdoptError::NoQuorum`] if too few nodes answered. In both cases the nodes that answered
+    /// [`LeaseError::Lost`] if a majority of the nodes does not have the lease any more.
+    /// [`LeaseError::NoQuorum`] if too few nodes answered. In both cases the nodes that answered
     /// may have the tag; nothing is taken back.
     ///
     /// # Examples
@@ -118,7 +118,7 @@ impl Client {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// # use quorate::LeaseTag;
-    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+    /// let lease = client.mutex("video:9").lock().await?.detach().await?;
     /// let tagged = client.tag_lease(&lease, LeaseTag::new([7; LeaseTag::LEN])).await?;
     /// assert_eq!(tagged.fence(), lease.fence());
     /// assert!(client.renew_lease(&lease).await.is_err(), "it goes on as another owner");
@@ -127,14 +127,14 @@ impl Client {
     /// ```
     pub async fn tag_lease(
         &self,
-        lease: &LeaseHandover,
+        lease: &DetachedLease,
         tag: LeaseTag,
-    ) -> Result<LeaseHandover, AdoptError> {
+    ) -> Result<DetachedLease, LeaseError> {
         let engine = &self.inner.engine;
         let (claim, terms, now) = self.claim(lease)?;
-        let fence = lease.stored_fence().ok_or(AdoptError::OtherMode)?;
+        let fence = lease.stored_fence().ok_or(LeaseError::OtherMode)?;
         let tag = Tag { bytes: tag.0, fence };
-        let owner = engine.tagged_owner(&claim.owner, tag).ok_or(AdoptError::OtherMode)?;
+        let owner = engine.tagged_owner(&claim.owner, tag).ok_or(LeaseError::OtherMode)?;
         let claim = Claim { from: Some(claim.owner), owner: owner.clone(), ..claim };
         // The old owner is queued nowhere: where it has a key, it had it all the time. So what the
         // new one has on a majority was held all the time, however late the nodes were asked. And
@@ -143,7 +143,7 @@ impl Client {
         // What was sent to a slow node must not come after a release.
         call.settled(terms).await;
         let (name, _) = lease.parts();
-        Ok(LeaseHandover::new(name.clone(), owner, lease.ttl(), Some(fence)))
+        Ok(DetachedLease::new(name.clone(), owner, lease.ttl(), Some(fence)))
     }
 
     /// The leases of these locks that carry a tag and that a majority of the nodes has.
@@ -178,7 +178,7 @@ impl Client {
         self.settle(FIRST_CONTACT_MAX).await;
         let engine = &self.inner.engine;
         let found = engine::tagged(engine, &names, self.patience()).await;
-        let found = found.map_err(|troubles| InspectError::of(self.reports(troubles)))?;
+        let found = found.map_err(|node_errors| InspectError::of(self.reports(node_errors)))?;
         let lease = |(tag, lease): (Tag, _)| TaggedLease { tag: LeaseTag(tag.bytes), lease };
         Ok(found.into_iter().map(lease).collect())
     }

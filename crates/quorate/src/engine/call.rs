@@ -32,12 +32,12 @@ use quorate_core::{
 use super::{
     Engine,
     held::{Held, Hold},
-    report::{Heard, trouble_now},
+    observers::Notice,
+    report::{Heard, node_error_now},
     shared::{Order, Rest, Shared},
-    tell::Told,
 };
 use crate::{
-    error::Trouble,
+    error::NodeError,
     observe::{Action, Event, LockKind},
     timers::FOREVER,
 };
@@ -189,7 +189,7 @@ impl Call {
             }
             loop {
                 let Some(sleep) = &mut sleep else { return Poll::Pending };
-                if is_late && !self.is_asking() {
+                if is_late && !self.is_acquire() {
                     return Poll::Ready(self.give_up());
                 }
                 ready!(Pin::new(&mut *sleep).poll(cx));
@@ -279,13 +279,13 @@ impl Call {
 
     /// True while a node has not answered the last question. The caller hears of every answer from
     /// now on.
-    fn is_asking(&self) -> bool {
+    fn is_acquire(&self) -> bool {
         let mut shared = self.engine.lock();
         if let Some(record) = shared.calls.get_mut(&self.id) {
             record.is_nosy = true;
         }
         let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
-        waiter.is_some_and(|waiter| waiter.machine().is_asking())
+        waiter.is_some_and(|waiter| waiter.machine().is_acquire())
     }
 
     /// Looks after what was won. The outcome must have been taken.
@@ -438,12 +438,14 @@ impl Shared {
         now: Moment,
     ) {
         for (about, command, reply) in about.entries(command, answer.as_ref().ok()) {
-            let heard = |trouble| Err(Heard::new(trouble, engine.nodes[node].connection()));
+            let heard = |node_error| Err(Heard::new(node_error, engine.nodes[node].connection()));
             let told = match (reply, answer) {
-                (Some(Reply::Full), _) => heard(Trouble::OutOfMemory),
+                (Some(Reply::Full), _) => heard(NodeError::OutOfMemory),
                 (Some(reply), _) => Ok(reply),
                 (None, Err(whole)) => Err(whole.clone()),
-                (None, Ok(_)) => heard(Trouble::Server("it could not tell about this lock".into())),
+                (None, Ok(_)) => {
+                    heard(NodeError::Server("it could not tell about this lock".into()))
+                }
             };
             let told = told.as_ref().copied();
             match about {
@@ -473,9 +475,9 @@ impl Shared {
             let outcome = report::told(ended, record.late);
             let Record { round, action, kind, .. } = **record;
             let (name, took) = (record.name.clone(), now.saturating_since(record.started_at));
-            rest.tell(Told::Ended { round, action, name: name.clone(), kind, outcome, took });
+            rest.tell(Notice::Ended { round, action, name: name.clone(), kind, outcome, took });
             if let Some(since) = record.waiting_since {
-                rest.tell(Told::WaitEnded { name, kind, waited: now.saturating_since(since) });
+                rest.tell(Notice::WaitEnded { name, kind, waited: now.saturating_since(since) });
             }
         }
     }
@@ -488,9 +490,9 @@ impl Shared {
         }
         let Some(record) = self.calls.get(&id) else { return };
         let known = engine.nodes.iter().enumerate();
-        let troubles =
-            known.filter_map(|(number, node)| trouble_now(&**node, record.heard(number)));
-        let denials = troubles.filter(Trouble::is_denial).count();
+        let node_errors =
+            known.filter_map(|(number, node)| node_error_now(&**node, record.heard(number)));
+        let denials = node_errors.filter(NodeError::is_denial).count();
         if engine.nodes.len() - denials < quorate_core::quorum::majority(engine.nodes.len()) {
             self.machine.give_up(id, now);
         }

@@ -17,8 +17,8 @@ use super::{
     survey::{Identity, Question, Whos, ask, digits, most_seen, of_all},
 };
 use crate::{
-    error::Trouble,
-    inspect::{LockHolder, LockReport, NodeView, Sight, Waiter},
+    error::NodeError,
+    inspect::{LockHolder, LockReport, NodeView, Observation, Waiter},
 };
 
 /// What is known about a lock.
@@ -59,7 +59,7 @@ pub(crate) async fn list(
     engine: &Engine,
     prefix: &str,
     patience: Duration,
-) -> (BTreeSet<Name>, Vec<Option<Trouble>>) {
+) -> (BTreeSet<Name>, Vec<Option<NodeError>>) {
     let mut list = List {
         engine,
         prefix,
@@ -77,8 +77,8 @@ pub(crate) async fn list(
     let back: Vec<usize> = (0..engine.nodes.len()).filter(is_back).collect();
     list.walk(back).await;
     let heard = list.heard.into_iter().zip(&engine.nodes);
-    let troubles = heard.map(|(heard, node)| heard.map(|heard| heard.now(&**node)));
-    (list.names, troubles.collect())
+    let node_errors = heard.map(|(heard, node)| heard.map(|heard| heard.now(&**node)));
+    (list.names, node_errors.collect())
 }
 
 /// The names that were found so far.
@@ -128,7 +128,7 @@ impl List<'_> {
     }
 
     fn out_of_time(&self, node: usize) -> Heard {
-        Heard::new(Trouble::TimedOut, self.engine.nodes[node].connection())
+        Heard::new(NodeError::TimedOut, self.engine.nodes[node].connection())
     }
 }
 
@@ -198,12 +198,12 @@ impl View {
         let waiting = self.waiting.iter().filter_map(waiter).collect();
         let view = |(node, node_call): (usize, &Result<Inspected, Heard>)| NodeView {
             node: engine.nodes[node].label().to_owned(),
-            sight: match node_call {
+            observation: match node_call {
                 Ok(told) => match entries(told).first() {
-                    Some(entry) => Sight::Held(entry.holder(engine, whos)),
-                    None => Sight::Free,
+                    Some(entry) => Observation::Held(entry.holder(engine, whos)),
+                    None => Observation::Free,
                 },
-                Err(heard) => Sight::Trouble(heard.now(&*engine.nodes[node])),
+                Err(heard) => Observation::NodeError(heard.now(&*engine.nodes[node])),
             },
         };
         LockReport {
@@ -251,7 +251,7 @@ fn entries(told: &Inspected) -> Vec<Entry> {
         }
     };
     match told.shares.is_empty() {
-        true => told.sighting.iter().map(alone).collect(),
+        true => told.observation.iter().map(alone).collect(),
         false => told.shares.iter().map(share).collect(),
     }
 }
@@ -346,7 +346,8 @@ mod tests {
     fn told(holder: Option<u64>, tickets: &[u64], hidden: u64) -> Result<Inspected, Heard> {
         let value = |ticket| Value::Text(owner(ticket).as_bytes().into());
         Ok(Inspected {
-            sighting: holder.map(|it| KeyObservation { value: value(it), expires_in_ms: Some(1) }),
+            observation: holder
+                .map(|it| KeyObservation { value: value(it), expires_in_ms: Some(1) }),
             fence: None,
             waiting: tickets.iter().map(|it| owner(*it)).collect(),
             waiting_total: tickets.len() as u64 + hidden,
@@ -365,7 +366,7 @@ mod tests {
     fn in_line_is_who_stands_there_on_half_of_the_nodes() {
         let nodes = [told(Some(1), &[2, 3], 0), told(Some(1), &[3, 4], 0), told(Some(1), &[2], 0)];
         assert_eq!(view(nodes), (vec![owner(2), owner(3)], 2), "in the order of their tickets");
-        let silent = || Err(Heard::new(Trouble::TimedOut, 0));
+        let silent = || Err(Heard::new(NodeError::TimedOut, 0));
         assert_eq!(view([told(None, &[5, 6], 0), silent(), silent()]).0.len(), 2, "one that tells");
         assert_eq!(view([silent(), silent()]), (vec![], 0));
     }

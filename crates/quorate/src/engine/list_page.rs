@@ -10,8 +10,8 @@ use super::{
     survey::{Question, ask},
 };
 use crate::{
-    error::Trouble,
-    inspect::{LockCursor, LockReport, Sight},
+    error::NodeError,
+    inspect::{LockCursor, LockReport, Observation},
 };
 
 /// The names on one page.
@@ -32,7 +32,7 @@ impl Names {
         let node = self.nodes.get(name).copied().unwrap_or_default();
         let earlier = lock.nodes.iter().take(node).enumerate();
         let listed = earlier.filter(|(node, _)| self.failed & bit(*node) == 0);
-        listed.into_iter().any(|(_, view)| matches!(view.sight, Sight::Held(_)))
+        listed.into_iter().any(|(_, view)| matches!(view.observation, Observation::Held(_)))
     }
 }
 
@@ -44,10 +44,10 @@ pub(crate) async fn list_page(
     mut cursor: LockCursor,
     limit: usize,
     patience: Duration,
-) -> Result<(Names, Option<LockCursor>), Vec<Option<Trouble>>> {
+) -> Result<(Names, Option<LockCursor>), Vec<Option<NodeError>>> {
     let end: Moment = engine.now().saturating_add(PAGE_TIME_MAX);
     let mut found = Names { nodes: BTreeMap::new(), failed: cursor.failed };
-    let mut troubles = vec![None; engine.nodes.len()];
+    let mut node_errors = vec![None; engine.nodes.len()];
     let all = (0..engine.nodes.len()).fold(0, |all, node| all | bit(node));
     while cursor.node < engine.nodes.len() {
         if found.nodes.len() >= limit || engine.now() >= end {
@@ -70,7 +70,7 @@ pub(crate) async fn list_page(
                 next
             }
             Some(Err(heard)) => {
-                troubles[cursor.node] = Some(heard.now(&*engine.nodes[cursor.node]));
+                node_errors[cursor.node] = Some(heard.now(&*engine.nodes[cursor.node]));
                 found.failed |= bit(cursor.node);
                 None
             }
@@ -84,7 +84,7 @@ pub(crate) async fn list_page(
         }
     }
     match found.failed & all == all {
-        true => Err(troubles),
+        true => Err(node_errors),
         false => Ok((found, None)),
     }
 }

@@ -3,33 +3,33 @@
 use quorate_core::quorum::Vote;
 
 use crate::{
-    error::{NodeAnswer, Trouble},
+    error::{NodeAnswer, NodeError},
     node::Node,
 };
 
 /// An error that came in place of an answer, and the connection on which it came.
 #[derive(Clone, Debug)]
 pub(super) struct Heard {
-    pub(super) trouble: Trouble,
+    pub(super) node_error: NodeError,
     connection: u64,
 }
 
 impl Heard {
     /// `connection` is the node's number for it: as the answer comes in, or, for one that `send`
     /// gives itself, before the call. A node that comes up meanwhile has another one.
-    pub(super) const fn new(trouble: Trouble, connection: u64) -> Self {
-        Self { trouble, connection }
+    pub(super) const fn new(node_error: NodeError, connection: u64) -> Self {
+        Self { node_error, connection }
     }
 
     /// Whether the node has not been connected anew since.
     pub(super) fn is_current(&self, node: &dyn Node) -> bool {
-        node.trouble().is_some() || self.connection == node.connection()
+        node.node_error().is_some() || self.connection == node.connection()
     }
 
     /// What to say of a node of which nothing else is known.
-    pub(super) fn now(&self, node: &dyn Node) -> Trouble {
+    pub(super) fn now(&self, node: &dyn Node) -> NodeError {
         // One that came up since has not answered in time, whatever it was that kept it from that.
-        trouble_now(node, Some(self)).unwrap_or(Trouble::TimedOut)
+        node_error_now(node, Some(self)).unwrap_or(NodeError::TimedOut)
     }
 }
 
@@ -41,9 +41,9 @@ impl Heard {
 /// 2. While it can be asked, the error of the last answer counts, if it came on this connection:
 ///    it is the server's own word, such as out of memory, no permission, or loading its data.
 /// 3. An error from before this connection counts no more: the node is well, for all we know.
-pub(super) fn trouble_now(node: &dyn Node, heard: Option<&Heard>) -> Option<Trouble> {
+pub(super) fn node_error_now(node: &dyn Node, heard: Option<&Heard>) -> Option<NodeError> {
     let current = |heard: &&Heard| heard.connection == node.connection();
-    node.trouble().or_else(|| heard.filter(current).map(|heard| heard.trouble.clone()))
+    node.node_error().or_else(|| heard.filter(current).map(|heard| heard.node_error.clone()))
 }
 
 /// What an attempt reports of a node. Its vote is its answer to this attempt, and says more than
@@ -58,8 +58,8 @@ pub(super) fn answer_now(
     match vote {
         Some(Vote::Grant) => NodeAnswer::Granted,
         Some(Vote::Refuse) => NodeAnswer::Refused,
-        Some(Vote::Unknown) | None => match trouble_now(node, heard) {
-            Some(trouble) => NodeAnswer::Trouble(trouble),
+        Some(Vote::Unknown) | None => match node_error_now(node, heard) {
+            Some(node_error) => NodeAnswer::NodeError(node_error),
             None => silence,
         },
     }
@@ -75,11 +75,11 @@ mod tests {
     use crate::node::{Pull, Pulled, Request, Sent, Work};
 
     #[derive(Debug)]
-    struct Fake(Option<Trouble>, u64);
+    struct Fake(Option<NodeError>, u64);
 
     impl Node for Fake {
         fn send(&self, _request: Request, _now: Moment) -> Sent {
-            Sent::Answered(Err(Trouble::Overloaded))
+            Sent::Answered(Err(NodeError::Overloaded))
         }
 
         fn pull(&self, _work: &mut dyn Work, _how: Pull, _now: Moment) -> Pulled {
@@ -92,7 +92,7 @@ mod tests {
             "fake"
         }
 
-        fn trouble(&self) -> Option<Trouble> {
+        fn node_error(&self) -> Option<NodeError> {
             self.0.clone()
         }
 
@@ -111,24 +111,24 @@ mod tests {
 
     #[test]
     fn link_that_is_down_knows_best() {
-        let down = Fake(Some(Trouble::ConnectionRefused), 4);
+        let down = Fake(Some(NodeError::ConnectionRefused), 4);
         for connection in [3, 4] {
-            let heard = Heard::new(Trouble::OutOfMemory, connection);
-            assert_eq!(trouble_now(&down, Some(&heard)), Some(Trouble::ConnectionRefused));
+            let heard = Heard::new(NodeError::OutOfMemory, connection);
+            assert_eq!(node_error_now(&down, Some(&heard)), Some(NodeError::ConnectionRefused));
             assert!(heard.is_current(&down));
         }
-        assert_eq!(trouble_now(&down, None), Some(Trouble::ConnectionRefused));
+        assert_eq!(node_error_now(&down, None), Some(NodeError::ConnectionRefused));
     }
 
     #[test]
     fn error_counts_on_its_own_connection_only() {
         let up = Fake(None, 5);
-        let old = Heard::new(Trouble::Connecting, 4);
-        let current = Heard::new(Trouble::OutOfMemory, 5);
-        assert_eq!(trouble_now(&up, Some(&current)), Some(Trouble::OutOfMemory));
-        assert_eq!(trouble_now(&up, Some(&old)), None);
+        let old = Heard::new(NodeError::Connecting, 4);
+        let current = Heard::new(NodeError::OutOfMemory, 5);
+        assert_eq!(node_error_now(&up, Some(&current)), Some(NodeError::OutOfMemory));
+        assert_eq!(node_error_now(&up, Some(&old)), None);
         assert!(current.is_current(&up) && !old.is_current(&up));
-        assert_eq!((old.now(&up), current.now(&up)), (Trouble::TimedOut, Trouble::OutOfMemory));
+        assert_eq!((old.now(&up), current.now(&up)), (NodeError::TimedOut, NodeError::OutOfMemory));
         let report = |vote| answer_now(&up, vote, Some(&old), NodeAnswer::Attached);
         assert_eq!(report(None), NodeAnswer::Attached);
         assert_eq!(report(Some(Vote::Unknown)), NodeAnswer::Attached);

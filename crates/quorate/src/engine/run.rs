@@ -17,7 +17,7 @@ use tokio::{
 use super::Engine;
 use crate::{
     error::ConfigError,
-    node::{Driver, Quiet},
+    node::{Driver, IdleSignal},
 };
 
 /// Where the engine runs.
@@ -42,9 +42,9 @@ impl Running {
         engine: &Arc<Engine>,
         drivers: Vec<Driver>,
         place: Where,
-        quiet: Arc<Quiet>,
+        idle: Arc<IdleSignal>,
     ) -> Result<Self, ConfigError> {
-        let ending = Arc::new(Ending { quiet, ..Ending::default() });
+        let ending = Arc::new(Ending { idle, ..Ending::default() });
         let life = live(engine.clone(), drivers, ending.clone());
         let thread = match place {
             Where::OwnThread => Some(start_thread(life)?),
@@ -101,14 +101,14 @@ async fn live(engine: Arc<Engine>, drivers: Vec<Driver>, ending: Arc<Ending>) {
     );
     ending.ordered.notified().await;
     let grace = ending.lock().grace.unwrap_or_default();
-    ending.quiet.expect();
-    let quiet = async {
+    ending.idle.expect();
+    let idle = async {
         while engine.is_busy() {
             // Debts that expire tell nobody, so we look now and then.
-            let _ = tokio::time::timeout(LOOK_AGAIN, ending.quiet.told()).await;
+            let _ = tokio::time::timeout(LOOK_AGAIN, ending.idle.told()).await;
         }
     };
-    let is_clean = tokio::time::timeout(grace, quiet).await.is_ok();
+    let is_clean = tokio::time::timeout(grace, idle).await.is_ok();
     drop(tasks);
     // Aborted tasks are dropped when the runtime comes by; links answer what waits as they go.
     tokio::task::yield_now().await;
@@ -167,7 +167,7 @@ struct Ending {
     ordered: Notify,
     over: Condvar,
     has_ended: Notify,
-    quiet: Arc<Quiet>,
+    idle: Arc<IdleSignal>,
 }
 
 #[derive(Debug, Default)]

@@ -19,9 +19,9 @@ use quorate_core::{
     quorum::{NodeSet, majority},
 };
 
-use super::{Engine, call::Record, held::Held, names::Names, report::Heard, tell::Told};
+use super::{Engine, call::Record, held::Held, names::Names, observers::Notice, report::Heard};
 use crate::{
-    error::Trouble,
+    error::NodeError,
     node::{Pull, Pulled, ReplyTo, Request, Work},
     timers::{FOREVER, Timed},
 };
@@ -47,7 +47,7 @@ pub(super) struct Rest {
     waker: Option<Waker>,
     wakers: Vec<Waker>,
     lost: Vec<Arc<Held>>,
-    told: Vec<Told>,
+    told: Vec<Notice>,
     /// The next timer could not be set: the engine has ended.
     is_ended: bool,
 }
@@ -73,7 +73,7 @@ impl Rest {
         self.queued.remove(node);
     }
 
-    pub(super) fn tell(&mut self, told: Told) {
+    pub(super) fn tell(&mut self, told: Notice) {
         self.told.push(told);
     }
 
@@ -153,12 +153,12 @@ impl Shared {
         engine: &Arc<Engine>,
         node: usize,
         (about, command): (&About, &Command),
-        answer: Result<Reply, Trouble>,
+        answer: Result<Reply, NodeError>,
         rest: &mut Rest,
         now: Moment,
     ) {
         let connection = || engine.nodes[node].connection();
-        let answer = answer.map_err(|trouble| Heard::new(trouble, connection()));
+        let answer = answer.map_err(|node_error| Heard::new(node_error, connection()));
         self.note_answer(engine, node, (about, command), &answer, rest, now);
         self.machine.handle_answer(node, (about, command), answer.as_ref().ok(), now);
         self.give_up_if_denied(engine, (about, command), answer.as_ref().ok(), now);
@@ -194,7 +194,7 @@ impl Shared {
             Lease::Renewed { .. } | Lease::AtRisk { .. } => {}
         }
         if engine.is_observed() && !matches!(event, Lease::Valid { .. }) {
-            rest.tell(Told::Lease { name: held.name.clone(), kind: held.kind, event });
+            rest.tell(Notice::Lease { name: held.name.clone(), kind: held.kind, event });
         }
     }
 
@@ -334,10 +334,10 @@ impl Work for Waiting<'_> {
         Some(Request { command, to })
     }
 
-    fn answer(&mut self, request: Request, answer: Result<Reply, Trouble>, connection: u64) {
+    fn answer(&mut self, request: Request, answer: Result<Reply, NodeError>, connection: u64) {
         let Request { command, to } = request;
         if let ReplyTo::Machine { about, .. } = to {
-            let answer = answer.map_err(|trouble| Heard::new(trouble, connection));
+            let answer = answer.map_err(|node_error| Heard::new(node_error, connection));
             self.answered.push((about, command, answer));
         }
     }

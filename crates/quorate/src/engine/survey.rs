@@ -17,25 +17,25 @@ use quorate_core::{
 
 use super::{Engine, report::Heard};
 use crate::{
-    error::{Holder, Trouble},
+    error::{Holder, NodeError},
     node::{Inbox, Request, Sent},
     timers::Timed,
 };
 
 /// The holder that most nodes know, if any of them answers within `patience`.
 pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> Option<Holder> {
-    let look = Command::Look { name: name.clone() };
+    let look = Command::ReadKey { name: name.clone() };
     let read = |reply| match reply {
-        Reply::Seen(sighting) => Some(sighting),
+        Reply::Key(observation) => Some(observation),
         _ => None,
     };
     let answers = ask(engine, of_all(engine, &look).collect(), patience, read).await;
-    let sightings: Vec<KeyObservation> = answers.into_iter().flatten().flatten().collect();
-    let sighting = most_seen(sightings.iter(), |seen| &seen.value)?;
-    let identity = Identity::of(&sighting.value);
+    let observations: Vec<KeyObservation> = answers.into_iter().flatten().flatten().collect();
+    let observation = most_seen(observations.iter(), |seen| &seen.value)?;
+    let identity = Identity::of(&observation.value);
     let mut whos = Whos::default();
     whos.learn(engine, identity.asked(), patience).await;
-    let expires_in = sighting.expires_in_ms.map(Duration::from_millis);
+    let expires_in = observation.expires_in_ms.map(Duration::from_millis);
     Some(Holder { who: whos.words(&identity), expires_in })
 }
 
@@ -105,13 +105,13 @@ async fn ask_once<T>(
         Poll::Pending
     })
     .await;
-    let silence = if is_ended { Trouble::ShutDown } else { Trouble::TimedOut };
+    let silence = if is_ended { NodeError::ShutDown } else { NodeError::TimedOut };
     let answers = std::mem::take(&mut survey.lock().answers);
-    let read = |(answer, connection): (Option<Result<Reply, Trouble>>, u64)| {
-        let unexpected = || Trouble::Protocol("an unexpected reply".into());
+    let read = |(answer, connection): (Option<Result<Reply, NodeError>>, u64)| {
+        let unexpected = || NodeError::Protocol("an unexpected reply".into());
         let answer = answer.unwrap_or_else(|| Err(silence.clone()));
         let answer = answer.and_then(|reply| read(reply).ok_or_else(unexpected));
-        answer.map_err(|trouble| Heard::new(trouble, connection))
+        answer.map_err(|node_error| Heard::new(node_error, connection))
     };
     answers.into_iter().zip(connections).map(read).collect()
 }
@@ -257,7 +257,7 @@ struct Survey(Mutex<State>);
 #[derive(Debug)]
 struct State {
     pending: usize,
-    answers: Vec<Option<Result<Reply, Trouble>>>,
+    answers: Vec<Option<Result<Reply, NodeError>>>,
     waker: Option<Waker>,
 }
 
@@ -271,7 +271,7 @@ impl Survey {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_in(&self, question: usize, answer: Result<Reply, Trouble>) {
+    fn take_in(&self, question: usize, answer: Result<Reply, NodeError>) {
         let mut state = self.lock();
         state.pending = state.pending.saturating_sub(1);
         // One that comes too late finds no place.
@@ -295,7 +295,7 @@ impl Inbox for Survey {
         self: Arc<Self>,
         question: usize,
         _command: Command,
-        answer: Result<Reply, Trouble>,
+        answer: Result<Reply, NodeError>,
         _now: Moment,
     ) {
         self.take_in(question, answer);

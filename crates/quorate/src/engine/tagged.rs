@@ -15,7 +15,7 @@ use super::{
     inspect::inspected,
     survey::{ask, of_all},
 };
-use crate::{error::Trouble, handover::LeaseHandover};
+use crate::{detached_lease::DetachedLease, error::NodeError};
 
 /// The leases of tagged owners that a majority of the nodes has; or, if no node answered, why each
 /// of them did not.
@@ -23,15 +23,15 @@ pub(crate) async fn tagged(
     engine: &Engine,
     names: &[Name],
     patience: Duration,
-) -> Result<Vec<(Tag, LeaseHandover)>, Vec<Option<Trouble>>> {
+) -> Result<Vec<(Tag, DetachedLease)>, Vec<Option<NodeError>>> {
     let commands = names.iter().map(|name| Command::Inspect { name: name.clone(), shown: 0 });
     let questions = commands.flat_map(|command| of_all(engine, &command).collect::<Vec<_>>());
     let answers = ask(engine, questions.collect(), patience, inspected).await;
     let nodes = engine.nodes.len();
     if answers.iter().all(Result::is_err) {
         let first = answers.into_iter().take(nodes).zip(&engine.nodes);
-        let trouble = first.map(|(answer, node)| answer.err().map(|heard| heard.now(&**node)));
-        return Err(trouble.collect());
+        let node_error = first.map(|(answer, node)| answer.err().map(|heard| heard.now(&**node)));
+        return Err(node_error.collect());
     }
     let mut found = Vec::new();
     for (name, answers) in names.iter().zip(answers.chunks(nodes)) {
@@ -46,7 +46,7 @@ fn leases<'a>(
     name: &Name,
     told: impl Iterator<Item = &'a Inspected>,
     quorum: usize,
-) -> Vec<(Tag, LeaseHandover)> {
+) -> Vec<(Tag, DetachedLease)> {
     let mut seen: BTreeMap<Owner, usize> = BTreeMap::new();
     for owner in told.flat_map(owners) {
         *seen.entry(owner).or_default() += 1;
@@ -55,15 +55,15 @@ fn leases<'a>(
     let lease = |(owner, _): (Owner, usize)| {
         let (tag, place) = (tag_of(owner.as_bytes())?, Position::of(owner.as_bytes())?);
         let ttl = Duration::from_millis(place.ttl_ms);
-        Some((tag, LeaseHandover::new(name.clone(), owner, ttl, Some(tag.fence))))
+        Some((tag, DetachedLease::new(name.clone(), owner, ttl, Some(tag.fence))))
     };
     known.filter_map(lease).collect()
 }
 
 /// Who holds the lock on one node.
 fn owners(inspected: &Inspected) -> impl Iterator<Item = Owner> {
-    let alone = match &inspected.sighting {
-        Some(sighting) if inspected.shares.is_empty() => match &sighting.value {
+    let alone = match &inspected.observation {
+        Some(observation) if inspected.shares.is_empty() => match &observation.value {
             Value::Text(text) => Some(Owner::from_bytes(text)),
             Value::Shared(_) | Value::OtherType(_) => None,
         },

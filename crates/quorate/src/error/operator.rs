@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::membership::Unplanned;
+use quorate_core::membership::PlanError;
 use thiserror::Error;
 
 use super::{NodeReport, Reports};
@@ -17,7 +17,7 @@ use super::{NodeReport, Reports};
 /// use quorate::{Client, error::AdmitError};
 ///
 /// let refused = Client::memory().admit().await;
-/// assert_eq!(refused, Err(AdmitError::GuardIsOff));
+/// assert_eq!(refused, Err(AdmitError::QuarantineIsOff));
 /// # }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -25,10 +25,10 @@ use super::{NodeReport, Reports};
 pub enum AdmitError {
     /// The nodes are not guarded: they vote anyway.
     #[error(
-        "the restart guard is off for this client, as it is by default with less than three nodes: \
+        "quarantine is off for this client, the default with fewer than three nodes: \
          its nodes vote anyway, and nothing was changed"
     )]
-    GuardIsOff,
+    QuarantineIsOff,
     /// Not all nodes could be asked, or one of them must not be a node.
     #[error("not every node can be admitted: {}", Reports(.nodes))]
     Unheard {
@@ -83,7 +83,7 @@ pub enum AdmitError {
 /// use quorate::{Client, error::ChangeError};
 ///
 /// let refused = Client::memory().change_nodes().await;
-/// assert_eq!(refused, Err(ChangeError::GuardIsOff));
+/// assert_eq!(refused, Err(ChangeError::QuarantineIsOff));
 /// # }
 /// ```
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -91,10 +91,10 @@ pub enum AdmitError {
 pub enum ChangeError {
     /// The nodes are not guarded, and have agreed upon nothing.
     #[error(
-        "the restart guard is off for this client, as it is by default with less than three nodes: \
-         nothing was changed; turn it on, for all clients of these nodes, if they are a guarded set"
+        "quarantine is off for this client, the default with fewer than three nodes: nothing was \
+         changed; turn it on for all clients of these nodes if they form a set with quarantine"
     )]
-    GuardIsOff,
+    QuarantineIsOff,
     /// The list is not one step away from what was agreed upon, or the step must not be made now.
     #[error("this change is not possible: {0}")]
     Impossible(String),
@@ -116,13 +116,13 @@ pub enum ChangeError {
     },
 }
 
-impl From<Unplanned> for ChangeError {
-    fn from(why: Unplanned) -> Self {
+impl From<PlanError> for ChangeError {
+    fn from(why: PlanError) -> Self {
         match why {
-            Unplanned::TooSoon { left_ms } => {
+            PlanError::TooSoon { left_ms } => {
                 Self::TooSoon { left: Duration::from_millis(left_ms) }
             }
-            Unplanned::Minority { .. } | Unplanned::Joining => Self::NotYet(why.to_string()),
+            PlanError::Minority { .. } | PlanError::Joining => Self::NotYet(why.to_string()),
             _ => Self::Impossible(why.to_string()),
         }
     }

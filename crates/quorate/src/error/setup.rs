@@ -132,7 +132,7 @@ impl InspectError {
     /// All nodes are in trouble.
     pub(crate) fn of(nodes: Box<[NodeReport]>) -> Self {
         let is_denied = nodes.iter().any(|report| match &report.answer {
-            NodeAnswer::Trouble(trouble) => trouble.is_denial(),
+            NodeAnswer::NodeError(node_error) => node_error.is_denial(),
             NodeAnswer::Attached
             | NodeAnswer::Granted
             | NodeAnswer::Refused
@@ -177,7 +177,7 @@ pub struct WouldDeadlock;
 /// match Client::connect(["10.0.0.1"]).await {
 ///     Err(ConnectError::Config(error)) => eprintln!("mend the settings: {error}"),
 ///     Err(error) => eprintln!("mend the servers: {error}"),
-///     Ok(client) => println!("{} nodes", client.nodes().len()),
+///     Ok(client) => println!("{} nodes", client.node_status().len()),
 /// }
 /// # Ok(()) }
 /// ```

@@ -129,11 +129,11 @@ impl Default for Gate {
 /// ```
 #[derive(Debug)]
 pub struct Fenced<T> {
-    guarded: Mutex<Guarded<T>>,
+    quarantined: Mutex<Quarantined<T>>,
 }
 
 #[derive(Debug)]
-struct Guarded<T> {
+struct Quarantined<T> {
     highest: Fence,
     value: T,
 }
@@ -167,7 +167,7 @@ impl<T> Fenced<T> {
     /// ```
     #[must_use]
     pub const fn starting_at(highest: Fence, value: T) -> Self {
-        Self { guarded: Mutex::new(Guarded { highest, value }) }
+        Self { quarantined: Mutex::new(Quarantined { highest, value }) }
     }
 
     /// Hands the value to `work` unless a later holder was seen, and remembers this one. For reads
@@ -193,10 +193,10 @@ impl<T> Fenced<T> {
     /// # Ok::<(), quorate::fence::Stale>(())
     /// ```
     pub fn access<R>(&self, fence: Fence, work: impl FnOnce(&mut T) -> R) -> Result<R, Stale> {
-        let mut guarded = self.guarded();
-        judge(fence, guarded.highest)?;
-        guarded.highest = fence;
-        Ok(work(&mut guarded.value))
+        let mut quarantined = self.quarantined();
+        judge(fence, quarantined.highest)?;
+        quarantined.highest = fence;
+        Ok(work(&mut quarantined.value))
     }
 
     /// The largest fence seen so far, [`Fence::ZERO`] if there was none.
@@ -217,7 +217,7 @@ impl<T> Fenced<T> {
     /// ```
     #[must_use]
     pub fn highest(&self) -> Fence {
-        self.guarded().highest
+        self.quarantined().highest
     }
 
     /// The value, when nobody else can ask for it any more.
@@ -233,11 +233,11 @@ impl<T> Fenced<T> {
     /// ```
     #[must_use]
     pub fn into_inner(self) -> T {
-        self.guarded.into_inner().expect(HALF_CHANGED).value
+        self.quarantined.into_inner().expect(HALF_CHANGED).value
     }
 
-    fn guarded(&self) -> MutexGuard<'_, Guarded<T>> {
-        self.guarded.lock().expect(HALF_CHANGED)
+    fn quarantined(&self) -> MutexGuard<'_, Quarantined<T>> {
+        self.quarantined.lock().expect(HALF_CHANGED)
     }
 }
 

@@ -19,7 +19,7 @@
 //!
 //! 1. Let [`Mutex::with`](crate::Mutex::with) or [`Guard::run`](crate::Guard::run) drop the work at
 //!    its next await.
-//! 2. Hand a [`CancellationToken`](crate::CancellationToken) to work that cannot be dropped, and
+//! 2. Hand a [`LossToken`](crate::LossToken) to work that cannot be dropped, and
 //!    let it look now and then.
 //! 3. Call [`check`](crate::Guard::check) right before each step that must not overlap, and keep
 //!    steps short against [`remaining`](crate::Guard::remaining).
@@ -31,7 +31,7 @@
 //! that hangs must not keep its lock for ever. A process that adopts a lease has a `max_hold` of
 //! its own.
 //!
-//! A lease can move: [`hand_over`](crate::Guard::hand_over) gives a text that another
+//! A lease can move: [`detach`](crate::Guard::detach) gives a text that another
 //! process turns into a guard with [`Client::adopt`](crate::Client::adopt).
 //!
 //! # Examples

@@ -2,7 +2,7 @@
 //!
 //! | what fails | what you see |
 //! |---|---|
-//! | a minority of the nodes | nothing; [`Client::nodes`](crate::Client::nodes) shows it, and the keys that they lost are put back while you hold, except in classic mode and for a lease that was adopted |
+//! | a minority of the nodes | nothing; [`Client::node_status`](crate::Client::node_status) shows it, and the keys that they lost are put back while you hold, except in classic mode and for a lease that was adopted |
 //! | a majority, when you lock | [`NoQuorum`](crate::error::LockError::NoQuorum) with what each node said: from `try_lock` within the vote timeout, from `lock_timeout` at its end, from `lock` after a ttl |
 //! | a majority, while you hold | at risk, then lost at the deadline |
 //! | someone else has the lock | `None` from `try_lock`, [`Timeout`](crate::error::LockError::Timeout) with the holder from `lock_timeout` |

@@ -5,7 +5,7 @@
 //! | `ttl` | 10 s | how long others wait after a crash; shorter leaves less room for pauses |
 //! | renewal | at a third of the ttl or a little before | two more tries before the deadline |
 //! | `max_ttl` | 60 s | bounds how long a node that lost its data does not vote |
-//! | `restart_guard` | on with three nodes or more | one node that forgets could let a second holder in; with one node it would be an outage after every restart |
+//! | `quarantine` | on with three nodes or more | one node that forgets could let a second holder in; with one node it would be an outage after every restart |
 //! | `max_hold` | 1 h | a holder that hangs lets go in the end |
 //! | `drift` | 1 % + 2 ms | clocks of rates within ±0.5 %, and expiry in whole milliseconds |
 //! | `vote_timeout` | a twentieth of the ttl, 5 to 50 ms, at least three round trips | a dead node must not hold up the caller |

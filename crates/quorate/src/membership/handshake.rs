@@ -5,21 +5,21 @@ use quorate_core::membership::{
 };
 
 use super::{CHANGED_LATELY, Permit, Seat, SharedMembership, differs_by, quarantined};
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// A connection to a node, before it has a session.
 pub(crate) trait Connection {
     /// Says a command, and returns what the node replies; `None` if that is no membership reply.
-    async fn say(&mut self, command: Command) -> Result<Option<Reply>, Trouble>;
+    async fn say(&mut self, command: Command) -> Result<Option<Reply>, NodeError>;
 
     /// Whether the server writes everything to disk before it answers, and has no replica that
     /// could take its place without that.
-    async fn is_durable(&mut self) -> Result<bool, Trouble>;
+    async fn is_durable(&mut self) -> Result<bool, NodeError>;
 }
 
 impl Seat {
     /// Asks whether this new connection may vote.
-    pub(crate) async fn join(&self, connection: &mut impl Connection) -> Result<Permit, Trouble> {
+    pub(crate) async fn join(&self, connection: &mut impl Connection) -> Result<Permit, NodeError> {
         match &self.shared {
             Some(shared) => Joining { seat: self, shared, connection }.join().await,
             None => Ok(Permit::free()),
@@ -34,21 +34,21 @@ struct Joining<'a, C> {
 }
 
 impl<C: Connection> Joining<'_, C> {
-    async fn join(&mut self) -> Result<Permit, Trouble> {
+    async fn join(&mut self) -> Result<Permit, NodeError> {
         let Self { seat, shared, .. } = *self;
         let is_durable = shared.settings.is_durable && self.connection.is_durable().await?;
         // What comes into force while we ask makes the answer void.
         let lists = shared.watch();
         for _ in 0..HANDSHAKES_MAX {
-            let is_looking = shared.is_looking();
-            let handshake = Handshake { is_durable, is_looking, ..seat.handshake(shared)? };
+            let is_read_only = shared.is_read_only();
+            let handshake = Handshake { is_durable, is_read_only, ..seat.handshake(shared)? };
             let info = self.shake(&handshake).await?;
             let now = shared.settings.clock.now();
-            let opinion = shared.hear(seat.node, info.clone(), is_looking, now);
+            let opinion = shared.hear(seat.node, info.clone(), is_read_only, now);
             // An operator has begun to act, or is done.
-            let opinion = opinion.ok_or(Trouble::Connecting)?;
-            if is_looking || matches!(opinion, Opinion::Votes(_)) {
-                let why_not_yet = match is_looking {
+            let opinion = opinion.ok_or(NodeError::Connecting)?;
+            if is_read_only || matches!(opinion, Opinion::Votes(_)) {
+                let why_not_yet = match is_read_only {
                     true => looked_at(&opinion, &info, &handshake)?,
                     false => None,
                 };
@@ -57,29 +57,29 @@ impl<C: Connection> Joining<'_, C> {
             }
             self.advance(opinion, &info).await?;
         }
-        Err(Trouble::SessionLost)
+        Err(NodeError::SessionLost)
     }
 
-    async fn shake(&mut self, handshake: &Handshake) -> Result<NodeInfo, Trouble> {
+    async fn shake(&mut self, handshake: &Handshake) -> Result<NodeInfo, NodeError> {
         let asked_at = self.shared.settings.clock.now();
         self.shared.lock().view.ask(self.seat.node);
         match self.connection.say(Command::Handshake(*handshake)).await? {
             Some(Reply::Info(info)) => {
                 // A node does not remember who has looked at it, and would seem to have forgotten.
-                if !handshake.is_looking {
+                if !handshake.is_read_only {
                     self.seat.know_time(info.time_us, asked_at);
                 }
                 Ok(*info)
             }
             Some(Reply::OtherVersion(agreed)) => {
-                Err(Trouble::Disagreement(Disagreement::Wire(agreed).to_string()))
+                Err(NodeError::Disagreement(Disagreement::Wire(agreed).to_string()))
             }
-            _ => Err(Trouble::Protocol("a record was expected while attaching".into())),
+            _ => Err(NodeError::Protocol("a record was expected while attaching".into())),
         }
     }
 
     /// Does what is needed before the next handshake.
-    async fn advance(&mut self, opinion: Opinion, info: &NodeInfo) -> Result<(), Trouble> {
+    async fn advance(&mut self, opinion: Opinion, info: &NodeInfo) -> Result<(), NodeError> {
         let settings = &self.shared.settings;
         match opinion {
             Opinion::Votes(_) => {}
@@ -107,13 +107,13 @@ impl<C: Connection> Joining<'_, C> {
     }
 
     /// Lets the node vote at once. Returns false if it cannot yet.
-    async fn admit(&mut self, mark: Mark) -> Result<bool, Trouble> {
+    async fn admit(&mut self, mark: Mark) -> Result<bool, NodeError> {
         let fresh = self.shared.settings.nonces.mark()?;
         match self.connection.say(Command::Admit { mark, fresh }).await? {
             Some(Reply::Admitted) => Ok(true),
             Some(Reply::Holds { keys }) => {
                 self.shared.lock().holding[self.seat.node] = Some(keys);
-                Err(Trouble::NotEmpty(keys))
+                Err(NodeError::NotEmpty(keys))
             }
             _ => Ok(false),
         }
@@ -126,7 +126,7 @@ fn looked_at(
     opinion: &Opinion,
     info: &NodeInfo,
     handshake: &Handshake,
-) -> Result<Option<&'static str>, Trouble> {
+) -> Result<Option<&'static str>, NodeError> {
     match (opinion, info.quarantine) {
         // It takes the mark that it was offered, from whoever comes next.
         (Opinion::Votes(mark), _) => Ok((*mark == handshake.mark).then_some(QUARANTINE_IS_OVER)),
@@ -143,7 +143,7 @@ fn looked_at(
     }
 }
 
-fn waits(Quarantine { reason, left_ms }: Quarantine, is_enrolled: bool) -> Trouble {
+fn waits(Quarantine { reason, left_ms }: Quarantine, is_enrolled: bool) -> NodeError {
     match is_enrolled {
         true => quarantined(&reason.to_string(), left_ms),
         false => quarantined(&format!("{reason}, and {UNCONFIRMED}"), left_ms),

@@ -11,7 +11,7 @@ use quorate_core::{membership::NodeInfo, moment::Moment};
 use tokio::time::{sleep, timeout};
 
 use super::{CHANGED_LATELY, Seat, version::Watch};
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// The tries of one link.
 pub(crate) struct Retry<'a> {
@@ -33,8 +33,8 @@ impl<'a> Retry<'a> {
     }
 
     /// Until when the node is in quarantine and why, if a try found that, and if that time runs.
-    pub(crate) fn quarantine(&self, found: &Trouble, now: Moment) -> Option<(Moment, String)> {
-        let Trouble::Guarded { left, why } = found else { return None };
+    pub(crate) fn quarantine(&self, found: &NodeError, now: Moment) -> Option<(Moment, String)> {
+        let NodeError::Quarantined { left, why } = found else { return None };
         let has_begun =
             why == CHANGED_LATELY
                 || self.seat.shared.as_ref().is_some_and(|it| {
@@ -44,10 +44,10 @@ impl<'a> Retry<'a> {
     }
 
     /// How long to wait after what a try found: in any case, and then until it is called for.
-    pub(crate) fn pauses(&self, delay: Duration, found: &Trouble) -> (Duration, Duration) {
+    pub(crate) fn pauses(&self, delay: Duration, found: &NodeError) -> (Duration, Duration) {
         let is_placed = || self.seat.shared.as_ref().is_some_and(|it| it.is_placed(self.seat.node));
         match found {
-            Trouble::Guarded { left, .. } if is_placed() => pauses(delay, *left),
+            NodeError::Quarantined { left, .. } if is_placed() => pauses(delay, *left),
             _ => (delay, Duration::ZERO),
         }
     }

@@ -36,9 +36,9 @@ impl Seat {
     /// later than with a new connection.
     pub(crate) fn renewal(&self, ping: Command) -> Option<Command> {
         let Some(shared) = &self.shared else { return Some(ping) };
-        let asked = match shared.settings.only_looks {
+        let asked = match shared.settings.is_read_only {
             true => {
-                let handshake = Handshake { is_looking: true, ..self.handshake(shared).ok()? };
+                let handshake = Handshake { is_read_only: true, ..self.handshake(shared).ok()? };
                 membership::Command::Handshake(handshake).into()
             }
             false => ping,
@@ -86,7 +86,7 @@ impl Seat {
             id: settings.nonces.node_id()?,
             life_ms: SESSION_LIFE_MS,
             quarantine_ms: shared.quarantine_ms,
-            is_looking: false,
+            is_read_only: false,
             is_durable: false,
         })
     }

@@ -7,7 +7,7 @@ use std::{
 
 use quorate_core::{
     membership::{
-        AgreedConfig, Disagreement, Members, NodeInfo, Opinion, Unplanned, View, plan,
+        AgreedConfig, Disagreement, Members, NodeInfo, Opinion, PlanError, View, plan,
         quarantine_ms,
     },
     moment::Moment,
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     /// A server that writes everything to disk at once may vote again at once.
     pub(crate) is_durable: bool,
     /// Nodes are only looked at, unless an operator acts.
-    pub(crate) only_looks: bool,
+    pub(crate) is_read_only: bool,
     pub(crate) clock: Clock,
     pub(crate) nonces: Nonces,
 }
@@ -136,12 +136,12 @@ impl SharedMembership {
     }
 
     /// Whether nodes stay as they are.
-    pub(super) fn is_looking(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         self.is_looking_in(&self.lock())
     }
 
     const fn is_looking_in(&self, state: &State) -> bool {
-        self.settings.only_looks && !state.is_acting
+        self.settings.is_read_only && !state.is_acting
     }
 
     /// Waits for news of every node that does not vote.
@@ -162,7 +162,7 @@ impl SharedMembership {
     }
 
     /// The change that makes the nodes of this client the set.
-    pub(crate) fn plan(&self, now: Moment) -> Result<AgreedConfig, Unplanned> {
+    pub(crate) fn plan(&self, now: Moment) -> Result<AgreedConfig, PlanError> {
         let state = self.lock();
         // A node that votes is not asked again, and waits for less and less meanwhile.
         let since = |info: &NodeInfo, told_at: &Moment| {
@@ -202,7 +202,7 @@ impl SharedMembership {
     pub(crate) fn act(&self) -> Acting<'_> {
         let mut state = self.lock();
         state.is_acting = true;
-        if self.settings.only_looks {
+        if self.settings.is_read_only {
             state.view.start_over();
             drop(state);
             self.void();

@@ -6,16 +6,16 @@
 //! leaves nothing half done.
 
 mod db;
-mod desk;
 #[cfg(test)]
 mod differential;
 mod fault;
 mod folder;
-mod office;
-mod post;
+mod notifier;
+mod open_store;
 mod queue;
 mod shares;
 mod time;
+mod transaction;
 mod worker;
 
 use std::{
@@ -42,10 +42,10 @@ use self::{
     time::Boot,
     worker::Worker,
 };
-use super::{Driver, Ears, Node, Pull, Pulled, Quiet, Request, Sent, Work};
+use super::{Driver, IdleSignal, Node, NodeEvents, Pull, Pulled, Request, Sent, Work};
 use crate::{
     clock::Clock,
-    error::{ConfigError, Trouble},
+    error::{ConfigError, NodeError},
     nonces::Nonces,
     observe::{self, Event, Observer},
 };
@@ -55,16 +55,16 @@ compile_error!("the feature `local` is for Linux: it needs boot ids and a clock 
 
 /// What a client brings along.
 #[derive(Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct LinkContext {
     pub(crate) clock: Clock,
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
     pub(crate) dialect: Dialect,
     pub(crate) max_ttl: Duration,
-    pub(crate) ears: Arc<Ears>,
+    pub(crate) events: Arc<NodeEvents>,
     /// Told whenever the folder can be used again, or cannot any more.
     pub(crate) status: Arc<Notify>,
-    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) idle: Arc<IdleSignal>,
     /// For delays only.
     pub(crate) jitter_seed: u64,
     pub(crate) nonces: Nonces,
@@ -81,7 +81,7 @@ pub(crate) struct Opened {
 }
 
 /// Opens a folder as a node.
-pub(crate) fn open(path: &Path, around: Surroundings) -> Result<Opened, ConfigError> {
+pub(crate) fn open(path: &Path, around: LinkContext) -> Result<Opened, ConfigError> {
     let refused =
         |what, error: std::io::Error| ConfigError::System { what, reason: error.to_string() };
     let boot = Boot::of_this_process()?;
@@ -142,16 +142,16 @@ struct Shared {
     /// How long a session lasts if it is not heard of. Whether a client is there is seen by its
     /// socket: this is for throwing out what the dead have left.
     life_ms: u64,
-    ears: Arc<Ears>,
+    events: Arc<NodeEvents>,
     status: Arc<Notify>,
-    quiet: Arc<Quiet>,
+    idle: Arc<IdleSignal>,
     observer: Option<Arc<dyn Observer>>,
     nonces: Nonces,
     queue: Queue,
 }
 
 impl Shared {
-    fn new(path: PathBuf, around: Surroundings, queue: Queue) -> Self {
+    fn new(path: PathBuf, around: LinkContext, queue: Queue) -> Self {
         let life = around.max_ttl.saturating_add(SILENCE_MAX);
         Self {
             label: format!("local:{}", path.display()),
@@ -161,9 +161,9 @@ impl Shared {
             who: around.who,
             dialect: around.dialect,
             life_ms: u64::try_from(life.as_millis()).unwrap_or(u64::MAX),
-            ears: around.ears,
+            events: around.events,
             status: around.status,
-            quiet: around.quiet,
+            idle: around.idle,
             observer: around.observer,
             nonces: around.nonces,
             queue,
@@ -179,7 +179,7 @@ impl Shared {
     /// Tells the observer, if there is one.
     /// A session that nobody has had.
     fn fresh_session(&self) -> Result<Session, Fault> {
-        let none = |it| Fault::new(&self.path, Trouble::from(it).to_string());
+        let none = |it| Fault::new(&self.path, NodeError::from(it).to_string());
         self.nonces.session().map_err(none)
     }
 
@@ -209,11 +209,11 @@ impl Node for LocalNode {
         &self.0.label
     }
 
-    fn trouble(&self) -> Option<Trouble> {
+    fn node_error(&self) -> Option<NodeError> {
         match self.0.queue.phase() {
             Phase::Up => None,
-            Phase::Down(trouble) => Some(trouble),
-            Phase::Closed => Some(Trouble::ShutDown),
+            Phase::Down(node_error) => Some(node_error),
+            Phase::Closed => Some(NodeError::ShutDown),
         }
     }
 

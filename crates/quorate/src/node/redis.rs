@@ -20,7 +20,7 @@ pub use self::tls::Tls;
 pub(crate) use self::{
     attach::Identities,
     drive::drive,
-    link::{Link, Surroundings},
+    link::{Link, LinkContext},
     target::{Target, blot},
     transport::Security,
 };

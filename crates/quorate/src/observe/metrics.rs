@@ -17,7 +17,7 @@
 //!
 //! The `kind` of a lock is one of `mutex`, `reentrant`, `set`, `read`, `write`, `permit` and
 //! `permit_queue`: see [`LockKind`](super::LockKind). That of an error is the kind of
-//! [trouble](crate::error::Trouble::kind).
+//! [trouble](crate::error::NodeError::kind).
 //!
 //! Names of locks are not labels: there may be millions of them.
 //!
@@ -79,8 +79,8 @@ impl Observer for Metrics {
                 let (node, op) = ((*node).to_owned(), action.as_str());
                 let labels = [("node", node.clone()), ("op", op.to_owned())];
                 histogram!("quorate_node_request_duration_seconds", &labels).record(*took);
-                if let NodeAnswer::Trouble(trouble) = answer {
-                    let kind = trouble.kind();
+                if let NodeAnswer::NodeError(node_error) = answer {
+                    let kind = node_error.kind();
                     counter!("quorate_node_errors_total", "node" => node, "kind" => kind)
                         .increment(1);
                 }

@@ -103,7 +103,7 @@ impl Observer for Tracing {
                 warn!(lock = name, kind = kind.as_str(), %reason, "lock is lost");
             }
             Event::NodeUp { node } => info!(node, "node is attached"),
-            Event::NodeDown { node, trouble } => warn!(node, %trouble, "node is down"),
+            Event::NodeDown { node, node_error } => warn!(node, %node_error, "node is down"),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         Asking, Call, Claim, Ended, Engine, OwnerKind,
         held::{Held, Hold},
     },
-    error::{AdoptError, LockError, Lost, NodeReport},
+    error::{LeaseError, LockError, Lost, NodeReport},
     observe::LockKind,
     primitive::{guard::Guard, inner::Inner},
 };
@@ -149,14 +149,14 @@ pub(crate) async fn adopt(
     want: Want,
     from: Owner,
     fenced: Option<FencedLease>,
-) -> Result<Got, AdoptError> {
+) -> Result<Got, LeaseError> {
     let Want { name, terms, hold, kind, lock_kind } = want;
     let engine = &client.engine;
     let owner = engine.next_owner(terms.ttl_ms(), &kind, engine.now());
     let adopts = Some(Box::new(Adoption { from, owner, fenced }));
     let (wait, dialect) = (Wait::Never, engine.dialect);
     let asked = Asked { name, terms, kind, wait, dialect, adopts };
-    win(client, (asked, lock_kind), hold, None).await.ok_or(AdoptError::ShutDown)
+    win(client, (asked, lock_kind), hold, None).await.ok_or(LeaseError::ShutDown)
 }
 
 /// `None` once the client is shut down.
@@ -216,12 +216,12 @@ pub(crate) async fn rename(
     client: &Arc<Inner>,
     held: &Held,
     lease: &HeldLease,
-) -> Result<Owner, AdoptError> {
+) -> Result<Owner, LeaseError> {
     let engine = &client.engine;
     // A shutdown waits for us, so that nothing stays that nobody has.
     let _call = engine.enter_call();
     if client.is_closed() {
-        return Err(AdoptError::ShutDown);
+        return Err(LeaseError::ShutDown);
     }
     let terms = lease.terms();
     let terms = terms.with_vote_timeout(engine.vote_timeout(terms.ttl()));
@@ -238,8 +238,8 @@ pub(crate) async fn rename(
         Outcome::NoQuorum | Outcome::Abandoned => {
             held.check(engine, engine.now())?;
             return Err(match client.is_closed() {
-                true => AdoptError::ShutDown,
-                false => AdoptError::NoQuorum { nodes: call.reports() },
+                true => LeaseError::ShutDown,
+                false => LeaseError::NoQuorum { nodes: call.reports() },
             });
         }
     }
@@ -252,7 +252,7 @@ pub(crate) async fn rename(
     // is slow must not come after that.
     call.settled(terms).await;
     if client.is_closed() {
-        return Err(AdoptError::ShutDown);
+        return Err(LeaseError::ShutDown);
     }
     renamed.is_kept = true;
     drop(renamed);

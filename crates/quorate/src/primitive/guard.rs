@@ -1,8 +1,8 @@
 //! A held lock in the hand of its holder.
 
 mod calls;
+mod detach;
 mod downgrade;
-mod hand_over;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     },
     error::{ExtendError, Lost, ReleaseError, VerifyError},
     observe::{Action, Event},
-    primitive::{inner::Inner, signal::CancellationToken},
+    primitive::{inner::Inner, signal::LossToken},
 };
 
 /// A held lock.
@@ -234,14 +234,14 @@ impl Guard {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("orders:42").lock().await?;
-    /// let flag = guard.cancellation_token();
+    /// let flag = guard.loss_token();
     /// let work = move || (0..1_000).take_while(|_step| !flag.is_cancelled()).count();
     /// assert_eq!(std::thread::spawn(work).join().unwrap(), 1_000);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn cancellation_token(&self) -> CancellationToken {
-        CancellationToken::of(std::slice::from_ref(self))
+    pub fn loss_token(&self) -> LossToken {
+        LossToken::of(std::slice::from_ref(self))
     }
 
     /// Runs `work` until it is done, or drops it at its next await when the lock is lost.
@@ -391,7 +391,7 @@ impl Guard {
     /// ```
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let was_held = self.check();
-        let call = self.let_go();
+        let call = self.remove_lease();
         let Ended::Round(_, finding) = call.outcome().await else {
             unreachable!("a release ends as one")
         };
@@ -445,7 +445,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         // The release is queued and lives on by itself: a drop may run anywhere, even in a panic.
         if !self.is_over {
-            self.let_go();
+            self.remove_lease();
         }
     }
 }
@@ -485,7 +485,7 @@ mod tests {
         let client = Client::builder().memory(&nodes).build().unwrap();
         let guard = client.mutex("orders").lock().await.unwrap();
         let (engine, held) = (guard.engine().clone(), guard.held.clone());
-        let lease = guard.hand_over().await.unwrap();
+        let lease = guard.detach().await.unwrap();
         client.adopt(&lease).await.unwrap().release().await.unwrap();
         engine.renew(&[held.id]);
         assert!((0..3).all(|node| nodes.names(node).is_empty()), "nobody holds it");

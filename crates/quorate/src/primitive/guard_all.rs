@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     guard::Guard,
     join::{first, join},
-    signal::CancellationToken,
+    signal::LossToken,
 };
 use crate::{
     error::{ExtendError, Lost, ReleaseError, VerifyError},
@@ -169,7 +169,7 @@ impl GuardAll {
         first(self.guards.iter().map(Guard::loss).collect::<Vec<_>>())
     }
 
-    /// A flag that is raised when one of the locks is lost. See [`Guard::cancellation_token`].
+    /// A flag that is raised when one of the locks is lost. See [`Guard::loss_token`].
     ///
     /// # Examples
     ///
@@ -178,12 +178,12 @@ impl GuardAll {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex_all(["a", "b"]).lock().await?;
-    /// assert!(!guard.cancellation_token().is_cancelled());
+    /// assert!(!guard.loss_token().is_cancelled());
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn cancellation_token(&self) -> CancellationToken {
-        CancellationToken::of(&self.guards)
+    pub fn loss_token(&self) -> LossToken {
+        LossToken::of(&self.guards)
     }
 
     /// Runs `work` until it is done, or drops it at its next await when one of the locks is lost.

@@ -15,7 +15,7 @@ use quorate_core::{
 
 use crate::{
     engine::{Engine, Running},
-    error::{NodeAnswer, NodeReport, Trouble, TtlError},
+    error::{NodeAnswer, NodeError, NodeReport, TtlError},
     membership::SharedMembership,
 };
 
@@ -135,14 +135,14 @@ impl Drop for Inner {
 /// learned from each other which nodes there are, and ask again.
 fn is_coming(report: &NodeReport) -> bool {
     match &report.answer {
-        NodeAnswer::Trouble(Trouble::Connecting | Trouble::SessionLost) => true,
-        NodeAnswer::Trouble(Trouble::Guarded { left, .. }) => left.is_zero(),
+        NodeAnswer::NodeError(NodeError::Connecting | NodeError::SessionLost) => true,
+        NodeAnswer::NodeError(NodeError::Quarantined { left, .. }) => left.is_zero(),
         NodeAnswer::Attached
         | NodeAnswer::Granted
         | NodeAnswer::Refused
         | NodeAnswer::NotAwaited
         | NodeAnswer::Ready(_)
-        | NodeAnswer::Trouble(_) => false,
+        | NodeAnswer::NodeError(_) => false,
     }
 }
 

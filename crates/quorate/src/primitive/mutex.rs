@@ -35,7 +35,7 @@ use crate::{
 ///
 /// Until a guard's [`remaining`](Guard::remaining) time is over nobody else holds the lock, as long
 /// as clocks run at rates within one per cent of each other and nodes do not forget their keys.
-/// With three nodes or more they may: the [restart guard](crate::ClientBuilder::restart_guard)
+/// With three nodes or more they may: the [restart guard](crate::ClientBuilder::quarantine)
 /// keeps a node that may have forgotten from voting until the locks that it knew are over. A holder
 /// that is paused for longer than that does not notice until it looks again; send the guard's
 /// [`fence`](Guard::fence) along, so that the resource can refuse what it does then.

@@ -5,7 +5,7 @@ use quorate_core::{moment::Moment, quorum::majority};
 use super::acquire::Got;
 use crate::{
     engine::Engine,
-    error::{LockError, NodeAnswer, NodeReport, Trouble},
+    error::{LockError, NodeAnswer, NodeError, NodeReport},
 };
 
 /// Whether a caller that waits until `deadline` asks again after this.
@@ -14,7 +14,7 @@ pub(super) fn asks_again<T>(engine: &Engine, got: &Got<T>, deadline: Option<Mome
     match got {
         // The lock was won, but its caller was kept from running until it was over.
         Got::Silence(nodes) if is_won(nodes) && is_in_time() => true,
-        Got::Silence(_) => deadline.is_none() && is_guarded(&engine.reports()),
+        Got::Silence(_) => deadline.is_none() && has_quarantine(&engine.reports()),
         Got::Held(_) | Got::Contended => false,
     }
 }
@@ -34,19 +34,19 @@ fn is_won(nodes: &[NodeReport]) -> bool {
 }
 
 /// True if there will be a majority when the restart guard is over: whoever waits waits for that.
-fn is_guarded(nodes: &[NodeReport]) -> bool {
-    let is_guarded = |report: &&NodeReport| {
-        matches!(&report.answer, NodeAnswer::Trouble(Trouble::Guarded { .. }))
+fn has_quarantine(nodes: &[NodeReport]) -> bool {
+    let has_quarantine = |report: &&NodeReport| {
+        matches!(&report.answer, NodeAnswer::NodeError(NodeError::Quarantined { .. }))
     };
-    let guarded = nodes.iter().filter(is_guarded).count();
+    let quarantined = nodes.iter().filter(has_quarantine).count();
     let attached = nodes.iter().filter(|report| report.answer == NodeAnswer::Attached).count();
-    guarded > 0 && guarded + attached >= majority(nodes.len())
+    quarantined > 0 && quarantined + attached >= majority(nodes.len())
 }
 
 /// True if so many nodes deny us that no majority is left, whatever the others say.
 fn is_denied(nodes: &[NodeReport]) -> bool {
     let denials = nodes.iter().filter(|report| match &report.answer {
-        NodeAnswer::Trouble(trouble) => trouble.is_denial(),
+        NodeAnswer::NodeError(node_error) => node_error.is_denial(),
         NodeAnswer::Attached
         | NodeAnswer::Granted
         | NodeAnswer::Refused

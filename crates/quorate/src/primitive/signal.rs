@@ -23,7 +23,7 @@ use crate::{
 /// # let client = quorate::Client::memory();
 /// # use std::time::Duration;
 /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
-/// let flag = guard.cancellation_token();
+/// let flag = guard.loss_token();
 /// let work = std::thread::spawn(move || {
 ///     while !flag.is_cancelled() { /* one short step of work that cannot be dropped */ }
 /// });
@@ -31,12 +31,12 @@ use crate::{
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct CancellationToken {
+pub struct LossToken {
     /// One lock, or all of a set.
     held: Arc<[(Arc<Held>, Arc<Engine>)]>,
 }
 
-impl CancellationToken {
+impl LossToken {
     pub(super) fn of(guards: &[Guard]) -> Self {
         Self { held: guards.iter().map(Guard::shared).collect() }
     }
@@ -50,7 +50,7 @@ impl CancellationToken {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("orders:42").lock().await?;
-    /// let flag = guard.cancellation_token();
+    /// let flag = guard.loss_token();
     /// assert!(!flag.is_cancelled());
     /// client.shutdown(std::time::Duration::from_secs(1)).await;
     /// assert!(flag.is_cancelled());
@@ -75,7 +75,7 @@ impl CancellationToken {
     /// # let client = quorate::Client::memory();
     /// # use std::time::Duration;
     /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
-    /// let flag = guard.cancellation_token();
+    /// let flag = guard.loss_token();
     /// let watch = tokio::spawn(async move { flag.cancelled().await });
     /// assert_eq!(watch.await?.reason.as_str(), "max_hold");
     /// # Ok(()) }

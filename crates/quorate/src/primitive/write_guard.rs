@@ -41,7 +41,7 @@ impl WriteGuard {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let writer = client.rwlock("prices").write().await?;
-    /// let lease = writer.into_guard().hand_over().await?;
+    /// let lease = writer.into_guard().detach().await?;
     /// assert_eq!(lease.name(), "prices");
     /// # Ok(()) }
     /// ```
@@ -80,7 +80,7 @@ impl WriteGuard {
     /// Readers that wait, up to the first writer in the queue, come in at once. The reader is a new
     /// holder: it has no [`fence`](Guard::fence), another [`owner_id`](Guard::owner_id) and another
     /// end. What was taken from the writer, as by [`lost`](Guard::lost) or
-    /// [`cancellation_token`](Guard::cancellation_token), says nothing about the reader. It is
+    /// [`loss_token`](Guard::loss_token), says nothing about the reader. It is
     /// renewed if the writer was, and the [`max_hold`](crate::RwLock::max_hold) of the writer ends
     /// it as well.
     ///

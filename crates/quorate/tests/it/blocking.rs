@@ -102,7 +102,7 @@ fn a_thread_that_waits_for_the_loss_is_woken() {
     let client = quorate::Client::builder().memory(&nodes).ttl(SHORT).build().unwrap();
     let client = Client::try_from(client).unwrap();
     let guard = client.mutex(NAME).lock().unwrap();
-    let flag = guard.cancellation_token();
+    let flag = guard.loss_token();
     assert!(!flag.is_cancelled());
     (0..3).for_each(|node| nodes.set(node, Behaviour::Hang));
     let reason = thread::scope(|scope| {
@@ -129,7 +129,7 @@ fn work_whose_lock_was_lost_does_not_count() {
 /// A client that is patient with a busy machine.
 fn connect(servers: &[Server]) -> Client {
     let settings =
-        quorate::Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url));
+        quorate::Client::builder().quarantine(false).nodes(servers.iter().map(Server::url));
     let client = settings.vote_timeout(PATIENCE).build().expect("the settings are valid");
     wait_until_attached(&client);
     Client::try_from(client).expect("it has a thread of its own")
@@ -137,7 +137,7 @@ fn connect(servers: &[Server]) -> Client {
 
 fn use_everything(servers: &[Server]) {
     let client = connect(servers);
-    assert_eq!(client.nodes().len(), servers.len());
+    assert_eq!(client.node_status().len(), servers.len());
     assert!(client.shutdown(PATIENCE).is_clean);
 
     let client = connect(servers);
@@ -147,14 +147,14 @@ fn use_everything(servers: &[Server]) {
     guard.check().expect("it is held");
     guard.verify().expect("the nodes have it");
     guard.extend(2 * LONG).expect("the nodes have it");
-    assert!(guard.remaining() > LONG && !guard.cancellation_token().is_cancelled());
+    assert!(guard.remaining() > LONG && !guard.loss_token().is_cancelled());
 
     assert!(mutex.try_lock().expect("a majority answers").is_none());
     // On a busy machine the nodes may not even have the time to say who has it.
     assert!(mutex.lock_timeout(Duration::from_millis(20)).is_err());
     assert!(client.inspect(NAME).expect("a majority answers").is_held());
     assert_eq!(client.locks("").expect("a majority answers").locks[0].name, NAME);
-    let lease = guard.hand_over().unwrap();
+    let lease = guard.detach().unwrap();
     client.adopt(&lease).expect("nobody else has it").release().expect("it was held");
 
     let fixed = mutex.clone().no_renew().max_hold(LONG).lock_timeout(PATIENCE);

@@ -7,8 +7,8 @@ mod rivals;
 use std::{net::TcpListener, time::Duration};
 
 use quorate::{
-    Client, HandoverError, LeaseHandover,
-    error::{AdoptError, LostReason, NodeAnswer, Trouble, TtlError},
+    Client, DetachedLease, ParseLeaseError,
+    error::{LeaseError, LostReason, NodeAnswer, NodeError, TtlError},
     memory::Behaviour::{Answer, Fail, Hang},
 };
 use quorate_testkit::{Server, eventually};
@@ -27,13 +27,13 @@ fn a_lease_goes_from_one_client_to_another_on_a_server() {
     let server = Server::start();
     let first = block_on(Client::connect([server.url()])).unwrap();
     let guard = block_on(first.mutex(NAME).ttl(SHORT).lock()).unwrap();
-    let text = block_on(guard.hand_over()).unwrap().to_string();
+    let text = block_on(guard.detach()).unwrap().to_string();
     // As if the process had ended: nothing of it is left but the text.
     assert!(block_on(first.shutdown(PATIENCE)).is_clean);
 
     let journal = Journal::default();
     let settings =
-        Client::builder().restart_guard(false).nodes([server.url()]).vote_timeout(SHORT / 2);
+        Client::builder().quarantine(false).nodes([server.url()]).vote_timeout(SHORT / 2);
     let second = block_on(settings.observer(journal.clone()).connect()).unwrap();
     let guard = block_on(second.adopt(&text.parse().unwrap())).unwrap();
     assert_eq!(guard.name(), NAME);
@@ -56,20 +56,20 @@ fn a_node_that_accepts_and_is_silent_does_not_cost_a_short_lease() {
     let silent = format!("redis://{}", silent.local_addr().unwrap());
     let client = || {
         let urls = servers.iter().map(Server::url).chain([silent.clone()]);
-        let settings = Client::builder().restart_guard(false).nodes(urls);
+        let settings = Client::builder().quarantine(false).nodes(urls);
         block_on(settings.ttl(Duration::from_millis(900)).connect()).unwrap()
     };
     let (first, second, third, fourth) = (client(), client(), client(), client());
-    let lease = block_on(block_on(first.mutex(NAME).lock()).unwrap().hand_over()).unwrap();
+    let lease = block_on(block_on(first.mutex(NAME).lock()).unwrap().detach()).unwrap();
     block_on(second.renew_lease(&lease)).unwrap();
-    let lease = block_on(block_on(third.adopt(&lease)).unwrap().hand_over()).unwrap();
+    let lease = block_on(block_on(third.adopt(&lease)).unwrap().detach()).unwrap();
     block_on(fourth.release_lease(&lease)).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_is_left_neither_renews_nor_releases() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     let wanted = fixture.other().mutex(NAME);
     pass(TTL - TTL / 100).await;
     assert!(is_taken(&wanted).await, "nobody has released it");
@@ -84,8 +84,8 @@ async fn a_lease_survives_its_way_as_text() {
     let fixture = PausedFixture::new(3);
     for name in [NAME, "a:b c:d", "Ümläute und 日本語", "quotes '\" and \\"] {
         let guard = take(&fixture.client.mutex(name).ttl(TTL / 3)).await;
-        let lease = guard.hand_over().await.unwrap();
-        let read: LeaseHandover = lease.to_string().parse().unwrap();
+        let lease = guard.detach().await.unwrap();
+        let read: DetachedLease = lease.to_string().parse().unwrap();
         assert_eq!(read, lease);
         assert_eq!((read.name(), read.ttl()), (name, lease.ttl()));
         let adopted = fixture.client.adopt(&read).await.unwrap();
@@ -95,11 +95,11 @@ async fn a_lease_survives_its_way_as_text() {
 
 #[tokio::test(start_paused = true)]
 async fn the_text_shows_nothing_to_a_log() {
-    let lease = PausedFixture::new(1).hold().await.hand_over().await.unwrap();
+    let lease = PausedFixture::new(1).hold().await.detach().await.unwrap();
     let text = lease.to_string();
     let owner = text.split(':').nth(2).unwrap();
     assert!(!format!("{lease:?}").contains(owner));
-    assert_eq!("something else".parse::<LeaseHandover>(), Err(HandoverError::Malformed));
+    assert_eq!("something else".parse::<DetachedLease>(), Err(ParseLeaseError::Malformed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn an_extended_ttl_goes_with_the_lease() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     guard.extend(4 * TTL).await.unwrap();
-    let lease = guard.hand_over().await.unwrap();
+    let lease = guard.detach().await.unwrap();
     assert_eq!(lease.ttl(), 4 * TTL);
     pass(3 * TTL).await;
     let guard = fixture.other().adopt(&lease).await.unwrap();
@@ -117,7 +117,7 @@ async fn an_extended_ttl_goes_with_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn an_adopted_lease_is_renewed_and_held_like_any_other() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.other().mutex(NAME).lock().await.unwrap().hand_over().await.unwrap();
+    let lease = fixture.other().mutex(NAME).lock().await.unwrap().detach().await.unwrap();
     let guard = fixture.client.adopt(&lease).await.unwrap();
     pass(20 * TTL).await;
     guard.check().unwrap();
@@ -130,7 +130,7 @@ async fn an_adopted_lease_is_renewed_and_held_like_any_other() {
 #[tokio::test(start_paused = true)]
 async fn an_adopted_lease_has_the_longest_time_of_its_new_client() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     let client = build(settings(&fixture.nodes).max_hold(Some(2 * TTL)));
     let guard = client.adopt(&lease).await.unwrap();
     assert_eq!(loss(&guard).await.0.reason, LostReason::MaxHold);
@@ -139,7 +139,7 @@ async fn an_adopted_lease_has_the_longest_time_of_its_new_client() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_has_ended_cannot_be_adopted() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     pass(TTL + TICK).await;
     assert_eq!(lost_reason(fixture.client.adopt(&lease).await), LostReason::Gone);
 
@@ -154,7 +154,7 @@ async fn a_lease_that_has_ended_cannot_be_adopted() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_released_meanwhile_cannot_be_adopted() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     fixture.client.adopt(&lease).await.unwrap().release().await.unwrap();
     assert_eq!(lost_reason(fixture.client.adopt(&lease).await), LostReason::Gone);
 }
@@ -163,18 +163,18 @@ async fn a_lease_that_was_released_meanwhile_cannot_be_adopted() {
 async fn a_lease_cannot_be_adopted_without_a_majority() {
     for behaviour in [Fail, Hang] {
         let fixture = PausedFixture::new(3);
-        let lease = fixture.hold().await.hand_over().await.unwrap();
+        let lease = fixture.hold().await.detach().await.unwrap();
         fixture.behave(&[behaviour, behaviour, Answer]);
         let adopted = fixture.client.adopt(&lease).await;
-        let Err(AdoptError::NoQuorum { nodes }) = adopted else {
+        let Err(LeaseError::NoQuorum { nodes }) = adopted else {
             panic!("{behaviour:?}: {adopted:?}");
         };
         // Two errors settle it before the third node has answered, and silence does not.
         let (expected, third) = match behaviour {
-            Fail => (Trouble::ConnectionRefused, NodeAnswer::NotAwaited),
-            _ => (Trouble::TimedOut, NodeAnswer::Granted),
+            Fail => (NodeError::ConnectionRefused, NodeAnswer::NotAwaited),
+            _ => (NodeError::TimedOut, NodeAnswer::Granted),
         };
-        let expected = NodeAnswer::Trouble(expected);
+        let expected = NodeAnswer::NodeError(expected);
         let answers = nodes.iter().map(|report| report.answer.clone()).collect::<Vec<_>>();
         assert_eq!(answers, [expected.clone(), expected, third]);
 
@@ -194,7 +194,7 @@ async fn a_lease_cannot_be_adopted_without_a_majority() {
 #[tokio::test(start_paused = true)]
 async fn of_several_who_adopt_the_same_lease_one_succeeds() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     let (first, second) = (fixture.other(), fixture.other());
     let (first, second) = tokio::join!(first.adopt(&lease), second.adopt(&lease));
     let guard = first.unwrap();
@@ -207,7 +207,7 @@ async fn of_several_who_adopt_the_same_lease_one_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn a_minority_that_fails_does_not_stop_an_adoption() {
     let fixture = PausedFixture::new(5);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     fixture.behave(&[Fail, Hang, Answer, Answer, Answer]);
     fixture.client.adopt(&lease).await.unwrap().check().unwrap();
 }
@@ -215,10 +215,10 @@ async fn a_minority_that_fails_does_not_stop_an_adoption() {
 #[tokio::test(start_paused = true)]
 async fn a_ttl_above_the_new_clients_limit_is_refused() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     let max = TTL / 2;
     let client = build(settings(&fixture.nodes).ttl(max).max_ttl(max));
-    let expected = AdoptError::InvalidTtl(TtlError::AboveMax { ttl: TTL, max });
+    let expected = LeaseError::InvalidTtl(TtlError::AboveMax { ttl: TTL, max });
     assert_eq!(client.adopt(&lease).await.unwrap_err(), expected);
     fixture.client.adopt(&lease).await.unwrap().verify().await.unwrap();
 }
@@ -226,16 +226,16 @@ async fn a_ttl_above_the_new_clients_limit_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_was_shut_down_adopts_nothing() {
     let fixture = PausedFixture::new(3);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     let client = fixture.other();
     client.clone().shutdown(TTL).await;
-    assert_eq!(client.adopt(&lease).await.unwrap_err(), AdoptError::ShutDown);
+    assert_eq!(client.adopt(&lease).await.unwrap_err(), LeaseError::ShutDown);
     fixture.client.adopt(&lease).await.unwrap().verify().await.unwrap();
 }
 
-fn lost_reason(adopted: Result<quorate::Guard, AdoptError>) -> LostReason {
+fn lost_reason(adopted: Result<quorate::Guard, LeaseError>) -> LostReason {
     match adopted {
-        Err(AdoptError::Lost(lost)) => lost.reason,
+        Err(LeaseError::Lost(lost)) => lost.reason,
         other => panic!("the lease has ended, and yet: {other:?}"),
     }
 }

@@ -179,8 +179,8 @@ impl Trial<'_> {
 
 /// In how many milliseconds a key will go.
 fn left_ms(store: &mut Store, now: NodeTime, name: &Name) -> Option<u64> {
-    match store.apply(now, &Command::Look { name: name.clone() }) {
-        Reply::Seen(Some(seen)) => seen.expires_in_ms,
+    match store.apply(now, &Command::ReadKey { name: name.clone() }) {
+        Reply::Key(Some(seen)) => seen.expires_in_ms,
         _ => None,
     }
 }

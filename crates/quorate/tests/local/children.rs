@@ -4,7 +4,7 @@ use std::{io::Read, path::Path, process::ExitCode, time::Duration};
 
 use quorate::{
     Client,
-    error::{LockError, NodeAnswer, Trouble},
+    error::{LockError, NodeAnswer, NodeError},
 };
 use quorate_testkit::{
     eventually,
@@ -95,7 +95,7 @@ fn fill(folder: &Path) -> Done {
         }
     };
     let LockError::NoQuorum { nodes } = &refused else { return Err(refused.into()) };
-    let NodeAnswer::Trouble(Trouble::Storage(text)) = &nodes[0].answer else {
+    let NodeAnswer::NodeError(NodeError::Storage(text)) = &nodes[0].answer else {
         return Err(refused.into());
     };
     say(&format!("{} {text}", guards.len()));

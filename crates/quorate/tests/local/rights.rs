@@ -49,7 +49,7 @@ pub(super) fn miss() -> Done {
     for (file, expected) in [
         ("locks.db", "it is read-only: give this user the right to write to it"),
         ("lock", "it cannot be opened: Permission denied"),
-        ("ears", "the socket cannot be made: Permission denied"),
+        ("sockets", "the socket cannot be made: Permission denied"),
     ] {
         let file = used.join(file);
         let before = fs::metadata(&file)?.permissions();
@@ -70,7 +70,7 @@ pub(super) fn are_set_whatever_the_mask() {
         let about = fs::metadata(folder.path().join(name)).expect("it is there");
         about.permissions().mode() & 0o7777
     };
-    assert_eq!((rights(""), rights("ears")), (0o700, 0o700));
+    assert_eq!((rights(""), rights("sockets")), (0o700, 0o700));
     for file in ["lock", "locks.db", "locks.db-wal", "locks.db-shm"] {
         assert_eq!(rights(file), 0o600, "{file}");
     }

@@ -232,7 +232,7 @@ impl Fixture {
     /// Waits until a restarted node votes again.
     pub(crate) fn wait_until_voting(&self, node: usize) {
         eventually("the node votes again", PATIENCE, || {
-            self.observer.nodes()[node].answer == NodeAnswer::Attached
+            self.observer.node_status()[node].answer == NodeAnswer::Attached
         });
     }
 

@@ -6,19 +6,19 @@ use super::text;
 use crate::fixture::{Ended, Fixture};
 
 /// Nodes that have no restart guard: one, two, and three whose settings say so.
-fn unguarded() -> [Fixture; 3] {
-    let settings = "restart_guard = false\nttl = \"1s\"\n";
+fn unprotected() -> [Fixture; 3] {
+    let settings = "quarantine = false\nttl = \"1s\"\n";
     [(1, "ttl = \"1s\"\n"), (2, "ttl = \"1s\"\n"), (3, settings)]
         .map(|(nodes, settings)| Fixture::with(Server::start_many(nodes), settings))
 }
 
 #[test]
 fn nodes_without_the_guard_are_shown_as_such_and_have_nothing_to_admit() {
-    for fixture in unguarded() {
+    for fixture in unprotected() {
         store(&fixture.servers[0], 7);
         for verb in ["admit", "vouch", "change"] {
             let ended = unchanged(&fixture, &["nodes", verb]).assert_code(65);
-            ended.assert_says("the restart guard is off");
+            ended.assert_says("quarantine is off");
         }
         let shown = unchanged(&fixture, &["nodes", "show"]).assert_code(0);
         let expected = ": attached, without the restart guard\n";
@@ -29,7 +29,7 @@ fn nodes_without_the_guard_are_shown_as_such_and_have_nothing_to_admit() {
 
 #[test]
 fn refused_commands_do_not_end_a_job_where_there_is_no_guard() {
-    for fixture in unguarded() {
+    for fixture in unprotected() {
         let job = fixture.hold("job");
         for verb in ["admit", "vouch", "change"] {
             fixture.say(["nodes", verb]).assert_code(65);
@@ -109,7 +109,7 @@ fn a_refused_change_writes_nothing() {
     refused(&[a, b, d], 65, "holds something");
     d.flush_all();
     // Clients with two nodes have the guard off, unless they say otherwise.
-    refused(&[a, b], 65, "the restart guard is off");
+    refused(&[a, b], 65, "quarantine is off");
     e.kill();
     let ended = unchanged(&fixture, &args_of("change", &urls(&[a, b, e]))).assert_code(65);
     ended.assert_says("does not answer");
@@ -123,16 +123,16 @@ fn a_refused_change_writes_nothing() {
 #[test]
 fn a_set_becomes_smaller_than_three_only_with_the_guard_in_the_settings() {
     let fixture = Fixture::with(Server::start_many(3), "");
-    fixture.write("guarded.toml", "restart_guard = true\n");
+    fixture.write("quarantined.toml", "quarantine = true\n");
     fixture.say(["nodes", "admit"]).assert_code(0);
     let urls: Vec<String> = fixture.servers[..2].iter().map(Server::url).collect();
     let args = args_of("change", &urls);
     unchanged(&fixture, &args).assert_code(65).assert_says("turn it on, for all clients");
-    let guarded = ["--config", "guarded.toml"];
-    let changed = fixture.say(args.iter().copied().chain(guarded)).assert_code(0);
+    let quarantined = ["--config", "quarantined.toml"];
+    let changed = fixture.say(args.iter().copied().chain(quarantined)).assert_code(0);
     assert!(changed.out().starts_with("change 2: "), "{changed:?}");
     let args = args_of("show", &urls);
-    let shown = fixture.say(args.iter().copied().chain(guarded)).assert_code(0);
+    let shown = fixture.say(args.iter().copied().chain(quarantined)).assert_code(0);
     assert_eq!(shown.out().matches(": attached\n").count(), 2, "{shown:?}");
     fixture.say(args).assert_code(69).assert_says("which this client has off");
 }
@@ -158,17 +158,15 @@ fn a_refused_vouch_writes_nothing() {
 fn a_server_with_a_record_that_nobody_wants_says_how_to_be_rid_of_it() {
     let fixture = Fixture::with(vec![Server::start()], "");
     let server = &fixture.servers[0];
-    fixture.write("guarded.toml", "restart_guard = true\n");
-    fixture.say(["nodes", "admit", "--config", "guarded.toml"]).assert_code(0);
+    fixture.write("quarantined.toml", "quarantine = true\n");
+    fixture.say(["nodes", "admit", "--config", "quarantined.toml"]).assert_code(0);
     assert_eq!(server.keys(), [b"quorate:node"]);
     let way_out = "stop all clients of this node and delete quorate:node";
     unchanged(&fixture, &["nodes", "show"]).assert_code(69).assert_says(way_out);
     unchanged(&fixture, &["show", "x"]).assert_code(69).assert_says(way_out);
     fixture.run(["-n", "x", "true"]).assert_code(69).assert_says(way_out);
-    unchanged(&fixture, &["nodes", "admit"])
-        .assert_code(65)
-        .assert_says("the restart guard is off");
-    fixture.run(["--config", "guarded.toml", "x", "true"]).assert_code(0);
+    unchanged(&fixture, &["nodes", "admit"]).assert_code(65).assert_says("quarantine is off");
+    fixture.run(["--config", "quarantined.toml", "x", "true"]).assert_code(0);
     cmd("DEL").arg("quorate:node").exec(&mut server.connection()).expect("it is deleted");
     let shown = fixture.say(["nodes", "show"]).assert_code(0);
     assert!(shown.out().ends_with(": attached, without the restart guard\n"), "{shown:?}");

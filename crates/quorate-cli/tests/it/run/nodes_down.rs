@@ -81,7 +81,7 @@ fn nonblock_waits_for_the_first_connections() {
     fixture.run_until_answered(["-n", "x", "true"]).assert_code(0);
 }
 
-fn check(fixture: &Fixture, urls: &[String], lease: &str, trouble: &str) {
+fn check(fixture: &Fixture, urls: &[String], lease: &str, node_error: &str) {
     let verbs: &[&[&str]] = &[
         &["run", "-n", "x", "true"],
         &["run", "-w", "3", "x", "true"],
@@ -96,7 +96,7 @@ fn check(fixture: &Fixture, urls: &[String], lease: &str, trouble: &str) {
         &["ls"],
     ];
     for running in start_all(fixture, verbs) {
-        check_one(running.close().assert_code(69), urls, trouble);
+        check_one(running.close().assert_code(69), urls, node_error);
     }
 }
 
@@ -106,7 +106,7 @@ fn start_all(fixture: &Fixture, verbs: &[&[&str]]) -> Vec<Running> {
     verbs.iter().map(start).collect()
 }
 
-fn check_one(ended: Ended, urls: &[String], trouble: &str) {
+fn check_one(ended: Ended, urls: &[String], node_error: &str) {
     let text = ended.err();
     assert!(!text.contains("not connected yet"), "{ended:?}");
     // What a node says about a lock shows that it is there as well.
@@ -114,7 +114,7 @@ fn check_one(ended: Ended, urls: &[String], trouble: &str) {
     let words = ["attached", "granted", "not waited for", "free"];
     assert!(words.iter().any(is_well), "{} is well: {ended:?}", urls[0]);
     for url in &urls[1..] {
-        assert!(text.contains(&format!("{url}: {trouble}")), "{url} is down: {ended:?}");
+        assert!(text.contains(&format!("{url}: {node_error}")), "{url} is down: {ended:?}");
     }
 }
 

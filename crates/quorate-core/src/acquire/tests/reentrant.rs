@@ -65,7 +65,7 @@ fn one_with_a_majority_gives_nothing_back() {
     attempt.push(1, PushKind::Inquired, 8, 2);
     passed(&mut attempt, 1, 8, 3);
     assert_eq!((attempt.call(), attempt.incarnation()), (vec![], 0));
-    attempt.confirm(0, 8, Extended::LivesOn(fence(8)), 2, 4);
+    attempt.confirm(0, 8, Extended::Renewed(fence(8)), 2, 4);
     assert!(matches!(attempt.outcome(), Some(Outcome::Held { fence: it, .. }) if it == fence(8)));
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    command::{ClientId, Owner, Prolongation},
+    command::{ClientId, KeyExtension, Owner},
     name::Name,
     queue::{AcquireRequest, Position, Sender, Session},
 };
@@ -26,8 +26,8 @@ fn release(lock: usize, number: u64) -> Command {
 }
 
 fn prolong(locks: &[usize]) -> Command {
-    let entry = |lock: &usize| Prolongation { name: name(*lock), owner: owner(1), ttl_ms: 1 };
-    Command::Prolong { entries: locks.iter().map(entry).collect(), sender: None }
+    let entry = |lock: &usize| KeyExtension { name: name(*lock), owner: owner(1), ttl_ms: 1 };
+    Command::ExtendKeys { entries: locks.iter().map(entry).collect(), sender: None }
 }
 
 /// The commands as they leave; each is about a call by its place in the queue.
@@ -73,11 +73,11 @@ fn commands_about_different_locks_leave_together_in_order() {
 
 #[test]
 fn batch_is_bounded() {
-    let many = 2 * PROLONG_MAX + 1;
+    let many = 2 * EXTEND_MAX + 1;
     let first: Vec<Command> = (0..many).map(|lock| acquire(lock, 1, false)).collect();
     assert_eq!(lengths(&first[..2 * BATCH_MAX + 1]), [BATCH_MAX, BATCH_MAX, 1]);
     let heartbeats: Vec<Command> = (0..many).map(|lock| acquire(lock, 1, true)).collect();
-    assert_eq!(lengths(&heartbeats), [PROLONG_MAX, PROLONG_MAX, 1]);
+    assert_eq!(lengths(&heartbeats), [EXTEND_MAX, EXTEND_MAX, 1]);
     // A release must not wait behind more heartbeats than other commands.
     let mixed = [&heartbeats[..BATCH_MAX + 1], &[release(many, 1)]].concat();
     assert_eq!(lengths(&mixed), [BATCH_MAX + 1, 1]);

@@ -42,10 +42,10 @@ fn the_lease_goes_on_as_the_readers_at_the_first_majority() {
         };
         assert!(*from == writer && is_shared(owner));
     }
-    answer(&mut client, &asked[0], &Reply::Taken, at(110));
+    answer(&mut client, &asked[0], &Reply::Stored, at(110));
     assert_eq!(client.take_outcome(call), None, "one of three");
     client.check(lease, at(110)).expect("it is held all the time");
-    answer(&mut client, &asked[1], &Reply::Taken, at(120));
+    answer(&mut client, &asked[1], &Reply::Stored, at(120));
     assert!(client.take_outcome(call).is_some());
     let reader = client.keep_reader(call, lease, &patience, at(120)).expect("it was held");
     let held = client.lease(reader).expect("it is held");
@@ -69,7 +69,7 @@ fn the_limit_and_the_renewal_of_the_writer_stay() {
     let lease = client.keep(call, hold, at(1)).expect("it is held");
     client.close_call(call);
     let call = client.downgrade(lease, &patience, at(100)).expect("it is held");
-    answer_all(&mut client, &Reply::Taken, at(110));
+    answer_all(&mut client, &Reply::Stored, at(110));
     assert!(client.take_outcome(call).is_some());
     let reader = client.keep_reader(call, lease, &patience, at(110)).expect("it was held");
     let held = client.lease(reader).expect("it is held");
@@ -90,7 +90,7 @@ fn nothing_is_renewed_while_the_nodes_are_asked() {
 fn a_lease_that_ended_before_gives_back_what_the_reader_has() {
     let mut client = client();
     let (lease, call, asked) = downgrade(&mut client);
-    asked.iter().for_each(|one| answer(&mut client, one, &Reply::Taken, at(120)));
+    asked.iter().for_each(|one| answer(&mut client, one, &Reply::Stored, at(120)));
     let Command::Adopt { owner: reader, .. } = &asked[0].1.command else { panic!("no adoption") };
     assert!(client.take_outcome(call).is_some());
     let kept = client.keep_reader(call, lease, &patience, at(3_000));
@@ -108,7 +108,7 @@ fn a_caller_that_goes_gives_back_both() {
         let mut client = client();
         let (lease, call, asked) = downgrade(&mut client);
         let writer = client.lease(lease).expect("it is held").owner().clone();
-        asked[..answered].iter().for_each(|one| answer(&mut client, one, &Reply::Taken, at(120)));
+        asked[..answered].iter().for_each(|one| answer(&mut client, one, &Reply::Stored, at(120)));
         client.abandon(call, at(130));
         let release = client.release(lease, &patience, at(130)).expect("its guard lets go once");
         client.close_call(release);

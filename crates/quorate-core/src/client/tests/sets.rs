@@ -80,13 +80,13 @@ fn members_that_rest_for_another_try_again_as_soon_as_it_does() {
     let mut client = client();
     let wants = ["a", "b"].map(|name| Want { dialect: Dialect::Classic, ..want(name, WAIT) });
     let calls = client.acquire_all(wants.into(), at(0));
-    answer_each(&mut client, &[Reply::Taken, Reply::Another], at(1));
+    answer_each(&mut client, &[Reply::Stored, Reply::NotOwner], at(1));
     let due = client.poll_timeout().expect("they try again");
     assert!(due < at(20), "{due:?}");
     // What they give back.
     (0..NODES).for_each(|node| _ = sent(&mut client, node));
     client.handle_timeout(WALL, &patience, due);
-    answer_each(&mut client, &[Reply::Taken, Reply::Taken], due);
+    answer_each(&mut client, &[Reply::Stored, Reply::Stored], due);
     for call in calls {
         let ended = client.take_outcome(call);
         assert!(matches!(ended, Some(Ended::Acquire(acquire::Outcome::Held { .. }))), "{ended:?}");

@@ -58,8 +58,8 @@ impl Batch {
     pub(super) fn handle_answer(&mut self, node: usize, reply: Option<&Reply>, now: Moment) {
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let vote = match reply {
-                Some(Reply::Each(fates)) => self.command.prolonged(fates, index),
-                Some(Reply::EachExtended(fates)) => self.command.extended(fates, index),
+                Some(Reply::ExtendedKeys(fates)) => self.command.extended_keys(fates, index),
+                Some(Reply::ExtendedLeases(fates)) => self.command.extended(fates, index),
                 Some(_) | None => Vote::Unknown,
             };
             entry.machine.handle_vote(node, vote, now);
@@ -69,11 +69,11 @@ impl Batch {
     /// The fence that a node has for each lease that it extended.
     pub(super) fn stored(&self, reply: Option<&Reply>) -> impl Iterator<Item = (LeaseId, Fence)> {
         let fates: &[Extended] = match reply {
-            Some(Reply::EachExtended(fates)) if fates.len() == self.entries.len() => fates,
+            Some(Reply::ExtendedLeases(fates)) if fates.len() == self.entries.len() => fates,
             _ => &[],
         };
         self.entries.iter().zip(fates).filter_map(|(entry, result)| match result {
-            Extended::LivesOn(fence) => Some((entry.lease(), *fence)),
+            Extended::Renewed(fence) => Some((entry.lease(), *fence)),
             Extended::Refused(_) | Extended::Failed => None,
         })
     }

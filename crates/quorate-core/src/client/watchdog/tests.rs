@@ -58,7 +58,7 @@ fn events(watchdog: &mut Watchdog) -> Vec<Event> {
 /// What a node says that extended every entry of a command.
 fn all_extended(command: &Command) -> Reply {
     let Command::Extend { entries, .. } = command else { panic!("{command:?} is no extension") };
-    Reply::EachExtended(entries.iter().map(|entry| Extended::LivesOn(entry.fence)).collect())
+    Reply::ExtendedLeases(entries.iter().map(|entry| Extended::Renewed(entry.fence)).collect())
 }
 
 /// Runs the watchdog until it sends something.
@@ -99,7 +99,7 @@ fn loss_is_reported_at_the_deadline_without_any_answer() {
     assert_eq!(events(&mut watchdog), [Event::Lost { lease, reason: LostReason::Expired }]);
     assert_eq!(watchdog.lose(lease, LostReason::Gone), LostReason::Expired);
     assert_eq!(events(&mut watchdog), [], "it is reported once");
-    assert!(watchdog.let_go(lease).is_some(), "until its guard lets go");
+    assert!(watchdog.remove_lease(lease).is_some(), "until its guard lets go");
     assert_eq!(watchdog.poll_timeout(), None);
 }
 
@@ -176,8 +176,8 @@ fn batches_that_fail_in_part_lose_only_what_is_gone() {
     let b = watchdog.keep(won("b", 3_000, Renewal::On), Moment::ZERO);
     watchdog.renew(&[a, b], &patience, at(1));
     let (batch, _) = watchdog.poll_transmit().unwrap();
-    let fates = [Extended::LivesOn(Fence::new(1)), Extended::Refused(Fence::new(2))];
-    let reply = Reply::EachExtended(fates.into());
+    let fates = [Extended::Renewed(Fence::new(1)), Extended::Refused(Fence::new(2))];
+    let reply = Reply::ExtendedLeases(fates.into());
     watchdog.handle_answer(batch, 0, Some(&reply), at(2));
     watchdog.handle_answer(batch, 1, Some(&reply), at(2));
     assert_eq!(watchdog.check(a, at(3_000)), Ok(()));

@@ -40,7 +40,7 @@ fn told(node: u8, config: Option<&AgreedConfig>) -> NodeInfo {
 }
 
 /// The wanted nodes, each with what it told: nothing at all, no config, or one.
-fn planned(wanted: &[(u8, Option<Option<&AgreedConfig>>)]) -> Result<AgreedConfig, Unplanned> {
+fn planned(wanted: &[(u8, Option<Option<&AgreedConfig>>)]) -> Result<AgreedConfig, PlanError> {
     let nodes: Vec<(Arc<str>, Option<NodeInfo>)> = wanted
         .iter()
         .map(|(node, info)| (label(*node), info.map(|config| told(*node, config))))
@@ -62,11 +62,11 @@ fn one_step_at_a_time() {
     let shrunk = planned(&[(0, by), (1, by)]).unwrap();
     assert_eq!(shrunk, AgreedConfig { before, ..config(2, &[0, 1]) });
     let two = planned(&[(0, by), (3, fresh), (4, fresh)]);
-    assert!(matches!(two, Err(Unplanned::Minority { .. })), "{two:?}");
+    assert!(matches!(two, Err(PlanError::Minority { .. })), "{two:?}");
     let two = planned(&[(0, by), (1, by), (2, by), (3, fresh), (4, fresh)]);
-    assert_eq!(two, Err(Unplanned::TooMany { added: 2, removed: 0 }));
-    assert_eq!(planned(&[(0, by), (1, by), (2, None)]), Err(Unplanned::Settled));
-    assert_eq!(planned(&[(0, fresh), (1, None)]), Err(Unplanned::Unfounded));
+    assert_eq!(two, Err(PlanError::TooMany { added: 2, removed: 0 }));
+    assert_eq!(planned(&[(0, by), (1, by), (2, None)]), Err(PlanError::Settled));
+    assert_eq!(planned(&[(0, fresh), (1, None)]), Err(PlanError::Unfounded));
 }
 
 #[test]
@@ -75,21 +75,21 @@ fn a_change_is_ended_before_the_next() {
     let open = AgreedConfig { before, newcomer: Some(id(3)), ..config(2, &[0, 1, 2, 3]) };
     let by = Some(Some(&open));
     let next = planned(&[(0, by), (1, by), (2, by)]);
-    assert!(matches!(next, Err(Unplanned::Open(_))), "{next:?}");
+    assert!(matches!(next, Err(PlanError::Open(_))), "{next:?}");
     let next = planned(&[(0, by), (1, by), (2, by), (4, Some(None))]);
-    assert!(matches!(next, Err(Unplanned::Open(_))), "{next:?}");
+    assert!(matches!(next, Err(PlanError::Open(_))), "{next:?}");
     let joining = AgreedConfig { newcomer: Some(id(3)), ..config(3, &[0, 1, 3]) };
     let with = Some(Some(&joining));
     let next = planned(&[(0, with), (1, with), (3, Some(None)), (4, Some(None))]);
-    assert_eq!(next, Err(Unplanned::Joining));
+    assert_eq!(next, Err(PlanError::Joining));
     let another = planned(&[(0, with), (1, with), (4, Some(None))]).unwrap();
     assert_eq!(another.newcomer, Some(id(4)), "it will never join");
     let next = planned(&[(0, by), (1, by), (2, by), (3, by), (4, Some(None))]);
-    assert!(matches!(next, Err(Unplanned::Open(_))), "{next:?}");
+    assert!(matches!(next, Err(PlanError::Open(_))), "{next:?}");
     let ended = planned(&[(0, by), (1, by), (2, by), (3, Some(None))]).unwrap();
     assert_eq!(ended, AgreedConfig { before: None, change: 3, ..open.clone() });
     let ended = planned(&[(0, by), (1, by), (2, None), (3, None)]);
-    assert!(matches!(ended, Err(Unplanned::Minority { going: 2, needed: 3, .. })), "{ended:?}");
+    assert!(matches!(ended, Err(PlanError::Minority { going: 2, needed: 3, .. })), "{ended:?}");
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn a_majority_must_have_heard_of_the_last_change() {
     let (one, two) = (config(1, &[0, 1, 2]), config(2, &[0, 1, 3]));
     let (old, new) = (Some(Some(&one)), Some(Some(&two)));
     let next = planned(&[(0, new), (4, Some(None)), (3, None)]);
-    assert!(matches!(next, Err(Unplanned::Minority { going: 1, needed: 2, .. })), "{next:?}");
+    assert!(matches!(next, Err(PlanError::Minority { going: 1, needed: 2, .. })), "{next:?}");
     let next = planned(&[(0, new), (1, old), (4, Some(None))]);
-    let Err(Unplanned::Minority { config, .. }) = next else { panic!("{next:?}") };
+    let Err(PlanError::Minority { config, .. }) = next else { panic!("{next:?}") };
     assert_eq!(*config, two, "node 1 is to be told it");
 }
 
@@ -113,7 +113,7 @@ fn nothing_is_planned_before_every_node_that_counts_would_take_it() {
         plan(nodes.iter().chain(&fresh).map(|(label, info)| (label, Some(info))))
     };
     assert!(planned(waits(2, 0)).is_ok());
-    assert_eq!(planned(waits(2, 1)), Err(Unplanned::TooSoon { left_ms: 1 }));
+    assert_eq!(planned(waits(2, 1)), Err(PlanError::TooSoon { left_ms: 1 }));
     let forgetful = NodeInfo {
         quarantine: Some(quarantine(Reason::OtherRun, 9)),
         is_enrolled: false,
@@ -121,11 +121,11 @@ fn nothing_is_planned_before_every_node_that_counts_would_take_it() {
     };
     assert!(planned(forgetful.clone()).is_ok(), "it does not count");
     let enrolled = NodeInfo { is_enrolled: true, ..forgetful };
-    assert_eq!(planned(enrolled), Err(Unplanned::TooSoon { left_ms: 1 }));
+    assert_eq!(planned(enrolled), Err(PlanError::TooSoon { left_ms: 1 }));
     // The longest one counts, and the one that is to go does not.
     let nodes = [(label(0), waits(0, 7)), (label(1), waits(1, 9))];
     let shrunk = plan(nodes.iter().map(|(label, info)| (label, Some(info))));
-    assert_eq!(shrunk, Err(Unplanned::TooSoon { left_ms: 9 }));
+    assert_eq!(shrunk, Err(PlanError::TooSoon { left_ms: 9 }));
     // Whoever has missed the last change is told that first, however soon.
     let two = config(2, &[0, 1, 3]);
     let nodes = [
@@ -134,34 +134,34 @@ fn nothing_is_planned_before_every_node_that_counts_would_take_it() {
         (label(3), told(3, None)),
     ];
     let next = plan(nodes.iter().map(|(label, info)| (label, Some(info))));
-    assert!(matches!(next, Err(Unplanned::Minority { .. })), "{next:?}");
+    assert!(matches!(next, Err(PlanError::Minority { .. })), "{next:?}");
 }
 
 #[test]
 fn a_new_node_must_be_new() {
     let one = config(1, &[0, 1, 2]);
     let by = Some(Some(&one));
-    let silent = Unplanned::Silent(label(3));
+    let silent = PlanError::Silent(label(3));
     assert_eq!(planned(&[(0, by), (1, by), (3, None)]), Err(silent));
     let used = planned(&[(0, by), (1, by), (3, by)]);
-    assert_eq!(used, Err(Unplanned::NotFresh(label(3))));
+    assert_eq!(used, Err(PlanError::NotFresh(label(3))));
     let holding = NodeInfo { keys: 1, ..told(3, None) };
     let known = NodeInfo { quarantine: Some(quarantine(Reason::OtherRun, 1)), ..told(3, None) };
     for third in [holding, known] {
         let nodes = [(label(0), told(0, Some(&one))), (label(1), told(1, Some(&one)))];
         let wanted = nodes.into_iter().chain([(label(3), third)]).collect::<Vec<_>>();
         let refused = plan(wanted.iter().map(|(label, info)| (label, Some(info))));
-        assert_eq!(refused, Err(Unplanned::NotFresh(label(3))));
+        assert_eq!(refused, Err(PlanError::NotFresh(label(3))));
     }
     let mut single = config(1, &[0]);
     single.members = members(&[0]);
     let by = Some(Some(&single));
     let none_stays = planned(&[(3, Some(None))]);
-    assert_eq!(none_stays, Err(Unplanned::Unfounded));
+    assert_eq!(none_stays, Err(PlanError::Unfounded));
     assert!(planned(&[(0, by), (3, Some(None))]).is_ok());
     let twice = [(label(0), told(0, Some(&one))), (label(9), told(0, Some(&one)))];
     let twice = plan(twice.iter().map(|(label, info)| (label, Some(info))));
-    assert_eq!(twice, Err(Unplanned::SameNode(label(0))));
+    assert_eq!(twice, Err(PlanError::SameNode(label(0))));
 }
 
 #[test]
@@ -174,13 +174,13 @@ fn of_two_changes_at_once_one_is_chosen_if_the_other_is_lost() {
     let chosen = planned(&[(0, left), (1, right), (4, Some(None))]).unwrap();
     assert_eq!(chosen, AgreedConfig { change: 3, ..other.clone() });
     let neither = planned(&[(0, left), (1, right), (2, None)]);
-    assert!(matches!(neither, Err(Unplanned::Split(_))), "{neither:?}");
+    assert!(matches!(neither, Err(PlanError::Split(_))), "{neither:?}");
     // Of five, the other may have been agreed upon by nodes that do not answer.
     let one = AgreedConfig { newcomer: Some(id(5)), ..config(2, &[0, 1, 2, 3, 5]) };
     let other = AgreedConfig { newcomer: Some(id(6)), ..config(2, &[0, 1, 2, 3, 6]) };
     let (left, right) = (Some(Some(&one)), Some(Some(&other)));
     let unsure = planned(&[(0, left), (1, right), (2, None), (3, None), (5, None)]);
-    assert!(matches!(unsure, Err(Unplanned::Split(_))), "{unsure:?}");
+    assert!(matches!(unsure, Err(PlanError::Split(_))), "{unsure:?}");
     let sure = planned(&[(0, left), (1, right), (2, left), (3, None), (5, None)]).unwrap();
     assert_eq!(sure, AgreedConfig { change: 3, ..one });
 }

@@ -73,7 +73,7 @@ impl View {
         let (nodes, before) = (config.members.len(), config.before.as_ref().map(Members::len));
         if config.newcomer == Some(id) {
             let count = self.at_once(node, goes);
-            mutate!(HastyNewcomer => let count = count.saturating_add(1));
+            mutate!(HastyNewNode => let count = count.saturating_add(1));
             return count >= majority(before.unwrap_or(nodes));
         }
         // A clock that was set forward has made it forget locks, and nothing else.
@@ -111,12 +111,12 @@ impl View {
             return Err(Disagreement::OtherSet);
         }
         let is_listed = list.has(info.id);
-        mutate!(AnyPact => let is_listed = true);
+        mutate!(AnyConfig => let is_listed = true);
         if !is_listed {
             return Err(Disagreement::NotMember(config.members.clone()));
         }
         let is_behind = told.change < config.change;
-        mutate!(AnyPact => let is_behind = false);
+        mutate!(AnyConfig => let is_behind = false);
         if is_behind {
             return Ok(Opinion::Tell { mark: info.mark, config: config.clone() });
         }
@@ -128,7 +128,7 @@ impl View {
         if let Some(before) = &config.before {
             let heard = self.seats.iter().filter(|seat| seat.goes_by(config)).count();
             let needed = majority(before.len());
-            mutate!(AnyPact => let needed = 0);
+            mutate!(AnyConfig => let needed = 0);
             if heard < needed {
                 return Err(Disagreement::Unsettled { heard, needed });
             }

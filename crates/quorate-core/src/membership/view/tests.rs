@@ -64,7 +64,7 @@ impl Hall {
             id: NodeId::from_random(self.fresh()),
             life_ms: 100,
             quarantine_ms: QUARANTINE,
-            is_looking: false,
+            is_read_only: false,
             is_durable: self.is_durable,
         }
     }

@@ -14,7 +14,7 @@ pub struct LockDetails {
     /// Who stands in line, the first one first.
     pub waiting: Vec<Owner>,
     /// In how many milliseconds the line is forgotten.
-    pub line_ends_in_ms: Option<u64>,
+    pub queue_ends_in_ms: Option<u64>,
     /// Those who hold it together, also those whose time is over.
     pub shares: Shares,
 }
@@ -31,7 +31,7 @@ impl Store {
             fence: last.map(|it| it.fence).zip(self.queue.fences.end_of(name).map(left)),
             since_ms: last.map(|it| it.since_ms),
             waiting: waiting.map(|(_, owner)| owner.clone()).collect(),
-            line_ends_in_ms: self.queue.waiting.end_of(name).map(left),
+            queue_ends_in_ms: self.queue.waiting.end_of(name).map(left),
             shares: self.shares(name).cloned().unwrap_or_default(),
         }
     }

@@ -18,7 +18,7 @@ impl Store {
         let shown = usize::try_from(shown.min(WAITING_SHOWN_MAX)).unwrap_or(usize::MAX);
         let waiting = self.queue.waiting.get(name);
         Reply::Inspected(Box::new(Inspected {
-            sighting: self.sighting(now, name),
+            observation: self.observation(now, name),
             fence: last.map(|last| GrantRecord {
                 fence: last.fence,
                 age_ms: now.as_millis().saturating_sub(last.since_ms),

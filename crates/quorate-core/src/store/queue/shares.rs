@@ -58,7 +58,7 @@ impl Store {
         let now_ms = now.as_millis();
         let Some(shares) = self.shares_mut(name) else { return };
         let last_end = shares.purge(now_ms);
-        mutate!(AloneAmongShares => let last_end = None);
+        mutate!(ExclusiveIgnoresShares => let last_end = None);
         match last_end {
             // A server deletes what is to go at once.
             Some(end) => self.keys.set_end(name, end.max(now_ms.saturating_add(1))),
@@ -84,7 +84,7 @@ impl Store {
             let fence = if is_entry(owner) { self.queue.fence(name) } else { share.fence };
             return Reply::Granted { fence, is_earlier };
         }
-        mutate!(ShareAnyones if !is_entry(owner) => let is_open = true);
+        mutate!(ShareWithExclusive if !is_entry(owner) => let is_open = true);
         // As one who wants it alone: whoever finds the key free has it.
         if is_free || is_open && self.admits(now, name, owner) {
             if lacks_memory {
@@ -123,12 +123,12 @@ impl Store {
     /// stands in line before it who wants the lock alone. Readers before it come in first.
     fn admits(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
         let is_entry = is_entry(owner);
-        mutate!(EntryWaitsItsTurn => let is_entry = false);
+        mutate!(EntryQueues => let is_entry = false);
         if is_entry {
             return true;
         }
         self.hand_on_before(now, name, Some(owner));
-        mutate!(SharePasses => return true);
+        mutate!(ShareOvertakes => return true);
         self.queue.first(name).is_none_or(|first| first >= owner)
     }
 
@@ -264,7 +264,7 @@ impl Store {
             // Of the others some may be gone. If there are many, whoever waits looks in time.
             self.purge_shares(now, name);
         }
-        mutate!(WayNotCleared if !is_ours => return Reply::Released { is_ours });
+        mutate!(DepartedWriterBlocks if !is_ours => return Reply::Released { is_ours });
         self.hand_on(now, name);
         Reply::Released { is_ours }
     }
@@ -285,9 +285,9 @@ impl Store {
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
         let is_past = is_entry(owner) && stored > *fence;
-        mutate!(EntryHealsPast => let is_past = false);
+        mutate!(EntryHealsOutdated => let is_past = false);
         let is_open = is_free && !is_past || self.joins(name, owner);
-        mutate!(ShareHealsAnyones if !is_entry(owner) => let is_open = true);
+        mutate!(ShareHealsExclusive if !is_entry(owner) => let is_open = true);
         match shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
             Some(share) => self.prolong_share(now, name, owner, share, *ttl_ms),
             None if !*may_heal || !is_open => return Err(Extended::Refused(stored)),
@@ -314,10 +314,10 @@ impl Store {
         let shares = self.shares(name);
         if let Some(share) = shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
             self.prolong_share(now, name, owner, share, ttl_ms);
-            return Reply::Taken;
+            return Reply::Stored;
         }
         match self.whose(name, from) {
-            Whose::Theirs => Reply::Another,
+            Whose::Theirs => Reply::NotOwner,
             Whose::Nobodys => Reply::Absent,
             Whose::Ours => {
                 self.keys.remove(name);
@@ -329,7 +329,7 @@ impl Store {
                     if self.queue.first(name).is_some_and(|first| group(first).is_none())
                     => self.keys.remove(name));
                 self.hand_on(now, name);
-                Reply::Taken
+                Reply::Stored
             }
         }
     }
@@ -351,11 +351,11 @@ impl Store {
             shares.put(owner, Share { ends_at_ms: now_ms.saturating_add(ttl_ms), ..share });
             Some(share)
         }) else {
-            return if self.keys.contains(name) { Reply::Another } else { Reply::Absent };
+            return if self.keys.contains(name) { Reply::NotOwner } else { Reply::Absent };
         };
         debug_assert!(share.is_alive(now_ms), "those whose time is over leave nothing");
         self.share_lives_on(now, name, ttl_ms);
-        Reply::Taken
+        Reply::Stored
     }
 
     /// Lets in the entries that wait for what their identity holds now.

@@ -88,14 +88,14 @@ impl Store {
         let entry = Extend { name: name(), owner: owner.clone(), fence, ttl_ms: TTL, may_heal };
         let command = Command::Extend { sender: sender(1), entries: [entry].into() };
         match self.apply(ms(now), &command) {
-            Reply::EachExtended(fates) => fates[0],
+            Reply::ExtendedLeases(fates) => fates[0],
             other => panic!("{other:?}"),
         }
     }
 
     fn holder_at(&mut self, now: u64) -> Option<Owner> {
-        match self.apply(ms(now), &Command::Look { name: name() }) {
-            Reply::Seen(Some(seen)) => match seen.value {
+        match self.apply(ms(now), &Command::ReadKey { name: name() }) {
+            Reply::Key(Some(seen)) => match seen.value {
                 Value::Text(text) => Some(Owner::from_bytes(&text)),
                 Value::Shared(_) | Value::OtherType(_) => None,
             },
@@ -157,7 +157,7 @@ fn only_the_session_of_today_is_heard() {
     }
     assert_eq!(node.names(ms(9)), [], "nothing was done");
     assert_eq!(node.apply(ms(9), &asks(new)), granted(fence(0)));
-    assert_eq!(node.apply(ms(9), &extend(new)), Reply::EachExtended([].into()));
+    assert_eq!(node.apply(ms(9), &extend(new)), Reply::ExtendedLeases([].into()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorate::{GuardAll, LeaseHandover, MutexAll, error::LockError};
+use quorate::{DetachedLease, GuardAll, MutexAll, error::LockError};
 use tokio::task::JoinSet;
 
 use super::{
@@ -67,9 +67,9 @@ impl Want<'_> {
         let Some(guard) = taken else { return Err(self.one_is_held().await) };
         // In this order: a pause between the two must not extend the leases.
         let (since, left) = (Instant::now(), guard.remaining());
-        let mut leases = hand_over(self.service, guard).await?;
+        let mut leases = detach(self.service, guard).await?;
         // Of several permits any is the first one.
-        let is_first = |lease: &LeaseHandover| self.take.is_some() || lease.name() == self.name;
+        let is_first = |lease: &DetachedLease| self.take.is_some() || lease.name() == self.name;
         let first = leases.iter().position(is_first);
         let missing = || Problem::new(Code::Internal, "the lease of the lock is missing");
         let lease = leases.remove(first.ok_or_else(missing)?);
@@ -112,12 +112,12 @@ impl Want<'_> {
 }
 
 /// Turns the guards into leases, all at the same time. If one fails, all are released.
-async fn hand_over(service: &Service, guard: GuardAll) -> Result<Vec<LeaseHandover>, Problem> {
+async fn detach(service: &Service, guard: GuardAll) -> Result<Vec<DetachedLease>, Problem> {
     let leases = Arc::new(Leases { service: service.clone(), leases: Mutex::default() });
     let mut tasks = JoinSet::new();
     for guard in guard.into_guards() {
         let leases = leases.clone();
-        tasks.spawn(async move { guard.hand_over().await.map(|lease| leases.add(lease)) });
+        tasks.spawn(async move { guard.detach().await.map(|lease| leases.add(lease)) });
     }
     while let Some(ended) = tasks.join_next().await {
         let failed = |_| Problem::new(Code::Internal, "a lease was not handed over");
@@ -132,15 +132,15 @@ async fn hand_over(service: &Service, guard: GuardAll) -> Result<Vec<LeaseHandov
 /// the client disconnects, also by a task that ends only then.
 struct Leases {
     service: Service,
-    leases: Mutex<Vec<LeaseHandover>>,
+    leases: Mutex<Vec<DetachedLease>>,
 }
 
 impl Leases {
-    fn add(&self, lease: LeaseHandover) {
+    fn add(&self, lease: DetachedLease) {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
     }
 
-    fn take(&self) -> Vec<LeaseHandover> {
+    fn take(&self) -> Vec<DetachedLease> {
         std::mem::take(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use quorate::{
-    Guard, LeaseHandover,
-    error::{AdoptError, LockError},
+    DetachedLease, Guard,
+    error::{LeaseError, LockError},
 };
 
 use super::{AcquireRequest, Mode, several};
@@ -37,9 +37,9 @@ pub(super) struct Want<'a> {
 
 /// Leases that nothing but their client renews.
 pub(super) struct Granted {
-    pub(super) lease: LeaseHandover,
+    pub(super) lease: DetachedLease,
     /// Those of the other locks of a set.
-    pub(super) more: Vec<LeaseHandover>,
+    pub(super) more: Vec<DetachedLease>,
     pub(super) valid_until: Instant,
     /// Equal requests find it: it must not be released although this one is not answered.
     pub(super) is_findable: bool,
@@ -127,7 +127,7 @@ impl<'a> Want<'a> {
         let Some(guard) = taken else { return Err(self.held().await) };
         // In this order: a pause between the two must not extend the lease.
         let (since, left) = (Instant::now(), guard.remaining());
-        let lease = guard.hand_over().await?;
+        let lease = guard.detach().await?;
         let valid_until = since + left;
         let Some(mark) = self.mark else {
             return Ok(Granted { lease, more: Vec::new(), valid_until, is_findable: false });
@@ -173,7 +173,7 @@ impl<'a> Want<'a> {
                 Ok(Some(Granted { lease, more, valid_until, is_findable: true }))
             }
             // It has ended since.
-            Err(AdoptError::Lost(_)) => Ok(None),
+            Err(LeaseError::Lost(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -91,7 +91,7 @@ impl Operation {
                 0 => None,
                 1 => Some(dice.between(MS, 100 * MS)),
                 // Otherwise nobody would wait for as long as a lock may take.
-                2 if settings.guard.is_some() => Some(PATIENT_FOR),
+                2 if settings.quarantine.is_some() => Some(PATIENT_FOR),
                 _ => Some(dice.between(200, 2_000) * MS),
             },
             give_up_at: Moment::ZERO,

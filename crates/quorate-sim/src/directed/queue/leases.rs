@@ -13,19 +13,19 @@ use quorate_core::{
 use super::{
     super::{
         Schedule, at,
-        hall::{ALL, BEGIN_US, Guest, Hall, TTL_MS},
+        fixture::{ALL, BEGIN_US, Fixture, TTL_MS, TestClient},
         name, terms,
     },
     follows,
 };
 
 pub(in crate::directed) const SCHEDULES: &[(Mutant, Schedule)] = &[
-    (Mutant::AdoptKeepsPlace, adopted_owner_leaves_the_queue),
+    (Mutant::AdoptKeepsPosition, adopted_owner_leaves_the_queue),
     (Mutant::AdoptedHeals, adopted_lease_never_heals),
     (Mutant::BriefFence, fence_lives_for_a_day_after_its_grant),
     (Mutant::FenceNotKept, extension_keeps_the_fence),
-    (Mutant::LittleLeft, lease_that_was_waited_for_has_time_left),
-    (Mutant::EndlessDoubt, waiter_trusts_a_node_again_after_one_doubt),
+    (Mutant::AlmostExpired, lease_that_was_waited_for_has_time_left),
+    (Mutant::EndlessReject, waiter_trusts_a_node_again_after_one_doubt),
 ];
 
 /// A holds two nodes of three and waits on the third, where B is first. A adopts its own lease as
@@ -33,16 +33,16 @@ pub(in crate::directed) const SCHEDULES: &[(Mutant, Schedule)] = &[
 ///
 /// Fails if the third node grants the lock to the owner that A was, which nobody uses any more.
 fn adopted_owner_leaves_the_queue() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut b = Guest::start(&mut hall, 2, 1, &[2], 0);
+    let mut fixture = Fixture::bare(0);
+    let mut b = TestClient::start(&mut fixture, 2, 1, &[2], 0);
     b.come_up(&[1], 0);
-    b.settle(&mut hall, &[2], 0);
-    let mut a = Guest::start(&mut hall, 1, 2, &ALL, 1);
-    a.win(&mut hall, &ALL, 2)?;
+    b.settle(&mut fixture, &[2], 0);
+    let mut a = TestClient::start(&mut fixture, 1, 2, &ALL, 1);
+    a.win(&mut fixture, &ALL, 2)?;
     let (old, new) = (a.owner(), a.place.owner(99));
-    ALL.into_iter().for_each(|node| _ = a.adopt(&mut hall, node, (&old, &new), 3));
-    hall.release(&[2], &b.owner(), 4);
-    match hall.has(2, &old, 5) {
+    ALL.into_iter().for_each(|node| _ = a.adopt(&mut fixture, node, (&old, &new), 3));
+    fixture.release(&[2], &b.owner(), 4);
+    match fixture.has(2, &old, 5) {
         true => Err("the lock went to an owner that nobody uses any more".to_owned()),
         false => Ok(()),
     }
@@ -53,18 +53,18 @@ fn adopted_owner_leaves_the_queue() -> Result<(), String> {
 ///
 /// Fails if the released lease is valid again.
 fn adopted_lease_never_heals() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut a = Guest::start(&mut hall, 1, 1, &ALL, 0);
-    let (left, fence) = (a.place.owner(99), a.win(&mut hall, &ALL, 1)?);
-    ALL.into_iter().for_each(|node| _ = a.adopt(&mut hall, node, (&a.owner(), &left), 2));
-    hall.release(&ALL, &left, 3);
+    let mut fixture = Fixture::bare(0);
+    let mut a = TestClient::start(&mut fixture, 1, 1, &ALL, 0);
+    let (left, fence) = (a.place.owner(99), a.win(&mut fixture, &ALL, 1)?);
+    ALL.into_iter().for_each(|node| _ = a.adopt(&mut fixture, node, (&a.owner(), &left), 2));
+    fixture.release(&ALL, &left, 3);
 
-    let c = Guest::start(&mut hall, 3, 3, &[], 4);
+    let c = TestClient::start(&mut fixture, 3, 3, &[], 4);
     let entry = FencedLease::adopted(fence).extend(name(), left, TTL_MS);
     // A process that did not win the lease does not know its end.
     let mut machine = Renew::start(terms(TTL_MS), 3, Moment::from_nanos(u64::MAX), at(5));
     for node in ALL {
-        machine.handle_vote(node, c.extend(&mut hall, node, &entry, 5), at(6));
+        machine.handle_vote(node, c.extend(&mut fixture, node, &entry, 5), at(6));
     }
     match machine.outcome() {
         Some(renew::Outcome::Extended { .. }) => Err("a released lease lives on".to_owned()),
@@ -77,11 +77,11 @@ fn adopted_lease_never_heals() -> Result<(), String> {
 ///
 /// Fails if B has a smaller fence than A: no clock may be needed within a day of the grant.
 fn fence_lives_for_a_day_after_its_grant() -> Result<(), String> {
-    let mut hall = Hall::bare(BEGIN_US);
-    let mut a = Guest::start(&mut hall, 1, BEGIN_US, &ALL, 0);
-    a.settle(&mut hall, &ALL, 1);
-    hall.release(&ALL, &a.owner(), 2);
-    next_fence_follows(&mut hall, a.held()?, 23 * HOUR_MS)
+    let mut fixture = Fixture::bare(BEGIN_US);
+    let mut a = TestClient::start(&mut fixture, 1, BEGIN_US, &ALL, 0);
+    a.settle(&mut fixture, &ALL, 1);
+    fixture.release(&ALL, &a.owner(), 2);
+    next_fence_follows(&mut fixture, a.held()?, 23 * HOUR_MS)
 }
 
 /// A holds the lock for more than a day and renews it, the last time within the last hour. It
@@ -89,25 +89,26 @@ fn fence_lives_for_a_day_after_its_grant() -> Result<(), String> {
 ///
 /// Fails if B has a smaller fence than A: no clock may be needed after a holder of today.
 fn extension_keeps_the_fence() -> Result<(), String> {
-    let mut hall = Hall::bare(BEGIN_US);
-    let mut a = Guest::start(&mut hall, 1, BEGIN_US, &ALL, 0);
-    let fence = a.win(&mut hall, &ALL, 1)?;
+    let mut fixture = Fixture::bare(BEGIN_US);
+    let mut a = TestClient::start(&mut fixture, 1, BEGIN_US, &ALL, 0);
+    let fence = a.win(&mut fixture, &ALL, 1)?;
     for ms in [50, 13 * HOUR_MS, FENCE_LIFE_MS - HOUR_MS] {
-        a.attach(&mut hall, ms);
+        a.attach(&mut fixture, ms);
         let entry = FencedLease::won(fence).extend(name(), a.owner(), 14 * HOUR_MS);
-        ALL.into_iter().for_each(|node| _ = a.extend(&mut hall, node, &entry, ms));
+        ALL.into_iter().for_each(|node| _ = a.extend(&mut fixture, node, &entry, ms));
     }
-    hall.release(&ALL, &a.owner(), FENCE_LIFE_MS + 1);
-    next_fence_follows(&mut hall, fence, FENCE_LIFE_MS + 2)
+    fixture.release(&ALL, &a.owner(), FENCE_LIFE_MS + 1);
+    next_fence_follows(&mut fixture, fence, FENCE_LIFE_MS + 2)
 }
 
 /// The clocks of all nodes are set back at `ms`, and another holder comes.
-fn next_fence_follows(hall: &mut Hall, before: Fence, ms: u64) -> Result<(), String> {
-    ALL.into_iter().for_each(|node| _ = hall.apply(node, ms, &Command::Look { name: name() }));
-    hall.begin_us -= 2 * FENCE_LIFE_MS * 1_000;
-    let ticket = hall.time(ms).as_micros();
-    let mut next = Guest::start(hall, 2, ticket, &ALL, ms);
-    follows(before, next.win(hall, &ALL, ms)?)
+fn next_fence_follows(fixture: &mut Fixture, before: Fence, ms: u64) -> Result<(), String> {
+    ALL.into_iter()
+        .for_each(|node| _ = fixture.apply(node, ms, &Command::ReadKey { name: name() }));
+    fixture.begin_us -= 2 * FENCE_LIFE_MS * 1_000;
+    let ticket = fixture.time(ms).as_micros();
+    let mut next = TestClient::start(fixture, 2, ticket, &ALL, ms);
+    follows(before, next.win(fixture, &ALL, ms)?)
 }
 
 /// A waits for B and stands still until shortly before the end of its ttl. Then B releases the
@@ -115,15 +116,15 @@ fn next_fence_follows(hall: &mut Hall, before: Fence, ms: u64) -> Result<(), Str
 ///
 /// Fails if A holds a lease that ends before it can be renewed.
 fn lease_that_was_waited_for_has_time_left() -> Result<(), String> {
-    let mut hall = Hall::bare(0);
-    let mut b = Guest::start(&mut hall, 2, 1, &ALL, 0);
-    b.settle(&mut hall, &ALL, 0);
-    let mut a = Guest::start(&mut hall, 1, 2, &ALL, 0);
-    a.settle(&mut hall, &ALL, 1);
+    let mut fixture = Fixture::bare(0);
+    let mut b = TestClient::start(&mut fixture, 2, 1, &ALL, 0);
+    b.settle(&mut fixture, &ALL, 0);
+    let mut a = TestClient::start(&mut fixture, 1, 2, &ALL, 0);
+    a.settle(&mut fixture, &ALL, 1);
     let late = TTL_MS - 10;
-    hall.release(&ALL, &b.owner(), late);
-    ALL.into_iter().try_for_each(|node| a.listen(&mut hall, node, late))?;
-    a.settle(&mut hall, &ALL, late);
+    fixture.release(&ALL, &b.owner(), late);
+    ALL.into_iter().try_for_each(|node| a.listen(&mut fixture, node, late))?;
+    a.settle(&mut fixture, &ALL, late);
     match a.machine.outcome() {
         Some(Outcome::Held { valid_until, .. }) => {
             let left = valid_until.saturating_since(at(late)).as_millis();
@@ -139,19 +140,19 @@ fn lease_that_was_waited_for_has_time_left() -> Result<(), String> {
 ///
 /// Fails if A gives back every grant, so that nobody holds the lock.
 fn waiter_trusts_a_node_again_after_one_doubt() -> Result<(), String> {
-    let mut hall = Hall::bare(BEGIN_US);
-    let mut b = Guest::start(&mut hall, 2, BEGIN_US + 5_000_000, &ALL, 0);
-    b.settle(&mut hall, &ALL, 0);
-    let mut a = Guest::start(&mut hall, 1, BEGIN_US, &ALL, 1);
-    a.settle(&mut hall, &ALL, 2);
-    hall.stores.iter_mut().for_each(|store| store.clear());
+    let mut fixture = Fixture::bare(BEGIN_US);
+    let mut b = TestClient::start(&mut fixture, 2, BEGIN_US + 5_000_000, &ALL, 0);
+    b.settle(&mut fixture, &ALL, 0);
+    let mut a = TestClient::start(&mut fixture, 1, BEGIN_US, &ALL, 1);
+    a.settle(&mut fixture, &ALL, 2);
+    fixture.stores.iter_mut().for_each(|store| store.clear());
     ALL.into_iter().for_each(|node| a.machine.handle_down(node));
-    a.attach(&mut hall, 3);
+    a.attach(&mut fixture, 3);
     a.come_up(&ALL, 3);
     // A node grants, A gives back, the node grants anew: that is enough.
     for ms in 4..8 {
-        a.settle(&mut hall, &ALL, ms);
-        ALL.into_iter().for_each(|node| _ = a.listen(&mut hall, node, ms));
+        a.settle(&mut fixture, &ALL, ms);
+        ALL.into_iter().for_each(|node| _ = a.listen(&mut fixture, node, ms));
     }
     a.held().map(drop).map_err(|_| "a waiter gives back every grant".to_owned())
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use quorate::LeaseHandover;
+use quorate::DetachedLease;
 
 use tokio::time::sleep;
 
@@ -30,7 +30,7 @@ pub(super) struct Letter {
 
 impl Mailbox {
     /// Leaves a lease that was handed over.
-    pub(super) fn post(&self, lease: &LeaseHandover, hold: Hold) {
+    pub(super) fn post(&self, lease: &DetachedLease, hold: Hold) {
         let letter = Letter {
             text: lease.to_string(),
             lock: lease.name().to_owned(),
@@ -63,7 +63,7 @@ impl Mailbox {
 }
 
 impl Letter {
-    pub(super) fn lease(&self) -> LeaseHandover {
+    pub(super) fn lease(&self) -> DetachedLease {
         self.text.parse().expect("it was written by the library")
     }
 

@@ -12,13 +12,13 @@ fn deliberate_bugs_of_votes_and_deadlines_are_noticed() {
 }
 
 #[test]
-fn deliberate_bugs_of_the_restart_guard_are_noticed() {
-    assert_noticed(&["no-guard", "no-step-check", "take-unspoken", "no-session"]);
+fn deliberate_bugs_of_quarantine_are_noticed() {
+    assert_noticed(&["no-quarantine", "no-step-check", "set-without-session", "no-session"]);
 }
 
 #[test]
 fn deliberate_bugs_of_fences_and_owners_are_noticed() {
-    assert_noticed(&["no-write-back", "free-anyones", "adopt-anyones", "share-frees-all"]);
+    assert_noticed(&["no-write-back", "delete-not-owned", "adopt-not-owned", "share-frees-all"]);
 }
 
 fn assert_noticed(names: &[&str]) {

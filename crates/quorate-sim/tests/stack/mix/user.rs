@@ -141,7 +141,7 @@ impl User {
                 drop(claim);
                 guard.leave_to_expire();
             }
-            1..=3 => self.hand_over(guard, claim).await,
+            1..=3 => self.detach(guard, claim).await,
             4..=6 => {
                 drop(claim);
                 // A loss is in the trace.
@@ -152,10 +152,10 @@ impl User {
     }
 
     /// Hands the lease over to any other program.
-    async fn hand_over(&self, guard: Guard, claim: Claim) {
+    async fn detach(&self, guard: Guard, claim: Claim) {
         let hold = claim.hold();
         let lost = guard.lost();
-        let mut handing = std::pin::pin!(guard.hand_over());
+        let mut handing = std::pin::pin!(guard.detach());
         let handed = tokio::select! {
             biased;
             handed = &mut handing => {

@@ -16,9 +16,9 @@ use crate::{
     error::{ConfigError, TtlError},
     membership::{self, SharedMembership},
     node::{
-        Driver, Ears, Node, Quiet,
+        Driver, IdleSignal, Node, NodeEvents,
         memory::{MemoryNodes, View},
-        redis::{Identities, Link, Security, Surroundings, Target, blot, drive},
+        redis::{Identities, Link, LinkContext, Security, Target, blot, drive},
     },
     nonces::{Nonces, OwnerKey},
     primitive::inner::{Defaults, Inner},
@@ -30,12 +30,12 @@ use super::{ClientBuilder, SecretUrl, Source};
 impl ClientBuilder {
     pub(super) fn build_of(self, parts: Parts) -> Result<Client, ConfigError> {
         let Opened { nodes, drivers, membership, has_sessions, node_time } = self.open(&parts)?;
-        let Parts { clock, client, owner_key, who, identity, ears, status, quiet, .. } = parts;
+        let Parts { clock, client, owner_key, who, identity, events, status, idle, .. } = parts;
         let (jitter_seed, first_round) = (parts.jitter_seed, parts.first_round);
         let settings = Settings {
             clock,
             status,
-            quiet: quiet.clone(),
+            idle: idle.clone(),
             client,
             owner_key,
             who,
@@ -49,8 +49,8 @@ impl ClientBuilder {
             observer: self.observer.clone(),
         };
         let engine = Arc::new(Engine::new(settings, nodes));
-        engine.hear(&ears);
-        let running = Running::start(&engine, drivers, self.place, quiet)?;
+        engine.hear(&events);
+        let running = Running::start(&engine, drivers, self.place, idle)?;
         let defaults = Defaults {
             ttl: self.ttl,
             max_ttl: self.max_ttl,
@@ -78,9 +78,9 @@ impl ClientBuilder {
                 Some(identity) => identity.as_str().into(),
                 None => format!("{:016x}{:016x}", nonces.number()?, nonces.number()?).into(),
             },
-            ears: Arc::default(),
+            events: Arc::default(),
             status: Arc::default(),
-            quiet: Arc::default(),
+            idle: Arc::default(),
             jitter_seed: nonces.number()?,
             first_round: nonces.number()?,
             nonces,
@@ -97,7 +97,7 @@ impl ClientBuilder {
     }
 
     fn open_memory(&self, nodes: &MemoryNodes, parts: &Parts) -> Result<Opened, ConfigError> {
-        let Parts { clock, client, who, ears, quiet, nonces, .. } = parts.clone();
+        let Parts { clock, client, who, events, idle, nonces, .. } = parts.clone();
         let dialect = self.dialect;
         let mixed = || ConfigError::InvalidSetting {
             setting: "memory",
@@ -105,7 +105,7 @@ impl ClientBuilder {
             reason: "clients whose engine runs on a runtime, and clients with a thread of \
                      their own, have different clocks and cannot share nodes in memory",
         };
-        let view = View { clock, client, who, dialect, quiet, ears, nonces };
+        let view = View { clock, client, who, dialect, idle, events, nonces };
         let nodes = nodes.nodes(&view).ok_or_else(mixed)?;
         let now = clock.now();
         let node_time = Some((node_time(now).as_micros(), now));
@@ -116,19 +116,19 @@ impl ClientBuilder {
 
     #[cfg(feature = "local")]
     fn open_local(&self, folder: &Path, parts: &Parts) -> Result<Opened, ConfigError> {
-        let Parts { clock, client, who, ears, status, quiet, jitter_seed, nonces, .. } =
+        let Parts { clock, client, who, events, status, idle, jitter_seed, nonces, .. } =
             parts.clone();
         let dialect = self.dialect;
         let (max_ttl, observer) = (self.max_ttl, self.observer.clone());
-        let around = local::Surroundings {
+        let around = local::LinkContext {
             clock,
             client,
             who,
             dialect,
             max_ttl,
-            ears,
+            events,
             status,
-            quiet,
+            idle,
             jitter_seed,
             nonces,
             observer,
@@ -143,13 +143,13 @@ impl ClientBuilder {
     }
 
     fn open_links(&self, urls: &[SecretUrl], parts: &Parts) -> Result<Opened, ConfigError> {
-        let Parts { clock, client, who, ears, status, quiet, jitter_seed, nonces, .. } =
+        let Parts { clock, client, who, events, status, idle, jitter_seed, nonces, .. } =
             parts.clone();
         let dialect = self.dialect;
         let targets = targets(urls)?;
         let membership = self.membership(&targets, parts);
         let has_sessions = dialect.has_queue() || membership.is_some();
-        let surroundings = Surroundings {
+        let context = LinkContext {
             clock,
             client_name: format!("quorate-{:.8}", client.to_string()).into(),
             client,
@@ -158,12 +158,12 @@ impl ClientBuilder {
             has_sessions,
             prefix: self.prefix.as_str().into(),
             max_ttl: self.max_ttl,
-            ears,
+            events,
             identities: Arc::new(Identities::new(urls.len())),
             membership: membership.clone(),
-            only_looks: self.only_looks,
+            is_read_only: self.is_read_only,
             status,
-            quiet,
+            idle,
             jitter_seed,
             nonces,
             observer: self.observer.clone(),
@@ -171,19 +171,19 @@ impl ClientBuilder {
             #[cfg(feature = "simulation")]
             network: self.simulation.network.clone(),
         };
-        let (nodes, drivers) = links(targets, &surroundings);
+        let (nodes, drivers) = links(targets, &context);
         Ok(Opened { nodes, drivers, membership, has_sessions, node_time: None })
     }
 
     /// What is known of the set of nodes, if they are members of one.
     fn membership(&self, targets: &[Target], parts: &Parts) -> Option<Arc<SharedMembership>> {
-        let is_on = self.restart_guard.unwrap_or(targets.len() >= GUARDED_FROM);
+        let is_on = self.quarantine.unwrap_or(targets.len() >= GUARDED_FROM);
         is_on.then(|| {
             let labels = targets.iter().map(|target| target.label.as_str().into());
             let settings = membership::Settings {
                 max_ttl: self.max_ttl,
                 is_durable: self.is_durable,
-                only_looks: self.only_looks,
+                is_read_only: self.is_read_only,
                 clock: parts.clock,
                 nonces: parts.nonces.clone(),
             };
@@ -224,16 +224,16 @@ impl ClientBuilder {
         let invalid = |setting, value: String, reason| {
             Err(ConfigError::InvalidSetting { setting, value, reason })
         };
-        if self.restart_guard == Some(true) && matches!(self.source, Source::Memory(_)) {
-            let reason = "nodes in memory end with their process, and are not guarded";
-            return invalid("restart_guard", "true".into(), reason);
+        if self.quarantine == Some(true) && matches!(self.source, Source::Memory(_)) {
+            let reason = "nodes in memory end with their process, and are not quarantined";
+            return invalid("quarantine", "true".into(), reason);
         }
         #[cfg(feature = "local")]
         if matches!(self.source, Source::Local(_)) {
-            if self.restart_guard == Some(true) {
+            if self.quarantine == Some(true) {
                 let reason =
-                    "one local node forgets nothing while its machine runs, and is not guarded";
-                return invalid("restart_guard", "true".into(), reason);
+                    "one local node forgets nothing while its machine runs, and is not quarantined";
+                return invalid("quarantine", "true".into(), reason);
             }
             if self.place == Where::ThisRuntime {
                 let reason = "a local node has the machine's clock, which cannot be paused";
@@ -281,9 +281,9 @@ fn targets(urls: &[SecretUrl]) -> Result<Vec<Target>, ConfigError> {
     Ok(targets)
 }
 
-fn links(targets: Vec<Target>, surroundings: &Surroundings) -> (Vec<Box<dyn Node>>, Vec<Driver>) {
+fn links(targets: Vec<Target>, context: &LinkContext) -> (Vec<Box<dyn Node>>, Vec<Driver>) {
     let link = |(number, target)| {
-        let link = Arc::new(Link::new(number, target, surroundings.clone()));
+        let link = Arc::new(Link::new(number, target, context.clone()));
         (Box::new(link.clone()) as Box<dyn Node>, Box::pin(drive(link)) as Driver)
     };
     targets.into_iter().enumerate().map(link).unzip()
@@ -308,9 +308,9 @@ pub(super) struct Parts {
     pub(super) owner_key: OwnerKey,
     pub(super) who: Arc<str>,
     pub(super) identity: Arc<str>,
-    pub(super) ears: Arc<Ears>,
+    pub(super) events: Arc<NodeEvents>,
     pub(super) status: Arc<Notify>,
-    pub(super) quiet: Arc<Quiet>,
+    pub(super) idle: Arc<IdleSignal>,
     pub(super) jitter_seed: u64,
     pub(super) first_round: u64,
     pub(super) nonces: Nonces,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use quorate_testkit::{Server, eventually};
 
 use super::*;
-use crate::error::{LockError, NodeAnswer, NodeReport, Trouble};
+use crate::error::{LockError, NodeAnswer, NodeError, NodeReport};
 
 #[test]
 fn two_clients_with_the_same_jitter_seed_have_different_sessions() {
@@ -18,7 +18,7 @@ fn two_clients_with_the_same_jitter_seed_have_different_sessions() {
     });
     for client in &clients {
         eventually("it is attached", PATIENCE, || {
-            client.nodes().iter().all(|node| node.answer == NodeAnswer::Attached)
+            client.node_status().iter().all(|node| node.answer == NodeAnswer::Attached)
         });
     }
     let sessions = server.keys().into_iter().filter(|key| key.starts_with(b"quorate:s:"));
@@ -42,9 +42,9 @@ async fn without_randomness_no_session_begins() {
     let client = settings.build_of(parts).unwrap();
     let is_told = |nodes: &[NodeReport]| {
         let answer = &nodes.first().expect("there is one").answer;
-        matches!(answer, NodeAnswer::Trouble(Trouble::NoRandomness(_)))
+        matches!(answer, NodeAnswer::NodeError(NodeError::NoRandomness(_)))
     };
-    eventually("the node says why", PATIENCE, || is_told(&client.nodes()));
+    eventually("the node says why", PATIENCE, || is_told(&client.node_status()));
     let refused = client.mutex("a").try_lock().await;
     let Err(LockError::NoQuorum { nodes }) = refused else { panic!("{refused:?}") };
     assert!(is_told(&nodes), "{nodes:?}");

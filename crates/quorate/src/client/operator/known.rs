@@ -3,7 +3,7 @@
 use quorate_core::membership::{Disagreement, NodeInfo, Opinion, Reason};
 
 use crate::{
-    error::{AdmitError, NodeAnswer, NodeReport, Trouble},
+    error::{AdmitError, NodeAnswer, NodeError, NodeReport},
     membership::{SharedMembership, differs_by},
 };
 
@@ -32,7 +32,7 @@ impl Known {
     pub(super) fn reports(all: &[Self]) -> Box<[NodeReport]> {
         let report = |it: &Self| match it.differs() {
             Some(differs) => {
-                let answer = NodeAnswer::Trouble(differs_by(differs));
+                let answer = NodeAnswer::NodeError(differs_by(differs));
                 NodeReport { answer, ..it.report.clone() }
             }
             None => it.report.clone(),
@@ -67,8 +67,8 @@ impl Known {
     pub(super) fn is_refused(&self) -> bool {
         match &self.report.answer {
             // It may have been told long ago, and is asked again.
-            NodeAnswer::Trouble(Trouble::NotEmpty(_)) => false,
-            NodeAnswer::Trouble(trouble) => trouble.is_lasting(),
+            NodeAnswer::NodeError(NodeError::NotEmpty(_)) => false,
+            NodeAnswer::NodeError(node_error) => node_error.is_lasting(),
             _ => false,
         }
     }

@@ -14,11 +14,11 @@ use super::{Call, Late, Record, patience_with_first_answers};
 use crate::{
     engine::{
         Engine,
+        observers::Notice,
         report::{Heard, answer_now},
         shared::{Rest, Shared},
-        tell::Told,
     },
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::{NodeAnswer, NodeError, NodeReport},
     node::Node,
     observe,
 };
@@ -75,7 +75,7 @@ fn round_answer(
         _ if tally.pending().contains(number) => NodeAnswer::NotAwaited,
         // It came up too late to be asked, or after the question was lost.
         Some(_) => NodeAnswer::Attached,
-        None => NodeAnswer::Trouble(Trouble::TimedOut),
+        None => NodeAnswer::NodeError(NodeError::TimedOut),
     };
     answer_now(node, vote, heard, silence)
 }
@@ -86,7 +86,7 @@ fn vote_of(waiter: &Waiter, record: &Record, number: usize, node: &dyn Node) -> 
     let machine = waiter.machine();
     let is_held = matches!(machine.outcome(), Some(acquire::Outcome::Held { .. }));
     let is_last = record.heard(number).is_none();
-    match node.trouble() {
+    match node.node_error() {
         Some(_) if !is_held => None,
         _ if machine.granted().contains(number) => Some(Vote::Grant),
         _ if machine.refused().contains(number) && is_last => Some(Vote::Refuse),
@@ -111,7 +111,7 @@ fn silence_of(engine: &Engine, waiter: &Waiter, record: &Record, node: usize) ->
     match waiter.machine().outcome() {
         Some(acquire::Outcome::Held { .. } | acquire::Outcome::Contended) => NodeAnswer::NotAwaited,
         Some(acquire::Outcome::NoQuorum | acquire::Outcome::Abandoned) | None => match is_late {
-            true => NodeAnswer::Trouble(Trouble::TimedOut),
+            true => NodeAnswer::NodeError(NodeError::TimedOut),
             false => NodeAnswer::NotAwaited,
         },
     }
@@ -153,12 +153,12 @@ impl Shared {
             let is_first = record.waiting_since.is_none() && waiter.machine().is_waiting();
             if is_refused && is_first && is_open {
                 record.waiting_since = Some(now);
-                rest.tell(Told::WaitStarted { name: record.name.clone(), kind: record.kind });
+                rest.tell(Notice::WaitStarted { name: record.name.clone(), kind: record.kind });
             }
-            let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.trouble));
+            let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.node_error));
             let (round, action) = (record.round, record.action);
             let took = now.saturating_since(sent_at);
-            rest.tell(Told::Answered { round, action, node, answer, took });
+            rest.tell(Notice::Answered { round, action, node, answer, took });
         }
         if is_open {
             record.hear(node, heard);
@@ -182,10 +182,10 @@ impl Shared {
         let heard = answer.err();
         if engine.is_observed() {
             let vote = answer.map_or(Vote::Unknown, |reply| command.vote(reply));
-            let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.trouble));
+            let answer = NodeAnswer::of(vote, heard.map(|heard| &heard.node_error));
             let (round, action) = (record.round, record.action);
             let took = now.saturating_since(record.started_at);
-            rest.tell(Told::Answered { round, action, node, answer, took });
+            rest.tell(Notice::Answered { round, action, node, answer, took });
         }
         if heard.is_some() {
             record.hear(node, heard);

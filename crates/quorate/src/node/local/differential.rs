@@ -21,9 +21,9 @@ use quorate_core::{
 use self::batch::{Draw, Memory, Step, Thing};
 use super::{
     db::{Db, Durability, Tx},
-    desk::Desk,
     folder::Folder,
-    post::{Ear, Heard, PUSH_LEN_MAX, Post},
+    notifier::{Heard, Notifier, PUSH_LEN_MAX, Receiver},
+    transaction::Transaction,
 };
 
 #[test]
@@ -39,7 +39,7 @@ fn twenty_thousand_random_commands_get_the_replies_that_the_store_gives() {
         let replies = node.run(now, &steps);
         for (step, reply) in steps.iter().zip(replies) {
             assert_eq!(reply, step.apply(&mut store, now), "{step:?}, seed {SEED}");
-            taken += usize::from(reply == Some(Reply::Taken));
+            taken += usize::from(reply == Some(Reply::Stored));
         }
         node.compare(now, &store);
     }
@@ -49,9 +49,9 @@ fn twenty_thousand_random_commands_get_the_replies_that_the_store_gives() {
 /// A node of which everything is known: a folder, and the ears of some clients.
 struct Local {
     db: Db,
-    post: Post,
+    notifier: Notifier,
     names: Vec<Name>,
-    ears: Vec<(ClientId, Option<Ear>)>,
+    receivers: Vec<(ClientId, Option<Receiver>)>,
     heard: Vec<Push>,
     batches: u64,
     // Goes last.
@@ -65,9 +65,9 @@ impl Local {
         folder.make_db().unwrap();
         Self {
             db: Db::open(folder.db_path()).unwrap(),
-            post: Post::new(folder.ears().unwrap()).unwrap(),
+            notifier: Notifier::new(folder.sockets().unwrap()).unwrap(),
             names,
-            ears: clients.into_iter().map(|client| (client, None)).collect(),
+            receivers: clients.into_iter().map(|client| (client, None)).collect(),
             heard: Vec::new(),
             batches: 0,
             _folder: temporary,
@@ -75,9 +75,9 @@ impl Local {
     }
 
     fn listen(&mut self, client: ClientId) {
-        let ear = self.post.listen(client).unwrap();
-        let (_, known) = self.ears.iter_mut().find(|(it, _)| *it == client).unwrap();
-        *known = Some(ear);
+        let receiver = self.notifier.listen(client).unwrap();
+        let (_, known) = self.receivers.iter_mut().find(|(it, _)| *it == client).unwrap();
+        *known = Some(receiver);
     }
 
     /// Runs steps in one transaction, then tells everybody what is to be told. Sometimes the table
@@ -87,18 +87,18 @@ impl Local {
         // What is not a command is done to the file: it ends the transaction.
         for steps in steps.chunk_by(|one, next| is_asked(one) && is_asked(next)) {
             let tx = self.db.begin(Durability::Lazy).unwrap();
-            let mut desk = Desk::new(&tx, &self.post);
+            let mut transaction = Transaction::new(&tx, &self.notifier);
             for step in steps {
                 replies.push(match step {
                     Step::Ask(Command::Batch(entries)) => {
-                        let each = entries.iter().map(|entry| desk.run(now, entry).ok());
+                        let each = entries.iter().map(|entry| transaction.run(now, entry).ok());
                         Some(Reply::Batch(each.collect()))
                     }
-                    Step::Ask(command) => Some(desk.run(now, command).unwrap()),
+                    Step::Ask(command) => Some(transaction.run(now, command).unwrap()),
                     Step::Plant { .. } | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => None,
                 });
             }
-            let pushes = desk.save().unwrap();
+            let pushes = transaction.save().unwrap();
             self.batches += 1;
             if self.batches.is_multiple_of(7) {
                 tx.sweep(now).unwrap();
@@ -112,8 +112,8 @@ impl Local {
             }
             tx.commit().unwrap();
             if let [Step::HangUp { client, .. }] = steps {
-                let (_, ear) = self.ears.iter_mut().find(|(it, _)| it == client).unwrap();
-                *ear = None;
+                let (_, receiver) = self.receivers.iter_mut().find(|(it, _)| it == client).unwrap();
+                *receiver = None;
             }
             pushes.iter().for_each(|push| self.tell(push));
         }
@@ -122,10 +122,10 @@ impl Local {
 
     /// Heard at once: few pushes are kept for one who does not read.
     fn tell(&mut self, push: &Push) {
-        self.post.tell(push);
-        let ears = self.ears.iter().filter(|(client, _)| *client == push.client);
-        for ear in ears.filter_map(|(_, ear)| ear.as_ref()) {
-            match ear.hear(&mut [0; PUSH_LEN_MAX]) {
+        self.notifier.tell(push);
+        let receivers = self.receivers.iter().filter(|(client, _)| *client == push.client);
+        for receiver in receivers.filter_map(|(_, receiver)| receiver.as_ref()) {
+            match receiver.hear(&mut [0; PUSH_LEN_MAX]) {
                 Some(Heard::Push(push)) => self.heard.push(push),
                 Some(Heard::Alarm) => panic!("nobody touches the files"),
                 None => {}
@@ -138,7 +138,7 @@ impl Local {
             let before = tx.lock(name).unwrap();
             tx.save_lock(name, &before, &LockState::default()).unwrap();
         }
-        for (client, _) in &self.ears {
+        for (client, _) in &self.receivers {
             tx.save_client(client, &ClientState::default()).unwrap();
         }
     }
@@ -151,7 +151,7 @@ impl Local {
             known.set_lock_state(name, store.lock_state(name));
             found.set_lock_state(name, tx.lock(name).unwrap());
         }
-        for (client, _) in &self.ears {
+        for (client, _) in &self.receivers {
             known.set_client_state(client, store.client_state(client));
             found.set_client_state(client, tx.client(client).unwrap());
         }

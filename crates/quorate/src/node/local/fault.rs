@@ -8,7 +8,7 @@ use std::{
 use rusqlite::ErrorCode;
 use rustix::io::Errno;
 
-use crate::error::{ConfigError, Trouble};
+use crate::error::{ConfigError, NodeError};
 
 /// Why the folder, or a file in it, cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -82,7 +82,7 @@ impl From<Fault> for ConfigError {
     }
 }
 
-impl From<&Fault> for Trouble {
+impl From<&Fault> for NodeError {
     fn from(fault: &Fault) -> Self {
         Self::Storage(fault.to_string())
     }

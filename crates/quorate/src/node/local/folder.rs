@@ -116,12 +116,12 @@ impl Folder {
     }
 
     /// What is open, once all of it is. To be called in our turn.
-    pub(super) fn look(&self, ears: &Ears) -> Result<Known, Fault> {
+    pub(super) fn look(&self, sockets: &SocketFolder) -> Result<Known, Fault> {
         let of = |name, file: &OwnedFd| match fstat(file) {
             Ok(about) => Ok((name, FileId::of(&about))),
             Err(error) => Err(Fault::io(&self.path.join(name), "it cannot be looked at", error)),
         };
-        let mut known = vec![of(TURNSTILE, &self.turnstile)?, of(EARS, &ears.dir)?];
+        let mut known = vec![of(TURNSTILE, &self.turnstile)?, of(SOCKETS, &sockets.dir)?];
         let open = self.open_files()?;
         for name in [DB, LOG, INDEX] {
             let id = self.id_of(name).filter(|id| open.contains(id));
@@ -183,27 +183,27 @@ impl Folder {
     }
 
     /// The folder with the sockets on which clients hear.
-    pub(super) fn ears(&self) -> Result<Ears, Fault> {
-        let path = self.path.join(EARS);
+    pub(super) fn sockets(&self) -> Result<SocketFolder, Fault> {
+        let path = self.path.join(SOCKETS);
         let refused = |error| Fault::io(&path, "the folder cannot be used", error);
         let mode = folder_mode(self.is_shared);
-        let is_new = match mkdirat(&self.dir, EARS, mode) {
+        let is_new = match mkdirat(&self.dir, SOCKETS, mode) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(error) => return Err(refused(error)),
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let ears = openat(&self.dir, EARS, flags, Mode::empty()).map_err(refused)?;
+        let sockets = openat(&self.dir, SOCKETS, flags, Mode::empty()).map_err(refused)?;
         if is_new {
-            fchmod(&ears, mode).map_err(refused)?;
+            fchmod(&sockets, mode).map_err(refused)?;
         }
-        Ok(Ears { path, dir: ears, mode: file_mode(self.is_shared) })
+        Ok(SocketFolder { path, dir: sockets, mode: file_mode(self.is_shared) })
     }
 }
 
 /// The folder with the sockets on which clients hear, and what rights those have.
 #[derive(Debug)]
-pub(super) struct Ears {
+pub(super) struct SocketFolder {
     pub(super) path: PathBuf,
     pub(super) dir: OwnedFd,
     pub(super) mode: Mode,
@@ -361,7 +361,7 @@ const LOG: &str = "locks.db-wal";
 /// What the log has where, and who reads and writes it.
 const INDEX: &str = "locks.db-shm";
 const TURNSTILE: &str = "lock";
-const EARS: &str = "ears";
+const SOCKETS: &str = "sockets";
 
 #[cfg(test)]
 mod tests;

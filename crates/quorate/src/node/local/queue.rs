@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::{
-    error::Trouble,
+    error::NodeError,
     node::{Pulled, Request, Sent, Work},
 };
 
@@ -41,7 +41,7 @@ struct State {
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     Up,
-    Down(Trouble),
+    Down(NodeError),
     Closed,
 }
 
@@ -58,7 +58,7 @@ impl Queue {
     pub(super) fn new() -> std::io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let state = State {
-            phase: Phase::Down(Trouble::Connecting),
+            phase: Phase::Down(NodeError::Connecting),
             phases: 0,
             waiting: VecDeque::new(),
             taken: 0,
@@ -71,7 +71,7 @@ impl Queue {
     pub(super) fn push(&self, request: Request) -> Sent {
         let mut state = self.lock();
         match state.obstacle() {
-            Some(trouble) => Sent::Answered(Err(trouble)),
+            Some(node_error) => Sent::Answered(Err(node_error)),
             None => {
                 state.waiting.push_back(request);
                 Sent::Queued
@@ -84,7 +84,7 @@ impl Queue {
         let mut pulled = Pulled::Answered;
         while let Some(request) = work.next(|_| true) {
             match state.obstacle() {
-                Some(trouble) => work.answer(request, Err(trouble), state.phases),
+                Some(node_error) => work.answer(request, Err(node_error), state.phases),
                 None => {
                     state.waiting.push_back(request);
                     pulled = Pulled::Queued;
@@ -199,11 +199,11 @@ impl Queue {
 
 impl State {
     /// Why nothing can be asked now, if so.
-    fn obstacle(&self) -> Option<Trouble> {
+    fn obstacle(&self) -> Option<NodeError> {
         match &self.phase {
-            Phase::Down(trouble) => Some(trouble.clone()),
-            Phase::Closed => Some(Trouble::ShutDown),
-            Phase::Up => (self.waiting.len() >= WAITING_MAX).then_some(Trouble::Overloaded),
+            Phase::Down(node_error) => Some(node_error.clone()),
+            Phase::Closed => Some(NodeError::ShutDown),
+            Phase::Up => (self.waiting.len() >= WAITING_MAX).then_some(NodeError::Overloaded),
         }
     }
 }

@@ -21,16 +21,16 @@ use rustix::{
 
 use super::{
     Shared,
-    desk::Desk,
     fault::Fault,
     folder::FileId,
-    office::{Done, Office},
-    post::{Ear, Heard, PUSH_LEN_MAX},
+    notifier::{Heard, PUSH_LEN_MAX, Receiver},
+    open_store::{Done, OpenStore},
     queue::{Next, Phase},
     time::Boot,
+    transaction::Transaction,
 };
 use crate::{
-    error::Trouble,
+    error::NodeError,
     node::{NodeEvent, Request, hand_out},
     observe::Event,
 };
@@ -53,9 +53,9 @@ pub(super) struct Worker {
 
 /// What there is while the folder is open.
 struct Open {
-    office: Office,
+    open_store: OpenStore,
     /// Absent in classic mode, where nobody is told anything.
-    ear: Option<Ear>,
+    receiver: Option<Receiver>,
     session: Option<Session>,
     /// When the node last heard of the session.
     heard_at: Moment,
@@ -63,7 +63,7 @@ struct Open {
 
 /// What a batch came to.
 struct Answers {
-    replies: Vec<Result<Reply, Trouble>>,
+    replies: Vec<Result<Reply, NodeError>>,
     /// The node had forgotten the session, and with it all that was ours.
     is_forgotten: bool,
 }
@@ -113,7 +113,7 @@ impl Worker {
             Ok(ahead_us) => {
                 self.shared.queue.set_phase(Phase::Up);
                 self.shared.tell(&Event::NodeUp { node: &self.shared.label });
-                self.shared.ears.tell(NODE, NodeEvent::Up);
+                self.shared.events.tell(NODE, NodeEvent::Up);
                 self.report(Ok(ahead_us));
             }
             Err(fault) => {
@@ -132,44 +132,46 @@ impl Worker {
     }
 
     fn try_open(&mut self) -> Result<i64, Fault> {
-        let office = Office::open(&self.shared.path, &self.boot, self.had)?;
-        let ear = match self.shared.dialect {
-            Dialect::Queue => Some(office.post.listen(self.shared.client)?),
+        let open_store = OpenStore::open(&self.shared.path, &self.boot, self.had)?;
+        let receiver = match self.shared.dialect {
+            Dialect::Queue => Some(open_store.notifier.listen(self.shared.client)?),
             Dialect::Classic => None,
         };
-        let mut open = Open { office, ear, session: None, heard_at: Moment::ZERO };
+        let mut open = Open { open_store, receiver, session: None, heard_at: Moment::ZERO };
         // Also in classic mode: whether the folder can be written to is known after this.
         let done = open.run(&self.shared, &mut [])?;
-        let ahead_us = open.office.ahead_us();
+        let ahead_us = open.open_store.ahead_us();
         let (time, at) = done.at;
-        self.shared.ears.tell(NODE, NodeEvent::Time { time_us: time.as_micros(), at });
-        self.had = open.office.db_id();
+        self.shared.events.tell(NODE, NodeEvent::Time { time_us: time.as_micros(), at });
+        self.had = open.open_store.db_id();
         self.open = Some(open);
         Ok(ahead_us)
     }
 
     /// Nothing can be asked until the folder is open again.
     fn fail(&mut self, fault: &Fault, now: Moment) {
-        let trouble = Trouble::from(fault);
+        let node_error = NodeError::from(fault);
         self.open = None;
         self.retry_at = now.saturating_add(self.backoff.next(&mut self.jitter));
-        let abandoned = self.shared.queue.set_phase(Phase::Down(trouble.clone()));
-        self.shared.tell(&Event::NodeDown { node: &self.shared.label, trouble: &trouble });
-        let answers = abandoned.into_iter().map(|request| (request, Err(trouble.clone())));
+        let abandoned = self.shared.queue.set_phase(Phase::Down(node_error.clone()));
+        self.shared.tell(&Event::NodeDown { node: &self.shared.label, node_error: &node_error });
+        let answers = abandoned.into_iter().map(|request| (request, Err(node_error.clone())));
         hand_out(NODE, answers, now);
-        self.shared.ears.tell(NODE, NodeEvent::Down { is_forgotten: false });
+        self.shared.events.tell(NODE, NodeEvent::Down { is_forgotten: false });
         self.shared.status.notify_waiters();
     }
 
     /// Takes in what we were told.
     fn hear(&mut self) {
-        let Some(Open { ear: Some(ear), session: Some(session), .. }) = &self.open else { return };
+        let Some(Open { receiver: Some(receiver), session: Some(session), .. }) = &self.open else {
+            return;
+        };
         let mut is_alarmed = false;
         for _ in 0..PUSHES_MAX {
-            match ear.hear(&mut self.buffer) {
+            match receiver.hear(&mut self.buffer) {
                 // What was granted to an older session is asked for again by those who want it.
                 Some(Heard::Push(push)) if push.counts_in(*session) => {
-                    self.shared.ears.tell(NODE, NodeEvent::Push(push));
+                    self.shared.events.tell(NODE, NodeEvent::Push(push));
                 }
                 Some(Heard::Push(_)) => {}
                 Some(Heard::Alarm) => is_alarmed = true,
@@ -194,44 +196,47 @@ impl Worker {
                 self.backoff.reset();
                 let (own, others): (Vec<_>, Vec<_>) =
                     pushes.into_iter().partition(|push| push.client == self.shared.client);
-                others.iter().for_each(|push| open.office.post.tell(push));
+                others.iter().for_each(|push| open.open_store.notifier.tell(push));
                 if value.is_forgotten {
-                    self.shared.ears.tell(NODE, NodeEvent::Down { is_forgotten: true });
-                    self.shared.ears.tell(NODE, NodeEvent::Up);
+                    self.shared.events.tell(NODE, NodeEvent::Down { is_forgotten: true });
+                    self.shared.events.tell(NODE, NodeEvent::Up);
                 }
                 self.answer(requests, value.replies);
-                own.into_iter().for_each(|push| self.shared.ears.tell(NODE, NodeEvent::Push(push)));
+                own.into_iter()
+                    .for_each(|push| self.shared.events.tell(NODE, NodeEvent::Push(push)));
                 if let Some(open) = &self.open {
-                    open.office.tidy_up();
+                    open.open_store.tidy_up();
                 }
             }
             Err(fault) => {
                 let now = self.shared.clock.now();
                 // Down first: an answer may lead to another question.
                 self.fail(&fault, now);
-                let trouble = Trouble::from(&fault);
-                let replies = vec![Err(trouble); requests.len()];
+                let node_error = NodeError::from(&fault);
+                let replies = vec![Err(node_error); requests.len()];
                 self.answer(requests, replies);
             }
         }
     }
 
-    fn answer(&self, requests: Vec<Request>, replies: Vec<Result<Reply, Trouble>>) {
+    fn answer(&self, requests: Vec<Request>, replies: Vec<Result<Reply, NodeError>>) {
         let now = self.shared.clock.now();
         let mut replies = replies.into_iter();
-        let mut next = || replies.next().unwrap_or(Err(Trouble::Connecting));
+        let mut next = || replies.next().unwrap_or(Err(NodeError::Connecting));
         hand_out(NODE, requests.into_iter().map(|request| (request, next())), now);
         self.shared.queue.settle();
-        self.shared.quiet.tell();
+        self.shared.idle.tell();
     }
 
     /// Waits for the bell, for a push, or until it is time to try again.
     fn sleep(&self) {
         let queue = &self.shared.queue;
-        let ear = self.open.as_ref().and_then(|open| open.ear.as_ref());
+        let receiver = self.open.as_ref().and_then(|open| open.receiver.as_ref());
         let bell = queue.bell();
         let mut fds = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
-        fds.extend(ear.map(|ear| PollFd::from_borrowed_fd(ear.as_fd(), PollFlags::IN)));
+        fds.extend(
+            receiver.map(|receiver| PollFd::from_borrowed_fd(receiver.as_fd(), PollFlags::IN)),
+        );
         let wait = self.open.is_none().then(|| {
             let left = self.retry_at.saturating_since(self.shared.clock.now());
             Timespec::try_from(left).unwrap_or_default()
@@ -248,9 +253,9 @@ impl Open {
     fn run(&mut self, shared: &Shared, commands: &mut [Command]) -> Result<Done<Answers>, Fault> {
         let (known, heard_at) = (self.session, self.heard_at);
         let (mut session, mut is_told) = (None, false);
-        let done = self.office.transact(|desk, now| {
+        let done = self.open_store.transact(|transaction, now| {
             if shared.dialect.has_queue() {
-                let stored = desk.session(now, shared.client)?;
+                let stored = transaction.session(now, shared.client)?;
                 let known = known.filter(|known| stored == Some(*known));
                 let silence = shared.clock.now().saturating_since(heard_at);
                 is_told = known.is_none() || silence >= PING_EVERY;
@@ -261,9 +266,9 @@ impl Open {
             }
             if let Some(session) = session.filter(|_| is_told) {
                 let sender = Sender { client: shared.client, session };
-                desk.run(now, &shared.introduction())?;
+                transaction.run(now, &shared.introduction())?;
                 let terms = SessionTerms::without_membership(shared.life_ms);
-                desk.run(now, &Command::Attach { sender, terms })?;
+                transaction.run(now, &Command::Attach { sender, terms })?;
             }
             // We may have waited for our turn for long: nobody would give back what is taken now.
             let is_over = matches!(shared.queue.phase(), Phase::Closed);
@@ -272,7 +277,7 @@ impl Open {
                 if let Some(session) = session {
                     command.set_session(session);
                 }
-                replies.push(run_one(desk, now, command, is_over)?);
+                replies.push(run_one(transaction, now, command, is_over)?);
             }
             let is_forgotten = known.is_some() && session != known;
             Ok(Answers { replies, is_forgotten })
@@ -287,24 +292,24 @@ impl Open {
 
 /// Runs one command, or a batch entry by entry. For a client that has gone only releases run.
 fn run_one(
-    desk: &mut Desk<'_>,
+    transaction: &mut Transaction<'_>,
     now: NodeTime,
     command: &Command,
     is_over: bool,
-) -> Result<Result<Reply, Trouble>, Fault> {
+) -> Result<Result<Reply, NodeError>, Fault> {
     if let Command::Batch(entries) = command {
-        let each = entries.iter().map(|entry| Ok(run_one(desk, now, entry, is_over)?.ok()));
+        let each = entries.iter().map(|entry| Ok(run_one(transaction, now, entry, is_over)?.ok()));
         return Ok(Ok(Reply::Batch(each.collect::<Result<_, Fault>>()?)));
     }
-    let is_given_back = matches!(command, Command::Release { .. } | Command::Free { .. });
+    let is_given_back = matches!(command, Command::Release { .. } | Command::DeleteKey { .. });
     if is_over && !is_given_back {
-        return Ok(Err(Trouble::ShutDown));
+        return Ok(Err(NodeError::ShutDown));
     }
-    if !Desk::knows(command) {
-        return Ok(Err(Trouble::Unsupported("a local node does not keep that".into())));
+    if !Transaction::knows(command) {
+        return Ok(Err(NodeError::Unsupported("a local node does not keep that".into())));
     }
-    Ok(match desk.run(now, command)? {
-        Reply::Stale => Err(Trouble::SessionLost),
+    Ok(match transaction.run(now, command)? {
+        Reply::Stale => Err(NodeError::SessionLost),
         reply => Ok(reply),
     })
 }
@@ -317,12 +322,12 @@ impl Drop for End {
         let now = self.0.clock.now();
         self.0.queue.close();
         let abandoned = self.0.queue.set_phase(Phase::Closed);
-        self.0.tell(&Event::NodeDown { node: &self.0.label, trouble: &Trouble::ShutDown });
-        let answers = abandoned.into_iter().map(|request| (request, Err(Trouble::ShutDown)));
+        self.0.tell(&Event::NodeDown { node: &self.0.label, node_error: &NodeError::ShutDown });
+        let answers = abandoned.into_iter().map(|request| (request, Err(NodeError::ShutDown)));
         hand_out(NODE, answers, now);
-        self.0.ears.tell(NODE, NodeEvent::Down { is_forgotten: false });
+        self.0.events.tell(NODE, NodeEvent::Down { is_forgotten: false });
         self.0.status.notify_waiters();
-        self.0.quiet.tell();
+        self.0.idle.tell();
         self.0.queue.note_end();
     }
 }

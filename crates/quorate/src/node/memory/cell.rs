@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, node_time},
-    error::Trouble,
+    error::NodeError,
     node::{Answered, NodeEvent, Request, hand_out},
 };
 
@@ -75,7 +75,7 @@ impl Cell {
         }
         let member = Member::new(self.number, view, self);
         match state.behaviour {
-            Behaviour::Fail => member.detach(Trouble::ConnectionRefused),
+            Behaviour::Fail => member.detach(NodeError::ConnectionRefused),
             Behaviour::Answer | Behaviour::Hang | Behaviour::Mute => {
                 member.attach(&mut state.store);
             }
@@ -94,8 +94,8 @@ impl Cell {
     /// Runs a request, and returns it with the answer; `None` if the node does not answer now.
     pub(super) fn send(&self, member: &Arc<Member>, request: Request) -> Option<Answered> {
         let mut state = self.lock();
-        if let Some(trouble) = member.trouble() {
-            return Some((request, Err(trouble)));
+        if let Some(node_error) = member.node_error() {
+            return Some((request, Err(node_error)));
         }
         let mut command = request.command.clone();
         member.speak(&mut state.store, &mut command);
@@ -108,9 +108,9 @@ impl Cell {
                 }
                 // It has forgotten the session: as on a link, another one begins.
                 member.attach(&mut state.store);
-                return Some((request, Err(Trouble::SessionLost)));
+                return Some((request, Err(NodeError::SessionLost)));
             }
-            Behaviour::Fail => return Some((request, Err(Trouble::ConnectionRefused))),
+            Behaviour::Fail => return Some((request, Err(NodeError::ConnectionRefused))),
             Behaviour::Hang => false,
             Behaviour::Mute => {
                 state.run(&command, queued_at);
@@ -147,11 +147,11 @@ impl Cell {
         let requests: Vec<Request> = waiting.filter_map(|it| it.request.take()).collect();
         state.unanswered.retain(|it| !(it.has_run && it.request.is_none()));
         // Not after the mutex: the node may answer again in between, and would not take it back.
-        member.detach(Trouble::TimedOut);
+        member.detach(NodeError::TimedOut);
         drop(state);
-        let answers = requests.into_iter().map(|request| (request, Err(Trouble::TimedOut)));
+        let answers = requests.into_iter().map(|request| (request, Err(NodeError::TimedOut)));
         hand_out(self.number, answers, now);
-        member.view.quiet.tell();
+        member.view.idle.tell();
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -168,7 +168,7 @@ impl Cell {
             Behaviour::Answer => answered.extend(state.resume()),
             Behaviour::Fail => {
                 state.store.hang_up_all();
-                let refused = || Trouble::ConnectionRefused;
+                let refused = || NodeError::ConnectionRefused;
                 state.members().iter().for_each(|member| member.detach(refused()));
             }
             Behaviour::Hang | Behaviour::Mute => {}
@@ -181,9 +181,9 @@ impl Cell {
         for member in members {
             if is_back {
                 // What could not be sent is sent now.
-                member.view.ears.hear_posted();
+                member.view.events.hear_posted();
             }
-            member.view.quiet.tell();
+            member.view.idle.tell();
         }
     }
 
@@ -191,7 +191,7 @@ impl Cell {
     pub(super) fn forget(&self) {
         let mut state = self.lock();
         state.store.clear();
-        for member in state.members().iter().filter(|member| member.trouble().is_none()) {
+        for member in state.members().iter().filter(|member| member.node_error().is_none()) {
             member.attach(&mut state.store);
             member.tell(NodeEvent::Up);
         }
@@ -235,19 +235,19 @@ impl State {
     }
 
     /// What a mute node has not answered will never be.
-    fn lose_answers(&mut self) -> Vec<(Request, Result<Reply, Trouble>, Moment)> {
+    fn lose_answers(&mut self) -> Vec<(Request, Result<Reply, NodeError>, Moment)> {
         let mut lost = Vec::new();
         for it in self.unanswered.iter_mut().filter(|it| it.has_run) {
-            let trouble = Trouble::ConnectionLost("the answer was lost".into());
+            let node_error = NodeError::ConnectionLost("the answer was lost".into());
             let now = it.member.view.clock.now();
-            lost.extend(it.request.take().map(|request| (request, Err(trouble), now)));
+            lost.extend(it.request.take().map(|request| (request, Err(node_error), now)));
         }
         self.unanswered.retain(|it| !it.has_run);
         lost
     }
 
     /// Runs the requests that were held back, in order, and reconnects clients that had given up.
-    fn resume(&mut self) -> Vec<(Request, Result<Reply, Trouble>, Moment)> {
+    fn resume(&mut self) -> Vec<(Request, Result<Reply, NodeError>, Moment)> {
         let mut answered = Vec::new();
         for it in std::mem::take(&mut self.unanswered) {
             let now = it.member.view.clock.now();
@@ -255,7 +255,7 @@ impl State {
             answered.extend(it.request.map(|request| (request, Ok(reply), now)));
         }
         for member in self.members() {
-            if member.trouble().is_some() {
+            if member.node_error().is_some() {
                 member.attach(&mut self.store);
             }
             member.tell(NodeEvent::Up);

@@ -16,8 +16,8 @@ use quorate_core::{
 use super::cell::Cell;
 use crate::{
     clock::{Clock, node_time},
-    error::Trouble,
-    node::{Ears, Node, NodeEvent, Pull, Pulled, Quiet, Request, Sent, Work},
+    error::NodeError,
+    node::{IdleSignal, Node, NodeEvent, NodeEvents, Pull, Pulled, Request, Sent, Work},
     nonces::Nonces,
     timers::Timed,
 };
@@ -29,8 +29,8 @@ pub(crate) struct View {
     pub(crate) client: ClientId,
     pub(crate) who: Arc<str>,
     pub(crate) dialect: Dialect,
-    pub(crate) quiet: Arc<Quiet>,
-    pub(crate) ears: Arc<Ears>,
+    pub(crate) idle: Arc<IdleSignal>,
+    pub(crate) events: Arc<NodeEvents>,
     pub(crate) nonces: Nonces,
 }
 
@@ -49,7 +49,7 @@ struct State {
     /// When the node last heard of the session.
     heard_at: Moment,
     /// Why nothing can be asked, if so.
-    trouble: Option<Trouble>,
+    node_error: Option<NodeError>,
     /// How often it was attached and detached.
     connections: u64,
 }
@@ -59,7 +59,7 @@ impl Member {
         let state = State {
             session: Session::UNSET,
             heard_at: Moment::ZERO,
-            trouble: None,
+            node_error: None,
             connections: 0,
         };
         let (view, cell) = (view.clone(), Arc::downgrade(cell));
@@ -71,13 +71,13 @@ impl Member {
         let View { clock, client, who, dialect, nonces, .. } = &self.view;
         let now = clock.now();
         let mut state = self.lock();
-        state.trouble = None;
+        state.node_error = None;
         state.connections += 1;
         if dialect.has_queue() {
             match nonces.session() {
                 Ok(session) => state.session = session,
                 Err(none) => {
-                    state.trouble = Some(none.into());
+                    state.node_error = Some(none.into());
                     return;
                 }
             }
@@ -109,16 +109,16 @@ impl Member {
     }
 
     /// Nothing can be asked from now on.
-    pub(super) fn detach(&self, trouble: Trouble) {
+    pub(super) fn detach(&self, node_error: NodeError) {
         let mut state = self.lock();
-        state.trouble = Some(trouble);
+        state.node_error = Some(node_error);
         state.connections += 1;
         drop(state);
         self.tell(NodeEvent::Down { is_forgotten: false });
     }
 
-    pub(super) fn trouble(&self) -> Option<Trouble> {
-        self.lock().trouble.clone()
+    pub(super) fn node_error(&self) -> Option<NodeError> {
+        self.lock().node_error.clone()
     }
 
     /// Tells the client's engine, on its own thread: we may have been called by it.
@@ -127,13 +127,13 @@ impl Member {
     }
 
     pub(super) fn tell(&self, kind: NodeEvent) {
-        self.view.ears.post(self.number, kind, self.view.clock.now());
+        self.view.events.post(self.number, kind, self.view.clock.now());
     }
 
     /// Looks after unanswered requests, as a link does.
     pub(super) fn watch(self: &Arc<Self>, at: Moment) {
         let weak: Weak<Self> = Arc::downgrade(self);
-        self.view.ears.call_at(at, weak);
+        self.view.events.call_at(at, weak);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -180,8 +180,8 @@ impl Node for MemoryNode {
         self.cell.label()
     }
 
-    fn trouble(&self) -> Option<Trouble> {
-        self.member.trouble()
+    fn node_error(&self) -> Option<NodeError> {
+        self.member.node_error()
     }
 
     fn connection(&self) -> u64 {

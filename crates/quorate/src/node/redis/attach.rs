@@ -11,14 +11,14 @@ use quorate_core::{
 
 use super::{
     handshake::{Server, handshake, membership_is_off},
-    link::{Link, Surroundings},
+    link::{Link, LinkContext},
     replies::Replies,
     script::{Scripts, write_loads},
     transport::Stream,
     wire::{channel, write_command, write_words},
 };
 use crate::{
-    error::Trouble,
+    error::NodeError,
     membership::{Connection, Permit},
 };
 
@@ -29,12 +29,12 @@ pub(crate) async fn attach(
     stream: &mut Stream,
     link: &Link,
     session: Session,
-) -> Result<Attached, Trouble> {
-    let around = &link.surroundings;
+) -> Result<Attached, NodeError> {
+    let around = &link.context;
     let mut replies = Replies::new(stream, &link.target);
     let mut asked_at = around.clock.now();
     let Server { run_id, mut scripts, time_us } = handshake(&mut replies, around).await?;
-    if around.only_looks {
+    if around.is_read_only {
         // Nodes that are new have no names yet by which two of them would be known to be the same.
         around.identities.claim(link.number, &run_id, &link.target.label)?;
     }
@@ -45,21 +45,21 @@ pub(crate) async fn attach(
     if around.has_sessions {
         asked_at = around.clock.now();
         let opening = (session, &permit);
-        let now_us = match around.only_looks {
+        let now_us = match around.is_read_only {
             true => look(&mut replies, link).await?,
             false => open_session(&mut replies, link, opening, &mut scripts).await?,
         };
         if now_us <= time_us {
-            return Err(Trouble::ClockStandsStill);
+            return Err(NodeError::ClockStandsStill);
         }
-        session_time_us = Some(now_us).filter(|_| !around.only_looks);
+        session_time_us = Some(now_us).filter(|_| !around.is_read_only);
     }
     Ok(Attached { scripts, asked_at, time_us: session_time_us, permit, rest: replies.rest() })
 }
 
 /// Finds what a session would find, without one. Returns the server's time.
-async fn look(replies: &mut Replies<'_>, link: &Link) -> Result<u64, Trouble> {
-    let around = &link.surroundings;
+async fn look(replies: &mut Replies<'_>, link: &Link) -> Result<u64, NodeError> {
+    let around = &link.context;
     let mut out = Vec::new();
     write_listening(&mut out, around);
     write_words(&mut out, &[b"TIME"]);
@@ -68,7 +68,7 @@ async fn look(replies: &mut Replies<'_>, link: &Link) -> Result<u64, Trouble> {
     replies.expect_time().await
 }
 
-fn write_listening(out: &mut Vec<u8>, around: &Surroundings) {
+fn write_listening(out: &mut Vec<u8>, around: &LinkContext) {
     if around.dialect.has_queue() {
         let channel = channel(&around.prefix, &around.client);
         write_words(out, &[b"SUBSCRIBE", channel.as_bytes()]);
@@ -77,12 +77,15 @@ fn write_listening(out: &mut Vec<u8>, around: &Surroundings) {
     }
 }
 
-async fn expect_listening(replies: &mut Replies<'_>, around: &Surroundings) -> Result<(), Trouble> {
+async fn expect_listening(
+    replies: &mut Replies<'_>,
+    around: &LinkContext,
+) -> Result<(), NodeError> {
     if around.dialect.has_queue() {
         replies.expect_subscribed().await?;
         if replies.expect_number().await? == 0 {
             let reason = "what is published on a channel does not reach who listens there";
-            return Err(Trouble::Unsupported(reason.into()));
+            return Err(NodeError::Unsupported(reason.into()));
         }
     }
     Ok(())
@@ -95,8 +98,8 @@ async fn open_session(
     link: &Link,
     (session, permit): (Session, &Permit),
     known: &mut Scripts,
-) -> Result<u64, Trouble> {
-    let around = &link.surroundings;
+) -> Result<u64, NodeError> {
+    let around = &link.context;
     let sender = Sender { client: around.client, session };
     let terms = permit.terms(around.clock.wall_ms());
     let (introduction, opening) = (around.introduction(), Command::Attach { sender, terms });
@@ -112,16 +115,16 @@ async fn open_session(
     expect_listening(replies, around).await?;
     match replies.expect_reply(&introduction).await {
         // Nothing is decided by who a client is: a full server serves one that it cannot name.
-        Ok(_) | Err(Trouble::OutOfMemory) => {}
-        Err(trouble) => return Err(trouble),
+        Ok(_) | Err(NodeError::OutOfMemory) => {}
+        Err(node_error) => return Err(node_error),
     }
     // A session that is of another type is overwritten, and the record is not.
     let opened = replies.expect_reply(&opening).await;
-    let time_us = match opened.map_err(|trouble| trouble.of_record(&around.prefix))? {
+    let time_us = match opened.map_err(|node_error| node_error.of_record(&around.prefix))? {
         Reply::Attached { time_us } => time_us,
-        Reply::Stale => return Err(Trouble::SessionLost),
+        Reply::Stale => return Err(NodeError::SessionLost),
         Reply::MembershipRequired => return Err(membership_is_off(&around.prefix)),
-        _ => return Err(Trouble::Protocol("a session was expected while attaching".into())),
+        _ => return Err(NodeError::Protocol("a session was expected while attaching".into())),
     };
     if around.membership.is_some() {
         replies.expect_loads(around.scripts(), known).await?;
@@ -139,7 +142,7 @@ impl Connection for Candidate<'_, '_> {
     async fn say(
         &mut self,
         command: membership::Command,
-    ) -> Result<Option<membership::Reply>, Trouble> {
+    ) -> Result<Option<membership::Reply>, NodeError> {
         let (mut out, command) = (Vec::new(), command.into());
         write_command(&mut out, &command, &Scripts::new(self.prefix.clone()));
         self.replies.ask(&out).await?;
@@ -147,11 +150,11 @@ impl Connection for Candidate<'_, '_> {
         match frame.reply(bytes, &command) {
             Ok(Reply::Membership(reply)) => Ok(Some(reply)),
             Ok(_) => Ok(None),
-            Err(trouble) => Err(trouble.of_record(self.prefix)),
+            Err(node_error) => Err(node_error.of_record(self.prefix)),
         }
     }
 
-    async fn is_durable(&mut self) -> Result<bool, Trouble> {
+    async fn is_durable(&mut self) -> Result<bool, NodeError> {
         let mut out = Vec::new();
         for setting in ["appendonly", "appendfsync", "no-appendfsync-on-rewrite"] {
             write_words(&mut out, &[b"CONFIG", b"GET", setting.as_bytes()]);
@@ -206,14 +209,14 @@ impl Identities {
     }
 
     /// Notes that `node` is this run of a server, unless another node is.
-    pub(crate) fn claim(&self, node: usize, run_id: &str, label: &str) -> Result<(), Trouble> {
+    pub(crate) fn claim(&self, node: usize, run_id: &str, label: &str) -> Result<(), NodeError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let other = known.iter().enumerate().find_map(|(number, known)| match known {
             Some((other, label)) if number != node && other == run_id => Some(label.clone()),
             Some(_) | None => None,
         });
         match other {
-            Some(label) => Err(Trouble::SameServer(label)),
+            Some(label) => Err(NodeError::SameServer(label)),
             None => {
                 known[node] = Some((run_id.to_owned(), label.to_owned()));
                 Ok(())
@@ -231,7 +234,7 @@ mod tests {
         let identities = Identities::new(3);
         assert_eq!(identities.claim(0, "aa", "a"), Ok(()));
         assert_eq!(identities.claim(1, "bb", "b"), Ok(()));
-        assert_eq!(identities.claim(2, "aa", "c"), Err(Trouble::SameServer("a".into())));
+        assert_eq!(identities.claim(2, "aa", "c"), Err(NodeError::SameServer("a".into())));
         assert_eq!(identities.claim(0, "aa", "a"), Ok(()), "a reconnect");
         assert_eq!(identities.claim(0, "cc", "a"), Ok(()), "a restart");
         assert_eq!(identities.claim(2, "aa", "c"), Ok(()));

@@ -31,7 +31,7 @@ use super::{
     wire::Frame,
 };
 use crate::{
-    error::Trouble,
+    error::NodeError,
     membership::{DELAY_MIN, Permit},
     node::{NodeEvent, hand_out},
 };
@@ -39,37 +39,37 @@ use crate::{
 /// Runs until it is dropped; then the link is closed, and whatever waits is told.
 pub(crate) async fn drive(link: Arc<Link>) {
     let _closer = Closer(link.clone());
-    let seed = link.surroundings.jitter_seed ^ link.number as u64;
+    let seed = link.context.jitter_seed ^ link.number as u64;
     let mut jitter = Jitter::new(seed);
     let mut backoff = Backoff::new(DELAY_MIN, RECONNECT_DELAY_MAX);
     let mut retry = link.seat.retry();
     loop {
         retry.begin();
         let mut unattached = None;
-        let trouble = match connect(&link, &mut unattached).await {
+        let node_error = match connect(&link, &mut unattached).await {
             Ok((incoming, permit, socket)) => {
-                let attached_at = link.surroundings.clock.now();
-                let trouble = serve(&link, incoming, permit).await;
-                if let Some(socket) = socket.filter(|_| trouble == Trouble::TimedOut) {
+                let attached_at = link.context.clock.now();
+                let node_error = serve(&link, incoming, permit).await;
+                if let Some(socket) = socket.filter(|_| node_error == NodeError::TimedOut) {
                     transport::give_up(&socket);
                 }
-                let lived = link.surroundings.clock.now().saturating_since(attached_at);
+                let lived = link.context.clock.now().saturating_since(attached_at);
                 // A server that accepts and hangs up at once is not asked again and again.
                 if lived >= LINK_TIMEOUT {
                     backoff.reset();
                 }
-                trouble
+                node_error
             }
-            Err(trouble) => trouble,
+            Err(node_error) => node_error,
         };
-        let pauses = retry.pauses(backoff.next(&mut jitter), &trouble);
+        let pauses = retry.pauses(backoff.next(&mut jitter), &node_error);
         // Only a quarantined node is waited for on its connection.
         let mut quarantined = unattached.filter(|_| !pauses.1.is_zero());
-        let phase = match retry.quarantine(&trouble, link.surroundings.clock.now()) {
+        let phase = match retry.quarantine(&node_error, link.context.clock.now()) {
             Some((until, why)) => Phase::Quarantined { until, why },
-            None => Phase::Down(trouble.clone()),
+            None => Phase::Down(node_error.clone()),
         };
-        link.fail(phase, &trouble);
+        link.fail(phase, &node_error);
         // It says nothing unless it is asked: whatever comes is its end. It is down by now, or was
         // started again.
         let is_closed = |cx: &mut Context<'_>| {
@@ -88,23 +88,23 @@ pub(crate) async fn drive(link: Arc<Link>) {
 async fn connect(
     link: &Arc<Link>,
     unattached: &mut Option<Stream>,
-) -> Result<(Incoming, Permit, Option<OwnedFd>), Trouble> {
+) -> Result<(Incoming, Permit, Option<OwnedFd>), NodeError> {
     // A number that nobody has had: what was sent on an older connection, or to a server whose
     // data is here now, is not of this session.
-    let session = link.surroundings.nonces.session()?;
+    let session = link.context.nonces.session()?;
     let attempt = async {
-        let opened = transport::open(&link.target, &link.surroundings).await?;
+        let opened = transport::open(&link.target, &link.context).await?;
         let attached = attach(unattached.insert(opened), link, session).await?;
-        let now = link.surroundings.clock.now();
+        let now = link.context.clock.now();
         link.note_round_trip(now.saturating_since(attached.asked_at));
         if let Some(time_us) = attached.time_us {
             link.note_time(time_us, attached.asked_at, now);
         }
         Ok(attached)
     };
-    let attached = timeout(LINK_TIMEOUT, attempt).await.unwrap_or(Err(Trouble::TimedOut))?;
+    let attached = timeout(LINK_TIMEOUT, attempt).await.unwrap_or(Err(NodeError::TimedOut))?;
     let Stream { reader, writer, socket } = unattached.take().expect("it was opened and attached");
-    let now = link.surroundings.clock.now();
+    let now = link.context.clock.now();
     let mut outbox = link.outbox();
     let permit = attached.permit;
     let (terms, recovers_in) = (permit.terms(0), permit.recovers_in());
@@ -114,23 +114,23 @@ async fn connect(
     drop(outbox);
     match recovers_in.is_zero() {
         true => link.come_up(),
-        false => link.surroundings.ears.tell(link.number, NodeEvent::Recovering),
+        false => link.context.events.tell(link.number, NodeEvent::Recovering),
     }
     Ok((Incoming::new(reader, attached.rest), permit, socket))
 }
 
 /// Serves one connection until it breaks or is in doubt, and says why.
-async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> Trouble {
+async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> NodeError {
     let mut timer = pin!(sleep(LINK_TIMEOUT));
-    let around = &link.surroundings;
-    let is_renewed = around.membership.is_some() || around.has_sessions && !around.only_looks;
+    let around = &link.context;
+    let is_renewed = around.membership.is_some() || around.has_sessions && !around.is_read_only;
     let mut pulse = is_renewed.then(Pulse::new);
     let recovers_in = permit.recovers_in();
     let mut recovery = (!recovers_in.is_zero()).then(|| Box::pin(sleep(recovers_in)));
     let mut voided = pin!(permit.voided());
     link.outbox().is_watched = true;
-    if let Err(trouble) = incoming.take_apart(link) {
-        return trouble;
+    if let Err(node_error) = incoming.take_apart(link) {
+        return node_error;
     }
     poll_fn(|cx| {
         {
@@ -144,7 +144,7 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> Trou
             }
         }
         if voided.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Trouble::SessionLost);
+            return Poll::Ready(NodeError::SessionLost);
         }
         if recovery.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready()) {
             recovery = None;
@@ -153,8 +153,8 @@ async fn serve(link: &Arc<Link>, mut incoming: Incoming, permit: Permit) -> Trou
         if let Some(pulse) = &mut pulse {
             pulse.poll(link, cx);
         }
-        if let Poll::Ready(trouble) = incoming.poll(link, cx) {
-            return Poll::Ready(trouble);
+        if let Poll::Ready(node_error) = incoming.poll(link, cx) {
+            return Poll::Ready(node_error);
         }
         if let Poll::Ready(error) = poll_write(link, cx) {
             return Poll::Ready(lost(&error));
@@ -179,7 +179,7 @@ impl Pulse {
         while self.timer.as_mut().poll(cx).is_ready() {
             self.beats += 1;
             let beats = INTRODUCED_EVERY_MS * 4 / SESSION_LIFE_MS;
-            link.ping(self.beats.is_multiple_of(beats), link.surroundings.clock.now());
+            link.ping(self.beats.is_multiple_of(beats), link.context.clock.now());
             self.timer.as_mut().reset(Instant::now() + PING_EVERY);
         }
     }
@@ -189,7 +189,7 @@ impl Pulse {
 fn poll_write(link: &Link, cx: &mut Context<'_>) -> Poll<io::Error> {
     loop {
         let has_work = std::mem::take(&mut link.outbox().has_work);
-        if has_work && let Some(listener) = link.surroundings.ears.listener() {
+        if has_work && let Some(listener) = link.context.events.listener() {
             listener.serve(link.number);
         }
         let Some(mut writing) = link.outbox().take_to_write() else {
@@ -210,7 +210,7 @@ fn poll_silence(
     link: &Arc<Link>,
     mut timer: Pin<&mut Sleep>,
     cx: &mut Context<'_>,
-) -> Poll<Trouble> {
+) -> Poll<NodeError> {
     loop {
         let mut outbox = link.outbox();
         if !outbox.is_watched {
@@ -219,9 +219,9 @@ fn poll_silence(
         drop(outbox);
         ready!(timer.as_mut().poll(cx));
         outbox = link.outbox();
-        let now = link.surroundings.clock.now();
+        let now = link.context.clock.now();
         let Some(next) = next_look(&outbox, now) else {
-            return Poll::Ready(Trouble::TimedOut);
+            return Poll::Ready(NodeError::TimedOut);
         };
         outbox.is_watched = !outbox.waiting.is_empty();
         timer.as_mut().reset(Instant::now() + next);
@@ -252,7 +252,7 @@ struct Incoming {
 
 /// What a server sent, taken apart.
 enum Arrived {
-    Answer(Waiting, Result<Reply, Trouble>),
+    Answer(Waiting, Result<Reply, NodeError>),
     Push(Push),
 }
 
@@ -265,7 +265,7 @@ impl Incoming {
     }
 
     /// Reads and hands out everything that is there. Ready only when the connection is over.
-    fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Trouble> {
+    fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<NodeError> {
         loop {
             if self.end == self.bytes.len() {
                 self.bytes.resize(self.end * 2, 0);
@@ -275,20 +275,20 @@ impl Incoming {
             let len = buffer.filled().len();
             match ready!(polled) {
                 Ok(()) if len == 0 => {
-                    return Poll::Ready(Trouble::ConnectionLost("closed by the server".into()));
+                    return Poll::Ready(NodeError::ConnectionLost("closed by the server".into()));
                 }
                 Ok(()) => self.end += len,
                 Err(error) => return Poll::Ready(lost(&error)),
             }
-            if let Err(trouble) = self.take_apart(link) {
-                return Poll::Ready(trouble);
+            if let Err(node_error) = self.take_apart(link) {
+                return Poll::Ready(node_error);
             }
         }
     }
 
     /// Matches replies with requests by their order, then tells those who wait.
-    fn take_apart(&mut self, link: &Link) -> Result<(), Trouble> {
-        let now = link.surroundings.clock.now();
+    fn take_apart(&mut self, link: &Link) -> Result<(), NodeError> {
+        let now = link.context.clock.now();
         let mut outbox = link.outbox();
         outbox.heard_at = now;
         let result = self.match_replies(&mut outbox);
@@ -318,7 +318,7 @@ impl Incoming {
                     hand_out(link.number, all, now);
                 }
                 Arrived::Push(push) => {
-                    link.surroundings.ears.tell(link.number, NodeEvent::Push(push));
+                    link.context.events.tell(link.number, NodeEvent::Push(push));
                 }
             }
             if Some(place) == awaited {
@@ -326,12 +326,12 @@ impl Incoming {
             }
         }
         if is_empty {
-            link.surroundings.quiet.tell();
+            link.context.idle.tell();
         }
         result
     }
 
-    fn match_replies(&mut self, outbox: &mut Outbox) -> Result<(), Trouble> {
+    fn match_replies(&mut self, outbox: &mut Outbox) -> Result<(), NodeError> {
         while let Some((frame, len)) = Frame::decode(&self.bytes[self.start..self.end])? {
             let bytes = &self.bytes[self.start..self.start + len];
             self.start += len;
@@ -339,13 +339,13 @@ impl Incoming {
                 let push = frame.push(bytes, outbox.scripts.prefix());
                 if push.as_ref().is_some_and(|it| !it.counts_in(outbox.session)) {
                     // It has another's data, and with that another's session of ours.
-                    return Err(Trouble::SessionLost);
+                    return Err(NodeError::SessionLost);
                 }
                 self.arrived.extend(push.map(Arrived::Push));
                 continue;
             }
             let Some(waiting) = outbox.waiting.pop_front() else {
-                return Err(Trouble::Protocol("a reply that nobody asked for".into()));
+                return Err(NodeError::Protocol("a reply that nobody asked for".into()));
             };
             let error = frame.error(bytes);
             let is_forgotten = error.is_some_and(|text| text.starts_with("NOSCRIPT"));
@@ -356,23 +356,23 @@ impl Incoming {
                     outbox.scripts.set_forgotten(script, false);
                 }
                 let answer = match frame.reply(bytes, command) {
-                    Ok(reply) if reply.is_stale() => Err(Trouble::SessionLost),
+                    Ok(reply) if reply.is_stale() => Err(NodeError::SessionLost),
                     answer => answer,
                 };
                 let is_as_before = outbox.is_as_before(&waiting.request.command, &answer);
                 let end = match &answer {
                     // What it is now is told when it was looked at from the start.
-                    _ if !is_as_before => Some(Trouble::Connecting),
+                    _ if !is_as_before => Some(NodeError::Connecting),
                     // After a reply that makes no sense, none can be trusted to belong to its
                     // request.
-                    Err(trouble @ Trouble::Protocol(_)) => Some(trouble.clone()),
+                    Err(node_error @ NodeError::Protocol(_)) => Some(node_error.clone()),
                     // Without a session that the server knows, the connection is of no use.
-                    Err(Trouble::SessionLost) => Some(Trouble::SessionLost),
+                    Err(NodeError::SessionLost) => Some(NodeError::SessionLost),
                     Ok(_) | Err(_) => None,
                 };
                 self.arrived.push(Arrived::Answer(waiting, answer));
-                if let Some(trouble) = end {
-                    return Err(trouble);
+                if let Some(node_error) = end {
+                    return Err(node_error);
                 }
             }
         }
@@ -388,7 +388,7 @@ struct Closer(Arc<Link>);
 
 impl Drop for Closer {
     fn drop(&mut self) {
-        self.0.fail(Phase::Closed, &Trouble::ShutDown);
+        self.0.fail(Phase::Closed, &NodeError::ShutDown);
     }
 }
 

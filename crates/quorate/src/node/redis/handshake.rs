@@ -1,7 +1,7 @@
 //! The connection handshake: what kind of server is there, and may it be a node?
 
 use super::{
-    link::Surroundings,
+    link::LinkContext,
     replies::{Replies, blotted},
     script::{Scripts, write_loads},
     target::{Position, Target},
@@ -9,7 +9,7 @@ use super::{
 };
 use quorate_core::dialect::Dialect;
 
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// What a server told about itself.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ pub(super) struct Server {
 /// Logs in, looks at the server and leaves the scripts there, unless membership comes first.
 pub(super) async fn handshake(
     replies: &mut Replies<'_>,
-    around: &Surroundings,
-) -> Result<Server, Trouble> {
+    around: &LinkContext,
+) -> Result<Server, NodeError> {
     let target = replies.target;
     replies.ask(&request(target, around)).await?;
-    if let Err(trouble) = replies.fill().await {
-        return Err(unheard(trouble, replies.first(), target));
+    if let Err(node_error) = replies.fill().await {
+        return Err(unheard(node_error, replies.first(), target));
     }
     let (frame, bytes) = replies.next().await?;
     if let Some(error) = frame.error(bytes) {
@@ -43,7 +43,7 @@ pub(super) async fn handshake(
     check(&server, &replication, &memory, around.dialect)?;
     let run_id = field(&server, "run_id")
         .filter(|run_id| !run_id.is_empty())
-        .ok_or_else(|| Trouble::Unsupported("the server has no run_id".into()))?
+        .ok_or_else(|| NodeError::Unsupported("the server has no run_id".into()))?
         .to_owned();
     let time_us = replies.expect_time().await?;
     if around.dialect.has_queue() {
@@ -61,30 +61,30 @@ pub(super) async fn handshake(
 
 /// Whether the client looks itself for a node's record: without membership there is no membership
 /// handshake, and without a session, as in classic mode, none would be refused.
-fn reads_record(around: &Surroundings) -> bool {
-    (!around.dialect.has_queue() || around.only_looks) && around.membership.is_none()
+fn reads_record(around: &LinkContext) -> bool {
+    (!around.dialect.has_queue() || around.is_read_only) && around.membership.is_none()
 }
 
 /// A member of a set gets the scripts when it votes: until then it is asked again and again. One
 /// that is only looked at does not get them.
-const fn loads_scripts(around: &Surroundings) -> bool {
-    around.membership.is_none() && !around.only_looks
+const fn loads_scripts(around: &LinkContext) -> bool {
+    around.membership.is_none() && !around.is_read_only
 }
 
 /// What a client without membership is told about a node that has a place in a set.
-pub(super) fn membership_is_off(prefix: &str) -> Trouble {
-    Trouble::Disagreement(format!(
+pub(super) fn membership_is_off(prefix: &str) -> NodeError {
+    NodeError::Disagreement(format!(
         "the node is under the restart guard, which this client has off: turn it on for all \
          clients, or stop all clients of this node and delete {prefix}node on every node of its set"
     ))
 }
 
 /// Whether the node is a member of a set of others.
-async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Trouble> {
+async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, NodeError> {
     let target = replies.target;
     let (frame, bytes) = replies.next().await?;
     let Some(error) = frame.error(bytes) else {
-        let unknown = || Trouble::Protocol("a record was expected while attaching".into());
+        let unknown = || NodeError::Protocol("a record was expected while attaching".into());
         return frame.has_texts(bytes).ok_or_else(unknown);
     };
     // A node of a cluster keeps no record whose place is on another one.
@@ -92,16 +92,16 @@ async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Trou
         return Ok(false);
     }
     // Whoever may not know it must not vote: the node may have forgotten locks.
-    Err(match Trouble::from_reply(&blotted(&error, target)) {
-        Trouble::NoPermission(text) => Trouble::NoPermission(format!(
+    Err(match NodeError::from_reply(&blotted(&error, target)) {
+        NodeError::NoPermission(text) => NodeError::NoPermission(format!(
             "{prefix}node cannot be read, which tells whether others guard this node: {text}"
         )),
-        trouble => trouble.of_record(prefix),
+        node_error => node_error.of_record(prefix),
     })
 }
 
 /// The whole handshake in one piece.
-fn request(target: &Target, around: &Surroundings) -> Vec<u8> {
+fn request(target: &Target, around: &LinkContext) -> Vec<u8> {
     let mut out = Vec::new();
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if let Some(password) = &target.password {
@@ -137,19 +137,19 @@ fn request(target: &Target, around: &Surroundings) -> Vec<u8> {
 }
 
 /// Whether the server may be a node at all.
-fn check(server: &str, replication: &str, memory: &str, dialect: Dialect) -> Result<(), Trouble> {
+fn check(server: &str, replication: &str, memory: &str, dialect: Dialect) -> Result<(), NodeError> {
     // Valkey calls it `server_mode`, and both call a server by itself `standalone`.
     let kind = field(server, "redis_mode").or_else(|| field(server, "server_mode"));
     match kind {
-        Some("sentinel") => return Err(Trouble::Unsupported("it is a sentinel".into())),
+        Some("sentinel") => return Err(NodeError::Unsupported("it is a sentinel".into())),
         Some("cluster") if dialect.has_queue() => {
             let reason = "it is in cluster mode, which can carry classic mode only";
-            return Err(Trouble::Unsupported(reason.into()));
+            return Err(NodeError::Unsupported(reason.into()));
         }
         Some(_) | None => {}
     }
     if field(replication, "role") != Some("master") {
-        return Err(Trouble::ReadOnly);
+        return Err(NodeError::ReadOnly);
     }
     if dialect.has_queue() {
         check_version(server)?;
@@ -158,41 +158,43 @@ fn check(server: &str, replication: &str, memory: &str, dialect: Dialect) -> Res
 }
 
 /// A server that throws keys away when its memory is full throws locks away.
-fn check_memory(memory: &str) -> Result<(), Trouble> {
+fn check_memory(memory: &str) -> Result<(), NodeError> {
     let (limit, policy) = (field(memory, "maxmemory"), field(memory, "maxmemory_policy"));
     match (limit, policy) {
         (Some("0"), _) | (Some(_), Some("noeviction")) => Ok(()),
-        (Some(_), Some(policy)) => Err(Trouble::Evicts(policy.to_owned())),
-        _ => Err(Trouble::Unsupported("the server does not tell its memory policy".into())),
+        (Some(_), Some(policy)) => Err(NodeError::Evicts(policy.to_owned())),
+        _ => Err(NodeError::Unsupported("the server does not tell its memory policy".into())),
     }
 }
 
-fn check_version(server: &str) -> Result<(), Trouble> {
+fn check_version(server: &str) -> Result<(), NodeError> {
     let version = field(server, "redis_version").unwrap_or_default();
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     match (parts.next(), parts.next()) {
-        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(Trouble::Unsupported(
+        (Some(major), Some(minor)) if (major, minor) < (6, 2) => Err(NodeError::Unsupported(
             format!("Redis {version} cannot carry the line: 6.2 is needed, or classic mode"),
         )),
         _ => Ok(()),
     }
 }
 
-fn refused_by(error: &str) -> Trouble {
+fn refused_by(error: &str) -> NodeError {
     if error.contains("unknown command") {
-        return Trouble::Unsupported("the server does not know HELLO: Redis 6.0 is needed".into());
+        return NodeError::Unsupported(
+            "the server does not know HELLO: Redis 6.0 is needed".into(),
+        );
     }
-    Trouble::from_reply(error)
+    NodeError::from_reply(error)
 }
 
 /// A server that expects TLS answers a plain handshake with an alert, or not at all.
-fn unheard(trouble: Trouble, first: Option<u8>, target: &Target) -> Trouble {
-    match trouble {
-        _ if target.is_tls || matches!(target.place, Position::Unix(_)) => trouble,
-        Trouble::Protocol(_) if first == Some(TLS_ALERT) => {
-            Trouble::Tls("the server speaks TLS there; write rediss://".into())
+fn unheard(node_error: NodeError, first: Option<u8>, target: &Target) -> NodeError {
+    match node_error {
+        _ if target.is_tls || matches!(target.place, Position::Unix(_)) => node_error,
+        NodeError::Protocol(_) if first == Some(TLS_ALERT) => {
+            NodeError::Tls("the server speaks TLS there; write rediss://".into())
         }
-        Trouble::ConnectionLost(reason) => Trouble::ConnectionLost(format!(
+        NodeError::ConnectionLost(reason) => NodeError::ConnectionLost(format!(
             "{reason}, before its first reply; if it speaks TLS there, write rediss://"
         )),
         other => other,
@@ -242,7 +244,7 @@ mod tests {
     fn a_server_that_must_not_be_a_node_is_refused_with_the_reason() {
         let memory = "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
         let refused = |server: &str, role: &str, memory: &str, dialect| {
-            check(server, role, memory, dialect).map_err(|trouble| trouble.to_string())
+            check(server, role, memory, dialect).map_err(|node_error| node_error.to_string())
         };
         let (alone, master) = ("redis_version:7.0.0\r\nredis_mode:standalone\r\n", "role:master");
         assert_eq!(refused(alone, master, memory, Dialect::Queue), Ok(()));

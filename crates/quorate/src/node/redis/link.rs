@@ -28,9 +28,11 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    error::Trouble,
+    error::NodeError,
     membership::{Seat, SharedMembership},
-    node::{Ears, Inbox, Node, NodeEvent, Pull, Pulled, Quiet, Request, Sent, Work, hand_out},
+    node::{
+        IdleSignal, Inbox, Node, NodeEvent, NodeEvents, Pull, Pulled, Request, Sent, Work, hand_out,
+    },
     nonces::Nonces,
     observe::{self, Event, Observer},
 };
@@ -39,7 +41,7 @@ use crate::{
 pub(crate) struct Link {
     pub(crate) number: usize,
     pub(crate) target: Target,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) context: LinkContext,
     /// Whether its connections may vote.
     pub(crate) seat: Seat,
     outbox: Mutex<Outbox>,
@@ -48,7 +50,7 @@ pub(crate) struct Link {
 
 /// What the links of one client share.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct LinkContext {
     pub(crate) clock: Clock,
     /// The name that servers show for this client's connections.
     pub(crate) client_name: Arc<str>,
@@ -62,15 +64,15 @@ pub(crate) struct Surroundings {
     pub(crate) prefix: Arc<str>,
     pub(crate) max_ttl: Duration,
     /// Told what nodes say unasked.
-    pub(crate) ears: Arc<Ears>,
+    pub(crate) events: Arc<NodeEvents>,
     pub(crate) identities: Arc<Identities>,
     /// What is known of the set of nodes, if they are members of one.
     pub(crate) membership: Option<Arc<SharedMembership>>,
     /// The client begins no session and writes nothing, unless an operator acts by it.
-    pub(crate) only_looks: bool,
+    pub(crate) is_read_only: bool,
     /// Told whenever a link comes up or goes down.
     pub(crate) status: Arc<Notify>,
-    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) idle: Arc<IdleSignal>,
     /// For delays only.
     pub(crate) jitter_seed: u64,
     pub(crate) nonces: Nonces,
@@ -80,7 +82,7 @@ pub(crate) struct Surroundings {
     pub(crate) network: Option<Arc<dyn super::network::Network>>,
 }
 
-impl Surroundings {
+impl LinkContext {
     /// Says who the client is, for as long as a lock of its may be there.
     pub(crate) fn introduction(&self) -> Command {
         let held_ms = u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX);
@@ -105,44 +107,45 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    pub(crate) fn new(number: usize, target: Target, surroundings: Surroundings) -> Self {
-        let prefix = surroundings.prefix.clone();
-        let outbox = Mutex::new(Outbox::new(prefix, surroundings.clock.now()));
-        let seat = Seat::new(number, surroundings.membership.clone());
-        Self { number, target, surroundings, seat, outbox, round_trip_ns: AtomicU64::new(0) }
+    pub(crate) fn new(number: usize, target: Target, context: LinkContext) -> Self {
+        let prefix = context.prefix.clone();
+        let outbox = Mutex::new(Outbox::new(prefix, context.clock.now()));
+        let seat = Seat::new(number, context.membership.clone());
+        Self { number, target, context, seat, outbox, round_trip_ns: AtomicU64::new(0) }
     }
 
     /// Tells the observer, if there is one.
     pub(crate) fn tell(&self, event: &Event<'_>) {
-        observe::tell(self.surroundings.observer.as_ref(), event);
+        observe::tell(self.context.observer.as_ref(), event);
     }
 
     /// Answers everything that is outstanding with `trouble`; the link is down or closed.
-    pub(crate) fn fail(&self, phase: Phase, trouble: &Trouble) {
+    pub(crate) fn fail(&self, phase: Phase, node_error: &NodeError) {
         let abandoned = self.outbox().close(phase);
         // Of nodes that are only looked at nothing else tells that two of them are the same.
-        let is_kept = self.surroundings.only_looks && matches!(trouble, Trouble::Guarded { .. });
+        let is_kept =
+            self.context.is_read_only && matches!(node_error, NodeError::Quarantined { .. });
         if !is_kept {
-            self.surroundings.identities.release(self.number);
+            self.context.identities.release(self.number);
         }
-        self.tell(&Event::NodeDown { node: &self.target.label, trouble });
-        let now = self.surroundings.clock.now();
-        let answers = abandoned.into_iter().map(|it| (it.request, Err(trouble.clone())));
+        self.tell(&Event::NodeDown { node: &self.target.label, node_error });
+        let now = self.context.clock.now();
+        let answers = abandoned.into_iter().map(|it| (it.request, Err(node_error.clone())));
         hand_out(self.number, answers, now);
         self.seat.leave();
         // Whoever has no session there any more has nothing there.
-        let is_forgotten = *trouble == Trouble::SessionLost;
-        self.surroundings.ears.tell(self.number, NodeEvent::Down { is_forgotten });
-        self.surroundings.status.notify_waiters();
-        self.surroundings.quiet.tell();
+        let is_forgotten = *node_error == NodeError::SessionLost;
+        self.context.events.tell(self.number, NodeEvent::Down { is_forgotten });
+        self.context.status.notify_waiters();
+        self.context.idle.tell();
     }
 
     /// The node can be asked for locks from now on.
     pub(crate) fn come_up(&self) {
         self.outbox().phase = Phase::Up;
         self.tell(&Event::NodeUp { node: &self.target.label });
-        self.surroundings.ears.tell(self.number, NodeEvent::Up);
-        self.surroundings.status.notify_waiters();
+        self.context.events.tell(self.number, NodeEvent::Up);
+        self.context.status.notify_waiters();
     }
 
     /// Keeps the session alive, and learns the server's time; or looks at it again.
@@ -151,11 +154,11 @@ impl Link {
         if !outbox.is_open() {
             return;
         }
-        let sender = Sender { client: self.surroundings.client, session: outbox.session };
-        let terms = SessionTerms { wall_ms: self.surroundings.clock.wall_ms(), ..outbox.terms };
+        let sender = Sender { client: self.context.client, session: outbox.session };
+        let terms = SessionTerms { wall_ms: self.context.clock.wall_ms(), ..outbox.terms };
         let Some(ping) = self.seat.renewal(Command::Ping { sender, terms }) else { return };
-        let is_introduced = is_introduced && !self.surroundings.only_looks;
-        let introduction = is_introduced.then(|| self.surroundings.introduction());
+        let is_introduced = is_introduced && !self.context.is_read_only;
+        let introduction = is_introduced.then(|| self.context.introduction());
         for command in std::iter::once(ping).chain(introduction) {
             let inbox = Arc::new(Pulse { link: Arc::downgrade(self), sent_at: now });
             outbox.push(Request::to_inbox(command, self.number, inbox), now);
@@ -168,8 +171,8 @@ impl Link {
     pub(crate) fn note_time(&self, time_us: u64, sent_at: Moment, now: Moment) {
         self.seat.know_time(time_us, sent_at);
         let half = now.saturating_since(sent_at) / 2;
-        self.surroundings
-            .ears
+        self.context
+            .events
             .tell(self.number, NodeEvent::Time { time_us, at: sent_at.saturating_add(half) });
     }
 
@@ -186,12 +189,12 @@ impl Link {
     }
 
     /// Why this cannot be sent now, if so.
-    fn obstacle(&self, outbox: &Outbox, command: &Command, now: Moment) -> Option<Trouble> {
-        if self.surroundings.only_looks && !command.only_looks() {
-            return Some(Trouble::Unsupported(ONLY_LOOKS.into()));
+    fn obstacle(&self, outbox: &Outbox, command: &Command, now: Moment) -> Option<NodeError> {
+        if self.context.is_read_only && !command.is_read_only() {
+            return Some(NodeError::Unsupported(ONLY_LOOKS.into()));
         }
         let is_full = || outbox.waiting.len() >= WAITING_MAX;
-        outbox.obstacle(command, now).or_else(|| is_full().then_some(Trouble::Overloaded))
+        outbox.obstacle(command, now).or_else(|| is_full().then_some(NodeError::Overloaded))
     }
 
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -203,7 +206,7 @@ impl Node for Arc<Link> {
     fn send(&self, request: Request, now: Moment) -> Sent {
         let mut outbox = self.outbox();
         match self.obstacle(&outbox, &request.command, now) {
-            Some(trouble) => Sent::Answered(Err(trouble)),
+            Some(node_error) => Sent::Answered(Err(node_error)),
             None => {
                 outbox.push(request, now);
                 Sent::Queued
@@ -220,7 +223,7 @@ impl Node for Arc<Link> {
         // One script runs several heartbeats, and all else goes by itself.
         while let Some(request) = work.next(Command::is_heartbeat) {
             match self.obstacle(&outbox, &request.command, now) {
-                Some(trouble) => work.answer(request, Err(trouble), outbox.generation),
+                Some(node_error) => work.answer(request, Err(node_error), outbox.generation),
                 None => {
                     outbox.push(request, now);
                     pulled = Pulled::Queued;
@@ -263,8 +266,8 @@ impl Node for Arc<Link> {
         &self.target.label
     }
 
-    fn trouble(&self) -> Option<Trouble> {
-        self.outbox().trouble(self.surroundings.clock.now())
+    fn node_error(&self) -> Option<NodeError> {
+        self.outbox().node_error(self.context.clock.now())
     }
 
     fn why_not_yet(&self) -> Option<&'static str> {
@@ -297,7 +300,7 @@ impl Inbox for Pulse {
         self: Arc<Self>,
         _node: usize,
         _command: Command,
-        answer: Result<Reply, Trouble>,
+        answer: Result<Reply, NodeError>,
         now: Moment,
     ) {
         let Some(link) = self.link.upgrade() else { return };

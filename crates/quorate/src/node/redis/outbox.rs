@@ -23,7 +23,7 @@ use super::{
     script::{Script, Scripts},
     wire::write_command,
 };
-use crate::{error::Trouble, membership::Permit, node::Request};
+use crate::{error::NodeError, membership::Permit, node::Request};
 
 /// The changing part of a link.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) enum Phase {
     Recovering {
         until: Moment,
     },
-    Down(Trouble),
+    Down(NodeError),
     /// In quarantine until then.
     Quarantined {
         until: Moment,
@@ -88,7 +88,7 @@ pub(crate) struct Waiting {
 impl Outbox {
     pub(crate) fn new(prefix: Arc<str>, now: Moment) -> Self {
         Self {
-            phase: Phase::Down(Trouble::Connecting),
+            phase: Phase::Down(NodeError::Connecting),
             waiting: VecDeque::new(),
             scripts: Scripts::new(prefix),
             session: Session::UNSET,
@@ -143,10 +143,10 @@ impl Outbox {
     }
 
     /// Why this cannot be sent now, if so.
-    pub(crate) fn obstacle(&self, command: &Command, now: Moment) -> Option<Trouble> {
+    pub(crate) fn obstacle(&self, command: &Command, now: Moment) -> Option<NodeError> {
         match &self.phase {
-            Phase::Recovering { .. } if !command.is_asking() => None,
-            _ => self.trouble(now),
+            Phase::Recovering { .. } if !command.is_acquire() => None,
+            _ => self.node_error(now),
         }
     }
 
@@ -156,23 +156,27 @@ impl Outbox {
     }
 
     /// Why no lock can be asked for now, if so.
-    pub(crate) fn trouble(&self, now: Moment) -> Option<Trouble> {
+    pub(crate) fn node_error(&self, now: Moment) -> Option<NodeError> {
         match &self.phase {
             Phase::Up => None,
             Phase::Recovering { until } => {
                 let (left, why) = (until.saturating_since(now), RECOVERING.to_owned());
-                Some(Trouble::Guarded { left, why })
+                Some(NodeError::Quarantined { left, why })
             }
-            Phase::Down(trouble) => Some(trouble.clone()),
+            Phase::Down(node_error) => Some(node_error.clone()),
             Phase::Quarantined { until, why } => {
-                Some(Trouble::Guarded { left: until.saturating_since(now), why: why.clone() })
+                Some(NodeError::Quarantined { left: until.saturating_since(now), why: why.clone() })
             }
-            Phase::Closed => Some(Trouble::ShutDown),
+            Phase::Closed => Some(NodeError::ShutDown),
         }
     }
 
     /// Whether a node that is looked at again is what it was.
-    pub(crate) fn is_as_before(&self, command: &Command, answer: &Result<Reply, Trouble>) -> bool {
+    pub(crate) fn is_as_before(
+        &self,
+        command: &Command,
+        answer: &Result<Reply, NodeError>,
+    ) -> bool {
         let found = (&self.terms, self.why_not_yet.is_some());
         Permit::is_kept(found, command, answer.as_ref().ok())
     }
@@ -199,10 +203,10 @@ impl Outbox {
         match command {
             // A server that has no script for its text will not have it next time either.
             _ if waiting.is_by_text => Some(waiting),
-            Command::Free { .. }
+            Command::DeleteKey { .. }
             | Command::Release { yields: None, .. }
             | Command::Check { .. }
-            | Command::Look { .. }
+            | Command::ReadKey { .. }
             | Command::Inspect { .. }
             | Command::List { .. } => {
                 self.write_again(waiting);
@@ -210,7 +214,7 @@ impl Outbox {
             }
             // Nothing but its end may have been said for an owner behind its question.
             Command::Acquire { ask: AcquireRequest { owner, .. }, .. }
-            | Command::Take { owner, .. }
+            | Command::SetKey { owner, .. }
                 if !self.is_released(owner) =>
             {
                 self.write_again(waiting);
@@ -231,7 +235,7 @@ impl Outbox {
     fn is_released(&self, wanted: &Owner) -> bool {
         let mut entries = self.waiting.iter().flat_map(|it| it.request.command.entries());
         entries.any(|entry| match entry {
-            Command::Release { owner, .. } | Command::Free { owner, .. } => owner == wanted,
+            Command::Release { owner, .. } | Command::DeleteKey { owner, .. } => owner == wanted,
             _ => false,
         })
     }
@@ -386,7 +390,7 @@ mod tests {
             self: Arc<Self>,
             _node: usize,
             _command: Command,
-            _answer: Result<Reply, Trouble>,
+            _answer: Result<Reply, NodeError>,
             _now: Moment,
         ) {
         }
@@ -399,7 +403,7 @@ mod tests {
     }
 
     fn push(outbox: &mut Outbox) {
-        let command = Command::Look { name: Name::parse("a", "").expect("valid") };
+        let command = Command::ReadKey { name: Name::parse("a", "").expect("valid") };
         outbox.push(Request::to_inbox(command, 0, Arc::new(Deaf)), Moment::ZERO);
     }
 

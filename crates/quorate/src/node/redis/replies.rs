@@ -9,7 +9,7 @@ use super::{
     transport::{Stream, lost},
     wire::Frame,
 };
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// Reads replies one by one.
 pub(super) struct Replies<'a> {
@@ -34,25 +34,25 @@ impl<'a> Replies<'a> {
         self.bytes.split_off(self.used)
     }
 
-    pub(super) async fn ask(&mut self, request: &[u8]) -> Result<(), Trouble> {
+    pub(super) async fn ask(&mut self, request: &[u8]) -> Result<(), NodeError> {
         self.stream.writer.write_all(request).await.map_err(|error| lost(&error))
     }
 
     /// Reads until there is a whole reply.
-    pub(super) async fn fill(&mut self) -> Result<(Frame, usize), Trouble> {
+    pub(super) async fn fill(&mut self) -> Result<(Frame, usize), NodeError> {
         loop {
             if let Some(found) = Frame::decode(&self.bytes[self.used..])? {
                 return Ok(found);
             }
             let read = self.stream.reader.read_buf(&mut self.bytes).await;
             if read.map_err(|error| lost(&error))? == 0 {
-                return Err(Trouble::ConnectionLost("closed while attaching".into()));
+                return Err(NodeError::ConnectionLost("closed while attaching".into()));
             }
         }
     }
 
     /// The next reply, with the bytes that it points into.
-    pub(super) async fn next(&mut self) -> Result<(Frame, &[u8]), Trouble> {
+    pub(super) async fn next(&mut self) -> Result<(Frame, &[u8]), NodeError> {
         loop {
             let (frame, len) = self.fill().await?;
             let start = self.used;
@@ -64,44 +64,46 @@ impl<'a> Replies<'a> {
     }
 
     /// The answer to a subscription, which is a push, or an error.
-    pub(super) async fn expect_subscribed(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn expect_subscribed(&mut self) -> Result<(), NodeError> {
         let (frame, len) = self.fill().await?;
         let bytes = &self.bytes[self.used..self.used + len];
         self.used += len;
         match frame.error(bytes) {
-            Some(error) => Err(Trouble::from_reply(&blotted(&error, self.target))),
+            Some(error) => Err(NodeError::from_reply(&blotted(&error, self.target))),
             None if frame.is_push() => Ok(()),
-            None => Err(Trouble::Protocol("a subscription was expected while attaching".into())),
+            None => Err(NodeError::Protocol("a subscription was expected while attaching".into())),
         }
     }
 
-    pub(super) async fn expect_reply(&mut self, command: &Command) -> Result<Reply, Trouble> {
+    pub(super) async fn expect_reply(&mut self, command: &Command) -> Result<Reply, NodeError> {
         let (frame, bytes) = self.next().await?;
         frame.reply(bytes, command)
     }
 
     /// The server's clock, in microseconds.
-    pub(super) async fn expect_time(&mut self) -> Result<u64, Trouble> {
+    pub(super) async fn expect_time(&mut self) -> Result<u64, NodeError> {
         let texts = self.expect_texts().await?;
         let number = |text: &String| text.parse::<u64>().ok();
         match texts.iter().map(number).collect::<Option<Vec<_>>>().as_deref() {
             Some([seconds, micros]) => Ok(seconds.saturating_mul(1_000_000) + micros),
-            _ => Err(Trouble::Protocol("a time was expected while attaching".into())),
+            _ => Err(NodeError::Protocol("a time was expected while attaching".into())),
         }
     }
 
     /// The value of one setting, if the server has it.
-    pub(super) async fn expect_setting(&mut self) -> Result<Option<String>, Trouble> {
+    pub(super) async fn expect_setting(&mut self) -> Result<Option<String>, NodeError> {
         Ok(self.expect_texts().await?.pop())
     }
 
-    pub(super) async fn expect_number(&mut self) -> Result<i64, Trouble> {
+    pub(super) async fn expect_number(&mut self) -> Result<i64, NodeError> {
         let target = self.target;
         let (frame, bytes) = self.next().await?;
         match (frame.error(bytes), frame.number()) {
-            (Some(error), _) => Err(Trouble::from_reply(&blotted(&error, target))),
+            (Some(error), _) => Err(NodeError::from_reply(&blotted(&error, target))),
             (None, Some(number)) => Ok(number),
-            (None, None) => Err(Trouble::Protocol("a number was expected while attaching".into())),
+            (None, None) => {
+                Err(NodeError::Protocol("a number was expected while attaching".into()))
+            }
         }
     }
 
@@ -110,35 +112,35 @@ impl<'a> Replies<'a> {
         &mut self,
         left: &[Script],
         scripts: &mut Scripts,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), NodeError> {
         for script in left {
             scripts.set(*script, self.expect_text().await?);
         }
         Ok(())
     }
 
-    async fn expect_texts(&mut self) -> Result<Vec<String>, Trouble> {
+    async fn expect_texts(&mut self) -> Result<Vec<String>, NodeError> {
         let target = self.target;
         let (frame, bytes) = self.next().await?;
         if let Some(error) = frame.error(bytes) {
-            return Err(Trouble::from_reply(&blotted(&error, target)));
+            return Err(NodeError::from_reply(&blotted(&error, target)));
         }
         let owned = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         match frame.texts(bytes) {
             Some(texts) => Ok(texts.into_iter().map(owned).collect()),
-            None => Err(Trouble::Protocol("a list was expected while attaching".into())),
+            None => Err(NodeError::Protocol("a list was expected while attaching".into())),
         }
     }
 
-    pub(super) async fn expect_text(&mut self) -> Result<String, Trouble> {
+    pub(super) async fn expect_text(&mut self) -> Result<String, NodeError> {
         let target = self.target;
         let (frame, bytes) = self.next().await?;
         if let Some(error) = frame.error(bytes) {
-            return Err(Trouble::from_reply(&blotted(&error, target)));
+            return Err(NodeError::from_reply(&blotted(&error, target)));
         }
         match frame.text(bytes) {
             Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
-            None => Err(Trouble::Protocol("a text was expected while attaching".into())),
+            None => Err(NodeError::Protocol("a text was expected while attaching".into())),
         }
     }
 }

@@ -9,11 +9,11 @@ use super::wire::write_words;
 /// One script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Script {
-    Take,
+    SetKey,
     Adopt,
-    Free,
-    Prolong,
-    Look,
+    DeleteKey,
+    ExtendKeys,
+    ReadKey,
     Introduce,
     Attach,
     Ping,
@@ -31,16 +31,17 @@ pub(crate) enum Script {
 
 impl Script {
     /// Those of classic mode without membership.
-    pub(super) const CLASSIC: &[Self] = &[Self::Adopt, Self::Free, Self::Prolong, Self::Look];
+    pub(super) const CLASSIC: &[Self] =
+        &[Self::Adopt, Self::DeleteKey, Self::ExtendKeys, Self::ReadKey];
 
     /// Those of classic mode with membership.
     pub(super) const CLASSIC_MEMBERS: &[Self] =
-        &[Self::Take, Self::Adopt, Self::Free, Self::Prolong, Self::Look, Self::Ping];
+        &[Self::SetKey, Self::Adopt, Self::DeleteKey, Self::ExtendKeys, Self::ReadKey, Self::Ping];
 
     /// Those of the default mode.
     pub(super) const LINE: &[Self] = &[
         Self::Adopt,
-        Self::Look,
+        Self::ReadKey,
         Self::Attach,
         Self::Ping,
         Self::Acquire,
@@ -54,11 +55,11 @@ impl Script {
     /// The script that carries a command out, if it is not a plain command of the server.
     pub(crate) const fn of(command: &Command) -> Option<Self> {
         match command {
-            Command::Take { sender: Some(_), .. } => Some(Self::Take),
+            Command::SetKey { sender: Some(_), .. } => Some(Self::SetKey),
             Command::Adopt { .. } => Some(Self::Adopt),
-            Command::Free { .. } => Some(Self::Free),
-            Command::Prolong { .. } => Some(Self::Prolong),
-            Command::Check { .. } | Command::Look { .. } => Some(Self::Look),
+            Command::DeleteKey { .. } => Some(Self::DeleteKey),
+            Command::ExtendKeys { .. } => Some(Self::ExtendKeys),
+            Command::Check { .. } | Command::ReadKey { .. } => Some(Self::ReadKey),
             Command::Introduce { .. } => Some(Self::Introduce),
             Command::Attach { .. } => Some(Self::Attach),
             Command::Ping { .. } => Some(Self::Ping),
@@ -93,11 +94,11 @@ impl Script {
 
     const fn file(self) -> &'static str {
         match self {
-            Self::Take => include_str!("../../../lua/take.lua"),
+            Self::SetKey => include_str!("../../../lua/set_key.lua"),
             Self::Adopt => include_str!("../../../lua/adopt.lua"),
-            Self::Free => include_str!("../../../lua/free.lua"),
-            Self::Prolong => include_str!("../../../lua/prolong.lua"),
-            Self::Look => include_str!("../../../lua/look.lua"),
+            Self::DeleteKey => include_str!("../../../lua/delete_key.lua"),
+            Self::ExtendKeys => include_str!("../../../lua/extend_keys.lua"),
+            Self::ReadKey => include_str!("../../../lua/read_key.lua"),
             Self::Introduce => include_str!("../../../lua/queue/introduce.lua"),
             Self::Attach => include_str!("../../../lua/queue/attach.lua"),
             Self::Ping => include_str!("../../../lua/queue/ping.lua"),

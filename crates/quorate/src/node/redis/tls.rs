@@ -14,7 +14,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// Which servers are trusted over TLS, and with which certificate we show who we are.
 ///
@@ -123,13 +123,13 @@ impl Connector {
         &self,
         host: &str,
         stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, Trouble> {
+    ) -> Result<TlsStream<TcpStream>, NodeError> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| Trouble::Tls(format!("{host:?} cannot be in a certificate")))?;
+            .map_err(|_| NodeError::Tls(format!("{host:?} cannot be in a certificate")))?;
         match timeout(HANDSHAKE_TIMEOUT, self.0.connect(name, stream)).await {
-            Ok(connected) => connected.map_err(|error| trouble(&error)),
+            Ok(connected) => connected.map_err(|error| node_error(&error)),
             // A plain server may wait for the end of a line that never comes.
-            Err(_) => Err(Trouble::Tls("no answer; does the server speak TLS there?".into())),
+            Err(_) => Err(NodeError::Tls("no answer; does the server speak TLS there?".into())),
         }
     }
 }
@@ -141,10 +141,10 @@ impl fmt::Debug for Connector {
 }
 
 /// What went wrong, in words that say what to do.
-pub(crate) fn trouble(error: &io::Error) -> Trouble {
+pub(crate) fn node_error(error: &io::Error) -> NodeError {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let text = match cause {
-        None => return Trouble::ConnectionLost(error.to_string()),
+        None => return NodeError::ConnectionLost(error.to_string()),
         Some(rustls::Error::InvalidCertificate(problem)) => match problem {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 "the server's certificate has expired".into()
@@ -165,7 +165,7 @@ pub(crate) fn trouble(error: &io::Error) -> Trouble {
         }
         Some(other) => other.to_string(),
     };
-    Trouble::Tls(text)
+    NodeError::Tls(text)
 }
 
 fn roots(pem: &[u8]) -> Result<RootCertStore, String> {

@@ -14,10 +14,10 @@ use tokio::{
 #[cfg(feature = "tls")]
 use super::tls::Connector;
 use super::{
-    link::Surroundings,
+    link::LinkContext,
     target::{Position, Target},
 };
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// The reading half of a connection.
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
@@ -42,14 +42,14 @@ impl Stream {
 /// What an error while reading or writing means. A server that speaks TLS 1.3 refuses a client's
 /// certificate only after the handshake.
 #[cfg(feature = "tls")]
-pub(crate) fn lost(error: &std::io::Error) -> Trouble {
-    super::tls::trouble(error)
+pub(crate) fn lost(error: &std::io::Error) -> NodeError {
+    super::tls::node_error(error)
 }
 
 /// What an error while reading or writing means.
 #[cfg(not(feature = "tls"))]
-pub(crate) fn lost(error: &std::io::Error) -> Trouble {
-    Trouble::ConnectionLost(error.to_string())
+pub(crate) fn lost(error: &std::io::Error) -> NodeError {
+    NodeError::ConnectionLost(error.to_string())
 }
 
 /// What is still on its way to a server that does not answer shall not arrive after what is sent to
@@ -67,25 +67,25 @@ pub(crate) struct Security {
 }
 
 /// Connects. The caller bounds the time.
-pub(crate) async fn open(target: &Target, around: &Surroundings) -> Result<Stream, Trouble> {
+pub(crate) async fn open(target: &Target, around: &LinkContext) -> Result<Stream, NodeError> {
     #[cfg(feature = "simulation")]
     if let (Some(network), Position::Tcp(host, port)) = (&around.network, &target.place) {
         let connected = network.connect(host, *port).await;
-        let (reader, writer) = connected.map_err(|error| Trouble::from_connect(&error))?;
+        let (reader, writer) = connected.map_err(|error| NodeError::from_connect(&error))?;
         return Ok(Stream { reader, writer, socket: None });
     }
     match &target.place {
         Position::Tcp(host, port) => {
             let connected = TcpStream::connect((&**host, *port)).await;
-            let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
-            tune(&stream).map_err(|error| Trouble::from_connect(&error))?;
+            let stream = connected.map_err(|error| NodeError::from_connect(&error))?;
+            tune(&stream).map_err(|error| NodeError::from_connect(&error))?;
             let socket = stream.as_fd().try_clone_to_owned().ok();
             let secured = secure(target, host, stream, &around.security).await?;
             Ok(Stream { socket, ..secured })
         }
         Position::Unix(path) => {
             let connected = UnixStream::connect(path).await;
-            let stream = connected.map_err(|error| Trouble::from_connect(&error))?;
+            let stream = connected.map_err(|error| NodeError::from_connect(&error))?;
             let (reader, writer) = stream.into_split();
             Ok(Stream::new(reader, writer))
         }
@@ -101,10 +101,10 @@ async fn secure(
     host: &str,
     stream: TcpStream,
     security: &Security,
-) -> Result<Stream, Trouble> {
+) -> Result<Stream, NodeError> {
     #[cfg(feature = "tls")]
     if target.is_tls {
-        let missing = || Trouble::Tls("no settings for it".into());
+        let missing = || NodeError::Tls("no settings for it".into());
         let connector = security.connector.as_ref().ok_or_else(missing)?;
         let (reader, writer) = tokio::io::split(connector.connect(host, stream).await?);
         return Ok(Stream::new(reader, writer));

@@ -14,7 +14,7 @@ use redis_protocol::resp3::{decode::complete::decode_range, types::RangeFrame};
 
 pub(crate) use self::queue::channel;
 use super::script::{Script, Scripts};
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 /// Appends a request of plain words.
 pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
@@ -25,7 +25,7 @@ pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
 /// Appends one command.
 pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
     match command {
-        Command::Take { name, owner, ttl_ms, sender } => {
+        Command::SetKey { name, owner, ttl_ms, sender } => {
             let mut digits = itoa::Buffer::new();
             let ttl = digits.format(*ttl_ms);
             let (name, owner) = (name.as_bytes(), owner.as_bytes());
@@ -33,7 +33,7 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
                 write_words(out, &[b"SET", name, owner, b"NX", b"PX", ttl.as_bytes()]);
                 return;
             };
-            write_script(out, Script::Take, scripts, 2, 3);
+            write_script(out, Script::SetKey, scripts, 2, 3);
             write_word(out, name);
             queue::write_session_key(out, scripts, *sender);
             write_word(out, owner);
@@ -57,14 +57,14 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
                 write_session(out, sender.session);
             }
         }
-        Command::Free { name, owner } => {
-            write_script(out, Script::Free, scripts, 1, 1);
+        Command::DeleteKey { name, owner } => {
+            write_script(out, Script::DeleteKey, scripts, 1, 1);
             write_word(out, name.as_bytes());
             write_word(out, owner.as_bytes());
         }
-        Command::Prolong { entries, sender } => {
+        Command::ExtendKeys { entries, sender } => {
             let (locks, more) = (entries.len(), usize::from(sender.is_some()));
-            write_script(out, Script::Prolong, scripts, locks + more, 2 * locks + more);
+            write_script(out, Script::ExtendKeys, scripts, locks + more, 2 * locks + more);
             entries.iter().for_each(|entry| write_word(out, entry.name.as_bytes()));
             if let Some(sender) = sender {
                 queue::write_session_key(out, scripts, *sender);
@@ -78,12 +78,12 @@ pub(crate) fn write_command(out: &mut Vec<u8>, command: &Command, scripts: &Scri
             }
         }
         Command::Check { name, owner } => {
-            write_script(out, Script::Look, scripts, 1, 1);
+            write_script(out, Script::ReadKey, scripts, 1, 1);
             write_word(out, name.as_bytes());
             write_word(out, owner.as_bytes());
         }
-        Command::Look { name } => {
-            write_script(out, Script::Look, scripts, 1, 0);
+        Command::ReadKey { name } => {
+            write_script(out, Script::ReadKey, scripts, 1, 0);
             write_word(out, name.as_bytes());
         }
         Command::Inspect { name, shown } => inspect::write(out, name, *shown, scripts),
@@ -140,18 +140,18 @@ pub(crate) struct Frame(RangeFrame);
 
 impl Frame {
     /// Takes the first frame off `bytes`, with its length; `None` while it is incomplete.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, Trouble> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, NodeError> {
         let window = &bytes[..bytes.len().min(FRAME_LEN_MAX)];
         if is_nested_too_deeply(window) {
-            return Err(Trouble::Protocol("a reply is nested too deeply".into()));
+            return Err(NodeError::Protocol("a reply is nested too deeply".into()));
         }
         match decode_range(window) {
             Ok(Some((frame, len))) => Ok(Some((Self(frame), len))),
             Ok(None) if window.len() == FRAME_LEN_MAX => {
-                Err(Trouble::Protocol(format!("a reply is longer than {FRAME_LEN_MAX} bytes")))
+                Err(NodeError::Protocol(format!("a reply is longer than {FRAME_LEN_MAX} bytes")))
             }
             Ok(None) => Ok(None),
-            Err(error) => Err(Trouble::Protocol(format!("not RESP3: {:?}", error.kind()))),
+            Err(error) => Err(NodeError::Protocol(format!("not RESP3: {:?}", error.kind()))),
         }
     }
 
@@ -203,25 +203,28 @@ impl Frame {
     }
 
     /// What the frame answers to `command`.
-    pub(crate) fn reply(&self, bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
+    pub(crate) fn reply(&self, bytes: &[u8], command: &Command) -> Result<Reply, NodeError> {
         if let Some(error) = self.error(bytes) {
-            return Err(Trouble::from_reply(&error));
+            return Err(NodeError::from_reply(&error));
         }
         let reply = match (command, &self.0) {
-            (Command::Take { .. }, RangeFrame::SimpleString { .. }) => {
-                (self.text(bytes) == Some(b"OK")).then_some(Reply::Taken)
+            (Command::SetKey { .. }, RangeFrame::SimpleString { .. }) => {
+                (self.text(bytes) == Some(b"OK")).then_some(Reply::Stored)
             }
-            (Command::Take { .. }, RangeFrame::Null) => Some(Reply::Another),
+            (Command::SetKey { .. }, RangeFrame::Null) => Some(Reply::NotOwner),
             (
-                Command::Take { sender: Some(_), .. } | Command::Prolong { sender: Some(_), .. },
+                Command::SetKey { sender: Some(_), .. }
+                | Command::ExtendKeys { sender: Some(_), .. },
                 RangeFrame::Number { data: 0, .. },
             )
             | (Command::Adopt { .. }, RangeFrame::Number { data: -2, .. }) => Some(Reply::Stale),
-            (Command::Free { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Freed),
-            (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Taken),
-            (Command::Prolong { .. }, RangeFrame::Array { data, .. }) => fates(data),
-            (Command::Check { .. } | Command::Look { .. }, RangeFrame::Array { data, .. }) => {
-                sighting(data, bytes).map(Reply::Seen)
+            (Command::DeleteKey { .. }, RangeFrame::Number { data, .. }) => {
+                owned(*data, Reply::Deleted)
+            }
+            (Command::Adopt { .. }, RangeFrame::Number { data, .. }) => owned(*data, Reply::Stored),
+            (Command::ExtendKeys { .. }, RangeFrame::Array { data, .. }) => fates(data),
+            (Command::Check { .. } | Command::ReadKey { .. }, RangeFrame::Array { data, .. }) => {
+                observation(data, bytes).map(Reply::Key)
             }
             (Command::Inspect { .. }, RangeFrame::Array { data, .. }) => {
                 inspect::inspected(data, bytes)
@@ -232,7 +235,7 @@ impl Frame {
             (Command::Membership(command), frame) => membership::reply(frame, bytes, command),
             (command, frame) => queue::reply(frame, bytes, command),
         };
-        reply.ok_or_else(|| Trouble::Protocol(format!("an unexpected {:?}", self.0.kind())))
+        reply.ok_or_else(|| NodeError::Protocol(format!("an unexpected {:?}", self.0.kind())))
     }
 }
 
@@ -240,24 +243,24 @@ fn owned(number: i64, done: Reply) -> Option<Reply> {
     match number {
         1 => Some(done),
         0 => Some(Reply::Absent),
-        -1 => Some(Reply::Another),
+        -1 => Some(Reply::NotOwner),
         _ => None,
     }
 }
 
 fn fates(items: &[RangeFrame]) -> Option<Reply> {
     let result = |item: &RangeFrame| match item {
-        RangeFrame::Number { data: 1, .. } => Some(ExtendedKey::LivesOn),
+        RangeFrame::Number { data: 1, .. } => Some(ExtendedKey::Renewed),
         RangeFrame::Number { data: 0, .. } => Some(ExtendedKey::Absent),
-        RangeFrame::Number { data: -1, .. } => Some(ExtendedKey::Another),
+        RangeFrame::Number { data: -1, .. } => Some(ExtendedKey::NotOwner),
         RangeFrame::Number { data: -2, .. } => Some(ExtendedKey::Failed),
         _ => None,
     };
-    items.iter().map(result).collect::<Option<_>>().map(Reply::Each)
+    items.iter().map(result).collect::<Option<_>>().map(Reply::ExtendedKeys)
 }
 
 /// What was found; the outer `None` is for what makes no sense.
-fn sighting(items: &[RangeFrame], bytes: &[u8]) -> Option<Option<KeyObservation>> {
+fn observation(items: &[RangeFrame], bytes: &[u8]) -> Option<Option<KeyObservation>> {
     let (left, value) = match items {
         [] => return Some(None),
         [left, value] => (left, Value::Text(text(value, bytes)?.into())),

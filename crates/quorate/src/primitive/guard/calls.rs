@@ -37,7 +37,7 @@ impl Guard {
     }
 
     /// Releases the lock without waiting for anything.
-    pub(super) fn let_go(&mut self) -> Call {
+    pub(super) fn remove_lease(&mut self) -> Call {
         self.tell_end();
         let engine = self.engine();
         let begun = Call::begin(engine, Action::Release, &self.held, |shared, now| {

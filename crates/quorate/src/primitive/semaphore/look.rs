@@ -20,7 +20,7 @@ use quorate_core::{
 
 use crate::{
     engine::Engine,
-    error::Trouble,
+    error::NodeError,
     node::{Inbox, Request, Sent},
 };
 
@@ -35,7 +35,7 @@ pub(super) async fn holders(
     let look = Arc::new(Look::new(names.len(), engine.nodes.len()));
     for node in &engine.nodes {
         for (slot, name) in names.iter().enumerate() {
-            let command = Command::Look { name: name.clone() };
+            let command = Command::ReadKey { name: name.clone() };
             // The inbox wants to know which lock it was about, and not which node answered.
             let request = Request::to_inbox(command, slot, look.clone());
             if let Sent::Answered(answer) = node.send(request, now) {
@@ -109,15 +109,15 @@ impl Look {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_in(&self, slot: usize, answer: Result<Reply, Trouble>) {
+    fn take_in(&self, slot: usize, answer: Result<Reply, NodeError>) {
         let mut state = self.lock();
         let Some(seen) = state.seen.get_mut(slot) else { return };
         let was_open = seen.is_open(self.quorum);
         seen.pending = seen.pending.saturating_sub(1);
-        if let Ok(Reply::Seen(Some(sighting))) = answer {
-            match seen.values.iter_mut().find(|(value, _)| *value == sighting.value) {
+        if let Ok(Reply::Key(Some(observation))) = answer {
+            match seen.values.iter_mut().find(|(value, _)| *value == observation.value) {
                 Some((_, count)) => *count += 1,
-                None => seen.values.push((sighting.value, 1)),
+                None => seen.values.push((observation.value, 1)),
             }
         }
         if was_open && !seen.is_open(self.quorum) {
@@ -136,7 +136,7 @@ impl Inbox for Look {
         self: Arc<Self>,
         slot: usize,
         _command: Command,
-        answer: Result<Reply, Trouble>,
+        answer: Result<Reply, NodeError>,
         _now: Moment,
     ) {
         self.take_in(slot, answer);
@@ -149,12 +149,12 @@ mod tests {
 
     use super::*;
 
-    fn shows(value: &str) -> Result<Reply, Trouble> {
+    fn shows(value: &str) -> Result<Reply, NodeError> {
         let value = Value::Text(value.as_bytes().into());
-        Ok(Reply::Seen(Some(KeyObservation { value, expires_in_ms: None })))
+        Ok(Reply::Key(Some(KeyObservation { value, expires_in_ms: None })))
     }
 
-    fn after(answers: Vec<Result<Reply, Trouble>>) -> (usize, bool) {
+    fn after(answers: Vec<Result<Reply, NodeError>>) -> (usize, bool) {
         let look = Look::new(1, 3);
         answers.into_iter().for_each(|answer| look.take_in(0, answer));
         let state = look.lock();
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn it_is_not_as_soon_as_no_majority_can_show_one() {
-        let free = || Ok(Reply::Seen(None));
+        let free = || Ok(Reply::Key(None));
         assert_eq!(after(vec![free(), free()]), (0, false));
         assert_eq!(after(vec![shows("a"), shows("b"), shows("c")]), (0, false));
-        assert_eq!(after(vec![shows("a"), Err(Trouble::TimedOut), free()]), (0, false));
+        assert_eq!(after(vec![shows("a"), Err(NodeError::TimedOut), free()]), (0, false));
     }
 }

@@ -7,7 +7,7 @@ use quorate_core::{client::watchdog::Renewal, moment::Moment, quorum::majority};
 use super::{Seen, Semaphore, look::holders};
 use crate::{
     engine::{held::Hold, survey},
-    error::{LockError, NodeAnswer, NodeReport, Trouble},
+    error::{LockError, NodeAnswer, NodeError, NodeReport},
     primitive::guard::Guard,
 };
 
@@ -72,7 +72,7 @@ impl Semaphore {
 /// True if so many nodes lack memory that no majority is left.
 pub(super) fn is_full(error: &LockError) -> bool {
     let LockError::NoQuorum { nodes } = error else { return false };
-    let is_full = |it: &&NodeReport| it.answer == NodeAnswer::Trouble(Trouble::OutOfMemory);
+    let is_full = |it: &&NodeReport| it.answer == NodeAnswer::NodeError(NodeError::OutOfMemory);
     let full = nodes.iter().filter(is_full).count();
     nodes.len() - full < majority(nodes.len())
 }

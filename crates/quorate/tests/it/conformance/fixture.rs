@@ -22,7 +22,7 @@ pub(crate) struct Fixture {
     nodes: Nodes,
     count: usize,
     mode: Mode,
-    is_guarded: bool,
+    has_quarantine: bool,
 }
 
 #[derive(Clone)]
@@ -74,13 +74,13 @@ pub(crate) fn on_local_in_classic_mode(body: impl AsyncFn(&Fixture)) {
 #[cfg(feature = "local")]
 fn run_on_local(mode: Mode, body: impl AsyncFn(&Fixture)) {
     let nodes = Nodes::Local(Arc::new(Folder::new()));
-    run(&Fixture { nodes, count: 1, mode, is_guarded: false }, &body);
+    run(&Fixture { nodes, count: 1, mode, has_quarantine: false }, &body);
 }
 
 fn run_on_memory(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Fixture)) {
     for &count in numbers {
         let nodes = Nodes::Memory(MemoryNodes::new(count));
-        run(&Fixture { nodes, count, mode, is_guarded: false }, &body);
+        run(&Fixture { nodes, count, mode, has_quarantine: false }, &body);
     }
 }
 
@@ -89,7 +89,7 @@ fn run_on_servers(numbers: &[usize], mode: Mode, body: impl AsyncFn(&Fixture)) {
     let servers: Arc<[Server]> = Server::start_many(most).into();
     for &count in numbers {
         let nodes = Nodes::Servers(servers.clone());
-        let fixture = Fixture { nodes, count, mode, is_guarded: count >= 3 };
+        let fixture = Fixture { nodes, count, mode, has_quarantine: count >= 3 };
         run(&fixture, &async |fixture: &Fixture| {
             fixture.admit().await;
             body(fixture).await;
@@ -126,23 +126,24 @@ impl Fixture {
     /// A client with these settings, attached to every node.
     pub(crate) async fn connect(&self, settings: ClientBuilder) -> Client {
         let client = settings.connect().await.expect("the nodes are there");
-        let is_attached = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
+        let is_attached =
+            || client.node_status().iter().all(|it| it.answer == NodeAnswer::Attached);
         eventually("every node is attached", PATIENCE, is_attached);
         client
     }
 
     /// Lets the servers vote at once, where they would have to wait.
     async fn admit(&self) {
-        if self.is_guarded {
+        if self.has_quarantine {
             let client = self.builder().build().expect("the settings are valid");
             client.admit().await.expect("they are new and empty");
         }
     }
 
     /// The same nodes, empty and without the restart guard: for what happens when it is off.
-    pub(crate) fn unguarded(&self) -> Self {
+    pub(crate) fn unprotected(&self) -> Self {
         self.servers().iter().for_each(Server::flush_all);
-        Self { nodes: self.nodes.clone(), is_guarded: false, ..*self }
+        Self { nodes: self.nodes.clone(), has_quarantine: false, ..*self }
     }
 
     /// Settings with which a stall of this machine is never taken for a silent node.
@@ -153,7 +154,7 @@ impl Fixture {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Servers(_) => {
                 let builder = builder.nodes(self.servers().iter().map(Server::url));
-                builder.restart_guard(self.is_guarded)
+                builder.quarantine(self.has_quarantine)
             }
             #[cfg(feature = "local")]
             Nodes::Local(folder) => builder.local(folder.path()),

@@ -13,7 +13,7 @@ on_every_engine! {
 }
 
 async fn a_minority_that_forgets_lets_nobody_in(fixture: &Fixture) {
-    let fixture = &fixture.unguarded();
+    let fixture = &fixture.unprotected();
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let guard = take(alice.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());
@@ -23,7 +23,7 @@ async fn a_minority_that_forgets_lets_nobody_in(fixture: &Fixture) {
     guard.verify().await.expect("a majority has it");
     assert!(bob.mutex("a").try_lock().await.expect("a majority answers").is_none());
     for client in [&alice, &bob] {
-        let is_back = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
+        let is_back = || client.node_status().iter().all(|it| it.answer == NodeAnswer::Attached);
         eventually("every node is attached again", PATIENCE, is_back);
     }
     // Now bob's request does reach the empty nodes, and must not stay there.
@@ -57,10 +57,10 @@ async fn a_minority_that_forgets_is_given_the_lock_again_in_line(fixture: &Fixtu
 }
 
 async fn a_minority_that_comes_back_empty_takes_part_again(fixture: &Fixture) {
-    let fixture = &fixture.unguarded();
+    let fixture = &fixture.unprotected();
     let client = fixture.client("alice").await;
     (0..fixture.tolerated()).for_each(|node| fixture.restart_empty(node));
-    let is_back = || client.nodes().iter().all(|it| it.answer == NodeAnswer::Attached);
+    let is_back = || client.node_status().iter().all(|it| it.answer == NodeAnswer::Attached);
     eventually("every node is attached again", PATIENCE, is_back);
     let guard = take(client.mutex("a")).await;
     fixture.wait_until_only("a", fixture.all());

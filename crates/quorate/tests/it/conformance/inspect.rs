@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorate::{
     Client, Guard,
-    inspect::{LockReport, Sight},
+    inspect::{LockReport, Observation},
 };
 use quorate_testkit::redis::pipe;
 use tokio::{task::JoinSet, time::timeout};
@@ -26,7 +26,7 @@ async fn a_lock_that_nobody_has_is_free(fixture: &Fixture) {
     assert_eq!((report.waiting.len(), report.waiting_total), (0, 0));
     assert!(!report.is_held());
     assert_eq!(report.nodes.len(), fixture.len());
-    assert!(report.nodes.iter().all(|view| view.sight == Sight::Free));
+    assert!(report.nodes.iter().all(|view| view.observation == Observation::Free));
     assert_eq!(report.to_string(), "a: free");
     let list = client.locks("").await.expect("every node answers");
     assert!(list.is_complete && list.locks.is_empty(), "{list:?}");
@@ -54,7 +54,10 @@ async fn the_holder_is_told(fixture: &Fixture) {
     let elapsed = before.elapsed() + Duration::from_millis(2);
     assert!(holder.held_for.unwrap_or_default() <= elapsed, "{holder:?}");
     for view in &report.nodes {
-        assert!(matches!(&view.sight, Sight::Held(it) if it.who == "alice/1"), "{view}");
+        assert!(
+            matches!(&view.observation, Observation::Held(it) if it.who == "alice/1"),
+            "{view}"
+        );
     }
     for server in fixture.servers() {
         let owner = String::from_utf8(server.get("a").expect("alice's")).expect("it is text");

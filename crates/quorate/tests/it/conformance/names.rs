@@ -88,7 +88,7 @@ async fn a_bad_name_is_refused_before_anything_is_written(fixture: &Fixture) {
 }
 
 async fn the_reserved_prefix_can_be_moved(fixture: &Fixture) {
-    let fixture = &fixture.unguarded();
+    let fixture = &fixture.unprotected();
     let client = fixture.builder().prefix("locks/").connect().await.expect("the nodes are there");
     let refused = client.mutex("locks/a").try_lock().await.expect_err("reserved");
     let expected = NameError::Reserved { prefix: "locks/".into() };

@@ -36,7 +36,7 @@ async fn a_ttl_that_leaves_no_time_to_work_is_refused(fixture: &Fixture) {
 }
 
 async fn a_ttl_above_the_maximum_is_refused(fixture: &Fixture) {
-    let fixture = &fixture.unguarded();
+    let fixture = &fixture.unprotected();
     let max = Duration::from_secs(40);
     let client = fixture.builder().max_ttl(max).connect().await.expect("the nodes are there");
     for ttl in [max + Duration::from_nanos(1), 2 * max, Duration::MAX] {

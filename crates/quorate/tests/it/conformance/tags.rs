@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use quorate::{LeaseTag, error::AdoptError, inspect::LockPage};
+use quorate::{LeaseTag, error::LeaseError, inspect::LockPage};
 
 use super::fixture::{Fixture, take};
 use crate::mode::Mode;
@@ -33,10 +33,10 @@ async fn tagged_lease_is_found_renewed_and_released_by_others(fixture: &Fixture)
             false => take(alice.mutex("a").who("label")).await,
             true => alice.rwlock("a").who("label").read().await.expect("it is free"),
         };
-        let lease = guard.hand_over().await.expect("every node answers");
+        let lease = guard.detach().await.expect("every node answers");
         let tagged = alice.tag_lease(&lease, TAG).await;
         if fixture.mode() == Mode::Classic {
-            assert_eq!(tagged.expect_err("owners have no tags"), AdoptError::OtherMode);
+            assert_eq!(tagged.expect_err("owners have no tags"), LeaseError::OtherMode);
             alice.release_lease(&lease).await.expect("it was held");
             continue;
         }
@@ -45,13 +45,13 @@ async fn tagged_lease_is_found_renewed_and_released_by_others(fixture: &Fixture)
         assert_eq!((found.len(), found[0].tag, &found[0].lease), (1, TAG, &tagged));
         assert_eq!(found[0].lease.fence(), lease.fence());
         // The untagged lease is over, and releasing it has no effect.
-        assert!(matches!(alice.release_lease(&lease).await, Err(AdoptError::Lost(_))));
+        assert!(matches!(alice.release_lease(&lease).await, Err(LeaseError::Lost(_))));
         bob.renew_lease(&found[0].lease).await.expect("it lives on");
         let report = bob.inspect("a").await.expect("every node answers");
         assert_eq!(report.holder.expect("it is held").who, "label");
         bob.release_lease(&found[0].lease).await.expect("it was held");
         assert_eq!(bob.tagged_leases(["a"]).await.expect("every node answers"), []);
-        assert!(matches!(alice.tag_lease(&tagged, TAG).await, Err(AdoptError::Lost(_))));
+        assert!(matches!(alice.tag_lease(&tagged, TAG).await, Err(LeaseError::Lost(_))));
     }
 }
 

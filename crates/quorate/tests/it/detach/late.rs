@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate::{
     Client, Guard,
-    error::{AdoptError, LostReason, NodeAnswer},
+    error::{LeaseError, LostReason, NodeAnswer},
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis::cmd};
 
@@ -20,7 +20,7 @@ use crate::{
 #[test]
 fn whoever_has_handed_over_stands_in_no_line() {
     let scene = Scene::start();
-    let lease = block_on(scene.alices.hand_over()).expect("two nodes have it");
+    let lease = block_on(scene.alices.detach()).expect("two nodes have it");
     block_on(scene.bobs.release()).expect("it is held");
     assert_eq!(scene.servers[2].get(NAME), None, "nobody waits for it");
     block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
@@ -36,13 +36,13 @@ fn whoever_has_handed_over_stands_in_no_line() {
 fn a_node_that_comes_too_late_does_not_count_and_is_given_back() {
     let scene = Scene::start();
     scene.to_third.set(Fault::BlackHole);
-    let lease = block_on(scene.alices.hand_over()).expect("the other two have it");
+    let lease = block_on(scene.alices.detach()).expect("the other two have it");
     block_on(scene.bobs.release()).expect("it is held");
     assert!(scene.servers[2].get(NAME).is_some(), "she stood in line");
     block_on(scene.carol.renew_lease(&lease)).expect("two nodes have it");
     scene.servers[0].kill();
     let renewed = block_on(scene.carol.renew_lease(&lease));
-    assert!(matches!(renewed, Err(AdoptError::NoQuorum { .. })), "{renewed:?}");
+    assert!(matches!(renewed, Err(LeaseError::NoQuorum { .. })), "{renewed:?}");
     // What was on its way is lost.
     cut_off(&scene.alice, &scene.to_third);
     scene.to_third.set(Fault::Pass);
@@ -54,13 +54,13 @@ fn a_node_that_comes_too_late_does_not_count_and_is_given_back() {
 fn a_question_that_arrives_after_the_lease_was_handed_over_revives_nothing() {
     let servers = Server::start_many(3);
     let to_third = Proxy::start(&servers[2].address());
-    let settings = || Client::builder().restart_guard(false).ttl(LONG);
+    let settings = || Client::builder().quarantine(false).ttl(LONG);
     let carol = connect_to_all(settings().nodes(servers.iter().map(Server::url)));
     let urls = [servers[0].url(), servers[1].url(), to_third.url()];
     let alice = connect_to_all(settings().nodes(urls));
     to_third.set(Fault::BlackHole);
     let guard = block_on(alice.mutex(NAME).lock()).expect("two nodes are free");
-    let lease = block_on(guard.hand_over()).expect("two nodes have it");
+    let lease = block_on(guard.detach()).expect("two nodes have it");
     block_on(carol.release_lease(&lease)).expect("two nodes have it");
     let before = servers[2].command_calls("time");
     to_third.set(Fault::Pass);
@@ -74,7 +74,7 @@ fn a_question_that_arrives_after_the_lease_was_handed_over_revives_nothing() {
 fn a_place_in_line_is_given_up_later_if_its_node_is_away() {
     let scene = Scene::start();
     cut_off(&scene.alice, &scene.to_third);
-    let lease = block_on(scene.alices.hand_over()).expect("the other two have it");
+    let lease = block_on(scene.alices.detach()).expect("the other two have it");
     scene.to_third.set(Fault::Pass);
     let standing = || -> usize {
         let mut count = cmd("ZCARD");
@@ -92,17 +92,17 @@ fn a_place_in_line_is_given_up_later_if_its_node_is_away() {
 fn whoever_has_handed_over_gives_nothing_back_that_is_asked_for() {
     let server = Server::start();
     let [alice, bob, dave] = [(); 3].map(|()| {
-        let settings = Client::builder().restart_guard(false).nodes([server.url()]);
+        let settings = Client::builder().quarantine(false).nodes([server.url()]);
         connect_to_all(settings.ttl(Duration::from_millis(300)))
     });
     let long = Duration::from_secs(60);
     let guard = block_on(alice.mutex(NAME).ttl(long).lock()).expect("nobody has it");
-    let lease = block_on(guard.hand_over()).expect("it is held");
+    let lease = block_on(guard.detach()).expect("it is held");
     let waiter = std::thread::spawn(move || block_on(dave.mutex(NAME).lock_timeout(PATIENCE)));
     eventually("it waits", PATIENCE, || {
         block_on(bob.inspect(NAME)).is_ok_and(|report| report.waiting_total == 1)
     });
-    let lease = block_on(block_on(bob.adopt(&lease)).expect("it is there").hand_over());
+    let lease = block_on(block_on(bob.adopt(&lease)).expect("it is there").detach());
     let (lease, owner) = (lease.expect("it is held"), server.get(NAME));
     let told = server.command_calls("publish");
     eventually("it was asked for", PATIENCE, || server.command_calls("publish") > told + 3);
@@ -118,14 +118,14 @@ fn what_was_under_way_to_the_only_node_comes_before() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let journal = Journal::default();
-    let settings = Client::builder().restart_guard(false).nodes([proxy.url()]);
+    let settings = Client::builder().quarantine(false).nodes([proxy.url()]);
     let settings = settings.ttl(Duration::from_secs(6)).vote_timeout(Duration::from_millis(100));
     let alice = connect_to_all(settings.observer(journal.clone()));
-    let carol = connect_to_all(Client::builder().restart_guard(false).nodes([server.url()]));
+    let carol = connect_to_all(Client::builder().quarantine(false).nodes([server.url()]));
     let guard = block_on(alice.mutex(NAME).lock()).expect("nobody has it");
     proxy.set(Fault::BlackHole);
     eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
-    let mut leaving = Box::pin(guard.hand_over());
+    let mut leaving = Box::pin(guard.detach());
     assert!(poll(leaving.as_mut()).is_pending(), "also an only node is asked");
     proxy.set(Fault::Pass);
     let lease = block_on(leaving).expect("it is held");
@@ -147,7 +147,7 @@ fn a_slow_node_has_the_new_owner_before_anybody_is_told_of_it() {
     let is_held = || cluster.servers.iter().all(|server| server.get(NAME).is_some());
     eventually("every node has it", PATIENCE, is_held);
     cluster.set(&[2], Fault::Delay { up: Duration::from_millis(300), down: Duration::ZERO });
-    let lease = block_on(guard.hand_over()).expect("it is held");
+    let lease = block_on(guard.detach()).expect("it is held");
     block_on(carol.release_lease(&lease)).expect("it is held");
     // Whatever Alice has sent before this was there before it.
     block_on(alice.inspect(NAME)).expect("the nodes answer");
@@ -160,7 +160,7 @@ fn a_slow_node_has_the_new_owner_before_anybody_is_told_of_it() {
 fn a_lease_that_ends_before_the_answer_comes_is_not_handed_over() {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let settings = Client::builder().restart_guard(false).nodes([proxy.url()]);
+    let settings = Client::builder().quarantine(false).nodes([proxy.url()]);
     let alice = connect_to_all(settings.vote_timeout(PATIENCE));
     let ttl = Duration::from_millis(900);
     let guard = block_on(alice.mutex(NAME).ttl(ttl).no_renew().lock()).expect("nobody has it");
@@ -168,9 +168,9 @@ fn a_lease_that_ends_before_the_answer_comes_is_not_handed_over() {
     // The answer to the first question comes in time, and that to the second one does not. Links
     // wait for longer than for one of them.
     proxy.set(Fault::Delay { up: Duration::ZERO, down: ttl * 5 / 9 });
-    let left = block_on(guard.hand_over());
+    let left = block_on(guard.detach());
     assert!(
-        matches!(&left, Err(AdoptError::Lost(lost)) if lost.reason == LostReason::Expired),
+        matches!(&left, Err(LeaseError::Lost(lost)) if lost.reason == LostReason::Expired),
         "{left:?}"
     );
 }
@@ -190,7 +190,7 @@ impl Scene {
     fn start() -> Self {
         let servers = Server::start_many(3);
         let to_third = Proxy::start(&servers[2].address());
-        let settings = || Client::builder().restart_guard(false).ttl(LONG);
+        let settings = || Client::builder().quarantine(false).ttl(LONG);
         let carol = connect_to_all(settings().nodes(servers.iter().map(Server::url)));
         let bob = connect_to_all(settings().nodes([servers[2].url()]));
         let bobs = block_on(bob.mutex(NAME).lock()).expect("nobody has it");
@@ -208,6 +208,6 @@ impl Scene {
 fn cut_off(alice: &Client, to_third: &Proxy) {
     to_third.set(Fault::Refuse);
     eventually("the link has noticed", PATIENCE, || {
-        alice.nodes()[2].answer != NodeAnswer::Attached
+        alice.node_status()[2].answer != NodeAnswer::Attached
     });
 }

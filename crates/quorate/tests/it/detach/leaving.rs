@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate::{
     error::{
-        AdoptError,
+        LeaseError,
         LostReason::{self, Expired},
     },
     memory::{
@@ -30,7 +30,7 @@ async fn a_lease_that_every_node_granted_costs_no_round_trip() {
     let rounds = fixture.started();
     for guard in wants.map(Result::unwrap) {
         let fence = guard.fence();
-        let lease = guard.hand_over().await.unwrap();
+        let lease = guard.detach().await.unwrap();
         assert_eq!((fixture.started(), lease.fence()), (rounds, fence));
         fixture.other().renew_lease(&lease).await.unwrap();
         fixture.other().release_lease(&lease).await.unwrap();
@@ -44,14 +44,14 @@ async fn a_lease_goes_on_as_another_owner_if_a_node_may_do_something_for_the_fir
     fixture.behave(&[Answer, Answer, Hang]);
     let guard = fixture.hold().await;
     let rounds = fixture.started();
-    guard.hand_over().await.unwrap();
+    guard.detach().await.unwrap();
     assert!(fixture.started() > rounds, "what was sent to the third may still arrive");
 
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     guard.extend(TTL).await.unwrap();
     let rounds = fixture.started();
-    guard.hand_over().await.unwrap();
+    guard.detach().await.unwrap();
     assert!(fixture.started() > rounds, "an extension makes keys anew");
 
     let fixture = PausedFixture::new(3);
@@ -62,7 +62,7 @@ async fn a_lease_goes_on_as_another_owner_if_a_node_may_do_something_for_the_fir
     holder.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     let rounds = fixture.started();
-    guard.hand_over().await.unwrap();
+    guard.detach().await.unwrap();
     assert!(fixture.started() > rounds, "it waited in line");
 }
 
@@ -71,7 +71,7 @@ async fn its_ttl_counts_anew() {
     let fixture = PausedFixture::new(3);
     let guard = take(&fixture.mutex().no_renew()).await;
     pass(TTL / 2).await;
-    let lease = guard.hand_over().await.unwrap();
+    let lease = guard.detach().await.unwrap();
     pass(TTL - TTL / 100).await;
     fixture.other().adopt(&lease).await.unwrap().check().unwrap();
 }
@@ -83,7 +83,7 @@ async fn a_majority_is_waited_for_until_the_lease_ends() {
         let guard = fixture.hold().await;
         guard.extend(TTL).await.unwrap();
         fixture.behave(&[behaviour, behaviour, Answer]);
-        let leaving = tokio::spawn(guard.hand_over());
+        let leaving = tokio::spawn(guard.detach());
         pass(TTL / 2).await;
         fixture.behave(&[Answer; 3]);
         let lease = leaving.await.unwrap().unwrap();
@@ -91,8 +91,8 @@ async fn a_majority_is_waited_for_until_the_lease_ends() {
 
         fixture.behave(&[behaviour, behaviour, Answer]);
         let watcher = tokio::spawn(guard.lost());
-        let left = guard.hand_over().await;
-        let is_told = matches!(&left, Err(AdoptError::Lost(lost)) if lost.reason == Expired);
+        let left = guard.detach().await;
+        let is_told = matches!(&left, Err(LeaseError::Lost(lost)) if lost.reason == Expired);
         assert!(is_told, "{behaviour:?}: {left:?}");
         assert_eq!(watcher.await.unwrap().reason, Expired, "so are those who watch");
         fixture.behave(&[Answer; 3]);
@@ -107,7 +107,7 @@ async fn one_who_does_not_wait_for_it_gives_it_back() {
     let guard = fixture.hold().await;
     guard.extend(TTL).await.unwrap();
     fixture.behave(&[Hang; 3]);
-    let mut call = Box::pin(guard.hand_over());
+    let mut call = Box::pin(guard.detach());
     assert!(poll(call.as_mut()).is_pending());
     drop(call);
     fixture.behave(&[Answer; 3]);
@@ -122,7 +122,7 @@ async fn one_who_goes_before_the_last_node_has_answered_leaves_no_key() {
     let client = build(settings(&fixture.nodes).observer(ThirdHangs(fixture.nodes.clone())));
     let guard = take(&client.mutex(NAME)).await;
     guard.extend(TTL).await.unwrap();
-    let leaving = tokio::spawn(guard.hand_over());
+    let leaving = tokio::spawn(guard.detach());
     pass(TICK).await;
     assert!(!leaving.is_finished(), "the third may still take the new owner in");
     leaving.abort();
@@ -148,12 +148,12 @@ async fn what_is_over_cannot_be_handed_over() {
     let fixture = PausedFixture::new(3);
     let over = take(&fixture.mutex().no_renew()).await;
     pass(TTL).await;
-    let left = over.hand_over().await;
-    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == Expired));
+    let left = over.detach().await;
+    assert!(matches!(left, Err(LeaseError::Lost(lost)) if lost.reason == Expired));
     let guard = fixture.hold().await;
     fixture.client.clone().shutdown(TTL).await;
-    let left = guard.hand_over().await;
-    assert!(matches!(left, Err(AdoptError::Lost(lost)) if lost.reason == LostReason::ShutDown));
+    let left = guard.detach().await;
+    assert!(matches!(left, Err(LeaseError::Lost(lost)) if lost.reason == LostReason::ShutDown));
 }
 
 /// All nodes name the new owner, and say so when the lease is over: somebody else may have had the
@@ -165,8 +165,8 @@ fn what_was_over_before_the_nodes_had_answered_is_given_back() {
     let guard = block_on(client.mutex(NAME).ttl(2 * SHORT).no_renew().lock()).unwrap();
     eventually("it is over soon", PATIENCE, || guard.remaining() < SHORT / 4);
     cluster.set(&[0, 1, 2], Fault::Delay { up: Duration::ZERO, down: SHORT / 2 });
-    let left = block_on(guard.hand_over());
-    assert!(matches!(left, Err(AdoptError::Lost(_))), "{left:?}");
+    let left = block_on(guard.detach());
+    assert!(matches!(left, Err(LeaseError::Lost(_))), "{left:?}");
     cluster.mend(&[0, 1, 2]);
     cluster.wait_until_empty("it is given back");
 }

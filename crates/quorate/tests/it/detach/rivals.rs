@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use quorate::{Client, LeaseHandover, error::AdoptError};
+use quorate::{Client, DetachedLease, error::LeaseError};
 use quorate_testkit::{Fault, Proxy, Server, eventually};
 
 use crate::{
@@ -60,7 +60,7 @@ fn adopter_that_comes_second_fails_and_takes_nothing_while_a_node_is_away() {
     });
     block_on(adopted.verify()).expect("it is Bob's");
     let third = block_on(scene.alice.adopt(&lease));
-    assert!(matches!(third, Err(AdoptError::Lost(_))), "{third:?}");
+    assert!(matches!(third, Err(LeaseError::Lost(_))), "{third:?}");
     assert!(block_on(scene.alice.mutex(NAME).try_lock()).expect("two answer").is_none());
     block_on(adopted.release()).expect("it is held");
 }
@@ -119,9 +119,9 @@ impl Scene {
     }
 }
 
-fn leave(client: &Client) -> LeaseHandover {
+fn leave(client: &Client) -> DetachedLease {
     let guard = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).expect("it is free");
-    block_on(guard.hand_over()).expect("it is held")
+    block_on(guard.detach()).expect("it is held")
 }
 
 const ROUNDS: usize = 30;

@@ -2,7 +2,7 @@
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Prolongation, Reply, Value},
+    command::{ClientId, Command, KeyExtension, Owner, Reply, Value},
     moment::NodeTime,
     name::Name,
     store::Store,
@@ -56,13 +56,15 @@ impl Step {
     /// The key that it is about.
     pub(super) fn name(&self) -> Option<&Name> {
         match self {
-            Self::Ask(Command::Prolong { entries, .. }) => entries.first().map(|entry| &entry.name),
+            Self::Ask(Command::ExtendKeys { entries, .. }) => {
+                entries.first().map(|entry| &entry.name)
+            }
             Self::Ask(
-                Command::Take { name, .. }
+                Command::SetKey { name, .. }
                 | Command::Adopt { name, .. }
-                | Command::Free { name, .. }
+                | Command::DeleteKey { name, .. }
                 | Command::Check { name, .. }
-                | Command::Look { name },
+                | Command::ReadKey { name },
             )
             | Self::Plant { name, .. } => Some(name),
             Self::Ask(other) => panic!("which lock is {other:?} about?"),
@@ -149,9 +151,9 @@ impl Draw {
         match self.up_to(99) {
             0..=34 => {
                 let (owner, ttl_ms, sender) = (self.owner(), self.ttl_ms(), None);
-                Step::Ask(Command::Take { name, owner, ttl_ms, sender })
+                Step::Ask(Command::SetKey { name, owner, ttl_ms, sender })
             }
-            35..=44 => Step::Ask(Command::Free { name, owner: self.owner() }),
+            35..=44 => Step::Ask(Command::DeleteKey { name, owner: self.owner() }),
             45..=49 => {
                 let (from, owner) = (self.owner(), self.owner());
                 let (ttl_ms, sender) = (self.ttl_ms(), None);
@@ -159,12 +161,12 @@ impl Draw {
             }
             50..=69 => {
                 let entries = (0..=self.up_to(2)).map(|_| self.prolongation()).collect();
-                Step::Ask(Command::Prolong { entries, sender: None })
+                Step::Ask(Command::ExtendKeys { entries, sender: None })
             }
             70..=79 => Step::Ask(Command::Check { name, owner: self.owner() }),
-            80..=92 => Step::Ask(Command::Look { name }),
+            80..=92 => Step::Ask(Command::ReadKey { name }),
             // Another program may store nothing either.
-            93..=98 if self.is_full => Step::Ask(Command::Look { name }),
+            93..=98 if self.is_full => Step::Ask(Command::ReadKey { name }),
             93..=98 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
                 Step::Plant { name, thing: self.thing(), ttl_ms }
@@ -173,8 +175,8 @@ impl Draw {
         }
     }
 
-    fn prolongation(&mut self) -> Prolongation {
-        Prolongation { name: self.name(), owner: self.owner(), ttl_ms: self.ttl_ms() }
+    fn prolongation(&mut self) -> KeyExtension {
+        KeyExtension { name: self.name(), owner: self.owner(), ttl_ms: self.ttl_ms() }
     }
 
     fn thing(&mut self) -> Thing {

@@ -22,7 +22,7 @@ use quorate_core::{
 };
 use quorate_testkit::Server;
 
-use self::{draw::Draw, listeners::Ears, tracker::Tracker};
+use self::{draw::Draw, listeners::NodeEvents, tracker::Tracker};
 use super::{
     JUMP_MS_MAX, Pace,
     batch::{Memory, Step},
@@ -89,7 +89,7 @@ fn compare_on_every_server(pace: Pace, memory: Memory, commands_min: u64, kinds:
 struct Trial<'a> {
     draw: Draw,
     wire: Wire<'a>,
-    ears: Ears,
+    events: NodeEvents,
     store: Store,
     /// The time of the last batch.
     told_at: NodeTime,
@@ -103,7 +103,7 @@ impl<'a> Trial<'a> {
         Self {
             draw: Draw::new(Jitter::new(seed()), memory),
             wire: Wire::connect(server, pace),
-            ears: Ears::new(server.address()),
+            events: NodeEvents::new(server.address()),
             store: Store::new(),
             told_at: NodeTime::from_micros(0),
             tracker: Tracker::default(),
@@ -158,8 +158,8 @@ impl<'a> Trial<'a> {
         }
         let (mut store, now) = (self.store.clone(), self.told_at);
         let of_lock = self.draw.names.iter().flat_map(|name| {
-            let LockDetails { fence, line_ends_in_ms, .. } = store.details(now, name);
-            [fence.map(|(_, left)| left), line_ends_in_ms, left_ms(&mut store, now, name)]
+            let LockDetails { fence, queue_ends_in_ms, .. } = store.details(now, name);
+            [fence.map(|(_, left)| left), queue_ends_in_ms, left_ms(&mut store, now, name)]
         });
         let of_sessions =
             self.draw.callers.iter().map(|it| it.session_ends_at_ms.checked_sub(now.as_millis()));
@@ -181,9 +181,9 @@ impl<'a> Trial<'a> {
         for at in 0..self.draw.callers.len() {
             let client = self.draw.callers[at].client;
             if self.draw.callers[at].connection.is_none() && self.draw.is_heads() {
-                self.ears.listen(client);
+                self.events.listen(client);
                 self.store.listen(client);
-                self.draw.callers[at].connection = self.ears.connection(client);
+                self.draw.callers[at].connection = self.events.connection(client);
             }
         }
     }
@@ -232,15 +232,15 @@ impl<'a> Trial<'a> {
     fn hear(&mut self, steps: &[Step], told: Option<Vec<Push>>) {
         for at in 0..self.draw.callers.len() {
             let client = self.draw.callers[at].client;
-            if self.ears.connection(client).is_none() {
+            if self.events.connection(client).is_none() {
                 continue;
             }
             let is_cut = steps
                 .iter()
                 .any(|it| matches!(it, Step::HangUp { client: it, .. } if *it == client));
             let heard = match is_cut {
-                true => self.ears.heard_last(client),
-                false => self.ears.heard(client),
+                true => self.events.heard_last(client),
+                false => self.events.heard(client),
             };
             if is_cut {
                 self.store.hang_up(client);

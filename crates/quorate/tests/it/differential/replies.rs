@@ -29,11 +29,11 @@ pub(super) struct Wire<'a> {
 }
 
 struct Digests {
-    take: String,
+    set_key: String,
     adopt: String,
-    free: String,
-    prolong: String,
-    look: String,
+    delete_key: String,
+    extend_keys: String,
+    read_key: String,
     line: calls::Digests,
 }
 
@@ -57,11 +57,11 @@ impl<'a> Wire<'a> {
             loaded.expect("the server takes the script")
         };
         let digests = Digests {
-            take: load(&script("take.lua")),
+            set_key: load(&script("set_key.lua")),
             adopt: load(&script("adopt.lua")),
-            free: load(&script("free.lua")),
-            prolong: load(&script("prolong.lua")),
-            look: load(&script("look.lua")),
+            delete_key: load(&script("delete_key.lua")),
+            extend_keys: load(&script("extend_keys.lua")),
+            read_key: load(&script("read_key.lua")),
             line: calls::Digests::load(load),
         };
         let clock = match pace {
@@ -163,12 +163,12 @@ impl<'a> Wire<'a> {
     fn write_command(&self, pipeline: &mut Pipeline, command: &Command) {
         let digests = &self.digests;
         match command {
-            Command::Take { name, owner, ttl_ms, sender: Some(sender) } => {
-                let eval = pipeline.cmd("EVALSHA").arg(&digests.take).arg(2);
+            Command::SetKey { name, owner, ttl_ms, sender: Some(sender) } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.set_key).arg(2);
                 eval.arg(name.as_bytes()).arg(calls::session_key(*sender));
                 eval.arg(owner.as_bytes()).arg(ttl_ms).arg(sender.session.to_string());
             }
-            Command::Take { name, owner, ttl_ms, sender: None } => {
+            Command::SetKey { name, owner, ttl_ms, sender: None } => {
                 let set = pipeline.cmd("SET").arg(name.as_bytes()).arg(owner.as_bytes());
                 set.arg("NX").arg("PX").arg(ttl_ms);
             }
@@ -186,13 +186,13 @@ impl<'a> Wire<'a> {
                     eval.arg(sender.session.to_string());
                 }
             }
-            Command::Free { name, owner } => {
-                let eval = pipeline.cmd("EVALSHA").arg(&digests.free).arg(1);
+            Command::DeleteKey { name, owner } => {
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.delete_key).arg(1);
                 eval.arg(name.as_bytes()).arg(owner.as_bytes());
             }
-            Command::Prolong { entries, sender } => {
+            Command::ExtendKeys { entries, sender } => {
                 let keys = entries.len() + usize::from(sender.is_some());
-                let eval = pipeline.cmd("EVALSHA").arg(&digests.prolong).arg(keys);
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.extend_keys).arg(keys);
                 for entry in entries.iter() {
                     eval.arg(entry.name.as_bytes());
                 }
@@ -207,11 +207,11 @@ impl<'a> Wire<'a> {
                 }
             }
             Command::Check { name, owner } => {
-                let eval = pipeline.cmd("EVALSHA").arg(&digests.look).arg(1);
+                let eval = pipeline.cmd("EVALSHA").arg(&digests.read_key).arg(1);
                 eval.arg(name.as_bytes()).arg(owner.as_bytes());
             }
-            Command::Look { name } => {
-                pipeline.cmd("EVALSHA").arg(&digests.look).arg(1).arg(name.as_bytes());
+            Command::ReadKey { name } => {
+                pipeline.cmd("EVALSHA").arg(&digests.read_key).arg(1).arg(name.as_bytes());
             }
             other => digests.line.write(pipeline, other),
         }
@@ -257,29 +257,28 @@ fn reply(command: &Command, answer: RedisResult<redis::Value>) -> Result<Reply, 
 pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
     use redis::Value::{Array, BulkString, Int, Nil, Okay};
     match (command, answer) {
-        (Command::Take { .. }, Okay) | (Command::Adopt { .. }, Int(1)) => Some(Reply::Taken),
-        (Command::Free { .. }, Int(1)) => Some(Reply::Freed),
+        (Command::SetKey { .. }, Okay) | (Command::Adopt { .. }, Int(1)) => Some(Reply::Stored),
+        (Command::DeleteKey { .. }, Int(1)) => Some(Reply::Deleted),
         (
-            Command::Take { sender: Some(_), .. } | Command::Prolong { sender: Some(_), .. },
+            Command::SetKey { sender: Some(_), .. } | Command::ExtendKeys { sender: Some(_), .. },
             Int(0),
         )
         | (Command::Adopt { .. }, Int(-2)) => Some(Reply::Stale),
-        (Command::Adopt { .. } | Command::Free { .. }, Int(0)) => Some(Reply::Absent),
-        (Command::Take { .. }, Nil) | (Command::Adopt { .. } | Command::Free { .. }, Int(-1)) => {
-            Some(Reply::Another)
-        }
-        (Command::Prolong { .. }, Array(items)) => {
+        (Command::Adopt { .. } | Command::DeleteKey { .. }, Int(0)) => Some(Reply::Absent),
+        (Command::SetKey { .. }, Nil)
+        | (Command::Adopt { .. } | Command::DeleteKey { .. }, Int(-1)) => Some(Reply::NotOwner),
+        (Command::ExtendKeys { .. }, Array(items)) => {
             let result = |item: &redis::Value| match item {
-                Int(1) => Some(ExtendedKey::LivesOn),
+                Int(1) => Some(ExtendedKey::Renewed),
                 Int(0) => Some(ExtendedKey::Absent),
-                Int(-1) => Some(ExtendedKey::Another),
+                Int(-1) => Some(ExtendedKey::NotOwner),
                 Int(-2) => Some(ExtendedKey::Failed),
                 _ => None,
             };
-            items.iter().map(result).collect::<Option<_>>().map(Reply::Each)
+            items.iter().map(result).collect::<Option<_>>().map(Reply::ExtendedKeys)
         }
-        (Command::Check { .. } | Command::Look { .. }, Array(items)) => match &items[..] {
-            [] => Some(Reply::Seen(None)),
+        (Command::Check { .. } | Command::ReadKey { .. }, Array(items)) => match &items[..] {
+            [] => Some(Reply::Key(None)),
             [Int(left), BulkString(text)] => Some(seen(*left, Value::Text(text[..].into()))),
             [Int(left), BulkString(none), BulkString(kind)] if none.is_empty() => {
                 let kind = String::from_utf8_lossy(kind);
@@ -294,7 +293,7 @@ pub(super) fn known(command: &Command, answer: &redis::Value) -> Option<Reply> {
 fn seen(left: i64, value: Value) -> Reply {
     // Anything but -1 that is not a time would be a difference; -2 means that there is no key.
     let expires_in_ms = (left != -1).then(|| u64::try_from(left).expect("a time or -1"));
-    Reply::Seen(Some(KeyObservation { value, expires_in_ms }))
+    Reply::Key(Some(KeyObservation { value, expires_in_ms }))
 }
 
 /// An answer for people: stored bytes as text.
@@ -302,7 +301,7 @@ pub(super) fn show(answer: Option<&Result<Reply, String>>) -> String {
     match answer {
         None => "no reply".into(),
         Some(Err(error)) => error.clone(),
-        Some(Ok(Reply::Seen(Some(KeyObservation { value: Value::Text(text), expires_in_ms })))) => {
+        Some(Ok(Reply::Key(Some(KeyObservation { value: Value::Text(text), expires_in_ms })))) => {
             format!("Seen \"{}\", ends in {expires_in_ms:?} ms", text.escape_ascii())
         }
         Some(Ok(reply)) => format!("{reply:?}"),

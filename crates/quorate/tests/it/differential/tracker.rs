@@ -26,9 +26,9 @@ impl Tracker {
 
     pub(super) fn handle_expiry(&mut self, seen_by: &Step) {
         let kind = match seen_by {
-            Step::Ask(Command::Take { .. }) => "take",
-            Step::Ask(Command::Free { .. }) => "free",
-            Step::Ask(Command::Prolong { .. }) => "prolong",
+            Step::Ask(Command::SetKey { .. }) => "take",
+            Step::Ask(Command::DeleteKey { .. }) => "free",
+            Step::Ask(Command::ExtendKeys { .. }) => "prolong",
             Step::Ask(_) => "look",
             Step::Plant { .. } | Step::Clear | Step::Fill(_) | Step::HangUp { .. } => return,
         };
@@ -64,23 +64,23 @@ impl Tracker {
 
 fn kind(reply: &Reply) -> &'static str {
     match reply {
-        Reply::Taken => "taken",
-        Reply::Freed => "freed",
-        Reply::Each(fates) => match fates {
+        Reply::Stored => "taken",
+        Reply::Deleted => "freed",
+        Reply::ExtendedKeys(fates) => match fates {
             fates if fates.len() > 1 => "many prolonged",
             _ => "one prolonged",
         },
         Reply::Absent => "absent",
-        Reply::Another => "another",
+        Reply::NotOwner => "another",
         Reply::Full => "full",
-        Reply::Seen(None) => "nothing seen",
-        Reply::Seen(Some(KeyObservation { value: Value::Text(_), expires_in_ms: Some(_) })) => {
+        Reply::Key(None) => "nothing seen",
+        Reply::Key(Some(KeyObservation { value: Value::Text(_), expires_in_ms: Some(_) })) => {
             "text that ends"
         }
-        Reply::Seen(Some(KeyObservation { value: Value::Text(_), expires_in_ms: None })) => {
+        Reply::Key(Some(KeyObservation { value: Value::Text(_), expires_in_ms: None })) => {
             "text that stays"
         }
-        Reply::Seen(Some(KeyObservation { value: Value::OtherType(_), .. })) => "another type",
+        Reply::Key(Some(KeyObservation { value: Value::OtherType(_), .. })) => "another type",
         _ => "unknown",
     }
 }

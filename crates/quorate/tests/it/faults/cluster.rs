@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorate::{
     Client, ClientBuilder,
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::{NodeAnswer, NodeError, NodeReport},
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually};
 
@@ -103,14 +103,14 @@ pub(crate) fn connect_to_all(settings: ClientBuilder) -> Client {
 
 pub(crate) fn wait_until_attached(client: &Client) {
     eventually("every node is attached", PATIENCE, || {
-        client.nodes().iter().all(|report| report.answer == NodeAnswer::Attached)
+        client.node_status().iter().all(|report| report.answer == NodeAnswer::Attached)
     });
 }
 
 /// What is wrong with a node, if anything is.
-pub(crate) fn trouble(report: &NodeReport) -> Option<&Trouble> {
+pub(crate) fn node_error(report: &NodeReport) -> Option<&NodeError> {
     match &report.answer {
-        NodeAnswer::Trouble(trouble) => Some(trouble),
+        NodeAnswer::NodeError(node_error) => Some(node_error),
         _ => None,
     }
 }
@@ -118,7 +118,7 @@ pub(crate) fn trouble(report: &NodeReport) -> Option<&Trouble> {
 /// With a ttl that outlasts every test: no key goes by itself. And with a vote timeout that a busy
 /// machine keeps to: only nodes that are meant to be silent are.
 pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder {
-    Client::builder().restart_guard(false).nodes(urls).ttl(TTL).vote_timeout(VOTE_TIMEOUT)
+    Client::builder().quarantine(false).nodes(urls).ttl(TTL).vote_timeout(VOTE_TIMEOUT)
 }
 
 /// Well below the ttl, and well above the second after which a silent link is made anew.

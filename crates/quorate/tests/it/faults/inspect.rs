@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use quorate::{
     Client,
-    error::{InspectError, NodeAnswer, Trouble},
-    inspect::{LockReport, Sight},
+    error::{InspectError, NodeAnswer, NodeError},
+    inspect::{LockReport, Observation},
     memory::{Behaviour, MemoryNodes},
 };
 use quorate_testkit::{Server, eventually, redis::cmd};
@@ -26,15 +26,19 @@ fn a_minority_that_is_gone_is_named_and_the_others_tell() {
         let client = cluster.connect();
         let guard = block_on(client.mutex("a").ttl(LONG).lock()).expect("it is free");
         cluster.servers[0].kill();
-        let is_gone = || client.nodes()[0].answer != NodeAnswer::Attached;
+        let is_gone = || client.node_status()[0].answer != NodeAnswer::Attached;
         eventually("the loss is seen", PATIENCE, is_gone);
         let report = inspect_until(&client, |report| report.votes == nodes - 1);
         assert!(report.is_held(), "{report:?}");
         assert_eq!(report.holder.and_then(|it| it.fence), guard.fence());
-        assert!(matches!(report.nodes[0].sight, Sight::Trouble(_)), "{:?}", report.nodes);
+        assert!(
+            matches!(report.nodes[0].observation, Observation::NodeError(_)),
+            "{:?}",
+            report.nodes
+        );
         let list = block_on(client.locks("")).expect("most nodes answer");
         assert!(list.is_complete && list.locks.len() == 1, "{list:?}");
-        assert!(matches!(list.nodes[0].answer, NodeAnswer::Trouble(_)), "{:?}", list.nodes);
+        assert!(matches!(list.nodes[0].answer, NodeAnswer::NodeError(_)), "{:?}", list.nodes);
         assert_eq!(list.nodes[1].answer, NodeAnswer::Attached);
 
         for server in &cluster.servers[1..nodes - 1] {
@@ -55,7 +59,7 @@ fn if_no_node_answers_each_says_why() {
     let cluster = Cluster::start(3);
     let client = cluster.connect();
     cluster.servers.iter().for_each(Server::kill);
-    let is_gone = || client.nodes().iter().all(|it| it.answer != NodeAnswer::Attached);
+    let is_gone = || client.node_status().iter().all(|it| it.answer != NodeAnswer::Attached);
     eventually("the loss is seen", PATIENCE, is_gone);
     for error in [
         block_on(client.inspect("a")).expect_err("no node answers"),
@@ -63,8 +67,8 @@ fn if_no_node_answers_each_says_why() {
     ] {
         let InspectError::NoAnswer { nodes } = &error else { panic!("{error}") };
         assert_eq!(nodes.len(), 3);
-        let is_trouble = |answer: &NodeAnswer| matches!(answer, NodeAnswer::Trouble(_));
-        assert!(nodes.iter().all(|it| is_trouble(&it.answer)), "{error}");
+        let is_error = |answer: &NodeAnswer| matches!(answer, NodeAnswer::NodeError(_));
+        assert!(nodes.iter().all(|it| is_error(&it.answer)), "{error}");
         assert!(error.to_string().starts_with("no node can tell: "), "{error}");
     }
 }
@@ -78,7 +82,7 @@ fn a_node_that_hangs_is_not_waited_for() {
     nodes.set(2, Behaviour::Hang);
     let started = Instant::now();
     let report = block_on(client.inspect("a")).expect("two nodes answer");
-    assert_eq!(report.nodes[2].sight, Sight::Trouble(Trouble::TimedOut));
+    assert_eq!(report.nodes[2].observation, Observation::NodeError(NodeError::TimedOut));
     assert!(report.is_held());
     let list = block_on(client.locks("")).expect("two nodes answer");
     assert!(list.is_complete && list.locks.len() == 1, "{list:?}");

@@ -40,8 +40,8 @@ fn locks_work_on(way: WayDown) {
     // Once more when the links have noticed: then nothing is sent to those nodes any more.
     eventually("the clients have noticed", PATIENCE, || {
         clients.iter().all(|client| {
-            let nodes = client.nodes();
-            DOWN.iter().all(|node| nodes[*node].answer == NodeAnswer::Trouble(way.trouble()))
+            let nodes = client.node_status();
+            DOWN.iter().all(|node| nodes[*node].answer == NodeAnswer::NodeError(way.node_error()))
         })
     });
     take_turns(&clients);

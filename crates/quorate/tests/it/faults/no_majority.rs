@@ -2,7 +2,7 @@
 
 use quorate::{
     Client,
-    error::{LockError, NodeAnswer, NodeReport, Trouble},
+    error::{LockError, NodeAnswer, NodeError, NodeReport},
     memory::Behaviour::{Answer, Fail},
 };
 use quorate_testkit::eventually;
@@ -65,22 +65,23 @@ fn the_nodes_are_named(mode: Mode, way: WayDown) {
     let cluster = Cluster::start_in(mode, 5);
     let [client, other] = way.clients(&cluster);
     way.take_down(&cluster, &DOWN);
-    if way.trouble() == Trouble::ConnectionRefused {
+    if way.node_error() == NodeError::ConnectionRefused {
         // Before that it is the loss of the connection that is told.
         eventually("the client has noticed", PATIENCE, || {
-            let nodes = client.nodes();
-            DOWN.iter().all(|node| nodes[*node].answer == NodeAnswer::Trouble(way.trouble()))
+            let nodes = client.node_status();
+            DOWN.iter().all(|node| nodes[*node].answer == NodeAnswer::NodeError(way.node_error()))
         });
     }
 
-    let labels: Vec<String> = client.nodes().iter().map(|report| report.node.clone()).collect();
+    let labels: Vec<String> =
+        client.node_status().iter().map(|report| report.node.clone()).collect();
     let reports = no_quorum(&client);
     for (node, report) in reports.iter().enumerate() {
         assert_eq!(report.node, labels[node]);
-        let is_named = report.answer == NodeAnswer::Trouble(way.trouble());
+        let is_named = report.answer == NodeAnswer::NodeError(way.node_error());
         if DOWN.contains(&node) {
             assert!(is_named, "node {node} of {reports:?}");
-        } else if way.trouble() == Trouble::TimedOut {
+        } else if way.node_error() == NodeError::TimedOut {
             assert_eq!(report.answer, NodeAnswer::Granted, "node {node} of {reports:?}");
         } else {
             // Nobody is asked if too few nodes can be reached to begin with.
@@ -88,7 +89,7 @@ fn the_nodes_are_named(mode: Mode, way: WayDown) {
         }
     }
     for node in UP {
-        let is_asked = way.trouble() == Trouble::TimedOut;
+        let is_asked = way.node_error() == NodeError::TimedOut;
         cluster.wait_until_undone_by(&cluster.servers[node], u64::from(is_asked));
     }
 

@@ -8,9 +8,9 @@ use std::{
 };
 
 use quorate::{
-    Client, ClientBuilder, Guard, LeaseHandover, Semaphore,
+    Client, ClientBuilder, DetachedLease, Guard, Semaphore,
     error::{
-        AdoptError, ConnectError, LockError, NodeAnswer, NodeReport, ReleaseError, Trouble,
+        ConnectError, LeaseError, LockError, NodeAnswer, NodeError, NodeReport, ReleaseError,
         VerifyError,
     },
     observe::{Event, Observer},
@@ -18,7 +18,7 @@ use quorate::{
 use quorate_testkit::{eventually, redis::cmd};
 
 use super::{
-    cluster::{Cluster, PATIENCE, connect_to_all, trouble},
+    cluster::{Cluster, PATIENCE, connect_to_all, node_error},
     ways_down::WayDown,
 };
 use crate::{links::executor::block_on, mode::Mode};
@@ -89,8 +89,8 @@ fn errors_of_leases_report_the_healthy_node(mode: Mode) {
         let holder = connect_to_all(patient(way.settings(&cluster), &witness));
         let hold = |name: &str| block_on(holder.mutex(name).lock()).expect("all nodes vote");
         let guards: [Guard; 2] = ["verify", "release"].map(hold);
-        let leave = |name: &str| block_on(hold(name).hand_over()).expect("all nodes answer");
-        let leases: [LeaseHandover; 3] = ["adopt", "renew", "end"].map(leave);
+        let leave = |name: &str| block_on(hold(name).detach()).expect("all nodes answer");
+        let leases: [DetachedLease; 3] = ["adopt", "renew", "end"].map(leave);
         way.take_down(&cluster, &DOWN);
 
         let [verified, released] = guards;
@@ -125,10 +125,10 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mod
     };
     let wait_for = |what: &str, up: &[usize]| {
         eventually(what, PATIENCE, || {
-            let nodes = client.nodes();
+            let nodes = client.node_status();
             (0..5).all(|node| match up.contains(&node) {
                 true => nodes[node].answer == NodeAnswer::Attached,
-                false => trouble(&nodes[node]) == Some(&Trouble::ConnectionRefused),
+                false => node_error(&nodes[node]) == Some(&NodeError::ConnectionRefused),
             })
         });
     };
@@ -141,7 +141,9 @@ fn nodes_that_change_during_a_wait_are_reported_as_they_are_at_its_end(mode: Mod
     for (node, report) in nodes.iter().enumerate() {
         match [0, 2].contains(&node) {
             true => assert!(witness.agrees(report), "node {node} of {nodes:?}"),
-            false => assert_eq!(trouble(report), Some(&Trouble::ConnectionRefused), "{nodes:?}"),
+            false => {
+                assert_eq!(node_error(report), Some(&NodeError::ConnectionRefused), "{nodes:?}");
+            }
         }
     }
 }
@@ -150,25 +152,26 @@ fn error_reply_of_a_server_is_reported_while_it_is_current(mode: Mode) {
     let (cluster, witness) = (Cluster::start_in(mode, 3), Witness::default());
     let client = connect_to_all(patient(cluster.direct(), &witness));
     // A busy machine may not have answered the last question when the time is over.
-    let is_sound =
-        |report: &NodeReport| witness.agrees(report) || trouble(report) == Some(&Trouble::TimedOut);
+    let is_sound = |report: &NodeReport| {
+        witness.agrees(report) || node_error(report) == Some(&NodeError::TimedOut)
+    };
     for server in &cluster.servers[1..] {
         set_memory_limit(server, 1);
     }
     let nodes = no_quorum(block_on(client.mutex("a").lock_timeout(SHORT_WAIT)));
     assert!(is_sound(&nodes[0]), "{nodes:?}");
     for report in &nodes[1..] {
-        assert_eq!(trouble(report), Some(&Trouble::OutOfMemory), "{nodes:?}");
+        assert_eq!(node_error(report), Some(&NodeError::OutOfMemory), "{nodes:?}");
     }
     // A server that is gone is not full any more.
     cluster.servers[2].kill();
     eventually("the client has noticed", PATIENCE, || {
-        trouble(&client.nodes()[2]) == Some(&Trouble::ConnectionRefused)
+        node_error(&client.node_status()[2]) == Some(&NodeError::ConnectionRefused)
     });
     let nodes = no_quorum(block_on(client.mutex("a").lock_timeout(SHORT_WAIT)));
     assert!(is_sound(&nodes[0]), "{nodes:?}");
-    assert_eq!(trouble(&nodes[1]), Some(&Trouble::OutOfMemory), "{nodes:?}");
-    assert_eq!(trouble(&nodes[2]), Some(&Trouble::ConnectionRefused), "{nodes:?}");
+    assert_eq!(node_error(&nodes[1]), Some(&NodeError::OutOfMemory), "{nodes:?}");
+    assert_eq!(node_error(&nodes[2]), Some(&NodeError::ConnectionRefused), "{nodes:?}");
 }
 
 fn first_try_of_a_new_client_waits_for_its_connections(mode: Mode) {
@@ -200,10 +203,10 @@ fn at_once(calls: &[(&str, Call)], run: impl Fn(Call) + Sync) {
 fn check(way: WayDown, nodes: &[NodeReport], witness: &Witness) {
     assert!(witness.agrees(&nodes[0]), "node 0 is healthy: {nodes:?}");
     for report in &nodes[1..] {
-        let told = trouble(report);
+        let told = node_error(report);
         // An established connection is lost first, and refused when it is made again.
-        let is_lost = matches!(told, Some(Trouble::ConnectionLost(_)));
-        let is_told = told == Some(&way.trouble());
+        let is_lost = matches!(told, Some(NodeError::ConnectionLost(_)));
+        let is_told = told == Some(&way.node_error());
         assert!(is_told || is_lost && matches!(way, WayDown::Killed), "{way:?}: {nodes:?}");
     }
 }
@@ -227,7 +230,7 @@ impl Observer for Witness {
         let mut down = self.0.lock().expect("nobody panicked");
         match event {
             // The end of a client says nothing about its nodes.
-            Event::NodeDown { trouble: Trouble::ShutDown, .. } => {}
+            Event::NodeDown { node_error: NodeError::ShutDown, .. } => {}
             Event::NodeDown { node, .. } => drop(down.insert((*node).to_owned())),
             Event::NodeUp { node } => drop(down.remove(*node)),
             _ => {}
@@ -247,9 +250,9 @@ fn no_quorum<T: std::fmt::Debug>(result: Result<T, LockError>) -> Box<[NodeRepor
     }
 }
 
-fn too_few<T: std::fmt::Debug>(result: Result<T, AdoptError>) -> Box<[NodeReport]> {
+fn too_few<T: std::fmt::Debug>(result: Result<T, LeaseError>) -> Box<[NodeReport]> {
     match result {
-        Err(AdoptError::NoQuorum { nodes }) => nodes,
+        Err(LeaseError::NoQuorum { nodes }) => nodes,
         other => panic!("there is no majority, and yet: {other:?}"),
     }
 }

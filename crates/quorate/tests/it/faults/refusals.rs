@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use quorate::{
     Client,
-    error::{AdoptError, LockError, NodeReport, ReleaseError, Trouble, VerifyError},
+    error::{LeaseError, LockError, NodeError, NodeReport, ReleaseError, VerifyError},
 };
 use quorate_testkit::{Server, eventually, redis};
 
-use super::cluster::{Cluster, PATIENCE, connect_to_all, trouble, wait_until_attached};
+use super::cluster::{Cluster, PATIENCE, connect_to_all, node_error, wait_until_attached};
 use crate::{links::executor::block_on, mode::Mode};
 
 in_both_modes! {
@@ -23,13 +23,13 @@ in_both_modes! {
 fn a_server_without_memory_says_so_and_still_releases(mode: Mode) {
     let server = Server::start();
     let client =
-        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+        block_on(mode.of(Client::builder().quarantine(false)).nodes([server.url()]).connect())
             .unwrap();
     let guard = block_on(client.mutex("held").lock()).unwrap();
     tell(&server, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     tell(&server, &["CONFIG", "SET", "maxmemory", "1"]);
 
-    assert_eq!(troubles(&no_quorum(&client, NAME)), [Some(&Trouble::OutOfMemory)]);
+    assert_eq!(node_errors(&no_quorum(&client, NAME)), [Some(&NodeError::OutOfMemory)]);
     block_on(guard.extend(Duration::from_secs(20))).unwrap();
     block_on(guard.release()).unwrap();
 
@@ -47,7 +47,7 @@ fn the_vote_of_a_server_that_became_a_replica_does_not_count(mode: Mode) {
     make_replica(&cluster.servers[1]);
     let nodes = no_quorum(&client, NAME);
     // The third may or may not have been heard by then: two without a vote settle it.
-    assert_eq!(troubles(&nodes)[..2], [Some(&Trouble::ReadOnly); 2], "{nodes:?}");
+    assert_eq!(node_errors(&nodes)[..2], [Some(&NodeError::ReadOnly); 2], "{nodes:?}");
     cluster.wait_until_empty("the one grant is undone");
 
     cluster.servers[..2].iter().for_each(make_master);
@@ -92,7 +92,7 @@ fn an_error_without_a_name_of_its_own_is_told_in_the_words_of_the_server() {
     let client = block_on(Client::connect([server.url()])).unwrap();
     tell(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let nodes = no_quorum(&client, NAME);
-    let [Some(Trouble::Server(text))] = troubles(&nodes)[..] else {
+    let [Some(NodeError::Server(text))] = node_errors(&nodes)[..] else {
         panic!("the server wants replicas, and yet: {nodes:?}");
     };
     assert!(text.starts_with("NOREPLICAS"), "{text}");
@@ -106,7 +106,7 @@ fn a_user_without_the_right_to_set_is_denied(mode: Mode) {
         tell(server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
     }
     let urls = cluster.servers.iter().map(|server| server.url_with("app", "secret", 0));
-    let client = connect_to_all(mode.of(Client::builder().restart_guard(false)).nodes(urls));
+    let client = connect_to_all(mode.of(Client::builder().quarantine(false)).nodes(urls));
     tell(&cluster.servers[0], &["ACL", "SETUSER", "app", "-set"]);
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 
@@ -141,7 +141,7 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
     }
     let url = server.url_with("app", "secret", 0);
     let client =
-        block_on(mode.of(Client::builder().restart_guard(false)).nodes([url]).connect()).unwrap();
+        block_on(mode.of(Client::builder().quarantine(false)).nodes([url]).connect()).unwrap();
     let error = block_on(client.mutex("other:1").lock()).unwrap_err();
     assert!(matches!(error, LockError::Denied { .. }), "{error:?}");
     assert!(error.to_string().contains("NOPERM"), "{error}");
@@ -156,16 +156,16 @@ fn a_user_without_the_right_to_the_key_is_denied(mode: Mode) {
 fn a_script_that_cannot_read_the_key_says_nothing_about_the_lock(mode: Mode) {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]);
-    let settings = mode.of(Client::builder().restart_guard(false)).ttl(LONG);
+    let settings = mode.of(Client::builder().quarantine(false)).ttl(LONG);
     let client = connect_to_all(settings.nodes([server.url_with("app", "secret", 0)]));
     let guard = block_on(client.mutex(NAME).no_renew().lock()).unwrap();
-    let lease = block_on(block_on(client.mutex("left").lock()).unwrap().hand_over()).unwrap();
+    let lease = block_on(block_on(client.mutex("left").lock()).unwrap().detach()).unwrap();
 
     tell(&server, &["ACL", "SETUSER", "app", "-get"]);
     let verified = block_on(guard.verify());
     assert!(matches!(verified, Err(VerifyError::NoQuorum { .. })), "{verified:?}");
     let adopted = block_on(client.adopt(&lease));
-    assert!(matches!(adopted, Err(AdoptError::NoQuorum { .. })), "{adopted:?}");
+    assert!(matches!(adopted, Err(LeaseError::NoQuorum { .. })), "{adopted:?}");
     let released = block_on(guard.release());
     assert!(matches!(released, Err(ReleaseError::NoQuorum { .. })), "{released:?}");
     assert_eq!(server.lock_keys().len(), 2, "both are held");
@@ -182,7 +182,7 @@ fn a_user_who_may_not_listen_is_told_so_at_once() {
     let server = Server::start();
     tell(&server, &["ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all"]);
     let settings =
-        || Client::builder().restart_guard(false).nodes([server.url_with("app", "secret", 0)]);
+        || Client::builder().quarantine(false).nodes([server.url_with("app", "secret", 0)]);
     let called_at = Instant::now();
     let error = block_on(settings().connect_timeout(PATIENCE).connect()).unwrap_err();
     assert!(called_at.elapsed() < PATIENCE, "waiting would not have helped");
@@ -191,7 +191,7 @@ fn a_user_who_may_not_listen_is_told_so_at_once() {
 
     let client = settings().build().unwrap();
     eventually("it is turned away", PATIENCE, || {
-        matches!(trouble(&client.nodes()[0]), Some(Trouble::NoPermission(_)))
+        matches!(node_error(&client.node_status()[0]), Some(NodeError::NoPermission(_)))
     });
     let called_at = Instant::now();
     let error = block_on(client.mutex(NAME).lock_timeout(PATIENCE)).unwrap_err();
@@ -222,7 +222,7 @@ fn a_server_that_is_stuck_in_a_script_is_a_trouble_that_passes() {
     });
 
     let nodes = no_quorum(&client, NAME);
-    assert_eq!(troubles(&nodes), [Some(&Trouble::Busy)]);
+    assert_eq!(node_errors(&nodes), [Some(&NodeError::Busy)]);
     drop(guard);
     redis::cmd("SCRIPT").arg("KILL").exec(&mut killing).unwrap();
     assert!(script.join().unwrap().is_err(), "the script was killed");
@@ -264,8 +264,8 @@ fn no_quorum(client: &Client, name: &str) -> Box<[NodeReport]> {
 }
 
 /// What is wrong, node by node.
-fn troubles(nodes: &[NodeReport]) -> Vec<Option<&Trouble>> {
-    nodes.iter().map(trouble).collect()
+fn node_errors(nodes: &[NodeReport]) -> Vec<Option<&NodeError>> {
+    nodes.iter().map(node_error).collect()
 }
 
 /// Of a master that is not there: it keeps its data and refuses to change it.

@@ -59,7 +59,7 @@ fn a_client_recovers_by_itself_after_all_servers_were_restarted() {
 fn servers_that_keep_their_data_keep_the_lock_over_a_restart() {
     let servers = Server::builder().append_only().start_many(3);
     let client = connect_to_all(
-        quorate::Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url)),
+        quorate::Client::builder().quarantine(false).nodes(servers.iter().map(Server::url)),
     );
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     servers.iter().for_each(Server::restart);

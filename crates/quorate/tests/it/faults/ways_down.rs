@@ -1,6 +1,6 @@
 //! The ways in which a node can be down, and back again.
 
-use quorate::{Client, ClientBuilder, error::Trouble};
+use quorate::{Client, ClientBuilder, error::NodeError};
 use quorate_testkit::Fault;
 
 use super::cluster::{Cluster, connect_to_all};
@@ -54,10 +54,10 @@ impl WayDown {
     }
 
     /// What a client says about such a node once it has noticed.
-    pub(super) fn trouble(self) -> Trouble {
+    pub(super) fn node_error(self) -> NodeError {
         match self {
-            Self::Killed | Self::Refused => Trouble::ConnectionRefused,
-            Self::Stopped | Self::BlackHoled => Trouble::TimedOut,
+            Self::Killed | Self::Refused => NodeError::ConnectionRefused,
+            Self::Stopped | Self::BlackHoled => NodeError::TimedOut,
         }
     }
 }

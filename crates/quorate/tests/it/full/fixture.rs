@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, thread, time::Duration};
 
 use quorate::{
     Client, ClientBuilder, Guard, Semaphore,
-    error::{LockError, NodeAnswer, NodeReport, Trouble},
+    error::{LockError, NodeAnswer, NodeError, NodeReport},
 };
 use quorate_core::{membership::SESSION_LIFE_MS, quorum::majority};
 use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
@@ -106,7 +106,7 @@ impl Nodes {
     pub(super) fn assert_full(&self, error: &LockError) {
         let LockError::NoQuorum { nodes } = error else { panic!("{error:?}") };
         let is_full =
-            |report: &&NodeReport| report.answer == NodeAnswer::Trouble(Trouble::OutOfMemory);
+            |report: &&NodeReport| report.answer == NodeAnswer::NodeError(NodeError::OutOfMemory);
         let full = nodes.iter().filter(is_full).count();
         assert!(full >= majority(self.servers.len()), "{nodes:?}");
         let text = error.to_string();
@@ -116,7 +116,7 @@ impl Nodes {
 
 pub(super) fn wait_until_attached(client: &Client) {
     eventually("every node is attached", PATIENCE, || {
-        client.nodes().iter().all(|report| report.answer == NodeAnswer::Attached)
+        client.node_status().iter().all(|report| report.answer == NodeAnswer::Attached)
     });
 }
 

@@ -67,7 +67,7 @@ fn a_lease_is_handed_over_and_adopted_on_a_full_server() {
         let (holder, heir) = (nodes.client(&journal).await, nodes.client(&journal).await);
         let held = take(holder.mutex("a")).await;
         nodes.set_full(true);
-        let lease = held.hand_over().await.expect("it is held");
+        let lease = held.detach().await.expect("it is held");
         holder.renew_lease(&lease).await.expect("it is there");
         let held = heir.adopt(&lease).await.expect("it was left");
         held.verify().await.expect("it is held");

@@ -62,7 +62,7 @@ fn held_locks_and_waiters_outlive_a_long_cut_from_a_full_server() {
 
 fn wait_until_cut_off(client: &Client) {
     eventually("no node is attached", PATIENCE, || {
-        client.nodes().iter().all(|report| report.answer != NodeAnswer::Attached)
+        client.node_status().iter().all(|report| report.answer != NodeAnswer::Attached)
     });
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorate::{
     Client,
-    error::{ConnectError, LockError, NodeAnswer, Trouble},
+    error::{ConnectError, LockError, NodeAnswer, NodeError},
 };
 use quorate_testkit::{Server, eventually, redis};
 
@@ -28,10 +28,10 @@ fn a_wrong_login_is_told_at_once() {
     ];
     for (what, url) in logins {
         let called_at = Instant::now();
-        let trouble = refused(&url, LONG);
-        assert!(matches!(&trouble, Trouble::Auth(_)), "{what}: {trouble:?}");
+        let node_error = refused(&url, LONG);
+        assert!(matches!(&node_error, NodeError::Auth(_)), "{what}: {node_error:?}");
         assert!(called_at.elapsed() < LONG, "{what}: waiting would not have helped");
-        assert!(!trouble.to_string().contains(PASSWORD), "{what}: {trouble}");
+        assert!(!node_error.to_string().contains(PASSWORD), "{what}: {node_error}");
     }
     assert!(server.lock_keys().is_empty());
 }
@@ -63,7 +63,7 @@ fn a_password_that_changes_is_noticed_at_the_next_connect(mode: Mode) {
     drop(block_on(client.mutex(NAME).lock()).unwrap());
 
     kill_connections(&mut connection);
-    let is_refused = || matches!(answer(&client), NodeAnswer::Trouble(Trouble::Auth(_)));
+    let is_refused = || matches!(answer(&client), NodeAnswer::NodeError(NodeError::Auth(_)));
     eventually("the login is refused", LONG, is_refused);
     let called = block_on(client.mutex(NAME).try_lock());
     assert!(
@@ -98,8 +98,11 @@ fn a_lock_is_in_the_database_that_was_asked_for(mode: Mode) {
 #[test]
 fn a_database_that_is_not_there_is_told() {
     let server = Server::start();
-    let trouble = trouble_of(&format!("{}/99", server.url()));
-    assert!(matches!(&trouble, Trouble::Server(text) if text.contains("DB index")), "{trouble:?}");
+    let node_error = node_error_of(&format!("{}/99", server.url()));
+    assert!(
+        matches!(&node_error, NodeError::Server(text) if text.contains("DB index")),
+        "{node_error:?}"
+    );
 }
 
 #[test]
@@ -121,18 +124,18 @@ fn a_unix_socket_works() {
 #[test]
 fn a_socket_that_is_not_there_is_told() {
     let server = Server::builder().unix_socket().start();
-    let trouble = trouble_of(&format!("{}.missing", server.unix_url()));
-    assert!(matches!(trouble, Trouble::Unreachable(_)), "{trouble:?}");
+    let node_error = node_error_of(&format!("{}.missing", server.unix_url()));
+    assert!(matches!(node_error, NodeError::Unreachable(_)), "{node_error:?}");
 }
 
 #[test]
 fn a_replica_is_refused() {
     let server = Server::builder().config("replicaof", "127.0.0.1 1").start();
-    assert_eq!(trouble_of(&server.url()), Trouble::ReadOnly);
+    assert_eq!(node_error_of(&server.url()), NodeError::ReadOnly);
     refused(&server.url(), SHORT);
 
     // But not for ever.
-    let client = Client::builder().restart_guard(false).nodes([server.url()]).build().unwrap();
+    let client = Client::builder().quarantine(false).nodes([server.url()]).build().unwrap();
     redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut server.connection()).unwrap();
     drop(block_on(client.mutex(NAME).lock_timeout(LONG)).unwrap());
 }
@@ -142,10 +145,10 @@ fn a_user_who_may_not_look_at_the_server_is_told_so_at_once() {
     let server = Server::start();
     let acl = ["SETUSER", "app", "on", ">secret", "~*", "+@all", "-info"];
     redis::cmd("ACL").arg(&acl).exec(&mut server.connection()).unwrap();
-    let trouble = refused(&server.url_with("app", "secret", 0), LONG);
+    let node_error = refused(&server.url_with("app", "secret", 0), LONG);
     assert!(
-        matches!(&trouble, Trouble::NoPermission(text) if text.contains("info")),
-        "{trouble:?}"
+        matches!(&node_error, NodeError::NoPermission(text) if text.contains("info")),
+        "{node_error:?}"
     );
 }
 
@@ -153,7 +156,7 @@ fn a_user_who_may_not_look_at_the_server_is_told_so_at_once() {
 fn a_port_on_which_nobody_listens_is_told_at_the_deadline() {
     let server = Server::start();
     server.kill();
-    assert_eq!(trouble_of(&server.url()), Trouble::ConnectionRefused);
+    assert_eq!(node_error_of(&server.url()), NodeError::ConnectionRefused);
     let called_at = Instant::now();
     refused(&server.url(), SHORT);
     assert!(called_at.elapsed() >= SHORT, "it may come up at any time");
@@ -162,7 +165,7 @@ fn a_port_on_which_nobody_listens_is_told_at_the_deadline() {
 #[test]
 fn a_majority_is_enough_to_connect() {
     let settings = |servers: &[Server]| {
-        Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url))
+        Client::builder().quarantine(false).nodes(servers.iter().map(Server::url))
     };
     let servers = Server::start_many(3);
     servers[1].kill();
@@ -175,13 +178,13 @@ fn a_majority_is_enough_to_connect() {
     };
     assert_eq!(nodes[0].answer, NodeAnswer::Attached);
     for node in [1, 2] {
-        assert_eq!(nodes[node].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+        assert_eq!(nodes[node].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
         assert!(error.to_string().contains(&servers[node].address()), "{error}");
     }
 }
 
 fn connect(mode: Mode, url: &str) -> Client {
-    block_on(mode.of(Client::builder().restart_guard(false)).nodes([url]).connect())
+    block_on(mode.of(Client::builder().quarantine(false)).nodes([url]).connect())
         .expect("the server lets us in")
 }
 
@@ -196,13 +199,13 @@ pub(super) fn kill_connections(connection: &mut redis::Connection) -> u64 {
 }
 
 /// Connects to one server in vain, and tells what is wrong with it.
-fn refused(url: &str, patience: Duration) -> Trouble {
-    let settings = Client::builder().restart_guard(false).nodes([url]).connect_timeout(patience);
+fn refused(url: &str, patience: Duration) -> NodeError {
+    let settings = Client::builder().quarantine(false).nodes([url]).connect_timeout(patience);
     match block_on(settings.connect()) {
         Err(ConnectError::NoQuorum { nodes }) => match &nodes[..] {
             [report] => match &report.answer {
-                NodeAnswer::Trouble(trouble) => trouble.clone(),
-                answer => panic!("no trouble, and yet no quorum: {answer:?}"),
+                NodeAnswer::NodeError(node_error) => node_error.clone(),
+                answer => panic!("no node_error, and yet no quorum: {answer:?}"),
             },
             _ => panic!("one node was asked for: {nodes:?}"),
         },
@@ -211,24 +214,24 @@ fn refused(url: &str, patience: Duration) -> Trouble {
 }
 
 /// What is wrong with one server, as soon as it is known.
-fn trouble_of(url: &str) -> Trouble {
+fn node_error_of(url: &str) -> NodeError {
     let client = Client::builder()
-        .restart_guard(false)
+        .quarantine(false)
         .nodes([url])
         .build()
         .expect("the address is well formed");
-    let mut trouble = Trouble::Connecting;
+    let mut node_error = NodeError::Connecting;
     eventually("it is known what is wrong", LONG, || {
-        if let NodeAnswer::Trouble(known) = answer(&client) {
-            trouble = known;
+        if let NodeAnswer::NodeError(known) = answer(&client) {
+            node_error = known;
         }
-        trouble != Trouble::Connecting
+        node_error != NodeError::Connecting
     });
-    trouble
+    node_error
 }
 
 fn answer(client: &Client) -> NodeAnswer {
-    client.nodes()[0].answer.clone()
+    client.node_status()[0].answer.clone()
 }
 
 const NAME: &str = "orders:42";

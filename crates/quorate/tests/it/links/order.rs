@@ -24,7 +24,7 @@ in_both_modes! {
 fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost(mode: Mode) {
     let server = Server::start();
     let client =
-        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+        block_on(mode.of(Client::builder().quarantine(false)).nodes([server.url()]).connect())
             .unwrap();
     let monitor = Monitor::start(&server);
     for number in 0..CALLS {
@@ -40,7 +40,7 @@ fn calls_that_are_dropped_are_sent_in_their_order_and_none_is_lost(mode: Mode) {
 fn releases_follow_their_attempts_from_many_threads_at_a_time(mode: Mode) {
     let server = Server::start();
     let client =
-        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+        block_on(mode.of(Client::builder().quarantine(false)).nodes([server.url()]).connect())
             .unwrap();
     let monitor = Monitor::start(&server);
     thread::scope(|scope| {

@@ -28,7 +28,7 @@ fn requests_that_do_not_fit_into_the_socket_keep_their_order(mode: Mode) {
     let serving = reader.clone();
     let peer = Peer::start(move |stream| serving.serve(&stream));
     let client =
-        mode.of(Client::builder().restart_guard(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
+        mode.of(Client::builder().quarantine(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
     let client = block_on(client.ttl(5 * PATIENCE).max_ttl(5 * PATIENCE).connect()).unwrap();
     for number in 0..CALLS {
         let mutex = client.mutex(name(number));

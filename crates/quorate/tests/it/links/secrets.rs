@@ -15,7 +15,7 @@ fn no_value_of_the_library_shows_the_password() {
     let server = Server::builder().password(PASSWORD).unix_socket().start();
     let socket = format!("{}?pass={PASSWORD}", server.unix_url());
     for url in [server.url(), server.url_with("default", PASSWORD, 1), socket] {
-        let settings = Client::builder().restart_guard(false).nodes([&url]);
+        let settings = Client::builder().quarantine(false).nodes([&url]);
         is_secret_in_debug(&settings);
         let client = block_on(settings.connect()).unwrap();
         let mutex = client.mutex("orders:42");
@@ -29,7 +29,7 @@ fn no_value_of_the_library_shows_the_password() {
         server.kill();
         eventually("the server is missed", PATIENCE, || block_on(mutex.try_lock()).is_err());
         is_secret(&block_on(mutex.try_lock()).unwrap_err());
-        client.nodes().iter().for_each(is_secret);
+        client.node_status().iter().for_each(is_secret);
         // While the link is down, and requests are owed.
         is_secret_in_debug(&client);
         server.restart();
@@ -48,7 +48,7 @@ fn a_refused_login_does_not_show_the_password() {
 #[test]
 fn twins_are_named_without_their_passwords() {
     let nodes = [format!("redis://a:{PASSWORD}@host"), format!("redis://b:{PASSWORD}@host")];
-    is_secret(&Client::builder().restart_guard(false).nodes(nodes).build().unwrap_err());
+    is_secret(&Client::builder().quarantine(false).nodes(nodes).build().unwrap_err());
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_address_that_cannot_be_understood_does_not_show_its_password() {
         "unix:///socket?user=hunter2",
         "unix://?pass=hunter2",
     ] {
-        let settings = Client::builder().restart_guard(false).nodes([url]);
+        let settings = Client::builder().quarantine(false).nodes([url]);
         is_secret_in_debug(&settings);
         let error = settings.build().map(drop).unwrap_err();
         assert!(matches!(error, ConfigError::InvalidUrl { .. }), "{error:?}");

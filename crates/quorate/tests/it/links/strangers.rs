@@ -9,7 +9,7 @@ use std::{
 
 use quorate::{
     Client,
-    error::{ConnectError, LockError, NodeAnswer, Trouble},
+    error::{ConnectError, LockError, NodeAnswer, NodeError},
 };
 use quorate_testkit::eventually;
 
@@ -30,9 +30,9 @@ fn a_web_server_is_no_redis() {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     });
-    let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
-    let trouble = wait_for_trouble(&client);
-    assert!(matches!(&trouble, Trouble::Protocol(_)), "{trouble:?}");
+    let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
+    let node_error = wait_for_error(&client);
+    assert!(matches!(&node_error, NodeError::Protocol(_)), "{node_error:?}");
     is_refused_at_its_deadline(&peer);
 }
 
@@ -67,10 +67,10 @@ fn garbage_of_every_kind_is_survived() {
             let _ = stream.write_all(&sent);
             peer::read_to_end(&stream);
         });
-        let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
-        let trouble = wait_for_trouble(&client);
+        let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
+        let node_error = wait_for_error(&client);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(20)]);
-        assert!(!matches!(trouble, Trouble::ShutDown), "{shown:?}: the link has died");
+        assert!(!matches!(node_error, NodeError::ShutDown), "{shown:?}: the link has died");
         eventually("it is tried again", PATIENCE, || peer.accepted() > 1);
     }
 }
@@ -90,9 +90,9 @@ fn lengths_that_nobody_can_keep_are_survived() {
             let _ = stream.read(&mut [0; 64]);
             let _ = stream.write_all(bytes);
         });
-        let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
-        let trouble = wait_for_trouble(&client);
-        assert!(!matches!(trouble, Trouble::ShutDown), "the link has died");
+        let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
+        let node_error = wait_for_error(&client);
+        assert!(!matches!(node_error, NodeError::ShutDown), "the link has died");
         eventually("it is tried again", PATIENCE, || peer.accepted() > 1);
     }
 }
@@ -100,9 +100,9 @@ fn lengths_that_nobody_can_keep_are_survived() {
 #[test]
 fn a_peer_that_hangs_up_at_once_is_told() {
     let peer = Peer::start(drop);
-    let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
-    let trouble = wait_for_trouble(&client);
-    assert!(matches!(&trouble, Trouble::ConnectionLost(_)), "{trouble:?}");
+    let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
+    let node_error = wait_for_error(&client);
+    assert!(matches!(&node_error, NodeError::ConnectionLost(_)), "{node_error:?}");
     is_refused_at_its_deadline(&peer);
 }
 
@@ -110,8 +110,8 @@ fn a_peer_that_hangs_up_at_once_is_told() {
 fn a_peer_that_says_nothing_is_told() {
     let peer = Peer::start(|stream| peer::read_to_end(&stream));
     is_refused_at_its_deadline(&peer);
-    let client = Client::builder().restart_guard(false).nodes([peer.url()]).build().unwrap();
-    assert_eq!(wait_for_trouble(&client), Trouble::TimedOut);
+    let client = Client::builder().quarantine(false).nodes([peer.url()]).build().unwrap();
+    assert_eq!(wait_for_error(&client), NodeError::TimedOut);
 }
 
 #[test]
@@ -129,9 +129,8 @@ fn a_server_that_loads_its_data_is_waited_for(mode: Mode) {
         let is_loading = words[0] == "SCRIPT" && connection < 2;
         is_loading.then(|| "-LOADING Redis is loading the dataset in memory\r\n".into())
     }));
-    let client =
-        mode.of(Client::builder().restart_guard(false)).nodes([peer.url()]).build().unwrap();
-    assert_eq!(wait_for_trouble(&client), Trouble::Loading);
+    let client = mode.of(Client::builder().quarantine(false)).nodes([peer.url()]).build().unwrap();
+    assert_eq!(wait_for_error(&client), NodeError::Loading);
     drop(block_on(client.mutex("orders:42").lock_timeout(PATIENCE)).unwrap());
 }
 
@@ -175,17 +174,17 @@ fn a_reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
             panic!("{odd:?} is no grant, and yet: {called:?}");
         };
         let answer = &nodes[0].answer;
-        assert!(matches!(answer, NodeAnswer::Trouble(Trouble::Protocol(_))), "{answer:?}");
+        assert!(matches!(answer, NodeAnswer::NodeError(NodeError::Protocol(_))), "{answer:?}");
     }
 }
 
 /// Waits until the first connect has failed, and tells how.
-fn wait_for_trouble(client: &Client) -> Trouble {
+fn wait_for_error(client: &Client) -> NodeError {
     let mut found = None;
     eventually("the connect fails", PATIENCE, || {
-        found = match client.nodes()[0].answer.clone() {
-            NodeAnswer::Trouble(Trouble::Connecting) => None,
-            NodeAnswer::Trouble(trouble) => Some(trouble),
+        found = match client.node_status()[0].answer.clone() {
+            NodeAnswer::NodeError(NodeError::Connecting) => None,
+            NodeAnswer::NodeError(node_error) => Some(node_error),
             answer => panic!("no such peer is a node: {answer:?}"),
         };
         found.is_some()
@@ -203,7 +202,7 @@ fn is_refused_at_its_deadline(peer: &Peer) {
 
 fn connect(mode: Mode, peer: &Peer, patience: Duration) -> Result<Client, ConnectError> {
     block_on(
-        mode.of(Client::builder().restart_guard(false))
+        mode.of(Client::builder().quarantine(false))
             .nodes([peer.url()])
             .connect_timeout(patience)
             .connect(),

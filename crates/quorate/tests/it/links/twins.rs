@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorate::{
     Client,
-    error::{ConfigError, ConnectError, NodeAnswer, Trouble},
+    error::{ConfigError, ConnectError, NodeAnswer, NodeError},
 };
 use quorate_testkit::{Proxy, Server, eventually};
 
@@ -29,7 +29,7 @@ fn the_same_address_twice_is_refused_before_anything_is_sent() {
     ];
     for [first, second] in twins {
         let nodes = [first, "redis://other".into(), second];
-        let error = Client::builder().restart_guard(false).nodes(&nodes).build().unwrap_err();
+        let error = Client::builder().quarantine(false).nodes(&nodes).build().unwrap_err();
         let ConfigError::SameServer { first: 0, second: 2, .. } = error else {
             panic!("{nodes:?}: {error:?}");
         };
@@ -50,14 +50,14 @@ fn one_server_under_two_names_is_refused_at_once(mode: Mode) {
     for nodes in twins {
         let called_at = Instant::now();
         let settings =
-            mode.of(Client::builder().restart_guard(false)).nodes(&nodes).connect_timeout(PATIENCE);
+            mode.of(Client::builder().quarantine(false)).nodes(&nodes).connect_timeout(PATIENCE);
         let error = block_on(settings.connect()).unwrap_err();
         assert!(called_at.elapsed() < PATIENCE, "waiting would not have helped");
         let ConnectError::NoQuorum { nodes: reports } = &error else {
             panic!("{nodes:?}: {error:?}");
         };
         let is_twin = |answer: &NodeAnswer| {
-            matches!(answer, NodeAnswer::Trouble(Trouble::SameServer(other))
+            matches!(answer, NodeAnswer::NodeError(NodeError::SameServer(other))
                 if reports.iter().any(|report| report.node == *other))
         };
         assert!(reports.iter().any(|report| is_twin(&report.answer)), "{error}");
@@ -72,12 +72,12 @@ fn a_server_under_two_names_has_one_vote_of_three(mode: Mode) {
     let third = Server::start();
     third.kill();
     let nodes = [names[0].url(), names[1].url(), third.url()];
-    let client = mode.of(Client::builder().restart_guard(false)).nodes(nodes).build().unwrap();
+    let client = mode.of(Client::builder().quarantine(false)).nodes(nodes).build().unwrap();
     eventually("one name is attached, and the other is not", PATIENCE, || {
-        let nodes = client.nodes();
+        let nodes = client.node_status();
         let twins = &nodes[..2];
         let is_twin =
-            |answer: &NodeAnswer| matches!(answer, NodeAnswer::Trouble(Trouble::SameServer(_)));
+            |answer: &NodeAnswer| matches!(answer, NodeAnswer::NodeError(NodeError::SameServer(_)));
         twins.iter().filter(|report| report.answer == NodeAnswer::Attached).count() == 1
             && twins.iter().filter(|report| is_twin(&report.answer)).count() == 1
     });
@@ -95,7 +95,7 @@ fn a_server_under_two_names_keeps_its_one_session() {
     let other = Server::start();
     let nodes = [names[0].url(), names[1].url(), other.url()];
     let client =
-        Client::builder().restart_guard(false).nodes(nodes).vote_timeout(PATIENCE).build().unwrap();
+        Client::builder().quarantine(false).nodes(nodes).vote_timeout(PATIENCE).build().unwrap();
     // One of the names is turned away again and again. That must not end the other's session.
     let tries = || names.iter().map(Proxy::connections);
     eventually("one name is tried again and again", PATIENCE, || tries().max() > Some(4));
@@ -109,13 +109,13 @@ fn a_server_under_two_names_keeps_its_one_session() {
 #[test]
 fn a_server_that_was_restarted_may_be_attached_again() {
     let servers = Server::start_many(3);
-    let settings = Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url));
+    let settings = Client::builder().quarantine(false).nodes(servers.iter().map(Server::url));
     let client = block_on(settings.connect()).unwrap();
     for server in &servers {
         server.restart();
     }
     eventually("all are attached again", PATIENCE, || {
-        client.nodes().iter().all(|report| report.answer == NodeAnswer::Attached)
+        client.node_status().iter().all(|report| report.answer == NodeAnswer::Attached)
     });
     drop(block_on(client.mutex("orders:42").lock()).unwrap());
 }

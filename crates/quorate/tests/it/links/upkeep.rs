@@ -7,7 +7,7 @@ use std::{
 
 use quorate::{
     Client, Guard, Mutex,
-    error::{LockError, NodeAnswer, Trouble},
+    error::{LockError, NodeAnswer, NodeError},
 };
 use quorate_testkit::{Fault, Proxy, Server, eventually, redis};
 
@@ -23,14 +23,12 @@ in_both_modes! {
 
 fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
     let server = Server::start();
-    let client = mode
-        .of(Client::builder().restart_guard(false))
-        .nodes([server.url()])
-        .vote_timeout(PATIENCE);
+    let client =
+        mode.of(Client::builder().quarantine(false)).nodes([server.url()]).vote_timeout(PATIENCE);
     let client = block_on(client.ttl(5 * PATIENCE).max_ttl(5 * PATIENCE).connect()).unwrap();
     server.kill();
     eventually("the link has noticed", PATIENCE, || {
-        client.nodes()[0].answer == NodeAnswer::Trouble(Trouble::ConnectionRefused)
+        client.node_status()[0].answer == NodeAnswer::NodeError(NodeError::ConnectionRefused)
     });
     let called_at = Instant::now();
     for _ in 0..10 {
@@ -38,7 +36,7 @@ fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
         let Err(LockError::NoQuorum { nodes }) = called else {
             panic!("the server is down, and yet: {called:?}");
         };
-        assert_eq!(nodes[0].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+        assert_eq!(nodes[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
     }
     assert!(called_at.elapsed() < PATIENCE, "no vote timeout was waited for");
 
@@ -50,14 +48,14 @@ fn a_link_that_stays_silent_is_made_anew(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let client =
-        block_on(mode.of(Client::builder().restart_guard(false)).nodes([proxy.url()]).connect())
+        block_on(mode.of(Client::builder().quarantine(false)).nodes([proxy.url()]).connect())
             .unwrap();
     let connections = proxy.connections();
     proxy.set(Fault::DropReplies);
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());
     eventually("the link is made anew", PATIENCE, || proxy.connections() > connections);
-    let trouble = NodeAnswer::Trouble(Trouble::TimedOut);
-    assert_eq!(client.nodes()[0].answer, trouble, "and says why");
+    let node_error = NodeAnswer::NodeError(NodeError::TimedOut);
+    assert_eq!(client.node_status()[0].answer, node_error, "and says why");
 
     proxy.close_all();
     proxy.set(Fault::Pass);
@@ -78,7 +76,7 @@ fn an_idle_link_is_left_alone() {
     assert!(block_on(silent.mutex("other").try_lock()).is_err());
     eventually("the other link is made anew", PATIENCE, || other.connections() > 1);
     assert_eq!(proxy.connections(), 1);
-    assert_eq!(client.nodes()[0].answer, NodeAnswer::Attached);
+    assert_eq!(client.node_status()[0].answer, NodeAnswer::Attached);
 }
 
 #[test]
@@ -120,7 +118,7 @@ fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
 fn a_connection_that_somebody_kills_on_the_server_is_made_anew(mode: Mode) {
     let server = Server::start();
     let client =
-        block_on(mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).connect())
+        block_on(mode.of(Client::builder().quarantine(false)).nodes([server.url()]).connect())
             .unwrap();
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     for _ in 0..3 {
@@ -136,18 +134,18 @@ fn a_release_that_is_owed_goes_ahead_of_everything_on_a_new_connection(mode: Mod
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let client =
-        block_on(mode.of(Client::builder().restart_guard(false)).nodes([proxy.url()]).connect())
+        block_on(mode.of(Client::builder().quarantine(false)).nodes([proxy.url()]).connect())
             .unwrap();
     let mutex = client.mutex(NAME);
     let guard = block_on(mutex.lock()).unwrap();
     proxy.set(Fault::Refuse);
     eventually("the link has noticed", PATIENCE, || {
-        client.nodes()[0].answer == NodeAnswer::Trouble(Trouble::ConnectionRefused)
+        client.node_status()[0].answer == NodeAnswer::NodeError(NodeError::ConnectionRefused)
     });
     drop(guard);
     proxy.set(Fault::Pass);
     eventually("it is attached again", PATIENCE, || {
-        client.nodes()[0].answer == NodeAnswer::Attached
+        client.node_status()[0].answer == NodeAnswer::Attached
     });
     assert!(block_on(mutex.try_lock()).unwrap().is_some(), "our own old key is not in the way");
 }

@@ -11,13 +11,13 @@ use super::{PATIENCE, outside::Folder};
 fn a_dropped_client_leaves_no_lock_and_no_socket() {
     let folder = Folder::new();
     let client = blocking::Client::try_from(folder.builder().build().unwrap()).unwrap();
-    assert_eq!(folder.ears().len(), 1);
+    assert_eq!(folder.events().len(), 1);
     let guard = client.mutex("a").lock().unwrap();
     drop(client);
     assert_eq!(folder.names(), ["a"], "the guard has the client");
     drop(guard);
     eventually("all of it is gone", PATIENCE, || {
-        folder.names().is_empty() && folder.ears().is_empty()
+        folder.names().is_empty() && folder.events().is_empty()
     });
 }
 
@@ -29,7 +29,7 @@ fn a_shutdown_waits_for_releases() {
         (0..300).map(|number| client.mutex(format!("lock-{number}")).lock().unwrap()).collect();
     assert_eq!(folder.names().len(), 300);
     assert!(client.shutdown(Duration::from_secs(20)).is_clean);
-    assert!(folder.names().is_empty() && folder.ears().is_empty());
+    assert!(folder.names().is_empty() && folder.events().is_empty());
     assert!(guards.iter().all(|guard| guard.check().is_err()));
 }
 
@@ -39,7 +39,7 @@ fn a_client_in_classic_mode_has_no_socket() {
     let client = folder.builder().classic().build().unwrap();
     let client = blocking::Client::try_from(client).unwrap();
     let guard = client.mutex("a").lock().unwrap();
-    assert_eq!((guard.fence(), folder.ears().len()), (None, 0));
+    assert_eq!((guard.fence(), folder.events().len()), (None, 0));
 }
 
 /// Whether a client is there is seen by its socket, and that of one who was killed stays.
@@ -47,12 +47,12 @@ fn a_client_in_classic_mode_has_no_socket() {
 fn the_sockets_of_the_dead_are_swept_and_those_of_the_living_are_not() {
     let folder = Folder::new();
     let living = folder.builder().build().unwrap();
-    let dead = folder.path().join("ears").join("d".repeat(40));
+    let dead = folder.path().join("sockets").join("d".repeat(40));
     drop(std::os::unix::net::UnixDatagram::bind(&dead).unwrap());
-    assert_eq!(folder.ears().len(), 2);
+    assert_eq!(folder.events().len(), 2);
     folder.open().execute("UPDATE era SET swept_us = 0", []).unwrap();
     let next = folder.builder().build().unwrap();
     assert!(!dead.exists(), "the next who comes sweeps");
-    assert_eq!(folder.ears().len(), 2);
+    assert_eq!(folder.events().len(), 2);
     drop((living, next));
 }

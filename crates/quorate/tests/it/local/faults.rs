@@ -8,7 +8,7 @@ use std::{
 
 use quorate::{
     Client,
-    error::{LockError, NodeAnswer, Trouble},
+    error::{LockError, NodeAnswer, NodeError},
 };
 use quorate_testkit::eventually;
 
@@ -17,7 +17,7 @@ use crate::watchdog::journal::Journal;
 
 #[tokio::test]
 async fn a_folder_that_is_removed_is_made_anew_and_its_holder_heals() {
-    for gone in ["locks.db", "lock", "ears", ""] {
+    for gone in ["locks.db", "lock", "sockets", ""] {
         let folder = Folder::new();
         let alice = folder.builder().ttl(TTL).build().unwrap();
         let guard = alice.mutex("a").lock().await.unwrap();
@@ -74,7 +74,7 @@ async fn others_wait_behind_one_who_was_stopped_in_its_turn() {
     assert!(error.to_string().contains("timed out"), "{error}");
     let held_up = folder.builder();
     let late = tokio::task::spawn_blocking(move || held_up.build().unwrap()).await.unwrap();
-    assert_eq!(late.nodes()[0].answer, NodeAnswer::Trouble(Trouble::Connecting));
+    assert_eq!(late.node_status()[0].answer, NodeAnswer::NodeError(NodeError::Connecting));
     turnstile.unlock().unwrap();
     wait_until_attached(&late);
     assert!(late.mutex("a").lock().await.is_ok(), "what was asked for in vain is given back");
@@ -95,7 +95,7 @@ async fn one_who_goes_while_it_waits_for_its_turn_leaves_nothing() {
     assert!(!end.is_clean, "it has not been answered");
     turnstile.unlock().unwrap();
     assert!(trying.await.unwrap().is_err());
-    eventually("its socket is removed", PATIENCE, || folder.ears().is_empty());
+    eventually("its socket is removed", PATIENCE, || folder.events().is_empty());
     assert!(folder.names().is_empty(), "nobody would give it back");
 }
 
@@ -109,7 +109,9 @@ async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again
     folder.open().execute("UPDATE era SET boot = 'another'", []).unwrap();
     let error = client.mutex("b").try_lock().await.unwrap_err();
     let LockError::NoQuorum { nodes } = &error else { panic!("{error}") };
-    let NodeAnswer::Trouble(Trouble::Storage(text)) = &nodes[0].answer else { panic!("{error}") };
+    let NodeAnswer::NodeError(NodeError::Storage(text)) = &nodes[0].answer else {
+        panic!("{error}")
+    };
     assert!(text.contains("another machine uses it"), "{text}");
     assert!(text.contains(folder.db().to_str().unwrap()), "{text}");
     assert_eq!(nodes[0].node, format!("local:{}", folder.path().display()));
@@ -141,7 +143,7 @@ async fn a_table_that_is_missing_is_told_and_nothing_is_half_done() {
 
 fn wait_until_attached(client: &Client) {
     eventually("it is attached again", PATIENCE, || {
-        client.nodes()[0].answer == NodeAnswer::Attached
+        client.node_status()[0].answer == NodeAnswer::Attached
     });
 }
 

@@ -38,8 +38,8 @@ impl Folder {
     }
 
     /// The sockets on which clients hear.
-    pub(crate) fn ears(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.path().join("ears")).expect("there are ears");
+    pub(crate) fn events(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path().join("sockets")).expect("there are sockets");
         entries.map(|entry| entry.expect("it can be read").path()).collect()
     }
 

@@ -82,8 +82,8 @@ fn tables_that_are_missing() {
 #[test]
 fn settings_that_make_no_sense_there() {
     let folder = Folder::new();
-    let error = folder.builder().restart_guard(true).build().unwrap_err();
-    assert!(error.to_string().contains("is not guarded"), "{error}");
+    let error = folder.builder().quarantine(true).build().unwrap_err();
+    assert!(error.to_string().contains("is not quarantined"), "{error}");
     let error = folder.builder().danger_engine_on_this_runtime().build().unwrap_err();
     assert!(error.to_string().contains("which cannot be paused"), "{error}");
     assert!(!folder.path().exists(), "nothing was written");

@@ -33,9 +33,9 @@ async fn also_in_a_folder_with_a_long_path() {
     let (alice, bob) = (client(), client());
     let guard = alice.mutex("a").lock().await.unwrap();
     let waiting = tokio::spawn(async move { bob.mutex("a").lock().await.map(drop) });
-    while guard.verify().await.is_ok() && std::fs::read_dir(path.join("ears")).unwrap().count() < 2
-    {
-    }
+    while guard.verify().await.is_ok()
+        && std::fs::read_dir(path.join("sockets")).unwrap().count() < 2
+    {}
     guard.release().await.unwrap();
     let next = tokio::time::timeout(Duration::from_secs(10), waiting).await;
     next.expect("long before a heartbeat").unwrap().unwrap();

@@ -84,7 +84,7 @@ async fn a_shortened_lease_is_lost_at_its_new_end() {
 async fn a_holder_that_was_paused_finds_its_lock_lost_at_its_first_look() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
-    let flag = guard.cancellation_token();
+    let flag = guard.loss_token();
     assert!(!flag.is_cancelled());
     // All at once: neither the keeper nor anything else has run meanwhile.
     let ahead = tokio::time::advance(2 * TTL);

@@ -75,7 +75,7 @@ impl Fixture {
         let servers = Server::start_many(3);
         let log = Log::default();
         let settings =
-            Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url)).ttl(TTL);
+            Client::builder().quarantine(false).nodes(servers.iter().map(Server::url)).ttl(TTL);
         let client = connect_to_all(more(settings).observer(log.clone()));
         Self { servers, client, log }
     }

@@ -9,7 +9,7 @@ use crate::watchdog::fixture::{PausedFixture, TTL, loss, pass};
 async fn everybody_who_watches_is_told() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
-    let flag = guard.cancellation_token();
+    let flag = guard.loss_token();
     let mut watchers = JoinSet::new();
     for _ in 0..10 {
         // They need nothing of the guard: each of them is a task of its own.
@@ -31,7 +31,7 @@ async fn everybody_who_watches_is_told() {
 async fn a_loss_is_told_to_those_who_ask_later() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
-    let (early, flag) = (guard.lost(), guard.cancellation_token());
+    let (early, flag) = (guard.lost(), guard.loss_token());
     fixture.behave(&[Hang; 3]);
     let (lost, _) = loss(&guard).await;
     drop(guard);
@@ -63,7 +63,7 @@ async fn the_loss_of_one_lock_is_not_the_loss_of_another() {
     let fixture = PausedFixture::new(3);
     let guard = fixture.hold().await;
     let fixed = fixture.client.mutex("fixed").no_renew().lock().await.unwrap();
-    let flag = guard.cancellation_token();
+    let flag = guard.loss_token();
     loss(&fixed).await;
     pass(TTL).await;
     assert!(!flag.is_cancelled());

@@ -22,7 +22,7 @@ async fn loss_of_one_lock_is_a_loss_of_the_set(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     for robbed in ["a", "b"] {
         let set = take_all(pair(&client).ttl(TTL)).await;
-        let (token, lost) = (set.cancellation_token(), set.lost());
+        let (token, lost) = (set.loss_token(), set.lost());
         set.check().expect("both are held");
         assert!(!token.is_cancelled());
         rob(fixture, robbed);

@@ -42,7 +42,7 @@ async fn every_guard_that_was_handed_out_is_told_to_be_gone() {
         |fixture: &PausedFixture| [fixture.journal.count("held"), fixture.journal.count("let go")];
     fixture.hold().await.release().await.unwrap();
     drop(fixture.hold().await);
-    let lease = fixture.hold().await.hand_over().await.unwrap();
+    let lease = fixture.hold().await.detach().await.unwrap();
     assert_eq!(balance(&fixture), [3, 3]);
     let adopted = fixture.client.adopt(&lease).await.unwrap();
     assert_eq!(balance(&fixture), [4, 3]);

@@ -78,9 +78,9 @@ fn nodes_are_up_or_down() {
     let up = "quorate_node_up node=redis://10.0.0.1:6379";
     metrics::with_local_recorder(&book, || Metrics::new().observe(&Event::NodeUp { node }));
     assert_eq!(book.gauge(up), 1.0);
-    let trouble = &quorate::error::Trouble::ConnectionRefused;
+    let node_error = &quorate::error::NodeError::ConnectionRefused;
     metrics::with_local_recorder(&book, || {
-        Metrics::new().observe(&Event::NodeDown { node, trouble });
+        Metrics::new().observe(&Event::NodeDown { node, node_error });
     });
     assert_eq!(book.gauge(up), 0.0);
 }

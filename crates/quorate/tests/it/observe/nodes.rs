@@ -13,10 +13,11 @@ use crate::{
 fn a_server_that_goes_and_comes_back_is_told_as_down_and_up() {
     let servers = Server::start_many(2);
     let journal = Journal::default();
-    let settings = Client::builder().restart_guard(false).nodes(servers.iter().map(Server::url));
+    let settings = Client::builder().quarantine(false).nodes(servers.iter().map(Server::url));
     let client = block_on(settings.observer(journal.clone()).connect()).unwrap();
     wait_until_attached(&client);
-    let labels: Vec<String> = client.nodes().iter().map(|report| report.node.clone()).collect();
+    let labels: Vec<String> =
+        client.node_status().iter().map(|report| report.node.clone()).collect();
     let told = |what: &str, node: usize| journal.count(&format!("{what} {}", labels[node]));
     eventually("both are up", PATIENCE, || told("up", 0) == 1 && told("up", 1) == 1);
     assert_eq!(journal.count("down"), 0);
@@ -42,7 +43,7 @@ fn an_observer_sees_no_password() {
     let server = Server::builder().password("hunter2").start();
     let journal = Journal::default();
     let settings =
-        Client::builder().restart_guard(false).nodes([server.url()]).observer(journal.clone());
+        Client::builder().quarantine(false).nodes([server.url()]).observer(journal.clone());
     let client = block_on(settings.connect()).unwrap();
     drop(block_on(client.mutex("orders:42").lock()).unwrap());
     block_on(client.shutdown(PATIENCE));

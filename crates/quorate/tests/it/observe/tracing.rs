@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorate::{
-    error::Trouble,
+    error::NodeError,
     memory::{
         Behaviour::{Fail, Hang},
         MemoryNodes,
@@ -77,10 +77,10 @@ fn nodes_that_come_and_go_are_told() {
     tracing::subscriber::with_default(book.clone(), || {
         let tracing = Tracing::new();
         tracing.observe(&Event::NodeUp { node });
-        tracing.observe(&Event::NodeDown { node, trouble: &Trouble::ConnectionRefused });
+        tracing.observe(&Event::NodeDown { node, node_error: &NodeError::ConnectionRefused });
     });
     assert_eq!(book.events(Level::INFO), [format!("message=node is attached node={node}")]);
-    let down = format!("message=node is down node={node} trouble=connection refused");
+    let down = format!("message=node is down node={node} node_error=connection refused");
     assert_eq!(book.events(Level::WARN), [down]);
 }
 

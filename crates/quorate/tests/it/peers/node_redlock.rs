@@ -1,7 +1,7 @@
 //! node-redlock, RedLock.net and redlock-rb.
 
 use quorate::{
-    error::{ExtendError, LockError, LostReason, NodeAnswer, Trouble},
+    error::{ExtendError, LockError, LostReason, NodeAnswer, NodeError},
     memory::{
         Behaviour::{Answer, Fail, Hang, Mute},
         MemoryNodes,
@@ -144,7 +144,7 @@ async fn redlock_rb_timeout_after_the_write_leaves_no_lock() {
     let Err(LockError::NoQuorum { nodes }) = fixture.mutex().try_lock().await else {
         panic!("nobody answers");
     };
-    let timed_out = NodeAnswer::Trouble(Trouble::TimedOut);
+    let timed_out = NodeAnswer::NodeError(NodeError::TimedOut);
     assert!(nodes.iter().all(|report| report.answer == timed_out), "{nodes:?}");
     assert_eq!(fixture.holding(), 0, "what was written was removed");
 }

@@ -66,7 +66,7 @@ fn python_redis_lock_ttl_never_becomes_infinite() {
     let server = Server::start();
     let journal = Journal::default();
     let settings =
-        Client::builder().restart_guard(false).nodes([server.url()]).observer(journal.clone());
+        Client::builder().quarantine(false).nodes([server.url()]).observer(journal.clone());
     let client = block_on(settings.connect()).unwrap();
     let guard = block_on(client.mutex(NAME).ttl(SHORT).lock()).unwrap();
     let is_finite = |ttl: Duration| {

@@ -88,7 +88,7 @@ async fn extend_recreates_a_key_only_if_nobody_else_had_it_since() {
 #[tokio::test(start_paused = true)]
 async fn extend_of_a_lease_that_was_handed_over_never_recreates_a_key() {
     let fixture = PausedFixture::new(3);
-    let left = take(&fixture.mutex().no_renew()).await.hand_over().await.unwrap();
+    let left = take(&fixture.mutex().no_renew()).await.detach().await.unwrap();
     let guard = fixture.other().adopt(&left).await.unwrap();
     (0..3).for_each(|node| fixture.nodes.forget(node));
     let Err(ExtendError::Lost(lost)) = guard.extend(TTL).await else { panic!("no node has it") };

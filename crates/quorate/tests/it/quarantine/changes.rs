@@ -16,7 +16,9 @@ use quorate_testkit::{
 };
 use tokio::task::JoinHandle;
 
-use super::fixture::{GUARD, MAX_TTL, guarded, is_attached, settings, wait_for_vote, wait_until};
+use super::fixture::{
+    GUARD, MAX_TTL, is_attached, quarantined, settings, wait_for_vote, wait_until,
+};
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +34,7 @@ async fn a_dead_node_is_replaced_under_load() {
     assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
     // Whoever has the new addresses takes part at once, and whoever has the old ones still does.
     let new = client(&servers, &[0, 1, 3]);
-    wait_until(&new, "it is told how long", |nodes| guarded(&nodes[2]).is_some());
+    wait_until(&new, "it is told how long", |nodes| quarantined(&nodes[2]).is_some());
     let more = Load::start(&new, "new");
     wait_for_vote(&new, 2);
     // The new node and one old one are a majority, for those who know the new one.
@@ -151,7 +153,7 @@ async fn who_vouches_waits_for_every_node_that_answers() {
     servers[4].kill();
     slow.set(Fault::BlackHole);
     let before = slow.connections();
-    let client = settings().look_only().build().expect("valid settings");
+    let client = settings().read_only().build().expect("valid settings");
     let vouching = tokio::spawn({
         let client = client.clone();
         async move { client.vouch_for_nodes().await }

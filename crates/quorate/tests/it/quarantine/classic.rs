@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use quorate::{Client, error::AdoptError};
+use quorate::{Client, error::LeaseError};
 use quorate_testkit::{
     Fault, Proxy, Server, ServerBuilder, eventually,
     redis::{cmd, pipe},
 };
 
 use super::{
-    fixture::{Fixture, TTL, attached, guarded, is_attached, wait_until},
+    fixture::{Fixture, TTL, attached, is_attached, quarantined, wait_until},
     forgetting::{copied_at_once, copy_by_replication},
 };
 use crate::conformance::fixture::PATIENCE;
@@ -45,7 +45,7 @@ async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
     how(&fixture.servers);
     let second = other.mutex("a").try_lock().await;
     held.check().expect("it is held");
-    assert!(!matches!(second, Ok(Some(_))), "two hold the lock: {:?}", other.nodes());
+    assert!(!matches!(second, Ok(Some(_))), "two hold the lock: {:?}", other.node_status());
     assert_eq!(fixture.servers[NODE].get("a"), None, "nothing is stored by one who may not vote");
 }
 
@@ -55,7 +55,7 @@ async fn forget(servers: ServerBuilder, how: impl FnOnce(&[Server])) {
 async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
     let fixture = Fixture::of(Server::start_many(3), MAX_TTL).await;
     let [first, second] = [client(&fixture).await, client(&fixture).await];
-    let lease = first.mutex("a").lock().await.expect("they vote").hand_over().await.unwrap();
+    let lease = first.mutex("a").lock().await.expect("they vote").detach().await.unwrap();
     for server in &fixture.servers[..2] {
         let owner = server.get("a").expect("it is held");
         let mut again = pipe();
@@ -63,9 +63,9 @@ async fn a_node_that_has_another_ones_data_neither_extends_nor_hands_over() {
         again.exec(&mut server.connection()).expect("the server does so");
     }
     let extended = first.renew_lease(&lease).await;
-    assert!(matches!(extended, Err(AdoptError::NoQuorum { .. })), "{extended:?}");
+    assert!(matches!(extended, Err(LeaseError::NoQuorum { .. })), "{extended:?}");
     let adopted = second.adopt(&lease).await;
-    assert!(matches!(adopted, Err(AdoptError::NoQuorum { .. })), "{adopted:?}");
+    assert!(matches!(adopted, Err(LeaseError::NoQuorum { .. })), "{adopted:?}");
 }
 
 /// Whoever holds the lock in the default mode gives the node its key back before that.
@@ -75,7 +75,7 @@ async fn a_node_whose_guard_has_just_ended_is_not_asked_for_a_lock() {
     let client = attached(fixture.settings().classic().vote_timeout(TTL / 2)).await;
     fixture.servers[NODE].restart_empty();
     wait_until(&client, "it recovers", |nodes| {
-        guarded(&nodes[NODE]).is_some_and(|(_, why)| why.starts_with("holders renew"))
+        quarantined(&nodes[NODE]).is_some_and(|(_, why)| why.starts_with("holders renew"))
     });
     let held = client.mutex("a").lock_timeout(2 * TTL).await.expect("two vote");
     // Whatever was sent before this was there before it.
@@ -106,10 +106,12 @@ async fn a_lock_is_had_by_one_try_although_the_script_was_forgotten() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_stored_is_the_same_with_and_without_the_guard() {
     let (fixture, alone) = (Fixture::new(3).await, Server::start());
-    let guarded = attached(fixture.settings().classic().who("me")).await;
+    let quarantined = attached(fixture.settings().classic().who("me")).await;
     let settings = fixture.settings_of([alone.url()]).classic().who("me");
-    let unguarded = attached(settings).await;
-    for (client, server, scripts) in [(guarded, &fixture.servers[0], 1), (unguarded, &alone, 0)] {
+    let unprotected = attached(settings).await;
+    for (client, server, scripts) in
+        [(quarantined, &fixture.servers[0], 1), (unprotected, &alone, 0)]
+    {
         let before = server.command_calls("evalsha");
         let held = client.mutex("a").lock().await.expect("they vote");
         let stored = server.get("a").expect("it is stored");

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use quorate::error::{NodeAnswer, Trouble};
+use quorate::error::{NodeAnswer, NodeError};
 use quorate_testkit::{Server, eventually, history::Moment};
 
 use super::{
-    fixture::{Fixture, GUARD, MAX_TTL, guarded, is_attached, wait_for_vote, wait_until},
+    fixture::{Fixture, GUARD, MAX_TTL, is_attached, quarantined, wait_for_vote, wait_until},
     forgetting::forget,
 };
 use crate::conformance::fixture::PATIENCE;
@@ -36,14 +36,14 @@ async fn a_clock_that_is_set_back_and_forward_again() {
     server.clock().back(MINUTE);
     let then = Moment::now();
     eventually("it goes on", PATIENCE, || {
-        let nodes = watcher.nodes();
+        let nodes = watcher.node_status();
         assert!(nodes.iter().all(is_attached), "nothing is forgotten: {nodes:?}");
         load.claims_since(then) >= 300
     });
     assert_eq!(load.lost(), 0);
     server.clock().forward(MINUTE);
-    wait_until(&watcher, "it is guarded", |nodes| {
-        guarded(&nodes[NODE]).is_some_and(|(_, why)| why.starts_with(STEPPED))
+    wait_until(&watcher, "it is quarantined", |nodes| {
+        quarantined(&nodes[NODE]).is_some_and(|(_, why)| why.starts_with(STEPPED))
     });
     let started = Instant::now();
     wait_for_vote(&watcher, NODE);
@@ -58,7 +58,7 @@ async fn a_clock_that_stands_still() {
     clock.stop();
     let client = fixture.settings().connect().await.expect("two of them vote");
     wait_until(&client, "it is refused", |nodes| {
-        nodes[NODE].answer == NodeAnswer::Trouble(Trouble::ClockStandsStill)
+        nodes[NODE].answer == NodeAnswer::NodeError(NodeError::ClockStandsStill)
     });
     let guard = client.mutex("a").lock().await.expect("two of them vote");
     guard.release().await.expect("it is held");
@@ -72,13 +72,13 @@ async fn a_clock_that_is_set_forward_during_the_guard() {
     let fixture = new_fixture().await;
     let (server, client) = (&fixture.servers[NODE], fixture.client("client").await);
     server.flush_all();
-    wait_until(&client, "it is guarded", |nodes| guarded(&nodes[NODE]).is_some());
+    wait_until(&client, "it is quarantined", |nodes| quarantined(&nodes[NODE]).is_some());
     let stepped = Instant::now();
     server.clock().forward(60 * MINUTE);
     // One who was here before, and one who was not.
     let newcomer = fixture.settings().connect().await.expect("two of them vote");
-    wait_until(&newcomer, "it is guarded", |nodes| {
-        guarded(&nodes[NODE])
+    wait_until(&newcomer, "it is quarantined", |nodes| {
+        quarantined(&nodes[NODE])
             .is_some_and(|(left, why)| why.starts_with(STEPPED) && left > GUARD / 2)
     });
     wait_for_vote(&newcomer, NODE);

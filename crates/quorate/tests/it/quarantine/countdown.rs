@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use quorate::{
     Client,
-    error::{ConnectError, LockError, NodeReport, Trouble},
+    error::{ConnectError, LockError, NodeError, NodeReport},
 };
 use quorate_testkit::{Server, eventually};
 
-use super::fixture::{guarded, settings, wait_until};
+use super::fixture::{quarantined, settings, wait_until};
 use crate::mode::Mode;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn countdown_in_an_error_is_the_one_of_now() {
     for mode in [Mode::Line, Mode::Classic] {
-        let (_servers, client) = guarded_client(mode);
-        let before = left(&client.nodes());
+        let (_servers, client) = quarantined_client(mode);
+        let before = left(&client.node_status());
         let mut seen = before;
         // The same client waits again and again.
         for wait in ["lock_timeout", "read_timeout", "acquire_timeout", "lock_timeout"] {
@@ -31,7 +31,7 @@ async fn countdown_in_an_error_is_the_one_of_now() {
             let told = left(&nodes);
             let expected = seen.saturating_sub(WAIT) + ROUNDING;
             assert!(told <= expected, "{mode:?} {wait}: {told:?} left after {seen:?}");
-            let now = left(&client.nodes());
+            let now = left(&client.node_status());
             assert!(now <= told + ROUNDING, "{mode:?} {wait}: {told:?} told, {now:?} is true");
             seen = told;
         }
@@ -41,14 +41,14 @@ async fn countdown_in_an_error_is_the_one_of_now() {
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_node_that_dies_is_reported_as_down() {
     for mode in [Mode::Line, Mode::Classic] {
-        let (servers, client) = guarded_client(mode);
+        let (servers, client) = quarantined_client(mode);
         servers[2].kill();
         // Far less than the time after which a guarded node is asked again.
-        eventually("the client notices", NOTICED_WITHIN, || is_refused(&client.nodes()[2]));
+        eventually("the client notices", NOTICED_WITHIN, || is_refused(&client.node_status()[2]));
         let error = client.mutex("a").lock_timeout(WAIT).await;
         let Err(LockError::NoQuorum { nodes }) = error else { panic!("{error:?}") };
         assert!(is_refused(&nodes[2]), "{nodes:?}");
-        assert!(nodes[..2].iter().all(|node| guarded(node).is_some()), "{nodes:?}");
+        assert!(nodes[..2].iter().all(|node| quarantined(node).is_some()), "{nodes:?}");
         let connected = {
             let urls = servers.iter().map(Server::url);
             mode.of(settings(urls).max_ttl(MAX_TTL)).connect_timeout(WAIT).connect().await
@@ -59,13 +59,13 @@ async fn guarded_node_that_dies_is_reported_as_down() {
 }
 
 /// A client of three new servers that count down their guards.
-fn guarded_client(mode: Mode) -> (Vec<Server>, Client) {
+fn quarantined_client(mode: Mode) -> (Vec<Server>, Client) {
     let servers = Server::start_many(3);
     let settings = mode.of(settings(servers.iter().map(Server::url)).max_ttl(MAX_TTL));
     let client = settings.build().expect("the settings are valid");
     wait_until(&client, "all have their places", |nodes| {
         let is_counting = |node: &NodeReport| {
-            guarded(node).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
+            quarantined(node).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
         };
         nodes.iter().all(is_counting)
     });
@@ -74,12 +74,12 @@ fn guarded_client(mode: Mode) -> (Vec<Server>, Client) {
 
 /// The most that is left on any node.
 fn left(nodes: &[NodeReport]) -> Duration {
-    let left = |node: &NodeReport| guarded(node).expect("it is guarded").0;
+    let left = |node: &NodeReport| quarantined(node).expect("it is quarantined").0;
     nodes.iter().map(left).max().expect("there are nodes")
 }
 
 fn is_refused(report: &NodeReport) -> bool {
-    report.answer == quorate::error::NodeAnswer::Trouble(Trouble::ConnectionRefused)
+    report.answer == quorate::error::NodeAnswer::NodeError(NodeError::ConnectionRefused)
 }
 
 const WAIT: Duration = Duration::from_secs(2);

@@ -2,11 +2,11 @@
 
 use quorate::{
     Client,
-    error::{NodeAnswer, Trouble},
+    error::{NodeAnswer, NodeError},
 };
 use quorate_testkit::{Server, redis::cmd};
 
-use super::fixture::{Fixture, guarded, is_attached, settings, wait_until};
+use super::fixture::{Fixture, is_attached, quarantined, settings, wait_until};
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,8 +32,8 @@ async fn a_damaged_record_is_named_until_it_is_deleted() {
         let client = settings.connect().await.expect("two of them vote");
         let damaged = expect_damaged(&client, 1, what);
         let expected = format!(
-            "the node's record quorate:node is damaged: {what}, delete it and the node is guarded \
-             anew"
+            "the node's record quorate:node is damaged: {what}, delete it and the node is \
+             quarantined anew"
         );
         assert_eq!(damaged.to_string(), expected);
         let guard = client.mutex("a").lock().await.expect("two of them vote");
@@ -47,7 +47,7 @@ async fn a_damaged_record_is_named_until_it_is_deleted() {
     let client = fixture.settings().connect().await.expect("two of them vote");
     expect_damaged(&client, 1, "seen is not a number");
     tell(server, &["DEL", RECORD]);
-    wait_until(&client, "it is guarded anew", |nodes| guarded(&nodes[1]).is_some());
+    wait_until(&client, "it is quarantined anew", |nodes| quarantined(&nodes[1]).is_some());
 }
 
 /// Those without the guard look at it as well.
@@ -64,12 +64,12 @@ async fn a_record_of_another_type_is_named_to_those_without_the_guard() {
     }
 }
 
-fn expect_damaged(client: &Client, node: usize, expected: &str) -> Trouble {
+fn expect_damaged(client: &Client, node: usize, expected: &str) -> NodeError {
     let mut told = None;
     wait_until(client, expected, |nodes| {
-        let NodeAnswer::Trouble(trouble) = &nodes[node].answer else { return false };
-        told = Some(trouble.clone());
-        matches!(trouble, Trouble::DamagedRecord { what, .. } if what == expected)
+        let NodeAnswer::NodeError(node_error) = &nodes[node].answer else { return false };
+        told = Some(node_error.clone());
+        matches!(node_error, NodeError::DamagedRecord { what, .. } if what == expected)
     });
     told.expect("waited for")
 }

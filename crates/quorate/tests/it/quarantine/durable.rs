@@ -4,16 +4,18 @@
 use quorate::Client;
 use quorate_testkit::{Server, ServerBuilder, eventually, redis::cmd};
 
-use super::fixture::{Fixture, GUARD, MAX_TTL, TTL, attached, guarded, is_attached, wait_until};
+use super::fixture::{
+    Fixture, GUARD, MAX_TTL, TTL, attached, is_attached, quarantined, wait_until,
+};
 use crate::conformance::fixture::PATIENCE;
 
 at_once! {
     nothing_but_what_was_written_at_once_saves_a_node_from_the_guard {
         a_durable_node_votes_at_once_and_has_not_forgotten,
-        one_that_writes_every_second_is_guarded,
-        one_that_was_not_found_durable_before_is_guarded,
-        one_that_is_not_durable_any_more_is_guarded,
-        one_that_has_a_replica_is_guarded,
+        node_that_writes_every_second_is_quarantined,
+        node_not_known_as_durable_is_quarantined,
+        node_that_is_no_longer_durable_is_quarantined,
+        node_with_a_replica_is_quarantined,
         one_of_which_nobody_says_so_is_guarded,
     }
 }
@@ -30,30 +32,30 @@ async fn a_durable_node_votes_at_once_and_has_not_forgotten() {
     let holder = server.get("a").expect("it is held there");
     server.restart();
     assert_eq!(server.get("a"), Some(holder), "it has not forgotten");
-    let mut is_guarded = false;
+    let mut has_quarantine = false;
     wait_until(&client, "it votes again", |nodes| {
-        is_guarded |= guarded(&nodes[NODE]).is_some();
+        has_quarantine |= quarantined(&nodes[NODE]).is_some();
         is_attached(&nodes[NODE])
     });
-    assert!(!is_guarded, "it votes at once");
+    assert!(!has_quarantine, "it votes at once");
     guard.verify().await.expect("it is held");
     assert_eq!(guard.fence(), fence);
     // The others cannot help it: two that were restarted are a majority.
     fixture.servers[2].restart();
     wait_until(&client, "it votes again", |nodes| nodes.iter().all(is_attached));
-    assert_eq!(guard.check(), Ok(()), "{:?}", client.nodes());
+    assert_eq!(guard.check(), Ok(()), "{:?}", client.node_status());
     let other = durable(&fixture).await;
     assert!(other.mutex("a").try_lock().await.expect("the nodes vote").is_none());
     guard.release().await.expect("it is held");
 }
 
-async fn one_that_writes_every_second_is_guarded() {
+async fn node_that_writes_every_second_is_quarantined() {
     let servers = always().config("appendfsync", "everysec").start_many(3);
     let fixture = Fixture::of(servers, MAX_TTL).await;
     restart_and_wait(&fixture, &durable(&fixture).await, OTHER).await;
 }
 
-async fn one_that_was_not_found_durable_before_is_guarded() {
+async fn node_not_known_as_durable_is_quarantined() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
     let before = fixture.client("before").await;
     assert_eq!(field(&fixture.servers[NODE], "durable"), "0", "nobody has looked");
@@ -62,12 +64,13 @@ async fn one_that_was_not_found_durable_before_is_guarded() {
     server.kill();
     let client = fixture.settings().durable_nodes(true).connect().await.expect("two of them vote");
     server.restart();
-    wait_until(&client, "it is guarded", |nodes| {
-        guarded(&nodes[NODE]).is_some_and(|(left, why)| left > GUARD / 2 && why.starts_with(OTHER))
+    wait_until(&client, "it is quarantined", |nodes| {
+        quarantined(&nodes[NODE])
+            .is_some_and(|(left, why)| left > GUARD / 2 && why.starts_with(OTHER))
     });
 }
 
-async fn one_that_is_not_durable_any_more_is_guarded() {
+async fn node_that_is_no_longer_durable_is_quarantined() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
     let client = durable(&fixture).await;
     let server = &fixture.servers[NODE];
@@ -81,7 +84,7 @@ async fn one_that_is_not_durable_any_more_is_guarded() {
 }
 
 /// The replica could take its place, and may lack what was written last.
-async fn one_that_has_a_replica_is_guarded() {
+async fn node_with_a_replica_is_quarantined() {
     let fixture = Fixture::of(always().start_many(3), MAX_TTL).await;
     let (server, replica) = (&fixture.servers[NODE], Server::start());
     let mut follow = cmd("REPLICAOF");
@@ -102,8 +105,8 @@ async fn one_of_which_nobody_says_so_is_guarded() {
 
 async fn restart_and_wait(fixture: &Fixture, client: &Client, expected: &str) {
     fixture.servers[NODE].restart();
-    wait_until(client, "it is guarded", |nodes| {
-        guarded(&nodes[NODE])
+    wait_until(client, "it is quarantined", |nodes| {
+        quarantined(&nodes[NODE])
             .is_some_and(|(left, why)| left > GUARD / 2 && why.starts_with(expected))
     });
     let guard = client.mutex("a").lock().await.expect("two of them vote");

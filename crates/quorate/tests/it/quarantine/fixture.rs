@@ -8,7 +8,7 @@ use std::{
 
 use quorate::{
     Client, ClientBuilder,
-    error::{NodeAnswer, NodeReport, Trouble},
+    error::{NodeAnswer, NodeError, NodeReport},
 };
 use quorate_testkit::{Server, eventually};
 use tokio::runtime;
@@ -111,7 +111,7 @@ pub(crate) fn settings(urls: impl IntoIterator<Item = String>) -> ClientBuilder 
 }
 
 pub(crate) fn wait_until(client: &Client, what: &str, mut is: impl FnMut(&[NodeReport]) -> bool) {
-    eventually(what, PATIENCE, || is(&client.nodes()));
+    eventually(what, PATIENCE, || is(&client.node_status()));
 }
 
 pub(crate) fn is_attached(report: &NodeReport) -> bool {
@@ -119,9 +119,9 @@ pub(crate) fn is_attached(report: &NodeReport) -> bool {
 }
 
 /// How long a node is still guarded, and why, if it is.
-pub(crate) fn guarded(report: &NodeReport) -> Option<(Duration, &str)> {
+pub(crate) fn quarantined(report: &NodeReport) -> Option<(Duration, &str)> {
     match &report.answer {
-        NodeAnswer::Trouble(Trouble::Guarded { left, why }) => Some((*left, why)),
+        NodeAnswer::NodeError(NodeError::Quarantined { left, why }) => Some((*left, why)),
         _ => None,
     }
 }

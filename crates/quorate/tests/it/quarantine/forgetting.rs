@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use quorate_testkit::{Proxy, Server, ServerBuilder, eventually, history::Moment, redis::cmd};
 
-use super::fixture::{Fixture, GUARD, MAX_TTL, guarded, is_attached, wait_for_vote, wait_until};
+use super::fixture::{
+    Fixture, GUARD, MAX_TTL, is_attached, quarantined, wait_for_vote, wait_until,
+};
 use crate::conformance::fixture::PATIENCE;
 
 at_once! {
@@ -81,9 +83,9 @@ async fn forget_as(
     is_at_work(20, Moment::now());
     let started = Instant::now();
     how();
-    wait_until(&watcher, "it is guarded", |nodes| {
+    wait_until(&watcher, "it is quarantined", |nodes| {
         // It may have been a replica before, or nothing.
-        guarded(&nodes[NODE]).is_some_and(|(left, told)| {
+        quarantined(&nodes[NODE]).is_some_and(|(left, told)| {
             // Until it has its place, that is said as well.
             assert!(told.starts_with(why), "{told}");
             left > GUARD / 2 && left <= GUARD
@@ -91,11 +93,11 @@ async fn forget_as(
     });
     let seen = started.elapsed();
     is_at_work(100, Moment::now());
-    let nodes = watcher.nodes();
-    assert!(guarded(&nodes[NODE]).is_some(), "the others went on meanwhile: {nodes:?}");
+    let nodes = watcher.node_status();
+    assert!(quarantined(&nodes[NODE]).is_some(), "the others went on meanwhile: {nodes:?}");
     assert!([0, 2].iter().all(|other| is_attached(&nodes[*other])), "{nodes:?}");
     eventually("no session is left, or begun", PATIENCE, || server.sessions() == 0);
-    assert!(guarded(&watcher.nodes()[NODE]).is_some(), "no session, no vote");
+    assert!(quarantined(&watcher.node_status()[NODE]).is_some(), "no session, no vote");
     wait_for_vote(&watcher, NODE);
     let voted = started.elapsed();
     let least = GUARD + RECOVERY;
@@ -103,7 +105,7 @@ async fn forget_as(
     assert_eq!(server.node_id(), id, "it has its place again");
     is_at_work(20, Moment::now());
     let report = load.end().await.report();
-    println!("guarded after {seen:?}, votes after {voted:?}; {report}");
+    println!("quarantined after {seen:?}, votes after {voted:?}; {report}");
     assert!(report.longest_wait() < WAIT_MAX, "{report}");
 }
 

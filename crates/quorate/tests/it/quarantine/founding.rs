@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quorate::error::{AdmitError, ConnectError, LockError, NodeReport};
 use quorate_testkit::{Proxy, Server, redis::cmd};
 
-use super::fixture::{Fixture, GUARD, guarded, is_attached, settings, wait_until};
+use super::fixture::{Fixture, GUARD, is_attached, quarantined, settings, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_servers_vote_when_the_guard_is_over() {
@@ -13,14 +13,16 @@ async fn new_servers_vote_when_the_guard_is_over() {
     let settings = || settings(servers.iter().map(Server::url));
     let started = Instant::now();
     let client = settings().build().expect("the settings are valid");
-    wait_until(&client, "all are guarded", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    wait_until(&client, "all are quarantined", |nodes| {
+        nodes.iter().all(|it| quarantined(it).is_some())
+    });
     let refused = settings().connect_timeout(Duration::from_millis(300)).connect().await;
     let Err(error @ ConnectError::NoQuorum { .. }) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("under the restart guard for "), "{error}");
     let tried = client.mutex("a").try_lock().await;
     let Err(LockError::NoQuorum { nodes }) = tried else { panic!("{tried:?}") };
     for node in &nodes {
-        let (left, why) = guarded(node).expect("it says how long");
+        let (left, why) = quarantined(node).expect("it says how long");
         assert!(left <= GUARD && left > GUARD / 2, "{left:?}");
         assert!(why.starts_with("it knows nothing of earlier locks"), "{why}");
     }
@@ -49,10 +51,10 @@ async fn who_waits_for_a_long_guard_asks_seldom() {
     let client = settings.build().expect("the settings are valid");
     wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
     let asked = || proxies.iter().map(Proxy::connections).collect::<Vec<_>>();
-    let left = |nodes: &[NodeReport]| guarded(&nodes[0]).map(|(left, _)| left);
+    let left = |nodes: &[NodeReport]| quarantined(&nodes[0]).map(|(left, _)| left);
     let mut before = (Vec::new(), Duration::ZERO);
     wait_until(&client, "nobody asks for longer than between two tries", |nodes| {
-        let (asked, left) = (asked(), left(nodes).expect("it is guarded"));
+        let (asked, left) = (asked(), left(nodes).expect("it is quarantined"));
         if asked != before.0 {
             before = (asked, left);
         }
@@ -65,7 +67,7 @@ async fn who_waits_for_a_long_guard_asks_seldom() {
 }
 
 fn has_place(report: &NodeReport) -> bool {
-    guarded(report).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
+    quarantined(report).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
 }
 
 /// It has been restarted since it became one of the set: it may have voted in between.
@@ -78,7 +80,7 @@ async fn only_new_servers_are_admitted() {
     let error = client.admit().await.expect_err("one is not new");
     let why = "it was restarted, or has another server's data".into();
     assert_eq!(error, AdmitError::NotNew { node: servers[1].url(), why });
-    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| quarantined(it).is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,12 +90,12 @@ async fn only_empty_servers_are_admitted_and_all_or_none() {
     let client = settings(servers.iter().map(Server::url)).build().expect("the settings are valid");
     let error = client.admit().await.expect_err("one is not empty");
     assert_eq!(error, AdmitError::NotEmpty { node: servers[2].url(), keys: 1 });
-    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    wait_until(&client, "none votes", |nodes| nodes.iter().all(|it| quarantined(it).is_some()));
     cmd("DEL").arg("a").exec(&mut servers[2].connection()).expect("it is deleted");
     client.admit().await.expect("all are empty");
     wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
     servers[1].flush_all();
-    wait_until(&client, "it is noticed", |nodes| guarded(&nodes[1]).is_some());
+    wait_until(&client, "it is noticed", |nodes| quarantined(&nodes[1]).is_some());
     let error = client.admit().await.expect_err("the others may have given locks");
     assert!(matches!(error, AdmitError::InUse { .. }), "{error}");
 }

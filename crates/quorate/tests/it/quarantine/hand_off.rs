@@ -44,7 +44,7 @@ async fn hand_on_round(fixture: &Fixture, round: usize) {
     copy_by_replication(second, first);
     drop(early);
     eventually("the lock is had or lost", PATIENCE, || next.is_finished() || held.check().is_err());
-    assert!(held.check().is_err(), "two hold the lock: {:?}", late.nodes());
+    assert!(held.check().is_err(), "two hold the lock: {:?}", late.node_status());
     drop(held);
     next.await.expect("no panic").expect("its turn comes");
     wait_for_vote(&late, 1);

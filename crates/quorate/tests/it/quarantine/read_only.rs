@@ -9,11 +9,11 @@ use std::{
 
 use quorate::{
     Client,
-    error::{AdmitError, ChangeError, LockError, NodeAnswer, NodeReport, Trouble},
+    error::{AdmitError, ChangeError, LockError, NodeAnswer, NodeError, NodeReport},
 };
 use quorate_testkit::{Contents, Fault, Proxy, Server, eventually, redis, redis::cmd};
 
-use super::fixture::{Fixture, MAX_TTL, guarded, is_attached, settings, wait_until};
+use super::fixture::{Fixture, MAX_TTL, is_attached, quarantined, settings, wait_until};
 use crate::{conformance::fixture::PATIENCE, links::strangers::peer::Peer};
 
 fn looking(servers: &[Server]) -> Client {
@@ -21,7 +21,7 @@ fn looking(servers: &[Server]) -> Client {
 }
 
 fn looking_at(urls: impl IntoIterator<Item = String>) -> Client {
-    settings(urls).look_only().build().expect("the settings are valid")
+    settings(urls).read_only().build().expect("the settings are valid")
 }
 
 fn contents(servers: &[Server]) -> Vec<Contents> {
@@ -52,7 +52,7 @@ async fn an_admission_that_is_refused_leaves_every_node_as_it_was() {
     // They become a set, which does not vote yet.
     let client = settings(urls()).build().expect("the settings are valid");
     let has_place = |it: &NodeReport| {
-        guarded(it).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
+        quarantined(it).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
     };
     wait_until(&client, "all have their places", |nodes| nodes.iter().all(has_place));
     drop(client);
@@ -60,7 +60,7 @@ async fn an_admission_that_is_refused_leaves_every_node_as_it_was() {
     let error = refused(others.to_vec()).await;
     assert!(matches!(error, AdmitError::Unheard { .. }), "{error}");
     assert!(error.to_string().contains("another address for one of them"), "{error}");
-    let longer = settings(urls()).max_ttl(MAX_TTL * 2).look_only().build().expect("valid");
+    let longer = settings(urls()).max_ttl(MAX_TTL * 2).read_only().build().expect("valid");
     let before = contents(&servers);
     let error = longer.admit().await.expect_err("it has other terms");
     assert!(error.to_string().contains("this client has 2000 ms"), "{error}");
@@ -94,12 +94,14 @@ async fn two_addresses_of_a_new_server_are_noticed_however_late_one_answers() {
 async fn a_set_that_has_begun_its_guard_is_admitted_by_one_who_looks() {
     let servers = Server::start_many(3);
     let client = settings(servers.iter().map(Server::url)).build().expect("valid settings");
-    wait_until(&client, "all are guarded", |nodes| nodes.iter().all(|it| guarded(it).is_some()));
+    wait_until(&client, "all are quarantined", |nodes| {
+        nodes.iter().all(|it| quarantined(it).is_some())
+    });
     let operator = looking(&servers);
     operator.admit().await.expect("they are new and empty");
     operator.admit().await.expect("they vote");
     wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
-    assert!(operator.nodes().iter().all(is_attached), "{:?}", operator.nodes());
+    assert!(operator.node_status().iter().all(is_attached), "{:?}", operator.node_status());
 }
 
 /// Something comes to the third node when it was looked at, found empty, and given its place.
@@ -113,7 +115,7 @@ async fn a_node_that_refuses_at_the_last_moment_is_told_with_those_that_were_adm
     let AdmitError::Incomplete { admitted, nodes } = &error else { panic!("{error}") };
     assert_eq!(*admitted, 2, "{error}");
     assert!(nodes[..2].iter().all(is_attached), "{error}");
-    assert_eq!(nodes[2].answer, NodeAnswer::Trouble(Trouble::NotEmpty(1)));
+    assert_eq!(nodes[2].answer, NodeAnswer::NodeError(NodeError::NotEmpty(1)));
     let told =
         "2 of 3 nodes were admitted, each of the others votes when its restart guard is over";
     assert!(error.to_string().starts_with(told), "{error}");
@@ -171,7 +173,7 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
     fixture.servers[1].flush_all();
     let empty = fixture.servers[1].contents();
     wait_until(&client, "it has forgotten", |nodes| {
-        guarded(&nodes[1]).is_some_and(|(_, why)| {
+        quarantined(&nodes[1]).is_some_and(|(_, why)| {
             let begins = "the time begins with the next client that does not only look";
             why == format!("it knows nothing of earlier locks; {begins}")
         })
@@ -179,13 +181,13 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
     assert_eq!(fixture.servers[1].contents(), empty);
     let ordinary = fixture.settings().connect().await.expect("two vote");
     wait_until(&ordinary, "it has its place", |nodes| {
-        guarded(&nodes[1]).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
+        quarantined(&nodes[1]).is_some_and(|(_, why)| why == "it knows nothing of earlier locks")
     });
     drop(ordinary);
     let is_ready = |nodes: &[NodeReport]| matches!(nodes[1].answer, NodeAnswer::Ready(_));
     wait_until(&client, "the guard is over", is_ready);
     let why = "it votes 5 s after the next client that does not only look";
-    assert!(client.nodes()[1].to_string().ends_with(why), "{:?}", client.nodes());
+    assert!(client.node_status()[1].to_string().ends_with(why), "{:?}", client.node_status());
     client.admit().await.expect("all vote, or do when they are asked");
     let _ordinary = fixture.client("ordinary").await;
     wait_until(&client, "it votes", |nodes| nodes.iter().all(is_attached));
@@ -197,10 +199,10 @@ async fn looks_write_nothing_whatever_the_settings() {
     let (fixture, alone) = (Fixture::new(3).await, vec![Server::start()]);
     for servers in [&fixture.servers, &alone] {
         let before = contents(servers);
-        let settings = || settings(servers.iter().map(Server::url)).look_only();
+        let settings = || settings(servers.iter().map(Server::url)).read_only();
         for settings in [settings(), settings().classic()] {
             let client = settings.connect().await.expect("they vote");
-            assert_eq!(client.is_guarded(), servers.len() == 3);
+            assert_eq!(client.has_quarantine(), servers.len() == 3);
             wait_until(&client, "all answer", |nodes| nodes.iter().all(is_attached));
             assert!(!client.inspect("a").await.expect("they answer").is_held());
             assert!(client.mutex("a").try_lock().await.is_err(), "it only looks");
@@ -221,7 +223,7 @@ async fn whoever_may_not_use_a_node_is_told_by_a_look() {
         let client = looking_at([server.url_with("app", "secret", 0)]);
         wait_until(&client, "it is refused", |nodes| {
             let answer = &nodes[0].answer;
-            let is_denied = matches!(answer, NodeAnswer::Trouble(Trouble::NoPermission(_)));
+            let is_denied = matches!(answer, NodeAnswer::NodeError(NodeError::NoPermission(_)));
             is_denied && nodes[0].to_string().contains(told)
         });
     }

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Stdio};
 
-use quorate::error::{AdmitError, NodeAnswer, Trouble};
+use quorate::error::{AdmitError, NodeAnswer, NodeError};
 use quorate_testkit::{Proxy, Server, eventually, redis::cmd};
 
 use super::fixture::{Fixture, settings, wait_until};
@@ -13,7 +13,7 @@ async fn a_replica() {
     let servers = Server::start_many(4);
     tell(&servers[2], &["REPLICAOF", "127.0.0.1", &servers[3].port().to_string()]);
     let told = refused_third(servers[..3].iter().map(Server::url).collect()).await;
-    assert_eq!(told, Trouble::ReadOnly);
+    assert_eq!(told, NodeError::ReadOnly);
     assert!(servers[2].keys().is_empty());
 }
 
@@ -24,7 +24,7 @@ async fn a_server_that_evicts() {
         tell(&servers[2], &["CONFIG", "SET", "maxmemory-policy", policy]);
         tell(&servers[2], &["CONFIG", "SET", "maxmemory", "100mb"]);
         let told = refused_third(servers.iter().map(Server::url).collect()).await;
-        assert_eq!(told, Trouble::Evicts(policy.into()));
+        assert_eq!(told, NodeError::Evicts(policy.into()));
         assert!(told.to_string().ends_with("set noeviction"), "{told}");
         assert!(servers[2].keys().is_empty());
     };
@@ -53,7 +53,7 @@ async fn a_node_that_begins_to_evict() {
     tell(&fixture.servers[2], &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     tell(&fixture.servers[2], &["CLIENT", "KILL", "TYPE", "pubsub"]);
     wait_until(&client, "it is refused", |nodes| {
-        nodes[2].answer == NodeAnswer::Trouble(Trouble::Evicts("allkeys-lru".into()))
+        nodes[2].answer == NodeAnswer::NodeError(NodeError::Evicts("allkeys-lru".into()))
     });
 }
 
@@ -72,7 +72,7 @@ async fn a_sentinel() {
     let _sentinel = Killed(child.expect("it is installed"));
     let url = format!("redis://{address}");
     let told = refused_third(vec![servers[0].url(), servers[1].url(), url]).await;
-    assert_eq!(told, Trouble::Unsupported("it is a sentinel".into()));
+    assert_eq!(told, NodeError::Unsupported("it is a sentinel".into()));
 }
 
 /// A process that goes with the test.
@@ -91,7 +91,7 @@ async fn a_node_of_a_cluster() {
     let mut servers = Server::start_many(2);
     servers.push(Server::builder().config("cluster-enabled", "yes").start());
     let told = refused_third(servers.iter().map(Server::url).collect()).await;
-    assert!(matches!(told, Trouble::Unsupported(_)), "{told}");
+    assert!(matches!(told, NodeError::Unsupported(_)), "{told}");
     assert!(told.to_string().contains("cluster mode, which can carry classic mode only"), "{told}");
     assert!(servers[2].keys().is_empty());
 }
@@ -114,24 +114,24 @@ async fn user_without(taken: &[&str], told: &str) {
     servers.iter().for_each(|server| tell(server, &user));
     tell(&servers[2], &[&["ACL", "SETUSER", "app"], taken].concat());
     let urls = servers.iter().map(|server| server.url_with("app", "secret", 0)).collect();
-    let trouble = refused_third(urls).await;
-    assert!(matches!(trouble, Trouble::NoPermission(_)), "{taken:?}: {trouble:?}");
-    assert!(trouble.to_string().contains(told), "{taken:?}: {trouble}");
+    let node_error = refused_third(urls).await;
+    assert!(matches!(node_error, NodeError::NoPermission(_)), "{taken:?}: {node_error:?}");
+    assert!(node_error.to_string().contains(told), "{taken:?}: {node_error}");
     assert!(servers[2].lock_keys().is_empty(), "{taken:?}");
 }
 
 /// What a client has to say about the third of its servers. The others make no set without it.
-async fn refused_third(urls: Vec<String>) -> Trouble {
+async fn refused_third(urls: Vec<String>) -> NodeError {
     let client = settings(urls).build().expect("the settings are valid");
     // What is asked of a node that votes is not asked before.
     let admitted = client.admit().await;
     assert!(matches!(admitted, Err(AdmitError::Unheard { .. })), "{admitted:?}");
     let mut told = None;
     eventually("it is refused", PATIENCE, || {
-        let nodes = client.nodes();
+        let nodes = client.node_status();
         told = match &nodes[2].answer {
-            NodeAnswer::Trouble(Trouble::Connecting | Trouble::Guarded { .. }) => None,
-            NodeAnswer::Trouble(trouble) => Some(trouble.clone()),
+            NodeAnswer::NodeError(NodeError::Connecting | NodeError::Quarantined { .. }) => None,
+            NodeAnswer::NodeError(node_error) => Some(node_error.clone()),
             answer => panic!("{answer:?}"),
         };
         told.is_some()

@@ -9,7 +9,9 @@ use quorate::{
 };
 use quorate_testkit::{Fault, Proxy, Server};
 
-use super::fixture::{Fixture, GUARD, guarded, is_attached, settings, wait_for_vote, wait_until};
+use super::fixture::{
+    Fixture, GUARD, is_attached, quarantined, settings, wait_for_vote, wait_until,
+};
 use crate::conformance::fixture::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,10 +22,10 @@ async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
         two_clients(&fixture.servers, &cut_off, |urls| fixture.settings_of(urls)).await;
     let held = first.mutex("a").lock().await.expect("A, B and C vote");
     fixture.servers[C].restart_empty();
-    wait_until(&second, "C is guarded", |nodes| guarded(&nodes[C]).is_some());
+    wait_until(&second, "C is quarantined", |nodes| quarantined(&nodes[C]).is_some());
     let tried = second.mutex("a").try_lock().await;
     let Err(LockError::NoQuorum { nodes }) = &tried else { panic!("{tried:?}") };
-    let (left, why) = guarded(&nodes[C]).unwrap_or_else(|| panic!("{nodes:?}"));
+    let (left, why) = quarantined(&nodes[C]).unwrap_or_else(|| panic!("{nodes:?}"));
     assert!(
         left <= GUARD && why.starts_with("it knows nothing of earlier locks"),
         "{left:?}, {why}"
@@ -41,9 +43,9 @@ async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_guard_two_hold_the_lock() {
     let servers = Server::start_many(5);
-    let unguarded = |urls: Vec<String>| settings(urls).restart_guard(false);
+    let unprotected = |urls: Vec<String>| settings(urls).quarantine(false);
     let cut_off = proxies(&servers);
-    let (first, second) = two_clients(&servers, &cut_off, unguarded).await;
+    let (first, second) = two_clients(&servers, &cut_off, unprotected).await;
     let held = first.mutex("a").lock().await.expect("A, B and C vote");
     servers[C].restart_empty();
     wait_until(&second, "C is attached", |nodes| is_attached(&nodes[C]));

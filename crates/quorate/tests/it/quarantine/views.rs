@@ -36,7 +36,7 @@ async fn another_node_in_the_place_of_one() {
     let (fixture, other) = (Fixture::new(3).await, Server::start());
     let urls = [fixture.servers[0].url(), fixture.servers[1].url(), other.url()];
     let client = fixture.settings_of(urls).connect().await.expect("two of them are the nodes");
-    let told = lasting(&client.nodes(), 2, || client.nodes());
+    let told = lasting(&client.node_status(), 2, || client.node_status());
     assert!(told.contains("the nodes have agreed on "), "{told}");
     assert!(told.contains("this client has another address for one of them"), "{told}");
     assert!(told.contains(&fixture.servers[2].url()) && !told.contains(&other.url()), "{told}");
@@ -58,7 +58,7 @@ async fn another_longest_ttl() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_without_the_guard() {
     let fixture = Fixture::new(3).await;
-    let told = refused(fixture.settings().restart_guard(false)).await;
+    let told = refused(fixture.settings().quarantine(false)).await;
     let why = "under the restart guard, which this client has off";
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     assert!(fixture.servers.iter().all(|server| server.lock_keys().is_empty()));
@@ -69,7 +69,7 @@ async fn a_client_without_the_guard() {
 async fn a_classic_client_without_the_guard() {
     let fixture = Fixture::new(3).await;
     let why = "under the restart guard, which this client has off";
-    let told = refused(fixture.settings().classic().restart_guard(false)).await;
+    let told = refused(fixture.settings().classic().quarantine(false)).await;
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     // One node is never guarded.
     let told = refused(fixture.settings_of([fixture.servers[0].url()]).classic()).await;
@@ -144,7 +144,7 @@ async fn nodes_of_two_sets() {
     let client = fixture.settings_of(urls).build().expect("the settings are valid");
     // Which of the two is right is not known to anybody: the first that was heard of is taken.
     let is_other = |it: &NodeReport| {
-        trouble(it)
+        node_error(it)
             .is_some_and(|it| it == "disagreement: this node belongs to another set of nodes")
     };
     wait_until(&client, "some are refused, and the others are not", |nodes| {
@@ -162,7 +162,7 @@ async fn the_same_node_by_two_addresses() {
     let client = fixture.settings_of(urls).build().expect("the settings are valid");
     wait_until(&client, "one of the two has no vote", |nodes| {
         let is_twin = |it: &usize| {
-            trouble(&nodes[*it]).is_some_and(|it| it.starts_with("is the same server as "))
+            node_error(&nodes[*it]).is_some_and(|it| it.starts_with("is the same server as "))
         };
         is_attached(&nodes[1]) && [0, 2].iter().filter(|it| is_twin(it)).count() == 1
     });
@@ -177,7 +177,7 @@ async fn another_database_of_a_server_by_its_socket() {
     client.admit().await.expect("they are new and empty");
     let other = settings([url(0, 1), url(1, 1), url(2, 2)]);
     let other = other.connect().await.expect("two of them are the nodes");
-    let told = lasting(&other.nodes(), 2, || other.nodes());
+    let told = lasting(&other.node_status(), 2, || other.node_status());
     assert!(told.contains("this client has another address for one of them"), "{told}");
     assert!(told.contains(&url(2, 1)) && !told.contains(&url(2, 2)), "{told}");
     // It can be a node of another set.
@@ -192,7 +192,7 @@ async fn a_record_of_a_version_to_come() {
     let mut connection = fixture.servers[1].connection();
     cmd("HSET").arg("quorate:node").arg("wire").arg(99).exec(&mut connection).expect("it is set");
     let client = fixture.settings().connect().await.expect("two of them vote");
-    let told = lasting(&client.nodes(), 1, || client.nodes());
+    let told = lasting(&client.node_status(), 1, || client.node_status());
     assert_eq!(told, "disagreement: the node's record has version 99, this client reads version 1");
     assert_eq!(cmd("HGET").arg("quorate:node").arg("wire").query::<u32>(&mut connection), Ok(99));
 }
@@ -204,24 +204,24 @@ async fn refused(settings: ClientBuilder) -> Vec<String> {
     let Err(ConnectError::NoQuorum { nodes }) = refused else { panic!("{refused:?}") };
     assert!(called.elapsed() < Duration::from_secs(5), "{:?}: {nodes:?}", called.elapsed());
     let told: Vec<_> =
-        nodes.iter().filter_map(trouble).filter(|it| it != "not connected yet").collect();
+        nodes.iter().filter_map(node_error).filter(|it| it != "not connected yet").collect();
     assert!(!told.is_empty(), "{nodes:?}");
     told
 }
 
 /// What is wrong with one node, which stays so.
 fn lasting(now: &[NodeReport], node: usize, nodes: impl Fn() -> Box<[NodeReport]>) -> String {
-    let mut told = trouble(&now[node]);
+    let mut told = node_error(&now[node]);
     quorate_testkit::eventually("it is refused", PATIENCE, || {
-        told = trouble(&nodes()[node]).filter(|it| it.starts_with("disagreement: "));
+        told = node_error(&nodes()[node]).filter(|it| it.starts_with("disagreement: "));
         told.is_some()
     });
     told.expect("waited for")
 }
 
-fn trouble(report: &NodeReport) -> Option<String> {
+fn node_error(report: &NodeReport) -> Option<String> {
     match &report.answer {
-        NodeAnswer::Trouble(trouble) => Some(trouble.to_string()),
+        NodeAnswer::NodeError(node_error) => Some(node_error.to_string()),
         _ => None,
     }
 }

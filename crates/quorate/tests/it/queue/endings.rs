@@ -28,7 +28,7 @@ fn a_release_that_meets_an_inquiry_is_a_release() {
             eventually("the client has heard it", PATIENCE, is_heard);
         }
     };
-    let builder = Client::builder().restart_guard(false).nodes([server.url()]).observer(observer);
+    let builder = Client::builder().quarantine(false).nodes([server.url()]).observer(observer);
     let client = block_on(builder.connect()).expect("the server is there");
     for _ in 0..5 {
         let guard = block_on(client.mutex(NAME).lock()).expect("it is free");

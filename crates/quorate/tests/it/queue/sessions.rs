@@ -19,7 +19,7 @@ use crate::{
 #[test]
 fn a_waiter_whose_connections_are_gone_is_skipped_at_once() {
     on_servers(&[1, 3], async |fixture| {
-        let fixture = &fixture.unguarded();
+        let fixture = &fixture.unprotected();
         let queue = Queue::new(fixture);
         let proxies: Vec<_> =
             fixture.servers().iter().map(|it| Proxy::start(&it.address())).collect();
@@ -128,7 +128,7 @@ fn servers_that_forget_their_scripts_hand_the_lock_over_all_the_same() {
 #[test]
 fn a_minority_that_is_restarted_finds_those_who_wait_again() {
     on_servers(&[3], async |fixture| {
-        let fixture = &fixture.unguarded();
+        let fixture = &fixture.unprotected();
         let queue = Queue::new(fixture);
         let (alice, bob) = (queue.client("alice").await, queue.client("bob").await);
         let guard = take(alice.mutex(NAME)).await;
@@ -150,7 +150,7 @@ fn a_minority_that_is_restarted_finds_those_who_wait_again() {
 fn a_grant_of_a_server_that_has_forgotten_the_session_does_not_count() {
     let servers = Server::start_many(3);
     let [forgetful, second, third] = &servers[..] else { panic!("three servers") };
-    let settings = || Client::builder().restart_guard(false).ttl(LONG);
+    let settings = || Client::builder().quarantine(false).ttl(LONG);
     let hold = |server: &Server| {
         let holder = connect_to_all(settings().nodes([server.url()]));
         block_on(take(holder.mutex(NAME)))
@@ -166,7 +166,7 @@ fn a_grant_of_a_server_that_has_forgotten_the_session_does_not_count() {
     }
 
     forget_and_turn_away(forgetful);
-    let is_lost = || client.nodes()[0].answer != NodeAnswer::Attached;
+    let is_lost = || client.node_status()[0].answer != NodeAnswer::Attached;
     eventually("the session is lost", PATIENCE, is_lost);
     block_on(first_held.release()).expect("it is held");
     eventually("it is handed on", PATIENCE, || line(second).is_empty());
@@ -189,7 +189,7 @@ fn forget_and_turn_away(server: &Server) {
 
 fn through(proxies: &[Proxy]) -> ClientBuilder {
     Client::builder()
-        .restart_guard(false)
+        .quarantine(false)
         .nodes(proxies.iter().map(Proxy::url))
         .ttl(LONG)
         .vote_timeout(PATIENCE)

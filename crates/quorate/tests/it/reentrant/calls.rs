@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use quorate::{
-    LeaseHandover, LeaseTag, blocking,
-    error::{AdoptError, LockError, LostReason, WithError},
+    DetachedLease, LeaseTag, blocking,
+    error::{LeaseError, LockError, LostReason, WithError},
 };
 
 use super::{enter, entry, is_taken, release, told, wait_until_entered, waiting, won};
@@ -109,11 +109,11 @@ async fn an_entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
     let outer = enter(&alice, "job 7").await;
     let inner = enter(&alice, "job 7").await;
     let fence = inner.fence();
-    let lease = inner.hand_over().await.unwrap().to_string();
-    let lease: LeaseHandover = lease.parse().expect("it is one");
+    let lease = inner.detach().await.unwrap().to_string();
+    let lease: DetachedLease = lease.parse().expect("it is one");
     assert_eq!(lease.fence(), fence);
     let adopted = bob.adopt(&lease).await.expect("it is there");
-    assert!(matches!(bob.adopt(&lease).await, Err(AdoptError::Lost(_))), "once");
+    assert!(matches!(bob.adopt(&lease).await, Err(LeaseError::Lost(_))), "once");
     assert_eq!(adopted.fence(), fence);
     adopted.extend(LONG).await.expect("a majority has it");
     release(outer).await;
@@ -133,7 +133,7 @@ async fn an_entry_is_handed_over_and_keeps_its_identity(fixture: &Fixture) {
 
 async fn a_handed_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
-    let lease = enter(&alice, "x").await.hand_over().await.unwrap();
+    let lease = enter(&alice, "x").await.detach().await.unwrap();
     // In the meantime nobody but its identity gets in.
     assert!(is_taken(bob.mutex("a")).await);
     let inner = enter(&bob, "x").await;
@@ -149,7 +149,7 @@ async fn a_handed_entry_is_renewed_and_released_by_others(fixture: &Fixture) {
 async fn a_tagged_entry_is_found_and_keeps_its_identity(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let outer = enter(&bob, "é!:r%61").await;
-    let lease = take(entry(&alice, "é!:r%61").who("a@b~c!d:r")).await.hand_over().await.unwrap();
+    let lease = take(entry(&alice, "é!:r%61").who("a@b~c!d:r")).await.detach().await.unwrap();
     let tag = LeaseTag::new([0xa5; LeaseTag::LEN]);
     let tagged = alice.tag_lease(&lease, tag).await.expect("every node answers");
     let found = bob.tagged_leases(["a"]).await.expect("every node answers");

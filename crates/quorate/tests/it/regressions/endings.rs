@@ -29,7 +29,7 @@ fn a_lock_that_is_won_during_a_shutdown_is_given_back(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
     let settings =
-        mode.of(Client::builder().restart_guard(false)).nodes([proxy.url()]).vote_timeout(PATIENCE);
+        mode.of(Client::builder().quarantine(false)).nodes([proxy.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     proxy.set(Fault::Delay { up: Duration::ZERO, down: Duration::from_millis(200) });
     let mutex = client.mutex(NAME);

@@ -27,8 +27,7 @@ fn a_short_extension_that_met_noscript_does_not_run_after_a_later_long_one() {
     // It was sent again as text, behind the long one: 60 s were promised and 1.5 s kept.
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let settings =
-        Client::builder().restart_guard(false).nodes([proxy.url()]).vote_timeout(PATIENCE);
+    let settings = Client::builder().quarantine(false).nodes([proxy.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     let mutex = client.mutex(NAME).ttl(20 * SECOND).no_renew();
     let guard = Arc::new(block_on(mutex.lock()).unwrap());

@@ -2,7 +2,7 @@
 
 use quorate::{
     Client,
-    error::{LockError, NodeAnswer, Trouble},
+    error::{LockError, NodeAnswer, NodeError},
     memory::Behaviour,
 };
 use quorate_testkit::eventually;
@@ -31,7 +31,7 @@ async fn a_node_that_was_not_waited_for_is_not_said_to_have_timed_out() {
         panic!("two of three nodes fail");
     };
     let answers: Vec<_> = nodes.iter().map(|report| report.answer.clone()).collect();
-    let refused = NodeAnswer::Trouble(Trouble::ConnectionRefused);
+    let refused = NodeAnswer::NodeError(NodeError::ConnectionRefused);
     assert_eq!(answers, [refused.clone(), refused, NodeAnswer::NotAwaited]);
     let text = LockError::NoQuorum { nodes }.to_string();
     assert!(text.contains("memory:2: not waited for"), "{text}");
@@ -44,7 +44,7 @@ fn a_reply_of_the_wrong_kind_ends_the_connection_and_the_link_heals(mode: Mode) 
         (is_attempt(words) && connection == 0).then(|| ":1\r\n".into())
     }));
     let settings =
-        mode.of(Client::builder().restart_guard(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
+        mode.of(Client::builder().quarantine(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     let called = block_on(client.mutex(NAME).try_lock());
     assert!(matches!(called, Err(LockError::NoQuorum { .. })), "{called:?}");

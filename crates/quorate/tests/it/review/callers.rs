@@ -75,7 +75,7 @@ async fn an_observer_that_panics_does_not_stop_the_keeper() {
 fn an_observer_that_panics_does_not_end_a_link() {
     // As above, where links come and go.
     let server = Server::start();
-    let settings = Client::builder().restart_guard(false).nodes([server.url()]).observer(panicking);
+    let settings = Client::builder().quarantine(false).nodes([server.url()]).observer(panicking);
     let client = block_on(settings.connect()).unwrap();
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
     server.restart();
@@ -105,8 +105,7 @@ fn a_client_with_pending_calls_does_not_show_who_it_is() {
     // Whoever reads the owners in a log can release the locks.
     let server = Server::start();
     let proxy = Proxy::start(&server.address());
-    let settings =
-        Client::builder().restart_guard(false).nodes([proxy.url()]).vote_timeout(PATIENCE);
+    let settings = Client::builder().quarantine(false).nodes([proxy.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     let guard = block_on(client.mutex(NAME).lock()).unwrap();
     let owner = String::from_utf8(server.get(NAME).unwrap()).unwrap();

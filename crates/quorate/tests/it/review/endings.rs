@@ -17,7 +17,7 @@ use quorate::{
 
 use crate::{
     cancellation::fixture::poll,
-    faults::cluster::{Cluster, PATIENCE, trouble, wait_until_attached},
+    faults::cluster::{Cluster, PATIENCE, node_error, wait_until_attached},
     links::executor::block_on,
     watchdog::fixture::{NAME, PausedFixture, TICK, build, is_taken, settings, take},
 };
@@ -119,7 +119,7 @@ fn a_shutdown_with_a_dead_server_of_three_is_clean() {
     let client = block_on(cluster.direct().connect()).unwrap();
     wait_until_attached(&client);
     cluster.servers[2].kill();
-    let is_missed = || trouble(&client.nodes()[2]).is_some();
+    let is_missed = || node_error(&client.node_status()[2]).is_some();
     quorate_testkit::eventually("the dead one is missed", PATIENCE, is_missed);
     block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
     assert!(block_on(client.shutdown(PATIENCE)).is_clean);

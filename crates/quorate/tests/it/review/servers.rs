@@ -22,15 +22,15 @@ fn a_late_renewal_of_who_left_a_lease_does_not_shorten_it() {
     let proxy = Proxy::start(&servers[2].address());
     let journal = Journal::default();
     let urls = [servers[0].url(), servers[1].url(), proxy.url()];
-    let settings = Client::builder().restart_guard(false).nodes(urls).vote_timeout(SHORT);
+    let settings = Client::builder().quarantine(false).nodes(urls).vote_timeout(SHORT);
     let leaver = connect_to_all(settings.observer(journal.clone()));
-    let settings = Client::builder().restart_guard(false);
+    let settings = Client::builder().quarantine(false);
     let adopter = connect_to_all(settings.nodes(servers.iter().map(Server::url)));
     let guard = block_on(leaver.mutex(NAME).ttl(30 * SHORT).lock()).unwrap();
     proxy.set(Fault::BlackHole);
     eventually("a renewal is on its way", PATIENCE, || journal.count("renewed") > 0);
 
-    let lease = block_on(guard.hand_over()).unwrap();
+    let lease = block_on(guard.detach()).unwrap();
     let guard = block_on(adopter.adopt(&lease)).unwrap();
     block_on(guard.extend(Duration::from_secs(30))).unwrap();
     let calls = servers[2].command_calls("evalsha");
@@ -94,7 +94,7 @@ fn shown(value: &[u8]) -> Holder {
 
 fn connect(url: &str, vote_timeout: Duration) -> (Client, Journal) {
     let journal = Journal::default();
-    let settings = Client::builder().restart_guard(false).nodes([url]).vote_timeout(vote_timeout);
+    let settings = Client::builder().quarantine(false).nodes([url]).vote_timeout(vote_timeout);
     let client = block_on(settings.observer(journal.clone()).connect()).expect("a server");
     (client, journal)
 }

@@ -11,7 +11,7 @@ use std::{
 
 use quorate::{
     Client,
-    error::{NodeAnswer, Trouble},
+    error::{NodeAnswer, NodeError},
     observe::Event,
 };
 use quorate_testkit::eventually;
@@ -43,7 +43,7 @@ fn a_server_that_forgets_every_script_is_not_asked_for_ever(mode: Mode) {
     }));
     let ttl = Duration::from_millis(300);
     let settings =
-        mode.of(Client::builder().restart_guard(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
+        mode.of(Client::builder().quarantine(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
     let client = block_on(settings.ttl(ttl).max_ttl(ttl).connect()).unwrap();
     let mutex = client.mutex(NAME).no_renew();
     let released = block_on(block_on(mutex.lock()).unwrap().release());
@@ -71,8 +71,7 @@ fn two_servers_that_change_places_are_attached_again(mode: Mode) {
         }))
     });
     let urls = peers.each_ref().map(Peer::url);
-    let settings =
-        mode.of(Client::builder().restart_guard(false)).nodes(urls).vote_timeout(PATIENCE);
+    let settings = mode.of(Client::builder().quarantine(false)).nodes(urls).vote_timeout(PATIENCE);
     let client = block_on(settings.connect()).unwrap();
     is_swapped.store(true, Ordering::SeqCst);
     assert!(block_on(client.mutex(NAME).try_lock()).is_err());
@@ -86,7 +85,7 @@ fn two_servers_that_change_places_are_attached_again(mode: Mode) {
 #[test]
 fn a_password_that_a_peer_echoes_is_not_shown() {
     // What the peer said was told as it was.
-    for (start, trouble) in [
+    for (start, node_error) in [
         ("ERR wrong arguments:", "server error: ERR wrong"),
         ("WRONGPASS for", "authentication failed: WRONGPASS"),
         ("NOPERM with", "no permission: NOPERM"),
@@ -109,18 +108,19 @@ fn a_password_that_a_peer_echoes_is_not_shown() {
         let observer = move |event: &Event<'_>| {
             *told.lock().unwrap_or_else(PoisonError::into_inner) += &format!("{event:?}\n");
         };
-        let settings = Client::builder().restart_guard(false).nodes([url]).observer(observer);
+        let settings = Client::builder().quarantine(false).nodes([url]).observer(observer);
         let client = settings.clone().build().unwrap();
-        let said = || match client.nodes()[0].answer.clone() {
-            NodeAnswer::Trouble(Trouble::Connecting) => None,
+        let said = || match client.node_status()[0].answer.clone() {
+            NodeAnswer::NodeError(NodeError::Connecting) => None,
             answer => Some(answer),
         };
         eventually("it has said something", PATIENCE, || said().is_some());
         let error = block_on(settings.connect_timeout(Duration::from_millis(200)).connect());
         let error = error.unwrap_err();
-        let shown = format!("{:?} {} {error:?} {error}", client.nodes(), client.nodes()[0]);
+        let shown =
+            format!("{:?} {} {error:?} {error}", client.node_status(), client.node_status()[0]);
         let shown = shown + &events.lock().unwrap();
-        assert!(shown.contains(trouble), "{shown}");
+        assert!(shown.contains(node_error), "{shown}");
         assert!(!shown.contains("hunter"), "{shown}");
     }
 }

@@ -13,10 +13,7 @@ use crate::conformance::fixture::{LONG, PATIENCE, take};
 async fn a_user_with_the_commands_of_the_readme_can_do_everything() {
     let server = with_user(Server::start());
     let settings = || {
-        Client::builder()
-            .restart_guard(false)
-            .nodes([server.url_with("app", "secret", 1)])
-            .ttl(LONG)
+        Client::builder().quarantine(false).nodes([server.url_with("app", "secret", 1)]).ttl(LONG)
     };
     let client = settings().connect().await.expect("it is let in");
 
@@ -33,7 +30,7 @@ async fn a_user_with_the_commands_of_the_readme_can_do_everything() {
         mutex.lock().await.expect("its turn comes").release().await.expect("it is held");
     };
     let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(turn(mutex.clone()))).collect();
-    let lease = guard.hand_over().await.unwrap();
+    let lease = guard.detach().await.unwrap();
     client.adopt(&lease).await.expect("it was left").release().await.expect("it is held");
     for waiter in waiters {
         tokio::time::timeout(PATIENCE, waiter).await.expect("it has an end").expect("no panic");
@@ -56,7 +53,7 @@ async fn readme_commands_are_enough_for_guarded_nodes_readers_and_permits() {
         let client = settings.connect().await.expect("it is let in");
         let guard = client.mutex("app:1").lock_timeout(PATIENCE).await.expect("it is free");
         guard.extend(LONG).await.expect("it is held");
-        let lease = guard.hand_over().await.expect("it is held");
+        let lease = guard.detach().await.expect("it is held");
         client.renew_lease(&lease).await.expect("it was left");
         client.release_lease(&lease).await.expect("it was left");
         let jobs = client.semaphore("app:jobs", NonZeroU32::new(2).expect("not zero"));
@@ -67,7 +64,7 @@ async fn readme_commands_are_enough_for_guarded_nodes_readers_and_permits() {
     let client = settings().connect().await.expect("it is let in");
     let lock = client.rwlock("app:2");
     let reader = lock.read().await.expect("nobody writes");
-    let left = lock.read().await.expect("nobody writes").hand_over().await.expect("it is held");
+    let left = lock.read().await.expect("nobody writes").detach().await.expect("it is held");
     reader.extend(LONG).await.expect("it is held");
     assert!(lock.write_timeout(Duration::from_millis(50)).await.is_err(), "two read");
     reader.release().await.expect("it is held");

@@ -19,7 +19,7 @@ fn one_who_hands_a_lease_over_stands_in_no_line() {
             count.expect("it is a line")
         };
         eventually("it stands in line where another is in the way", PATIENCE, || standing() == 1);
-        let lease = guard.hand_over().await.unwrap();
+        let lease = guard.detach().await.unwrap();
         eventually("its place is given up", PATIENCE, || standing() == 0);
         let guard = bob.adopt(&lease).await.expect("it was left");
         guard.verify().await.expect("it is held");

@@ -145,7 +145,7 @@ async fn it_is_renewed_as_the_writer_was(fixture: &Fixture) {
 async fn it_goes_on_in_another_process(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let writer = lock(&alice).write().await.expect("it is free");
-    let lease = writer.downgrade().await.expect("a majority has it").hand_over().await.unwrap();
+    let lease = writer.downgrade().await.expect("a majority has it").detach().await.unwrap();
     assert_eq!(lease.fence(), None);
     let reader = bob.adopt(&lease).await.expect("it is there");
     let other = read(&alice).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quorate::{LeaseHandover, error::AdoptError};
+use quorate::{DetachedLease, error::LeaseError};
 
 use super::together::{Wants, lock, read, told, wait_until_gone, waiting, won};
 use crate::conformance::fixture::{Fixture, LONG, PATIENCE, SHORT, wait_for_end};
@@ -64,13 +64,13 @@ async fn a_dropped_reader_and_a_dropped_wait_leave_nothing(fixture: &Fixture) {
 async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
     let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
     let _other = read(&alice).await;
-    let lease = read(&alice).await.hand_over().await.unwrap();
+    let lease = read(&alice).await.detach().await.unwrap();
     assert_eq!(lease.fence(), None);
-    let lease: LeaseHandover = lease.to_string().parse().expect("it is one");
+    let lease: DetachedLease = lease.to_string().parse().expect("it is one");
     assert!(bob.renew_lease(&lease).await.expect("it is there") > LONG / 2);
     let guard = bob.adopt(&lease).await.expect("it is there");
     let twice = bob.adopt(&lease).await;
-    assert!(matches!(twice, Err(AdoptError::Lost(_))), "{twice:?}");
+    assert!(matches!(twice, Err(LeaseError::Lost(_))), "{twice:?}");
     assert_eq!(guard.fence(), None);
     guard.extend(LONG).await.expect("a majority has it");
     guard.verify().await.expect("bob has it");
@@ -80,7 +80,7 @@ async fn a_part_is_handed_to_another_process(fixture: &Fixture) {
     let mut whos = [&*holder.who, &*report.shared_with[0].who];
     whos.sort_unstable();
     assert_eq!(whos, ["alice", "bob"]);
-    let lease = guard.hand_over().await.unwrap();
+    let lease = guard.detach().await.unwrap();
     alice.release_lease(&lease).await.expect("it is there");
     assert!(alice.renew_lease(&lease).await.is_err(), "it is over");
     told(fixture, &alice, |report| report.shared_with.is_empty()).await;

@@ -36,7 +36,7 @@ fn a_client_of_classic_mode_that_is_called_like_a_reader_is_none() {
     on_servers_in_classic_mode(&[1, 3], async |fixture: &Fixture| {
         let client = fixture.client("nightly:s").await;
         let guard = client.mutex("a").lock().await.expect("it is free");
-        let lease = guard.hand_over().await.expect("it is held");
+        let lease = guard.detach().await.expect("it is held");
         let guard = client.adopt(&lease).await.expect("it is there");
         guard.release().await.expect("it was held");
     });

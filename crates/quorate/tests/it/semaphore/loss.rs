@@ -29,7 +29,7 @@ on_every_engine! {
 async fn loss_of_one_permit_is_a_loss_of_all(fixture: &Fixture) {
     let client = fixture.client("alice").await;
     let held = jobs(&client, 3).ttl(BRIEF).acquire_many(2).await.expect("free");
-    let (token, lost) = (held.cancellation_token(), held.lost());
+    let (token, lost) = (held.loss_token(), held.lost());
     let robbed = held.guards()[1].name().to_owned();
     rob(fixture, &robbed);
     let lost = tokio::time::timeout(PATIENCE, lost).await.expect("it is told");

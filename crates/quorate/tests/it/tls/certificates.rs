@@ -119,7 +119,7 @@ impl SecureServer {
     /// The settings of a client that comes to `localhost` by TLS.
     pub(super) fn client(&self, tls: Tls) -> ClientBuilder {
         let urls = [self.url("rediss", "localhost")];
-        Client::builder().restart_guard(false).nodes(urls).tls(tls).vote_timeout(PATIENCE)
+        Client::builder().quarantine(false).nodes(urls).tls(tls).vote_timeout(PATIENCE)
     }
 }
 

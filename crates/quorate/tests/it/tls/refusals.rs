@@ -8,7 +8,7 @@ use std::{
 
 use quorate::{
     Client, ClientBuilder, Tls,
-    error::{NodeAnswer, Trouble},
+    error::{NodeAnswer, NodeError},
 };
 use quorate_testkit::{Server, eventually};
 
@@ -20,7 +20,7 @@ fn a_server_of_another_authority_is_refused() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let server = SecureServer::start(&theirs, &theirs.server(&["localhost"]));
     assert_eq!(
-        trouble(server.client(ours.trusted())).to_string(),
+        node_error(server.client(ours.trusted())).to_string(),
         "TLS failed: the server's certificate is not signed by a trusted authority"
     );
 }
@@ -30,7 +30,7 @@ fn a_server_whose_certificate_has_expired_is_refused() {
     let authority = Authority::new("ours");
     let server = SecureServer::start(&authority, &authority.expired(&["localhost"]));
     assert_eq!(
-        trouble(server.client(authority.trusted())).to_string(),
+        node_error(server.client(authority.trusted())).to_string(),
         "TLS failed: the server's certificate has expired"
     );
 }
@@ -42,7 +42,7 @@ fn a_server_with_another_name_is_refused() {
     let by_address = [server.url("rediss", "127.0.0.1")];
     let settings = server.client(authority.trusted()).nodes(by_address);
     assert_eq!(
-        trouble(settings).to_string(),
+        node_error(settings).to_string(),
         "TLS failed: the server's certificate is for another name"
     );
 }
@@ -75,9 +75,9 @@ fn a_server_that_answers_plainly_is_told_apart() {
         }
     });
     let settings =
-        Client::builder().restart_guard(false).nodes([url]).tls(Authority::new("ours").trusted());
+        Client::builder().quarantine(false).nodes([url]).tls(Authority::new("ours").trusted());
     assert_eq!(
-        trouble(settings).to_string(),
+        node_error(settings).to_string(),
         "TLS failed: the server does not speak TLS there; for a plain connection write redis://"
     );
 }
@@ -87,8 +87,8 @@ fn a_plain_server_is_not_taken_for_one_that_speaks_tls() {
     let server = Server::start();
     let url = server.url().replace("redis://", "rediss://");
     let settings =
-        Client::builder().restart_guard(false).nodes([url]).tls(Authority::new("ours").trusted());
-    let text = trouble(settings).to_string();
+        Client::builder().quarantine(false).nodes([url]).tls(Authority::new("ours").trusted());
+    let text = node_error(settings).to_string();
     assert!(text.contains("TLS"), "{text}");
 }
 
@@ -97,7 +97,7 @@ fn a_server_that_speaks_tls_says_so_to_a_plain_client() {
     let authority = Authority::new("ours");
     let server = SecureServer::start(&authority, &authority.server(&["localhost"]));
     let plainly = [server.url("redis", "localhost")];
-    let text = trouble(server.client(Tls::new()).nodes(plainly)).to_string();
+    let text = node_error(server.client(Tls::new()).nodes(plainly)).to_string();
     assert!(text.contains("rediss://"), "{text}");
 }
 
@@ -106,20 +106,20 @@ fn a_server_that_speaks_tls_says_so_to_a_plain_client() {
 fn is_refused_by(settings: ClientBuilder) {
     let client = settings.build().expect("the settings are valid");
     eventually("the refusal is told", PATIENCE, || {
-        let text = client.nodes()[0].to_string();
-        assert!(client.nodes()[0].answer != NodeAnswer::Attached);
+        let text = client.node_status()[0].to_string();
+        assert!(client.node_status()[0].answer != NodeAnswer::Attached);
         text.contains("TLS failed: the server refused") && text.contains("client certificate")
     });
 }
 
 /// Waits until the first connect has failed, and tells how.
-fn trouble(settings: ClientBuilder) -> Trouble {
+fn node_error(settings: ClientBuilder) -> NodeError {
     let client = settings.build().expect("the settings are valid");
     let mut found = None;
     eventually("the connect fails", PATIENCE, || {
-        found = match client.nodes()[0].answer.clone() {
-            NodeAnswer::Trouble(Trouble::Connecting) => None,
-            NodeAnswer::Trouble(trouble) => Some(trouble),
+        found = match client.node_status()[0].answer.clone() {
+            NodeAnswer::NodeError(NodeError::Connecting) => None,
+            NodeAnswer::NodeError(node_error) => Some(node_error),
             answer => panic!("no such server is a node: {answer:?}"),
         };
         found.is_some()

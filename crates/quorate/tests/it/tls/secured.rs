@@ -21,7 +21,9 @@ fn a_lock_can_be_taken_extended_and_released_over_tls() {
     let urls = servers.iter().map(|server| server.url("rediss", "127.0.0.1"));
     let settings = servers[0].client(authority.trusted()).nodes(urls);
     let client = connect_to_all(settings);
-    assert!(client.nodes().iter().all(|report| report.node.starts_with("rediss://127.0.0.1:")));
+    assert!(
+        client.node_status().iter().all(|report| report.node.starts_with("rediss://127.0.0.1:"))
+    );
 
     let mutex = client.mutex(NAME);
     let guard = block_on(mutex.lock()).unwrap();

@@ -20,7 +20,7 @@ fn a_certificate_that_cannot_be_read_is_a_mistake_in_the_settings() {
     ];
     for (tls, expected) in cases {
         let built =
-            Client::builder().restart_guard(false).nodes(["rediss://localhost"]).tls(tls).build();
+            Client::builder().quarantine(false).nodes(["rediss://localhost"]).tls(tls).build();
         let Err(ConfigError::InvalidTls { reason }) = &built else {
             panic!("{expected}: {built:?}");
         };
@@ -43,7 +43,7 @@ fn no_secret_is_shown() {
     let secret = me.key.lines().nth(1).unwrap().to_owned();
     let tls = authority.trusted().identity_pem(me.certificate, me.key);
     let builder = Client::builder()
-        .restart_guard(false)
+        .quarantine(false)
         .nodes(["rediss://app:hunter2@localhost"])
         .tls(tls.clone());
     let shown = [format!("{tls:?}"), format!("{builder:?}"), format!("{:?}", builder.build())];

@@ -68,7 +68,7 @@ fn a_key_that_somebody_overwrote_does_not_void_the_others(mode: Mode) {
 fn hold_many(mode: Mode) -> (Server, Journal, Vec<Guard>) {
     let server = Server::start();
     let journal = Journal::default();
-    let settings = mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).ttl(TTL);
+    let settings = mode.of(Client::builder().quarantine(false)).nodes([server.url()]).ttl(TTL);
     let client =
         block_on(settings.observer(journal.clone()).connect()).expect("the server is there");
     let take = |number| block_on(client.mutex(format!("order:{number}")).lock());

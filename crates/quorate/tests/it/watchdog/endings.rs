@@ -74,7 +74,7 @@ async fn a_node_that_got_the_lock_by_a_renewal_is_owed_its_release() {
 fn a_server_hears_no_more_of_a_lock_that_was_let_go(mode: Mode) {
     let server = Server::start();
     let journal = Journal::default();
-    let settings = mode.of(Client::builder().restart_guard(false)).nodes([server.url()]).ttl(SHORT);
+    let settings = mode.of(Client::builder().quarantine(false)).nodes([server.url()]).ttl(SHORT);
     let client = block_on(settings.observer(journal.clone()).connect()).unwrap();
     let witness = Witness::start();
     // In line a session is heard of all the time; only the script that renews has this command.

@@ -39,7 +39,7 @@ fn line(event: &Event<'_>) -> String {
         Event::Started { action, name, .. } => format!("{} {name} started", action.as_str()),
         Event::Answered { action, node, answer, .. } => {
             let answer = match answer {
-                NodeAnswer::Trouble(trouble) => trouble.kind().to_owned(),
+                NodeAnswer::NodeError(node_error) => node_error.kind().to_owned(),
                 plain => format!("{plain:?}").to_lowercase(),
             };
             format!("{} {node} answered {answer}", action.as_str())
@@ -55,7 +55,7 @@ fn line(event: &Event<'_>) -> String {
         Event::AtRisk { name } => format!("at risk {name}"),
         Event::Lost { name, reason, .. } => format!("lost {name} {}", reason.as_str()),
         Event::NodeUp { node } => format!("up {node}"),
-        Event::NodeDown { node, trouble } => format!("down {node} {}", trouble.kind()),
+        Event::NodeDown { node, node_error } => format!("down {node} {}", node_error.kind()),
         other => format!("{other:?}"),
     }
 }

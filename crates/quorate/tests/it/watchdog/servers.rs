@@ -67,7 +67,7 @@ async fn a_task_that_blocks_its_runtime_keeps_its_lock() {
 /// With patience for a busy machine, but not so much that a lease ends meanwhile.
 fn settings(servers: &[&Server]) -> ClientBuilder {
     let urls = servers.iter().map(|server| server.url());
-    Client::builder().restart_guard(false).nodes(urls).ttl(TTL).vote_timeout(TTL / 4)
+    Client::builder().quarantine(false).nodes(urls).ttl(TTL).vote_timeout(TTL / 4)
 }
 
 /// Renewed after a quarter of it, so three quarters are there for a busy machine to stall.

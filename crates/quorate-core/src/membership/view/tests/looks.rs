@@ -5,7 +5,7 @@ use super::*;
 impl Hall {
     /// Looks at a node, which must stay as it is. Returns the mark that it was offered, too.
     fn look(&mut self, node: usize) -> (NodeInfo, Mark) {
-        let handshake = Handshake { is_looking: true, ..self.handshake() };
+        let handshake = Handshake { is_read_only: true, ..self.handshake() };
         // What is over by now goes with every command.
         self.apply(node, &command::Command::Who { client: ClientId::from_random([0; 20]) });
         let before = self.stores[node].clone();

@@ -24,7 +24,7 @@ fn it_is_the_same_grant_with_another_end() {
     let mut node = node_with([1, 2, 3]);
     let (writer, mine, later) = (owner(1, 1), reader(1, 1), reader(2, 2));
     node.wait_at(0, &writer);
-    assert_eq!(node.downgrade_at(60, &writer, &mine), Reply::Taken);
+    assert_eq!(node.downgrade_at(60, &writer, &mine), Reply::Stored);
     let (ends_at_ms, since_ms) = (T0 + 60 + TTL, T0 + 60);
     assert_eq!(node.share_of(60, &mine), Some(Share { fence: fence(1), ends_at_ms, since_ms }));
     assert_eq!(node.wait_at(60, &later), granted(fence(2)), "who comes later has a larger fence");
@@ -40,7 +40,7 @@ fn those_who_share_come_in_up_to_the_first_who_wants_it_alone() {
     for owner in [&writer, &two, &three, &alone, &last] {
         node.wait_at(0, owner);
     }
-    assert_eq!(node.downgrade_at(1, &writer, &reader(1, 1)), Reply::Taken);
+    assert_eq!(node.downgrade_at(1, &writer, &reader(1, 1)), Reply::Stored);
     let told = [(&two, 2), (&three, 3)];
     let told = told.map(|(owner, number)| {
         (speaker_of(owner).client, owner.clone(), fence(number), PushKind::Granted)
@@ -61,10 +61,10 @@ fn one_who_says_so_twice_is_told_the_same_and_nothing_goes_earlier() {
     node.wait_at(0, &writer);
     node.downgrade_at(1, &writer, &mine);
     let first = node.share_of(1, &mine).expect("it is there");
-    assert_eq!(node.downgrade_at(9, &writer, &mine), Reply::Taken);
+    assert_eq!(node.downgrade_at(9, &writer, &mine), Reply::Stored);
     let ends_at_ms = T0 + 9 + TTL;
     assert_eq!(node.share_of(9, &mine), Some(Share { ends_at_ms, ..first }));
-    assert_eq!(node.downgrade_at(9, &writer, &reader(2, 2)), Reply::Another, "that was another");
+    assert_eq!(node.downgrade_at(9, &writer, &reader(2, 2)), Reply::NotOwner, "that was another");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn only_the_holder_becomes_a_reader_and_no_reader_a_writer() {
     assert_eq!(node.downgrade_at(0, &writer, &reader(1, 1)), Reply::Absent);
     node.wait_at(0, &writer);
     node.wait_at(0, &waiter);
-    assert_eq!(node.downgrade_at(0, &waiter, &reader(2, 2)), Reply::Another);
+    assert_eq!(node.downgrade_at(0, &waiter, &reader(2, 2)), Reply::NotOwner);
     assert_eq!(
         node.details(ms(0), &name()).waiting,
         [],
@@ -82,7 +82,7 @@ fn only_the_holder_becomes_a_reader_and_no_reader_a_writer() {
     );
     assert_eq!(node.holder_at(0), Some(writer.clone()));
     node.downgrade_at(0, &writer, &reader(1, 1));
-    assert_eq!(node.downgrade_at(0, &reader(1, 1), &owner(1, 3)), Reply::Another);
+    assert_eq!(node.downgrade_at(0, &reader(1, 1), &owner(1, 3)), Reply::NotOwner);
     assert!(node.share_of(0, &reader(1, 1)).is_some(), "it reads as before");
 }
 
@@ -96,7 +96,7 @@ fn without_a_session_nobody_becomes_a_reader() {
         let (from, owner) = (writer.clone(), reader(1, 1));
         Command::Adopt { name: name(), from, owner, ttl_ms: TTL, sender }
     };
-    assert_eq!(node.apply(ms(0), &adopt(None)), Reply::Another);
+    assert_eq!(node.apply(ms(0), &adopt(None)), Reply::NotOwner);
     let other = Sender { session: Session::from_random(99), ..sender(1) };
     assert_eq!(node.apply(ms(0), &adopt(Some(other))), Reply::Stale);
     assert_eq!(node.holder_at(0), Some(writer));
@@ -109,6 +109,6 @@ fn a_node_without_memory_still_does_it() {
     node.wait_at(0, &writer);
     node.wait_at(0, &waiter);
     node.set_full(true);
-    assert_eq!(node.downgrade_at(0, &writer, &reader(1, 1)), Reply::Taken);
+    assert_eq!(node.downgrade_at(0, &writer, &reader(1, 1)), Reply::Stored);
     assert!(node.share_of(0, &waiter).is_some(), "it stood in line");
 }

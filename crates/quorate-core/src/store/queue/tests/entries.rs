@@ -58,7 +58,7 @@ fn entries_of_one_identity_have_one_fence_and_the_next_holder_a_larger_one() {
 fn an_entry_takes_a_fence_that_was_raised_since() {
     let mut node = node_with([1, 2]);
     node.wait_at(0, &x(1, 1));
-    assert_eq!(node.extend_at(1, &x(1, 1), fence(9), false), Extended::LivesOn(fence(9)));
+    assert_eq!(node.extend_at(1, &x(1, 1), fence(9), false), Extended::Renewed(fence(9)));
     assert_eq!(node.wait_at(2, &x(2, 20)), granted(fence(9)));
     assert_eq!(node.wait_at(2, &x(1, 1)), granted(fence(9)), "and the first one hears of it");
 }
@@ -225,7 +225,7 @@ fn a_lost_entry_is_taken_again_unless_another_was_granted_the_lock_since() {
     assert!(node.forget(&name()));
     let refused = Extended::Refused(fence(1));
     assert_eq!(node.extend_at(1, &x(1, 1), fence(1), false), refused, "not by one who waits");
-    assert_eq!(node.extend_at(1, &x(1, 1), fence(1), true), Extended::LivesOn(fence(1)));
+    assert_eq!(node.extend_at(1, &x(1, 1), fence(1), true), Extended::Renewed(fence(1)));
     assert_eq!(holders(&mut node, 1), [x(1, 1)]);
     // Somebody had it, and is gone.
     assert!(node.forget(&name()));
@@ -242,7 +242,7 @@ fn a_lost_entry_joins_those_of_its_identity_again_and_no_others() {
     node.wait_at(0, &x(1, 1));
     assert!(node.forget(&name()));
     assert_eq!(node.wait_at(1, &x(2, 9)), granted(fence(9)));
-    assert_eq!(node.extend_at(1, &x(1, 1), fence(1), true), Extended::LivesOn(fence(9)));
+    assert_eq!(node.extend_at(1, &x(1, 1), fence(1), true), Extended::Renewed(fence(9)));
     assert_eq!(holders(&mut node, 1), [x(1, 1), x(2, 9)]);
     assert!(node.forget(&name()));
     node.wait_at(2, &y(3, 10));
@@ -273,7 +273,7 @@ fn an_adopted_entry_is_one_of_its_identity() {
         ttl_ms: TTL,
         sender: Some(sender(2)),
     };
-    assert_eq!(node.apply(ms(1), &adopt), Reply::Taken);
+    assert_eq!(node.apply(ms(1), &adopt), Reply::Stored);
     assert_eq!(holders(&mut node, 1), [x(2, 1)]);
     assert_eq!(node.wait_at(1, &x(3, 3)), granted(fence(1)));
     assert_eq!(node.ask_at(1, &y(1, 4), false), queued(fence(1), TTL, None));

@@ -35,7 +35,7 @@ fn a_full_node_gives_a_new_owner_nothing() {
         assert_eq!(node.ask_at(0, &owner, is_waiting), Reply::Full);
     }
     let taker = Owner::new(&client(1), 1, "classic");
-    let take = Command::Take { name: name(), owner: taker, ttl_ms: TTL, sender: None };
+    let take = Command::SetKey { name: name(), owner: taker, ttl_ms: TTL, sender: None };
     assert_eq!(node.apply(ms(0), &take), Reply::Full);
     assert_eq!(node.owners(ms(0)), 0);
     node.set_full(false);
@@ -77,7 +77,7 @@ fn a_full_node_keeps_holders_and_waiters_and_hands_the_lock_on() {
     node.set_full(true);
     for now in (TTL / 2..20 * TTL).step_by(50) {
         assert_eq!(node.wait_at(now, &holder), granted(fence(1)));
-        assert_eq!(node.extend_at(now, &holder, fence(1), true), Extended::LivesOn(fence(1)));
+        assert_eq!(node.extend_at(now, &holder, fence(1), true), Extended::Renewed(fence(1)));
         assert_eq!(node.wait_at(now, &waiter), queued(fence(1), TTL, 0));
     }
     assert_eq!(node.release_at(20 * TTL, &holder, None), Reply::Released { is_ours: true });
@@ -104,7 +104,7 @@ fn readers_live_on_on_a_full_node_and_no_new_one_joins() {
     node.wait_at(0, &one);
     node.wait_at(0, &writer);
     node.set_full(true);
-    assert_eq!(node.extend_at(50, &one, fence(1), true), Extended::LivesOn(fence(1)));
+    assert_eq!(node.extend_at(50, &one, fence(1), true), Extended::Renewed(fence(1)));
     assert_eq!(node.wait_at(60, &new), Reply::Full);
     let yields = node.release_at(70, &one, Some(fence(1)));
     assert_eq!(yields, Reply::Released { is_ours: true }, "it gives way, and stays in the queue");
@@ -120,11 +120,11 @@ fn a_full_node_takes_a_lost_key_again_only_where_it_knows_the_fence() {
         assert_eq!(node.extend_at(0, &holder, fence(5), true), Extended::Failed, "{holder:?}");
         assert_eq!(node.extend_at(0, &holder, fence(5), false), Extended::Refused(Fence::ZERO));
         node.set_full(false);
-        assert_eq!(node.extend_at(0, &holder, fence(5), true), Extended::LivesOn(fence(5)));
+        assert_eq!(node.extend_at(0, &holder, fence(5), true), Extended::Renewed(fence(5)));
         node.forget(&name());
         node.set_full(true);
         assert_eq!(node.extend_at(1, &holder, fence(6), true), Extended::Failed, "a later lease");
-        assert_eq!(node.extend_at(1, &holder, fence(5), true), Extended::LivesOn(fence(5)));
+        assert_eq!(node.extend_at(1, &holder, fence(5), true), Extended::Renewed(fence(5)));
         assert_eq!(node.owners(ms(1)), 1);
     }
 }

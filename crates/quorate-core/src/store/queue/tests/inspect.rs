@@ -38,7 +38,7 @@ fn ask_for(node: &mut Store, now: u64, text: &str, owner: &Owner) -> Reply {
 fn all_that_is_known_about_a_lock_is_told() {
     let mut node = node_with([1, 2, 3]);
     let nothing = Inspected {
-        sighting: None,
+        observation: None,
         fence: None,
         waiting: [].into(),
         waiting_total: 0,
@@ -52,14 +52,14 @@ fn all_that_is_known_about_a_lock_is_told() {
     node.wait_at(30, &second);
     let told = inspect(&mut node, ms(40), 9);
     let value = Value::Text(holder.as_bytes().into());
-    assert_eq!(told.sighting, Some(KeyObservation { value, expires_in_ms: Some(TTL - 30) }));
+    assert_eq!(told.observation, Some(KeyObservation { value, expires_in_ms: Some(TTL - 30) }));
     assert_eq!(told.fence, Some(GrantRecord { fence: fence(1), age_ms: 30 }));
     assert_eq!(*told.waiting, [second.clone(), third], "in their order");
     assert_eq!((told.waiting_total, told.time_us), (2, (T0 + 40) * 1_000));
     let told = inspect(&mut node, ms(40), 1);
     assert_eq!((&*told.waiting, told.waiting_total), (&[second][..], 2));
     let told = inspect(&mut node, ms(41 + TTL), 0);
-    assert_eq!((told.sighting, told.waiting_total), (None, 2), "the holder's time is over");
+    assert_eq!((told.observation, told.waiting_total), (None, 2), "the holder's time is over");
 }
 
 #[test]

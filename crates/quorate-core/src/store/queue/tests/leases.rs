@@ -7,10 +7,10 @@ fn an_extension_lets_the_key_live_on_and_raises_the_fence() {
     let mut node = node_with([1, 2]);
     let holder = owner(1, 1);
     node.wait_at(0, &holder);
-    assert_eq!(node.extend_at(50, &holder, fence(1), true), Extended::LivesOn(fence(1)));
+    assert_eq!(node.extend_at(50, &holder, fence(1), true), Extended::Renewed(fence(1)));
     assert_eq!(node.holder_at(50 + TTL), Some(holder.clone()));
-    assert_eq!(node.extend_at(60, &holder, fence(9), false), Extended::LivesOn(fence(9)));
-    assert_eq!(node.extend_at(61, &holder, fence(4), true), Extended::LivesOn(fence(9)));
+    assert_eq!(node.extend_at(60, &holder, fence(9), false), Extended::Renewed(fence(9)));
+    assert_eq!(node.extend_at(61, &holder, fence(4), true), Extended::Renewed(fence(9)));
     assert_eq!(node.extend_at(61, &owner(2, 2), fence(99), true), Extended::Refused(fence(9)));
     node.release_at(62, &holder, None);
     assert_eq!(node.wait_at(63, &owner(2, 2)), granted(fence(10)), "above what was raised");
@@ -26,7 +26,7 @@ fn an_extension_never_lets_a_key_go_earlier() {
         Extend { name: name(), owner: holder.clone(), fence: fence(1), ttl_ms, may_heal: true };
     let command = Command::Extend { sender: sender(1), entries: [long].into() };
     node.apply(ms(1), &command);
-    assert_eq!(node.extend_at(2, &holder, fence(1), true), Extended::LivesOn(fence(1)));
+    assert_eq!(node.extend_at(2, &holder, fence(1), true), Extended::Renewed(fence(1)));
     assert_eq!(node.wait_at(3, &holder), granted(fence(1)), "nor does a heartbeat");
     assert_eq!(node.holder_at(1 + ttl_ms), Some(holder));
 }
@@ -37,7 +37,7 @@ fn a_holder_takes_a_lost_key_again_while_nobody_else_was_granted_it() {
     let holder = owner(1, 5);
     node.wait_at(0, &holder);
     node.forget(&name());
-    assert_eq!(node.extend_at(1, &holder, fence(5), true), Extended::LivesOn(fence(5)));
+    assert_eq!(node.extend_at(1, &holder, fence(5), true), Extended::Renewed(fence(5)));
     assert_eq!(node.holder_at(1 + TTL), Some(holder.clone()));
     node.forget(&name());
     node.wait_at(2, &owner(2, 2));
@@ -54,7 +54,7 @@ fn a_key_that_is_taken_again_leaves_no_place_in_line() {
     node.wait_at(0, &owner(2, 2));
     node.wait_at(0, &holder);
     node.forget(&name());
-    assert_eq!(node.extend_at(1, &holder, fence(5), true), Extended::LivesOn(fence(5)));
+    assert_eq!(node.extend_at(1, &holder, fence(5), true), Extended::Renewed(fence(5)));
     assert_eq!(node.lines(ms(1)), []);
 }
 
@@ -80,8 +80,8 @@ fn adopted_lease_never_heals() {
         let entries = [lease.extend(name(), holder.clone(), TTL)].into();
         node.apply(ms(now), &Command::Extend { sender: sender(1), entries })
     };
-    let refused = Reply::EachExtended([Extended::Refused(Fence::ZERO)].into());
-    let lives_on = Reply::EachExtended([Extended::LivesOn(fence(5))].into());
+    let refused = Reply::ExtendedLeases([Extended::Refused(Fence::ZERO)].into());
+    let lives_on = Reply::ExtendedLeases([Extended::Renewed(fence(5))].into());
     assert_eq!(extend(FencedLease::adopted(fence(5)), 0), refused);
     assert_eq!(extend(FencedLease::won(fence(5)), 1), lives_on);
     assert_eq!(extend(FencedLease::adopted(fence(5)), 2), lives_on, "the key is there");
@@ -99,7 +99,7 @@ fn adopted_owner_leaves_the_queue() {
         }
         let (from, sender) = (leaver.clone(), Some(sender(1)));
         let adopt = Command::Adopt { name: name(), from, owner: owner(1, 9), ttl_ms: TTL, sender };
-        assert_eq!(node.apply(ms(1), &adopt), Reply::Another);
+        assert_eq!(node.apply(ms(1), &adopt), Reply::NotOwner);
         node.release_at(2, &first, None);
         assert_eq!(node.holder_at(3), Some(next));
     }
@@ -120,7 +120,7 @@ fn each_lease_is_judged_by_itself() {
     let entries = [entry(&other), entry(&name()), entry(&other)].into();
     let fates = node.apply(ms(1), &Command::Extend { sender: sender(1), entries });
     let no = Extended::Refused(Fence::ZERO);
-    assert_eq!(fates, Reply::EachExtended([no, Extended::LivesOn(fence(1)), no].into()));
+    assert_eq!(fates, Reply::ExtendedLeases([no, Extended::Renewed(fence(1)), no].into()));
 }
 
 #[test]

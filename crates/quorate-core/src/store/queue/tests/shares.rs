@@ -139,14 +139,14 @@ fn a_part_lives_on_and_comes_back_unless_somebody_has_it_alone() {
     let mut node = node_with([1, 2]);
     let (one, two, alone) = (reader(1, 1), reader(2, 2), owner(2, 3));
     node.wait_at(0, &one);
-    assert_eq!(node.extend_at(50, &one, fence(1), false), Extended::LivesOn(fence(1)));
+    assert_eq!(node.extend_at(50, &one, fence(1), false), Extended::Renewed(fence(1)));
     assert_eq!(holders(&mut node, 50 + TTL), slice::from_ref(&one));
     // Others came meanwhile, so that the node's fence is larger than that of the lease.
     node.wait_at(60, &two);
     assert!(node.forget(&name()));
     node.wait_at(61, &two);
     assert_eq!(node.extend_at(62, &one, fence(1), false), Extended::Refused(fence(3)), "lost");
-    assert_eq!(node.extend_at(62, &one, fence(1), true), Extended::LivesOn(fence(3)), "healed");
+    assert_eq!(node.extend_at(62, &one, fence(1), true), Extended::Renewed(fence(3)), "healed");
     assert_eq!(holders(&mut node, 62), [one.clone(), two]);
     assert!(node.forget(&name()));
     node.wait_at(63, &alone);
@@ -167,8 +167,8 @@ fn a_part_is_taken_over_by_another_and_looked_for() {
         ttl_ms: TTL,
         sender: Some(sender(3)),
     };
-    assert_eq!(node.apply(ms(9), &adopt(&one, &heir)), Reply::Taken);
-    assert_eq!(node.apply(ms(9), &adopt(&one, &heir)), Reply::Another, "it is gone by now");
+    assert_eq!(node.apply(ms(9), &adopt(&one, &heir)), Reply::Stored);
+    assert_eq!(node.apply(ms(9), &adopt(&one, &heir)), Reply::NotOwner, "it is gone by now");
     assert_eq!(holders(&mut node, 9), [two.clone(), heir.clone()]);
     let check = |owner: &Owner| Command::Check { name: name(), owner: owner.clone() };
     for (owner, vote) in [(&heir, Vote::Grant), (&two, Vote::Grant), (&one, Vote::Refuse)] {
@@ -215,7 +215,7 @@ fn a_table_lives_for_as_long_as_the_last_of_them() {
     assert_eq!(node.names(ms(11)), [name()], "the second one has it");
     assert_eq!(holders(&mut node, 1_000), slice::from_ref(&long));
     // What is asked for late and for less takes nothing back.
-    assert_eq!(node.extend_at(12, &long, fence(2), false), Extended::LivesOn(fence(2)));
+    assert_eq!(node.extend_at(12, &long, fence(2), false), Extended::Renewed(fence(2)));
     assert_eq!(holders(&mut node, 1_000), slice::from_ref(&long));
     let adopt = Command::Adopt {
         name: name(),
@@ -224,7 +224,7 @@ fn a_table_lives_for_as_long_as_the_last_of_them() {
         ttl_ms: 5_000,
         sender: Some(sender(3)),
     };
-    assert_eq!(node.apply(ms(900), &adopt), Reply::Taken);
+    assert_eq!(node.apply(ms(900), &adopt), Reply::Stored);
     assert_eq!(holders(&mut node, 5_900), [heir]);
 }
 

@@ -76,7 +76,7 @@ fn kind(step: &Step, reply: Option<&Reply>) -> &'static str {
         (_, Some(Reply::Granted { .. })) => "granted",
         (_, Some(Reply::Queued { .. })) => "queued",
         (_, Some(Reply::Stale)) => "stale",
-        (Step::Ask(Command::Adopt { from, owner, .. }), Some(Reply::Taken))
+        (Step::Ask(Command::Adopt { from, owner, .. }), Some(Reply::Stored))
             if is_shared(owner) && !is_shared(from) =>
         {
             "downgraded"

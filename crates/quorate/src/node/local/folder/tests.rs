@@ -13,11 +13,11 @@ fn a_new_folder_is_for_nobody_else() {
     let path = above.path().join("deep/locks");
     let folder = Folder::open(&path).unwrap();
     folder.make_db().unwrap();
-    folder.ears().unwrap();
+    folder.sockets().unwrap();
     assert_eq!(rights(&path), 0o700);
     assert_eq!(rights(&path.join("lock")), 0o600);
     assert_eq!(rights(&path.join("locks.db")), 0o600);
-    assert_eq!(rights(&path.join("ears")), 0o700);
+    assert_eq!(rights(&path.join("sockets")), 0o700);
 }
 
 #[test]
@@ -26,10 +26,10 @@ fn a_folder_that_its_group_can_write_to_is_shared_with_it() {
     fs::set_permissions(above.path(), Permissions::from_mode(0o2770)).unwrap();
     let folder = Folder::open(above.path()).unwrap();
     folder.make_db().unwrap();
-    folder.ears().unwrap();
+    folder.sockets().unwrap();
     assert_eq!(rights(&above.path().join("lock")), 0o660);
     assert_eq!(rights(&above.path().join("locks.db")), 0o660);
-    assert_eq!(rights(&above.path().join("ears")), 0o2770);
+    assert_eq!(rights(&above.path().join("sockets")), 0o2770);
 }
 
 #[test]

@@ -10,8 +10,9 @@ use quorate_core::{
 use redis_protocol::resp3::types::RangeFrame;
 
 use super::{
+    observation,
     queue::{fence, number, write_lock},
-    sighting, text, write_number, write_script, write_word,
+    text, write_number, write_script, write_word,
 };
 use crate::node::redis::script::{Script, Scripts};
 
@@ -58,7 +59,7 @@ pub(super) fn inspected(items: &[RangeFrame], bytes: &[u8]) -> Option<Reply> {
     };
     let owner = |item: &RangeFrame| text(item, bytes).map(Owner::from_bytes);
     Some(Reply::Inspected(Box::new(Inspected {
-        sighting: sighting(seen, bytes)?,
+        observation: observation(seen, bytes)?,
         fence: remembered,
         waiting: waiting.iter().map(owner).collect::<Option<_>>()?,
         waiting_total: number(total)??,
@@ -106,7 +107,7 @@ mod tests {
         super::{Frame, write_command},
         *,
     };
-    use crate::error::Trouble;
+    use crate::error::NodeError;
 
     fn name(text: &str) -> Name {
         Name::parse(text, "").unwrap()
@@ -122,7 +123,7 @@ mod tests {
         words[2..].join("|")
     }
 
-    fn reply(bytes: &str, command: &Command) -> Result<Reply, Trouble> {
+    fn reply(bytes: &str, command: &Command) -> Result<Reply, NodeError> {
         let bytes = bytes.replace(' ', "\r\n") + "\r\n";
         let (frame, _) = Frame::decode(bytes.as_bytes())?.expect("complete");
         frame.reply(bytes.as_bytes(), command)
@@ -145,7 +146,7 @@ mod tests {
     fn what_is_known_is_read() {
         let inspect = Command::Inspect { name: name("a"), shown: 2 };
         let nothing = Inspected {
-            sighting: None,
+            observation: None,
             fence: None,
             waiting: [].into(),
             waiting_total: 0,
@@ -161,7 +162,7 @@ mod tests {
         );
         let value = Value::Text(b"x".as_slice().into());
         let all = Inspected {
-            sighting: Some(KeyObservation { value, expires_in_ms: Some(30) }),
+            observation: Some(KeyObservation { value, expires_in_ms: Some(30) }),
             fence: Some(GrantRecord { fence: Fence::new(5), age_ms: 86 }),
             waiting: [Owner::from_bytes(b"y"), Owner::from_bytes(b"z")].into(),
             waiting_total: 3,
@@ -179,7 +180,7 @@ mod tests {
             "*1 :0".into(),
             ":0".into(),
         ] {
-            assert!(matches!(reply(&odd, &inspect), Err(Trouble::Protocol(_))), "{odd}");
+            assert!(matches!(reply(&odd, &inspect), Err(NodeError::Protocol(_))), "{odd}");
         }
     }
 
@@ -192,6 +193,6 @@ mod tests {
         let read = reply("*2 $2 17 *1 $0 ", &list("", None));
         let next = Some(Cursor::new("17"));
         assert_eq!(read, Ok(Reply::Listed(Listed { names: [].into(), next })));
-        assert!(matches!(reply("*2 :0 *0", &list("", None)), Err(Trouble::Protocol(_))));
+        assert!(matches!(reply("*2 :0 *0", &list("", None)), Err(NodeError::Protocol(_))));
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
 }
 
 fn push_handshake(words: &mut Vec<String>, handshake: &Handshake) {
-    let Handshake { wall_ms, known, mark, id, life_ms, quarantine_ms, is_looking, is_durable } =
+    let Handshake { wall_ms, known, mark, id, life_ms, quarantine_ms, is_read_only, is_durable } =
         handshake;
     let known = known.map(|it| (it.seen_ms.to_string(), it.expected_ms.to_string()));
     let (seen, expected) = known.unwrap_or_default();
@@ -47,7 +47,7 @@ fn push_handshake(words: &mut Vec<String>, handshake: &Handshake) {
         life_ms.to_string(),
         quarantine_ms.to_string(),
         u8::from(*is_durable).to_string(),
-        u8::from(*is_looking).to_string(),
+        u8::from(*is_read_only).to_string(),
     ]);
 }
 

@@ -223,9 +223,9 @@ pub(super) fn reply(frame: &RangeFrame, bytes: &[u8], command: &Command) -> Opti
                     [node] => fence(node).map(Extended::Refused),
                     _ => None,
                 },
-                node => fence(node).map(Extended::LivesOn),
+                node => fence(node).map(Extended::Renewed),
             };
-            Reply::EachExtended(data.iter().map(result).collect::<Option<_>>()?)
+            Reply::ExtendedLeases(data.iter().map(result).collect::<Option<_>>()?)
         }
         _ => return None,
     })

@@ -1,7 +1,7 @@
 //! Bytes out, bytes in, and hostile bytes.
 
 use quorate_core::{
-    command::{ClientId, Owner, Prolongation},
+    command::{ClientId, KeyExtension, Owner},
     name::Name,
     queue::{Sender, Session},
 };
@@ -10,19 +10,19 @@ use super::*;
 
 fn take() -> Command {
     let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
-    Command::Take { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000, sender: None }
+    Command::SetKey { name: Name::parse("a b", "").unwrap(), owner, ttl_ms: 10_000, sender: None }
 }
 
 fn free() -> Command {
     let owner = Owner::new(&ClientId::from_random([0; 20]), 3, "me");
-    Command::Free { name: Name::parse("a", "").unwrap(), owner }
+    Command::DeleteKey { name: Name::parse("a", "").unwrap(), owner }
 }
 
 fn look() -> Command {
-    Command::Look { name: Name::parse("a", "").unwrap() }
+    Command::ReadKey { name: Name::parse("a", "").unwrap() }
 }
 
-fn reply(bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
+fn reply(bytes: &[u8], command: &Command) -> Result<Reply, NodeError> {
     let (frame, len) = Frame::decode(bytes)?.expect("complete");
     assert_eq!(len, bytes.len());
     frame.reply(bytes, command)
@@ -45,18 +45,18 @@ fn a_take_is_the_seeds_own_set() {
 fn votes_of_classic_mode_name_the_session_behind_all_else() {
     let client = ClientId::from_random([0xa5; 20]);
     let sender = Some(Sender { client, session: Session::from_random(7) });
-    let Command::Take { name, owner, ttl_ms, .. } = take() else { unreachable!("it is one") };
-    let entry = Prolongation { name: name.clone(), owner: owner.clone(), ttl_ms };
-    let prolong = Command::Prolong { entries: vec![entry; 2].into(), sender };
-    let taken = Command::Take { name, owner: owner.clone(), ttl_ms, sender };
+    let Command::SetKey { name, owner, ttl_ms, .. } = take() else { unreachable!("it is one") };
+    let entry = KeyExtension { name: name.clone(), owner: owner.clone(), ttl_ms };
+    let prolong = Command::ExtendKeys { entries: vec![entry; 2].into(), sender };
+    let taken = Command::SetKey { name, owner: owner.clone(), ttl_ms, sender };
     let key = format!("quorate:s:{}", "a5".repeat(20));
     let (owner, session) = (String::from_utf8(owner.as_bytes().into()).unwrap(), "0".repeat(31));
     let session = session + "7";
     for (command, script, rest) in [
-        (&taken, Script::Take, vec!["2", "a b", &key, &owner, "10000", &session]),
+        (&taken, Script::SetKey, vec!["2", "a b", &key, &owner, "10000", &session]),
         (
             &prolong,
-            Script::Prolong,
+            Script::ExtendKeys,
             vec!["3", "a b", "a b", &key, &owner, "10000", &owner, "10000", &session],
         ),
     ] {
@@ -69,26 +69,25 @@ fn votes_of_classic_mode_name_the_session_behind_all_else() {
         assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(expected).unwrap());
         assert_eq!(reply(b":0\r\n", command), Ok(Reply::Stale));
     }
-    assert_eq!(reply(b"+OK\r\n", &taken), Ok(Reply::Taken));
-    assert_eq!(reply(b"_\r\n", &taken), Ok(Reply::Another));
-    let each = Reply::Each([ExtendedKey::LivesOn, ExtendedKey::Absent].into());
+    assert_eq!(reply(b"+OK\r\n", &taken), Ok(Reply::Stored));
+    assert_eq!(reply(b"_\r\n", &taken), Ok(Reply::NotOwner));
+    let each = Reply::ExtendedKeys([ExtendedKey::Renewed, ExtendedKey::Absent].into());
     assert_eq!(reply(b"*2\r\n:1\r\n:0\r\n", &prolong), Ok(each));
     assert!(reply(b":0\r\n", &take()).is_err(), "without a session there is no such answer");
 }
 
 #[test]
 fn replies_mean_what_the_scripts_say() {
-    assert_eq!(reply(b"+OK\r\n", &take()), Ok(Reply::Taken));
-    assert_eq!(reply(b"_\r\n", &take()), Ok(Reply::Another));
+    assert_eq!(reply(b"+OK\r\n", &take()), Ok(Reply::Stored));
+    assert_eq!(reply(b"_\r\n", &take()), Ok(Reply::NotOwner));
     for (number, expected) in
-        [(b"1", Reply::Freed), (b"0", Reply::Absent)].map(|(n, r)| (n.as_slice(), r))
+        [(b"1", Reply::Deleted), (b"0", Reply::Absent)].map(|(n, r)| (n.as_slice(), r))
     {
         assert_eq!(reply(&[b":", number, b"\r\n"].concat(), &free()), Ok(expected));
     }
-    assert_eq!(reply(b":-1\r\n", &free()), Ok(Reply::Another));
-    assert_eq!(reply(b"*0\r\n", &look()), Ok(Reply::Seen(None)));
-    let seen =
-        |value, expires_in_ms| Ok(Reply::Seen(Some(KeyObservation { value, expires_in_ms })));
+    assert_eq!(reply(b":-1\r\n", &free()), Ok(Reply::NotOwner));
+    assert_eq!(reply(b"*0\r\n", &look()), Ok(Reply::Key(None)));
+    let seen = |value, expires_in_ms| Ok(Reply::Key(Some(KeyObservation { value, expires_in_ms })));
     let text = Value::Text([0_u8, 255].into());
     assert_eq!(reply(b"*2\r\n:7\r\n$2\r\n\0\xff\r\n", &look()), seen(text, Some(7)));
     let hash = Value::OtherType("hash".into());
@@ -97,13 +96,13 @@ fn replies_mean_what_the_scripts_say() {
 
 #[test]
 fn an_error_or_an_odd_reply_is_never_a_refusal() {
-    assert_eq!(reply(b"-OOM command not allowed\r\n", &take()), Err(Trouble::OutOfMemory));
-    assert_eq!(reply(b"!7\r\nLOADING\r\n", &take()), Err(Trouble::Loading));
+    assert_eq!(reply(b"-OOM command not allowed\r\n", &take()), Err(NodeError::OutOfMemory));
+    assert_eq!(reply(b"!7\r\nLOADING\r\n", &take()), Err(NodeError::Loading));
     for odd in [&b"+QUEUED\r\n"[..], b":1\r\n", b"*0\r\n", b"#f\r\n", b"$2\r\nOK\r\n"] {
-        assert!(matches!(reply(odd, &take()), Err(Trouble::Protocol(_))), "{odd:?}");
+        assert!(matches!(reply(odd, &take()), Err(NodeError::Protocol(_))), "{odd:?}");
     }
-    assert!(matches!(reply(b":2\r\n", &free()), Err(Trouble::Protocol(_))));
-    assert!(matches!(reply(b"_\r\n", &free()), Err(Trouble::Protocol(_))));
+    assert!(matches!(reply(b":2\r\n", &free()), Err(NodeError::Protocol(_))));
+    assert!(matches!(reply(b"_\r\n", &free()), Err(NodeError::Protocol(_))));
 }
 
 #[test]
@@ -129,13 +128,13 @@ fn many_replies_in_one_read_are_not_taken_for_one_that_is_nested() {
 #[test]
 fn hostile_replies_are_errors_and_not_panics() {
     let deep = b"*1\r\n".repeat(100_000);
-    assert!(matches!(Frame::decode(&deep), Err(Trouble::Protocol(_))));
+    assert!(matches!(Frame::decode(&deep), Err(NodeError::Protocol(_))));
     let mut uneven = b"*2\r\n:1\r\n".repeat(20_000);
     uneven.extend_from_slice(b":1\r\n");
-    assert!(matches!(Frame::decode(&uneven), Err(Trouble::Protocol(_))));
+    assert!(matches!(Frame::decode(&uneven), Err(NodeError::Protocol(_))));
     let mut endless = b"$999999999\r\n".to_vec();
     endless.resize(FRAME_LEN_MAX, b'x');
-    assert!(matches!(Frame::decode(&endless), Err(Trouble::Protocol(_))));
-    assert!(matches!(Frame::decode(b"HTTP/1.1 400 Bad Request\r\n"), Err(Trouble::Protocol(_))));
+    assert!(matches!(Frame::decode(&endless), Err(NodeError::Protocol(_))));
+    assert!(matches!(Frame::decode(b"HTTP/1.1 400 Bad Request\r\n"), Err(NodeError::Protocol(_))));
     assert!(Frame::decode(b"*18446744073709551615\r\n").map_or(true, |frame| frame.is_none()));
 }

@@ -179,7 +179,7 @@ impl<'a> Node<'a> {
 }
 
 fn greet(mut eval: Cmd, greeting: &Handshake) -> Cmd {
-    let Handshake { wall_ms, known, mark, id, life_ms, quarantine_ms, is_looking, is_durable } =
+    let Handshake { wall_ms, known, mark, id, life_ms, quarantine_ms, is_read_only, is_durable } =
         greeting;
     eval.arg(WIRE).arg(wall_ms);
     match known {
@@ -187,7 +187,7 @@ fn greet(mut eval: Cmd, greeting: &Handshake) -> Cmd {
         None => eval.arg("").arg(""),
     };
     eval.arg(mark.to_string()).arg(id.to_string()).arg(life_ms).arg(quarantine_ms);
-    eval.arg(u8::from(*is_durable)).arg(u8::from(*is_looking));
+    eval.arg(u8::from(*is_durable)).arg(u8::from(*is_read_only));
     eval
 }
 

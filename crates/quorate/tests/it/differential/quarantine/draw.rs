@@ -295,7 +295,7 @@ impl Draw {
             id: self.id(),
             life_ms: [SESSION_LIFE_MS, LONG_LIFE_MS, LONG_LIFE_MS, 50][self.index(4)],
             quarantine_ms: self.quarantine_ms(),
-            is_looking: self.up_to(15) == 0,
+            is_read_only: self.up_to(15) == 0,
             is_durable: self.up_to(3) > 0,
         }
     }
@@ -345,8 +345,8 @@ impl Draw {
             0 => SESSION_LIFE_MS,
             _ => 1 + self.up_to(20),
         };
-        let is_guarded = is_recorded == (self.up_to(6) > 0);
-        let mark = is_guarded.then(|| self.mark());
+        let has_quarantine = is_recorded == (self.up_to(6) > 0);
+        let mark = has_quarantine.then(|| self.mark());
         let slack_us = [0, 1_000, 10_000_000][self.index(3)];
         SessionTerms { life_ms, mark, slack_us, wall_ms: self.wall(at, now_ms) }
     }

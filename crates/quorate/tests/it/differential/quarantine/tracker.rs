@@ -57,7 +57,7 @@ impl Tracker {
                 Reply::Membership(Told::Holds { .. }),
             ) => "not admitted: not empty",
             (Command::Membership(Membership::Admit { .. }), _) => "not admitted",
-            (_, Reply::MembershipRequired) => "guarded",
+            (_, Reply::MembershipRequired) => "quarantined",
             (Command::Attach { terms, .. }, Reply::Attached { .. }) => match terms.mark {
                 Some(_) => "attached under a mark",
                 None => "attached without a mark",
@@ -182,7 +182,7 @@ pub(super) const KINDS: [&str; 34] = [
     "admitted",
     "not admitted: not empty",
     "not admitted",
-    "guarded",
+    "quarantined",
     "attached under a mark",
     "attached without a mark",
     "not attached",

@@ -214,14 +214,14 @@ pub(in super::super) fn reply(command: &Command, answer: &Value) -> Option<Reply
         (Command::Extend { .. }, Array(items)) => {
             let result = |item: &Value| match item {
                 Int(0) => Some(Extended::Failed),
-                BulkString(fence) => Some(Extended::LivesOn(Fence::new(digits(fence)?))),
+                BulkString(fence) => Some(Extended::Renewed(Fence::new(digits(fence)?))),
                 Array(refused) => match &refused[..] {
                     [BulkString(fence)] => Some(Extended::Refused(Fence::new(digits(fence)?))),
                     _ => None,
                 },
                 _ => None,
             };
-            Reply::EachExtended(items.iter().map(result).collect::<Option<_>>()?)
+            Reply::ExtendedLeases(items.iter().map(result).collect::<Option<_>>()?)
         }
         _ => return None,
     })
@@ -265,10 +265,10 @@ fn inspected(items: &[Value]) -> Option<Reply> {
     else {
         return None;
     };
-    let look = Command::Look { name: Name::parse("any", "").expect("a name") };
-    let sighting: Option<KeyObservation> =
+    let look = Command::ReadKey { name: Name::parse("any", "").expect("a name") };
+    let observation: Option<KeyObservation> =
         match super::super::replies::known(&look, &Array(seen.clone())) {
-            Some(Reply::Seen(sighting)) => sighting,
+            Some(Reply::Key(observation)) => observation,
             _ => return None,
         };
     let owner = |item: &Value| match item {
@@ -291,7 +291,7 @@ fn inspected(items: &[Value]) -> Option<Reply> {
         }
     };
     Some(Reply::Inspected(Box::new(Inspected {
-        sighting,
+        observation,
         fence: remembered,
         waiting: waiting.iter().map(owner).collect::<Option<_>>()?,
         waiting_total: u64::try_from(*total).ok()?,
@@ -378,7 +378,7 @@ pub(in super::super) fn details(now: NodeTime, mut next: impl FnMut() -> Value) 
         fence: last.map(|last| (last.fence, u64::try_from(left).expect("a fence ends"))),
         since_ms: last.map(|last| last.since_ms),
         waiting: waiting.iter().map(|owner| Owner::from_bytes(owner)).collect(),
-        line_ends_in_ms: (line_left != -2).then(|| u64::try_from(line_left).expect("a line ends")),
+        queue_ends_in_ms: (line_left != -2).then(|| u64::try_from(line_left).expect("a line ends")),
         shares: shares.chunks_exact(2).filter_map(stored_share).collect(),
     }
 }

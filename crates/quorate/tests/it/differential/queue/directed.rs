@@ -88,8 +88,8 @@ impl<'a> Scene<'a> {
     pub(super) fn new(server: &'a Server) -> Self {
         let mut trial = Trial::new(server, Pace::Set, Memory::Enough);
         for caller in &mut trial.draw.callers {
-            trial.ears.listen(caller.client);
-            caller.connection = trial.ears.connection(caller.client);
+            trial.events.listen(caller.client);
+            caller.connection = trial.events.connection(caller.client);
         }
         let mut scene = Self { trial };
         scene.clear();

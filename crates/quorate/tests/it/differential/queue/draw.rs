@@ -2,7 +2,7 @@
 
 use quorate_core::{
     backoff::Jitter,
-    command::{ClientId, Command, Owner, Prolongation, Reply, SessionTerms, Value},
+    command::{ClientId, Command, KeyExtension, Owner, Reply, SessionTerms, Value},
     fence::{Fence, SLACK_US},
     moment::NodeTime,
     name::Name,
@@ -156,11 +156,11 @@ impl Draw {
                 self.next += 1;
                 let owner = Owner::new(&self.callers[at].client, self.next, "me");
                 let (ttl_ms, sender) = (self.ttl_ms(), Some(self.speaker_or_stale(at)));
-                Command::Take { name, owner, ttl_ms, sender }
+                Command::SetKey { name, owner, ttl_ms, sender }
             }
             19..=21 => {
                 let entries = (0..=self.up_to(2)).map(|_| self.prolongation(store, now)).collect();
-                Command::Prolong { entries, sender: Some(self.speaker_or_stale(at)) }
+                Command::ExtendKeys { entries, sender: Some(self.speaker_or_stale(at)) }
             }
             22..=46 => {
                 let owner = self.asker(store, now, &name);
@@ -175,7 +175,7 @@ impl Draw {
                 let entries = (0..=self.up_to(2)).map(|_| self.extend(store, now)).collect();
                 Command::Extend { sender: self.speaker_or_stale(at), entries }
             }
-            83 => Command::Look { name },
+            83 => Command::ReadKey { name },
             84 => Command::Inspect { name, shown: [0, 1, 100][self.index(3)] },
             85 => {
                 let prefix = ["", "a", "{größe", "x}y: *", "x}y: **", "?"][self.index(6)].into();
@@ -184,7 +184,7 @@ impl Draw {
             97 => Command::Check { owner: self.holder(store, now, &name), name },
             86..=89 => self.adopt(store, now, name, at),
             // Another program may store nothing either.
-            90..=94 if is_full => Command::Look { name },
+            90..=94 if is_full => Command::ReadKey { name },
             90..=94 => {
                 let ttl_ms = (self.up_to(3) > 0).then(|| self.ttl_ms());
                 return Step::Plant { name, thing: self.thing(), ttl_ms };
@@ -193,9 +193,9 @@ impl Draw {
                 Caller { client, connection: Some(connection), .. } => {
                     return Step::HangUp { client, connection };
                 }
-                Caller { connection: None, .. } => Command::Look { name },
+                Caller { connection: None, .. } => Command::ReadKey { name },
             },
-            99 if self.memory == Memory::Scarce => Command::Look { name },
+            99 if self.memory == Memory::Scarce => Command::ReadKey { name },
             98 | 99 => return Step::Clear,
             100 => Command::Who { client: self.callers[at].client },
             _ => {
@@ -289,10 +289,10 @@ impl Draw {
         Extend { name, owner, fence, ttl_ms: self.ttl_ms(), may_heal: self.is_heads() }
     }
 
-    fn prolongation(&mut self, store: &mut Store, now: NodeTime) -> Prolongation {
+    fn prolongation(&mut self, store: &mut Store, now: NodeTime) -> KeyExtension {
         let name = self.name();
         let owner = self.holder(store, now, &name);
-        Prolongation { name, owner, ttl_ms: self.ttl_ms() }
+        KeyExtension { name, owner, ttl_ms: self.ttl_ms() }
     }
 
     /// Anybody; on a full server mostly one who stands in line, since nobody else gets anything.
@@ -311,8 +311,8 @@ impl Draw {
             let at = self.index(shares.iter().len());
             return shares.iter().nth(at).expect("one of them").0.clone();
         }
-        match store.apply(now, &Command::Look { name: name.clone() }) {
-            Reply::Seen(Some(seen)) if self.up_to(3) > 0 => match seen.value {
+        match store.apply(now, &Command::ReadKey { name: name.clone() }) {
+            Reply::Key(Some(seen)) if self.up_to(3) > 0 => match seen.value {
                 Value::Text(text) => Owner::from_bytes(&text),
                 Value::Shared(_) | Value::OtherType(_) => self.owner(),
             },

@@ -17,12 +17,12 @@ use quorate_core::{
 use super::calls::{channel, digits};
 
 /// One connection for each client that listens.
-pub(super) struct Ears {
+pub(super) struct NodeEvents {
     address: String,
     by_client: BTreeMap<ClientId, Ear>,
 }
 
-impl Ears {
+impl NodeEvents {
     pub(super) const fn new(address: String) -> Self {
         Self { address, by_client: BTreeMap::new() }
     }

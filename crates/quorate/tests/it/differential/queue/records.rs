@@ -57,7 +57,7 @@ fn a_lock_whose_record_was_spoiled_is_held_and_handed_on() {
             let yielded = scene.answer(release(&scene, &holder, Some((fence, caller))));
             assert_eq!(yielded, Reply::Released { is_ours: false }, "{odd}");
             let extended = scene.answer(extend(&scene, caller, &holder, fence));
-            assert_eq!(extended, Reply::EachExtended([Extended::LivesOn(fence)].into()));
+            assert_eq!(extended, Reply::ExtendedLeases([Extended::Renewed(fence)].into()));
             assert_eq!(stored(server, &scene), Some(fence), "the extension puts it right");
 
             plant(server, &scene, odd);
@@ -86,7 +86,7 @@ fn digits_behind_a_fence_do_not_spoil_it() {
             assert_eq!(answer(&mut scene, |it| it.ask(caller, &owner)), granted, "{behind}");
             plant(server, &scene, &format!("{:016}{behind}", fence.get()));
             let extended = scene.answer(extend(&scene, caller, &owner, fence));
-            assert_eq!(extended, Reply::EachExtended([Extended::LivesOn(fence)].into()));
+            assert_eq!(extended, Reply::ExtendedLeases([Extended::Renewed(fence)].into()));
         }
     });
 }

@@ -1,7 +1,7 @@
 //! Servers that refuse some writes: each lease of a batch is judged by itself.
 
 use quorate_core::{
-    command::{Command, ExtendedKey, Owner, Prolongation, Reply},
+    command::{Command, ExtendedKey, KeyExtension, Owner, Reply},
     fence::Fence,
     name::Name,
     queue::{Extend, Extended, Sender},
@@ -34,14 +34,14 @@ fn a_lease_that_a_full_server_cannot_store_leaves_the_others_alone() {
         ] {
             set_memory(server, 1);
             let fates = extended(&mut scene, caller, &[refused.clone(), lives_on.clone()]);
-            assert_eq!(fates, [Extended::Failed, Extended::LivesOn(fence)], "{refused:?}");
+            assert_eq!(fates, [Extended::Failed, Extended::Renewed(fence)], "{refused:?}");
             set_memory(server, 0);
         }
         // A larger fence of a key that is there needs no new key.
         set_memory(server, 1);
         let larger = extend(&raised, &holder, fence.next(), 1, false);
         let fates = extended(&mut scene, caller, &[larger, lives_on]);
-        assert_eq!(fates, [Extended::LivesOn(fence.next()), Extended::LivesOn(fence)]);
+        assert_eq!(fates, [Extended::Renewed(fence.next()), Extended::Renewed(fence)]);
         set_memory(server, 0);
     });
 }
@@ -73,7 +73,7 @@ fn a_server_that_refuses_all_writes_still_tells_which_leases_are_gone() {
         let fates = extended(&mut scene, caller, &entries);
         assert_eq!(fates, [failed, failed, failed, failed, Extended::Refused(others)]);
 
-        let prolong = |name: &Name, owner: &Owner, ttl_ms| Prolongation {
+        let prolong = |name: &Name, owner: &Owner, ttl_ms| KeyExtension {
             name: name.clone(),
             owner: owner.clone(),
             ttl_ms,
@@ -84,10 +84,10 @@ fn a_server_that_refuses_all_writes_still_tells_which_leases_are_gone() {
             prolong(&free, &holder, TTL_MS),
             prolong(&lost, &holder, TTL_MS),
         ];
-        let command = Command::Prolong { entries: entries.into(), sender: Some(caller) };
+        let command = Command::ExtendKeys { entries: entries.into(), sender: Some(caller) };
         let fates =
-            [ExtendedKey::Failed, ExtendedKey::LivesOn, ExtendedKey::Absent, ExtendedKey::Another];
-        assert_eq!(scene.answer(command), Reply::Each(fates.into()));
+            [ExtendedKey::Failed, ExtendedKey::Renewed, ExtendedKey::Absent, ExtendedKey::NotOwner];
+        assert_eq!(scene.answer(command), Reply::ExtendedKeys(fates.into()));
         refuse_writes(server, false);
     });
 }
@@ -103,7 +103,7 @@ fn extend(name: &Name, owner: &Owner, fence: Fence, ttl_ms: u64, may_heal: bool)
 
 fn extended(scene: &mut Scene<'_>, sender: Sender, entries: &[Extend]) -> Vec<Extended> {
     match scene.answer(Command::Extend { sender, entries: entries.into() }) {
-        Reply::EachExtended(fates) => fates.into(),
+        Reply::ExtendedLeases(fates) => fates.into(),
         other => panic!("{other:?}"),
     }
 }

@@ -66,13 +66,13 @@ impl Tracker {
             *self.seen.entry(kind).or_default() += 1;
         }
         let kind = match (command, reply) {
-            (Command::Take { .. }, Reply::Stale) => "not taken: stale",
-            (Command::Take { .. }, Reply::Taken) => "taken by a session",
-            (Command::Take { .. }, Reply::Another) => "not taken: another's",
-            (Command::Prolong { .. }, Reply::Stale) => "not prolonged: stale",
-            (_, Reply::Each(fates)) => match fates[0] {
-                ExtendedKey::LivesOn => "prolonged by a session",
-                ExtendedKey::Absent | ExtendedKey::Another | ExtendedKey::Failed => "not prolonged",
+            (Command::SetKey { .. }, Reply::Stale) => "not taken: stale",
+            (Command::SetKey { .. }, Reply::Stored) => "taken by a session",
+            (Command::SetKey { .. }, Reply::NotOwner) => "not taken: another's",
+            (Command::ExtendKeys { .. }, Reply::Stale) => "not prolonged: stale",
+            (_, Reply::ExtendedKeys(fates)) => match fates[0] {
+                ExtendedKey::Renewed => "prolonged by a session",
+                _ => "not prolonged",
             },
             (_, Reply::Stale) => "stale",
             (_, Reply::Attached { .. }) => "attached",
@@ -102,23 +102,23 @@ impl Tracker {
                 Some(Reply::Granted { .. }) => "a heartbeat of the holder",
                 _ => "a heartbeat in line",
             },
-            (Command::Adopt { .. }, Reply::Taken) => "adopted",
+            (Command::Adopt { .. }, Reply::Stored) => "adopted",
             (Command::Adopt { .. }, _) => "not adopted",
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "handed on",
             (_, Reply::Released { is_ours: true }) => "released",
             (_, Reply::Released { is_ours: false }) if self.is_free => "nobody's",
             (_, Reply::Released { is_ours: false }) => "not released",
-            (_, Reply::EachExtended(fates)) => match fates[0] {
-                Extended::LivesOn(_) if self.is_free => "healed",
-                Extended::LivesOn(fence) if Some(fence) > self.stored => "a fence raised",
-                Extended::LivesOn(_) if self.stored_left_ms <= FENCE_LEFT_MIN_MS => {
+            (_, Reply::ExtendedLeases(fates)) => match fates[0] {
+                Extended::Renewed(_) if self.is_free => "healed",
+                Extended::Renewed(fence) if Some(fence) > self.stored => "a fence raised",
+                Extended::Renewed(_) if self.stored_left_ms <= FENCE_LEFT_MIN_MS => {
                     "a fence prolonged"
                 }
-                Extended::LivesOn(_) => "extended",
+                Extended::Renewed(_) => "extended",
                 Extended::Refused(_) if self.is_free => "not healed",
                 Extended::Refused(_) | Extended::Failed => "not extended",
             },
-            (_, Reply::Inspected(told)) => match (&told.sighting, told.waiting_total) {
+            (_, Reply::Inspected(told)) => match (&told.observation, told.waiting_total) {
                 (None, 0) => "inspected, nobody's",
                 (Some(_), 0) => "inspected, held",
                 (_, 1..) => "inspected, awaited",
@@ -161,8 +161,8 @@ impl Tracker {
                     (..) => return None,
                 }
             }
-            (Command::Extend { entries, .. }, Reply::EachExtended(fates)) => {
-                let is_kept = matches!(fates[0], Extended::LivesOn(_));
+            (Command::Extend { entries, .. }, Reply::ExtendedLeases(fates)) => {
+                let is_kept = matches!(fates[0], Extended::Renewed(_));
                 match (is_shared(&entries[0].owner), is_kept, self.is_free) {
                     (true, true, true) => "a share healed",
                     (true, true, false) => "a share extended",
@@ -170,23 +170,23 @@ impl Tracker {
                     (false, ..) => return None,
                 }
             }
-            (Command::Adopt { from, .. }, Reply::Taken) if is_shared(from) => "a share adopted",
+            (Command::Adopt { from, .. }, Reply::Stored) if is_shared(from) => "a share adopted",
             (Command::Adopt { from, owner, .. }, reply) if is_shared(owner) && !is_shared(from) => {
                 match (reply, self.is_shared, self.is_awaited) {
-                    (Reply::Taken, true, _) => "downgraded before",
-                    (Reply::Taken, false, true) => "downgraded, and awaited",
-                    (Reply::Taken, false, false) => "downgraded",
+                    (Reply::Stored, true, _) => "downgraded before",
+                    (Reply::Stored, false, true) => "downgraded, and awaited",
+                    (Reply::Stored, false, false) => "downgraded",
                     (Reply::Absent, ..) => "not downgraded, it is gone",
-                    (Reply::Another, ..) => "not downgraded, it is another's",
+                    (Reply::NotOwner, ..) => "not downgraded, it is another's",
                     (..) => return None,
                 }
             }
-            (Command::Adopt { from, owner, .. }, Reply::Another)
+            (Command::Adopt { from, owner, .. }, Reply::NotOwner)
                 if is_shared(from) && !is_shared(owner) =>
             {
                 "no reader becomes a writer"
             }
-            (Command::Check { owner, .. }, Reply::Seen(Some(_))) if is_shared(owner) => {
+            (Command::Check { owner, .. }, Reply::Key(Some(_))) if is_shared(owner) => {
                 "a share looked for"
             }
             (_, Reply::Inspected(told)) if told.shares.len() > 1 => "shares inspected",
@@ -221,17 +221,17 @@ impl Tracker {
                     false => "an entry released",
                 }
             }
-            (Command::Extend { entries, .. }, Reply::EachExtended(fates))
+            (Command::Extend { entries, .. }, Reply::ExtendedLeases(fates))
                 if is_entry(&entries[0].owner) =>
             {
                 match (&fates[0], self.is_free) {
-                    (Extended::LivesOn(_), true) => "an entry healed",
-                    (Extended::LivesOn(_), false) => "an entry extended",
+                    (Extended::Renewed(_), true) => "an entry healed",
+                    (Extended::Renewed(_), false) => "an entry extended",
                     (Extended::Refused(_), true) => "an entry not healed",
                     (Extended::Refused(_) | Extended::Failed, _) => return None,
                 }
             }
-            (Command::Adopt { from, .. }, Reply::Taken) if is_entry(from) => "an entry adopted",
+            (Command::Adopt { from, .. }, Reply::Stored) if is_entry(from) => "an entry adopted",
             _ => return None,
         })
     }
@@ -241,7 +241,7 @@ impl Tracker {
         Some(match (command, reply) {
             (Command::Introduce { .. }, Reply::Full) => "full: a client not introduced",
             (Command::Introduce { .. }, _) => "full: a client introduced again",
-            (Command::Take { .. }, Reply::Full) => "full: not taken",
+            (Command::SetKey { .. }, Reply::Full) => "full: not taken",
             (Command::Acquire { ask, .. }, Reply::Full) => match is_shared(&ask.owner) {
                 true => "full: a new reader refused",
                 false => "full: a new owner refused",
@@ -259,14 +259,14 @@ impl Tracker {
                 "full: yielded"
             }
             (_, Reply::Released { is_ours: true }) if self.is_awaited => "full: handed on",
-            (_, Reply::EachExtended(fates)) => match fates[0] {
+            (_, Reply::ExtendedLeases(fates)) => match fates[0] {
                 Extended::Failed => "full: not healed",
-                Extended::LivesOn(_) if self.is_free => "full: healed",
-                Extended::LivesOn(fence) if Some(fence) > self.stored => "full: a fence raised",
-                Extended::LivesOn(_) => "full: extended",
+                Extended::Renewed(_) if self.is_free => "full: healed",
+                Extended::Renewed(fence) if Some(fence) > self.stored => "full: a fence raised",
+                Extended::Renewed(_) => "full: extended",
                 Extended::Refused(_) => return None,
             },
-            (Command::Adopt { from, owner, .. }, Reply::Taken) => {
+            (Command::Adopt { from, owner, .. }, Reply::Stored) => {
                 match is_shared(owner) && !is_shared(from) {
                     true => "full: downgraded",
                     false => "full: adopted",
@@ -292,7 +292,7 @@ impl Tracker {
             (Some(_), None) => Some("a fence forgotten"),
             _ => None,
         };
-        let line = match (before.line_ends_in_ms, after.line_ends_in_ms) {
+        let line = match (before.queue_ends_in_ms, after.queue_ends_in_ms) {
             (Some(_), Some(0)) => Some("the last millisecond of a line"),
             (Some(_), None) => Some("a line forgotten"),
             _ => None,

@@ -6,7 +6,7 @@ use quorate_core::{
 };
 
 use super::{super::write_command, *};
-use crate::error::Trouble;
+use crate::error::NodeError;
 
 const NOW: u64 = 1_800_000_000_000_000;
 
@@ -74,7 +74,7 @@ fn words(command: &Command) -> String {
     words.join("|").replace(&client, "CLIENT").replace(&"0".repeat(31), "")
 }
 
-fn reply(bytes: &[u8], command: &Command) -> Result<Reply, Trouble> {
+fn reply(bytes: &[u8], command: &Command) -> Result<Reply, NodeError> {
     let (frame, len) = Frame::decode(bytes)?.expect("complete");
     assert_eq!(len, bytes.len());
     frame.reply(bytes, command)
@@ -157,9 +157,9 @@ fn replies_mean_what_the_scripts_say() {
     is(&foreign, &acquire(owner()), queued(None, None, true));
     is(":1\r\n", &release(None), Reply::Released { is_ours: true });
     is(":0\r\n", &release(None), Reply::Released { is_ours: false });
-    let fates = [Extended::LivesOn(fence), Extended::Refused(fence), Extended::Failed];
+    let fates = [Extended::Renewed(fence), Extended::Refused(fence), Extended::Failed];
     let each = format!("*3\r\n{text}*1\r\n{text}:0\r\n");
-    is(&each, &extend(), Reply::EachExtended(fates.into()));
+    is(&each, &extend(), Reply::ExtendedLeases(fates.into()));
 }
 
 #[test]

@@ -17,53 +17,54 @@ use std::{
 use quorate_core::{command::ClientId, queue::Push};
 use rustix::fs::{AtFlags, chmodat, renameat, unlinkat};
 
-use super::{fault::Fault, folder::Ears};
+use super::{fault::Fault, folder::SocketFolder};
 use crate::node::push;
 
 /// The folder with everybody's sockets.
 #[derive(Debug)]
-pub(super) struct Post {
-    ears: Arc<Ears>,
+pub(super) struct Notifier {
+    sockets: Arc<SocketFolder>,
     /// Asks whether somebody hears, and tells.
-    mouth: UnixDatagram,
+    sender: UnixDatagram,
 }
 
-impl Post {
-    pub(super) fn new(ears: Ears) -> Result<Self, Fault> {
-        let mouth = mouth().map_err(|error| Fault::io(&ears.path, "no socket to be had", error))?;
-        Ok(Self { ears: Arc::new(ears), mouth })
+impl Notifier {
+    pub(super) fn new(sockets: SocketFolder) -> Result<Self, Fault> {
+        let sender =
+            sender().map_err(|error| Fault::io(&sockets.path, "no socket to be had", error))?;
+        Ok(Self { sockets: Arc::new(sockets), sender })
     }
 
-    pub(super) fn ears(&self) -> &Ears {
-        &self.ears
+    pub(super) fn sockets(&self) -> &SocketFolder {
+        &self.sockets
     }
 
     /// From now on this client hears.
-    pub(super) fn listen(&self, client: ClientId) -> Result<Ear, Fault> {
+    pub(super) fn listen(&self, client: ClientId) -> Result<Receiver, Fault> {
         let name = client.to_string();
         self.bind(&name).map_err(|error| {
-            Fault::io(&self.ears.path.join(&name), "the socket cannot be made", error)
+            Fault::io(&self.sockets.path.join(&name), "the socket cannot be made", error)
         })
     }
 
     /// A socket that is there but not bound yet looks like that of the dead. So it gets its name
     /// when it is bound.
-    fn bind(&self, name: &str) -> io::Result<Ear> {
+    fn bind(&self, name: &str) -> io::Result<Receiver> {
         let new = format!("{NEW}{name}");
         // What is left of an earlier attempt of ours.
         let _ = self.remove(&new);
         let socket = UnixDatagram::bind(self.address(&new))?;
         socket.set_nonblocking(true)?;
-        chmodat(&self.ears.dir, &*new, self.ears.mode, AtFlags::empty())?;
-        renameat(&self.ears.dir, &*new, &self.ears.dir, name)?;
-        Ok(Ear { socket, ears: self.ears.clone(), name: name.to_owned() })
+        chmodat(&self.sockets.dir, &*new, self.sockets.mode, AtFlags::empty())?;
+        renameat(&self.sockets.dir, &*new, &self.sockets.dir, name)?;
+        Ok(Receiver { socket, sockets: self.sockets.clone(), name: name.to_owned() })
     }
 
     /// Whether the client's process is there and would hear. The socket of one who has gone is
     /// removed.
-    pub(super) fn is_heard(&self, client: ClientId) -> bool {
+    pub(super) fn is_listening(&self, client: ClientId) -> bool {
         let name = client.to_string();
-        match self.mouth.connect(self.address(&name)) {
+        match self.sender.connect(self.address(&name)) {
             Ok(()) => true,
             Err(error) => {
                 if error.kind() == io::ErrorKind::ConnectionRefused {
@@ -78,13 +79,13 @@ impl Post {
     /// Tells a client. Whoever does not read what it is told loses what is told next.
     pub(super) fn tell(&mut self, push: &Push) {
         let (text, address) = (push::write(push), self.address(&push.client.to_string()));
-        if self.mouth.send_to(&text, &address).is_err()
-            && let Ok(mouth) = mouth()
+        if self.sender.send_to(&text, &address).is_err()
+            && let Ok(sender) = sender()
         {
             // It may be that others have not read what we told them, and not this one: a new socket
             // has told nobody anything.
-            self.mouth = mouth;
-            let _ = self.mouth.send_to(&text, &address);
+            self.sender = sender;
+            let _ = self.sender.send_to(&text, &address);
         }
     }
 
@@ -95,7 +96,7 @@ impl Post {
             let name = entry.file_name();
             if let Some(client) = name.to_str().and_then(ClientId::parse) {
                 // Whoever does not hear it finds out when it is asked something.
-                let _ = self.mouth.send_to(ALARM, self.address(&client.to_string()));
+                let _ = self.sender.send_to(ALARM, self.address(&client.to_string()));
             }
         }
     }
@@ -116,7 +117,7 @@ impl Post {
                 Some(_) => drop(self.remove(name)),
                 None => {
                     if let Some(client) = ClientId::parse(name) {
-                        self.is_heard(client);
+                        self.is_listening(client);
                     }
                 }
             }
@@ -124,30 +125,30 @@ impl Post {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.ears.dir, name, AtFlags::empty())?)
+        Ok(unlinkat(&self.sockets.dir, name, AtFlags::empty())?)
     }
 
     /// By way of the open folder: the address of a socket must not be long.
     fn address(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.ears.dir.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.sockets.dir.as_raw_fd()))
     }
 }
 
-fn mouth() -> io::Result<UnixDatagram> {
-    let mouth = UnixDatagram::unbound()?;
-    mouth.set_nonblocking(true)?;
-    Ok(mouth)
+fn sender() -> io::Result<UnixDatagram> {
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    Ok(sender)
 }
 
 /// Where one client hears. It is removed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct Receiver {
     socket: UnixDatagram,
-    ears: Arc<Ears>,
+    sockets: Arc<SocketFolder>,
     name: String,
 }
 
-impl Ear {
+impl Receiver {
     /// What was told, if anything; nothing that makes no sense.
     pub(super) fn hear(&self, buffer: &mut [u8]) -> Option<Heard> {
         let client = ClientId::parse(&self.name)?;
@@ -174,16 +175,16 @@ pub(super) enum Heard {
     Alarm,
 }
 
-impl AsFd for Ear {
+impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Drop for Ear {
+impl Drop for Receiver {
     fn drop(&mut self) {
         // It may be gone already, which is as good.
-        let _ = unlinkat(&self.ears.dir, &*self.name, AtFlags::empty());
+        let _ = unlinkat(&self.sockets.dir, &*self.name, AtFlags::empty());
     }
 }
 

@@ -13,16 +13,16 @@ fn a_reboot_ends_locks_and_lines_and_sessions_but_no_fence_goes_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut fences = Vec::new();
     for boot in ["first", "second", "third"] {
-        let mut office = Office::open(folder.path(), &boot_of(boot), None).unwrap();
-        let reply = acquire(&mut office, 1, false);
+        let mut open_store = OpenStore::open(folder.path(), &boot_of(boot), None).unwrap();
+        let reply = acquire(&mut open_store, 1, false);
         assert_eq!(reply, Reply::Stale, "no session outlives a boot: {boot}");
-        attach(&mut office, 1);
-        let Reply::Granted { fence, .. } = acquire(&mut office, 1, false) else {
+        attach(&mut open_store, 1);
+        let Reply::Granted { fence, .. } = acquire(&mut open_store, 1, false) else {
             panic!("the lock of an earlier boot is void");
         };
         fences.push(fence);
-        attach(&mut office, 2);
-        let waits = acquire(&mut office, 2, true);
+        attach(&mut open_store, 2);
+        let waits = acquire(&mut open_store, 2, true);
         assert!(matches!(waits, Reply::Queued { rank: Some(0), .. }), "{waits:?}");
     }
     assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
@@ -31,45 +31,47 @@ fn a_reboot_ends_locks_and_lines_and_sessions_but_no_fence_goes_back() {
 #[test]
 fn a_wall_clock_that_was_set_back_over_a_boot_does_not_take_fences_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
-    attach(&mut office, 1);
-    let Reply::Granted { fence, .. } = acquire(&mut office, 1, false) else { panic!("free") };
+    let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
+    attach(&mut open_store, 1);
+    let Reply::Granted { fence, .. } = acquire(&mut open_store, 1, false) else { panic!("free") };
     // What a wall clock would have shown that is a year ahead.
     let year_us = 365 * 24 * 60 * 60 * 1_000_000;
-    let far = Era { base_us: office.era.base_us + year_us, ..office.era.clone() };
+    let far = Era { base_us: open_store.era.base_us + year_us, ..open_store.era.clone() };
     let horizon_us = far.horizon_us + u64::try_from(year_us).unwrap();
-    let tx = office.db.begin(Durability::Disk).unwrap();
+    let tx = open_store.db.begin(Durability::Disk).unwrap();
     let now = far.time(Clock::Boot.now());
     tx.save_era(&Era { horizon_us, ..far }, now).unwrap();
     tx.commit().unwrap();
-    drop(office);
+    drop(open_store);
 
-    let mut office = Office::open(folder.path(), &boot_of("second"), None).unwrap();
-    attach(&mut office, 1);
-    let Reply::Granted { fence: next, .. } = acquire(&mut office, 1, false) else { panic!("free") };
+    let mut open_store = OpenStore::open(folder.path(), &boot_of("second"), None).unwrap();
+    attach(&mut open_store, 1);
+    let Reply::Granted { fence: next, .. } = acquire(&mut open_store, 1, false) else {
+        panic!("free")
+    };
     assert!(next > fence && next.get() >= horizon_us - 10_000_000, "{next} {horizon_us}");
 }
 
 #[test]
 fn the_same_boot_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
-    attach(&mut office, 1);
-    assert!(matches!(acquire(&mut office, 1, false), Reply::Granted { .. }));
-    let era = office.era.clone();
-    drop(office);
-    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
-    assert!(office.era.is_same(&era));
-    attach(&mut office, 2);
-    assert!(matches!(acquire(&mut office, 2, false), Reply::Queued { .. }), "it is held");
+    let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
+    attach(&mut open_store, 1);
+    assert!(matches!(acquire(&mut open_store, 1, false), Reply::Granted { .. }));
+    let era = open_store.era.clone();
+    drop(open_store);
+    let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
+    assert!(open_store.era.is_same(&era));
+    attach(&mut open_store, 2);
+    assert!(matches!(acquire(&mut open_store, 2, false), Reply::Queued { .. }), "it is held");
 }
 
 #[test]
 fn another_clock_in_the_same_boot_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    drop(Office::open(folder.path(), &boot_of("first"), None).unwrap());
+    drop(OpenStore::open(folder.path(), &boot_of("first"), None).unwrap());
     let other = Boot { clock: "time:[2]".into(), ..boot_of("first") };
-    let fault = Office::open(folder.path(), &other, None).unwrap_err();
+    let fault = OpenStore::open(folder.path(), &other, None).unwrap_err();
     assert!(fault.to_string().contains("another clock (a time namespace)"), "{fault}");
 }
 
@@ -77,9 +79,9 @@ fn another_clock_in_the_same_boot_is_refused() {
 #[test]
 fn a_folder_that_another_machine_has_taken_over_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut here = Office::open(folder.path(), &boot_of("here"), None).unwrap();
+    let mut here = OpenStore::open(folder.path(), &boot_of("here"), None).unwrap();
     attach(&mut here, 1);
-    drop(Office::open(folder.path(), &boot_of("there"), None).unwrap());
+    drop(OpenStore::open(folder.path(), &boot_of("there"), None).unwrap());
     let fault = here.transact(|_, _| Ok(())).unwrap_err();
     assert!(is_told_of_another(&fault), "{fault}");
 }
@@ -88,19 +90,19 @@ fn a_folder_that_another_machine_has_taken_over_is_noticed() {
 #[test]
 fn a_folder_that_another_machine_has_taken_over_is_not_taken_back() {
     let folder = tempfile::tempdir().unwrap();
-    let here = Office::open(folder.path(), &boot_of("here"), None).unwrap();
+    let here = OpenStore::open(folder.path(), &boot_of("here"), None).unwrap();
     let had = here.db_id();
     drop(here);
-    drop(Office::open(folder.path(), &boot_of("there"), None).unwrap());
-    let fault = Office::open(folder.path(), &boot_of("here"), had).unwrap_err();
+    drop(OpenStore::open(folder.path(), &boot_of("there"), None).unwrap());
+    let fault = OpenStore::open(folder.path(), &boot_of("here"), had).unwrap_err();
     assert!(is_told_of_another(&fault), "{fault}");
-    drop(Office::open(folder.path(), &boot_of("there"), None).unwrap());
+    drop(OpenStore::open(folder.path(), &boot_of("there"), None).unwrap());
 
     // A backup of an earlier boot that is put in its place is another file.
     let (db, backup) = (folder.path().join("locks.db"), folder.path().join("backup"));
     std::fs::copy(&db, &backup).unwrap();
     std::fs::rename(&backup, &db).unwrap();
-    drop(Office::open(folder.path(), &boot_of("here"), had).unwrap());
+    drop(OpenStore::open(folder.path(), &boot_of("here"), had).unwrap());
 }
 
 fn is_told_of_another(fault: &Fault) -> bool {
@@ -110,49 +112,49 @@ fn is_told_of_another(fault: &Fault) -> bool {
 #[test]
 fn the_horizon_is_on_the_disk_before_time_gets_there() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
-    office.transact(|_, _| Ok(())).unwrap();
+    let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
+    open_store.transact(|_, _| Ok(())).unwrap();
     // As if the process had been stopped for an hour: it is behind us.
-    let now = office.era.time(Clock::Boot.now());
-    office.era.horizon_us = now.as_micros() - 1;
-    let tx = office.db.begin(Durability::Disk).unwrap();
-    tx.save_era(&office.era, now).unwrap();
+    let now = open_store.era.time(Clock::Boot.now());
+    open_store.era.horizon_us = now.as_micros() - 1;
+    let tx = open_store.db.begin(Durability::Disk).unwrap();
+    tx.save_era(&open_store.era, now).unwrap();
     tx.commit().unwrap();
-    office.transact(|_, _| Ok(())).unwrap();
-    let tx = office.db.begin(Durability::Lazy).unwrap();
+    open_store.transact(|_, _| Ok(())).unwrap();
+    let tx = open_store.db.begin(Durability::Lazy).unwrap();
     let (stored, _) = tx.era().unwrap().unwrap();
-    assert!(!stored.is_horizon_near(now) && stored == office.era, "{stored:?}");
+    assert!(!stored.is_horizon_near(now) && stored == open_store.era, "{stored:?}");
 }
 
 #[test]
 fn what_fails_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let mut office = Office::open(folder.path(), &boot_of("first"), None).unwrap();
-    attach(&mut office, 1);
-    let failed = office.transact(|desk, now| {
-        assert!(matches!(desk.run(now, &ask(1, false))?, Reply::Granted { .. }));
+    let mut open_store = OpenStore::open(folder.path(), &boot_of("first"), None).unwrap();
+    attach(&mut open_store, 1);
+    let failed = open_store.transact(|transaction, now| {
+        assert!(matches!(transaction.run(now, &ask(1, false))?, Reply::Granted { .. }));
         Err::<(), _>(Fault::new(Path::new("here"), "no"))
     });
     assert_eq!(failed.unwrap_err().to_string(), "here: no");
-    let look = Command::Look { name: name() };
-    let seen = office.transact(|desk, now| desk.run(now, &look)).unwrap().value;
-    assert_eq!(seen, Reply::Seen(None));
+    let look = Command::ReadKey { name: name() };
+    let seen = open_store.transact(|transaction, now| transaction.run(now, &look)).unwrap().value;
+    assert_eq!(seen, Reply::Key(None));
 }
 
 #[test]
 fn a_file_that_was_removed_or_replaced_is_noticed() {
-    for gone in ["locks.db", "lock", "ears", ""] {
+    for gone in ["locks.db", "lock", "sockets", ""] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
-        let mut office = Office::open(&path, &boot_of("first"), None).unwrap();
-        office.transact(|_, _| Ok(())).unwrap();
+        let mut open_store = OpenStore::open(&path, &boot_of("first"), None).unwrap();
+        open_store.transact(|_, _| Ok(())).unwrap();
         // Moved and not deleted: its number must not be that of the new one.
         std::fs::rename(path.join(gone), above.path().join("old")).unwrap();
-        let fault = office.transact(|_, _| Ok(())).unwrap_err();
+        let fault = open_store.transact(|_, _| Ok(())).unwrap_err();
         assert!(fault.to_string().contains("it was removed or replaced"), "{fault}");
-        let mut next = Office::open(&path, &boot_of("first"), None).unwrap();
+        let mut next = OpenStore::open(&path, &boot_of("first"), None).unwrap();
         next.transact(|_, _| Ok(())).unwrap();
-        assert!(office.transact(|_, _| Ok(())).is_err(), "{gone:?}: others use another one");
+        assert!(open_store.transact(|_, _| Ok(())).is_err(), "{gone:?}: others use another one");
     }
 }
 
@@ -162,17 +164,20 @@ fn a_log_that_was_removed_or_replaced_is_noticed() {
     for gone in [&["locks.db-wal"][..], &["locks.db-shm"], &["locks.db-wal", "locks.db-shm"]] {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("locks");
-        let mut office = Office::open(&path, &boot_of("first"), None).unwrap();
-        attach(&mut office, 1);
-        assert!(matches!(acquire(&mut office, 1, false), Reply::Granted { .. }));
+        let mut open_store = OpenStore::open(&path, &boot_of("first"), None).unwrap();
+        attach(&mut open_store, 1);
+        assert!(matches!(acquire(&mut open_store, 1, false), Reply::Granted { .. }));
         gone.iter().for_each(|file| std::fs::remove_file(path.join(file)).unwrap());
         let is_noticed = |fault: Fault| fault.to_string().contains("it was removed or replaced");
-        assert!(is_noticed(office.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
+        assert!(is_noticed(open_store.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
         // Its process would get the old index again, as long as somebody there has it open.
-        assert!(is_noticed(Office::open(&path, &boot_of("first"), None).unwrap_err()), "{gone:?}");
-        assert!(is_noticed(office.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
-        drop(office);
-        let mut next = Office::open(&path, &boot_of("first"), None).unwrap();
+        assert!(
+            is_noticed(OpenStore::open(&path, &boot_of("first"), None).unwrap_err()),
+            "{gone:?}"
+        );
+        assert!(is_noticed(open_store.transact(|_, _| Ok(())).unwrap_err()), "{gone:?}");
+        drop(open_store);
+        let mut next = OpenStore::open(&path, &boot_of("first"), None).unwrap();
         attach(&mut next, 2);
         let reply = acquire(&mut next, 2, false);
         match gone {
@@ -187,19 +192,19 @@ fn a_link_that_leads_elsewhere_is_noticed() {
     let above = tempfile::tempdir().unwrap();
     let (link, one, other) =
         (above.path().join("link"), above.path().join("one"), above.path().join("other"));
-    drop(Office::open(&other, &boot_of("first"), None).unwrap());
+    drop(OpenStore::open(&other, &boot_of("first"), None).unwrap());
     std::fs::create_dir(&one).unwrap();
     std::os::unix::fs::symlink(&one, &link).unwrap();
-    let mut office = Office::open(&link, &boot_of("first"), None).unwrap();
-    office.transact(|_, _| Ok(())).unwrap();
+    let mut open_store = OpenStore::open(&link, &boot_of("first"), None).unwrap();
+    open_store.transact(|_, _| Ok(())).unwrap();
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(&other, &link).unwrap();
-    let fault = office.transact(|_, _| Ok(())).unwrap_err();
+    let fault = open_store.transact(|_, _| Ok(())).unwrap_err();
     assert_eq!(
         fault.to_string(),
         format!("{}: it was removed or replaced while it was in use", link.display())
     );
-    Office::open(&link, &boot_of("first"), None).unwrap().transact(|_, _| Ok(())).unwrap();
+    OpenStore::open(&link, &boot_of("first"), None).unwrap().transact(|_, _| Ok(())).unwrap();
 }
 
 #[test]
@@ -214,16 +219,16 @@ fn a_path_that_is_too_long_is_told_and_the_longest_can_be_used() {
     };
     let longest = of_len(495);
     assert_eq!(longest.as_os_str().len(), 495);
-    let mut office = Office::open(&longest, &boot_of("first"), None).unwrap();
-    office.transact(|_, _| Ok(())).unwrap();
+    let mut open_store = OpenStore::open(&longest, &boot_of("first"), None).unwrap();
+    open_store.transact(|_, _| Ok(())).unwrap();
     let longer = of_len(496);
     let told = "the path of the folder is too long: 496 bytes, 495 at most";
-    let fault = Office::open(&longer, &boot_of("first"), None).unwrap_err();
+    let fault = OpenStore::open(&longer, &boot_of("first"), None).unwrap_err();
     assert_eq!(fault.to_string(), format!("{}: {told}", longer.display()));
     // It counts where a link leads to.
     let link = above.join("link");
     std::os::unix::fs::symlink(&longer, &link).unwrap();
-    let fault = Office::open(&link, &boot_of("first"), None).unwrap_err();
+    let fault = OpenStore::open(&link, &boot_of("first"), None).unwrap_err();
     assert_eq!(fault.to_string(), format!("{}: {told}", link.display()));
 }
 
@@ -231,10 +236,10 @@ fn a_path_that_is_too_long_is_told_and_the_longest_can_be_used() {
 fn a_link_to_a_database_is_refused() {
     let above = tempfile::tempdir().unwrap();
     let (path, elsewhere) = (above.path().join("locks"), above.path().join("elsewhere.db"));
-    drop(Office::open(&path, &boot_of("first"), None).unwrap());
+    drop(OpenStore::open(&path, &boot_of("first"), None).unwrap());
     std::fs::rename(path.join("locks.db"), &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, path.join("locks.db")).unwrap();
-    let fault = Office::open(&path, &boot_of("first"), None).unwrap_err();
+    let fault = OpenStore::open(&path, &boot_of("first"), None).unwrap_err();
     assert!(fault.to_string().contains("it is a link"), "{fault}");
 }
 
@@ -264,12 +269,16 @@ fn ask(byte: u8, is_waiting: bool) -> Command {
     Command::Acquire { sender: sender(byte), ask }
 }
 
-fn acquire(office: &mut Office, byte: u8, is_waiting: bool) -> Reply {
-    office.transact(|desk, now| desk.run(now, &ask(byte, is_waiting))).unwrap().value
+fn acquire(open_store: &mut OpenStore, byte: u8, is_waiting: bool) -> Reply {
+    open_store
+        .transact(|transaction, now| transaction.run(now, &ask(byte, is_waiting)))
+        .unwrap()
+        .value
 }
 
-fn attach(office: &mut Office, byte: u8) {
+fn attach(open_store: &mut OpenStore, byte: u8) {
     let (sender, terms) = (sender(byte), SessionTerms::without_membership(60_000));
-    let attached = office.transact(|desk, now| desk.run(now, &Command::Attach { sender, terms }));
+    let attached = open_store
+        .transact(|transaction, now| transaction.run(now, &Command::Attach { sender, terms }));
     assert!(matches!(attached.unwrap().value, Reply::Attached { .. }));
 }

@@ -8,7 +8,7 @@ use quorate_core::{
 };
 
 use super::Guard;
-use crate::{error::AdoptError, handover::LeaseHandover, primitive::acquire::rename};
+use crate::{detached_lease::DetachedLease, error::LeaseError, primitive::acquire::rename};
 
 impl Guard {
     /// Leaves the lock to another process, which [adopts](crate::Client::adopt) it, or
@@ -27,8 +27,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`AdoptError::Lost`] if the lease has ended: as long as too few nodes answer, it waits for
-    /// them. [`AdoptError::NoQuorum`] if they went away just then; the lock is released.
+    /// [`LeaseError::Lost`] if the lease has ended: as long as too few nodes answer, it waits for
+    /// them. [`LeaseError::NoQuorum`] if they went away just then; the lock is released.
     ///
     /// # Examples
     ///
@@ -37,12 +37,12 @@ impl Guard {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("video:9").lock().await?;
-    /// let lease = guard.hand_over().await?;
+    /// let lease = guard.detach().await?;
     /// assert!(client.mutex("video:9").try_lock().await?.is_none(), "it stays locked");
     /// println!("{lease}"); // for the process that goes on with the work
     /// # Ok(()) }
     /// ```
-    pub async fn hand_over(mut self) -> Result<LeaseHandover, AdoptError> {
+    pub async fn detach(mut self) -> Result<DetachedLease, LeaseError> {
         self.check()?;
         let mut owner = self.held.owner.clone();
         let held = if self.held.fenced.is_none() || self.has_left_only_keys().await {
@@ -56,7 +56,7 @@ impl Guard {
         };
         // A shutdown meanwhile has given it back.
         self.check()?;
-        Ok(handover(&held, owner))
+        Ok(detached_lease(&held, owner))
     }
 
     /// Whether another process can go on as this very owner: it is queued nowhere, and nothing that
@@ -70,7 +70,7 @@ impl Guard {
 
     /// Waits until a majority of the nodes has the lease, and a little for the others: one that is
     /// handed over does not come to more nodes than it has.
-    async fn gather(&self) -> Result<(), AdoptError> {
+    async fn gather(&self) -> Result<(), LeaseError> {
         let engine = self.engine();
         let enough_at = engine.now().saturating_add(GATHER_MAX);
         let mut backoff = Backoff::new(GATHER_DELAY_MIN, GATHER_DELAY_MAX);
@@ -99,9 +99,9 @@ const GATHER_DELAY_MIN: Duration = Duration::from_millis(1);
 const GATHER_DELAY_MAX: Duration = Duration::from_millis(20);
 
 /// The lease, for another process that goes on as this owner.
-fn handover(held: &HeldLease, owner: Owner) -> LeaseHandover {
+fn detached_lease(held: &HeldLease, owner: Owner) -> DetachedLease {
     let (ttl, fence) = (held.terms().ttl(), held.fenced().map(FencedLease::fence));
-    LeaseHandover::new(held.name().clone(), owner, ttl, fence)
+    DetachedLease::new(held.name().clone(), owner, ttl, fence)
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     async fn adopted(nodes: &MemoryNodes) -> (Client, Guard) {
         let settings = Client::builder().memory(nodes).danger_engine_on_this_runtime();
         let client = settings.build().unwrap();
-        let lease = client.mutex("orders").lock().await.unwrap().hand_over().await.unwrap();
+        let lease = client.mutex("orders").lock().await.unwrap().detach().await.unwrap();
         let guard = client.adopt(&lease).await.unwrap();
         assert!(knows_owners(&client));
         (client, guard)
@@ -130,7 +130,7 @@ mod tests {
     async fn whoever_hands_a_lease_over_forgets_its_owners() {
         let (client, guard) = adopted(&MemoryNodes::new(3)).await;
         let before = guard.held.owner.clone();
-        let lease = guard.hand_over().await.unwrap();
+        let lease = guard.detach().await.unwrap();
         assert_ne!(*lease.parts().1, before, "it goes on as another owner");
         assert!(!knows_owners(&client));
         client.adopt(&lease).await.unwrap().leave_to_expire();
@@ -145,7 +145,7 @@ mod tests {
             // Its answers are waited for, also when the others have given the lease another owner.
             nodes.set(2, Behaviour::Mute);
             let patience = Duration::from_millis(patience_ms);
-            let handed_over = tokio::time::timeout(patience, guard.hand_over()).await;
+            let handed_over = tokio::time::timeout(patience, guard.detach()).await;
             assert!(!knows_owners(&client), "after {patience:?}");
             if handed_over.is_ok() {
                 assert!(patience_ms > 0, "nothing was waited for");

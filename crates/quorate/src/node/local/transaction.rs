@@ -11,35 +11,35 @@ use quorate_core::{
     store::{ClientState, LockState, Store},
 };
 
-use super::{db::Tx, fault::Fault, post::Post};
+use super::{db::Tx, fault::Fault, notifier::Notifier};
 
 /// What a batch works on.
 #[derive(Debug)]
-pub(super) struct Desk<'a> {
+pub(super) struct Transaction<'a> {
     tx: &'a Tx<'a>,
-    post: &'a Post,
+    notifier: &'a Notifier,
     store: Store,
     /// As they were loaded.
     locks: BTreeMap<Name, LockState>,
     clients: BTreeMap<ClientId, ClientState>,
 }
 
-impl<'a> Desk<'a> {
-    pub(super) fn new(tx: &'a Tx<'a>, post: &'a Post) -> Self {
+impl<'a> Transaction<'a> {
+    pub(super) fn new(tx: &'a Tx<'a>, notifier: &'a Notifier) -> Self {
         let (locks, clients) = (BTreeMap::new(), BTreeMap::new());
-        Self { tx, post, store: Store::new(), locks, clients }
+        Self { tx, notifier, store: Store::new(), locks, clients }
     }
 
     /// Whether a command can be run here: what a node knows of itself is not kept.
     pub(super) const fn knows(command: &Command) -> bool {
         matches!(
             command,
-            Command::Take { .. }
+            Command::SetKey { .. }
                 | Command::Adopt { .. }
-                | Command::Free { .. }
-                | Command::Prolong { .. }
+                | Command::DeleteKey { .. }
+                | Command::ExtendKeys { .. }
                 | Command::Check { .. }
-                | Command::Look { .. }
+                | Command::ReadKey { .. }
                 | Command::Inspect { .. }
                 | Command::List { .. }
                 | Command::Attach { .. }
@@ -160,7 +160,7 @@ impl<'a> Desk<'a> {
         for (_, owner) in &line {
             let Some(Position { client, .. }) = Position::of(owner.as_bytes()) else { continue };
             let has_session = self.session(now, client)?.is_some();
-            let is_there = has_session && self.is_heard(client);
+            let is_there = has_session && self.is_listening(client);
             let may_be_passed = group(owner) == Some(Group::Readers);
             if is_there && !may_be_passed && (is_yield || owner != gone) {
                 return self.find_entries(now, &line, owner);
@@ -180,7 +180,7 @@ impl<'a> Desk<'a> {
         for (_, owner) in others.filter(|_| group(entry).is_some()) {
             let Some(Position { client, .. }) = Position::of(owner.as_bytes()) else { continue };
             if self.session(now, client)?.is_some() {
-                self.is_heard(client);
+                self.is_listening(client);
             }
         }
         Ok(())
@@ -196,15 +196,15 @@ impl<'a> Desk<'a> {
         };
         let later = holders.iter().filter(|holder| owner < holder);
         let places = later.filter_map(|holder| Position::of(holder.as_bytes()));
-        places.for_each(|place| _ = self.is_heard(place.client));
+        places.for_each(|place| _ = self.is_listening(place.client));
     }
 
-    fn is_heard(&mut self, client: ClientId) -> bool {
-        let is_heard = self.post.is_heard(client);
-        if is_heard {
+    fn is_listening(&mut self, client: ClientId) -> bool {
+        let is_listening = self.notifier.is_listening(client);
+        if is_listening {
             self.store.listen(client);
         }
-        is_heard
+        is_listening
     }
 }
 

@@ -14,7 +14,7 @@ use quorate_core::{
 };
 
 use crate::{
-    error::Trouble,
+    error::NodeError,
     timers::{Timed, Timers},
 };
 
@@ -24,12 +24,12 @@ pub(crate) trait Listener: fmt::Debug + Send + Sync {
     fn handle_answers(
         self: Arc<Self>,
         node: usize,
-        answers: &mut dyn Iterator<Item = (About, Command, Result<Reply, Trouble>)>,
+        answers: &mut dyn Iterator<Item = (About, Command, Result<Reply, NodeError>)>,
         now: Moment,
     );
 
     /// Hears what the node tells unasked.
-    fn handle_news(self: Arc<Self>, node: usize, kind: NodeEvent);
+    fn handle_event(self: Arc<Self>, node: usize, kind: NodeEvent);
 
     /// The node's driver takes all that the client has for it. It writes by itself.
     fn serve(self: Arc<Self>, node: usize);
@@ -53,14 +53,14 @@ pub(crate) enum NodeEvent {
 
 /// Passes on what nodes tell unasked. It is there before its listener is.
 #[derive(Debug, Default)]
-pub(crate) struct Ears {
+pub(crate) struct NodeEvents {
     listener: OnceLock<Weak<dyn Listener>>,
     timers: OnceLock<Weak<Timers>>,
     posted: Mutex<VecDeque<(usize, NodeEvent)>>,
     hearing: Mutex<()>,
 }
 
-impl Ears {
+impl NodeEvents {
     /// From now on this listener hears.
     pub(crate) fn belong_to(&self, listener: Weak<dyn Listener>, timers: &Arc<Timers>) {
         // There is one listener to a set of ears, and it is told once.
@@ -76,7 +76,7 @@ impl Ears {
     /// The listener hears this at once.
     pub(crate) fn tell(&self, node: usize, kind: NodeEvent) {
         if let Some(listener) = self.listener() {
-            listener.handle_news(node, kind);
+            listener.handle_event(node, kind);
         }
     }
 
@@ -114,7 +114,7 @@ impl Ears {
     }
 }
 
-impl Timed for Ears {
+impl Timed for NodeEvents {
     fn handle_timeout(self: Arc<Self>, _now: Moment) {
         self.hear_posted();
     }

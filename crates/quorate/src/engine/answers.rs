@@ -13,15 +13,15 @@ use super::{
     shared::{Order, Rest},
 };
 use crate::{
-    error::Trouble,
-    node::{Ears, Listener, NodeEvent, Pull},
+    error::NodeError,
+    node::{Listener, NodeEvent, NodeEvents, Pull},
 };
 
 impl Engine {
     /// From now on it hears what nodes tell.
-    pub(crate) fn hear(self: &Arc<Self>, ears: &Ears) {
+    pub(crate) fn hear(self: &Arc<Self>, events: &NodeEvents) {
         let weak: Weak<Self> = Arc::downgrade(self);
-        ears.belong_to(weak, &self.timers);
+        events.belong_to(weak, &self.timers);
         // Under the lock: a node that comes up meanwhile says so before or after.
         self.work(|shared, now| shared.learn_who_is_up(self, now));
     }
@@ -31,7 +31,7 @@ impl Listener for Engine {
     fn handle_answers(
         self: Arc<Self>,
         node: usize,
-        answers: &mut dyn Iterator<Item = (About, Command, Result<Reply, Trouble>)>,
+        answers: &mut dyn Iterator<Item = (About, Command, Result<Reply, NodeError>)>,
         now: Moment,
     ) {
         let mut rest = Rest::default();
@@ -45,7 +45,7 @@ impl Listener for Engine {
         self.finish(shared, rest, Order::Next, now);
     }
 
-    fn handle_news(self: Arc<Self>, node: usize, kind: NodeEvent) {
+    fn handle_event(self: Arc<Self>, node: usize, kind: NodeEvent) {
         match kind {
             // It has nothing to say to that.
             NodeEvent::Time { time_us, at } => self.lock().machine.handle_time(node, time_us, at),

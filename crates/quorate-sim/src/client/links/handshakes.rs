@@ -11,16 +11,16 @@ use quorate_core::{
 use crate::{
     clock::{MS, Nanos},
     dice::Dice,
-    settings::{Guard, label, wall_ms},
+    settings::{QuarantineSettings, label, wall_ms},
 };
 
 /// What one process knows of its nodes.
 #[derive(Debug)]
-pub(crate) struct Meetings {
+pub(crate) struct Handshakes {
     view: View,
     max_ttl_ms: u64,
     seats: Vec<Seat>,
-    guard: Guard,
+    quarantine: QuarantineSettings,
     session_ms: u64,
     /// By how many milliseconds its wall clock is ahead.
     wall_off_ms: i64,
@@ -45,25 +45,26 @@ pub(super) enum Verdict {
     Leave,
 }
 
-impl Meetings {
+impl Handshakes {
     pub(crate) fn new(
         list: &[usize],
         max_ttl_ms: u64,
-        guard: Guard,
+        quarantine: QuarantineSettings,
         session_ms: u64,
         dice: Dice,
     ) -> Self {
-        let view = view_of(list, max_ttl_ms, guard.guard_ms);
+        let view = view_of(list, max_ttl_ms, quarantine.quarantine_ms);
         let (seats, wall_off_ms) = (vec![Seat::default(); list.len()], 0);
-        let mut meetings = Self { view, max_ttl_ms, seats, guard, session_ms, wall_off_ms, dice };
-        meetings.set_wall();
-        meetings
+        let mut handshakes =
+            Self { view, max_ttl_ms, seats, quarantine, session_ms, wall_off_ms, dice };
+        handshakes.set_wall();
+        handshakes
     }
 
     /// Another process begins with nothing but its list.
     pub(crate) fn forget(&mut self, list: &[usize]) {
         self.seats = vec![Seat::default(); list.len()];
-        self.view = view_of(list, self.max_ttl_ms, self.guard.guard_ms);
+        self.view = view_of(list, self.max_ttl_ms, self.quarantine.quarantine_ms);
     }
 
     /// An operator vouches for the list: no change of it was made here, ever.
@@ -76,7 +77,7 @@ impl Meetings {
     }
 
     fn set_wall(&mut self) {
-        let width = self.guard.wall_ms;
+        let width = self.quarantine.wall_ms;
         self.wall_off_ms = self.dice.between(0, 2 * width) as i64 - width as i64;
     }
 
@@ -92,7 +93,12 @@ impl Meetings {
     pub(super) fn terms(&mut self, node: usize, now: Nanos) -> SessionTerms {
         self.view.ask(node);
         let (life_ms, mark) = (self.session_ms, self.seats[node].mark);
-        SessionTerms { life_ms, mark, slack_us: self.guard.slack_us(), wall_ms: self.wall_ms(now) }
+        SessionTerms {
+            life_ms,
+            mark,
+            slack_us: self.quarantine.slack_us(),
+            wall_ms: self.wall_ms(now),
+        }
     }
 
     /// A session begins or goes on. Returns for how long the node is not to be asked for locks.
@@ -122,9 +128,9 @@ impl Meetings {
             mark: self.fresh(),
             id: NodeId::from_random(self.bits()),
             life_ms: self.session_ms,
-            quarantine_ms: self.guard.guard_ms,
-            is_looking: false,
-            is_durable: self.guard.is_durable,
+            quarantine_ms: self.quarantine.quarantine_ms,
+            is_read_only: false,
+            is_durable: self.quarantine.is_durable,
         }
     }
 
@@ -182,8 +188,8 @@ impl Meetings {
 }
 
 /// What one knows at first who takes these for its nodes.
-pub(crate) fn view_of(list: &[usize], max_ttl_ms: u64, guard_ms: u64) -> View {
-    View::new(list.iter().map(|node| label(*node)), max_ttl_ms, guard_ms)
+pub(crate) fn view_of(list: &[usize], max_ttl_ms: u64, quarantine_ms: u64) -> View {
+    View::new(list.iter().map(|node| label(*node)), max_ttl_ms, quarantine_ms)
 }
 
 /// A client that has to wait asks again after this time at the latest: another one may have ended

@@ -6,12 +6,12 @@ use tokio::sync::Notify;
 
 /// Tells an engine that wants to end when a node may have nothing outstanding any more.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet {
+pub(crate) struct IdleSignal {
     is_awaited: AtomicBool,
     told: Notify,
 }
 
-impl Quiet {
+impl IdleSignal {
     /// From now on somebody waits for it.
     pub(crate) fn expect(&self) {
         self.is_awaited.store(true, Ordering::SeqCst);

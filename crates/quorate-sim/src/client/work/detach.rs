@@ -44,7 +44,7 @@ impl Client {
         if !may_stand_in_line(held) {
             self.me.machine.leave(id);
             env.excused.push(left.owner.clone());
-            env.handovers[to] = Some(left);
+            env.detached_leases[to] = Some(left);
             return self.think(env, task);
         }
         // From now on nothing is renewed: an extension would find another owner.
@@ -54,7 +54,7 @@ impl Client {
     }
 
     /// The nodes have answered.
-    pub(super) fn hand_over(
+    pub(super) fn detach(
         &mut self,
         env: &mut Env,
         task: usize,
@@ -76,7 +76,7 @@ impl Client {
             self.me.machine.leave_as(lease, &owner);
             self.drive(env);
             env.excused.push(owner.clone());
-            env.handovers[to] = Some(Handover { lock, owner, held_by, fence });
+            env.detached_leases[to] = Some(Handover { lock, owner, held_by, fence });
             return self.think(env, task);
         }
         // Only what was held all the time is held still.
@@ -96,7 +96,7 @@ impl Client {
 }
 
 fn may_stand_in_line(held: &HeldLease) -> bool {
-    if mutant::current() == Some(Mutant::HandOverInLine) {
+    if mutant::current() == Some(Mutant::DetachQueued) {
         return false;
     }
     held.fenced().is_some()

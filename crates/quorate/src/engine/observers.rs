@@ -12,7 +12,7 @@ use crate::{
 
 /// One thing to tell.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Notice {
     Answered {
         round: u64,
         action: Action,
@@ -44,7 +44,7 @@ pub(super) enum Told {
     },
 }
 
-impl Told {
+impl Notice {
     pub(super) fn tell(&self, engine: &Engine) {
         match self {
             Self::Answered { round, action, node, answer, took } => {

@@ -10,7 +10,7 @@ impl ClientBuilder {
     /// copied and rolled-back data, and clocks that were set forward by 5 s or more. The nodes keep
     /// a record of what all clients have agreed upon: which nodes there are, and
     /// [`max_ttl`](Self::max_ttl). A client that differs is refused with
-    /// [`Disagreement`](crate::error::Trouble::Disagreement).
+    /// [`Disagreement`](crate::error::NodeError::Disagreement).
     ///
     /// Nodes that were never used wait, too; [`Client::admit`](crate::Client::admit) lets them in
     /// at once.
@@ -23,11 +23,11 @@ impl ClientBuilder {
     /// # use quorate::Client;
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
     /// // For locks whose loss costs no more than work that is done twice:
-    /// let client = Client::builder().nodes(nodes).restart_guard(false).connect().await?;
+    /// let client = Client::builder().nodes(nodes).quarantine(false).connect().await?;
     /// # Ok(()) }
     /// ```
-    pub const fn restart_guard(mut self, is_on: bool) -> Self {
-        self.restart_guard = Some(is_on);
+    pub const fn quarantine(mut self, is_on: bool) -> Self {
+        self.quarantine = Some(is_on);
         self
     }
 
@@ -56,10 +56,11 @@ impl ClientBuilder {
     }
 
     /// Only looks at servers: the client writes nothing, begins no session, and takes no locks. For
-    /// tools that show [`nodes`](crate::Client::nodes) or [locks](crate::Client::inspect), and for
-    /// operators: [`admit`](crate::Client::admit), [`change_nodes`](crate::Client::change_nodes)
-    /// and [`vouch_for_nodes`](crate::Client::vouch_for_nodes) write only when they have seen that
-    /// they can do what they are told. It does nothing for nodes in memory or in a folder.
+    /// tools that show [nodes](crate::Client::node_status) or [locks](crate::Client::inspect), and
+    /// for operators: [`admit`](crate::Client::admit),
+    /// [`change_nodes`](crate::Client::change_nodes) and
+    /// [`vouch_for_nodes`](crate::Client::vouch_for_nodes) write only after they have checked that
+    /// the operation is possible. It does nothing for nodes in memory or in a folder.
     ///
     /// # Examples
     ///
@@ -67,11 +68,11 @@ impl ClientBuilder {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorate::Client;
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
-    /// let client = Client::builder().nodes(nodes).look_only().build()?;
+    /// let client = Client::builder().nodes(nodes).read_only().build()?;
     /// # Ok(()) }
     /// ```
-    pub const fn look_only(mut self) -> Self {
-        self.only_looks = true;
+    pub const fn read_only(mut self) -> Self {
+        self.is_read_only = true;
         self
     }
 }

@@ -18,7 +18,7 @@ use quorate_core::{
 use super::{at, name, terms};
 
 /// Nodes, guarded or not.
-pub(super) struct Hall {
+pub(super) struct Fixture {
     pub(super) stores: Vec<Store>,
     pub(super) begin_us: u64,
     /// By how much each node's clock was set forward.
@@ -29,7 +29,7 @@ pub(super) struct Hall {
     config: Option<AgreedConfig>,
 }
 
-impl Hall {
+impl Fixture {
     /// Three nodes without a guard.
     pub(super) fn bare(begin_us: u64) -> Self {
         let stores = vec![Store::new(); 3];
@@ -39,15 +39,15 @@ impl Hall {
     /// Guarded nodes, which vote.
     pub(super) fn founded(nodes: usize) -> Self {
         let members = Members::new((0..nodes).map(member));
-        let config = AgreedConfig::founded_by(members, TTL_MS, GUARD_MS);
+        let config = AgreedConfig::founded_by(members, TTL_MS, QUARANTINE_MS);
         let (stores, ahead_ms) = (Vec::new(), Vec::new());
-        let mut hall = Self { stores, begin_us: BEGIN_US, ahead_ms, is_durable: false, config };
-        (0..nodes).for_each(|node| hall.open(node, 0));
-        hall
+        let mut fixture = Self { stores, begin_us: BEGIN_US, ahead_ms, is_durable: false, config };
+        (0..nodes).for_each(|node| fixture.open(node, 0));
+        fixture
     }
 
     fn config(&self) -> AgreedConfig {
-        self.config.clone().expect("the nodes are guarded")
+        self.config.clone().expect("the nodes are quarantined")
     }
 
     /// A new node, which votes at once.
@@ -100,8 +100,8 @@ impl Hall {
             mark: fresh(node, 100 + ms),
             id: member(node).id,
             life_ms: LIFE_MS,
-            quarantine_ms: GUARD_MS,
-            is_looking: false,
+            quarantine_ms: QUARANTINE_MS,
+            is_read_only: false,
             is_durable: self.is_durable,
         };
         match self.apply(node, ms, &membership::Command::Handshake(greeting).into()) {
@@ -143,7 +143,7 @@ impl Hall {
 }
 
 /// A client with one attempt.
-pub(super) struct Guest {
+pub(super) struct TestClient {
     pub(super) place: Position,
     pub(super) machine: Acquire,
     /// Counts its connections, each of which has sessions of its own.
@@ -162,59 +162,65 @@ pub(super) struct Answer {
     reply: Reply,
 }
 
-impl Guest {
+impl TestClient {
     /// Begins a session with each node, and asks those which are up.
-    pub(super) fn start(hall: &mut Hall, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
-        let guest = Self::new(hall, number, ticket, up, ms);
-        guest.attach(hall, ms);
+    pub(super) fn start(
+        fixture: &mut Fixture,
+        number: u8,
+        ticket: u64,
+        up: &[usize],
+        ms: u64,
+    ) -> Self {
+        let guest = Self::new(fixture, number, ticket, up, ms);
+        guest.attach(fixture, ms);
         guest
     }
 
     /// Comes now, and asks all nodes.
-    pub(super) fn come(hall: &mut Hall, number: u8, ms: u64) -> Self {
-        let guest = Self::meet(hall, number, ms);
-        guest.attach(hall, ms);
+    pub(super) fn come(fixture: &mut Fixture, number: u8, ms: u64) -> Self {
+        let guest = Self::meet(fixture, number, ms);
+        guest.attach(fixture, ms);
         guest
     }
 
     /// The same, without a session so far.
-    pub(super) fn meet(hall: &mut Hall, number: u8, ms: u64) -> Self {
-        let all: Vec<usize> = (0..hall.stores.len()).collect();
-        Self::new(hall, number, hall.begin_us + ms * 1_000, &all, ms)
+    pub(super) fn meet(fixture: &mut Fixture, number: u8, ms: u64) -> Self {
+        let all: Vec<usize> = (0..fixture.stores.len()).collect();
+        Self::new(fixture, number, fixture.begin_us + ms * 1_000, &all, ms)
     }
 
-    fn new(hall: &mut Hall, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
+    fn new(fixture: &mut Fixture, number: u8, ticket: u64, up: &[usize], ms: u64) -> Self {
         let place =
             Position { ticket, ttl_ms: TTL_MS, client: ClientId::from_random([number; 20]) };
         let mut reached = NodeSet::EMPTY;
         up.iter().for_each(|node| reached.insert(*node));
-        let (nodes, wait) = (hall.stores.len(), Wait::Patiently(Duration::from_secs(1)));
+        let (nodes, wait) = (fixture.stores.len(), Wait::Patiently(Duration::from_secs(1)));
         let machine = Acquire::start(terms(TTL_MS), nodes, reached, wait, at(ms));
-        let guarded = 0..if hall.config.is_some() { nodes } else { 0 };
-        let marks = guarded.map(|node| hall.mark(node, ms)).collect();
+        let quarantined = 0..if fixture.config.is_some() { nodes } else { 0 };
+        let marks = quarantined.map(|node| fixture.mark(node, ms)).collect();
         let mut guest = Self { place, machine, connection: 1, marks, sent: Vec::new() };
         guest.pull(ms);
         guest
     }
 
-    pub(super) fn attach(&self, hall: &mut Hall, ms: u64) {
-        for node in 0..hall.stores.len() {
-            hall.stores[node].listen(self.place.client);
+    pub(super) fn attach(&self, fixture: &mut Fixture, ms: u64) {
+        for node in 0..fixture.stores.len() {
+            fixture.stores[node].listen(self.place.client);
             let (sender, terms) = (self.sender(node), self.terms(node, ms));
-            hall.apply(node, ms, &Command::Attach { sender, terms });
+            fixture.apply(node, ms, &Command::Attach { sender, terms });
         }
     }
 
     /// Connects anew.
-    pub(super) fn attach_anew(&mut self, hall: &mut Hall, ms: u64) {
+    pub(super) fn attach_anew(&mut self, fixture: &mut Fixture, ms: u64) {
         self.connection += 1;
-        self.attach(hall, ms);
+        self.attach(fixture, ms);
     }
 
-    pub(super) fn ping(&self, hall: &mut Hall, ms: u64) {
+    pub(super) fn ping(&self, fixture: &mut Fixture, ms: u64) {
         for node in 0..self.marks.len() {
             let (sender, terms) = (self.sender(node), self.terms(node, ms));
-            hall.apply(node, ms, &Command::Ping { sender, terms });
+            fixture.apply(node, ms, &Command::Ping { sender, terms });
         }
     }
 
@@ -227,7 +233,7 @@ impl Guest {
         let Some(mark) = self.marks.get(node).copied() else {
             return SessionTerms::without_membership(5_000);
         };
-        let (mark, slack_us) = (Some(mark), GUARD_MS * 250);
+        let (mark, slack_us) = (Some(mark), QUARANTINE_MS * 250);
         SessionTerms { life_ms: LIFE_MS, mark, slack_us, wall_ms: wall(ms) }
     }
 
@@ -283,14 +289,14 @@ impl Guest {
     /// The first thing that is on its way to the node arrives.
     pub(super) fn reach(
         &mut self,
-        hall: &mut Hall,
+        fixture: &mut Fixture,
         node: usize,
         ms: u64,
     ) -> Result<Answer, String> {
         let index = self.sent.iter().position(|(to, _, _)| *to == node);
         let index = index.ok_or_else(|| format!("nothing is on its way to n{node}"))?;
         let (_, call, sent_at) = self.sent.remove(index);
-        let reply = hall.apply(node, ms, &self.command(node, call));
+        let reply = fixture.apply(node, ms, &self.command(node, call));
         Ok(Answer { node, call, sent_at, reply })
     }
 
@@ -301,8 +307,13 @@ impl Guest {
     }
 
     /// What the node tells unasked arrives.
-    pub(super) fn listen(&mut self, hall: &mut Hall, node: usize, ms: u64) -> Result<(), String> {
-        let pushes = hall.stores[node].take_pushes();
+    pub(super) fn listen(
+        &mut self,
+        fixture: &mut Fixture,
+        node: usize,
+        ms: u64,
+    ) -> Result<(), String> {
+        let pushes = fixture.stores[node].take_pushes();
         let ours = pushes.into_iter().filter(|push| push.owner == self.owner());
         let push = ours.last().ok_or_else(|| format!("n{node} tells nothing"))?;
         if push.counts_in(self.sender(node).session) {
@@ -320,29 +331,29 @@ impl Guest {
 
     /// Everything that is on its way to these nodes arrives, one after the other, and so do the
     /// answers.
-    pub(super) fn exchange(&mut self, hall: &mut Hall, these: &[usize], ms: u64) {
+    pub(super) fn exchange(&mut self, fixture: &mut Fixture, these: &[usize], ms: u64) {
         for node in these {
-            while let Ok(answer) = self.reach(hall, *node, ms) {
+            while let Ok(answer) = self.reach(fixture, *node, ms) {
                 self.hear(&answer, ms);
             }
         }
     }
 
     /// The same, until nothing is left to say to them.
-    pub(super) fn settle(&mut self, hall: &mut Hall, these: &[usize], ms: u64) {
+    pub(super) fn settle(&mut self, fixture: &mut Fixture, these: &[usize], ms: u64) {
         while self.sent.iter().any(|(to, _, _)| these.contains(to)) {
-            self.exchange(hall, these, ms);
+            self.exchange(fixture, these, ms);
         }
     }
 
     /// The same. Returns the fence with which it holds the lock then.
     pub(super) fn win(
         &mut self,
-        hall: &mut Hall,
+        fixture: &mut Fixture,
         these: &[usize],
         ms: u64,
     ) -> Result<Fence, String> {
-        self.settle(hall, these, ms);
+        self.settle(fixture, these, ms);
         self.held()
     }
 
@@ -354,9 +365,15 @@ impl Guest {
     }
 
     /// Extends a lease on a node.
-    pub(super) fn extend(&self, hall: &mut Hall, node: usize, entry: &Extend, ms: u64) -> Vote {
+    pub(super) fn extend(
+        &self,
+        fixture: &mut Fixture,
+        node: usize,
+        entry: &Extend,
+        ms: u64,
+    ) -> Vote {
         let entries = [entry.clone()].into();
-        hall.vote(node, ms, &Command::Extend { sender: self.sender(node), entries })
+        fixture.vote(node, ms, &Command::Extend { sender: self.sender(node), entries })
     }
 
     /// Its own lease, to be extended with this fence.
@@ -367,14 +384,14 @@ impl Guest {
     /// The owner of a key becomes another one, on a node.
     pub(super) fn adopt(
         &self,
-        hall: &mut Hall,
+        fixture: &mut Fixture,
         node: usize,
         (from, owner): (&Owner, &Owner),
         ms: u64,
     ) -> Vote {
         let (from, owner, sender) = (from.clone(), owner.clone(), Some(self.sender(node)));
         let adopt = Command::Adopt { name: name(), from, owner, ttl_ms: TTL_MS, sender };
-        hall.vote(node, ms, &adopt)
+        fixture.vote(node, ms, &adopt)
     }
 }
 
@@ -397,4 +414,4 @@ pub(super) const ALL: [usize; 3] = [0, 1, 2];
 pub(super) const BEGIN_US: u64 = 1_800_000_000_000_000;
 pub(super) const TTL_MS: u64 = 100;
 const LIFE_MS: u64 = 200;
-pub(super) const GUARD_MS: u64 = 400;
+pub(super) const QUARANTINE_MS: u64 = 400;

@@ -12,7 +12,7 @@ use thiserror::Error;
 /// ```
 /// # let nodes = quorate::memory::MemoryNodes::new(1);
 /// # let client = quorate::Client::builder().memory(&nodes).build()?;
-/// let report = &client.nodes()[0];
+/// let report = &client.node_status()[0];
 /// assert_eq!(report.node, "memory:0");
 /// assert_eq!(report.to_string(), "memory:0: attached");
 /// # Ok::<(), quorate::error::ConfigError>(())
@@ -41,7 +41,7 @@ impl fmt::Display for NodeReport {
             NodeAnswer::Refused => f.write_str("refused"),
             NodeAnswer::NotAwaited => f.write_str("not waited for"),
             NodeAnswer::Ready(why) => f.write_str(why),
-            NodeAnswer::Trouble(trouble) => write!(f, "{trouble}"),
+            NodeAnswer::NodeError(node_error) => write!(f, "{node_error}"),
         }
     }
 }
@@ -55,9 +55,9 @@ impl fmt::Display for NodeReport {
 /// # let client = quorate::Client::builder().memory(&nodes).build()?;
 /// use quorate::error::NodeAnswer;
 ///
-/// for report in client.nodes() {
-///     if let NodeAnswer::Trouble(trouble) = report.answer {
-///         eprintln!("{} cannot vote: {trouble}", report.node);
+/// for report in client.node_status() {
+///     if let NodeAnswer::NodeError(node_error) = report.answer {
+///         eprintln!("{} cannot vote: {node_error}", report.node);
 ///     }
 /// }
 /// # Ok::<(), quorate::error::ConfigError>(())
@@ -75,20 +75,20 @@ pub enum NodeAnswer {
     /// The outcome was clear before it answered.
     NotAwaited,
     /// It is connected, and votes soon after the next client connects: this one [only
-    /// looks](crate::ClientBuilder::look_only). The text says what it waits for.
+    /// looks](crate::ClientBuilder::read_only). The text says what it waits for.
     Ready(String),
     /// No usable answer: what was asked may have happened or not.
-    Trouble(Trouble),
+    NodeError(NodeError),
 }
 
 impl NodeAnswer {
     /// The same in the words of the core.
-    pub(crate) fn of(vote: Vote, trouble: Option<&Trouble>) -> Self {
-        match (vote, trouble) {
+    pub(crate) fn of(vote: Vote, node_error: Option<&NodeError>) -> Self {
+        match (vote, node_error) {
             (Vote::Grant, _) => Self::Granted,
             (Vote::Refuse, _) => Self::Refused,
-            (Vote::Unknown, Some(trouble)) => Self::Trouble(trouble.clone()),
-            (Vote::Unknown, None) => Self::Trouble(Trouble::TimedOut),
+            (Vote::Unknown, Some(node_error)) => Self::NodeError(node_error.clone()),
+            (Vote::Unknown, None) => Self::NodeError(NodeError::TimedOut),
         }
     }
 }
@@ -100,15 +100,15 @@ impl NodeAnswer {
 /// ```
 /// # let nodes = quorate::memory::MemoryNodes::new(1);
 /// # let client = quorate::Client::builder().memory(&nodes).build()?;
-/// use quorate::{error::{NodeAnswer, Trouble}, memory::Behaviour};
+/// use quorate::{error::{NodeAnswer, NodeError}, memory::Behaviour};
 ///
 /// nodes.set(0, Behaviour::Fail);
-/// assert_eq!(client.nodes()[0].answer, NodeAnswer::Trouble(Trouble::ConnectionRefused));
+/// assert_eq!(client.node_status()[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
 /// # Ok::<(), quorate::error::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum NodeError {
     /// No answer came within the vote timeout.
     #[error("timed out")]
     TimedOut,
@@ -169,7 +169,7 @@ pub enum Trouble {
     SessionLost,
     /// The server may have forgotten locks, and does not vote until they would be over.
     #[error("under the restart guard for {} more: {why}", shown(*left))]
-    Guarded {
+    Quarantined {
         /// For how much longer.
         left: Duration,
         /// Why it may have forgotten.
@@ -185,7 +185,9 @@ pub enum Trouble {
     #[error("its clock stands still")]
     ClockStandsStill,
     /// What the server keeps about itself as a node makes no sense: somebody has changed it.
-    #[error("the node's record {key} is damaged: {what}, delete it and the node is guarded anew")]
+    #[error(
+        "the node's record {key} is damaged: {what}, delete it and the node is quarantined anew"
+    )]
     DamagedRecord {
         /// Where it is.
         key: String,
@@ -212,7 +214,7 @@ fn shown(left: Duration) -> String {
     format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
-impl Trouble {
+impl NodeError {
     /// What a server's error reply means. Replies begin with a word in capitals that says it.
     pub(crate) fn from_reply(text: &str) -> Self {
         let text = printable(text);
@@ -261,9 +263,9 @@ impl Trouble {
     /// # Examples
     ///
     /// ```
-    /// use quorate::error::Trouble;
+    /// use quorate::error::NodeError;
     ///
-    /// assert_eq!(Trouble::Auth("WRONGPASS invalid password".into()).kind(), "auth");
+    /// assert_eq!(NodeError::Auth("WRONGPASS invalid password".into()).kind(), "auth");
     /// ```
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -287,7 +289,7 @@ impl Trouble {
             Self::Server(_) => "server",
             Self::Overloaded => "overloaded",
             Self::SessionLost => "session_lost",
-            Self::Guarded { .. } => "guarded",
+            Self::Quarantined { .. } => "quarantined",
             Self::Disagreement(_) => "disagreement",
             Self::Evicts(_) => "evicts",
             Self::ClockStandsStill => "clock_stands_still",
@@ -345,14 +347,14 @@ mod tests {
             ("", "server error: "),
         ];
         for (reply, expected) in cases {
-            let text = Trouble::from_reply(reply).to_string();
+            let text = NodeError::from_reply(reply).to_string();
             assert!(text.contains(expected), "{reply} -> {text}");
         }
     }
 
     #[test]
     fn a_hostile_server_cannot_write_to_the_terminal() {
-        let text = Trouble::from_reply(&format!("ERR \x1b[31m\n{}", "x".repeat(999))).to_string();
+        let text = NodeError::from_reply(&format!("ERR \x1b[31m\n{}", "x".repeat(999))).to_string();
         assert!(text.len() < 250 && !text.contains('\x1b') && !text.contains('\n'), "{text}");
     }
 }

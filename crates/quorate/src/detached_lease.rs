@@ -23,7 +23,7 @@ use thiserror::Error;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = quorate::Client::memory();
 /// let guard = client.mutex("job").lock().await?;
-/// let text = guard.hand_over().await?.to_string();
+/// let text = guard.detach().await?.to_string();
 ///
 /// // In the other process:
 /// let guard = client.adopt(&text.parse()?).await?;
@@ -31,14 +31,14 @@ use thiserror::Error;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Eq, PartialEq)]
-pub struct LeaseHandover {
+pub struct DetachedLease {
     name: Name,
     owner: Owner,
     ttl: Duration,
     fence: Option<Fence>,
 }
 
-impl LeaseHandover {
+impl DetachedLease {
     pub(crate) const fn new(name: Name, owner: Owner, ttl: Duration, fence: Option<Fence>) -> Self {
         Self { name, owner, ttl, fence }
     }
@@ -51,7 +51,7 @@ impl LeaseHandover {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("video:9").lock().await?.hand_over().await?;
+    /// let lease = client.mutex("video:9").lock().await?.detach().await?;
     /// assert_eq!(lease.name(), "video:9");
     /// # Ok(()) }
     /// ```
@@ -70,7 +70,7 @@ impl LeaseHandover {
     /// # let client = quorate::Client::memory();
     /// # use std::time::Duration;
     /// let mutex = client.mutex("video:9").ttl(Duration::from_secs(30));
-    /// let lease = mutex.lock().await?.hand_over().await?;
+    /// let lease = mutex.lock().await?.detach().await?;
     /// assert_eq!(lease.ttl(), Duration::from_secs(30)); // whoever adopts it has to be faster
     /// # Ok(()) }
     /// ```
@@ -90,7 +90,7 @@ impl LeaseHandover {
     /// # let client = quorate::Client::memory();
     /// let guard = client.mutex("orders:42").lock().await?;
     /// let fence = guard.fence();
-    /// assert_eq!(guard.hand_over().await?.fence(), fence);
+    /// assert_eq!(guard.detach().await?.fence(), fence);
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -110,7 +110,7 @@ impl LeaseHandover {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("orders:42").lock().await?.hand_over().await?.bound_to_owner();
+    /// let lease = client.mutex("orders:42").lock().await?.detach().await?.bound_to_owner();
     /// assert!(lease.is_bound_to_owner());
     /// client.release_lease(&lease).await?;
     /// # Ok(()) }
@@ -131,11 +131,11 @@ impl LeaseHandover {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorate::LeaseHandover;
+    /// # use quorate::DetachedLease;
     /// # let client = quorate::Client::memory();
-    /// let lease = client.mutex("orders:42").lock().await?.hand_over().await?.bound_to_owner();
+    /// let lease = client.mutex("orders:42").lock().await?.detach().await?.bound_to_owner();
     /// let forged = lease.to_string().replacen(":10000:", ":86400000:", 1); // the ttl
-    /// assert!(!forged.parse::<LeaseHandover>()?.is_bound_to_owner());
+    /// assert!(!forged.parse::<DetachedLease>()?.is_bound_to_owner());
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -165,7 +165,7 @@ impl LeaseHandover {
     }
 }
 
-impl fmt::Display for LeaseHandover {
+impl fmt::Display for DetachedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fence = self.fence.map_or(0, Fence::get);
         let owner = hex(self.owner.as_bytes());
@@ -173,22 +173,22 @@ impl fmt::Display for LeaseHandover {
     }
 }
 
-impl FromStr for LeaseHandover {
-    type Err = HandoverError;
+impl FromStr for DetachedLease {
+    type Err = ParseLeaseError;
 
-    fn from_str(text: &str) -> Result<Self, HandoverError> {
+    fn from_str(text: &str) -> Result<Self, ParseLeaseError> {
         let mut parts = text.splitn(5, ':');
-        let mut part = || parts.next().ok_or(HandoverError::Malformed);
+        let mut part = || parts.next().ok_or(ParseLeaseError::Malformed);
         if part()? != MARK {
-            return Err(HandoverError::Malformed);
+            return Err(ParseLeaseError::Malformed);
         }
-        let ttl_ms = part()?.parse().map_err(|_| HandoverError::Malformed)?;
-        let fence = part()?.parse().map(Fence::new).map_err(|_| HandoverError::Malformed)?;
+        let ttl_ms = part()?.parse().map_err(|_| ParseLeaseError::Malformed)?;
+        let fence = part()?.parse().map(Fence::new).map_err(|_| ParseLeaseError::Malformed)?;
         // Whoever renews the lease stores its fence, from which all later ones are counted.
         if fence > FENCE_MAX {
-            return Err(HandoverError::Malformed);
+            return Err(ParseLeaseError::Malformed);
         }
-        let owner = bytes(part()?).ok_or(HandoverError::Malformed)?;
+        let owner = bytes(part()?).ok_or(ParseLeaseError::Malformed)?;
         let name = Name::parse(part()?, "")?;
         let (owner, ttl) = (Owner::from_bytes(&owner), Duration::from_millis(ttl_ms));
         // Zero is no fence: that is a lease of classic mode.
@@ -196,9 +196,9 @@ impl FromStr for LeaseHandover {
     }
 }
 
-impl fmt::Debug for LeaseHandover {
+impl fmt::Debug for DetachedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseHandover").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("DetachedLease").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -207,15 +207,15 @@ impl fmt::Debug for LeaseHandover {
 /// # Examples
 ///
 /// ```
-/// use quorate::{HandoverError, LeaseHandover};
+/// use quorate::{ParseLeaseError, DetachedLease};
 ///
-/// assert_eq!("video:9".parse::<LeaseHandover>(), Err(HandoverError::Malformed));
+/// assert_eq!("video:9".parse::<DetachedLease>(), Err(ParseLeaseError::Malformed));
 /// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
-pub enum HandoverError {
-    /// It is not what `hand_over` made.
-    #[error("this is not a lease as hand_over makes it")]
+pub enum ParseLeaseError {
+    /// It is not what `detach` made.
+    #[error("this is not a lease as detach makes it")]
     Malformed,
     /// The name in it cannot be a lock's.
     #[error(transparent)]
@@ -254,12 +254,12 @@ mod tests {
         let name = Name::parse("a:b c:d", "").unwrap();
         for fence in [None, Some(Fence::new(7))] {
             let (name, owner) = (name.clone(), owner.clone());
-            let lease = LeaseHandover::new(name, owner, Duration::from_millis(1_500), fence);
+            let lease = DetachedLease::new(name, owner, Duration::from_millis(1_500), fence);
             assert_eq!(lease.to_string().parse(), Ok(lease.clone()));
             assert_eq!(lease.fence(), fence);
         }
-        let lease = LeaseHandover::new(name, owner, Duration::ZERO, None);
-        assert_eq!(format!("{lease:?}"), "LeaseHandover { name: \"a:b c:d\", .. }");
+        let lease = DetachedLease::new(name, owner, Duration::ZERO, None);
+        assert_eq!(format!("{lease:?}"), "DetachedLease { name: \"a:b c:d\", .. }");
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         let name = Name::parse("a", "").unwrap();
         let lease = |ttl_ms, fence| {
             let (name, ttl) = (name.clone(), Duration::from_millis(ttl_ms));
-            LeaseHandover::new(name, place.owner(3), ttl, Some(Fence::new(fence)))
+            DetachedLease::new(name, place.owner(3), ttl, Some(Fence::new(fence)))
         };
         assert_eq!(lease(1_500, 70).bound_to_owner(), lease(1_500, 50));
         assert_eq!(lease(1_500, 30).bound_to_owner(), lease(1_500, 30), "it was adopted");
@@ -276,7 +276,7 @@ mod tests {
         assert!(!lease(1_500, 51).is_bound_to_owner());
         assert!(!lease(1_501, 50).is_bound_to_owner());
         let foreign = Owner::from_bytes(b"0000000000000050");
-        let foreign = LeaseHandover::new(name, foreign, Duration::ZERO, Some(Fence::new(1)));
+        let foreign = DetachedLease::new(name, foreign, Duration::ZERO, Some(Fence::new(1)));
         assert!(!foreign.is_bound_to_owner());
     }
 
@@ -299,8 +299,8 @@ mod tests {
             "quorate-lease-1:1:4503599627370497:00:a",
             "quorate-lease-1:1:18446744073709551615:00:a",
         ] {
-            assert!(text.parse::<LeaseHandover>().is_err(), "{text}");
+            assert!(text.parse::<DetachedLease>().is_err(), "{text}");
         }
-        assert!("quorate-lease-1:1:4503599627370496:00:a".parse::<LeaseHandover>().is_ok());
+        assert!("quorate-lease-1:1:4503599627370496:00:a".parse::<DetachedLease>().is_ok());
     }
 }

@@ -10,22 +10,24 @@ use crate::{
     clock::{MS, Nanos},
     fault::{Bound, Keeps},
     node::Noted,
-    settings::{Guard, Settings, label, wall_ms},
+    settings::{QuarantineSettings, Settings, label, wall_ms},
 };
 
 /// How far nodes' clocks may be apart, in microseconds. What they show does not matter, but for the
 /// fences of a node that has forgotten them: those go on from its clock.
 pub(super) fn apart_us(settings: &Settings) -> u64 {
-    let guard = settings.guard.filter(|_| settings.is_forgetful);
+    let quarantine = settings.quarantine.filter(|_| settings.is_forgetful);
     // Where a world is long, rates bring clocks apart as well.
     let share = if settings.is_changing() { 8 } else { 4 };
-    guard.map_or(1_000_000_000, |guard| guard.guard_ms * 1_000 / share)
+    quarantine.map_or(1_000_000_000, |quarantine| quarantine.quarantine_ms * 1_000 / share)
 }
 
 /// How much longer than elsewhere it may take until a waiter has a lock: nodes may have to wait for
 /// their guard, and be doubted again by one who comes late.
 pub(super) fn progress_within(settings: &Settings) -> Nanos {
-    settings.guard.map_or(0, |Guard { guard_ms, wall_ms, .. }| (3 * guard_ms + 2 * wall_ms) * MS)
+    settings.quarantine.map_or(0, |QuarantineSettings { quarantine_ms, wall_ms, .. }| {
+        (3 * quarantine_ms + 2 * wall_ms) * MS
+    })
 }
 
 impl Env {
@@ -52,15 +54,18 @@ impl Env {
 
     /// The nodes are a set from the beginning, and vote.
     pub(super) fn found(&mut self) {
-        let Some(Guard { guard_ms, is_durable, .. }) = self.settings.guard else { return };
-        self.count.guarded = 1;
+        let Some(QuarantineSettings { quarantine_ms, is_durable, .. }) = self.settings.quarantine
+        else {
+            return;
+        };
+        self.count.quarantined = 1;
         let id = |node: usize| NodeId::from_random(node as u128 + 1);
         let nodes = 0..self.nodes.len();
         let member = |node: usize| Member { id: id(node), label: label(node) };
         let members = Members::new(nodes.map(member));
         let max_ttl_ms = self.settings.longest_ttl() / MS;
         let config =
-            AgreedConfig::founded_by(members, max_ttl_ms, guard_ms).expect("there are nodes");
+            AgreedConfig::founded_by(members, max_ttl_ms, quarantine_ms).expect("there are nodes");
         let (wall_ms, life_ms) = (wall_ms(0), self.settings.session_ms);
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let [mark, fresh] = [1, 2].map(|bits| Mark::from_random(number as u128 * 2 + bits));
@@ -71,8 +76,8 @@ impl Env {
                 mark,
                 id,
                 life_ms,
-                quarantine_ms: guard_ms,
-                is_looking: false,
+                quarantine_ms,
+                is_read_only: false,
                 is_durable,
             };
             let enrolment = Enrolment { mark, id, config: config.clone(), wall_ms };
@@ -92,7 +97,7 @@ impl Env {
 
     /// A node has run a command: what does that say of its memory?
     pub(super) fn note_memory(&mut self, node: usize, command: &Command, reply: &Reply) {
-        if self.settings.guard.is_none() {
+        if self.settings.quarantine.is_none() {
             return;
         }
         let known = &mut self.nodes[node];
@@ -129,7 +134,7 @@ impl World {
     /// A process dies, and another serves what was kept.
     pub(crate) fn restart(&mut self, index: usize, node: usize, keeps: Keeps) {
         let env = &mut self.env;
-        let is_durable = env.settings.guard.is_some_and(|guard| guard.is_durable);
+        let is_durable = env.settings.quarantine.is_some_and(|quarantine| quarantine.is_durable);
         let known = &mut env.nodes[node];
         known.recall(env.now, index as u16, keeps);
         known.run_anew();
@@ -195,10 +200,13 @@ impl World {
     /// Sets the clock of a node that does not vote, where wall clocks are good enough to notice.
     pub(super) fn nudge(&mut self, node: usize, micros: i64) {
         let env = &mut self.env;
-        let Some(guard) = env.settings.guard.filter(Guard::is_wall_fine) else { return };
+        let Some(quarantine) = env.settings.quarantine.filter(QuarantineSettings::is_wall_fine)
+        else {
+            return;
+        };
         let session = env.settings.session_ms * MS;
         let known = &mut env.nodes[node];
-        let is_out = known.memory.is_forgetful(env.now, guard.least());
+        let is_out = known.memory.is_forgetful(env.now, quarantine.least());
         if is_out && !known.memory.is_unwitnessed() {
             known.clock.step(micros);
             known.is_stepped = true;

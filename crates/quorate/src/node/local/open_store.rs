@@ -9,21 +9,21 @@ use quorate_core::{
 
 use super::{
     db::{Db, Durability, Log},
-    desk::Desk,
     fault::Fault,
     folder::{FileId, Folder},
-    post::Post,
+    notifier::Notifier,
     time::{Boot, Era},
+    transaction::Transaction,
 };
 use crate::clock::Clock;
 
 /// An open folder.
 #[derive(Debug)]
-pub(super) struct Office {
+pub(super) struct OpenStore {
     folder: Folder,
     db: Db,
     era: Era,
-    pub(super) post: Post,
+    pub(super) notifier: Notifier,
 }
 
 /// What a transaction came to.
@@ -35,25 +35,25 @@ pub(super) struct Done<T> {
     pub(super) at: (NodeTime, Moment),
 }
 
-impl Office {
+impl OpenStore {
     /// Opens a folder in this boot, and makes what is missing. The one who asks has had the file
     /// `had` open in this boot before.
     pub(super) fn open(path: &Path, boot: &Boot, had: Option<FileId>) -> Result<Self, Fault> {
         let mut folder = Folder::open(path)?;
         let turn = folder.wait_for_turn()?;
         folder.make_db()?;
-        let post = Post::new(folder.ears()?)?;
+        let notifier = Notifier::new(folder.sockets()?)?;
         // Those who do not let go of what was removed would keep us out.
-        folder.check_clients().inspect_err(|_| post.alarm())?;
+        folder.check_clients().inspect_err(|_| notifier.alarm())?;
         let db = Db::open(folder.db_path())?;
         // What was ours in this boot and is of another one now is in use on another machine. To
         // take it back would end the locks that are held there.
         let may_begin = had.is_none() || had != folder.db_id();
         let era = settle(&db, &folder, boot, may_begin)?;
-        let known = folder.look(post.ears())?;
+        let known = folder.look(notifier.sockets())?;
         drop(turn);
         folder.note_open(known);
-        Ok(Self { folder, db, era, post })
+        Ok(Self { folder, db, era, notifier })
     }
 
     /// Which file the database is.
@@ -76,7 +76,7 @@ impl Office {
     /// Runs `work` alone, and all of it or nothing.
     pub(super) fn transact<T>(
         &mut self,
-        work: impl FnOnce(&mut Desk<'_>, NodeTime) -> Result<T, Fault>,
+        work: impl FnOnce(&mut Transaction<'_>, NodeTime) -> Result<T, Fault>,
     ) -> Result<Done<T>, Fault> {
         let turn = self.folder.wait_for_turn()?;
         self.folder.check()?;
@@ -98,9 +98,9 @@ impl Office {
             Some((era, swept_at)) if era.is_same(&self.era) => (era, swept_at),
             Some(_) | None => return Err(Fault::new(&self.folder.db_path(), ANOTHER_BOOT)),
         };
-        let mut desk = Desk::new(&tx, &self.post);
-        let value = work(&mut desk, now)?;
-        let pushes = desk.save()?;
+        let mut transaction = Transaction::new(&tx, &self.notifier);
+        let value = work(&mut transaction, now)?;
+        let pushes = transaction.save()?;
         let is_swept = now.as_micros().saturating_sub(swept_at.as_micros()) >= SWEEP_EVERY_US;
         if is_swept {
             tx.sweep(now)?;
@@ -119,7 +119,7 @@ impl Office {
         drop(turn);
         self.era = era;
         if is_swept {
-            self.post.sweep();
+            self.notifier.sweep();
         }
         Ok(Done { value, pushes, at: (now, moment) })
     }
