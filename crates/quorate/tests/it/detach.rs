@@ -2,6 +2,7 @@
 
 mod late;
 mod leaving;
+mod queue;
 mod rivals;
 
 use std::{net::TcpListener, time::Duration};

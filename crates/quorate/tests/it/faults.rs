@@ -1,7 +1,6 @@
 //! Servers that die, stop, or go silent while locks are taken.
 
 pub(crate) mod cluster;
-mod endings;
 mod inspect;
 mod minority;
 mod no_majority;

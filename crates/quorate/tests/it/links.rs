@@ -6,6 +6,7 @@ mod forgotten;
 mod nonces;
 mod order;
 mod pressure;
+mod replies;
 mod secrets;
 pub(crate) mod strangers;
 mod twins;

@@ -23,14 +23,13 @@ mod local;
 mod loss;
 mod mutex_all;
 mod observe;
-mod peers;
+mod peer_defects;
+mod permissions;
 mod quarantine;
 mod queue;
 mod reentrant;
-mod regressions;
-mod review;
-mod review2;
 mod semaphore;
+mod shutdown;
 #[cfg(feature = "tls")]
 mod tls;
 mod watchdog;

@@ -1,5 +1,7 @@
 //! What an observer is told, and what the adapters make of it.
 
+mod callbacks;
+mod debug;
 mod leases;
 #[cfg(feature = "metrics")]
 mod metrics;

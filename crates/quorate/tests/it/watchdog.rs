@@ -1,8 +1,11 @@
 //! What is held stays held: renewals, their pace, and what ends them.
 
 mod batches;
+mod clocks;
 mod endings;
+mod extensions;
 pub(crate) mod fixture;
 pub(crate) mod journal;
 mod pace;
 mod servers;
+mod timers;

@@ -1,6 +1,10 @@
 //! Nodes that lose their data.
 
-use quorate::error::NodeAnswer;
+use quorate::{
+    Client,
+    error::NodeAnswer,
+    memory::{Behaviour, MemoryNodes},
+};
 use quorate_testkit::eventually;
 
 use super::fixture::{Fixture, LONG, PATIENCE, holder, take};
@@ -66,4 +70,22 @@ async fn a_minority_that_comes_back_empty_takes_part_again(fixture: &Fixture) {
     fixture.wait_until_only("a", fixture.all());
     guard.release().await.expect("it was held");
     fixture.wait_until_empty(fixture.all());
+}
+
+/// What is not guaranteed: one node of three that forgets is enough to break exclusion if another
+/// node was away when the lock was acquired.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_that_forgets_breaks_exclusion_if_another_never_had_the_lock() {
+    let nodes = MemoryNodes::new(3);
+    let client = || Client::builder().memory(&nodes).ttl(LONG).build().expect("valid");
+    let (alice, bob) = (client(), client());
+    nodes.set(2, Behaviour::Fail);
+    let guard = alice.mutex("a").lock().await.expect("a majority answers");
+    nodes.set(2, Behaviour::Answer);
+    assert!(nodes.names(2).is_empty(), "only the next extension brings the lock to it");
+    nodes.forget(1);
+    let second = bob.mutex("a").lock_timeout(PATIENCE).await.expect("two nodes know of no holder");
+    guard.check().expect("it has no news of this");
+    assert!(guard.fence() < second.fence(), "the resource can distinguish them");
+    assert!(guard.verify().await.is_err(), "it notices as soon as it asks");
 }

@@ -2,10 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use quorate::{LeaseTag, error::LeaseError, inspect::LockPage};
+use quorate::{
+    LeaseTag,
+    error::{LeaseError, LockError},
+    inspect::LockPage,
+};
 
 use super::fixture::{Fixture, take};
-use crate::mode::Mode;
+use crate::{
+    mode::Mode,
+    watchdog::fixture::{NAME, PausedFixture, build, settings},
+};
 
 on_every_engine! {
     [1, 3] => holder_is_shown_with_its_label,
@@ -80,4 +87,18 @@ async fn pages_list_every_lock_that_is_held(fixture: &Fixture) {
         let all = guards.iter().map(|guard| guard.name().to_owned()).collect();
         assert_eq!(seen, all, "{pages} pages");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn label_of_the_holder_is_reported_unescaped() {
+    let who = r#"it's "me" \o/"#;
+    let fixture = PausedFixture::new(1);
+    let holder = build(settings(&fixture.nodes).who(who));
+    let guard = holder.mutex(NAME).lock().await.unwrap();
+    let refused = fixture.mutex().lock_timeout(std::time::Duration::ZERO).await;
+    let Err(LockError::Timeout { holder: Some(holder), .. }) = refused else {
+        panic!("the lock is held, but lock_timeout returned {refused:?}");
+    };
+    assert_eq!(holder.who, who);
+    drop(guard);
 }

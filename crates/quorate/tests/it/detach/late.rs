@@ -211,3 +211,32 @@ fn cut_off(alice: &Client, to_third: &Proxy) {
         alice.node_status()[2].answer != NodeAnswer::Attached
     });
 }
+
+#[test]
+fn late_renewal_by_the_former_holder_does_not_shorten_an_adopted_lease() {
+    // The renewal and the adopter must have different owners, or the renewal cuts 30 s to 3 s.
+    let servers = Server::start_many(3);
+    let proxy = Proxy::start(&servers[2].address());
+    let journal = Journal::default();
+    let urls = [servers[0].url(), servers[1].url(), proxy.url()];
+    let settings = Client::builder().quarantine(false).nodes(urls).vote_timeout(SHORT);
+    let leaver = connect_to_all(settings.observer(journal.clone()));
+    let settings = Client::builder().quarantine(false);
+    let adopter = connect_to_all(settings.nodes(servers.iter().map(Server::url)));
+    let guard = block_on(leaver.mutex(NAME).ttl(30 * SHORT).lock()).unwrap();
+    proxy.set(Fault::BlackHole);
+    eventually("a renewal is sent", PATIENCE, || journal.count("renewed") > 0);
+
+    let lease = block_on(guard.detach()).unwrap();
+    let guard = block_on(adopter.adopt(&lease)).unwrap();
+    block_on(guard.extend(Duration::from_secs(30))).unwrap();
+    let calls = servers[2].command_calls("evalsha");
+    proxy.set(Fault::Pass);
+    eventually("the renewal has arrived", PATIENCE, || servers[2].command_calls("evalsha") > calls);
+    // Read first, so it can only be larger than when the lease is read.
+    let left = Duration::from_millis(servers[0].pttl(NAME).try_into().unwrap());
+    assert!(guard.remaining() <= left, "promised {:?}, kept {left:?}", guard.remaining());
+    block_on(guard.verify()).unwrap();
+}
+
+const SHORT: Duration = Duration::from_millis(100);

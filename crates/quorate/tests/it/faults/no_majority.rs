@@ -1,11 +1,17 @@
 //! With three nodes of five down nobody gets the lock, and the error says why, node by node.
 
+use std::time::Duration;
+
 use quorate::{
     Client,
     error::{LockError, NodeAnswer, NodeError, NodeReport},
-    memory::Behaviour::{Answer, Fail},
+    memory::{
+        Behaviour::{self, Answer, Fail, Hang},
+        MemoryNodes,
+    },
 };
 use quorate_testkit::eventually;
+use tokio::time::Instant;
 
 use super::{
     cluster::{Cluster, PATIENCE, wait_until_attached},
@@ -14,7 +20,7 @@ use super::{
 use crate::{
     links::executor::block_on,
     mode::Mode,
-    watchdog::fixture::{FAR, PausedFixture, TTL, pass, take},
+    watchdog::fixture::{FAR, PausedFixture, TICK, TTL, build, pass, settings, take},
 };
 
 in_both_modes! {
@@ -106,6 +112,35 @@ fn no_quorum(client: &Client) -> Box<[NodeReport]> {
         Err(LockError::NoQuorum { nodes }) => nodes,
         other => panic!("three of five nodes are down, and yet: {other:?}"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_timeout_is_not_extended_by_a_long_vote_timeout() {
+    let nodes = MemoryNodes::new(3);
+    let client = build(settings(&nodes).vote_timeout(Duration::from_secs(2)));
+    (0..2).for_each(|node| nodes.set(node, Hang));
+    let called_at = Instant::now();
+    let called = client.mutex(NAME).lock_timeout(50 * TICK).await;
+    assert!(matches!(called, Err(LockError::NoQuorum { .. })), "{called:?}");
+    let waited = called_at.elapsed();
+    assert!((50 * TICK..=110 * TICK).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_was_not_awaited_is_not_reported_as_timed_out() {
+    // Two failures settle the call before the third node has answered.
+    use Behaviour::{Fail, Hang};
+    let fixture = PausedFixture::new(3);
+    fixture.behave(&[Fail, Fail, Hang]);
+    let Err(LockError::NoQuorum { nodes }) = fixture.mutex().try_lock().await else {
+        panic!("two of three nodes fail");
+    };
+    let answers: Vec<_> = nodes.iter().map(|report| report.answer.clone()).collect();
+    let refused = NodeAnswer::NodeError(NodeError::ConnectionRefused);
+    assert_eq!(answers, [refused.clone(), refused, NodeAnswer::NotAwaited]);
+    let text = LockError::NoQuorum { nodes }.to_string();
+    assert!(text.contains("memory:2: not waited for"), "{text}");
+    assert!(!text.contains("timed out"), "{text}");
 }
 
 const DOWN: [usize; 3] = [0, 2, 4];

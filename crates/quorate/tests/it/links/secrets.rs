@@ -2,13 +2,22 @@
 
 use std::{
     fmt::{Debug, Display},
+    io::{BufReader, Write as _},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use quorate::{Client, error::ConfigError};
+use quorate::{
+    Client,
+    error::{ConfigError, NodeAnswer, NodeError},
+    observe::Event,
+};
 use quorate_testkit::{Server, eventually};
 
-use super::executor::block_on;
+use super::{
+    executor::block_on,
+    strangers::peer::{Peer, read_command},
+};
 
 #[test]
 fn no_value_of_the_library_shows_the_password() {
@@ -106,5 +115,51 @@ fn is_secret_in_debug(value: &impl Debug) {
     }
 }
 
+#[test]
+fn password_echoed_by_a_peer_is_not_shown() {
+    for (start, node_error) in [
+        ("ERR wrong arguments:", "server error: ERR wrong"),
+        ("WRONGPASS for", "authentication failed: WRONGPASS"),
+        ("NOPERM with", "no permission: NOPERM"),
+        ("NOPROTO in", "not supported: NOPROTO"),
+        // Long texts are cut: no part of the password may be left before the cut.
+        (LONG, "server error: ERR xxx"),
+    ] {
+        let peer = Peer::start(move |stream| {
+            let mut reader = BufReader::new(&stream);
+            while let Some(words) = read_command(&mut reader) {
+                let said = format!("-{start} {}\r\n", words.join(" "));
+                if (&stream).write_all(said.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        let url = peer.url().replace("//", &format!("//app:{PASSWORD}@"));
+        let events = Arc::new(Mutex::new(String::new()));
+        let told = events.clone();
+        let observer = move |event: &Event<'_>| {
+            *told.lock().unwrap_or_else(PoisonError::into_inner) += &format!("{event:?}\n");
+        };
+        let settings = Client::builder().quarantine(false).nodes([url]).observer(observer);
+        let client = settings.clone().build().unwrap();
+        let said = || match client.node_status()[0].answer.clone() {
+            NodeAnswer::NodeError(NodeError::Connecting) => None,
+            answer => Some(answer),
+        };
+        eventually("the peer has replied", PATIENCE, || said().is_some());
+        let error = block_on(settings.connect_timeout(Duration::from_millis(200)).connect());
+        let error = error.unwrap_err();
+        let shown =
+            format!("{:?} {} {error:?} {error}", client.node_status(), client.node_status()[0]);
+        let shown = shown + &events.lock().unwrap();
+        assert!(shown.contains(node_error), "{shown}");
+        assert!(!shown.contains("hunter"), "{shown}");
+    }
+}
+
 const PASSWORD: &str = "hunter2";
 const PATIENCE: Duration = Duration::from_secs(20);
+
+const LONG: &str = "ERR xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
+                    xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
+                    xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";

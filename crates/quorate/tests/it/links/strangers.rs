@@ -15,13 +15,14 @@ use quorate_testkit::eventually;
 
 use self::peer::{Peer, fake_redis, is_attempt, plain_reply};
 use super::executor::block_on;
-use crate::mode::Mode;
+use crate::{faults::cluster::wait_until_attached, mode::Mode, watchdog::fixture::NAME};
 
 in_both_modes! {
     a_server_that_loads_its_data_is_waited_for,
     pushes_between_replies_are_left_alone,
     a_reply_that_nobody_asked_for_ends_the_connection,
     a_reply_of_the_wrong_kind_is_never_a_grant,
+    reply_of_the_wrong_kind_ends_the_connection_and_the_link_recovers,
 }
 
 #[test]
@@ -207,6 +208,22 @@ fn connect(mode: Mode, peer: &Peer, patience: Duration) -> Result<Client, Connec
             .connect_timeout(patience)
             .connect(),
     )
+}
+
+fn reply_of_the_wrong_kind_ends_the_connection_and_the_link_recovers(mode: Mode) {
+    // After such a reply the client can no longer match replies with requests.
+    let peer = Peer::start(fake_redis(|words, connection| {
+        (is_attempt(words) && connection == 0).then(|| ":1\r\n".into())
+    }));
+    let settings =
+        mode.of(Client::builder().quarantine(false)).nodes([peer.url()]).vote_timeout(PATIENCE);
+    let client = block_on(settings.connect()).unwrap();
+    let called = block_on(client.mutex(NAME).try_lock());
+    assert!(matches!(called, Err(LockError::NoQuorum { .. })), "{called:?}");
+    eventually("a new connection is made", PATIENCE, || peer.accepted() == 2);
+    wait_until_attached(&client);
+    block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
+    assert_eq!(peer.accepted(), 2);
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,6 +1,12 @@
 //! The same server under two names: its vote must not count twice.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use quorate::{
     Client,
@@ -8,12 +14,16 @@ use quorate::{
 };
 use quorate_testkit::{Proxy, Server, eventually};
 
-use super::executor::block_on;
-use crate::mode::Mode;
+use super::{
+    executor::block_on,
+    strangers::peer::{Peer, fake_redis, is_attempt},
+};
+use crate::{faults::cluster::wait_until_attached, mode::Mode, watchdog::fixture::NAME};
 
 in_both_modes! {
     one_server_under_two_names_is_refused_at_once,
     a_server_under_two_names_has_one_vote_of_three,
+    servers_that_swap_addresses_are_attached_again,
 }
 
 #[test]
@@ -118,6 +128,34 @@ fn a_server_that_was_restarted_may_be_attached_again() {
         client.node_status().iter().all(|report| report.answer == NodeAnswer::Attached)
     });
     drop(block_on(client.mutex("orders:42").lock()).unwrap());
+}
+
+fn servers_that_swap_addresses_are_attached_again(mode: Mode) {
+    // Each server now has the run id that the client knows from the other one.
+    let is_swapped = Arc::new(AtomicBool::new(false));
+    let peers = [0, 1].map(|number| {
+        let is_swapped = is_swapped.clone();
+        Peer::start(fake_redis(move |words, connection| match words[0].as_str() {
+            "INFO" if words[1] == "server" => {
+                let run = number ^ usize::from(is_swapped.load(Ordering::SeqCst));
+                let text = format!("run_id:{run:0>40}\r\n");
+                Some(format!("${}\r\n{text}\r\n", text.len()))
+            }
+            // A reply of the wrong kind ends the connection.
+            _ if is_attempt(words) && connection == 0 => Some(":1\r\n".into()),
+            _ => None,
+        }))
+    });
+    let urls = peers.each_ref().map(Peer::url);
+    let settings = mode.of(Client::builder().quarantine(false)).nodes(urls).vote_timeout(PATIENCE);
+    let client = block_on(settings.connect()).unwrap();
+    is_swapped.store(true, Ordering::SeqCst);
+    assert!(block_on(client.mutex(NAME).try_lock()).is_err());
+    eventually("both links have reconnected", PATIENCE, || {
+        peers.iter().all(|peer| peer.accepted() > 1)
+    });
+    wait_until_attached(&client);
+    block_on(client.mutex(NAME).lock()).unwrap().check().unwrap();
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

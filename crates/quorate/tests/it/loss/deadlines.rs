@@ -1,13 +1,27 @@
 //! The loss is told at the local deadline, whatever the nodes say or do not say.
 
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+
 use quorate::{
-    error::{ExtendError, LostReason, ReleaseError, VerifyError},
-    memory::Behaviour::{Answer, Fail, Hang, Mute},
+    Guard,
+    error::{ExtendError, LockError, LostReason, ReleaseError, VerifyError},
+    memory::{
+        Behaviour::{Answer, Fail, Hang, Mute},
+        MemoryNodes,
+    },
+    observe::Event,
 };
 use tokio::time::Instant;
 
-use crate::watchdog::fixture::{
-    NAME, PausedFixture, TICK, TTL, is_taken, loss, pass, promised_until, take,
+use crate::{
+    cancellation::fixture::poll,
+    watchdog::fixture::{
+        NAME, PausedFixture, TICK, TTL, build, is_taken, loss, pass, promised_until, settings, take,
+    },
 };
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +103,7 @@ async fn a_holder_that_was_paused_finds_its_lock_lost_at_its_first_look() {
     // All at once: neither the keeper nor anything else has run meanwhile.
     let ahead = tokio::time::advance(2 * TTL);
     let mut ahead = std::pin::pin!(ahead);
-    let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(ahead.as_mut().poll(cx))).await;
+    let polled = std::future::poll_fn(|cx| Poll::Ready(ahead.as_mut().poll(cx))).await;
     assert!(polled.is_pending(), "nothing else has run so far");
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Expired);
     assert!(guard.remaining().is_zero() && flag.is_cancelled());
@@ -122,3 +136,56 @@ async fn a_verify_that_finds_the_key_gone_is_a_loss() {
     assert_eq!(lost.await.unwrap(), found);
     assert_eq!(fixture.journal.count("lost orders:42 gone"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn late_confirmation_never_revives_a_lost_lease() {
+    // Both answers arrive in time, but the second one is handled after its lease has ended.
+    let guards = Arc::new(OnceLock::<[Guard; 2]>::new());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let observer = {
+        let (guards, seen) = (guards.clone(), seen.clone());
+        move |event: &Event<'_>| {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if matches!(event, Event::Renewed { .. }) && seen.is_empty() {
+                // Handling this event takes so long that the other lease ends meanwhile.
+                let _ = poll(std::pin::pin!(tokio::time::advance(BRIEF * 62 / 100)));
+                *seen = guards.get().into_iter().flatten().map(|guard| guard.check()).collect();
+            }
+        }
+    };
+    let nodes = MemoryNodes::new(1);
+    let client = build(settings(&nodes).ttl(BRIEF).vote_timeout(BRIEF).observer(observer));
+    let first = take(&client.mutex("a")).await;
+    // The watchdog renews the two leases separately.
+    pass(BRIEF / 6).await;
+    guards.set([first, take(&client.mutex("b")).await]).unwrap();
+    nodes.set(0, Hang);
+    pass(BRIEF * 4 / 10).await;
+    // Both renewals are sent; the node answers them at the same moment.
+    nodes.set(0, Answer);
+
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen.iter().filter(|seen| seen.is_err()).count(), 1, "{seen:?}");
+    let now: Vec<_> = guards.get().unwrap().iter().map(Guard::check).collect();
+    assert_eq!(now, seen);
+}
+
+#[tokio::test(start_paused = true)]
+async fn expired_lease_is_never_returned() {
+    // The majority has granted in time, but the caller does not run until the lease has ended.
+    let nodes = MemoryNodes::new(1);
+    let client = build(settings(&nodes).vote_timeout(2 * TTL));
+    nodes.set(0, Hang);
+    let mutex = client.mutex(NAME);
+    let mut call = Box::pin(mutex.try_lock());
+    assert!(poll(call.as_mut()).is_pending());
+    nodes.set(0, Answer);
+    pass(TTL).await;
+    let called = poll(call.as_mut());
+    assert!(matches!(called, Poll::Ready(Err(LockError::NoQuorum { .. }))), "{called:?}");
+    assert_eq!(nodes.names(0), Vec::<String>::new());
+    take(&mutex).await.check().unwrap();
+}
+
+/// Short enough that the client does not give up a node that hangs for a while.
+const BRIEF: Duration = Duration::from_secs(2);

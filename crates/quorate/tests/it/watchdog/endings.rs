@@ -153,5 +153,25 @@ impl Witness {
     }
 }
 
+#[test]
+fn lock_released_while_its_renewal_begins_is_not_reported_lost() {
+    // A renewal that runs after the release finds no key: that is no loss.
+    let journal = Journal::default();
+    let settings = Client::builder().memory(&MemoryNodes::new(1)).observer(journal.clone());
+    let client = settings.ttl(RENEWED_SOON).build().unwrap();
+    let take = |number| block_on(client.mutex(format!("order:{number}")).lock()).unwrap();
+    for _ in 0..ROUNDS {
+        let guards: Vec<_> = (0..MANY).map(take).collect();
+        let renewed = journal.count("renewed");
+        eventually("renewals have begun", PATIENCE, || journal.count("renewed") > renewed);
+        drop(guards);
+    }
+    let lines = journal.lines();
+    assert!(!lines.iter().any(|line| line.ends_with(" gone")), "{lines:?}");
+}
+
 const WAYS: [Way; 5] = [Way::Release, Way::Drop, Way::Abort, Way::Panic, Way::RuntimeGoes];
 const SHORT: Duration = Duration::from_millis(400);
+const ROUNDS: usize = 5;
+const MANY: u32 = 300;
+const RENEWED_SOON: Duration = Duration::from_millis(400);

@@ -12,8 +12,12 @@ use quorate::{
 };
 use quorate_testkit::{Server, eventually, redis};
 
-use super::cluster::{Cluster, PATIENCE, connect_to_all};
-use crate::{cancellation::fixture::poll, links::executor::block_on, mode::Mode};
+use crate::{
+    cancellation::fixture::poll,
+    faults::cluster::{Cluster, PATIENCE, connect_to_all, node_error, wait_until_attached},
+    links::executor::block_on,
+    mode::Mode,
+};
 
 in_both_modes! {
     a_shutdown_undoes_a_call_that_is_not_polled_any_more,
@@ -186,6 +190,18 @@ fn is_shut_down(client: &Client) {
     ] {
         assert_eq!(called, Err(LockError::ShutDown));
     }
+}
+
+#[test]
+fn shutdown_with_a_dead_server_of_three_is_clean() {
+    let cluster = Cluster::start(3);
+    let client = block_on(cluster.direct().connect()).unwrap();
+    wait_until_attached(&client);
+    cluster.servers[2].kill();
+    let is_missed = || node_error(&client.node_status()[2]).is_some();
+    eventually("the client notices the dead server", PATIENCE, is_missed);
+    block_on(block_on(client.mutex(NAME).lock()).unwrap().release()).unwrap();
+    assert!(block_on(client.shutdown(PATIENCE)).is_clean);
 }
 
 const NAME: &str = "orders:42";
