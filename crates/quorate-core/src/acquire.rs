@@ -1,11 +1,12 @@
-//! One acquire of a lock: waiting for it, or trying once.
+//! The machine that acquires a lock: it waits for the lock, or tries once.
 //!
-//! A waiter asks every node. A node that is free grants, the others put it in line and hand the
-//! lock over when its turn comes. The lock is held when a majority of grants is alive and one fence
-//! is stored at a majority of them. Those who split the vote give way to the earlier ticket.
+//! It asks every node. A free node grants the lock. The others queue the waiter and grant it the
+//! lock in FIFO order. The lock is held when a majority of grants is alive and a majority stores
+//! the same fence. If waiters split the vote, they yield to the earliest ticket.
 //!
-//! Where nodes have no queue ([`Rule::Classic`]) every round of questions is a try of its own. One
-//! that fails is undone, and the waiter tries again under a new owner after a random delay.
+//! In classic mode ([`Rule::Classic`]) nodes have no queue, and every round of requests is a
+//! separate try. A failed try is undone, and the waiter retries as a new owner after a random
+//! delay.
 
 mod bounds;
 mod classic;
@@ -16,7 +17,7 @@ mod parts;
 mod polls;
 mod reentrant;
 mod set;
-mod traces;
+mod side_effects;
 mod tries;
 
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use std::collections::VecDeque;
 use self::{classic::Retry, node_state::NodeState};
 pub use self::{
     node_call::{NodeAction, NodeCall, Outcome, Output, Rule, Wait},
-    traces::Traces,
+    side_effects::SideEffects,
 };
 use crate::{
     command::Reply,
@@ -36,43 +37,43 @@ use crate::{
     terms::Terms,
 };
 
-/// One attempt.
+/// One acquire of a lock.
 ///
-/// Every node's answers come in the order of the questions, but pushes may overtake them. What is
-/// said to a node names the *life* of the owner: after a withdrawal the attempt goes on under a new
-/// owner, since a late release must never hit a new grant.
+/// The replies of a node arrive in the order of the requests, but pushes may overtake them. Every
+/// call to a node names an *incarnation* of the owner. After a withdrawal the machine continues as
+/// a new incarnation, so that a late release never hits a new grant.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Acquire {
     terms: Terms,
     wait: Wait,
     rule: Rule,
-    /// When the next try of a waiter begins; only where nodes have no queue.
+    /// When a waiter retries; only in classic mode.
     retry: Option<Box<Retry>>,
     nodes: Box<[NodeState]>,
-    /// The nodes that can be reached.
+    /// The reachable nodes.
     up: NodeSet,
     incarnation: u32,
-    /// How often an entry has looked in this life whether an earlier ticket waits.
-    looks: u32,
-    /// How often an entry has rested.
-    rests: u32,
+    /// How often an entry has polled in this incarnation for an earlier ticket.
+    split_polls: u32,
+    /// How often an entry has backed off.
+    backoffs: u32,
     is_contending: bool,
-    /// It is one of several that end together: see [`member`](Self::member).
+    /// Whether it belongs to a set that ends together: see [`member`](Self::member).
     is_member: bool,
-    /// At the last look some nodes could be reached, but too few.
+    /// At the last check some nodes were reachable, but too few.
     is_cut_off: bool,
     started_at: Moment,
-    beat_at: Moment,
+    heartbeat_at: Moment,
     poll_at: Option<Moment>,
-    /// Since when too few nodes can be reached.
-    short_since: Option<Moment>,
+    /// Since when too few nodes are reachable or answer without errors.
+    no_quorum_since: Option<Moment>,
     to_send: VecDeque<(usize, NodeCall)>,
     outcome: Option<Outcome>,
-    traces: Traces,
+    side_effects: SideEffects,
 }
 
 impl Acquire {
-    /// Starts at `now`, before the first byte is sent. `up` are the nodes that can be reached.
+    /// Starts at `now`, before the first byte is sent. `up` has the reachable nodes.
     #[must_use]
     pub fn start(terms: Terms, nodes: usize, up: NodeSet, wait: Wait, now: Moment) -> Self {
         let mut attempt = Self {
@@ -83,109 +84,109 @@ impl Acquire {
             nodes: vec![NodeState::default(); nodes].into(),
             up,
             incarnation: 0,
-            looks: 0,
-            rests: 0,
+            split_polls: 0,
+            backoffs: 0,
             is_contending: false,
             is_member: false,
             is_cut_off: false,
             started_at: now,
-            beat_at: now,
+            heartbeat_at: now,
             poll_at: None,
-            short_since: None,
+            no_quorum_since: None,
             to_send: VecDeque::new(),
             outcome: None,
-            traces: Traces::default(),
+            side_effects: SideEffects::default(),
         };
-        attempt.beat(now);
-        // One try asks nobody, and so waits for nobody, if too few nodes can be reached.
+        attempt.heartbeat(now);
+        // Fail immediately if too few nodes are reachable: a single try sends no requests then.
         attempt.decide_try(now);
         attempt
     }
 
-    /// The same, of an owner that shares the lock with others of its kind.
+    /// The same for a reader, which shares the lock with other readers.
     #[must_use]
     pub const fn shared(mut self) -> Self {
         self.rule = Rule::Shared;
         self
     }
 
-    /// The same, of an entry of a reentrant lock.
+    /// The same for an entry of a reentrant lock.
     #[must_use]
     pub const fn reentrant(mut self) -> Self {
         self.rule = Rule::Reentrant;
         self
     }
 
-    /// The same, of an owner that uses neither fences nor queues. The delays of a waiter follow
-    /// from `seed`.
+    /// The same for classic mode, without fences and queues. `seed` determines the delays of a
+    /// waiter.
     #[must_use]
-    pub fn plain(mut self, seed: u64) -> Self {
+    pub fn classic(mut self, seed: u64) -> Self {
         self.rule = Rule::Classic;
         self.retry = self.is_waiting().then(|| Box::new(Retry::new(seed)));
         self
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The owner's present life; a push for an older one is for nobody.
+    /// The current incarnation of the owner. Pushes for older incarnations are ignored.
     #[must_use]
     pub const fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// How it ended, as soon as that is certain.
+    /// The outcome, as soon as it is certain.
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// The nodes that were ever asked under today's owner: they may have something to give back.
+    /// The nodes that were asked in this incarnation. They may store something of the owner.
     #[must_use]
     pub fn asked(&self) -> NodeSet {
-        self.nodes_where(|state| state.asked_at.is_some())
+        self.nodes_where(|state| state.not_granted_at.is_some())
     }
 
-    /// True for one who stays in line until its turn comes.
+    /// Whether it waits for the lock instead of trying once.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
         matches!(self.wait, Wait::Patiently(_))
     }
 
-    /// True while a node has not answered the last question.
+    /// Whether a node has not answered the last request.
     #[must_use]
-    pub fn is_acquire(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         !self.unanswered().is_empty()
     }
 
-    /// The nodes whose last answer was that another has the lock.
+    /// The nodes whose last reply was that another owner holds the lock.
     #[must_use]
     pub fn refused(&self) -> NodeSet {
         self.nodes_where(|state| state.is_refused)
     }
 
-    /// True while too few nodes can be reached, or answer anything but errors.
+    /// Whether too few nodes are reachable or answer without errors.
     #[must_use]
-    pub const fn is_short(&self) -> bool {
-        self.short_since.is_some()
+    pub const fn lacks_quorum(&self) -> bool {
+        self.no_quorum_since.is_some()
     }
 
-    /// What the nodes may know of the owner besides its keys.
+    /// What nodes may store for the owner besides its keys.
     #[must_use]
-    pub const fn traces(&self) -> &Traces {
-        &self.traces
+    pub const fn side_effects(&self) -> &SideEffects {
+        &self.side_effects
     }
 
-    /// The nodes whose grants are counted.
+    /// The nodes whose grants count.
     #[must_use]
     pub fn granted(&self) -> NodeSet {
         self.nodes_where(|state| state.grant.is_some())
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll_output(&mut self) -> Output {
         if let Some((node, call)) = self.to_send.pop_front() {
             return Output::Call { node, call };
@@ -196,8 +197,8 @@ impl Acquire {
         }
     }
 
-    /// What `node` answered to `said`, which was sent at `sent_at`. `None` is no usable answer. Of
-    /// a plain owner only the [vote](Self::handle_vote) counts.
+    /// The reply of `node` to `call`, which was sent at `sent_at`; `None` without a usable reply.
+    /// In classic mode only [`handle_vote`](Self::handle_vote) counts.
     pub fn handle_reply(
         &mut self,
         node: usize,
@@ -206,7 +207,7 @@ impl Acquire {
         reply: Option<&Reply>,
         now: Moment,
     ) {
-        self.traces.handle_reply(call.action, reply);
+        self.side_effects.handle_reply(call.action, reply);
         if call.incarnation != self.incarnation || self.outcome.is_some() {
             return;
         }
@@ -215,8 +216,10 @@ impl Acquire {
                 self.nodes[node].handle_answer();
                 self.handle_granted(node, *fence, sent_at, now);
                 match *is_earlier {
-                    true if self.rule == Rule::Reentrant => self.note_passed(call, node, now),
-                    true => self.give_way(node, *fence, now),
+                    true if self.rule == Rule::Reentrant => {
+                        self.note_earlier_waiter(call, node, now);
+                    }
+                    true => self.yield_grant(node, *fence, now),
                     false => {}
                 }
             }
@@ -225,20 +228,20 @@ impl Acquire {
                 Some(Reply::Queued { fence, expires_in_ms, rank, is_foreign }),
             ) => {
                 self.nodes[node].handle_refused(*fence, sent_at);
-                self.plan_poll(*expires_in_ms, *rank, *is_foreign, now);
+                self.schedule_poll(*expires_in_ms, *rank, *is_foreign, now);
             }
             (NodeAction::Acquire { .. }, _) => {
                 self.nodes[node].handle_failure();
-                self.plan_retry(node, now);
-                self.look_if_short(now);
+                self.schedule_retry(node, now);
+                self.track_quorum(now);
             }
             (NodeAction::Yield(_), Some(Reply::Released { is_ours: true })) => {
-                self.nodes[node].asked_at = Some(sent_at);
+                self.nodes[node].not_granted_at = Some(sent_at);
             }
             (NodeAction::Reject(fence), Some(Reply::Released { is_ours: true })) => {
                 self.nodes[node].handle_forgotten(fence, sent_at);
             }
-            (NodeAction::Confirm(_), Some(Reply::ExtendedLeases(fates))) => match **fates {
+            (NodeAction::Confirm(_), Some(Reply::ExtendedLeases(results))) => match **results {
                 [Extended::Renewed(fence)] => {
                     mutate!(ConfirmAnyFence => let fence = match call.action {
                         NodeAction::Confirm(wanted) => wanted,
@@ -249,23 +252,23 @@ impl Acquire {
                 [Extended::Refused(fence)] => {
                     self.nodes[node].handle_unconfirmed();
                     self.nodes[node].drop_grant(fence);
-                    self.ask(node, now);
+                    self.send_acquire(node, now);
                 }
                 _ => self.handle_unconfirmed(node, now),
             },
             (NodeAction::Confirm(_), _) => self.handle_unconfirmed(node, now),
             (NodeAction::Yield(_) | NodeAction::Reject(_) | NodeAction::Release, _) => {}
         }
-        if self.short_since.is_some() {
-            self.look_if_short(now);
+        if self.no_quorum_since.is_some() {
+            self.track_quorum(now);
         }
         if call.is_acquire() {
-            self.look_if_split(now);
+            self.poll_if_split(now);
         }
         self.decide_try(now);
     }
 
-    /// What a node told unasked about one life of the owner.
+    /// A push of a node about one incarnation of the owner.
     pub fn handle_push(
         &mut self,
         node: usize,
@@ -274,26 +277,27 @@ impl Acquire {
         fence: Fence,
         now: Moment,
     ) {
-        mutate!(EarlyPushIgnored if self.nodes[node].is_acquire => return);
+        mutate!(EarlyPushIgnored if self.nodes[node].is_pending => return);
         if incarnation != self.incarnation || self.outcome.is_some() {
             return;
         }
         match kind {
             PushKind::Granted => {
-                let since = self.nodes[node].asked_at.unwrap_or(now);
+                let since = self.nodes[node].not_granted_at.unwrap_or(now);
                 mutate!(PushedNow => let since = now);
                 let known = self.nodes[node].grant.map(|grant| grant.fence);
                 if known.is_none_or(|known| known < fence) {
                     self.handle_granted(node, fence, since, now);
-                    // Nobody may ask for long: what is handed over may be less than a majority.
-                    self.look_if_split(now);
+                    // No request may follow for a long time, and the pushed grants may be less than
+                    // a majority.
+                    self.poll_if_split(now);
                 }
             }
-            PushKind::Inquired => self.give_way(node, fence, now),
+            PushKind::Inquired => self.yield_grant(node, fence, now),
         }
     }
 
-    /// The node can be reached.
+    /// The node is reachable.
     pub fn handle_up(&mut self, node: usize, now: Moment) {
         self.up.insert(node);
         self.nodes[node].handle_silence();
@@ -303,154 +307,153 @@ impl Acquire {
             return;
         }
         if self.is_contending {
-            self.ask(node, now);
-        } else if self.has_quorum_up() && !self.is_resting() {
-            self.beat(now);
+            self.send_acquire(node, now);
+        } else if self.has_quorum_up() && !self.is_backing_off() {
+            self.heartbeat(now);
         }
     }
 
-    /// The node cannot be reached any more. What it granted stays ours for its time.
+    /// The node is unreachable. Its grant still counts until it expires.
     pub fn handle_down(&mut self, node: usize) {
         self.up.remove(node);
         self.nodes[node].handle_silence();
     }
 
-    /// The node is not what it was: it knows nothing of us any more, or is judged anew. What it
-    /// granted does not count.
+    /// The node lost its data or is judged anew. Its grant no longer counts.
     pub fn handle_forgotten(&mut self, node: usize) {
         self.handle_down(node);
         self.nodes[node].grant = None;
     }
 
-    /// The time that `poll_output` has named has come.
+    /// The time has come that `poll_output` returned.
     pub fn handle_timeout(&mut self, now: Moment) {
         if self.outcome.is_some() || now < self.due_at() {
             return;
         }
         if !self.is_trying() {
-            self.beat(now);
-        } else if !self.awaits_others(now) {
+            self.heartbeat(now);
+        } else if !self.waits_for_set(now) {
             self.end_try(now);
         }
     }
 
-    /// The caller has gone and will never use the lock.
+    /// The caller is gone and will never use the lock.
     pub fn handle_abandon(&mut self) {
         self.outcome = Some(Outcome::Abandoned);
         mutate!(AbandonKeeps => return);
-        self.leave();
+        self.release_all();
     }
 
-    /// When a try is over, or a waiter has something to do: a heartbeat, a poll, or to give up.
+    /// When a try times out, or when a waiter sends a heartbeat or a poll, or gives up.
     fn due_at(&self) -> Moment {
         if self.is_trying() {
             return self.terms.give_up_at(self.started_at);
         }
-        let poll_at = self.poll_at.unwrap_or(self.beat_at);
+        let poll_at = self.poll_at.unwrap_or(self.heartbeat_at);
         let ends_at =
-            self.short_since.map_or(self.beat_at, |it| it.saturating_add(self.patience()));
-        self.beat_at.min(poll_at).min(ends_at)
+            self.no_quorum_since.map_or(self.heartbeat_at, |it| it.saturating_add(self.patience()));
+        self.heartbeat_at.min(poll_at).min(ends_at)
     }
 
-    /// Asks every node that can be reached, or withdraws if those are too few.
-    fn beat(&mut self, now: Moment) {
+    /// Asks every reachable node, or withdraws if too few are reachable.
+    fn heartbeat(&mut self, now: Moment) {
         self.poll_at = None;
-        self.beat_at = heartbeat_due(now, self.terms.ttl());
-        self.end_rest();
-        if self.is_passed_over(now) {
-            return self.give_up_place(now);
+        self.heartbeat_at = heartbeat_due(now, self.terms.ttl());
+        self.end_backoff();
+        if self.must_withdraw(now) {
+            return self.withdraw_and_back_off(now);
         }
-        self.look_if_short(now);
+        self.track_quorum(now);
         let has_quorum = self.has_quorum_up();
         mutate!(NoWithdraw => let has_quorum = true);
         if self.is_out_of_patience(now) {
-            self.leave();
+            self.release_all();
             self.outcome = Some(Outcome::NoQuorum);
         } else if has_quorum {
             self.is_cut_off = false;
             self.begin_try(now);
-            mutate!(NoHeartbeat if self.is_contending => return self.drop_dead(now));
+            mutate!(NoHeartbeat if self.is_contending => return self.drop_expired_grants(now));
             self.is_contending = true;
-            self.up.iter().for_each(|node| self.ask(node, now));
+            self.up.iter().for_each(|node| self.send_acquire(node, now));
         } else if self.is_contending {
-            self.look_if_cut_off(now);
+            self.check_cut_off(now);
         }
-        self.drop_dead(now);
+        self.drop_expired_grants(now);
     }
 
-    /// Notes since when too few nodes can be reached, or answer anything but errors.
-    fn look_if_short(&mut self, now: Moment) {
+    /// Tracks since when too few nodes are reachable or answer without errors.
+    fn track_quorum(&mut self, now: Moment) {
         let sound = |node: &usize| self.nodes.get(*node).is_some_and(|state| state.failures == 0);
         let is_sound = self.up.iter().filter(sound).count() >= self.quorum();
-        // A plain owner that tries again goes by how its tries end.
+        // A waiter in classic mode judges this by the outcome of its tries.
         if is_sound && self.retry.is_none() {
-            self.short_since = None;
+            self.no_quorum_since = None;
         } else if !is_sound {
-            self.short_since.get_or_insert(now);
+            self.no_quorum_since.get_or_insert(now);
         }
     }
 
-    /// Withdraws if it is cut off from the majority for good, for all that it knows. Connections
-    /// that break together come back one after another, and a place that is given up may not be had
-    /// again: a full node gives none. Where no node can be reached, nobody would hear of it.
-    fn look_if_cut_off(&mut self, now: Moment) {
+    /// Withdraws if it is permanently cut off from the majority, as far as it knows. Broken
+    /// connections return one by one, and a lost queue position may not be available again: a full
+    /// node accepts no new waiters. If no node is reachable, a withdrawal would reach none.
+    fn check_cut_off(&mut self, now: Moment) {
         mutate!(HastyWithdraw => return self.withdraw());
         let is_partly_up = self.up != NodeSet::EMPTY;
         let was_cut_off = std::mem::replace(&mut self.is_cut_off, is_partly_up);
         match (is_partly_up, was_cut_off) {
             (true, true) => self.withdraw(),
-            (true, false) => self.poll_after(SECOND_LOOK_MS, now),
+            (true, false) => self.poll_after(CUT_OFF_CHECK_MS, now),
             (false, _) => {}
         }
     }
 
-    /// An early ticket that is cut off from the majority would be in everybody's way for ever.
+    /// Withdraws: a cut-off waiter with an early ticket would block all other waiters.
     fn withdraw(&mut self) {
-        self.leave();
+        self.release_all();
         self.begin_incarnation();
         self.is_cut_off = false;
         self.nodes.fill(NodeState::default());
     }
 
-    /// Whatever is asked for next is asked for by a new owner.
+    /// Later requests use a new owner.
     fn begin_incarnation(&mut self) {
         self.is_contending = false;
-        self.looks = 0;
+        self.split_polls = 0;
         mutate!(SameOwnerAgain => return);
         self.incarnation = self.incarnation.saturating_add(1);
     }
 
-    /// Tells every node that may have something of the owner that it goes.
-    fn leave(&mut self) {
-        if self.is_resting() {
+    /// Releases every node that may store something of the owner.
+    fn release_all(&mut self) {
+        if self.is_backing_off() {
             return;
         }
-        let told = self.nodes_where(|state| self.may_remain(state));
-        told.iter().for_each(|node| self.say(node, NodeAction::Release));
+        let nodes = self.nodes_where(|state| self.may_store_owner(state));
+        nodes.iter().for_each(|node| self.send(node, NodeAction::Release));
     }
 
-    /// True of every node that was ever asked, but for one that plainly refused a try.
-    fn may_remain(&self, state: &NodeState) -> bool {
-        mutate!(UnknownIsRefusal if self.is_plain() && state.is_acquire => return false);
+    /// Whether the node was asked, and did not reject a try.
+    fn may_store_owner(&self, state: &NodeState) -> bool {
+        mutate!(UnknownIsRefusal if self.is_classic() && state.is_pending => return false);
         mutate!(UndoGrantedOnly if state.grant.is_none() => return false);
-        let is_clean = self.is_trying() && state.is_refused && !state.is_acquire;
-        state.asked_at.is_some() && !is_clean
+        let is_clean = self.is_trying() && state.is_refused && !state.is_pending;
+        state.not_granted_at.is_some() && !is_clean
     }
 
-    fn ask(&mut self, node: usize, now: Moment) {
-        let is_known = self.nodes[node].asked_at.is_some();
-        // To ask twice for a plain owner tells nothing: its own key is in the way.
+    fn send_acquire(&mut self, node: usize, now: Moment) {
+        let is_known = self.nodes[node].not_granted_at.is_some();
+        // Asking twice in classic mode is useless: the owner's own key is in the way.
         let is_enough = is_known && self.rule == Rule::Classic;
-        if !self.up.contains(node) || self.nodes[node].is_acquire || is_enough {
+        if !self.up.contains(node) || self.nodes[node].is_pending || is_enough {
             return;
         }
-        self.nodes[node].handle_asked(now);
+        self.nodes[node].handle_sent(now);
         let is_waiting = self.is_waiting();
-        self.say(node, NodeAction::Acquire { is_waiting, is_known });
+        self.send(node, NodeAction::Acquire { is_waiting, is_known });
     }
 
-    fn say(&mut self, node: usize, action: NodeAction) {
-        self.traces.handle_call(action);
+    fn send(&mut self, node: usize, action: NodeAction) {
+        self.side_effects.handle_call(action);
         self.to_send.push_back((node, NodeCall { incarnation: self.incarnation, action }));
     }
 
@@ -463,9 +466,9 @@ impl Acquire {
     }
 }
 
-/// How long connections have to come back before a place is given up: as long as it takes to notice
-/// that one is silent and to make it anew. A heartbeat may come earlier.
-const SECOND_LOOK_MS: u64 = 2_000;
+/// How long connections may take to return before the queue position is given up: the time to
+/// detect a silent connection and to replace it. A heartbeat may check earlier.
+const CUT_OFF_CHECK_MS: u64 = 2_000;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
-//! How long to wait before the next try: full jitter, from randomness that is passed in.
+//! Delays between retries: full jitter, from randomness that the caller passes in.
 
 use std::time::Duration;
 
-/// Growing delays between tries, each drawn from zero to the current bound.
+/// Growing delays between retries, each drawn from zero to the current bound.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Backoff {
     first: Duration,
@@ -24,7 +24,7 @@ impl Backoff {
         jitter.up_to(bound)
     }
 
-    /// Something worked: starts over with short delays.
+    /// Starts over with short delays, after a success.
     pub const fn reset(&mut self) {
         self.bound = self.first;
     }
@@ -32,13 +32,12 @@ impl Backoff {
 
 /// A small generator of pseudo-random numbers (SplitMix64), for jitter only.
 ///
-/// It is seeded by the caller, so that a simulation can repeat itself. What must not be guessed
-/// does not come from here.
+/// The caller seeds it, so that simulations are reproducible. Do not use it for secrets.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// A generator whose numbers follow from `seed`.
+    /// A generator seeded with `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -53,7 +52,7 @@ impl Jitter {
         mixed ^ (mixed >> 31)
     }
 
-    /// A duration from zero to `bound`, both included.
+    /// A duration from zero to `bound`, inclusive.
     pub fn up_to(&mut self, bound: Duration) -> Duration {
         let span = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
         Duration::from_nanos(self.next().checked_rem(span).unwrap_or(0))
@@ -67,7 +66,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn delays_grow_to_their_bound_and_start_over() {
+    fn delays_grow_to_their_bound_until_reset() {
         let mut backoff = Backoff::new(10 * MS, 1_000 * MS);
         let mut jitter = Jitter::new(1);
         for bound in [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000] {
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_full_and_repeats_with_its_seed() {
+    fn jitter_is_uniform_and_reproducible() {
         let mut jitter = Jitter::new(7);
         let mut same = Jitter::new(7);
         let mut thirds = [0; 3];

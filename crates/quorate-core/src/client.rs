@@ -53,10 +53,10 @@ use self::{
 use crate::{
     backoff::Jitter,
     command::{ClientId, Command, Reply},
-    dialect::Signature,
+    dialect::CommandBuilder,
     moment::Moment,
     name::Name,
-    queue::{Push, owed_until},
+    queue::{Push, retry_release_until},
     quorum::NodeSet,
     round::RoundKind,
     terms::Terms,
@@ -118,8 +118,8 @@ pub enum Event {
 }
 
 impl Config {
-    const fn signature(&self) -> Signature {
-        Signature::of(self.client, self.has_sessions)
+    const fn builder(&self) -> CommandBuilder {
+        CommandBuilder::of(self.client, self.has_sessions)
     }
 }
 
@@ -127,8 +127,8 @@ impl Debt {
     /// A release that was not answered at `now`.
     fn new(release: &Command, terms: Terms, config: &Config, now: Moment) -> Self {
         let until = match release {
-            Command::DeleteKey { .. } => terms.forgotten_at(now),
-            _ => owed_until(now, config.max_ttl),
+            Command::DeleteKey { .. } => terms.expired_everywhere_at(now),
+            _ => retry_release_until(now, config.max_ttl),
         };
         Self { release: release.clone(), until }
     }
@@ -302,7 +302,7 @@ impl<S: OwnerSource> Client<S> {
             }
             About::Renewals(batch) => self.watchdog.handle_answer(*batch, node, reply, now),
             About::Orphan if reply.is_none() => {
-                let until = owed_until(now, self.config.max_ttl);
+                let until = retry_release_until(now, self.config.max_ttl);
                 self.owe(node, Some(Debt { release: command.clone(), until }), now);
             }
             About::Debt(until) if reply.is_none() => {

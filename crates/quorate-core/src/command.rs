@@ -1,4 +1,4 @@
-//! The whole language that is spoken to a node, and how each reply becomes a vote.
+//! The commands of a node, and how each reply becomes a vote.
 
 mod owner;
 mod reply;
@@ -18,136 +18,136 @@ use crate::{
     quorum::Vote,
 };
 
-/// What is asked of one node.
+/// A request to one node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
-    /// Store the owner under the name for `ttl_ms`, if nothing is there.
+    /// Store the owner under the name for `ttl_ms`, unless the key exists.
     SetKey {
         /// The lock.
         name: Name,
-        /// Who takes it.
+        /// The new holder.
         owner: Owner,
-        /// How long the node keeps it.
+        /// How long the node keeps the key.
         ttl_ms: u64,
-        /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
+        /// The sender; `None` without quarantine, where nodes have no sessions.
         sender: Option<Sender>,
     },
-    /// Put a new owner in the place of the one who left the lock, for `ttl_ms` from now. A writer
-    /// can leave it to a reader, with whom those readers come in that are next in line.
+    /// Replace the owner `from` by `owner`, for `ttl_ms` from now. If a writer is replaced by a
+    /// reader, the readers at the head of the queue are granted the lock too.
     Adopt {
         /// The lock.
         name: Name,
-        /// Who left it.
+        /// The current holder.
         from: Owner,
-        /// Who takes it over.
+        /// The new holder.
         owner: Owner,
-        /// How long the node keeps it.
+        /// How long the node keeps the key.
         ttl_ms: u64,
-        /// Who speaks; `None` in classic mode where nodes are not guarded.
+        /// The sender; `None` in classic mode without quarantine.
         sender: Option<Sender>,
     },
-    /// Delete the key, if it is the owner's.
+    /// Delete the key if the owner holds it.
     DeleteKey {
         /// The lock.
         name: Name,
-        /// Who gives it back.
+        /// The holder.
         owner: Owner,
     },
-    /// Let each of these keys live on from now, if it is its owner's. No key is created again, and
-    /// none is made to go earlier: an order that comes late must not undo a later one. Each is
-    /// judged by itself: one that fails does not void the others.
+    /// Extend each of these keys from now, if its owner holds it. An extension neither recreates a
+    /// key nor shortens its ttl: a delayed command must not undo a later one. The result of each
+    /// key is independent of the others.
     ExtendKeys {
         /// The keys, at most [`EXTEND_MAX`] of them.
         entries: Arc<[KeyExtension]>,
-        /// Who speaks; `None` where nodes are not guarded, and there are no sessions.
+        /// The sender; `None` without quarantine, where nodes have no sessions.
         sender: Option<Sender>,
     },
-    /// Say whether the key is the owner's.
+    /// Check whether the owner holds the key.
     Check {
         /// The lock.
         name: Name,
-        /// Who believes to hold it.
+        /// The presumed holder.
         owner: Owner,
     },
-    /// Say what is stored under the name.
+    /// Read the value that is stored under the name.
     ReadKey {
         /// The lock.
         name: Name,
     },
-    /// Say all that is known about a lock.
+    /// Report everything that the node knows about a lock.
     Inspect {
         /// The lock.
         name: Name,
-        /// How many of those in line are told, at most
+        /// The most waiters to report, up to
         /// [`WAITING_SHOWN_MAX`](crate::inspect::WAITING_SHOWN_MAX).
         shown: u32,
     },
-    /// Say which locks are held or waited for: a page of them.
+    /// List locks that are held or waited for: one page of them.
     List {
-        /// How their names begin.
+        /// The prefix of their names.
         prefix: Arc<str>,
-        /// Where to go on; `None` at first.
+        /// Where to continue; `None` for the first page.
         cursor: Option<Cursor>,
-        /// How many keys are looked at, more or less.
+        /// Roughly how many keys the node scans.
         count: u32,
     },
-    /// What is said to the node about itself and about the set of nodes.
+    /// Read or change what the node knows about itself and its set of nodes.
     Membership(membership::Command),
-    /// Begin a session: from now on the client speaks with this one, and with no other.
+    /// Start a session. From now on the node accepts only this session of the client.
     Attach {
-        /// Who speaks, and how it will be known.
+        /// The client and its new session.
         sender: Sender,
-        /// On which terms.
+        /// The terms of the session.
         terms: SessionTerms,
     },
-    /// Go on with a session.
+    /// Keep a session alive.
     Ping {
-        /// Who speaks.
+        /// The sender.
         sender: Sender,
-        /// On which terms.
+        /// The terms of the session.
         terms: SessionTerms,
     },
-    /// Have the lock, or a place in its line.
+    /// Acquire a lock, or join its queue.
     Acquire {
-        /// Who speaks.
+        /// The sender.
         sender: Sender,
-        /// What is wanted.
-        ask: AcquireRequest,
+        /// The request.
+        request: AcquireRequest,
     },
-    /// Tell who a client is, in words for people.
+    /// Store a description of a client for people.
     Introduce {
         /// The client.
         client: ClientId,
-        /// Who it is.
+        /// The description.
         who: Arc<str>,
-        /// How long that is kept.
-        life_ms: u64,
+        /// How long the node keeps the description.
+        lifetime_ms: u64,
     },
-    /// Say who a client is.
+    /// Read the description of a client.
     Who {
         /// The client.
         client: ClientId,
     },
-    /// Give a lock or a place in its line back, and hand the lock to the next in line.
+    /// Release a lock or leave its queue. The node grants the lock to the next waiter.
     Release {
         /// The lock.
         name: Name,
-        /// Who gives it back.
+        /// The holder or waiter.
         owner: Owner,
-        /// The one grant that is given back, and for which the owner stays in line; without it the
-        /// owner goes for good, whoever says so.
+        /// The only grant to release, after which the owner stays in the queue. Without it the
+        /// owner leaves for good, whichever client sends the command.
         yields: Option<Yield>,
     },
-    /// Let each of these leases live on from now. Each is judged by itself.
+    /// Extend each of these leases from now. The result of each is independent of the others.
     Extend {
-        /// Who speaks.
+        /// The sender.
         sender: Sender,
         /// The leases, at most [`EXTEND_MAX`] of them.
         entries: Arc<[Extend]>,
     },
-    /// Several commands about locks, run in their order. Each is answered by itself. No entry is a
-    /// batch.
+    /// Several commands about locks, executed in order. Each has a reply of its own. A batch
+    /// contains no batch.
     Batch(Box<[Self]>),
 }
 
@@ -158,7 +158,7 @@ impl From<membership::Command> for Command {
 }
 
 impl Command {
-    /// What the reply to this command says about it. A reply that does not fit is no answer.
+    /// How the reply counts as a vote on this command. A reply that does not fit counts as unknown.
     #[must_use]
     pub fn vote(&self, reply: &Reply) -> Vote {
         match (self, reply) {
@@ -168,14 +168,16 @@ impl Command {
             | (Self::Introduce { .. }, Reply::Introduced)
             | (Self::Acquire { .. }, Reply::Granted { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: true }) => Vote::Grant,
-            (Self::Extend { .. }, Reply::ExtendedLeases(fates)) => self.extended(fates, 0),
+            (Self::Extend { .. }, Reply::ExtendedLeases(results)) => self.extended(results, 0),
             (Self::Acquire { .. }, Reply::Queued { .. })
             | (Self::Release { .. }, Reply::Released { is_ours: false })
             | (Self::SetKey { .. }, Reply::NotOwner)
             | (Self::Adopt { .. } | Self::DeleteKey { .. }, Reply::Absent | Reply::NotOwner) => {
                 Vote::Refuse
             }
-            (Self::ExtendKeys { .. }, Reply::ExtendedKeys(fates)) => self.extended_keys(fates, 0),
+            (Self::ExtendKeys { .. }, Reply::ExtendedKeys(results)) => {
+                self.extended_keys(results, 0)
+            }
             (Self::Check { owner, .. }, Reply::Key(observation)) => match observation {
                 Some(KeyObservation { value: Value::Text(text), .. })
                     if **text == *owner.as_bytes() =>
@@ -188,7 +190,7 @@ impl Command {
         }
     }
 
-    /// Whether it changes nothing on a node, and needs no session.
+    /// Whether the command changes nothing on a node and needs no session.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         match self {
@@ -203,23 +205,23 @@ impl Command {
         }
     }
 
-    /// Whether it asks for a lock: a node that recovers is not asked yet.
+    /// Whether the command tries to acquire a lock. A node that recovers must not get it.
     #[must_use]
     pub fn is_acquire(&self) -> bool {
         let asks = |entry: &Self| matches!(entry, Self::Acquire { .. } | Self::SetKey { .. });
         self.entries().iter().any(asks)
     }
 
-    /// Whether a waiter that the node may know repeats its request.
+    /// Whether it is the repeated request of a waiter that the node may know.
     #[must_use]
     pub const fn is_heartbeat(&self) -> bool {
         matches!(
             self,
-            Self::Acquire { ask: AcquireRequest { is_waiting: true, is_known: true, .. }, .. }
+            Self::Acquire { request: AcquireRequest { is_waiting: true, is_known: true, .. }, .. }
         )
     }
 
-    /// The entries of a batch; any other command is its only entry.
+    /// The entries of a batch. Any other command is its own only entry.
     #[must_use]
     pub const fn entries(&self) -> &[Self] {
         match self {
@@ -228,7 +230,7 @@ impl Command {
         }
     }
 
-    /// The lock of a command that can be an entry of a batch. Renewals of several leases cannot.
+    /// The lock of a command that can be an entry of a batch. Extensions of several leases cannot.
     #[must_use]
     pub fn entry_name(&self) -> Option<&Name> {
         match self {
@@ -237,15 +239,15 @@ impl Command {
             | Self::DeleteKey { name, .. }
             | Self::Check { name, .. }
             | Self::Release { name, .. }
-            | Self::Acquire { ask: AcquireRequest { name, .. }, .. } => Some(name),
+            | Self::Acquire { request: AcquireRequest { name, .. }, .. } => Some(name),
             Self::ExtendKeys { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
             Self::Extend { entries, .. } if entries.len() == 1 => Some(&entries[0].name),
             _ => None,
         }
     }
 
-    /// Says it with this session: the one of the connection on which it is sent.
-    pub fn set_session(&mut self, today: Session) {
+    /// Sets the session of the connection on which the command is sent.
+    pub fn set_session(&mut self, session: Session) {
         match self {
             Self::Attach { sender, .. }
             | Self::Ping { sender, .. }
@@ -254,33 +256,33 @@ impl Command {
             | Self::SetKey { sender: Some(sender), .. }
             | Self::ExtendKeys { sender: Some(sender), .. }
             | Self::Release { yields: Some(Yield { sender, .. }), .. }
-            | Self::Adopt { sender: Some(sender), .. } => sender.session = today,
-            Self::Batch(entries) => entries.iter_mut().for_each(|entry| entry.set_session(today)),
+            | Self::Adopt { sender: Some(sender), .. } => sender.session = session,
+            Self::Batch(entries) => entries.iter_mut().for_each(|entry| entry.set_session(session)),
             _ => {}
         }
     }
 
-    /// What the reply to this `Prolong` says about its entry at `index`. A reply with another
-    /// number of fates is no answer for any of them.
+    /// The vote on the entry at `index` of this `ExtendKeys`. All entries are unknown if the reply
+    /// has a different number of results.
     #[must_use]
-    pub fn extended_keys(&self, fates: &[ExtendedKey], index: usize) -> Vote {
+    pub fn extended_keys(&self, results: &[ExtendedKey], index: usize) -> Vote {
         match self {
-            Self::ExtendKeys { entries, .. } if entries.len() == fates.len() => {
+            Self::ExtendKeys { entries, .. } if entries.len() == results.len() => {
                 mutate!(BatchByFirst => let index = 0);
-                fates.get(index).map_or(Vote::Unknown, ExtendedKey::vote)
+                results.get(index).map_or(Vote::Unknown, ExtendedKey::vote)
             }
             _ => Vote::Unknown,
         }
     }
 
-    /// What the reply to this `Extend` says about its entry at `index`. A reply with another number
-    /// of fates is no answer for any of them.
+    /// The vote on the entry at `index` of this `Extend`. All entries are unknown if the reply has
+    /// a different number of results.
     #[must_use]
-    pub fn extended(&self, fates: &[Extended], index: usize) -> Vote {
+    pub fn extended(&self, results: &[Extended], index: usize) -> Vote {
         match self {
-            Self::Extend { entries, .. } if entries.len() == fates.len() => {
+            Self::Extend { entries, .. } if entries.len() == results.len() => {
                 mutate!(BatchByFirst => let index = 0);
-                match fates.get(index) {
+                match results.get(index) {
                     Some(Extended::Renewed(_)) => Vote::Grant,
                     Some(Extended::Refused(_)) => Vote::Refuse,
                     Some(Extended::Failed) | None => Vote::Unknown,
@@ -294,39 +296,39 @@ impl Command {
 /// The terms of a session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct SessionTerms {
-    /// How long it lasts if it is not heard of.
-    pub life_ms: u64,
-    /// What the node is, as the client has judged it; `None` without membership.
+    /// How long the session lasts without contact.
+    pub lifetime_ms: u64,
+    /// The mark of the node, as this client knows it; `None` without membership.
     pub mark: Option<Mark>,
-    /// How far a ticket may lie from the node's time, in microseconds.
+    /// How far a ticket may differ from the node's time, in microseconds.
     pub slack_us: u64,
     /// The client's wall clock.
     pub wall_ms: u64,
 }
 
 impl SessionTerms {
-    /// With a node that is no member of a set.
+    /// Terms for a node that is not a member of a set.
     #[must_use]
-    pub const fn without_membership(life_ms: u64) -> Self {
-        Self { life_ms, mark: None, slack_us: SLACK_US, wall_ms: 0 }
+    pub const fn without_membership(lifetime_ms: u64) -> Self {
+        Self { lifetime_ms, mark: None, slack_us: SLACK_US, wall_ms: 0 }
     }
 }
 
-/// One key that is to live on.
+/// One key to extend.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct KeyExtension {
     /// The lock.
     pub name: Name,
-    /// Who holds it.
+    /// The holder.
     pub owner: Owner,
     /// How long the node keeps it from now.
     pub ttl_ms: u64,
 }
 
-/// The most keys of one [`Command::ExtendKeys`]: a node does nothing else meanwhile.
+/// The most keys of one [`Command::ExtendKeys`]: a node executes nothing else meanwhile.
 pub const EXTEND_MAX: usize = 128;
 
-/// The most entries of one [`Command::Batch`]. One of heartbeats may have [`EXTEND_MAX`].
+/// The most entries of one [`Command::Batch`]. A batch of heartbeats may have [`EXTEND_MAX`].
 pub const BATCH_MAX: usize = 32;
 
 #[cfg(test)]
@@ -337,9 +339,9 @@ mod tests {
         Name::parse("a", "").expect("valid")
     }
 
-    /// Every command with every reply: only the exact pairs are answers, all else is unknown.
+    /// Every command with every reply: only the listed pairs count, all others are unknown.
     #[test]
-    fn a_reply_that_does_not_fit_is_no_answer() {
+    fn mismatched_reply_counts_as_unknown() {
         let owner = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
         let other = Owner::new(&ClientId::from_random([1; 20]), 11, "me");
         let (n, o) = (name, || owner.clone());
@@ -354,7 +356,7 @@ mod tests {
             Command::Check { name: n(), owner: o() },
             Command::ReadKey { name: n() },
         ];
-        let seen = |value: &Owner| {
+        let observed = |value: &Owner| {
             let value = Value::Text(value.as_bytes().into());
             Reply::Key(Some(KeyObservation { value, expires_in_ms: Some(1) }))
         };
@@ -367,8 +369,8 @@ mod tests {
             Reply::NotOwner,
             Reply::Stale,
             Reply::Key(None),
-            seen(&owner),
-            seen(&other),
+            observed(&owner),
+            observed(&other),
             Reply::Key(Some(KeyObservation { value: hash, expires_in_ms: None })),
         ];
         let table =
@@ -386,16 +388,20 @@ mod tests {
     }
 
     #[test]
-    fn each_key_of_a_prolong_is_judged_by_itself() {
+    fn each_extended_key_has_its_own_vote() {
         let owner = Owner::new(&ClientId::from_random([1; 20]), 1, "me");
         let entry = KeyExtension { name: name(), owner, ttl_ms: 1 };
         let command = Command::ExtendKeys { entries: vec![entry; 4].into(), sender: None };
-        let fates =
+        let results =
             [ExtendedKey::Renewed, ExtendedKey::Absent, ExtendedKey::NotOwner, ExtendedKey::Failed];
         let votes = [Vote::Grant, Vote::Refuse, Vote::Refuse, Vote::Unknown];
         for (index, vote) in votes.into_iter().enumerate() {
-            assert_eq!(command.extended_keys(&fates, index), vote);
-            assert_eq!(command.extended_keys(&fates[..3], index), Vote::Unknown, "one is missing");
+            assert_eq!(command.extended_keys(&results, index), vote);
+            assert_eq!(
+                command.extended_keys(&results[..3], index),
+                Vote::Unknown,
+                "a result is missing"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The two dialects in which locks are spoken about: with a queue and fences, or without.
+//! The two dialects of the lock commands: with a queue and fences, or without.
 //!
-//! This is the only place that knows which command stands for what in which dialect.
+//! Only this module knows which command implements which operation in which dialect.
 
 use std::sync::Arc;
 
@@ -11,38 +11,39 @@ use crate::{
     queue::{AcquireRequest, Extend, FencedLease, Sender, Session, Yield},
 };
 
-/// How clients speak with nodes about locks.
+/// The kind of commands that a client uses for its locks.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Dialect {
-    /// Waiters queue on the nodes, which hand the lock on, and every holder has a fence.
+    /// Waiters queue on the nodes, a node grants a freed lock to the next waiter, and every holder
+    /// has a fence.
     Queue,
-    /// Redlock as it was published: `SET NX PX`, and a script that deletes. Waiters try again after
-    /// random delays.
+    /// Redlock as published: `SET NX PX`, and a script that deletes. Waiters retry after random
+    /// delays.
     Classic,
 }
 
-/// Takes over the lease of another owner. It asks each node once, and never queues.
+/// Adopts the lease of another owner. It asks each node once, and never queues.
 #[derive(Clone, Debug)]
 pub struct Adoption {
-    /// Whose lease it is.
+    /// The current owner of the lease.
     pub from: Owner,
-    /// Who takes it over.
+    /// The new owner.
     pub owner: Owner,
-    /// Absent in classic mode.
+    /// `None` in classic mode.
     pub fenced: Option<FencedLease>,
 }
 
-/// Who speaks.
+/// Builds the commands of a client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Signature {
+pub(crate) struct CommandBuilder {
     pub(crate) sender: Sender,
-    /// The nodes know our sessions, without which they do not vote.
+    /// Whether nodes require sessions to vote.
     pub(crate) has_sessions: bool,
 }
 
-/// What a command is about: one lock.
+/// The lock and the owner of a command.
 #[derive(Clone)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct Target<'a> {
     pub(crate) name: &'a Name,
     pub(crate) owner: Owner,
     pub(crate) ttl_ms: u64,
@@ -55,14 +56,14 @@ impl Dialect {
         if fenced.is_some() { Self::Queue } else { Self::Classic }
     }
 
-    /// Whether nodes know queues and fences. They need sessions for that, and tell waiters when
-    /// their turn has come.
+    /// Whether nodes support queues and fences. They require sessions, and notify a waiter when it
+    /// is granted the lock.
     #[must_use]
     pub const fn has_queue(self) -> bool {
         matches!(self, Self::Queue)
     }
 
-    /// Gives a lock back for good.
+    /// Releases a lock for good.
     #[must_use]
     pub fn release(self, name: Name, owner: Owner) -> Command {
         match self {
@@ -72,30 +73,30 @@ impl Dialect {
     }
 }
 
-impl Signature {
-    /// Each connection puts in its own session.
+impl CommandBuilder {
+    /// Each connection sets its own session.
     pub(crate) const fn of(client: ClientId, has_sessions: bool) -> Self {
         Self { sender: Sender { client, session: Session::UNSET }, has_sessions }
     }
 
-    /// What an acquire says to a node.
+    /// The command for an action of the acquire machine.
     pub(crate) fn acquire(
         self,
-        subject: Subject<'_>,
+        target: Target<'_>,
         dialect: Dialect,
-        what: NodeAction,
+        action: NodeAction,
     ) -> Command {
-        let (sender, known) = (self.sender, self.known());
-        let Subject { name, owner, ttl_ms } = subject;
+        let (sender, session_sender) = (self.sender, self.session_sender());
+        let Target { name, owner, ttl_ms } = target;
         let name = name.clone();
-        match (dialect, what) {
+        match (dialect, action) {
             (_, NodeAction::Release) => dialect.release(name, owner),
             (Dialect::Queue, NodeAction::Acquire { is_waiting, is_known }) => Command::Acquire {
                 sender,
-                ask: AcquireRequest { name, owner, is_waiting, is_known },
+                request: AcquireRequest { name, owner, is_waiting, is_known },
             },
             (Dialect::Classic, NodeAction::Acquire { .. }) => {
-                Command::SetKey { name, owner, ttl_ms, sender: known }
+                Command::SetKey { name, owner, ttl_ms, sender: session_sender }
             }
             (_, NodeAction::Yield(fence) | NodeAction::Reject(fence)) => {
                 Command::Release { name, owner, yields: Some(Yield { fence, sender }) }
@@ -107,35 +108,35 @@ impl Signature {
         }
     }
 
-    /// Takes over a lease.
-    pub(crate) fn adopt(self, subject: Subject<'_>, from: &Owner) -> Command {
-        let Subject { name, owner, ttl_ms } = subject;
+    /// Adopts a lease.
+    pub(crate) fn adopt(self, target: Target<'_>, from: &Owner) -> Command {
+        let Target { name, owner, ttl_ms } = target;
         let (name, from) = (name.clone(), from.clone());
-        Command::Adopt { name, from, owner, ttl_ms, sender: self.known() }
+        Command::Adopt { name, from, owner, ttl_ms, sender: self.session_sender() }
     }
 
-    /// Asks for more time for leases. All leases of a client are of one dialect.
-    pub(crate) fn extend(self, leases: &[(Subject<'_>, Option<FencedLease>)]) -> Command {
+    /// Extends leases. All leases of a client use the same dialect.
+    pub(crate) fn extend(self, leases: &[(Target<'_>, Option<FencedLease>)]) -> Command {
         match leases.first().map_or(Dialect::Classic, |(_, fenced)| Dialect::of(*fenced)) {
             Dialect::Queue => {
-                let entries = leases.iter().filter_map(|(subject, fenced)| {
-                    let Subject { name, owner, ttl_ms } = subject.clone();
+                let entries = leases.iter().filter_map(|(target, fenced)| {
+                    let Target { name, owner, ttl_ms } = target.clone();
                     Some((*fenced)?.extend(name.clone(), owner, ttl_ms))
                 });
                 Command::Extend { sender: self.sender, entries: entries.collect() }
             }
             Dialect::Classic => {
-                let entries = leases.iter().map(|(subject, _)| {
-                    let Subject { name, owner, ttl_ms } = subject.clone();
+                let entries = leases.iter().map(|(target, _)| {
+                    let Target { name, owner, ttl_ms } = target.clone();
                     KeyExtension { name: name.clone(), owner, ttl_ms }
                 });
-                Command::ExtendKeys { sender: self.known(), entries: entries.collect() }
+                Command::ExtendKeys { sender: self.session_sender(), entries: entries.collect() }
             }
         }
     }
 
-    /// Who speaks, where nodes know sessions.
-    fn known(self) -> Option<Sender> {
+    /// The sender, if nodes require sessions.
+    fn session_sender(self) -> Option<Sender> {
         self.has_sessions.then_some(self.sender)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::{fmt, ops::RangeInclusive};
 
-/// A number that is larger than that of every earlier holder of the same lock.
+/// A number that is larger than the fence of every earlier holder of the same lock.
 ///
-/// A resource that refuses smaller fences than the largest it has seen cannot be harmed by a holder
-/// that was paused and does not know that its lock is lost.
+/// A resource that rejects fences smaller than the largest it has seen is safe from a holder that
+/// was paused and does not know that it lost the lock.
 ///
 /// # Examples
 ///
@@ -19,7 +19,7 @@ use std::{fmt, ops::RangeInclusive};
 pub struct Fence(u64);
 
 impl Fence {
-    /// Below every fence that was ever given.
+    /// Smaller than every fence that is ever granted.
     ///
     /// # Examples
     ///
@@ -35,7 +35,7 @@ impl Fence {
     ///
     /// ```
     /// # use quorate_core::fence::Fence;
-    /// let received = "7"; // with a request, for example
+    /// let received = "7"; // for example with a request
     /// assert_eq!(Fence::new(received.parse()?), Fence::new(7));
     /// # Ok::<(), std::num::ParseIntError>(())
     /// ```
@@ -57,7 +57,7 @@ impl Fence {
         self.0
     }
 
-    /// The next larger one.
+    /// The next larger fence.
     ///
     /// # Examples
     ///
@@ -77,53 +77,53 @@ impl fmt::Display for Fence {
     }
 }
 
-/// What a node stores for a grant: at least the ticket, and more than what is stored there.
+/// The fence that a node stores for a grant: at least the ticket, and larger than the stored fence.
 ///
-/// The ticket comes from a client, whose clock may be broken. It counts for no more than the end of
-/// `fair`, so that nobody can use up the numbers; and where nothing is stored any more, for no less
-/// than its start, so that fences do not go back. That is the node's time when the client last
-/// spoke to it, more or less a slack.
+/// The ticket comes from a client, whose clock may be wrong. It is capped at the end of `allowed`,
+/// so that no client can use up the numbers. If no fence is stored, the start of `allowed` is the
+/// minimum, so that fences do not go back. `allowed` is the node's time at the client's last attach
+/// or ping, plus and minus a slack.
 #[must_use]
-pub fn bump(ticket: u64, stored: Option<Fence>, fair: RangeInclusive<u64>) -> Fence {
-    let capped = ticket.min(*fair.end());
+pub fn bump(ticket: u64, stored: Option<Fence>, allowed: RangeInclusive<u64>) -> Fence {
+    let capped = ticket.min(*allowed.end());
     match stored {
         Some(stored) => Fence(capped).max(stored.next()),
-        None => Fence(capped.max(*fair.start())),
+        None => Fence(capped.max(*allowed.start())),
     }
 }
 
-/// No fence is larger: nodes count with 53 bits, and have more than enough left from here. It is
-/// the time in microseconds in the year 2112.
+/// The largest fence. Nodes count with 53 bits, so enough numbers remain above it. It is the time
+/// in microseconds in the year 2112.
 pub const FENCE_MAX: Fence = Fence(1 << 52);
 
-/// How far a ticket may lie from the node's own time at the most, in microseconds.
+/// How far a ticket may differ from the node's own time, in microseconds.
 pub const SLACK_US: u64 = 10_000_000;
 
-/// For how long a node remembers a grant that is not extended.
-pub const FENCE_LIFE_MS: u64 = 24 * 60 * 60 * 1_000;
+/// How long a node remembers a grant that is not extended.
+pub const FENCE_LIFETIME_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// An extension of a held lock gives its fence another life where no more than this is left.
-pub const FENCE_LEFT_MIN_MS: u64 = FENCE_LIFE_MS / 2;
+/// An extension of a held lock renews its fence when no more than this remains.
+pub const FENCE_RENEW_MS: u64 = FENCE_LIFETIME_MS / 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const NOW: u64 = 1_800_000_000_000_000;
-    const FAIR: RangeInclusive<u64> = NOW - SLACK_US..=NOW + SLACK_US;
+    const ALLOWED: RangeInclusive<u64> = NOW - SLACK_US..=NOW + SLACK_US;
 
     #[test]
-    fn every_grant_has_a_larger_fence_than_the_one_before() {
-        assert_eq!(bump(NOW, Some(Fence(5)), FAIR), Fence(NOW));
-        assert_eq!(bump(NOW, Some(Fence(NOW)), FAIR), Fence(NOW + 1));
-        assert_eq!(bump(NOW - 9, Some(Fence(NOW)), FAIR), Fence(NOW + 1));
+    fn fence_grows_with_every_grant() {
+        assert_eq!(bump(NOW, Some(Fence(5)), ALLOWED), Fence(NOW));
+        assert_eq!(bump(NOW, Some(Fence(NOW)), ALLOWED), Fence(NOW + 1));
+        assert_eq!(bump(NOW - 9, Some(Fence(NOW)), ALLOWED), Fence(NOW + 1));
     }
 
     #[test]
-    fn a_broken_clock_moves_fences_by_no_more_than_the_slack() {
-        assert_eq!(bump(u64::MAX, Some(Fence(5)), FAIR), Fence(NOW + SLACK_US));
-        assert_eq!(bump(u64::MAX, None, FAIR), Fence(NOW + SLACK_US));
-        assert_eq!(bump(0, None, FAIR), Fence(NOW - SLACK_US));
-        assert_eq!(bump(0, Some(Fence(5)), FAIR), Fence(6), "what is stored is enough");
+    fn wrong_clock_moves_fences_by_at_most_the_slack() {
+        assert_eq!(bump(u64::MAX, Some(Fence(5)), ALLOWED), Fence(NOW + SLACK_US));
+        assert_eq!(bump(u64::MAX, None, ALLOWED), Fence(NOW + SLACK_US));
+        assert_eq!(bump(0, None, ALLOWED), Fence(NOW - SLACK_US));
+        assert_eq!(bump(0, Some(Fence(5)), ALLOWED), Fence(6), "the stored fence suffices");
     }
 }

@@ -1,15 +1,15 @@
-//! Random numbers that are written as 32 digits.
+//! Random numbers, written as 32 hexadecimal digits.
 
 macro_rules! hex_number {
     ($name:ident) => {
         impl $name {
-            /// Makes one from random bits, which must not repeat and must not be guessed.
+            /// Makes one from random bits, which must be unique and hard to guess.
             #[must_use]
             pub const fn from_random(bits: u128) -> Self {
                 Self(bits)
             }
 
-            /// Reads what `Display` writes.
+            /// Parses the output of `Display`.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

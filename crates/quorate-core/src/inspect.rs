@@ -1,4 +1,4 @@
-//! What a node tells people about its locks. Nothing here decides anything.
+//! Read-only reports about locks. No decision depends on them.
 
 use std::sync::Arc;
 
@@ -8,59 +8,59 @@ use crate::{
     name::Name,
 };
 
-/// All that a node knows about one lock.
+/// Everything that a node knows about one lock.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Inspected {
-    /// What is stored under the name, if anything.
+    /// The stored value, if any.
     pub observation: Option<KeyObservation>,
-    /// The last grant, if it is remembered.
+    /// The last grant, if the node remembers it.
     pub fence: Option<GrantRecord>,
-    /// Who stands in line, the first one first: as many as were asked for.
+    /// The first waiters in queue order, up to the requested number.
     pub waiting: Box<[Owner]>,
-    /// How many stand in line.
+    /// The length of the queue.
     pub waiting_total: u64,
     /// The node's time, in microseconds.
     pub time_us: u64,
-    /// Those who hold it together, the earliest ticket first: the first
+    /// The holders of a shared lock by ticket, earliest first: at most
     /// [`SHARES_SHOWN_MAX`] of them.
     pub shares: Box<[ShareInfo]>,
 }
 
-/// One of those who hold a lock together.
+/// One holder of a shared lock.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ShareInfo {
-    /// Who.
+    /// The holder.
     pub owner: Owner,
-    /// Since when, in milliseconds.
+    /// How long it has held the lock, in milliseconds.
     pub held_ms: u64,
-    /// For how much longer, if nothing extends it.
+    /// How long the share lasts unless it is extended, in milliseconds.
     pub left_ms: u64,
 }
 
 /// The last grant of a lock.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct GrantRecord {
-    /// Its fence.
+    /// The fence.
     pub fence: Fence,
     /// How long ago it was, in milliseconds.
     pub age_ms: u64,
 }
 
-/// Some of the locks that a node knows.
+/// A page of the locks that a node knows.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Listed {
-    /// Their names, in their order; a name may come again with a later page.
+    /// Their names, in order. A name may be repeated on a later page.
     pub names: Box<[Name]>,
-    /// Where to go on; `None` if these were the last.
+    /// Where to continue; `None` after the last page.
     pub next: Option<Cursor>,
 }
 
-/// Where a list goes on. Only the node that told it can read it.
+/// A position in a list. Only the node that returned it can interpret it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Cursor(Arc<str>);
 
 impl Cursor {
-    /// The place that a node calls by this text.
+    /// The position that a node represents by this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.into())
@@ -73,11 +73,11 @@ impl Cursor {
     }
 }
 
-/// The most of those in line that are told.
+/// The most waiters that a node reports.
 pub const WAITING_SHOWN_MAX: u32 = 100;
 
-/// The most of those who hold a lock together that are told.
+/// The most holders of a shared lock that a node reports.
 pub const SHARES_SHOWN_MAX: usize = 100;
 
-/// The most keys that a node looks at for one page of a list: it does nothing else meanwhile.
-pub const LIST_LOOKED_MAX: u32 = 500;
+/// The most keys that a node scans for one page of a list: it executes nothing else meanwhile.
+pub const LIST_SCAN_MAX: u32 = 500;

@@ -1,24 +1,24 @@
-//! The life of a held lock. Lost stays lost: nothing here revives a lease.
+//! The state of a held lock. A lost lease stays lost: nothing here revives it.
 
 use std::{fmt, time::Duration};
 
 use crate::{moment::Moment, terms::Terms};
 
-/// What a holder has in hand.
+/// The lease of a holder.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Lease {
     valid_until: Moment,
-    /// The holder's own limit: never valid beyond it, however often it is extended.
+    /// The maximum hold time: no extension makes the lease last beyond it.
     hold_until: Moment,
     extensions_sent: u64,
-    /// Where the last of them would let it end.
+    /// The end that the last extension asked for.
     wanted_until: Moment,
     is_at_risk: bool,
     lost: Option<LostReason>,
 }
 
 impl Lease {
-    /// A lease that was won and ends at `valid_until`, and that is never held beyond `hold_until`.
+    /// A lease that ends at `valid_until` and is never held beyond `hold_until`.
     #[must_use]
     pub fn new(valid_until: Moment, hold_until: Moment) -> Self {
         mutate!(NoMaxHold => let hold_until = Moment::from_nanos(u64::MAX));
@@ -32,11 +32,11 @@ impl Lease {
         }
     }
 
-    /// Says whether the holder may act at `now`.
+    /// Checks whether the holder may act at `now`.
     ///
     /// # Errors
     ///
-    /// The reason for which the lease ended.
+    /// The reason why the lease ended.
     pub fn check(&self, now: Moment) -> Result<(), LostReason> {
         mutate!(NoDeadline if self.lost.is_none() && now < self.hold_until => return Ok(()));
         match self.lost {
@@ -47,7 +47,7 @@ impl Lease {
         }
     }
 
-    /// The safe time that is left at `now`; zero when the lease has ended.
+    /// The safe time that remains at `now`; zero if the lease has ended.
     #[must_use]
     pub fn remaining(&self, now: Moment) -> Duration {
         match self.check(now) {
@@ -56,28 +56,27 @@ impl Lease {
         }
     }
 
-    /// When the lease ends, if nothing extends it.
+    /// When the lease ends unless it is extended.
     #[must_use]
     pub const fn valid_until(&self) -> Moment {
         self.valid_until
     }
 
-    /// The holder's own limit.
+    /// The end of the maximum hold time.
     #[must_use]
     pub const fn hold_until(&self) -> Moment {
         self.hold_until
     }
 
-    /// From now on the lease is never held beyond `hold_until`. A limit that it has stays if it is
-    /// earlier.
+    /// Limits the lease to `hold_until`. An earlier limit stays in force.
     pub fn limit(&mut self, hold_until: Moment) {
         self.hold_until = self.hold_until.min(hold_until);
         self.valid_until = self.valid_until.min(self.hold_until);
     }
 
-    /// An extension to `terms` is about to be sent at `now`.
+    /// Records that an extension to `terms` is about to be sent at `now`.
     ///
-    /// One that shortens counts from here on, since its reply may be lost.
+    /// A shorter lease takes effect immediately, since the reply may be lost.
     pub fn handle_extension_sent(&mut self, terms: &Terms, now: Moment) -> Extension {
         self.wanted_until = terms.valid_until(now);
         self.extensions_sent = self.extensions_sent.saturating_add(1);
@@ -86,11 +85,12 @@ impl Lease {
         Extension(self.extensions_sent)
     }
 
-    /// A majority has extended to `valid_until`; it is known at `now`.
+    /// A majority confirmed an extension to `valid_until`, received at `now`.
     ///
-    /// An extension counts only while the lease is alive. If another was sent after it, it counts
-    /// no further than that one is to: the holder may have wanted less by then. Not to count it at
-    /// all would be too little: whoever extends faster than the nodes answer would lose the lease.
+    /// An extension counts only while the lease is alive. If a later extension was sent, the
+    /// earlier one is capped at the end that the later one asked for: the holder may want a shorter
+    /// lease by then. Ignoring the earlier one would be wrong: a holder that extends faster than
+    /// the nodes answer would lose its lease.
     pub fn handle_extended(&mut self, extension: Extension, valid_until: Moment, now: Moment) {
         let is_alive = self.check(now).is_ok();
         mutate!(LeaseRevives | LateRenewal => let is_alive = { self.lost = None; true });
@@ -103,37 +103,37 @@ impl Lease {
         }
     }
 
-    /// An extension was not confirmed, or a clock jumped: the lease goes on, but may not last.
-    /// Returns true if that is news.
+    /// An extension was not confirmed, or a clock jumped. The lease continues, but may not last.
+    /// Returns true if it was not at risk before.
     pub fn handle_risk(&mut self, now: Moment) -> bool {
         self.check(now).is_ok() && !std::mem::replace(&mut self.is_at_risk, true)
     }
 
-    /// True if it is held, but the last extension was not confirmed.
+    /// Whether it is held, but the last extension was not confirmed.
     #[must_use]
     pub const fn is_at_risk(&self) -> bool {
         self.is_at_risk && self.lost.is_none()
     }
 
-    /// Why it is known to be lost, if it is. Time alone is not asked: see [`check`](Self::check).
+    /// The reason why it is known to be lost. This ignores deadlines: see [`check`](Self::check).
     #[must_use]
     pub const fn lost(&self) -> Option<LostReason> {
         self.lost
     }
 
-    /// True if extending can still make it last longer.
+    /// Whether an extension can still prolong it.
     #[must_use]
     pub fn can_grow(&self) -> bool {
         self.lost.is_none() && self.valid_until < self.hold_until
     }
 
-    /// The lease is known to be gone. The first reason stays.
+    /// Marks the lease as lost. The first reason stays.
     pub fn handle_lost(&mut self, reason: LostReason) {
         self.lost.get_or_insert(reason);
     }
 }
 
-/// Names one extension of one lease.
+/// Identifies one extension of one lease.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Extension(u64);
 
@@ -144,25 +144,25 @@ pub struct Extension(u64);
 /// ```
 /// use quorate_core::lease::LostReason;
 ///
-/// let is_own_doing = |reason| matches!(reason, LostReason::MaxHold | LostReason::ShutDown);
-/// assert!(is_own_doing(LostReason::MaxHold));
-/// assert_eq!(LostReason::Gone.to_string(), "a majority of the nodes no longer has it");
+/// let is_local = |reason| matches!(reason, LostReason::MaxHold | LostReason::ShutDown);
+/// assert!(is_local(LostReason::MaxHold));
+/// assert_eq!(LostReason::Gone.to_string(), "a majority of the nodes no longer has the key");
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its time ran out.
+    /// The lease expired.
     Expired,
-    /// A majority of the nodes no longer has it, or has another's.
+    /// A majority of the nodes no longer has the key, or another owner holds it there.
     Gone,
-    /// It was held for as long as its holder had allowed.
+    /// The holder's maximum hold time was reached.
     MaxHold,
     /// The client was shut down.
     ShutDown,
 }
 
 impl LostReason {
-    /// One word for labels.
+    /// The reason as one word, for metric labels.
     ///
     /// # Examples
     ///
@@ -185,9 +185,9 @@ impl LostReason {
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "its time ran out",
-            Self::Gone => "a majority of the nodes no longer has it",
-            Self::MaxHold => "it was held for as long as allowed",
+            Self::Expired => "the lease expired",
+            Self::Gone => "a majority of the nodes no longer has the key",
+            Self::MaxHold => "the maximum hold time was reached",
             Self::ShutDown => "the client was shut down",
         })
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_at_its_deadline_and_not_a_nanosecond_later() {
+    fn lease_ends_exactly_at_its_deadline() {
         let lease = lease(Moment::from_nanos(10));
         assert_eq!(lease.check(Moment::from_nanos(9)), Ok(()));
         assert_eq!(lease.remaining(Moment::from_nanos(9)), Duration::from_nanos(1));
@@ -221,16 +221,16 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_counts_from_when_it_was_sent() {
+    fn extension_counts_from_the_time_it_was_sent() {
         let mut lease = lease(at(10));
         let extension = lease.handle_extension_sent(&terms(20), at(5));
-        assert_eq!(lease.valid_until(), at(10), "not before a majority has agreed");
+        assert_eq!(lease.valid_until(), at(10), "no majority has confirmed yet");
         lease.handle_extended(extension, at(25), at(9));
         assert_eq!(lease.valid_until(), at(25));
     }
 
     #[test]
-    fn nothing_revives_a_lease() {
+    fn lost_lease_is_never_revived() {
         let mut late = lease(at(10));
         let extension = late.handle_extension_sent(&terms(20), at(5));
         late.handle_extended(extension, at(25), at(10));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortening_counts_from_when_it_is_sent() {
+    fn shorter_lease_takes_effect_when_sent() {
         let mut lease = lease(at(100));
         let extension = lease.handle_extension_sent(&terms(20), at(5));
         assert_eq!(lease.valid_until(), at(25), "the reply may be lost");
@@ -255,19 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_counts_no_further_than_the_one_that_was_sent_after_it() {
+    fn extension_is_capped_by_the_one_sent_after_it() {
         let mut lease = lease(at(10));
         let long = lease.handle_extension_sent(&terms(1_000), at(1));
         let short = lease.handle_extension_sent(&terms(20), at(2));
         lease.handle_extended(long, at(1_001), at(3));
-        assert_eq!(lease.valid_until(), at(22), "the holder wants no more by now");
+        assert_eq!(lease.valid_until(), at(22), "the holder asked for less since");
         lease.handle_extended(short, at(22), at(4));
         assert_eq!(lease.valid_until(), at(22));
     }
 
-    /// The answer to each comes when the next one was sent already.
+    /// The reply to each extension arrives after the next one was sent.
     #[test]
-    fn whoever_extends_faster_than_the_nodes_answer_keeps_the_lease() {
+    fn extending_faster_than_nodes_answer_keeps_the_lease() {
         let mut lease = lease(at(10));
         let mut before = lease.handle_extension_sent(&terms(10), at(0));
         assert!(lease.handle_risk(at(0)));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn no_extension_goes_beyond_the_holders_own_limit() {
+    fn extension_never_exceeds_the_maximum_hold_time() {
         let mut lease = Lease::new(at(10), at(30));
         let extension = lease.handle_extension_sent(&terms(20), at(5));
         lease.handle_extended(extension, at(25), at(6));
@@ -296,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn risk_is_told_once_and_ends_with_the_next_extension() {
+    fn risk_is_reported_once_and_ends_with_the_next_extension() {
         let mut lease = lease(at(10));
         assert!(lease.handle_risk(at(5)));
-        assert!(!lease.handle_risk(at(6)), "told already");
+        assert!(!lease.handle_risk(at(6)), "already reported");
         assert!(lease.is_at_risk());
         let extension = lease.handle_extension_sent(&terms(20), at(6));
         lease.handle_extended(extension, at(26), at(7));
         assert!(!lease.is_at_risk());
-        assert!(!lease.handle_risk(at(26)), "what is lost is not at risk");
+        assert!(!lease.handle_risk(at(26)), "a lost lease is not at risk");
     }
 }

@@ -1,42 +1,42 @@
-//! The pure core of Quorate: what one lock node does with one command, and what a client makes of
-//! the replies of N nodes.
+//! The pure core of Quorate: the state machine of a lock node, and the state machines of a client
+//! that talks to N nodes.
 //!
-//! Nothing in this crate performs I/O, reads a clock or draws a random number: time and randomness
-//! are arguments. That is why the same code can run under tokio against real servers, behind a
-//! mutex as the memory engine, and in a simulator where one seed decides everything.
+//! Nothing in this crate performs I/O, reads a clock or draws a random number. Time and randomness
+//! are arguments. Therefore the same code runs under tokio against real servers, behind a mutex as
+//! in-memory nodes, and in a simulator where one seed determines every event.
 //!
-//! # The rooms
+//! # Modules
 //!
-//! - [`moment`]: points in time as numbers, one type for the client and one for the nodes.
-//! - [`terms`]: ttl, vote timeout, drift; the only place with the validity formula.
-//! - [`quorum`]: majority, node sets, the tally of votes.
-//! - [`name`] and [`command`]: the whole language that is spoken to a node.
-//! - [`line`](mod@line) and [`fence`]: waiting in line, and the numbers of holders.
-//! - [`tickets`]: where a waiter stands in the queue.
-//! - [`share`]: holding a lock together with others.
-//! - [`membership`]: which node may vote, and what the nodes have agreed upon.
-//! - [`inspect`]: what a node tells people about its locks.
-//! - [`store`]: what a node does with a command, the reference for every engine.
-//! - [`contend`]: the machine that acquires a lock: it waits in line, or tries once.
-//! - [`round`] and [`renew`]: one question to all nodes.
-//! - [`dialect`]: which commands those are, with and without a queue.
-//! - [`lease`]: the life of a held lock, in which lost stays lost.
+//! - [`moment`]: points in time, with one type for the client's clock and one for a node's clock.
+//! - [`terms`]: ttl, vote timeout and drift. The validity formula is defined only here.
+//! - [`quorum`]: majorities, node sets and the tally of votes.
+//! - [`name`] and [`command`]: the commands and replies of a node.
+//! - [`queue`] and [`fence`]: waiters in the queue of a lock, and fences.
+//! - [`tickets`]: the order of waiters in the queue.
+//! - [`share`]: locks with several holders.
+//! - [`membership`]: which nodes may vote, and the config on which the nodes agree.
+//! - [`inspect`]: read-only reports about locks.
+//! - [`store`]: how a node executes a command. It is the reference for every kind of node.
+//! - [`acquire`]: the machine that acquires a lock. It waits in the queue, or tries once.
+//! - [`round`] and [`renew`]: one request to all nodes.
+//! - [`dialect`]: the commands of a lock with a queue, and of classic mode.
+//! - [`lease`]: the state of a held lock. A lost lease stays lost.
 //! - [`schedule`]: when each held lease is renewed and when it ends.
-//! - [`client`]: what composes these machines into a client.
-//! - [`backoff`]: delays drawn from randomness that is passed in.
-//! - [`mutant`]: deliberate bugs for showing that the tests notice them.
+//! - [`client`]: a complete client, composed of these machines.
+//! - [`backoff`]: random delays from randomness that the caller passes in.
+//! - [`mutant`]: deliberate bugs that prove that the tests detect them.
 //!
-//! # How a machine is used
+//! # How to drive a machine
 //!
-//! Every machine has `handle_*` methods that take facts in and one `poll_output` that hands out
-//! what to do next. After every `handle_*` the caller drains `poll_output` until it says `Wait` or
-//! `Idle`. Facts that come too late are no-ops.
+//! Every machine has `handle_*` methods that take inputs and one `poll_output` that returns the
+//! next action. After every `handle_*` the caller drains `poll_output` until it returns `Wait` or
+//! `Idle`. Inputs that arrive too late are no-ops.
 
 #![deny(clippy::cast_possible_truncation, clippy::float_arithmetic)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-// The modules below it know its macro.
+// The macro of this module is used in all modules below.
 #[macro_use]
 pub mod mutant;
 

@@ -1,13 +1,13 @@
 //! Points in time as plain numbers, with arithmetic that cannot overflow.
 //!
-//! A client and a node each have a clock of their own. The two types keep them apart: nothing
-//! converts one into the other.
+//! The clocks of clients and nodes are independent. Two types keep them apart, and nothing converts
+//! one into the other.
 
 use std::time::Duration;
 
 /// A point on the client's own clock: nanoseconds since an arbitrary origin.
 ///
-/// The clock behind it counts suspended time and cannot be stepped.
+/// The underlying clock includes suspended time and is never stepped.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Moment(u64);
 
@@ -27,14 +27,14 @@ impl Moment {
         self.0
     }
 
-    /// Adds a duration, stopping at the end of time.
+    /// Adds a duration, saturating at the end of time.
     #[must_use]
     pub fn saturating_add(self, by: Duration) -> Self {
         let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))
     }
 
-    /// The time that has passed since `earlier`, or zero if that lies in the future.
+    /// The time since `earlier`, or zero if that lies in the future.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -58,7 +58,7 @@ impl NodeTime {
         self.0
     }
 
-    /// The millisecond that is running: servers count expiry in whole milliseconds.
+    /// The current millisecond: servers count expiry in whole milliseconds.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_stops_at_its_end_instead_of_wrapping() {
+    fn moment_arithmetic_saturates() {
         let last = Moment::from_nanos(u64::MAX);
         assert_eq!(last.saturating_add(Duration::from_nanos(1)), last);
         assert_eq!(Moment::ZERO.saturating_add(Duration::MAX), last);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn node_time_counts_the_running_millisecond() {
+    fn node_time_rounds_down_to_milliseconds() {
         assert_eq!(NodeTime::from_micros(1_999).as_millis(), 1);
         assert_eq!(NodeTime::from_micros(2_000).as_millis(), 2);
     }

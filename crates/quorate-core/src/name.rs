@@ -1,18 +1,18 @@
-//! Names of locks: parsed once at the edge, so that inner code has nothing to check.
+//! Names of locks: validated once on input, so that inner code needs no checks.
 
 use std::{borrow::Borrow, error, fmt, sync::Arc};
 
-/// The name of a lock. It is the key on the nodes, exactly as given.
+/// The name of a lock. It is the key on the nodes, unchanged.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks `text` and makes it a name.
+    /// Validates `text` as a name.
     ///
     /// # Errors
     ///
-    /// [`NameError`] if it is empty, longer than [`NAME_LEN_MAX`] bytes, has control characters, or
-    /// lies under `reserved`, where Quorate keeps its own keys.
+    /// [`NameError`] if it is empty, is longer than [`NAME_LEN_MAX`] bytes, contains control
+    /// characters, or begins with `reserved`, the prefix of Quorate's own keys.
     pub fn parse(text: &str, reserved: &str) -> Result<Self, NameError> {
         if text.is_empty() {
             return Err(NameError::Empty);
@@ -29,20 +29,20 @@ impl Name {
         Ok(Self(text.into()))
     }
 
-    /// The name as text.
+    /// The name as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name as the bytes of the key.
+    /// The name as bytes of the key.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 }
 
-/// Names have the order of their texts.
+/// Names are ordered like their texts.
 impl Borrow<str> for Name {
     fn borrow(&self) -> &str {
         &self.0
@@ -61,7 +61,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Why a text is not the name of a lock.
+/// Why a text is not a valid lock name.
 ///
 /// # Examples
 ///
@@ -75,23 +75,23 @@ impl fmt::Debug for Name {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum NameError {
-    /// There is no text.
+    /// The text is empty.
     Empty,
     /// It has more than [`NAME_LEN_MAX`] bytes.
     TooLong {
         /// How many bytes it has.
         len: usize,
     },
-    /// It has a control character, which would garble logs and terminals.
+    /// It contains a control character, which would garble logs and terminals.
     Control {
-        /// The byte at which it stands.
+        /// Its byte offset.
         at: usize,
         /// The character.
         found: char,
     },
-    /// It lies where Quorate keeps its own keys.
+    /// It begins with the prefix of Quorate's own keys.
     Reserved {
-        /// The prefix that is taken.
+        /// The reserved prefix.
         prefix: Box<str>,
     },
 }
@@ -101,11 +101,11 @@ impl fmt::Display for NameError {
         match self {
             Self::Empty => f.write_str("a lock's name must not be empty"),
             Self::TooLong { len } => {
-                write!(f, "a lock's name has at most {NAME_LEN_MAX} bytes, and this one has {len}")
+                write!(f, "a lock's name has at most {NAME_LEN_MAX} bytes, but this one has {len}")
             }
             Self::Control { at, found } => write!(
                 f,
-                "a lock's name has no control characters, and this one has {found:?} at byte {at}"
+                "a lock's name must not contain control characters: found {found:?} at byte {at}"
             ),
             Self::Reserved { prefix } => {
                 write!(f, "names under {prefix:?} are reserved, choose another")
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinary_names_are_kept_as_they_are() {
+    fn valid_names_are_unchanged() {
         let longest = "x".repeat(NAME_LEN_MAX);
         for text in ["a", "orders:42", "with space", "größe/鎖/🔒", "{tag}x}", "\"'\\", &longest]
         {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bad_name_says_what_is_wrong() {
+    fn invalid_names_are_explained() {
         let parse = |text: &str| Name::parse(text, "quorate:").expect_err("bad").to_string();
         assert_eq!(parse(""), "a lock's name must not be empty");
         assert!(parse(&"é".repeat(513)).contains("this one has 1026"));

@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-/// The smallest count that two disjoint groups of nodes cannot both reach.
+/// The smallest number of nodes that two disjoint groups cannot both have.
 #[must_use]
 pub const fn majority(nodes: usize) -> usize {
     (nodes / 2).saturating_add(1)
 }
 
-/// How one node answered.
+/// The vote of one node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Vote {
     /// The node did what was asked.
     Grant,
-    /// The node plainly said no: nothing of ours is there.
+    /// The node refused: it stores nothing of this owner.
     Refuse,
     /// No usable answer. The command may have run, may still run, or may never run.
     Unknown,
 }
 
-/// The votes of one round, at most one for each node.
+/// The votes of one round, at most one per node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Tally {
     nodes: usize,
@@ -29,11 +29,11 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A tally in which nobody has voted.
+    /// An empty tally.
     ///
     /// # Panics
     ///
-    /// If `nodes` is zero or more than [`NODES_MAX`]: configuration is checked long before.
+    /// If `nodes` is zero or more than [`NODES_MAX`]. The configuration is validated earlier.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         assert!((1..=NODES_MAX).contains(&nodes), "a quorum needs 1 to {NODES_MAX} nodes");
@@ -41,8 +41,8 @@ impl Tally {
         Self { nodes, granted: none, refused: none, unknown: none }
     }
 
-    /// Counts the vote of a node that has none yet. A second vote changes nothing: what comes after
-    /// `Unknown` comes too late, since the undo is on its way by then.
+    /// Counts the vote of a node that has not voted. A second vote is ignored: after `Unknown` the
+    /// undo is already sent.
     pub fn count(&mut self, node: usize, vote: Vote) {
         if !self.pending().contains(node) {
             return;
@@ -55,7 +55,7 @@ impl Tally {
         }
     }
 
-    /// Where the votes stand.
+    /// The verdict so far.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         if self.granted.len() >= self.quorum() {
@@ -67,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// True when so many nodes plainly refused that no majority can be left.
+    /// Whether enough nodes refused that no majority can remain.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.nodes.saturating_sub(self.refused.len()) < self.quorum()
@@ -103,14 +103,14 @@ impl Tally {
     }
 }
 
-/// Where a tally stands.
+/// The state of a tally.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Verdict {
-    /// A majority is there.
+    /// A majority granted.
     Won,
     /// A majority can no longer be reached.
     Lost,
-    /// It depends on nodes that have not voted.
+    /// Pending votes decide.
     Open,
 }
 
@@ -139,12 +139,12 @@ impl NodeSet {
         self.0 |= bit(node);
     }
 
-    /// Takes `node` out.
+    /// Removes `node`.
     pub fn remove(&mut self, node: usize) {
         self.0 &= !bit(node);
     }
 
-    /// True if `node` is in the set.
+    /// Whether `node` is in the set.
     #[must_use]
     pub fn contains(self, node: usize) -> bool {
         self.0 & bit(node) != 0
@@ -162,19 +162,19 @@ impl NodeSet {
         Self(self.0 | other.0)
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// True if there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The nodes in growing order.
+    /// The nodes in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self;
         std::iter::from_fn(move || {
@@ -191,7 +191,7 @@ impl fmt::Debug for NodeSet {
     }
 }
 
-/// The most nodes a client can have.
+/// The most nodes of a client.
 pub const NODES_MAX: usize = 31;
 
 fn bit(node: usize) -> u32 {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_majorities_always_meet() {
+    fn two_majorities_always_overlap() {
         for nodes in 1..=NODES_MAX {
             assert!(2 * majority(nodes) > nodes, "{nodes}");
             assert!(2 * (majority(nodes) - 1) <= nodes, "{nodes}: no more than needed");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_vote_of_a_node_stays() {
+    fn first_vote_of_a_node_counts() {
         let votes = [Vote::Grant, Vote::Refuse, Vote::Unknown];
         for first in votes {
             let mut tally = Tally::new(3);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_of_an_even_number_is_lost() {
+    fn tie_is_lost() {
         let mut tally = Tally::new(2);
         tally.count(0, Vote::Grant);
         assert_eq!(tally.verdict(), Verdict::Open);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_hold_what_was_put_in() {
+    fn node_sets_contain_what_was_inserted() {
         let mut set = NodeSet::all(5);
         set.remove(3);
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 1, 2, 4]);

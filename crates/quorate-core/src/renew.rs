@@ -1,4 +1,4 @@
-//! Extending a held lease on a majority, before it ends.
+//! Extends a held lease on a majority of the nodes.
 
 use crate::{
     moment::Moment,
@@ -9,9 +9,9 @@ use crate::{
 
 /// One attempt to extend a lease.
 ///
-/// It counts only if a majority extended before the *old* deadline, and the new one starts before
-/// the first byte of this attempt. A failed attempt takes nothing back: the lease goes on until its
-/// old deadline.
+/// It counts only if a majority confirms it before the *old* deadline. The new deadline counts from
+/// before the first byte of this attempt. A failed attempt changes nothing: the lease continues
+/// until its old deadline.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Renew {
     round: Round,
@@ -22,7 +22,7 @@ pub struct Renew {
 }
 
 impl Renew {
-    /// Starts at `now`, before the first byte, for a lease that is held until `held_until`.
+    /// Starts at `now`, before the first byte is sent, for a lease that is held until `held_until`.
     #[must_use]
     pub fn start(terms: Terms, nodes: usize, held_until: Moment, now: Moment) -> Self {
         Self {
@@ -34,31 +34,31 @@ impl Renew {
         }
     }
 
-    /// Counts the answer of one node.
+    /// Counts the vote of one node.
     pub fn handle_vote(&mut self, node: usize, vote: Vote, now: Moment) {
         self.round.handle_vote(node, vote);
         self.decide(now);
     }
 
-    /// Stops waiting for silent nodes, once the vote timeout has passed.
+    /// Stops waiting for silent nodes once the vote timeout has passed.
     pub fn handle_timeout(&mut self, now: Moment) {
         self.round.handle_timeout(now);
         self.decide(now);
     }
 
-    /// How it ended, as soon as that is certain.
+    /// The outcome, as soon as it is certain.
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// The votes so far, as evidence.
+    /// The votes so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         self.round.tally()
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll_output(&mut self) -> Output {
         self.round.poll_output()
     }
@@ -71,7 +71,7 @@ impl Renew {
         mutate!(RenewedFromReply => let valid_until = self.terms.valid_until(now));
         let is_in_time = now < self.held_until && now < valid_until;
         mutate!(RenewTooLate | LateRenewal => let is_in_time = now < valid_until);
-        self.outcome = self.round.finding().map(|finding| match finding {
+        self.outcome = self.round.outcome().map(|outcome| match outcome {
             RoundOutcome::Agreed if is_in_time => Outcome::Extended { valid_until },
             RoundOutcome::Agreed => Outcome::TooLate,
             RoundOutcome::Refused => Outcome::Gone,
@@ -85,14 +85,14 @@ impl Renew {
 pub enum Outcome {
     /// The lease now ends at `valid_until`.
     Extended {
-        /// When the right ends on the client's own clock.
+        /// When the lease ends on the client's own clock.
         valid_until: Moment,
     },
-    /// A majority no longer has the key, or has another's.
+    /// A majority no longer has the key, or another owner holds it there.
     Gone,
-    /// A majority extended, but after the lease had ended.
+    /// A majority extended the key, but after the lease had ended.
     TooLate,
-    /// Too few nodes answered. The lease goes on until its old deadline.
+    /// Too few nodes answered. The lease continues until its old deadline.
     Unsure,
 }
 

@@ -1,5 +1,5 @@
-//! One question to all nodes, answered by a majority: of a release, of a check, and the common part
-//! of an extension.
+//! One request to all nodes, decided by a majority. It implements releases, checks, and the common
+//! part of extensions.
 
 use crate::{
     moment::Moment,
@@ -7,39 +7,39 @@ use crate::{
     terms::Terms,
 };
 
-/// What the caller of a machine must do next.
+/// The next action for the caller of a machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Output {
-    /// Send `verb` to each of `nodes`, at the same time.
+    /// Send `kind` to each of `nodes` at the same time.
     Send {
-        /// Whom to ask.
+        /// The recipients.
         nodes: NodeSet,
-        /// What to ask.
+        /// The request.
         kind: RoundKind,
     },
-    /// Call `handle_timeout` at `until`; a vote may come first.
+    /// Call `handle_timeout` at `until`, unless a vote arrives earlier.
     Wait {
         /// The deadline.
         until: Moment,
     },
-    /// Nothing to do until another vote comes, if one does.
+    /// Nothing to do until another vote arrives.
     Idle,
 }
 
-/// What a machine asks of a node; the caller knows for which lock and owner.
+/// A request to every node. The caller knows its lock and owner.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RoundKind {
-    /// Give the lock back. It goes to all nodes, whatever they answered before. One that does not
-    /// answer owes an answer: it is asked again until the key has expired by itself.
+    /// Release the lock. It goes to all nodes, whatever they answered before. The caller repeats it
+    /// on a node that does not answer, until the key has expired there.
     Release,
-    /// Keep the lock for longer.
+    /// Extend the lease.
     Extend,
-    /// Say whether the lock is held. It changes nothing on any node.
+    /// Check whether the lock is held. It changes nothing on any node.
     Check,
 }
 
-/// Asks every node once and counts.
+/// Sends one request to every node and counts the votes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Round {
     kind: RoundKind,
@@ -59,12 +59,12 @@ impl Round {
         Self { kind, unasked, tally, give_up_at: terms.give_up_at(now) }
     }
 
-    /// Counts the answer of one node.
+    /// Counts the vote of one node.
     pub fn handle_vote(&mut self, node: usize, vote: Vote) {
         self.tally.count(node, vote);
     }
 
-    /// Stops waiting for silent nodes, once the vote timeout has passed.
+    /// Stops waiting for silent nodes once the vote timeout has passed.
     pub fn handle_timeout(&mut self, now: Moment) {
         if now >= self.give_up_at {
             let silence = Vote::Unknown;
@@ -75,36 +75,36 @@ impl Round {
         }
     }
 
-    /// What the nodes say together, as soon as it is certain.
+    /// The outcome, as soon as it is certain.
     #[must_use]
-    pub fn finding(&self) -> Option<RoundOutcome> {
+    pub fn outcome(&self) -> Option<RoundOutcome> {
         match self.tally.verdict() {
             Verdict::Won => Some(RoundOutcome::Agreed),
             Verdict::Lost | Verdict::Open if self.tally.is_refused() => Some(RoundOutcome::Refused),
-            // A refusal may still come in and settle what is unsure so far.
+            // A pending node may still refuse and settle the outcome.
             Verdict::Lost if self.tally.pending().is_empty() => Some(RoundOutcome::Unsure),
             Verdict::Lost | Verdict::Open => None,
         }
     }
 
-    /// The votes so far, as evidence.
+    /// The votes so far.
     #[must_use]
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// What it asks of every node.
+    /// The request that every node gets.
     #[must_use]
     pub const fn kind(&self) -> RoundKind {
         self.kind
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll_output(&mut self) -> Output {
         let nodes = std::mem::replace(&mut self.unasked, NodeSet::EMPTY);
         if !nodes.is_empty() {
             Output::Send { nodes, kind: self.kind }
-        } else if self.finding().is_none() {
+        } else if self.outcome().is_none() {
             Output::Wait { until: self.give_up_at }
         } else {
             Output::Idle
@@ -112,14 +112,14 @@ impl Round {
     }
 }
 
-/// What the nodes say together.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RoundOutcome {
-    /// A majority did as asked, or has what was asked for.
+    /// A majority did or confirmed what was asked.
     Agreed,
-    /// So many nodes plainly refused that no majority can be left.
+    /// Enough nodes refused that no majority can remain.
     Refused,
-    /// Too few answered to know.
+    /// Too few nodes answered to decide.
     Unsure,
 }
 

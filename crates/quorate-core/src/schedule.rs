@@ -1,7 +1,7 @@
-//! When each held lease is renewed and when it ends: the watchdog's memory.
+//! When each held lease is renewed and when it ends.
 //!
-//! It holds two lists. A renewal may come a little early, so that those which are due at about the
-//! same time travel together. The end of a lease is never early.
+//! Renewals may be early, so that renewals which are due at about the same time share a batch. The
+//! end of a lease is never early.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use std::{
 
 use crate::{backoff::Jitter, moment::Moment};
 
-/// The leases of one client by number, with what is due when.
+/// Renewals and ends of the leases of one client, by lease number.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Schedule {
     renewals: Deadlines,
@@ -24,49 +24,49 @@ impl Schedule {
         Self { renewals: Deadlines::new(), ends: Deadlines::new() }
     }
 
-    /// The lease is to be renewed at `at`, and not at what was said before.
+    /// Renews the lease at `at`, instead of at an earlier choice.
     pub fn renew_at(&mut self, lease: u64, at: Moment) {
         self.renewals.set(lease, at);
     }
 
-    /// The lease is not to be renewed any more.
-    pub fn renew_never(&mut self, lease: u64) {
+    /// Stops renewing the lease.
+    pub fn cancel_renewal(&mut self, lease: u64) {
         self.renewals.remove(lease);
     }
 
-    /// When the lease is to be renewed, if it is.
+    /// When the lease is due for renewal, if it is.
     #[must_use]
     pub fn renewal_of(&self, lease: u64) -> Option<Moment> {
         self.renewals.times.get(&lease).copied()
     }
 
-    /// The lease is to be looked at when it ends.
-    pub fn look_at(&mut self, lease: u64, at: Moment) {
+    /// Reports the lease in [`take_ended`](Self::take_ended) at `at`.
+    pub fn end_at(&mut self, lease: u64, at: Moment) {
         self.ends.set(lease, at);
     }
 
-    /// The lease is nobody's business any more.
+    /// Removes the lease.
     pub fn remove(&mut self, lease: u64) {
         self.renewals.remove(lease);
         self.ends.remove(lease);
     }
 
-    /// Takes out the leases that are due for renewal at `now`, or will be within [`GATHER_WITHIN`].
-    /// Nothing is taken out until one is really due.
+    /// Removes and returns the leases that are due for renewal at `now` or within [`BATCH_WINDOW`].
+    /// Returns none unless at least one is due at `now`.
     pub fn take_renewals(&mut self, now: Moment) -> Vec<u64> {
         if self.renewals.first().is_none_or(|first| now < first) {
             return Vec::new();
         }
-        self.renewals.take_until(now.saturating_add(GATHER_WITHIN))
+        self.renewals.take_until(now.saturating_add(BATCH_WINDOW))
     }
 
-    /// Takes out the leases whose end has come at `now`.
-    pub fn take_ends(&mut self, now: Moment) -> Vec<u64> {
+    /// Removes and returns the leases whose end has passed at `now`.
+    pub fn take_ended(&mut self, now: Moment) -> Vec<u64> {
         mutate!(NoLossSignal => return { self.ends.take_until(now); Vec::new() });
         self.ends.take_until(now)
     }
 
-    /// When something is due next.
+    /// When the next renewal or end is due.
     #[must_use]
     pub fn next(&self) -> Option<Moment> {
         match (self.renewals.first(), self.ends.first()) {
@@ -76,32 +76,32 @@ impl Schedule {
     }
 }
 
-/// When a lease that was taken or last renewed at `sent_at` is renewed: after a third of its ttl,
-/// or a little before. A random part is taken off, so that leases of one burst spread out; what is
-/// left is rounded down to a common beat, so that leases of the same ttl travel together.
+/// When to renew a lease that was acquired or last renewed at `sent_at`: after a third of its ttl,
+/// or a little earlier. A random part is subtracted, which spreads leases that were acquired in one
+/// burst. The rest is rounded down to a common slot, so that leases of the same ttl share a batch.
 #[must_use]
 pub fn renewal_due(sent_at: Moment, ttl: Duration, jitter: &mut Jitter) -> Moment {
     let third = ttl.checked_div(3).unwrap_or(Duration::ZERO);
     let less = jitter.up_to(third.checked_div(3).unwrap_or(Duration::ZERO));
-    on_beat(sent_at.saturating_add(third.saturating_sub(less)), ttl).max(sent_at)
+    align_to_slot(sent_at.saturating_add(third.saturating_sub(less)), ttl).max(sent_at)
 }
 
-/// When one who waits since `now` asks again: after a third of its ttl, or a little before, so that
-/// those of the same ttl ask together.
+/// When a waiter repeats its request after `now`: after a third of its ttl, or a little earlier, so
+/// that waiters with the same ttl share a batch.
 #[must_use]
 pub fn heartbeat_due(now: Moment, ttl: Duration) -> Moment {
     let third = ttl.checked_div(3).unwrap_or(Duration::ZERO);
-    on_beat(now.saturating_add(third), ttl).max(now)
+    align_to_slot(now.saturating_add(third), ttl).max(now)
 }
 
-/// The last common beat of all leases of this ttl that is not after `due`.
-fn on_beat(due: Moment, ttl: Duration) -> Moment {
-    let beat = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX) / BEATS_PER_TTL;
-    let past_beat = due.as_nanos().checked_rem(beat).unwrap_or(0);
-    Moment::from_nanos(due.as_nanos().saturating_sub(past_beat))
+/// The last common slot of all leases of this ttl that is not after `due`.
+fn align_to_slot(due: Moment, ttl: Duration) -> Moment {
+    let slot = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX) / SLOTS_PER_TTL;
+    let past_slot = due.as_nanos().checked_rem(slot).unwrap_or(0);
+    Moment::from_nanos(due.as_nanos().saturating_sub(past_slot))
 }
 
-/// How long to wait before a renewal that was not confirmed is tried again.
+/// The delay before an unconfirmed renewal is retried.
 #[must_use]
 pub fn retry_delay(ttl: Duration, jitter: &mut Jitter) -> Duration {
     let twentieth = ttl.checked_div(20).unwrap_or(Duration::ZERO);
@@ -112,13 +112,13 @@ pub fn retry_delay(ttl: Duration, jitter: &mut Jitter) -> Duration {
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(5);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(200);
 
-/// How many times within a ttl a group of renewals may leave.
-const BEATS_PER_TTL: u64 = 48;
+/// How many slots for batches of renewals a ttl has.
+const SLOTS_PER_TTL: u64 = 48;
 
-/// Renewals that are due within this time of the first one travel with it.
-pub const GATHER_WITHIN: Duration = Duration::from_millis(5);
+/// Renewals that are due within this time of the first one share its batch.
+pub const BATCH_WINDOW: Duration = Duration::from_millis(5);
 
-/// Leases in the order of their times.
+/// Leases ordered by time.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Deadlines {
     by_time: BTreeSet<(Moment, u64)>,
@@ -168,40 +168,40 @@ mod tests {
     }
 
     #[test]
-    fn renewals_that_are_due_soon_travel_with_the_first_one() {
+    fn renewals_within_the_batch_window_are_taken_together() {
         let mut schedule = Schedule::new();
         for (lease, ms) in [(1, 100), (2, 101), (3, 105), (4, 106)] {
             schedule.renew_at(lease, at(ms));
         }
-        assert_eq!(schedule.take_renewals(at(99)), [], "nothing before one is really due");
+        assert_eq!(schedule.take_renewals(at(99)), [], "none is due yet");
         assert_eq!(schedule.take_renewals(at(100)), [1, 2, 3]);
         assert_eq!(schedule.next(), Some(at(106)));
     }
 
     #[test]
-    fn the_end_of_a_lease_is_never_early() {
+    fn end_of_a_lease_is_never_early() {
         let mut schedule = Schedule::new();
-        schedule.look_at(1, at(100));
-        assert_eq!(schedule.take_ends(at(99)), []);
-        assert_eq!(schedule.take_ends(at(100)), [1]);
+        schedule.end_at(1, at(100));
+        assert_eq!(schedule.take_ended(at(99)), []);
+        assert_eq!(schedule.take_ended(at(100)), [1]);
         assert_eq!(schedule.next(), None);
     }
 
     #[test]
-    fn a_lease_has_one_time_for_each_and_can_be_taken_off() {
+    fn lease_has_one_renewal_and_one_end_and_can_be_removed() {
         let mut schedule = Schedule::new();
         schedule.renew_at(1, at(100));
         schedule.renew_at(1, at(50));
-        schedule.look_at(1, at(300));
+        schedule.end_at(1, at(300));
         assert_eq!(schedule.next(), Some(at(50)));
-        schedule.renew_never(1);
+        schedule.cancel_renewal(1);
         assert_eq!(schedule.next(), Some(at(300)));
         schedule.remove(1);
         assert_eq!(schedule, Schedule::new());
     }
 
     #[test]
-    fn a_renewal_is_due_at_a_third_of_the_ttl_or_a_little_before() {
+    fn renewal_is_due_at_a_third_of_the_ttl_or_earlier() {
         let mut jitter = Jitter::new(1);
         let ttl = Duration::from_secs(12);
         let mut due: Vec<Moment> =
@@ -213,6 +213,6 @@ mod tests {
         due.dedup();
         assert!((5..=7).contains(&due.len()), "in groups: {due:?}");
         let tiny = renewal_due(at(1), Duration::from_nanos(3), &mut jitter);
-        assert!(at(1) <= tiny && tiny <= at(2), "no ttl is too short: {tiny:?}");
+        assert!(at(1) <= tiny && tiny <= at(2), "handles a tiny ttl: {tiny:?}");
     }
 }

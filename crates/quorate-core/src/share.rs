@@ -1,27 +1,27 @@
-//! Holding a lock together with others: who of them holds it, and until when.
+//! Locks with several holders: each has a share with its own end.
 
 use std::collections::{BTreeMap, btree_map};
 
 use crate::{command::Owner, fence::Fence};
 
-/// Those who hold one lock together on one node. The key lives for as long as the last of them, and
-/// each goes by itself when its own time is over.
+/// The holders of one lock on one node. The key lives as long as the last share. Each share ends
+/// independently.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Shares(BTreeMap<Owner, Share>);
 
-/// One of them.
+/// The share of one holder.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Share {
-    /// Names this grant of this node.
+    /// The fence of this grant on this node.
     pub fence: Fence,
-    /// The last millisecond of the node's time in which it counts.
+    /// The last millisecond of the node's time in which the share counts.
     pub ends_at_ms: u64,
     /// When it was granted, in milliseconds of the node's time.
     pub since_ms: u64,
 }
 
 impl Share {
-    /// Whether it counts at that time.
+    /// Whether the share counts at that time.
     #[must_use]
     pub const fn is_alive(&self, now_ms: u64) -> bool {
         self.ends_at_ms >= now_ms
@@ -29,36 +29,36 @@ impl Share {
 }
 
 impl Shares {
-    /// The share of an owner that counts at that time.
+    /// The share of the owner, if it counts at that time.
     #[must_use]
     pub fn alive(&self, owner: &Owner, now_ms: u64) -> Option<Share> {
         self.0.get(owner).copied().filter(|share| share.is_alive(now_ms))
     }
 
-    /// The earliest of those who count at that time.
+    /// The owner with the earliest ticket among the shares that count at that time.
     #[must_use]
     pub fn first_alive(&self, now_ms: u64) -> Option<&Owner> {
         self.0.iter().find(|(_, share)| share.is_alive(now_ms)).map(|(owner, _)| owner)
     }
 
-    /// The end of the one who goes first.
+    /// The end of the share that expires first.
     #[must_use]
-    pub fn first_end(&self) -> Option<u64> {
+    pub fn earliest_end(&self) -> Option<u64> {
         self.0.values().map(|share| share.ends_at_ms).min()
     }
 
-    /// All of them, the earliest ticket first, also those whose time is over.
+    /// All shares by ticket, earliest first, including expired ones.
     pub fn iter(&self) -> btree_map::Iter<'_, Owner, Share> {
         self.0.iter()
     }
 
-    /// How many there are, also those whose time is over.
+    /// The number of shares, including expired ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Nobody is left.
+    /// Whether there are no shares.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -72,7 +72,7 @@ impl Shares {
         self.0.remove(owner)
     }
 
-    /// Throws out those whose time is over. Returns the last end of the others.
+    /// Removes expired shares. Returns the last end of the others.
     pub(crate) fn purge(&mut self, now_ms: u64) -> Option<u64> {
         self.0.retain(|_, share| share.is_alive(now_ms));
         self.0.values().map(|share| share.ends_at_ms).max()

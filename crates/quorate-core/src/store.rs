@@ -90,9 +90,9 @@ impl Store {
             }
             Command::Attach { sender, terms } => self.attach(now, *sender, terms),
             Command::Ping { sender, terms } => self.ping(now, *sender, terms),
-            Command::Acquire { sender, ask } => self.acquire(now, *sender, ask),
-            Command::Introduce { client, who, life_ms } => {
-                self.queue.introduce(now, *client, who, *life_ms);
+            Command::Acquire { sender, request: ask } => self.acquire(now, *sender, ask),
+            Command::Introduce { client, who, lifetime_ms } => {
+                self.queue.introduce(now, *client, who, *lifetime_ms);
                 Reply::Introduced
             }
             Command::Who { client } => Reply::Known(self.queue.who(client)),

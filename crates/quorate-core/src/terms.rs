@@ -1,12 +1,12 @@
-//! The terms of a lease: ttl, vote timeout and drift allowance, and what follows from them.
+//! The terms of a lease: ttl, vote timeout and drift allowance.
 //!
-//! The validity formula stands here and nowhere else. Every division rounds against the holder.
+//! The validity formula is defined only here. Every division rounds against the holder.
 
 use std::{error, fmt, time::Duration};
 
 use crate::moment::Moment;
 
-/// What was agreed for one lock before any clock is looked at.
+/// The terms of one lock, independent of any clock.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Terms {
     ttl_ms: u64,
@@ -15,13 +15,13 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Checks and fixes the terms. A ttl is kept in whole milliseconds, rounded down, since that is
-    /// what is sent to the nodes.
+    /// Validates the terms. A ttl is rounded down to whole milliseconds, since that is the unit
+    /// sent to the nodes.
     ///
     /// # Errors
     ///
-    /// [`TermsError`] if nothing of the ttl would be left after the drift allowance, or if the ttl
-    /// is longer than [`TTL_MAX`].
+    /// [`TermsError`] if the drift allowance leaves nothing of the ttl, or if the ttl is longer
+    /// than [`TTL_MAX`].
     pub fn new(ttl: Duration, vote_timeout: Duration, drift: Drift) -> Result<Self, TermsError> {
         if ttl > TTL_MAX {
             return Err(TermsError::TooLong { ttl, max: TTL_MAX });
@@ -46,26 +46,26 @@ impl Terms {
         Duration::from_millis(self.ttl_ms)
     }
 
-    /// How long a silent node is waited for.
+    /// How long to wait for a silent node.
     #[must_use]
     pub const fn vote_timeout(&self) -> Duration {
         self.vote_timeout
     }
 
-    /// The same terms with another vote timeout, which says nothing about safety.
+    /// The same terms with another vote timeout. It does not affect safety.
     #[must_use]
     pub const fn with_vote_timeout(mut self, vote_timeout: Duration) -> Self {
         self.vote_timeout = vote_timeout;
         self
     }
 
-    /// When the right ends that was asked for at `sent_at`, which must lie *before* the first byte.
+    /// When a lease ends whose request was sent at `sent_at`, a moment *before* the first byte.
     #[must_use]
     pub fn valid_until(&self, sent_at: Moment) -> Moment {
         sent_at.saturating_add(self.usable())
     }
 
-    /// When the right was asked for that ends at `valid_until`.
+    /// When the request was sent for a lease that ends at `valid_until`.
     #[must_use]
     pub fn granted_at(&self, valid_until: Moment) -> Moment {
         let usable = Moment::ZERO.saturating_add(self.usable());
@@ -78,9 +78,9 @@ impl Terms {
         sent_at.saturating_add(self.vote_timeout)
     }
 
-    /// When no node can carry the key any more, if it was last written before `written_by`.
+    /// When the key has expired on every node, if it was last written before `written_by`.
     #[must_use]
-    pub fn forgotten_at(&self, written_by: Moment) -> Moment {
+    pub fn expired_everywhere_at(&self, written_by: Moment) -> Moment {
         let ttl = self.ttl();
         written_by.saturating_add(ttl.saturating_add(self.drift.allowance(ttl)))
     }
@@ -90,12 +90,12 @@ impl Terms {
     }
 }
 
-/// How far two clocks may disagree about the length of a ttl.
+/// How much two clocks may disagree about the length of a ttl.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Drift {
-    /// The worst difference of rate between two clocks, in parts per million.
+    /// The largest difference in rate between two clocks, in parts per million.
     pub ppm: u32,
-    /// A fixed part: the resolution of expiry on the nodes and the like.
+    /// A fixed part, for example for the resolution of expiry on the nodes.
     pub fixed: Duration,
 }
 
@@ -104,7 +104,7 @@ impl Drift {
     #[must_use]
     pub fn allowance(&self, ttl: Duration) -> Duration {
         // In `u128` the product cannot overflow. Saturating in `u64` would understate the drift,
-        // which is the unsafe direction.
+        // which is unsafe.
         let product = ttl.as_nanos().saturating_mul(u128::from(self.ppm));
         let rate_ns = u64::try_from(product.div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let rate = Duration::from_nanos(rate_ns);
@@ -115,17 +115,17 @@ impl Drift {
 }
 
 impl Default for Drift {
-    /// One per cent and two milliseconds: both clocks may be off by half a per cent.
+    /// One percent and two milliseconds: each clock may be off by half a percent.
     fn default() -> Self {
         Self { ppm: 10_000, fixed: Duration::from_millis(2) }
     }
 }
 
-/// The vote timeout that fits a ttl and a measured round trip.
+/// The vote timeout for a ttl and a measured round trip.
 ///
-/// A twentieth of the ttl, between [`VOTE_TIMEOUT_MIN`] and [`VOTE_TIMEOUT_MAX`]; at least three
-/// round trips, so that a far node is not called silent; at most a quarter of the ttl, so that an
-/// attempt in which a node is silent still leaves most of the lease.
+/// A twentieth of the ttl, between [`VOTE_TIMEOUT_MIN`] and [`VOTE_TIMEOUT_MAX`]. At least three
+/// round trips, so that a distant node does not count as silent. At most a quarter of the ttl, so
+/// that an attempt with a silent node still leaves most of the lease.
 #[must_use]
 pub fn vote_timeout(ttl: Duration, round_trip: Duration) -> Duration {
     let twentieth = ttl.checked_div(20).unwrap_or(Duration::ZERO);
@@ -136,7 +136,7 @@ pub fn vote_timeout(ttl: Duration, round_trip: Duration) -> Duration {
         .min(quarter)
 }
 
-/// Why terms were refused.
+/// Why terms are invalid.
 ///
 /// # Examples
 ///
@@ -150,18 +150,18 @@ pub fn vote_timeout(ttl: Duration, round_trip: Duration) -> Duration {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum TermsError {
-    /// The drift allowance eats the whole lease.
+    /// The drift allowance uses up the whole lease.
     TooShort {
-        /// What was asked for.
+        /// The requested ttl.
         ttl: Duration,
-        /// What the clocks may be off by.
+        /// The drift allowance.
         allowance: Duration,
     },
-    /// The lease is longer than anyone should have to wait for a crashed holder.
+    /// The lease is too long to wait for after a holder crashes.
     TooLong {
-        /// What was asked for.
+        /// The requested ttl.
         ttl: Duration,
-        /// The most that is accepted.
+        /// The longest valid ttl.
         max: Duration,
     },
 }
@@ -171,10 +171,10 @@ impl fmt::Display for TermsError {
         match self {
             Self::TooShort { ttl, allowance } => write!(
                 f,
-                "a ttl of {ttl:?} leaves no time to work: {allowance:?} are for clock drift"
+                "invalid ttl {ttl:?}: use more than {allowance:?}, the allowance for clock drift"
             ),
             Self::TooLong { ttl, max } => {
-                write!(f, "a ttl of {ttl:?} is longer than the limit of {max:?}")
+                write!(f, "invalid ttl {ttl:?}: use at most {max:?}")
             }
         }
     }
@@ -182,13 +182,13 @@ impl fmt::Display for TermsError {
 
 impl error::Error for TermsError {}
 
-/// The longest ttl there can be: one year.
+/// The longest ttl: one year.
 pub const TTL_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The least time a node is given for its vote, whatever the ttl.
+/// The shortest vote timeout, unless a quarter of the ttl is shorter.
 pub const VOTE_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 
-/// The most that a twentieth of the ttl gives a node for its vote.
+/// The longest vote timeout that a twentieth of the ttl yields.
 pub const VOTE_TIMEOUT_MAX: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_that_drift_would_eat_is_refused() {
+    fn ttl_within_the_drift_allowance_is_invalid() {
         for ttl in [Duration::ZERO, Duration::from_nanos(999_999), MS, 2 * MS] {
             assert!(matches!(terms(ttl), Err(TermsError::TooShort { .. })), "{ttl:?}");
         }
@@ -220,22 +220,22 @@ mod tests {
     }
 
     #[test]
-    fn validity_is_ttl_minus_one_per_cent_minus_two_milliseconds() {
+    fn validity_is_ttl_minus_one_percent_minus_two_milliseconds() {
         let ten = terms(Duration::from_secs(10)).expect("valid");
         assert_eq!(ten.valid_until(at(MS)), at(Duration::from_millis(9_899)));
         let end = Moment::from_nanos(u64::MAX);
-        assert_eq!(ten.valid_until(end), end, "the end of time does not wrap around");
+        assert_eq!(ten.valid_until(end), end, "saturates at the end of time");
     }
 
     #[test]
-    fn what_is_promised_is_counted_from_the_whole_milliseconds_that_are_sent() {
+    fn validity_counts_the_whole_milliseconds_that_are_sent() {
         let odd = terms(Duration::from_nanos(10_999_999)).expect("valid");
         assert_eq!(odd.ttl_ms(), 10);
         assert_eq!(odd.valid_until(Moment::ZERO), at(Duration::from_micros(7_900)));
     }
 
     #[test]
-    fn drift_rounds_up_and_never_understates() {
+    fn drift_allowance_rounds_up() {
         let drift = Drift { ppm: 1, fixed: Duration::ZERO };
         assert_eq!(drift.allowance(Duration::from_nanos(1)), Duration::from_nanos(1));
         let all = Drift { ppm: u32::MAX, fixed: Duration::ZERO };
@@ -247,13 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_forgotten_only_after_ttl_and_drift() {
+    fn key_has_expired_everywhere_after_ttl_and_drift() {
         let ten = terms(Duration::from_secs(10)).expect("valid");
-        assert_eq!(ten.forgotten_at(Moment::ZERO), at(Duration::from_millis(10_102)));
+        assert_eq!(ten.expired_everywhere_at(Moment::ZERO), at(Duration::from_millis(10_102)));
     }
 
     #[test]
-    fn the_vote_timeout_is_small_against_the_ttl() {
+    fn vote_timeout_is_a_small_part_of_the_ttl() {
         let cases = [
             (10_000, 0, 50),
             (60_000, 0, 50),

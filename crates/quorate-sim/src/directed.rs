@@ -151,8 +151,8 @@ fn those_whose_session_has_lapsed_are_passed_over() -> Result<(), String> {
 /// at `release_ms` the lock is released.
 fn pass_over(happen: impl FnOnce(&mut Store, ClientId), release_ms: u64) -> Result<(), String> {
     let mut node = Store::new();
-    let [first, second, third] = [(1, 5_000), (2, 500), (3, 5_000)].map(|(number, life_ms)| {
-        let sender = attach(&mut node, number, life_ms);
+    let [first, second, third] = [(1, 5_000), (2, 500), (3, 5_000)].map(|(number, lifetime_ms)| {
+        let sender = attach(&mut node, number, lifetime_ms);
         let owner = place(sender, number.into()).owner(1);
         ask(&mut node, 1, sender, &owner);
         (sender.client, owner)
@@ -291,11 +291,11 @@ fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
 }
 
 /// A client comes to a node, with a session of this life.
-fn attach(node: &mut Store, number: u8, life_ms: u64) -> Sender {
+fn attach(node: &mut Store, number: u8, lifetime_ms: u64) -> Sender {
     let client = ClientId::from_random([number; 20]);
     let sender = Sender { client, session: Session::from_random(1) };
     node.listen(client);
-    let terms = SessionTerms::without_membership(life_ms);
+    let terms = SessionTerms::without_membership(lifetime_ms);
     node.apply(node_time(0), &Command::Attach { sender, terms });
     sender
 }
@@ -307,7 +307,7 @@ const fn place(Sender { client, .. }: Sender, ticket: u64) -> Position {
 fn ask(node: &mut Store, ms: u64, sender: Sender, owner: &Owner) -> Reply {
     let ask =
         AcquireRequest { name: name(), owner: owner.clone(), is_waiting: true, is_known: false };
-    node.apply(node_time(ms), &Command::Acquire { sender, ask })
+    node.apply(node_time(ms), &Command::Acquire { sender, request: ask })
 }
 
 fn release(node: &mut Store, ms: u64, owner: Owner, yields: Option<Yield>) {
@@ -328,7 +328,7 @@ struct Try {
 impl Try {
     fn start(terms: Terms, nodes: usize, ms: u64) -> Self {
         let wait = Wait::Never;
-        let machine = Acquire::start(terms, nodes, NodeSet::all(nodes), wait, at(ms)).plain(0);
+        let machine = Acquire::start(terms, nodes, NodeSet::all(nodes), wait, at(ms)).classic(0);
         Self { machine, sent_at: at(ms) }
     }
 

@@ -260,7 +260,7 @@ pub(crate) fn ask(command: &Command) -> String {
             format!("prolong {}", each.collect::<Vec<_>>().join(", "))
         }
         Command::Check { owner, .. } => format!("check {}", owner_name(owner)),
-        Command::Acquire { ask, .. } => format!("acquire {}", owner_name(&ask.owner)),
+        Command::Acquire { request: ask, .. } => format!("acquire {}", owner_name(&ask.owner)),
         Command::Release { owner, yields: None, .. } => format!("release {}", owner_name(owner)),
         Command::Release { owner, yields: Some(queue::Yield { fence, .. }), .. } => {
             format!("yield {} {fence}", owner_name(owner))

@@ -328,7 +328,7 @@ impl World {
                     for entry in late.request.what.entries() {
                         if let Command::SetKey { owner, .. }
                         | Command::Adopt { owner, .. }
-                        | Command::Acquire { ask: AcquireRequest { owner, .. }, .. } = entry
+                        | Command::Acquire { request: AcquireRequest { owner, .. }, .. } = entry
                         {
                             // Nobody knows of what it takes, so it stays for a ttl from now.
                             env.excused.push(owner.clone());

@@ -217,7 +217,7 @@ impl fmt::Display for Holder {
 /// # use std::time::Duration;
 /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
 /// let lost = guard.lost().await;
-/// assert_eq!(lost.to_string(), "the lock is lost: it was held for as long as allowed");
+/// assert_eq!(lost.to_string(), "the lock is lost: the maximum hold time was reached");
 /// assert_eq!(lost.reason.as_str(), "max_hold");
 /// # Ok(()) }
 /// ```

@@ -69,8 +69,8 @@ fn run_case(servers: &[Server]) {
     // What is written now is what it reads first.
     holder.tell("look");
     holder.signal(Signal::CONT);
-    assert_eq!(holder.hear(), "check: lost, its time ran out");
-    assert_eq!(holder.hear(), "lost: its time ran out");
+    assert_eq!(holder.hear(), "check: lost, the lease expired");
+    assert_eq!(holder.hear(), "lost: the lease expired");
     assert_eq!(holder.hear(), "extend: lost");
     assert_eq!(holder.hear(), "release: lost");
     holder.tell("end");

@@ -75,7 +75,7 @@ fn a_lease_that_is_over_is_79() {
     let lease = text.out().trim();
     say(&fixture, ["release", lease]).assert_code(0);
     for verb in ["renew", "release"] {
-        say(&fixture, [verb, lease]).assert_code(79).assert_says("no longer has it");
+        say(&fixture, [verb, lease]).assert_code(79).assert_says("no longer has the key");
     }
 }
 
@@ -155,8 +155,8 @@ fn a_script_shares_a_lock() {
         fixture.run_until_answered(["-s", "-n", "x", "true"]).assert_code(0);
         fixture.say_until_answered(["acquire", "-n", "-s", "-x", "x"]).assert_code(75);
         say(&fixture, ["release", one]).assert_code(0);
-        say(&fixture, ["release", one]).assert_code(79).assert_says("no longer has it");
-        say(&fixture, ["renew", one]).assert_code(79).assert_says("no longer has it");
+        say(&fixture, ["release", one]).assert_code(79).assert_says("no longer has the key");
+        say(&fixture, ["renew", one]).assert_code(79).assert_says("no longer has the key");
         fixture.run_until_answered(["-n", "x", "true"]).assert_code(75).assert_says("held by");
         say(&fixture, ["renew", two]).assert_code(0);
         say(&fixture, ["release", two]).assert_code(0);

@@ -1,4 +1,4 @@
-//! How many nodes, and how much time, an attempt must have.
+//! How many nodes and how much time an acquire needs.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::{
 };
 
 impl Acquire {
-    /// The nodes that have not answered the last question.
+    /// The nodes that have not answered the last request.
     #[must_use]
     pub fn unanswered(&self) -> NodeSet {
-        self.nodes_where(|state| state.is_acquire)
+        self.nodes_where(|state| state.is_pending)
     }
 
     pub(super) fn has_quorum_up(&self) -> bool {
@@ -25,11 +25,11 @@ impl Acquire {
     }
 
     pub(super) fn is_out_of_patience(&self, now: Moment) -> bool {
-        let is_over = |since| now.saturating_since(since) >= self.patience();
-        self.is_waiting() && self.short_since.is_some_and(is_over)
+        let is_finished = |since| now.saturating_since(since) >= self.patience();
+        self.is_waiting() && self.no_quorum_since.is_some_and(is_finished)
     }
 
-    /// How long a waiter bears that too few nodes can be reached.
+    /// How long a waiter accepts that too few nodes are reachable.
     pub(super) const fn patience(&self) -> Duration {
         match self.wait {
             Wait::Patiently(patience) => patience,
@@ -37,8 +37,9 @@ impl Acquire {
         }
     }
 
-    /// What must be left of a lease that was waited for. A try is won with whatever is left.
-    pub(super) fn least_left(&self) -> Duration {
+    /// The time that must remain of a lease that was waited for. A single try accepts any remaining
+    /// time.
+    pub(super) fn min_remaining(&self) -> Duration {
         mutate!(AlmostExpired => return Duration::ZERO);
         if !self.is_waiting() || self.rule == Rule::Classic {
             return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Plain owners: nodes that have neither a queue nor fences, and a waiter that tries again.
+//! Classic mode: nodes have neither a queue nor fences, and a waiter retries.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use crate::{
     quorum::Vote,
 };
 
-/// When a waiter tries again.
+/// When a waiter retries.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Retry {
     backoff: Backoff,
     jitter: Jitter,
     /// A try has failed, and the next one has not begun.
-    is_resting: bool,
-    /// The last try that ended has met another owner.
+    is_backing_off: bool,
+    /// The last finished try found another owner.
     is_contended: bool,
 }
 
 impl Retry {
     pub(super) const fn new(seed: u64) -> Self {
         let (backoff, jitter) = (Backoff::new(DELAY_MIN, DELAY_MAX), Jitter::new(seed));
-        Self { backoff, jitter, is_resting: false, is_contended: false }
+        Self { backoff, jitter, is_backing_off: false, is_contended: false }
     }
 }
 
 impl Acquire {
-    /// Whether the owner uses neither fences nor queues.
+    /// Whether this is classic mode, with neither fences nor queues.
     #[must_use]
-    pub fn is_plain(&self) -> bool {
+    pub fn is_classic(&self) -> bool {
         self.rule == Rule::Classic
     }
 
-    /// True if another owner is in the way, for all that a majority has said last.
+    /// Whether another owner holds the lock, according to the last replies of a majority.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.is_refused() || self.retry.as_ref().is_some_and(|retry| retry.is_contended)
     }
 
-    /// What the answer of `node` to `said`, which was sent at `sent_at`, means for a plain owner.
+    /// The vote of `node` on `call`, which was sent at `sent_at`, in classic mode.
     pub fn handle_vote(
         &mut self,
         node: usize,
@@ -55,7 +55,7 @@ impl Acquire {
         }
         mutate!(UnknownIsRefusal if vote == Vote::Unknown => let vote = Vote::Refuse);
         match vote {
-            // The first vote of a node stays.
+            // Only the first vote of a node counts.
             _ if self.nodes[node].has_voted() => {}
             Vote::Grant => {
                 self.nodes[node].handle_answer();
@@ -67,7 +67,7 @@ impl Acquire {
         self.decide_try(now);
     }
 
-    /// True while each node has one answer to give, until the vote timeout.
+    /// Whether each node has one reply to give, until the vote timeout.
     pub(super) const fn is_trying(&self) -> bool {
         match self.retry {
             Some(_) => self.is_contending,
@@ -75,24 +75,24 @@ impl Acquire {
         }
     }
 
-    /// True between two tries of a waiter.
-    pub(super) fn is_resting(&self) -> bool {
-        self.retry.as_ref().is_some_and(|retry| retry.is_resting)
+    /// Whether it waits for the next try.
+    pub(super) fn is_backing_off(&self) -> bool {
+        self.retry.as_ref().is_some_and(|retry| retry.is_backing_off)
     }
 
-    pub(super) fn begin_rest(&mut self) {
+    pub(super) fn begin_backoff(&mut self) {
         if let Some(retry) = &mut self.retry {
-            retry.is_resting = true;
+            retry.is_backing_off = true;
         }
     }
 
-    pub(super) fn end_rest(&mut self) {
+    pub(super) fn end_backoff(&mut self) {
         if let Some(retry) = &mut self.retry {
-            retry.is_resting = false;
+            retry.is_backing_off = false;
         }
     }
 
-    /// A waiter that tries again forgets what the last try has met.
+    /// Resets the nodes for the next try of a waiter in classic mode.
     pub(super) fn begin_try(&mut self, now: Moment) {
         if self.retry.is_some() {
             self.started_at = now;
@@ -100,19 +100,18 @@ impl Acquire {
         }
     }
 
-    /// A try of a waiter has failed, and is undone: the next one comes after a random delay. It is
-    /// at least as long as it took to ask a majority, so that contenders do not split the vote for
-    /// ever.
-    pub(super) fn rest(&mut self, is_contended: bool, now: Moment) {
+    /// A waiter's try has failed and is undone. The next try starts after a random delay. The delay
+    /// is at least as long as the try took, so that contenders do not split the vote forever.
+    pub(super) fn back_off(&mut self, is_contended: bool, now: Moment) {
         let Some(retry) = &mut self.retry else { return };
-        (retry.is_resting, retry.is_contended) = (true, is_contended);
+        (retry.is_backing_off, retry.is_contended) = (true, is_contended);
         let took = now.saturating_since(self.started_at);
         let delay = took.saturating_add(retry.backoff.next(&mut retry.jitter));
-        self.beat_at = now.saturating_add(delay);
+        self.heartbeat_at = now.saturating_add(delay);
         if is_contended {
-            self.short_since = None;
+            self.no_quorum_since = None;
         } else {
-            self.short_since.get_or_insert(self.started_at);
+            self.no_quorum_since.get_or_insert(self.started_at);
         }
         if self.is_out_of_patience(now) {
             self.outcome = Some(Outcome::NoQuorum);
@@ -120,7 +119,7 @@ impl Acquire {
     }
 }
 
-/// Stands for the fence of a plain grant. All are the same, so every majority agrees.
+/// Stands for the fence of a grant in classic mode. All are equal, so every majority agrees.
 const NO_FENCE: Fence = Fence::new(1);
 
 const DELAY_MIN: Duration = Duration::from_millis(4);

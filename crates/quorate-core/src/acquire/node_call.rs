@@ -1,4 +1,4 @@
-//! What an acquire is asked for, what it calls on nodes, and how it ends.
+//! Parameters, calls and outcomes of an acquire.
 
 use std::time::Duration;
 
@@ -7,46 +7,45 @@ use crate::{fence::Fence, moment::Moment};
 /// Whether to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Wait {
-    /// Take the lock at once, or give up.
+    /// Acquire the lock immediately, or fail.
     Never,
-    /// Queue until the lock is granted. Give up if too few nodes can be reached for this long.
+    /// Wait until the lock is granted. Give up if too few nodes are reachable for this long.
     Patiently(Duration),
 }
 
-/// What holding the lock takes besides a majority of grants.
+/// What it takes to hold the lock besides a majority of grants.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Rule {
-    /// One fence, stored at a majority.
+    /// One fence, stored by a majority.
     Fenced,
-    /// Nothing more. The owner shares the lock with other readers, and a fence would not order
-    /// anything among them.
+    /// Nothing else. Readers share the lock, and a fence would not order them.
     Shared,
     /// One fence, as for an exclusive owner. The owner is an entry of a reentrant lock. It never
-    /// yields a single grant, since all grants of its identity have the same fence: it withdraws
-    /// and comes back as a new owner.
+    /// yields a single grant, since all grants of its identity have the same fence. Instead it
+    /// withdraws and continues as a new owner.
     Reentrant,
-    /// Nothing more: nodes have neither fences nor a queue, or this owner does not use them.
+    /// Nothing else. Classic mode has neither fences nor a queue.
     Classic,
 }
 
 /// One call to a node, made by one incarnation of the owner.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct NodeCall {
-    /// Which incarnation.
+    /// The incarnation.
     pub incarnation: u32,
-    /// What to do.
+    /// The action.
     pub action: NodeAction,
 }
 
 impl NodeCall {
-    /// Whether it asks for the lock.
+    /// Whether it is an `Acquire`.
     #[must_use]
     pub const fn is_acquire(self) -> bool {
         matches!(self.action, NodeAction::Acquire { .. })
     }
 }
 
-/// What a node is asked to do.
+/// An action on a node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum NodeAction {
     /// See [`Command::Acquire`](crate::command::Command::Acquire).
@@ -56,17 +55,17 @@ pub enum NodeAction {
         /// Whether it may be in the queue already.
         is_known: bool,
     },
-    /// Give one grant back and stay in the queue.
+    /// Release one grant and stay in the queue.
     Yield(Fence),
-    /// The same, for a grant with a fence that is not larger than one seen before.
+    /// The same, for a grant whose fence is not larger than one seen before.
     Reject(Fence),
-    /// Store the fence: an extend that never takes a lost key again.
+    /// Store the fence: an extension that never heals a lost key.
     Confirm(Fence),
-    /// Leave for good.
+    /// Release the lock or leave the queue, for good.
     Release,
 }
 
-/// What the caller of the machine must do next.
+/// The next action for the caller of the machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Output {
@@ -77,7 +76,7 @@ pub enum Output {
         /// The call.
         call: NodeCall,
     },
-    /// Call `handle_timeout` at `until`; another input may come first.
+    /// Call `handle_timeout` at `until`, unless another input arrives earlier.
     Wait {
         /// The deadline.
         until: Moment,
@@ -86,21 +85,21 @@ pub enum Output {
     Idle,
 }
 
-/// How an acquire ended.
+/// The outcome of an acquire.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// The lock is held.
     Held {
         /// The end of the lease on the client's own clock.
         valid_until: Moment,
-        /// The fence of this holder. For a reader it is only the largest of its grants; a classic
-        /// owner has none.
+        /// The fence of this holder. For a reader it is only the largest of its grants. In classic
+        /// mode it is meaningless.
         fence: Fence,
     },
     /// A majority answered, and another owner holds the lock or is ahead in the queue.
     Contended,
     /// Too few nodes answered.
     NoQuorum,
-    /// The caller went away before the outcome was known.
+    /// The caller abandoned the acquire.
     Abandoned,
 }

@@ -1,29 +1,29 @@
-//! What one attempt knows about one node.
+//! What an acquire knows about one node.
 
 use crate::{fence::Fence, moment::Moment};
 
-/// One node, as the attempt sees it.
+/// The state of one node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct NodeState {
-    /// The last time at which the node is known not to have granted: when the owner was first asked
-    /// for, or when what was refused or given back was sent.
-    pub(super) asked_at: Option<Moment>,
-    /// No grant of this fence or below is ours any more.
-    pub(super) seen: Fence,
+    /// The latest time at which the node is known not to have granted: when the owner was first
+    /// sent, or when a request was sent that was refused, or a grant released.
+    pub(super) not_granted_at: Option<Moment>,
+    /// No grant up to this fence counts any more.
+    pub(super) void_fence: Fence,
     pub(super) grant: Option<Grant>,
-    /// A question is on its way.
-    pub(super) is_acquire: bool,
-    /// How often in a row the node has answered with an error, or not at all.
+    /// A request is unanswered.
+    pub(super) is_pending: bool,
+    /// How many consecutive requests failed or got no reply.
     pub(super) failures: u32,
-    /// The last answer was that the key is another's.
+    /// The last reply was that another owner holds the key.
     pub(super) is_refused: bool,
     /// The fence that the node was last asked to store.
     pub(super) confirming: Fence,
-    /// An earlier ticket waits for what the node granted to all entries of an identity.
-    pub(super) is_passed: bool,
+    /// An earlier ticket waits for what the node granted to the entries of an identity.
+    pub(super) has_earlier_waiter: bool,
 }
 
-/// The node's key is ours, at least from `since` for a ttl of the node's clock.
+/// The owner holds the node's key, at least from `since` for a ttl of the node's clock.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Grant {
     pub(super) fence: Fence,
@@ -33,49 +33,49 @@ pub(super) struct Grant {
 impl Default for NodeState {
     fn default() -> Self {
         Self {
-            asked_at: None,
-            seen: Fence::ZERO,
+            not_granted_at: None,
+            void_fence: Fence::ZERO,
             grant: None,
-            is_acquire: false,
+            is_pending: false,
             failures: 0,
             is_refused: false,
             confirming: Fence::ZERO,
-            is_passed: false,
+            has_earlier_waiter: false,
         }
     }
 }
 
 impl NodeState {
-    pub(super) fn handle_asked(&mut self, now: Moment) {
-        self.asked_at.get_or_insert(now);
-        self.is_acquire = true;
+    pub(super) fn handle_sent(&mut self, now: Moment) {
+        self.not_granted_at.get_or_insert(now);
+        self.is_pending = true;
     }
 
-    /// Whether the question of a plain owner has an answer, or will have none.
+    /// Whether the request of a classic try has a reply or has failed.
     pub(super) const fn has_voted(&self) -> bool {
         self.grant.is_some() || self.is_refused || self.failures > 0
     }
 
     pub(super) const fn handle_answer(&mut self) {
-        self.is_acquire = false;
+        self.is_pending = false;
         self.is_refused = false;
-        self.is_passed = false;
+        self.has_earlier_waiter = false;
         self.failures = 0;
     }
 
-    /// The node did not say anything that is of use.
+    /// The node returned no usable reply.
     pub(super) const fn handle_failure(&mut self) {
         self.handle_silence();
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// No answer will come to what was asked.
+    /// The request will get no reply.
     pub(super) const fn handle_silence(&mut self) {
-        self.is_acquire = false;
+        self.is_pending = false;
         self.handle_unconfirmed();
     }
 
-    /// Nobody knows whether the fence was stored: the next grant asks for it again.
+    /// It is unknown whether the fence was stored. The next grant asks for it again.
     pub(super) const fn handle_unconfirmed(&mut self) {
         self.confirming = Fence::ZERO;
     }
@@ -89,32 +89,32 @@ impl NodeState {
         self.is_refused = false;
     }
 
-    /// What was sent at `sent_at` found the key in another's hand.
+    /// The request that was sent at `sent_at` found another holder.
     pub(super) fn handle_refused(&mut self, fence: Fence, sent_at: Moment) {
         self.handle_answer();
         self.is_refused = true;
-        self.asked_at = Some(sent_at);
-        self.seen = self.seen.max(fence);
+        self.not_granted_at = Some(sent_at);
+        self.void_fence = self.void_fence.max(fence);
         self.drop_grant(fence);
     }
 
-    /// The grant of `fence` goes back.
+    /// The grant of `fence` is released.
     pub(super) fn handle_yielded(&mut self, fence: Fence) {
         mutate!(CountAfterYield => return);
-        self.seen = self.seen.max(fence);
+        self.void_fence = self.void_fence.max(fence);
         self.drop_grant(fence);
         self.handle_unconfirmed();
     }
 
-    /// The node took back a grant of a smaller fence than one that was seen: it has forgotten what
-    /// it granted, and begins anew.
+    /// The node released a grant with a smaller fence than one seen before. So it lost its data,
+    /// and its fences start over.
     pub(super) fn handle_forgotten(&mut self, fence: Fence, sent_at: Moment) {
-        self.asked_at = Some(sent_at);
+        self.not_granted_at = Some(sent_at);
         mutate!(EndlessReject => return);
-        self.seen = fence;
+        self.void_fence = fence;
     }
 
-    /// No grant of `fence` or below is ours any more.
+    /// No grant up to `fence` counts any more.
     pub(super) fn drop_grant(&mut self, fence: Fence) {
         if self.grant.is_some_and(|grant| grant.fence <= fence) {
             self.grant = None;

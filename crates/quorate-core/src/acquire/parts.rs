@@ -1,4 +1,4 @@
-//! A look into an attempt, for those who search all of its states.
+//! Access to the internals of an acquire, for tools that explore all of its states.
 
 use std::hash::Hash;
 
@@ -6,9 +6,9 @@ use super::{Acquire, NodeAction, NodeCall};
 use crate::{fence::Fence, moment::Moment};
 
 impl Acquire {
-    /// What is known about each node, and the rest: two attempts are the same up to the numbers of
-    /// the nodes if these are. What never changes is left out, and so is when something is due,
-    /// which `poll_output` tells, and what only matters when the lease is handed over.
+    /// The state of each node, and the rest. Two machines with equal parts are equal up to the
+    /// numbers of the nodes. The parts leave out constants, due times (see `poll_output`), and data
+    /// that matters only when the lease is detached.
     pub fn parts(&self) -> (impl Iterator<Item = impl Hash>, impl Hash) {
         let Self {
             terms: _,
@@ -22,26 +22,26 @@ impl Acquire {
             is_member: _,
             is_cut_off,
             started_at: _,
-            beat_at: _,
+            heartbeat_at: _,
             poll_at: _,
-            short_since: _,
+            no_quorum_since: _,
             to_send,
             outcome,
-            looks: _,
-            rests: _,
-            traces: _,
+            split_polls: _,
+            backoffs: _,
+            side_effects: _,
         } = self;
         (nodes.iter(), (up, u64::from(*incarnation), is_contending, is_cut_off, to_send, outcome))
     }
 
-    /// Whether the answer to this can still make a difference.
-    pub(crate) fn awaits(&self, call: NodeCall) -> bool {
+    /// Whether a reply to this call can still have an effect.
+    pub(crate) fn expects_reply(&self, call: NodeCall) -> bool {
         self.outcome.is_none()
             && call.incarnation == self.incarnation
             && call.action != NodeAction::Release
     }
 
-    /// The grants that are counted: of which node, with which fence, and since when at least.
+    /// The grants that count: the node, the fence, and the earliest time since when it holds.
     pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> {
         let nodes = self.nodes.iter().enumerate();
         nodes.filter_map(|(node, state)| state.grant.map(|grant| (node, grant.fence, grant.since)))

@@ -6,9 +6,9 @@ use super::Acquire;
 use crate::moment::Moment;
 
 impl Acquire {
-    /// A lock whose holder goes by itself is polled when it should have gone, in the order of the
-    /// line.
-    pub(super) fn plan_poll(
+    /// Polls a lock that may expire without a notification: after it should have expired, in the
+    /// order of the queue.
+    pub(super) fn schedule_poll(
         &mut self,
         expires_in_ms: Option<u64>,
         rank: Option<u64>,
@@ -19,7 +19,7 @@ impl Acquire {
         if rank > POLL_RANK_MAX {
             return;
         }
-        let gone = expires_in_ms.map_or(u64::MAX, |left| left.saturating_add(2));
+        let gone = expires_in_ms.map_or(u64::MAX, |remaining| remaining.saturating_add(2));
         let after_ms = match foreign {
             true => gone.min(FOREIGN_POLL_MS.saturating_mul(rank.saturating_add(1))),
             false => gone.saturating_add(rank.saturating_mul(POLL_STEP_MS)),
@@ -27,8 +27,8 @@ impl Acquire {
         self.poll_after(after_ms, now);
     }
 
-    /// A node that answers with an error is asked again soon, and then less and less often.
-    pub(super) fn plan_retry(&mut self, node: usize, now: Moment) {
+    /// Retries a node that returned an error soon, and then less and less often.
+    pub(super) fn schedule_retry(&mut self, node: usize, now: Moment) {
         let doublings = self.nodes[node].failures.saturating_sub(1).min(RETRY_DOUBLINGS_MAX);
         self.poll_after(RETRY_MS.saturating_mul(1 << doublings), now);
     }
@@ -39,15 +39,15 @@ impl Acquire {
     }
 }
 
-/// A foreign holder tells nobody when it goes, so the first in line looks this often.
+/// A foreign holder sends no notifications, so the first waiter polls at this interval.
 const FOREIGN_POLL_MS: u64 = 20;
 
-/// Those behind the first in line look this much later each.
+/// Each waiter further back polls this much later.
 const POLL_STEP_MS: u64 = 3;
 
-/// Those further behind leave it to the ones before them, and to their heartbeat.
+/// Waiters further back rely on those ahead of them, and on their own heartbeat.
 const POLL_RANK_MAX: u64 = 8;
 
-/// A node that answered with an error is asked again after this time, then after twice of it.
+/// The delay before a node that returned an error is asked again. It doubles each time.
 pub(super) const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 6;

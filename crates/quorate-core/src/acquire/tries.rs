@@ -1,11 +1,10 @@
-//! How a try ends: one round of questions that is won, or lost for a reason that is certain.
+//! How a try ends: a round of requests that succeeds, or fails for a certain reason.
 
 use super::{Acquire, Outcome};
 use crate::moment::Moment;
 
 impl Acquire {
-    /// One try ends when it cannot be won any more and what that is called does not depend on those
-    /// who have not answered.
+    /// Ends a try when it cannot succeed and pending replies cannot change the reason.
     pub(super) fn decide_try(&mut self, now: Moment) {
         if !self.is_trying() || self.outcome.is_some() {
             return;
@@ -25,7 +24,7 @@ impl Acquire {
         self.undo();
         if self.is_waiting() {
             self.begin_incarnation();
-            self.rest(is_contended, now);
+            self.back_off(is_contended, now);
         } else {
             self.outcome = Some(if is_contended { Outcome::Contended } else { Outcome::NoQuorum });
         }
@@ -33,15 +32,15 @@ impl Acquire {
 
     fn undo(&mut self) {
         mutate!(NoUndo => return);
-        self.leave();
+        self.release_all();
     }
 
-    /// True if a majority has answered, and one of them that another owner is in the way. Grants
-    /// alone, whose fence is not decided, say nothing about others; nor does a majority that
-    /// granted a plain owner too late.
+    /// Whether a majority has answered, and at least one of them that another owner holds the lock.
+    /// Grants without a common fence do not prove contention. Nor does a majority that granted too
+    /// late in classic mode.
     pub(super) fn is_refused(&self) -> bool {
         let answered = self.nodes_where(|state| state.grant.is_some() || state.is_refused);
-        let is_won_late = self.is_plain() && self.granted().len() >= self.quorum();
+        let is_won_late = self.is_classic() && self.granted().len() >= self.quorum();
         answered.len() >= self.quorum() && !self.refused().is_empty() && !is_won_late
     }
 }

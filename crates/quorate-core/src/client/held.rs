@@ -3,7 +3,7 @@
 use super::round::Claim;
 use crate::{
     command::Owner,
-    dialect::Subject,
+    dialect::Target,
     fence::Fence,
     lease::{Extension, Lease, LostReason},
     moment::Moment,
@@ -150,8 +150,8 @@ impl HeldLease {
     }
 
     /// What it is extended as.
-    pub(super) fn subject(&self) -> Subject<'_> {
-        Subject { name: &self.name, owner: self.owner.clone(), ttl_ms: self.terms.ttl_ms() }
+    pub(super) fn target(&self) -> Target<'_> {
+        Target { name: &self.name, owner: self.owner.clone(), ttl_ms: self.terms.ttl_ms() }
     }
 
     pub(super) fn is_renewed(&self) -> bool {

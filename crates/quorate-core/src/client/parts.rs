@@ -67,7 +67,7 @@ impl<S> Client<S> {
         match about {
             About::Waiter(question) => {
                 let waiter = self.calls.get(&question.call).and_then(|call| call.waiter());
-                waiter.is_some_and(|waiter| waiter.machine().awaits(question.node_call))
+                waiter.is_some_and(|waiter| waiter.machine().expects_reply(question.node_call))
             }
             About::Batch(_) => true,
             About::Round(id) => self.calls.get(id).is_some_and(|call| {

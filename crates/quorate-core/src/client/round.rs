@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{Config, Debt};
 use crate::{
     command::{Command, Owner, Reply},
-    dialect::{Dialect, Subject},
+    dialect::{Dialect, Target},
     moment::Moment,
     name::Name,
     queue::FencedLease,
@@ -141,13 +141,13 @@ impl QuorumRound {
 
     fn command(&self, config: &Config, kind: RoundKind) -> Command {
         let Claim { name, owner, terms, from, fenced, .. } = &self.claim;
-        let (signature, owner) = (config.signature(), owner.clone());
-        let subject = |owner| Subject { name, owner, ttl_ms: terms.ttl_ms() };
+        let (builder, owner) = (config.builder(), owner.clone());
+        let target = |owner| Target { name, owner, ttl_ms: terms.ttl_ms() };
         match (kind, from) {
             (RoundKind::Release, _) => Dialect::of(*fenced).release(name.clone(), owner),
-            (RoundKind::Extend, None) => signature.extend(&[(subject(owner), *fenced)]),
+            (RoundKind::Extend, None) => builder.extend(&[(target(owner), *fenced)]),
             // A lease that goes on as another owner is extended by that.
-            (RoundKind::Extend, Some(from)) => signature.adopt(subject(owner), from),
+            (RoundKind::Extend, Some(from)) => builder.adopt(target(owner), from),
             (RoundKind::Check, _) => Command::Check { name: name.clone(), owner },
         }
     }
@@ -160,7 +160,7 @@ impl Machine {
         match self {
             Self::Renew(machine) => machine.outcome().map(Ended::Renew),
             Self::Round(machine) => {
-                machine.finding().map(|finding| Ended::Round(machine.kind(), finding))
+                machine.outcome().map(|outcome| Ended::Round(machine.kind(), outcome))
             }
         }
     }

@@ -41,12 +41,12 @@ impl<S: OwnerSource> Client<S> {
 
     /// Without a queue the try of one member fails for all, and they try again together.
     fn rest_together(&mut self, members: &[CallId], now: Moment) {
-        let rests = |id: &CallId| self.calls.get(id).and_then(|it| it.waiter()?.rests_until(now));
+        let rests = |id: &CallId| self.calls.get(id).and_then(|it| it.waiter()?.retry_at(now));
         let rests: Vec<Option<Moment>> = members.iter().map(rests).collect();
         let Some(last) = rests.iter().flatten().max() else { return };
         for (id, _) in members.iter().zip(&rests).filter(|(_, at)| *at != &Some(*last)) {
             if let Some(waiter) = self.waiter_mut(*id) {
-                waiter.rest_until(*last);
+                waiter.back_off_until(*last);
             }
             self.drive(*id, now);
         }

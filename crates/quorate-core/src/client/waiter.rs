@@ -9,7 +9,7 @@ use super::{
 use crate::{
     acquire::{self, Acquire, NodeAction, NodeCall, Outcome, Wait},
     command::{Command, Owner, Reply},
-    dialect::{Adoption, Dialect, Subject},
+    dialect::{Adoption, Dialect, Target},
     fence::Fence,
     moment::Moment,
     name::Name,
@@ -120,7 +120,7 @@ impl Waiter {
     ) -> Self {
         let machine = Acquire::start(want.terms, nodes, up, want.wait, now);
         let machine = match &want.kind {
-            _ if !want.is_queueing() => machine.plain(owners.draw_seed()),
+            _ if !want.is_queueing() => machine.classic(owners.draw_seed()),
             OwnerKind { identity: Some(_), .. } => machine.reentrant(),
             OwnerKind { is_shared: true, .. } => machine.shared(),
             OwnerKind { .. } => machine,
@@ -230,7 +230,7 @@ impl Waiter {
         reply: Option<&Reply>,
         now: Moment,
     ) -> Option<Debt> {
-        if self.machine.is_plain() {
+        if self.machine.is_classic() {
             let vote = reply.map_or(Vote::Unknown, |reply| command.vote(reply));
             self.machine.handle_vote(node, node_call, sent_at, vote, now);
         } else {
@@ -276,13 +276,13 @@ impl Waiter {
     }
 
     /// Until when it rests after a try that failed.
-    pub(super) fn rests_until(&self, now: Moment) -> Option<Moment> {
-        self.machine.rests_until(now)
+    pub(super) fn retry_at(&self, now: Moment) -> Option<Moment> {
+        self.machine.retry_at(now)
     }
 
     /// The try of another member of its set failed.
-    pub(super) fn rest_until(&mut self, at: Moment) {
-        self.machine.rest_until(at);
+    pub(super) fn back_off_until(&mut self, at: Moment) {
+        self.machine.back_off_until(at);
     }
 
     /// All members of its set are ready.
@@ -433,13 +433,10 @@ impl Waiter {
 
     fn command(&self, config: &Config, owner: Owner, action: NodeAction) -> Command {
         let Want { name, terms, dialect, adopts, .. } = &self.want;
-        let (signature, subject) =
-            (config.signature(), Subject { name, owner, ttl_ms: terms.ttl_ms() });
+        let (builder, target) = (config.builder(), Target { name, owner, ttl_ms: terms.ttl_ms() });
         match (adopts, action) {
-            (Some(adoption), NodeAction::Acquire { .. }) => {
-                signature.adopt(subject, &adoption.from)
-            }
-            _ => signature.acquire(subject, *dialect, action),
+            (Some(adoption), NodeAction::Acquire { .. }) => builder.adopt(target, &adoption.from),
+            _ => builder.acquire(target, *dialect, action),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::{Config, Observer, Patience};
 use crate::{
     backoff::Jitter,
     command::{Command, EXTEND_MAX, Reply},
-    dialect::Signature,
+    dialect::CommandBuilder,
     lease::{Extension, LostReason},
     moment::Moment,
     quorum::majority,
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Watchdog {
     nodes: usize,
-    signature: Signature,
+    builder: CommandBuilder,
     jitter: Jitter,
     leases: BTreeMap<LeaseId, HeldLease>,
     schedule: Schedule,
@@ -98,7 +98,7 @@ impl Watchdog {
     pub fn new(config: &Config, jitter: Jitter) -> Self {
         Self {
             nodes: config.nodes,
-            signature: config.signature(),
+            builder: config.builder(),
             jitter,
             leases: BTreeMap::new(),
             schedule: Schedule::new(),
@@ -117,7 +117,7 @@ impl Watchdog {
         let granted_at = won.granted_at;
         let held = HeldLease::new(won);
         let ends_at = held.lease.valid_until();
-        self.schedule.look_at(lease.0, ends_at);
+        self.schedule.end_at(lease.0, ends_at);
         self.leases.insert(lease, held);
         self.renew_after(lease, granted_at, now);
         lease
@@ -162,9 +162,9 @@ impl Watchdog {
         held.set_hold(renewal, hold_until);
         let until = held.lease.valid_until();
         if !held.is_renewed() || !held.lease.can_grow() {
-            self.schedule.renew_never(lease.0);
+            self.schedule.cancel_renewal(lease.0);
         }
-        self.schedule.look_at(lease.0, until);
+        self.schedule.end_at(lease.0, until);
         self.events.push_back(Event::Valid { lease, until });
     }
 
@@ -198,7 +198,7 @@ impl Watchdog {
         let held_until = held.lease.valid_until();
         self.events.push_back(Event::Valid { lease, until: held_until });
         if !held.is_loss_reported {
-            self.schedule.look_at(lease.0, held_until);
+            self.schedule.end_at(lease.0, held_until);
             let known = self.schedule.renewal_of(lease.0);
             let due = self.next_due(lease, now, now);
             if let Some(due) = due.filter(|due| known.is_none_or(|known| *due < known)) {
@@ -357,7 +357,7 @@ impl Watchdog {
     pub(super) fn observe(&self, to: &mut impl Observer) {
         let Self {
             nodes: _,
-            signature: _,
+            builder: _,
             jitter: _,
             leases,
             schedule,
@@ -411,11 +411,11 @@ impl Watchdog {
 
     /// Leases whose end has come. Those that were extended meanwhile are looked at again later.
     fn report_ended(&mut self, now: Moment) {
-        for lease in self.schedule.take_ends(now).into_iter().map(LeaseId) {
+        for lease in self.schedule.take_ended(now).into_iter().map(LeaseId) {
             let Some(held) = self.leases.get(&lease) else { continue };
             match held.lease.check(now) {
                 _ if now < held.lease.valid_until() => {
-                    self.schedule.look_at(lease.0, held.lease.valid_until());
+                    self.schedule.end_at(lease.0, held.lease.valid_until());
                 }
                 Ok(()) => {}
                 Err(reason) => {

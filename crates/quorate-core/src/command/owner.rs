@@ -1,12 +1,12 @@
-//! Who asks for a lock: the value that is stored under its name.
+//! The value that a lock's key holds: it identifies the holder.
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
-/// The value that marks a key as one owner's: unique across all clients and requests, and not to
-/// be guessed.
+/// The value that marks a key as one owner's. It is unique across all clients and requests, and
+/// cannot be guessed.
 ///
-/// It reads `<client id>:<number of the request>@<who>`. The part behind `@` is for people; the
-/// comparison is always of the whole.
+/// It reads `<client id>:<request number>@<who>`. The part after `@` is for people. Comparisons
+/// always use the whole value.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Owner(Arc<[u8]>);
 
@@ -21,7 +21,7 @@ impl Owner {
         Self(text.into_bytes().into())
     }
 
-    /// The owner that another process was, as its bytes were handed over.
+    /// The owner from bytes that another process detached.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
@@ -36,7 +36,7 @@ impl Owner {
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever knows an owner can release its lock.
+        // An owner is a secret: it suffices to release its lock.
         f.write_str("Owner(…)")
     }
 }
@@ -46,13 +46,13 @@ impl fmt::Debug for Owner {
 pub struct ClientId([u8; 20]);
 
 impl ClientId {
-    /// Makes the identity from bytes which must come from a good source of randomness.
+    /// Makes the identity from bytes that must come from a good source of randomness.
     #[must_use]
     pub const fn from_random(bytes: [u8; 20]) -> Self {
         Self(bytes)
     }
 
-    /// Reads what `Display` writes.
+    /// Parses the output of `Display`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 40 {
@@ -79,7 +79,7 @@ impl fmt::Display for ClientId {
 
 impl fmt::Debug for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // All owners of a client follow from it.
+        // All owners of a client derive from it.
         f.write_str("ClientId(…)")
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_reads_client_number_and_who() {
+    fn owner_consists_of_client_number_and_description() {
         let client = ClientId::from_random([0xa5; 20]);
         let owner = Owner::new(&client, 7, "cron/db1/4711");
         let expected = format!("{}:7@cron/db1/4711", "a5".repeat(20));

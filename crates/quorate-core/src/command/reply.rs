@@ -1,4 +1,4 @@
-//! What a node answers.
+//! The replies of a node.
 
 use crate::{
     fence::Fence,
@@ -9,7 +9,7 @@ use crate::{
     share::Shares,
 };
 
-/// What a node answered.
+/// The reply of a node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Reply {
@@ -17,90 +17,90 @@ pub enum Reply {
     Stored,
     /// The key was deleted.
     Deleted,
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
-    /// The key is there and not the owner's.
+    /// The key exists, and the owner does not hold it.
     NotOwner,
-    /// What became of each key of a `Prolong`, in its order.
+    /// The result of each key of an `ExtendKeys`, in order.
     ExtendedKeys(Box<[ExtendedKey]>),
-    /// What is stored there, if anything.
+    /// The stored value, if any.
     Key(Option<KeyObservation>),
-    /// What is known about a lock.
+    /// The state of a lock.
     Inspected(Box<Inspected>),
-    /// Which locks there are.
+    /// A page of locks.
     Listed(Listed),
-    /// What the node replies to a membership command.
+    /// The reply to a membership command.
     Membership(membership::Reply),
-    /// The node is a member of a set, and the client does not say which config it goes by.
+    /// The node is a member of a set, and the client did not name the config that it uses.
     MembershipRequired,
-    /// The session goes on; this is the node's time.
+    /// The session continues. The reply has the node's time.
     Attached {
-        /// Microseconds of its wall clock.
+        /// The node's wall clock, in microseconds.
         time_us: u64,
     },
-    /// The session, or the mark, is not of today: nothing was done.
+    /// The session or the mark is outdated. Nothing was done.
     Stale,
-    /// The node has no memory left for anything new: nothing was done.
+    /// The node has no memory left for new data. Nothing was done.
     Full,
-    /// The key is the owner's.
+    /// The owner holds the key.
     Granted {
-        /// Names this grant of this node.
+        /// The fence of this grant on this node.
         fence: Fence,
-        /// Somebody with an earlier ticket waits.
+        /// A waiter has an earlier ticket.
         is_earlier: bool,
     },
-    /// The key is another's.
+    /// Another owner holds the key.
     Queued {
-        /// The node's fence: no grant of it or below is the owner's any more.
+        /// The node's fence: the owner holds no grant up to this fence any more.
         fence: Fence,
-        /// Milliseconds until the key goes; `None` if it never does.
+        /// Milliseconds until the key expires; `None` if it never does.
         expires_in_ms: Option<u64>,
-        /// How many stand before the owner in line; `None` if it is not in it.
+        /// How many waiters are ahead in the queue; `None` if the owner is not queued.
         rank: Option<u64>,
-        /// The holder is another library's, which tells nobody when it goes.
+        /// The holder belongs to another library, which does not notify waiters on release.
         is_foreign: bool,
     },
-    /// The client is known from now on.
+    /// The description of the client is stored.
     Introduced,
-    /// Who the client is, if that is known.
+    /// The description of the client, if the node has one.
     Known(Option<Box<str>>),
-    /// What was given back.
+    /// The lock was released, or the queue left.
     Released {
-        /// The key was the owner's.
+        /// The owner held the key.
         is_ours: bool,
     },
-    /// What became of each lease of an `Extend`, in its order.
+    /// The result of each lease of an `Extend`, in order.
     ExtendedLeases(Box<[Extended]>),
-    /// The answer to each entry of a batch, in its order; `None` if the node could not tell.
+    /// The reply to each entry of a batch, in order; `None` if an entry failed.
     Batch(Box<[Option<Self>]>),
 }
 
 impl Reply {
-    /// Whether the session is not of today, for any entry.
+    /// Whether any entry reports an outdated session.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         match self {
-            Self::Batch(each) => each.iter().flatten().any(Self::is_stale),
+            Self::Batch(replies) => replies.iter().flatten().any(Self::is_stale),
             single => *single == Self::Stale,
         }
     }
 }
 
-/// What became of one key of a `Prolong`.
+/// The result of one key of an `ExtendKeys`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ExtendedKey {
-    /// The key lives on.
+    /// The key was extended.
     Renewed,
-    /// There is no such key.
+    /// The key does not exist.
     Absent,
-    /// The key is there and not the owner's.
+    /// The key exists, and the owner does not hold it.
     NotOwner,
-    /// The node could not tell.
+    /// The node could not determine the result.
     Failed,
 }
 
 impl ExtendedKey {
-    /// What it says about the lease.
+    /// The vote on the lease.
     #[must_use]
     pub fn vote(&self) -> Vote {
         mutate!(AbsentCountsAsExtended if *self == Self::Absent => return Vote::Grant);
@@ -112,26 +112,26 @@ impl ExtendedKey {
     }
 }
 
-/// What was found under a name. Of a long value only the first [`SHOWN_LEN_MAX`] bytes are told;
-/// an owner is shorter than that.
+/// The value found under a name. Long values are cut to the first [`SHOWN_LEN_MAX`] bytes. Owners
+/// are shorter.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct KeyObservation {
-    /// What is stored.
+    /// The stored value.
     pub value: Value,
-    /// Milliseconds until it goes; `None` if it never does, as some libraries store it.
+    /// Milliseconds until it expires; `None` if it never does, as some libraries store it.
     pub expires_in_ms: Option<u64>,
 }
 
-/// The most bytes of a value that a node tells.
+/// The most bytes of a value that a node reports.
 pub const SHOWN_LEN_MAX: usize = 512;
 
 /// A stored value.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Value {
-    /// A string of bytes, as nearly every lock library stores it.
+    /// A byte string, as nearly every lock library stores it.
     Text(Box<[u8]>),
-    /// Several owners of ours, who hold the lock together.
+    /// The holders of a shared lock.
     Shared(Shares),
-    /// Something else: the node's word for its type, such as `hash`.
+    /// Another type: the node's name for it, for example `hash`.
     OtherType(Box<str>),
 }

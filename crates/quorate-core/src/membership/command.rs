@@ -75,7 +75,7 @@ pub struct Handshake {
     /// The node's name, if it has none of its own.
     pub id: NodeId,
     /// How long a session lasts: a node that heard of a client since was in use all the time.
-    pub life_ms: u64,
+    pub lifetime_ms: u64,
     /// How long the quarantine lasts, unless the node knows better.
     pub quarantine_ms: u64,
     /// The node stays as it is. If the mark and the name in its reply are the ones offered here,

@@ -237,7 +237,7 @@ impl Node {
     pub(crate) fn lets_begin(&self, now: NodeTime, terms: &SessionTerms) -> bool {
         mutate!(LateSession => return true);
         let seen_ms = self.record.as_ref().map_or(0, |record| record.seen.node_ms);
-        let is_late = now.as_millis() > seen_ms.saturating_add(terms.life_ms);
+        let is_late = now.as_millis() > seen_ms.saturating_add(terms.lifetime_ms);
         terms.mark.is_none() || !is_late
     }
 
@@ -277,7 +277,7 @@ impl Record {
         if known.is_some_and(|known| self.is_rolled_back(known)) {
             return Some(Reason::RolledBack);
         }
-        self.has_stepped(now, known, handshake.life_ms).then_some(Reason::ClockStepped)
+        self.has_stepped(now, known, handshake.lifetime_ms).then_some(Reason::ClockStepped)
     }
 
     /// Whether its data is older than what a client has seen here.
@@ -287,7 +287,7 @@ impl Record {
     }
 
     /// Whether its clock went forward by itself.
-    fn has_stepped(&self, now: Instant, known: Option<Known>, life_ms: u64) -> bool {
+    fn has_stepped(&self, now: Instant, known: Option<Known>, lifetime_ms: u64) -> bool {
         mutate!(NoStepCheck => return false);
         let is_beyond = |known: Known| {
             let latest_ms = known.expected_ms.saturating_add(STEP_TOLERANCE_MS);
@@ -299,7 +299,7 @@ impl Record {
         let gap_ms = now.node_ms.saturating_sub(self.seen.node_ms);
         let wall_gap_ms = now.wall_ms.saturating_sub(self.seen.wall_ms);
         let is_ahead = gap_ms > wall_gap_ms.saturating_add(WALL_TOLERANCE_MS);
-        known.is_some_and(is_beyond) || gap_ms > life_ms && is_ahead
+        known.is_some_and(is_beyond) || gap_ms > lifetime_ms && is_ahead
     }
 
     /// Whether a restart has lost nothing: the node wrote everything to disk before, and does now.
@@ -331,17 +331,17 @@ impl Record {
         if left_ms == 0 {
             self.quarantined = None;
             self.mark = handshake.mark;
-            self.recovers_until_ms = now.node_ms.saturating_add(handshake.life_ms);
+            self.recovers_until_ms = now.node_ms.saturating_add(handshake.lifetime_ms);
         }
     }
 
     /// How long holders have to find the node before others ask it for locks: as long as a session
     /// lasts. A clock that was set back must not make that longer.
-    fn recovers_in_ms(&self, now: Instant, life_ms: u64) -> u64 {
+    fn recovers_in_ms(&self, now: Instant, lifetime_ms: u64) -> u64 {
         mutate!(NoRecovery | NoQuarantine => return 0);
         let left_ms = self.recovers_until_ms.saturating_sub(now.node_ms);
-        let is_set_back = left_ms > life_ms.saturating_add(BACK_TOLERANCE_MS);
-        if is_set_back { 0 } else { left_ms.min(life_ms) }
+        let is_set_back = left_ms > lifetime_ms.saturating_add(BACK_TOLERANCE_MS);
+        if is_set_back { 0 } else { left_ms.min(lifetime_ms) }
     }
 
     /// A clock that was set back is believed as well: keys that are stored by it expire at once
@@ -383,7 +383,7 @@ impl Record {
             is_durable: self.is_durable,
             keys,
             changes_in_ms: self.changes_in_ms(now.node_ms),
-            recovers_in_ms: self.recovers_in_ms(now, handshake.life_ms),
+            recovers_in_ms: self.recovers_in_ms(now, handshake.lifetime_ms),
         }
     }
 }

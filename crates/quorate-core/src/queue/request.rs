@@ -1,4 +1,4 @@
-//! What tells the owners of one client apart.
+//! The request part of an owner, which distinguishes the owners of one client.
 
 use std::fmt::{self, Write as _};
 
@@ -8,20 +8,20 @@ use crate::{
     fence::{FENCE_MAX, Fence},
 };
 
-/// One request of a client, as it stands at the end of its owner.
+/// One request of a client, encoded at the end of its owner.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Request<'a> {
     /// A number that the client never uses again.
     pub number: u64,
-    /// What somebody who knows other owners of the client cannot guess.
+    /// A part that cannot be guessed from other owners of the client.
     pub secret: Option<u64>,
-    /// By which other processes find the lease of this owner again.
+    /// The tag by which other processes can find the lease of this owner.
     pub tag: Option<Tag>,
-    /// How the owner is shown to people, if not like its client.
+    /// How the owner is shown to people, if different from its client.
     pub label: Option<&'a str>,
-    /// Whether it shares the lock with others of its kind.
+    /// Whether it shares the lock with other readers.
     pub is_shared: bool,
-    /// Whose entry it is, if the lock is reentrant. Then it does not share the lock with others.
+    /// The identity of the entry, if the lock is reentrant. `is_shared` is ignored then.
     pub identity: Option<&'a str>,
 }
 
@@ -56,17 +56,16 @@ fn write_encoded(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     })
 }
 
-/// Those who hold a lock at the same time.
+/// A group of owners that may hold a lock at the same time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Group<'a> {
     /// All readers.
     Readers,
-    /// The entries of one identity in a reentrant lock: the identity as owners write it.
+    /// The entries of one identity in a reentrant lock: the identity as encoded in owners.
     Identity(&'a [u8]),
 }
 
-/// With whom the owner may hold the lock at the same time; `None` if it holds it alone, or is
-/// another library's.
+/// The group of the owner; `None` if it is exclusive or from another library.
 #[must_use]
 pub fn group(owner: &Owner) -> Option<Group<'_>> {
     let text = owner.as_bytes();
@@ -89,7 +88,7 @@ pub fn identity_of(owner: &Owner) -> Option<String> {
     }
 }
 
-/// What stands before the group of an owner.
+/// The owner without the suffix of its group.
 fn without_group(owner: &str) -> &str {
     let reentrant = || owner.strip_suffix(REENTRANT)?.rsplit_once(char::from(IDENTITY));
     match owner.strip_suffix(SHARED) {
@@ -98,24 +97,24 @@ fn without_group(owner: &str) -> &str {
     }
 }
 
-/// Marks the lease of a request, so that any process finds it again on the nodes.
+/// Marks the lease of a request, so that any process can find it on the nodes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Tag {
-    /// What the request is known by.
+    /// The bytes that identify the request.
     pub bytes: [u8; TAG_LEN],
-    /// The fence of the lease. A node may have stored another one.
+    /// The fence of the lease. A node may have stored a different one.
     pub fence: Fence,
 }
 
-/// Large enough that nobody has the tag of another by chance.
+/// Large enough to rule out collisions.
 pub const TAG_LEN: usize = 24;
 
-/// The tag of an owner; `None` if it has none, or is another library's.
+/// The tag of an owner; `None` if it has none or is from another library.
 #[must_use]
 pub fn tag_of(owner: &[u8]) -> Option<Tag> {
     Position::of(owner)?;
     let text = str::from_utf8(owner).ok()?;
-    // A label may have the same sign in it.
+    // A label may contain the same character.
     let (_, tag) = without_group(text).split('@').next()?.split_once('~')?;
     let (digits, fence) = tag.split_once('.')?;
     let fence = number(fence).map(Fence::new).filter(|fence| *fence <= FENCE_MAX)?;
@@ -126,7 +125,7 @@ pub fn tag_of(owner: &[u8]) -> Option<Tag> {
     Some(Tag { bytes, fence })
 }
 
-/// How the owner wants to be shown; `None` if it has no label, or is another library's.
+/// The label of the owner; `None` if it has none or is from another library.
 #[must_use]
 pub fn label_of(owner: &[u8]) -> Option<String> {
     Position::of(owner)?;
@@ -146,7 +145,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Colons and spaces separate what nodes store and tell.
+/// Colons and spaces are separators in values and messages of nodes.
 const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'/')
 }
@@ -155,13 +154,13 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Ends the owners of those who share the lock.
+/// The suffix of owners that share the lock.
 const SHARED: &str = ":s";
 
-/// Ends the owners of entries of a reentrant lock, behind their identity.
+/// The suffix of entries of a reentrant lock, after their identity.
 const REENTRANT: &str = ":r";
 
-/// Begins the identity. It stands nowhere else in what a client writes.
+/// Starts the identity. Clients write it nowhere else.
 const IDENTITY: u8 = b'!';
 
 #[cfg(test)]
@@ -169,12 +168,12 @@ mod tests {
     use super::*;
     use crate::{command::ClientId, queue::is_shared};
 
-    fn place() -> Position {
+    fn position() -> Position {
         Position { ticket: 7, ttl_ms: 10, client: ClientId::from_random([9; 20]) }
     }
 
     #[test]
-    fn a_label_survives_its_way_through_the_owner() {
+    fn label_round_trips_through_the_owner() {
         for label in ["", "me", "api/web-1 (nightly: 50 %)", "x:s", "a@b%20\n", "Zoë 🔒"] {
             for (is_shared_one, identity) in [(false, None), (true, None), (false, Some(label))] {
                 let request = Request {
@@ -185,14 +184,14 @@ mod tests {
                     label: Some(label),
                     is_shared: is_shared_one,
                 };
-                let owner = place().owner_of(&request);
+                let owner = position().owner_of(&request);
                 assert_eq!(tag_of(owner.as_bytes()), Some(TAG), "{label}");
-                let unlabelled = place().owner_of(&Request { label: None, ..request });
+                let unlabelled = position().owner_of(&Request { label: None, ..request });
                 assert_eq!(tag_of(unlabelled.as_bytes()), Some(TAG));
                 assert_eq!(label_of(owner.as_bytes()).as_deref(), Some(label));
                 assert_eq!(is_shared(&owner), is_shared_one, "{label}");
                 assert_eq!(identity_of(&owner).as_deref(), identity);
-                assert_eq!(Position::of(owner.as_bytes()), Some(place()));
+                assert_eq!(Position::of(owner.as_bytes()), Some(position()));
                 let text = owner.as_bytes();
                 assert!(!text.contains(&b' ') && !text.contains(&b'\n'), "{owner:?}");
             }
@@ -202,8 +201,8 @@ mod tests {
     const TAG: Tag = Tag { bytes: [0xa5; TAG_LEN], fence: Fence::new(7) };
 
     #[test]
-    fn only_owners_with_a_whole_tag_have_one() {
-        assert_eq!(tag_of(place().owner(3).as_bytes()), None);
+    fn incomplete_tags_are_ignored() {
+        assert_eq!(tag_of(position().owner(3).as_bytes()), None);
         assert_eq!(tag_of(b"somebody~00"), None);
         let whole = "a5".repeat(TAG_LEN);
         for digits in [
@@ -216,24 +215,24 @@ mod tests {
             format!("{whole}.99999999999999999"),
             format!("{}.7", "x5".repeat(TAG_LEN)),
         ] {
-            let owner = [place().owner(3).as_bytes(), b"~", digits.as_bytes()].concat();
+            let owner = [position().owner(3).as_bytes(), b"~", digits.as_bytes()].concat();
             assert_eq!(tag_of(&owner), None, "{digits}");
         }
         let request = Request { label: Some("a~b"), ..Request::default() };
-        assert_eq!(tag_of(place().owner_of(&request).as_bytes()), None);
+        assert_eq!(tag_of(position().owner_of(&request).as_bytes()), None);
     }
 
     #[test]
-    fn an_owner_without_a_label_and_a_foreign_one_have_none() {
-        assert_eq!(label_of(place().owner(3).as_bytes()), None);
+    fn unlabelled_and_foreign_owners_have_no_label() {
+        assert_eq!(label_of(position().owner(3).as_bytes()), None);
         assert_eq!(label_of(b"somebody@example"), None);
-        let broken = [place().owner(3).as_bytes(), b"@a%4"].concat();
+        let broken = [position().owner(3).as_bytes(), b"@a%4"].concat();
         assert_eq!(label_of(&broken), None);
     }
 
     #[test]
-    fn a_secret_makes_another_owner_of_the_same_number() {
-        let with = |secret| place().owner_of(&Request { secret, ..Request::default() });
+    fn secret_distinguishes_owners_with_the_same_number() {
+        let with = |secret| position().owner_of(&Request { secret, ..Request::default() });
         assert_ne!(with(Some(1)), with(Some(2)));
         assert!(with(None).as_bytes().ends_with(b":0"));
     }

@@ -1,4 +1,4 @@
-//! Every assignment of votes, and the two deadlines.
+//! Every combination of votes, and the two deadlines.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn at(ms: u64) -> Moment {
 }
 
 #[test]
-fn every_assignment_of_votes_has_the_outcome_of_the_oracle() {
+fn every_combination_of_votes_matches_the_oracle() {
     for nodes in 1..=5_u32 {
         for code in 0..4_usize.pow(nodes) {
             let digit = |node: u32| code / 4_usize.pow(node) % 4;
@@ -43,7 +43,7 @@ fn every_assignment_of_votes_has_the_outcome_of_the_oracle() {
 }
 
 #[test]
-fn an_extension_counts_only_before_the_old_deadline() {
+fn extension_counts_only_before_the_old_deadline() {
     let in_time = Outcome::Extended { valid_until: at(107) };
     for (arrival, outcome) in [(at(49), in_time), (at(50), Outcome::TooLate)] {
         let mut machine = Renew::start(terms(), 3, at(50), at(10));
@@ -54,17 +54,17 @@ fn an_extension_counts_only_before_the_old_deadline() {
 }
 
 #[test]
-fn an_extension_counts_only_before_its_own_end() {
+fn extension_counts_only_before_its_own_end() {
     let mut machine = Renew::start(terms(), 1, at(5_000), at(10));
     machine.handle_vote(0, Vote::Grant, at(107));
     assert_eq!(machine.outcome(), Some(Outcome::TooLate));
 }
 
 #[test]
-fn every_node_is_asked_once_and_nothing_is_taken_back() {
+fn each_node_is_asked_once_and_failure_undoes_nothing() {
     let mut machine = Renew::start(terms(), 3, at(50), at(10));
     let Output::Send { nodes, kind: RoundKind::Extend } = machine.poll_output() else {
-        panic!("asks first")
+        panic!("expected a request")
     };
     assert_eq!(nodes.len(), 3);
     assert_eq!(machine.poll_output(), Output::Wait { until: at(15) });

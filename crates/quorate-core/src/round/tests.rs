@@ -1,4 +1,4 @@
-//! How a question to all nodes ends, for every assignment of votes of three nodes.
+//! Outcomes of a round for every combination of votes of three nodes.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn release_goes_to_all_nodes() {
 }
 
 #[test]
-fn every_assignment_of_votes_has_the_outcome_of_the_oracle() {
+fn every_combination_of_votes_matches_the_oracle() {
     let votes = [Vote::Grant, Vote::Refuse, Vote::Unknown];
     for code in 0..27_usize {
         let cast = [code % 3, code / 3 % 3, code / 9];
@@ -34,13 +34,13 @@ fn every_assignment_of_votes_has_the_outcome_of_the_oracle() {
             () if count(1) >= 2 => RoundOutcome::Refused,
             () => RoundOutcome::Unsure,
         };
-        assert_eq!(round.finding(), Some(oracle), "{cast:?}");
+        assert_eq!(round.outcome(), Some(oracle), "{cast:?}");
     }
 }
 
 #[test]
-fn two_of_three_decide_and_silence_does_not() {
-    let finding = |votes: [Option<Vote>; 3]| {
+fn two_of_three_nodes_decide_and_silent_nodes_do_not() {
+    let outcome_of = |votes: [Option<Vote>; 3]| {
         let mut round = round(RoundKind::Check, 3);
         assert!(matches!(round.poll_output(), Output::Send { kind: RoundKind::Check, .. }));
         let votes = votes.into_iter().enumerate();
@@ -48,22 +48,22 @@ fn two_of_three_decide_and_silence_does_not() {
             round.handle_vote(node, vote);
         });
         round.handle_timeout(Moment::ZERO.saturating_add(Duration::from_millis(5)));
-        round.finding()
+        round.outcome()
     };
     let (yes, no, unknown) = (Some(Vote::Grant), Some(Vote::Refuse), Some(Vote::Unknown));
-    assert_eq!(finding([yes, yes, None]), Some(RoundOutcome::Agreed));
-    assert_eq!(finding([no, None, no]), Some(RoundOutcome::Refused));
-    assert_eq!(finding([yes, no, None]), Some(RoundOutcome::Unsure));
-    assert_eq!(finding([unknown, no, yes]), Some(RoundOutcome::Unsure));
+    assert_eq!(outcome_of([yes, yes, None]), Some(RoundOutcome::Agreed));
+    assert_eq!(outcome_of([no, None, no]), Some(RoundOutcome::Refused));
+    assert_eq!(outcome_of([yes, no, None]), Some(RoundOutcome::Unsure));
+    assert_eq!(outcome_of([unknown, no, yes]), Some(RoundOutcome::Unsure));
 }
 
 #[test]
-fn silent_node_is_not_waited_for_beyond_the_vote_timeout() {
+fn round_stops_waiting_for_a_silent_node_at_the_vote_timeout() {
     let mut round = round(RoundKind::Release, 1);
     let _ = round.poll_output();
     let until = Moment::ZERO.saturating_add(Duration::from_millis(5));
     assert_eq!(round.poll_output(), Output::Wait { until });
     round.handle_timeout(until);
-    assert_eq!(round.finding(), Some(RoundOutcome::Unsure));
+    assert_eq!(round.outcome(), Some(RoundOutcome::Unsure));
     assert_eq!(round.poll_output(), Output::Idle);
 }

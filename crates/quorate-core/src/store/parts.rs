@@ -80,7 +80,7 @@ impl Command {
             | Self::ReadKey { name }
             | Self::Inspect { name, .. }
             | Self::Release { name, .. } => vec![name],
-            Self::Acquire { ask, .. } => vec![&ask.name],
+            Self::Acquire { request: ask, .. } => vec![&ask.name],
             Self::ExtendKeys { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Extend { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Batch(entries) => entries.iter().flat_map(Self::names).collect(),
@@ -136,9 +136,9 @@ mod tests {
             let ask =
                 AcquireRequest { name: name.clone(), owner, is_waiting: true, is_known: false };
             commands.extend([
-                Command::Introduce { client, who: "me".into(), life_ms: 900 },
+                Command::Introduce { client, who: "me".into(), lifetime_ms: 900 },
                 Command::Attach { sender, terms: SessionTerms::without_membership(700) },
-                Command::Acquire { sender, ask },
+                Command::Acquire { sender, request: ask },
             ]);
         }
         for command in &commands {

@@ -15,11 +15,11 @@ use std::collections::BTreeSet;
 use super::{Expiring, Store, Whose, end, text};
 use crate::{
     command::{ClientId, Owner, Reply, SessionTerms, Value},
-    fence::{FENCE_LEFT_MIN_MS, FENCE_LIFE_MS, Fence, bump},
+    fence::{FENCE_LIFETIME_MS, FENCE_RENEW_MS, Fence, bump},
     moment::NodeTime,
     name::Name,
     queue::{
-        AcquireRequest, Extend, Extended, LINE_LIFE_TTLS, Position, Push, PushKind, Sender,
+        AcquireRequest, Extend, Extended, Position, Push, PushKind, QUEUE_LIFETIME_TTLS, Sender,
         Session, Yield, group,
     },
 };
@@ -91,8 +91,14 @@ impl QueueState {
         self.waiting.keys().cloned().collect()
     }
 
-    pub(super) fn introduce(&mut self, now: NodeTime, client: ClientId, who: &str, life_ms: u64) {
-        self.whos.put(&client, who.into(), end(now, life_ms));
+    pub(super) fn introduce(
+        &mut self,
+        now: NodeTime,
+        client: ClientId,
+        who: &str,
+        lifetime_ms: u64,
+    ) {
+        self.whos.put(&client, who.into(), end(now, lifetime_ms));
     }
 
     pub(super) fn who(&self, client: &ClientId) -> Option<Box<str>> {
@@ -104,18 +110,18 @@ impl QueueState {
     }
 
     fn set_fence(&mut self, now: NodeTime, name: &Name, fence: Fence) {
-        let life_ms = FENCE_LIFE_MS;
-        mutate!(BriefFence => let life_ms = FENCE_LIFE_MS / 2);
+        let lifetime_ms = FENCE_LIFETIME_MS;
+        mutate!(BriefFence => let lifetime_ms = FENCE_LIFETIME_MS / 2);
         let last = LastGrant { fence, since_ms: now.as_millis() };
-        self.fences.put(name, last, end(now, life_ms));
+        self.fences.put(name, last, end(now, lifetime_ms));
     }
 
     /// Keeps the fence of a lock that is held.
     fn keep_fence(&mut self, now: NodeTime, name: &Name) {
         let left_ms = self.fences.end_of(name).map(|end| end.saturating_sub(now.as_millis()));
         mutate!(FenceNotKept => let left_ms = None);
-        let is_late = left_ms.is_some_and(|left_ms| left_ms <= FENCE_LEFT_MIN_MS);
-        if let Some(ends_at_ms) = end(now, FENCE_LIFE_MS).filter(|_| is_late) {
+        let is_late = left_ms.is_some_and(|left_ms| left_ms <= FENCE_RENEW_MS);
+        if let Some(ends_at_ms) = end(now, FENCE_LIFETIME_MS).filter(|_| is_late) {
             self.fences.set_end(name, ends_at_ms);
         }
     }
@@ -149,7 +155,8 @@ impl QueueState {
         let known = self.waiting.end_of(name);
         let mut waiting = self.waiting.remove(name).unwrap_or_default();
         waiting.insert((place.ticket, owner.clone()));
-        let ends_at_ms = end(now, place.ttl_ms.saturating_mul(LINE_LIFE_TTLS.into())).max(known);
+        let ends_at_ms =
+            end(now, place.ttl_ms.saturating_mul(QUEUE_LIFETIME_TTLS.into())).max(known);
         self.waiting.put(name, waiting, ends_at_ms);
     }
 
@@ -235,7 +242,7 @@ impl Store {
         }
         mutate!(FullEndsSessions if self.is_full => return Reply::Full);
         let spoken = SessionRecord::new(now, sender.session, terms.slack_us);
-        self.queue.sessions.put(&sender.client, spoken, end(now, terms.life_ms));
+        self.queue.sessions.put(&sender.client, spoken, end(now, terms.lifetime_ms));
         self.membership.see(now, terms.wall_ms);
         Reply::Attached { time_us: now.as_micros() }
     }

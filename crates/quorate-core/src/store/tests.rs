@@ -209,7 +209,7 @@ fn batch_does_what_its_entries_do_one_by_one() {
         let (name, owner) = (name(lock), waiter(number));
         Command::Acquire {
             sender,
-            ask: AcquireRequest { name, owner, is_waiting: true, is_known: true },
+            request: AcquireRequest { name, owner, is_waiting: true, is_known: true },
         }
     };
     let release = |lock, number| {

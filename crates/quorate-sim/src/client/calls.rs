@@ -293,7 +293,7 @@ impl Client {
     /// What a try of a plain owner ended with is what the nodes said.
     fn check_try(&self, env: &mut Env, watched: &Watched, id: CallId, outcome: acquire::Outcome) {
         let waiter = self.me.machine.call(id).and_then(|call| call.waiter());
-        let Some(waiter) = waiter.filter(|waiter| waiter.machine().is_plain()) else { return };
+        let Some(waiter) = waiter.filter(|waiter| waiter.machine().is_classic()) else { return };
         let (now, terms) = (self.now(env), waiter.want().terms);
         let (grants, refusals) = (watched.granted.len(), watched.votes.refusals);
         let quorum = majority(self.list.len());

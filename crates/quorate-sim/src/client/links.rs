@@ -305,12 +305,12 @@ impl Client {
 
     /// The terms of a session with this node.
     fn session_terms(&mut self, env: &Env, node: usize) -> SessionTerms {
-        let life_ms = env.session_ms().unwrap_or(0);
+        let lifetime_ms = env.session_ms().unwrap_or(0);
         let now = env.now;
         self.me
             .handshakes
             .as_mut()
-            .map_or_else(|| SessionTerms::without_membership(life_ms), |it| it.terms(node, now))
+            .map_or_else(|| SessionTerms::without_membership(lifetime_ms), |it| it.terms(node, now))
     }
 
     /// Closes a connection that is of no use, if it is there.

@@ -99,7 +99,7 @@ impl Fixture {
             known: None,
             mark: fresh(node, 100 + ms),
             id: member(node).id,
-            life_ms: LIFE_MS,
+            lifetime_ms: LIFE_MS,
             quarantine_ms: QUARANTINE_MS,
             is_read_only: false,
             is_durable: self.is_durable,
@@ -234,7 +234,7 @@ impl TestClient {
             return SessionTerms::without_membership(5_000);
         };
         let (mark, slack_us) = (Some(mark), QUARANTINE_MS * 250);
-        SessionTerms { life_ms: LIFE_MS, mark, slack_us, wall_ms: wall(ms) }
+        SessionTerms { lifetime_ms: LIFE_MS, mark, slack_us, wall_ms: wall(ms) }
     }
 
     pub(super) fn owner(&self) -> Owner {
@@ -266,7 +266,7 @@ impl TestClient {
         match call.action {
             NodeAction::Acquire { is_waiting, is_known } => Command::Acquire {
                 sender,
-                ask: AcquireRequest { name, owner, is_waiting, is_known },
+                request: AcquireRequest { name, owner, is_waiting, is_known },
             },
             NodeAction::Yield(fence) | NodeAction::Reject(fence) => {
                 Command::Release { name, owner, yields: Some(Yield { fence, sender }) }

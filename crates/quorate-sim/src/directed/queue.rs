@@ -4,7 +4,7 @@ pub(super) mod leases;
 
 use quorate_core::{
     acquire::Outcome,
-    fence::{FENCE_LIFE_MS, Fence, SLACK_US},
+    fence::{FENCE_LIFETIME_MS, Fence, SLACK_US},
     mutant::{self, Mutant},
     queue::{Extend, TICKET_MAX},
     renew::{self, Renew},
@@ -119,8 +119,8 @@ fn fences_neither_go_back_nor_run_away() -> Result<(), String> {
         Ok::<_, String>((fence, fixture.time(ms).as_micros()))
     };
     let (first, begin) = hold(1, BEGIN_US, 0)?;
-    let (behind, _) = hold(2, begin - 1_000_000, FENCE_LIFE_MS + 1)?;
-    let (ahead, now) = hold(3, TICKET_MAX, FENCE_LIFE_MS + 2)?;
+    let (behind, _) = hold(2, begin - 1_000_000, FENCE_LIFETIME_MS + 1)?;
+    let (ahead, now) = hold(3, TICKET_MAX, FENCE_LIFETIME_MS + 2)?;
     let mut wrong = Vec::new();
     if behind <= first {
         wrong.push("fences go back when the last one is forgotten");

@@ -78,7 +78,7 @@ impl Bench {
         for (node, mark) in list.iter().zip(votes).filter(|(node, _)| on.contains(node)) {
             let sender = Sender { client, session: Session::from_random(self.env.random()) };
             let wall_ms = wall_ms(self.env.now);
-            let terms = SessionTerms { life_ms: LIFE_MS, mark, slack_us: 1_000, wall_ms };
+            let terms = SessionTerms { lifetime_ms: LIFE_MS, mark, slack_us: 1_000, wall_ms };
             if mark.is_none()
                 || self.env.apply(*node, &Command::Attach { sender, terms }) == Reply::Stale
             {
@@ -86,7 +86,7 @@ impl Bench {
             }
             let (name, owner) = (name.clone(), owner.clone());
             let ask = AcquireRequest { name, owner, is_waiting: false, is_known: false };
-            let reply = self.env.apply(*node, &Command::Acquire { sender, ask });
+            let reply = self.env.apply(*node, &Command::Acquire { sender, request: ask });
             granted += usize::from(matches!(reply, Reply::Granted { .. }));
         }
         granted

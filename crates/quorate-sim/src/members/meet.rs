@@ -31,7 +31,7 @@ impl Env {
             known: None,
             mark: self.fresh(),
             id: NodeId::from_random(self.random()),
-            life_ms: LIFE_MS,
+            lifetime_ms: LIFE_MS,
             quarantine_ms: QUARANTINE_MS,
             is_read_only: false,
             is_durable: self.settings.quarantine.is_some_and(|quarantine| quarantine.is_durable),

@@ -79,7 +79,7 @@ impl Node {
             now,
             &Command::Attach { sender, terms: SessionTerms::without_membership(SESSION_MS) },
         );
-        self.store.apply(now, &Command::Acquire { sender, ask });
+        self.store.apply(now, &Command::Acquire { sender, request: ask });
         self.store.apply(now, &Command::Release { name, owner, yields: None });
         self.lapse(LONG_GONE, 1, now);
     }

@@ -90,7 +90,7 @@ fn worded(client: usize, request: &Request) -> String {
         Command::SetKey { owner, .. } => format!("take {}", name(owner)),
         Command::DeleteKey { owner, .. } => format!("free {}", name(owner)),
         Command::ExtendKeys { entries, .. } => format!("prolong {}", name(&entries[0].owner)),
-        Command::Acquire { ask, .. } => format!("acquire {}", name(&ask.owner)),
+        Command::Acquire { request: ask, .. } => format!("acquire {}", name(&ask.owner)),
         Command::Release { owner, yields: Some(it), .. } => {
             format!("yield {} {}", name(owner), it.fence)
         }

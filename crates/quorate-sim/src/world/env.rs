@@ -86,7 +86,7 @@ impl Env {
             ) => self.key(node, name, owner),
             (Command::DeleteKey { .. }, Reply::Deleted)
             | (Command::Release { .. }, Reply::Released { is_ours: true }) => Key::Gone,
-            (Command::Acquire { ask, .. }, Reply::Granted { .. }) => {
+            (Command::Acquire { request: ask, .. }, Reply::Granted { .. }) => {
                 self.key(node, &ask.name, &ask.owner)
             }
             (Command::Extend { entries, .. }, Reply::ExtendedLeases(fates)) => {

@@ -66,7 +66,7 @@ impl Env {
         let max_ttl_ms = self.settings.longest_ttl() / MS;
         let config =
             AgreedConfig::founded_by(members, max_ttl_ms, quarantine_ms).expect("there are nodes");
-        let (wall_ms, life_ms) = (wall_ms(0), self.settings.session_ms);
+        let (wall_ms, lifetime_ms) = (wall_ms(0), self.settings.session_ms);
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let [mark, fresh] = [1, 2].map(|bits| Mark::from_random(number as u128 * 2 + bits));
             let (id, known) = (id(number), None);
@@ -75,7 +75,7 @@ impl Env {
                 known,
                 mark,
                 id,
-                life_ms,
+                lifetime_ms,
                 quarantine_ms,
                 is_read_only: false,
                 is_durable,

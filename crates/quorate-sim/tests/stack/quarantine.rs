@@ -52,7 +52,7 @@ fn greeting(words: &[&str]) -> Option<Handshake> {
         known,
         mark: Mark::parse(mark)?,
         id: NodeId::parse(id)?,
-        life_ms: life.parse().ok()?,
+        lifetime_ms: life.parse().ok()?,
         quarantine_ms: guard.parse().ok()?,
         is_read_only: *looking == "1",
         is_durable: *durable == "1",
@@ -79,8 +79,8 @@ pub(crate) fn terms(args: &[Vec<u8>]) -> Option<SessionTerms> {
         "" => None,
         mark => Some(Mark::parse(mark)?),
     };
-    let (life_ms, slack_us, wall_ms) = (number(life)?, number(slack)?, number(wall)?);
-    Some(SessionTerms { life_ms, mark, slack_us, wall_ms })
+    let (lifetime_ms, slack_us, wall_ms) = (number(life)?, number(slack)?, number(wall)?);
+    Some(SessionTerms { lifetime_ms, mark, slack_us, wall_ms })
 }
 
 /// The reply as a server writes it; `None` if it is not about the guard.

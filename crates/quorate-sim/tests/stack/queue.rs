@@ -19,7 +19,7 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
         (Script::Introduce, [key], [who, life]) => Some(Command::Introduce {
             client: client(key, "w:")?,
             who: str::from_utf8(who).ok()?.into(),
-            life_ms: number(life)?,
+            lifetime_ms: number(life)?,
         }),
         (Script::Attach, [key, _], [session, rest @ ..]) => {
             Some(Command::Attach { sender: sender(key, session)?, terms: terms(rest)? })
@@ -31,7 +31,7 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
             let owner = Owner::from_bytes(owner);
             let (is_waiting, is_known) = (waits == b"1", known == b"1");
             let ask = AcquireRequest { name: name(lock)?, owner, is_waiting, is_known };
-            Some(Command::Acquire { sender: sender(key, session)?, ask })
+            Some(Command::Acquire { sender: sender(key, session)?, request: ask })
         }
         (Script::Release, [lock, _, _, session_key @ ..], [owner, yields @ ..]) => {
             let (name, owner) = (name(lock)?, Owner::from_bytes(owner));
@@ -64,7 +64,7 @@ pub(crate) fn command(script: Script, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Opt
             let one = |(lock, args): (&[Vec<u8>], &[Vec<u8>])| {
                 let (name, owner) = (name(&lock[0])?, Owner::from_bytes(&args[0]));
                 let ask = AcquireRequest { name, owner, is_waiting: true, is_known: true };
-                Some(Command::Acquire { sender, ask })
+                Some(Command::Acquire { sender, request: ask })
             };
             let entries = locks.chunks_exact(3).zip(args.chunks_exact(3)).map(one);
             entries.collect::<Option<_>>().map(Command::Batch)

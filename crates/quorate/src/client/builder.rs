@@ -246,7 +246,7 @@ impl ClientBuilder {
     ///
     /// let nodes = MemoryNodes::new(1);
     /// let error = Client::builder().memory(&nodes).ttl(Duration::ZERO).build().unwrap_err();
-    /// assert!(error.to_string().starts_with("a ttl of 0ns leaves no time to work"));
+    /// assert!(error.to_string().starts_with("invalid ttl 0ns: use more than"));
     /// ```
     pub fn build(self) -> Result<Client, ConfigError> {
         self.check()?;

@@ -247,8 +247,8 @@ impl Call {
         let mut sleep = self.engine.sleep_until(until);
         poll_fn(|cx| {
             let look = |call: &client::Call| {
-                let traces = call.waiter()?.machine().traces();
-                traces.are_settled().then(|| traces.are_none())
+                let side_effects = call.waiter()?.machine().side_effects();
+                side_effects.are_settled().then(|| side_effects.are_none())
             };
             match self.poll_until(cx.waker(), look) {
                 Poll::Ready(are_none) => Poll::Ready(are_none),
@@ -285,7 +285,7 @@ impl Call {
             record.is_nosy = true;
         }
         let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
-        waiter.is_some_and(|waiter| waiter.machine().is_acquire())
+        waiter.is_some_and(|waiter| waiter.machine().is_pending())
     }
 
     /// Looks after what was won. The outcome must have been taken.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use quorate_core::{
     command::{ClientId, Command, KeyObservation, Owner, Reply, Value},
     fence::Fence,
-    inspect::{Cursor, Inspected, LIST_LOOKED_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX},
+    inspect::{Cursor, Inspected, LIST_SCAN_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX},
     moment::Moment,
     name::Name,
     queue::{Position, identity_of, is_shared},
@@ -104,7 +104,7 @@ impl List<'_> {
                 command: Command::List {
                     prefix: self.prefix.into(),
                     cursor: cursor.clone(),
-                    count: LIST_LOOKED_MAX,
+                    count: LIST_SCAN_MAX,
                 },
             });
             let answers = ask(self.engine, questions.collect(), self.patience, listed).await;

@@ -84,7 +84,7 @@ impl Seat {
             known: shared.lock().view.known(self.node, settings.clock.now()),
             mark: settings.nonces.mark()?,
             id: settings.nonces.node_id()?,
-            life_ms: SESSION_LIFE_MS,
+            lifetime_ms: SESSION_LIFE_MS,
             quarantine_ms: shared.quarantine_ms,
             is_read_only: false,
             is_durable: false,
@@ -126,7 +126,7 @@ impl Permit {
     /// The terms of the session, by the client's wall clock.
     pub(crate) const fn terms(&self, wall_ms: u64) -> SessionTerms {
         let Self { mark, slack_us, .. } = *self;
-        SessionTerms { life_ms: SESSION_LIFE_MS, mark, slack_us, wall_ms }
+        SessionTerms { lifetime_ms: SESSION_LIFE_MS, mark, slack_us, wall_ms }
     }
 
     /// How long the node must not be asked for locks: holders renew theirs first. One that waits

@@ -141,7 +141,7 @@ struct Shared {
     dialect: Dialect,
     /// How long a session lasts if it is not heard of. Whether a client is there is seen by its
     /// socket: this is for throwing out what the dead have left.
-    life_ms: u64,
+    lifetime_ms: u64,
     events: Arc<NodeEvents>,
     status: Arc<Notify>,
     idle: Arc<IdleSignal>,
@@ -160,7 +160,7 @@ impl Shared {
             client: around.client,
             who: around.who,
             dialect: around.dialect,
-            life_ms: u64::try_from(life.as_millis()).unwrap_or(u64::MAX),
+            lifetime_ms: u64::try_from(life.as_millis()).unwrap_or(u64::MAX),
             events: around.events,
             status: around.status,
             idle: around.idle,
@@ -173,7 +173,7 @@ impl Shared {
     /// Says who the client is, for as long as a lock of its may be there.
     fn introduction(&self) -> Command {
         let (client, who) = (self.client, self.who.clone());
-        Command::Introduce { client, who, life_ms: self.life_ms }
+        Command::Introduce { client, who, lifetime_ms: self.lifetime_ms }
     }
 
     /// Tells the observer, if there is one.

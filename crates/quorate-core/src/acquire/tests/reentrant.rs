@@ -1,4 +1,4 @@
-//! Entries of a reentrant lock: they give nothing back one by one, but go and come again.
+//! Entries of a reentrant lock: they yield no single grant, but withdraw and return.
 
 use super::*;
 
@@ -6,26 +6,30 @@ fn entry(nodes: usize) -> Acquire {
     started(nodes, WAIT).reentrant()
 }
 
-fn passed(attempt: &mut Acquire, node: usize, number: u64, now: u64) {
+fn grant_with_earlier_waiter(attempt: &mut Acquire, node: usize, number: u64, now: u64) {
     let granted = Reply::Granted { fence: fence(number), is_earlier: true };
-    attempt.hear(node, ASK_AGAIN, now, &granted, now);
+    attempt.reply(node, ASK_AGAIN, now, &granted, now);
 }
 
-fn said_in(incarnation: u32, action: NodeAction) -> Vec<(usize, NodeCall)> {
+fn calls_in(incarnation: u32, action: NodeAction) -> Vec<(usize, NodeCall)> {
     (0..3).map(|node| (node, NodeCall { incarnation, action })).collect()
 }
 
 const FIRST: NodeAction = NodeAction::Acquire { is_waiting: true, is_known: false };
 
 #[test]
-fn one_that_is_asked_without_a_majority_goes_and_comes_again_at_once() {
+fn inquired_entry_without_a_majority_withdraws_and_asks_again_immediately() {
     let mut attempt = entry(3);
     attempt.grant(0, 7, 0, 1);
     attempt.push(0, PushKind::Inquired, 7, 2);
-    let anew = [said_in(0, NodeAction::Release), said_in(1, FIRST)].concat();
-    assert_eq!(attempt.said_by(), anew, "no grant goes back alone, and it waits as another");
+    let anew = [calls_in(0, NodeAction::Release), calls_in(1, FIRST)].concat();
+    assert_eq!(
+        attempt.drain_calls(),
+        anew,
+        "no single grant is yielded, and it waits as a new owner"
+    );
     assert_eq!((attempt.incarnation(), attempt.granted()), (1, NodeSet::EMPTY));
-    // What was for the old owner is for nobody.
+    // Replies and pushes for the old owner are ignored.
     let old = NodeCall { incarnation: 0, action: ASK_AGAIN };
     let granted = Reply::Granted { fence: fence(7), is_earlier: false };
     for node in 0..3 {
@@ -39,7 +43,7 @@ fn one_that_is_asked_without_a_majority_goes_and_comes_again_at_once() {
 }
 
 #[test]
-fn one_that_is_asked_where_it_has_nothing_stays() {
+fn entry_that_is_inquired_without_a_grant_stays() {
     let mut attempt = entry(3);
     attempt.grant(0, 7, 0, 1);
     attempt.push(1, PushKind::Inquired, 7, 2);
@@ -49,28 +53,24 @@ fn one_that_is_asked_where_it_has_nothing_stays() {
     let mut attempt = started(3, Wait::Never).reentrant();
     attempt.grant(0, 7, 0, 1);
     attempt.push(0, PushKind::Inquired, 7, 2);
-    assert_eq!(
-        (attempt.call(), attempt.incarnation()),
-        (vec![], 0),
-        "nor does one that only tries"
-    );
+    assert_eq!((attempt.call(), attempt.incarnation()), (vec![], 0), "a single try stays too");
 }
 
 #[test]
-fn one_with_a_majority_gives_nothing_back() {
+fn entry_with_a_majority_stays() {
     let mut attempt = entry(3);
     attempt.grant(0, 7, 0, 1);
     attempt.grant(1, 8, 0, 1);
     assert_eq!(attempt.call(), [(0, NodeAction::Confirm(fence(8)))]);
     attempt.push(1, PushKind::Inquired, 8, 2);
-    passed(&mut attempt, 1, 8, 3);
+    grant_with_earlier_waiter(&mut attempt, 1, 8, 3);
     assert_eq!((attempt.call(), attempt.incarnation()), (vec![], 0));
     attempt.confirm(0, 8, Extended::Renewed(fence(8)), 2, 4);
     assert!(matches!(attempt.outcome(), Some(Outcome::Held { fence: it, .. }) if it == fence(8)));
 }
 
 #[test]
-fn a_majority_that_has_run_out_is_none() {
+fn expired_majority_of_an_entry_does_not_count() {
     let mut attempt = entry(3);
     attempt.grant(0, 7, 0, 1);
     attempt.grant(1, 8, 0, 1);
@@ -81,38 +81,42 @@ fn a_majority_that_has_run_out_is_none() {
 }
 
 #[test]
-fn one_that_is_passed_over_waits_for_every_answer_and_then_rests() {
+fn entry_with_an_earlier_waiter_backs_off_after_all_replies() {
     let mut attempt = entry(3);
-    passed(&mut attempt, 0, 7, 1);
-    assert_eq!((attempt.call(), attempt.incarnation()), (vec![], 0), "others may still grant it");
+    grant_with_earlier_waiter(&mut attempt, 0, 7, 1);
+    assert_eq!((attempt.call(), attempt.incarnation()), (vec![], 0), "other nodes may still grant");
     attempt.refuse(1, 6, 1, 2);
     attempt.handle_timeout(at(34));
-    // One node has not answered: nobody knows what it has.
+    // One node has not answered: it may have granted.
     assert_eq!(attempt.incarnation(), 0);
     attempt.call();
-    passed(&mut attempt, 0, 7, 35);
+    grant_with_earlier_waiter(&mut attempt, 0, 7, 35);
     attempt.refuse(1, 6, 35, 35);
     attempt.refuse(2, 6, 35, 35);
     attempt.handle_timeout(at(90));
-    assert_eq!(attempt.said_by(), said_in(0, NodeAction::Release), "it goes, and asks nobody");
+    assert_eq!(
+        attempt.drain_calls(),
+        calls_in(0, NodeAction::Release),
+        "it withdraws and sends no request"
+    );
     assert_eq!((attempt.incarnation(), attempt.granted()), (1, NodeSet::EMPTY));
-    let next = attempt.waits_until().expect("it comes again");
-    assert!(next > at(90), "it rests");
+    let next = attempt.waits_until().expect("it retries");
+    assert!(next > at(90), "it backs off");
     attempt.handle_timeout(next);
-    assert_eq!(attempt.said_by(), said_in(1, FIRST));
+    assert_eq!(attempt.drain_calls(), calls_in(1, FIRST));
 }
 
 #[test]
-fn one_that_is_passed_over_stays_if_a_majority_grants_it_in_time() {
+fn entry_with_an_earlier_waiter_stays_if_a_majority_grants_in_time() {
     let mut attempt = entry(3);
-    passed(&mut attempt, 0, 7, 1);
-    passed(&mut attempt, 1, 7, 2);
-    assert_eq!(attempt.outcome(), held(98, 7), "its identity has the lock");
+    grant_with_earlier_waiter(&mut attempt, 0, 7, 1);
+    grant_with_earlier_waiter(&mut attempt, 1, 7, 2);
+    assert_eq!(attempt.outcome(), held(98, 7), "its identity holds the lock");
     assert_eq!(attempt.call(), []);
 
-    // Or if nobody waits any more.
+    // The same if the earlier waiter has left.
     let mut attempt = entry(3);
-    passed(&mut attempt, 0, 7, 1);
+    grant_with_earlier_waiter(&mut attempt, 0, 7, 1);
     (1..3).for_each(|node| attempt.refuse(node, 6, 1, 2));
     attempt.grant(0, 7, 3, 4);
     attempt.handle_timeout(at(60));
@@ -121,13 +125,13 @@ fn one_that_is_passed_over_stays_if_a_majority_grants_it_in_time() {
 }
 
 #[test]
-fn one_that_only_tries_is_not_passed_over() {
+fn single_try_ignores_earlier_waiters() {
     let mut attempt = started(3, Wait::Never).reentrant();
     let granted = Reply::Granted { fence: fence(7), is_earlier: true };
-    attempt.hear(0, ASK_AGAIN, 0, &granted, 1);
+    attempt.reply(0, ASK_AGAIN, 0, &granted, 1);
     attempt.refuse(1, 6, 0, 1);
     assert_eq!((attempt.call(), attempt.incarnation()), (vec![], 0));
-    attempt.hear(2, ASK_AGAIN, 0, &granted, 2);
+    attempt.reply(2, ASK_AGAIN, 0, &granted, 2);
     assert_eq!(attempt.outcome(), held(97, 7));
 }
 
@@ -140,26 +144,27 @@ fn long_terms() -> Terms {
 fn long_entry() -> Acquire {
     let wait = Wait::Patiently(Duration::MAX);
     let mut attempt = Acquire::start(long_terms(), 3, NodeSet::all(3), wait, at(0)).reentrant();
-    assert_eq!(attempt.said_by(), said_in(0, FIRST));
+    assert_eq!(attempt.drain_calls(), calls_in(0, FIRST));
     attempt
 }
 
 fn refuse_for_long(attempt: &mut Acquire, node: usize, now: u64) {
     let (fence, expires_in_ms) = (fence(6), Some(60_000));
     let refused = Reply::Queued { fence, expires_in_ms, rank: Some(0), is_foreign: false };
-    attempt.hear(node, ASK_AGAIN, now, &refused, now);
+    attempt.reply(node, ASK_AGAIN, now, &refused, now);
 }
 
-/// A node tells several entries nothing, and until the next heartbeat nobody would have the lock.
+/// A node sends several entries no inquiry. Without the poll no owner would hold the lock until the
+/// next heartbeat.
 #[test]
-fn one_with_a_minority_asks_soon_whether_it_is_passed_over_and_then_less_often() {
+fn entry_with_a_minority_polls_for_earlier_waiters_less_and_less_often() {
     let mut attempt = long_entry();
     let mut now = 1;
     for after in [50, 100, 200, 400] {
         attempt.grant(0, 7, now, now);
         refuse_for_long(&mut attempt, 1, now);
         let heartbeat = attempt.waits_until().expect("it waits");
-        assert!(heartbeat > at(now + after), "not before all have answered");
+        assert!(heartbeat > at(now + after), "not before all nodes have answered");
         refuse_for_long(&mut attempt, 2, now);
         assert_eq!(attempt.waits_until(), Some(at(now + after)));
         now += after;
@@ -168,9 +173,9 @@ fn one_with_a_minority_asks_soon_whether_it_is_passed_over_and_then_less_often()
     }
 }
 
-/// All have answered by then, so no answer makes it look.
+/// All nodes have answered by then, so no reply triggers the poll.
 #[test]
-fn one_that_is_handed_a_minority_asks_soon_whether_it_is_passed_over() {
+fn entry_with_a_pushed_minority_polls_for_earlier_waiters() {
     let mut attempt = long_entry();
     (0..3).for_each(|node| refuse_for_long(&mut attempt, node, 1));
     attempt.push(1, PushKind::Granted, 7, 100);
@@ -180,7 +185,7 @@ fn one_that_is_handed_a_minority_asks_soon_whether_it_is_passed_over() {
 }
 
 #[test]
-fn one_that_has_nothing_or_a_majority_leaves_it_to_the_heartbeat() {
+fn entry_without_grants_or_with_a_majority_does_not_poll() {
     let mut attempt = long_entry();
     (0..3).for_each(|node| refuse_for_long(&mut attempt, node, 1));
     assert!(attempt.waits_until().expect("it waits") > at(10_000));
@@ -193,46 +198,53 @@ fn one_that_has_nothing_or_a_majority_leaves_it_to_the_heartbeat() {
     assert!(attempt.waits_until().expect("it waits") > at(10_000));
 }
 
-/// Where others of its identity come and go by turns, they would find each other again and again.
+/// Otherwise entries of one identity that come and go in turn would join each other again and
+/// again.
 #[test]
-fn each_rest_is_longer_than_the_one_before_up_to_a_heartbeat() {
+fn backoff_of_an_entry_grows_up_to_a_heartbeat() {
     let mut attempt = long_entry();
     let mut now = 1;
     let mut last = Duration::ZERO;
     for _ in 0..12 {
         let incarnation = attempt.incarnation();
-        passed(&mut attempt, 0, 7, now);
+        grant_with_earlier_waiter(&mut attempt, 0, 7, now);
         (1..3).for_each(|node| refuse_for_long(&mut attempt, node, now));
         now += 50;
         attempt.handle_timeout(at(now));
-        assert_eq!(attempt.said_by(), said_in(incarnation, NodeAction::Release));
-        let next = attempt.waits_until().expect("it comes again");
-        let rest = next.saturating_since(at(now));
-        assert!(rest >= Duration::from_millis(200), "{rest:?}");
-        assert!(rest > last || rest > Duration::from_millis(19_000), "{last:?}, then {rest:?}");
-        assert!(rest <= Duration::from_millis(20_000), "{rest:?}");
-        (last, now) = (rest, now + u64::try_from(rest.as_millis()).expect("short") + 1);
+        assert_eq!(attempt.drain_calls(), calls_in(incarnation, NodeAction::Release));
+        let next = attempt.waits_until().expect("it retries");
+        let back_off = next.saturating_since(at(now));
+        assert!(back_off >= Duration::from_millis(200), "{back_off:?}");
+        assert!(
+            back_off > last || back_off > Duration::from_millis(19_000),
+            "{last:?}, then {back_off:?}"
+        );
+        assert!(back_off <= Duration::from_millis(20_000), "{back_off:?}");
+        (last, now) = (back_off, now + u64::try_from(back_off.as_millis()).expect("short") + 1);
         attempt.handle_timeout(at(now));
-        assert_eq!(attempt.said_by(), said_in(incarnation + 1, FIRST));
+        assert_eq!(attempt.drain_calls(), calls_in(incarnation + 1, FIRST));
     }
 }
 
 #[test]
-fn a_grant_that_was_seen_as_anothers_makes_it_another_owner() {
+fn void_grant_makes_an_entry_a_new_owner() {
     let mut attempt = entry(3);
     attempt.refuse(0, 9, 0, 1);
-    // An old message, or the node has forgotten everything: a doubt could hit a later grant.
+    // Either a delayed message, or the node lost its data. A rejection could hit a later grant.
     attempt.push(0, PushKind::Granted, 9, 2);
     assert_eq!(attempt.incarnation(), 1);
-    assert_eq!(attempt.said_by(), [said_in(0, NodeAction::Release), said_in(1, FIRST)].concat());
+    assert_eq!(
+        attempt.drain_calls(),
+        [calls_in(0, NodeAction::Release), calls_in(1, FIRST)].concat()
+    );
     attempt.grant(0, 9, 3, 4);
     assert_eq!(attempt.granted(), NodeSet::one(0));
 }
 
 #[test]
-fn one_that_rests_is_not_asked_for_anything_and_leaves_nothing() {
+fn entry_that_backs_off_sends_nothing() {
     let mut attempt = long_entry();
-    passed(&mut attempt, 0, 7, 1);
+    grant_with_earlier_waiter(&mut attempt, 0, 7, 1);
     (1..3).for_each(|node| refuse_for_long(&mut attempt, node, 1));
     attempt.handle_timeout(at(51));
     attempt.call();

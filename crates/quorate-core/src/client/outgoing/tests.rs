@@ -18,7 +18,7 @@ fn owner(number: u64) -> Owner {
 fn acquire(lock: usize, number: u64, is_known: bool) -> Command {
     let sender = Sender { client: ClientId::from_random([7; 20]), session: Session::UNSET };
     let (name, owner) = (name(lock), owner(number));
-    Command::Acquire { sender, ask: AcquireRequest { name, owner, is_waiting: true, is_known } }
+    Command::Acquire { sender, request: AcquireRequest { name, owner, is_waiting: true, is_known } }
 }
 
 fn release(lock: usize, number: u64) -> Command {

@@ -29,8 +29,8 @@ impl Watchdog {
         }
         let id = BatchId(self.next_number());
         let renewed = entries.iter().filter_map(|entry| self.leases.get(&entry.lease()));
-        let renewed: Vec<_> = renewed.map(|held| (held.subject(), held.fenced())).collect();
-        let command = self.signature.extend(&renewed);
+        let renewed: Vec<_> = renewed.map(|held| (held.target(), held.fenced())).collect();
+        let command = self.builder.extend(&renewed);
         let give_up_at = now.saturating_add(vote_timeout);
         self.batches.insert(id, Batch { command, sent_at: now, give_up_at, entries });
         self.deadlines.insert((give_up_at, id));

@@ -62,7 +62,7 @@ impl Hall {
             known: None,
             mark: Mark::from_random(self.fresh()),
             id: NodeId::from_random(self.fresh()),
-            life_ms: 100,
+            lifetime_ms: 100,
             quarantine_ms: QUARANTINE,
             is_read_only: false,
             is_durable: self.is_durable,
@@ -403,7 +403,7 @@ fn a_clock_that_is_set_after_the_handshake_gives_no_session() {
     let client = ClientId::from_random([7; 20]);
     let sender = Sender { client, session: Session::from_random(7) };
     let (mark, wall_ms) = (Some(info.mark), hall.now_ms);
-    let terms = SessionTerms { life_ms: 100, mark, slack_us: 1, wall_ms };
+    let terms = SessionTerms { lifetime_ms: 100, mark, slack_us: 1, wall_ms };
     let attach = command::Command::Attach { sender, terms };
     hall.now_ms += 101;
     assert_eq!(hall.apply(0, &attach), command::Reply::Stale);

@@ -194,7 +194,7 @@ impl Store {
         let sooner = match (self.shares(name), self.joins(name, owner)) {
             // The first to go may be gone without a word, and the others may give it back before
             // its end.
-            (Some(shares), false) if is_next => shares.first_end(),
+            (Some(shares), false) if is_next => shares.earliest_end(),
             // So may the one who wants it alone and stands before it.
             (Some(_), true) => {
                 let first = self.queue.first(name).filter(|first| *first != owner);

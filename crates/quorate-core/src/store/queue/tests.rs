@@ -71,7 +71,7 @@ fn node_with(clients: impl IntoIterator<Item = u8>) -> Store {
 impl Store {
     fn ask_at(&mut self, now: u64, owner: &Owner, is_waiting: bool) -> Reply {
         let (sender, ask) = (speaker_of(owner), ask(owner, is_waiting));
-        self.apply(ms(now), &Command::Acquire { sender, ask })
+        self.apply(ms(now), &Command::Acquire { sender, request: ask })
     }
 
     fn wait_at(&mut self, now: u64, owner: &Owner) -> Reply {
@@ -145,7 +145,7 @@ fn only_the_session_of_today_is_heard() {
     let attach =
         |sender| Command::Attach { sender, terms: SessionTerms::without_membership(SESSION) };
     let ping = |sender| Command::Ping { sender, terms: SessionTerms::without_membership(SESSION) };
-    let asks = |sender| Command::Acquire { sender, ask: ask(&owner(1, 0), true) };
+    let asks = |sender| Command::Acquire { sender, request: ask(&owner(1, 0), true) };
     let extend = |sender| Command::Extend { sender, entries: [].into() };
 
     assert_eq!(node.apply(ms(0), &ping(old)), Reply::Stale, "never attached");
@@ -175,7 +175,10 @@ fn a_session_that_is_not_heard_of_ends_and_a_ping_keeps_it() {
 fn an_owner_without_a_place_is_not_heard() {
     let mut node = node_with([1]);
     let ask = ask(&Owner::new(&client(1), 1, "classic"), true);
-    assert_eq!(node.apply(ms(1), &Command::Acquire { sender: sender(1), ask }), Reply::Stale);
+    assert_eq!(
+        node.apply(ms(1), &Command::Acquire { sender: sender(1), request: ask }),
+        Reply::Stale
+    );
 }
 
 #[test]

@@ -92,9 +92,9 @@ impl Handshakes {
     /// The terms of a session, which begins or goes on.
     pub(super) fn terms(&mut self, node: usize, now: Nanos) -> SessionTerms {
         self.view.ask(node);
-        let (life_ms, mark) = (self.session_ms, self.seats[node].mark);
+        let (lifetime_ms, mark) = (self.session_ms, self.seats[node].mark);
         SessionTerms {
-            life_ms,
+            lifetime_ms,
             mark,
             slack_us: self.quarantine.slack_us(),
             wall_ms: self.wall_ms(now),
@@ -127,7 +127,7 @@ impl Handshakes {
             known,
             mark: self.fresh(),
             id: NodeId::from_random(self.bits()),
-            life_ms: self.session_ms,
+            lifetime_ms: self.session_ms,
             quarantine_ms: self.quarantine.quarantine_ms,
             is_read_only: false,
             is_durable: self.quarantine.is_durable,

@@ -3,7 +3,7 @@
 use quorate_core::{
     acquire::Outcome,
     command::Command,
-    fence::{FENCE_LIFE_MS, Fence},
+    fence::{FENCE_LIFETIME_MS, Fence},
     moment::Moment,
     mutant::Mutant,
     queue::FencedLease,
@@ -92,20 +92,20 @@ fn extension_keeps_the_fence() -> Result<(), String> {
     let mut fixture = Fixture::bare(BEGIN_US);
     let mut a = TestClient::start(&mut fixture, 1, BEGIN_US, &ALL, 0);
     let fence = a.win(&mut fixture, &ALL, 1)?;
-    for ms in [50, 13 * HOUR_MS, FENCE_LIFE_MS - HOUR_MS] {
+    for ms in [50, 13 * HOUR_MS, FENCE_LIFETIME_MS - HOUR_MS] {
         a.attach(&mut fixture, ms);
         let entry = FencedLease::won(fence).extend(name(), a.owner(), 14 * HOUR_MS);
         ALL.into_iter().for_each(|node| _ = a.extend(&mut fixture, node, &entry, ms));
     }
-    fixture.release(&ALL, &a.owner(), FENCE_LIFE_MS + 1);
-    next_fence_follows(&mut fixture, fence, FENCE_LIFE_MS + 2)
+    fixture.release(&ALL, &a.owner(), FENCE_LIFETIME_MS + 1);
+    next_fence_follows(&mut fixture, fence, FENCE_LIFETIME_MS + 2)
 }
 
 /// The clocks of all nodes are set back at `ms`, and another holder comes.
 fn next_fence_follows(fixture: &mut Fixture, before: Fence, ms: u64) -> Result<(), String> {
     ALL.into_iter()
         .for_each(|node| _ = fixture.apply(node, ms, &Command::ReadKey { name: name() }));
-    fixture.begin_us -= 2 * FENCE_LIFE_MS * 1_000;
+    fixture.begin_us -= 2 * FENCE_LIFETIME_MS * 1_000;
     let ticket = fixture.time(ms).as_micros();
     let mut next = TestClient::start(fixture, 2, ticket, &ALL, ms);
     follows(before, next.win(fixture, &ALL, ms)?)
@@ -157,4 +157,4 @@ fn waiter_trusts_a_node_again_after_one_doubt() -> Result<(), String> {
     a.held().map(drop).map_err(|_| "a waiter gives back every grant".to_owned())
 }
 
-const HOUR_MS: u64 = FENCE_LIFE_MS / 24;
+const HOUR_MS: u64 = FENCE_LIFETIME_MS / 24;

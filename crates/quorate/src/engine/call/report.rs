@@ -54,7 +54,7 @@ impl Call {
     pub(crate) fn is_contended(&self) -> bool {
         let shared = self.engine.lock();
         let waiter = shared.machine.call(self.id).and_then(client::Call::waiter);
-        waiter.is_some_and(|it| it.machine().is_contended() && !it.machine().is_short())
+        waiter.is_some_and(|it| it.machine().is_contended() && !it.machine().lacks_quorum())
     }
 }
 
@@ -122,7 +122,7 @@ fn silence_of(engine: &Engine, waiter: &Waiter, record: &Record, node: usize) ->
 fn is_short(waiter: &Waiter) -> bool {
     let machine = waiter.machine();
     let has_someone_to_wait_for = machine.is_contended() || machine.is_reserved();
-    machine.is_short() || !has_someone_to_wait_for
+    machine.lacks_quorum() || !has_someone_to_wait_for
 }
 
 impl Shared {

@@ -77,7 +77,9 @@ impl<'a> Transaction<'a> {
                     self.load_lock(&name)?;
                 }
             }
-            Command::Acquire { ask, .. } => self.find_others(now, &ask.name, &ask.owner)?,
+            Command::Acquire { request: ask, .. } => {
+                self.find_others(now, &ask.name, &ask.owner)?;
+            }
             _ => {}
         }
         Ok(self.store.apply(now, command))

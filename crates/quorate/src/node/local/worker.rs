@@ -267,7 +267,7 @@ impl Open {
             if let Some(session) = session.filter(|_| is_told) {
                 let sender = Sender { client: shared.client, session };
                 transaction.run(now, &shared.introduction())?;
-                let terms = SessionTerms::without_membership(shared.life_ms);
+                let terms = SessionTerms::without_membership(shared.lifetime_ms);
                 transaction.run(now, &Command::Attach { sender, terms })?;
             }
             // We may have waited for our turn for long: nobody would give back what is taken now.

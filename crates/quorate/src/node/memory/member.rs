@@ -84,9 +84,9 @@ impl Member {
             state.heard_at = now;
             let sender = Sender { client: *client, session: state.session };
             store.listen(*client);
-            let (client, who, life_ms) = (*client, who.clone(), FOR_EVER_MS);
-            store.apply(node_time(now), &Command::Introduce { client, who, life_ms });
-            let terms = SessionTerms::without_membership(life_ms);
+            let (client, who, lifetime_ms) = (*client, who.clone(), FOR_EVER_MS);
+            store.apply(node_time(now), &Command::Introduce { client, who, lifetime_ms });
+            let terms = SessionTerms::without_membership(lifetime_ms);
             store.apply(node_time(now), &Command::Attach { sender, terms });
         }
     }

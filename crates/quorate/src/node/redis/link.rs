@@ -86,8 +86,8 @@ impl LinkContext {
     /// Says who the client is, for as long as a lock of its may be there.
     pub(crate) fn introduction(&self) -> Command {
         let held_ms = u64::try_from(self.max_ttl.as_millis()).unwrap_or(u64::MAX);
-        let life_ms = held_ms.saturating_add(INTRODUCED_EVERY_MS + SESSION_LIFE_MS);
-        Command::Introduce { client: self.client, who: self.who.clone(), life_ms }
+        let lifetime_ms = held_ms.saturating_add(INTRODUCED_EVERY_MS + SESSION_LIFE_MS);
+        Command::Introduce { client: self.client, who: self.who.clone(), lifetime_ms }
     }
 
     /// The scripts that are used again and again. The others go as text.

@@ -213,7 +213,7 @@ impl Outbox {
                 None
             }
             // Nothing but its end may have been said for an owner behind its question.
-            Command::Acquire { ask: AcquireRequest { owner, .. }, .. }
+            Command::Acquire { request: AcquireRequest { owner, .. }, .. }
             | Command::SetKey { owner, .. }
                 if !self.is_released(owner) =>
             {

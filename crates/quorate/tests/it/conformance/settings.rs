@@ -28,7 +28,7 @@ async fn a_ttl_that_leaves_no_time_to_work_is_refused(fixture: &Fixture) {
                     if *told == ttl
             );
             assert!(is_told, "{error:?}");
-            let text = format!("a ttl of {ttl:?} leaves no time to work");
+            let text = format!("invalid ttl {ttl:?}: use more than");
             assert!(error.to_string().contains(&text), "{error}");
         }
     }

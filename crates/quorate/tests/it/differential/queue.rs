@@ -15,7 +15,7 @@ mod tracker;
 use quorate_core::{
     backoff::Jitter,
     command::{Command, Reply},
-    fence::{FENCE_LEFT_MIN_MS, FENCE_LIFE_MS, Fence},
+    fence::{FENCE_LIFETIME_MS, FENCE_RENEW_MS, Fence},
     moment::NodeTime,
     queue::Push,
     store::{LockDetails, Store},
@@ -56,9 +56,9 @@ fn a_fence_is_kept_as_in_the_store_for_most_of_a_year() {
         let (mut fence, mut since_ms) = (None, None);
         for _ in 0..600 {
             let half_in_ms = fence
-                .map_or(1, |(_, left_ms): (Fence, u64)| left_ms.saturating_sub(FENCE_LEFT_MIN_MS));
+                .map_or(1, |(_, left_ms): (Fence, u64)| left_ms.saturating_sub(FENCE_RENEW_MS));
             // Around the half, and now and then much later.
-            let late = [0, 1, 2, 600_000, FENCE_LEFT_MIN_MS - 1][trial.draw.below(5)];
+            let late = [0, 1, 2, 600_000, FENCE_RENEW_MS - 1][trial.draw.below(5)];
             trial.wire.let_pass((half_in_ms + late).saturating_sub(1));
             let steps = trial.draw.extension(fence.map(|(fence, _)| fence), trial.wire.now());
             trial.run(&steps);
@@ -71,7 +71,7 @@ fn a_fence_is_kept_as_in_the_store_for_most_of_a_year() {
         let prolonged = trial.tracker.count("a fence prolonged");
         assert!(prolonged > 200, "{prolonged}");
         let held_ms = trial.told_at.as_millis() - since_ms.flatten().expect("it is kept");
-        assert!(held_ms > 100 * FENCE_LIFE_MS, "{held_ms} ms");
+        assert!(held_ms > 100 * FENCE_LIFETIME_MS, "{held_ms} ms");
     });
 }
 
@@ -223,7 +223,7 @@ impl<'a> Trial<'a> {
             let its = callers.filter(|it| it.client == sender.client);
             its.for_each(|it| {
                 it.heard_us = time_us;
-                it.session_ends_at_ms = time_us / 1_000 + terms.life_ms;
+                it.session_ends_at_ms = time_us / 1_000 + terms.lifetime_ms;
             });
         }
     }
@@ -264,7 +264,7 @@ impl<'a> Trial<'a> {
 /// A step for people: with its owner, which is no secret here.
 fn show(step: &Step) -> String {
     let owner = match step {
-        Step::Ask(Command::Acquire { ask, .. }) => Some(&ask.owner),
+        Step::Ask(Command::Acquire { request: ask, .. }) => Some(&ask.owner),
         Step::Ask(Command::Release { owner, .. }) => Some(owner),
         _ => None,
     };

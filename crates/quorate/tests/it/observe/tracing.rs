@@ -62,7 +62,7 @@ async fn a_loss_is_a_warning() {
         warnings,
         [
             "message=lock is at risk lock=orders:42",
-            "message=lock is lost lock=orders:42 kind=mutex reason=its time ran out"
+            "message=lock is lost lock=orders:42 kind=mutex reason=the lease expired"
         ]
     );
     let others = book.events(Level::DEBUG);

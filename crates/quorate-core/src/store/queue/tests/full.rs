@@ -62,7 +62,7 @@ fn nobody_gets_in_behind_others_who_are_heard_of() {
     node.wait_at(0, &waiter);
     node.set_full(true);
     let heartbeats = [&holder, &new, &waiter]
-        .map(|owner| Command::Acquire { sender: sender(1), ask: ask(owner, true) });
+        .map(|owner| Command::Acquire { sender: sender(1), request: ask(owner, true) });
     let each = [granted(fence(1)), Reply::Full, queued(fence(1), TTL, 0)].map(Some);
     let reply = node.apply(ms(1), &Command::Batch(heartbeats.into()));
     assert_eq!(reply, Reply::Batch(each.into()));
@@ -150,8 +150,11 @@ fn a_full_node_stays_full_whatever_it_forgets() {
 #[test]
 fn a_full_node_goes_on_to_know_who_its_clients_are() {
     let mut node = Store::new();
-    let introduce =
-        |number, life_ms| Command::Introduce { client: client(number), who: "me".into(), life_ms };
+    let introduce = |number, lifetime_ms| Command::Introduce {
+        client: client(number),
+        who: "me".into(),
+        lifetime_ms,
+    };
     node.apply(ms(0), &introduce(1, 10));
     node.set_full(true);
     assert_eq!(node.apply(ms(5), &introduce(1, 10)), Reply::Introduced);

@@ -31,7 +31,7 @@ fn list(
 fn ask_for(node: &mut Store, now: u64, text: &str, owner: &Owner) -> Reply {
     let name = Name::parse(text, "").expect("valid");
     let ask = AcquireRequest { name, owner: owner.clone(), is_waiting: true, is_known: false };
-    node.apply(ms(now), &Command::Acquire { sender: sender(1), ask })
+    node.apply(ms(now), &Command::Acquire { sender: sender(1), request: ask })
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn of_a_long_line_the_first_hundred_are_told() {
 #[test]
 fn how_long_a_lock_is_held_can_be_told_after_months() {
     const MINUTES_5: u64 = 300_000;
-    for every_ms in [36 * MINUTES_5, FENCE_LIFE_MS / 2 - 1, FENCE_LIFE_MS / 2] {
+    for every_ms in [36 * MINUTES_5, FENCE_LIFETIME_MS / 2 - 1, FENCE_LIFETIME_MS / 2] {
         let mut node = node_with([1]);
         let holder = owner(1, 1);
         node.wait_at(0, &holder);
@@ -85,8 +85,8 @@ fn how_long_a_lock_is_held_can_be_told_after_months() {
         node.apply(ms(0), &Command::Attach { sender: sender(1), terms });
         let extend = Command::Extend { sender: sender(1), entries: [entry].into() };
         node.apply(ms(1), &extend);
-        let (mut now, mut left_min_ms) = (1, FENCE_LIFE_MS);
-        while now < 250 * FENCE_LIFE_MS {
+        let (mut now, mut left_min_ms) = (1, FENCE_LIFETIME_MS);
+        while now < 250 * FENCE_LIFETIME_MS {
             now += every_ms;
             node.apply(ms(now), &extend);
             let last = inspect(&mut node, ms(now + 7), 0).fence;
@@ -94,7 +94,7 @@ fn how_long_a_lock_is_held_can_be_told_after_months() {
             let (_, left_ms) = node.details(ms(now), &self::name()).fence.expect("it is kept");
             left_min_ms = left_min_ms.min(left_ms);
         }
-        assert!(left_min_ms > FENCE_LIFE_MS / 2, "more than half is left after an extension");
+        assert!(left_min_ms > FENCE_LIFETIME_MS / 2, "more than half is left after an extension");
     }
 }
 

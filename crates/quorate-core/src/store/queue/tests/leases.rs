@@ -126,7 +126,7 @@ fn each_lease_is_judged_by_itself() {
 #[test]
 fn fences_are_forgotten_after_a_day_and_do_not_go_back() {
     let mut node = node_with([1]);
-    let (life, slack_ms) = (FENCE_LIFE_MS, SLACK_US / 1_000);
+    let (life, slack_ms) = (FENCE_LIFETIME_MS, SLACK_US / 1_000);
     let attach =
         Command::Attach { sender: sender(1), terms: SessionTerms::without_membership(SESSION) };
     node.wait_at(0, &owner(1, 1));

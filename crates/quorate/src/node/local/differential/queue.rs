@@ -52,7 +52,7 @@ fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
                 let its = draw.callers.iter_mut().filter(|it| it.client == sender.client);
                 its.for_each(|it| {
                     it.heard_us = time_us;
-                    it.session_ends_at_ms = time_us / 1_000 + terms.life_ms;
+                    it.session_ends_at_ms = time_us / 1_000 + terms.lifetime_ms;
                 });
             }
         }

@@ -266,7 +266,7 @@ fn owner(byte: u8) -> Owner {
 
 fn ask(byte: u8, is_waiting: bool) -> Command {
     let ask = AcquireRequest { name: name(), owner: owner(byte), is_waiting, is_known: false };
-    Command::Acquire { sender: sender(byte), ask }
+    Command::Acquire { sender: sender(byte), request: ask }
 }
 
 fn acquire(open_store: &mut OpenStore, byte: u8, is_waiting: bool) -> Reply {

@@ -3,7 +3,7 @@
 use quorate_core::{
     command::{Owner, Reply},
     inspect::{
-        Cursor, GrantRecord, Inspected, LIST_LOOKED_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX,
+        Cursor, GrantRecord, Inspected, LIST_SCAN_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX,
     },
     name::Name,
 };
@@ -34,7 +34,7 @@ pub(super) fn write_list(
     write_word(out, ours.as_bytes());
     write_word(out, format!("{}[fq]:{{{}*}}", escaped(ours), escaped(prefix)).as_bytes());
     write_word(out, cursor.map_or("0", Cursor::as_str).as_bytes());
-    write_number(out, count.clamp(1, LIST_LOOKED_MAX).into());
+    write_number(out, count.clamp(1, LIST_SCAN_MAX).into());
 }
 
 /// A pattern that only this text fits.

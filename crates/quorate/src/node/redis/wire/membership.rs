@@ -33,8 +33,16 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
 }
 
 fn push_handshake(words: &mut Vec<String>, handshake: &Handshake) {
-    let Handshake { wall_ms, known, mark, id, life_ms, quarantine_ms, is_read_only, is_durable } =
-        handshake;
+    let Handshake {
+        wall_ms,
+        known,
+        mark,
+        id,
+        lifetime_ms,
+        quarantine_ms,
+        is_read_only,
+        is_durable,
+    } = handshake;
     let known = known.map(|it| (it.seen_ms.to_string(), it.expected_ms.to_string()));
     let (seen, expected) = known.unwrap_or_default();
     words.extend([
@@ -44,7 +52,7 @@ fn push_handshake(words: &mut Vec<String>, handshake: &Handshake) {
         expected,
         mark.to_string(),
         id.to_string(),
-        life_ms.to_string(),
+        lifetime_ms.to_string(),
         quarantine_ms.to_string(),
         u8::from(*is_durable).to_string(),
         u8::from(*is_read_only).to_string(),

@@ -25,7 +25,7 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
             write_script(out, Script::Ping, scripts, 2, 5);
             write_stay(out, scripts, *sender, terms);
         }
-        Command::Acquire { sender, ask } => write_acquire(out, *sender, ask, scripts),
+        Command::Acquire { sender, request: ask } => write_acquire(out, *sender, ask, scripts),
         Command::Release { name, owner, yields } => {
             let place = yields.and_then(|_| Position::of(owner.as_bytes()));
             let given_back = usize::from(yields.is_some());
@@ -47,11 +47,11 @@ pub(super) fn write(out: &mut Vec<u8>, command: &Command, scripts: &Scripts) {
         }
         Command::Extend { sender, entries } => write_extend(out, *sender, entries, scripts),
         Command::Batch(entries) => write_heartbeats(out, entries, scripts),
-        Command::Introduce { client, who, life_ms } => {
+        Command::Introduce { client, who, lifetime_ms } => {
             write_script(out, Script::Introduce, scripts, 1, 2);
             write_key(out, scripts, &["w:", &client.to_string()]);
             write_word(out, who.as_bytes());
-            write_number(out, *life_ms);
+            write_number(out, *lifetime_ms);
         }
         Command::Who { client } => {
             write_header(out, b'*', 2);
@@ -66,7 +66,7 @@ fn write_stay(out: &mut Vec<u8>, scripts: &Scripts, sender: Sender, terms: &Sess
     write_session_key(out, scripts, sender);
     write_record(out, scripts);
     write_session(out, sender.session);
-    write_number(out, terms.life_ms);
+    write_number(out, terms.lifetime_ms);
     write_word(out, terms.mark.map(|mark| mark.to_string()).unwrap_or_default().as_bytes());
     write_number(out, terms.slack_us);
     write_number(out, terms.wall_ms);
@@ -106,7 +106,7 @@ fn write_extend(out: &mut Vec<u8>, sender: Sender, entries: &[Extend], scripts: 
 fn write_heartbeats(out: &mut Vec<u8>, entries: &[Command], scripts: &Scripts) {
     let asks = || {
         entries.iter().map(|entry| match entry {
-            Command::Acquire { sender, ask } if entry.is_heartbeat() => (*sender, ask),
+            Command::Acquire { sender, request: ask } if entry.is_heartbeat() => (*sender, ask),
             other => unreachable!("{other:?} is no heartbeat"),
         })
     };

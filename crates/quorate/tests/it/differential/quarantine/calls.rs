@@ -179,14 +179,22 @@ impl<'a> Node<'a> {
 }
 
 fn greet(mut eval: Cmd, greeting: &Handshake) -> Cmd {
-    let Handshake { wall_ms, known, mark, id, life_ms, quarantine_ms, is_read_only, is_durable } =
-        greeting;
+    let Handshake {
+        wall_ms,
+        known,
+        mark,
+        id,
+        lifetime_ms,
+        quarantine_ms,
+        is_read_only,
+        is_durable,
+    } = greeting;
     eval.arg(WIRE).arg(wall_ms);
     match known {
         Some(known) => eval.arg(known.seen_ms).arg(known.expected_ms),
         None => eval.arg("").arg(""),
     };
-    eval.arg(mark.to_string()).arg(id.to_string()).arg(life_ms).arg(quarantine_ms);
+    eval.arg(mark.to_string()).arg(id.to_string()).arg(lifetime_ms).arg(quarantine_ms);
     eval.arg(u8::from(*is_durable)).arg(u8::from(*is_read_only));
     eval
 }

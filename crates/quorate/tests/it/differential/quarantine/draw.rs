@@ -293,7 +293,7 @@ impl Draw {
             known: self.known(at, now_ms),
             mark: self.fresh(),
             id: self.id(),
-            life_ms: [SESSION_LIFE_MS, LONG_LIFE_MS, LONG_LIFE_MS, 50][self.index(4)],
+            lifetime_ms: [SESSION_LIFE_MS, LONG_LIFE_MS, LONG_LIFE_MS, 50][self.index(4)],
             quarantine_ms: self.quarantine_ms(),
             is_read_only: self.up_to(15) == 0,
             is_durable: self.up_to(3) > 0,
@@ -341,14 +341,14 @@ impl Draw {
     }
 
     fn terms(&mut self, at: usize, now_ms: u64, is_recorded: bool) -> SessionTerms {
-        let life_ms = match self.up_to(1) {
+        let lifetime_ms = match self.up_to(1) {
             0 => SESSION_LIFE_MS,
             _ => 1 + self.up_to(20),
         };
         let has_quarantine = is_recorded == (self.up_to(6) > 0);
         let mark = has_quarantine.then(|| self.mark());
         let slack_us = [0, 1_000, 10_000_000][self.index(3)];
-        SessionTerms { life_ms, mark, slack_us, wall_ms: self.wall(at, now_ms) }
+        SessionTerms { lifetime_ms, mark, slack_us, wall_ms: self.wall(at, now_ms) }
     }
 
     fn sender(&mut self, at: usize) -> Sender {

@@ -2,7 +2,7 @@
 
 use quorate_core::{
     command::{ClientId, Command, KeyObservation, Owner, Reply, SessionTerms},
-    fence::{FENCE_LIFE_MS, Fence},
+    fence::{FENCE_LIFETIME_MS, Fence},
     inspect::{Cursor, GrantRecord, Inspected, Listed, ShareInfo},
     moment::NodeTime,
     name::Name,
@@ -59,9 +59,9 @@ impl Digests {
             eval
         };
         let eval = match command {
-            Command::Introduce { client, who, life_ms } => {
+            Command::Introduce { client, who, lifetime_ms } => {
                 let mut eval = eval(&self.introduce, 1);
-                eval.arg(who_key(*client)).arg(who.as_bytes()).arg(life_ms);
+                eval.arg(who_key(*client)).arg(who.as_bytes()).arg(lifetime_ms);
                 eval
             }
             Command::Who { client } => {
@@ -71,7 +71,7 @@ impl Digests {
             }
             Command::Attach { sender, terms } => session(eval(&self.attach, 2), *sender, terms),
             Command::Ping { sender, terms } => session(eval(&self.ping, 2), *sender, terms),
-            Command::Acquire { sender, ask } => {
+            Command::Acquire { sender, request: ask } => {
                 let place = Position::of(ask.owner.as_bytes()).expect("waiters have a place");
                 let mut eval = lock(eval(&self.acquire, 4), &ask.name);
                 eval.arg(session_key(*sender)).arg(ask.owner.as_bytes());
@@ -117,7 +117,7 @@ impl Digests {
 fn heartbeats(mut eval: Cmd, entries: &[Command]) -> Cmd {
     let asks = || {
         entries.iter().map(|entry| match entry {
-            Command::Acquire { sender, ask } if entry.is_heartbeat() => (sender, ask),
+            Command::Acquire { sender, request: ask } if entry.is_heartbeat() => (sender, ask),
             other => panic!("how is {other:?} sent with others?"),
         })
     };
@@ -155,7 +155,7 @@ fn release(mut eval: Cmd, owner: &Owner, yields: Option<&Yield>) -> Cmd {
 
 fn session(mut eval: Cmd, sender: Sender, terms: &SessionTerms) -> Cmd {
     eval.arg(session_key(sender)).arg(record_key());
-    eval.arg(sender.session.to_string()).arg(terms.life_ms);
+    eval.arg(sender.session.to_string()).arg(terms.lifetime_ms);
     eval.arg(terms.mark.map(|mark| mark.to_string()).unwrap_or_default());
     eval.arg(terms.slack_us).arg(terms.wall_ms);
     eval
@@ -357,7 +357,7 @@ fn last_grant(now: NodeTime, record: &[u8], left_ms: i64) -> Option<LastGrant> {
     let fence = Fence::new(digits(fence)?);
     let left_ms = left_ms.cast_unsigned();
     let since_ms = match since {
-        [] => (now.as_millis() + left_ms).checked_sub(FENCE_LIFE_MS).expect("within a day"),
+        [] => (now.as_millis() + left_ms).checked_sub(FENCE_LIFETIME_MS).expect("within a day"),
         since => digits(since).expect("16 digits"),
     };
     Some(LastGrant { fence, since_ms })

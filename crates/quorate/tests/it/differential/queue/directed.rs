@@ -163,7 +163,7 @@ impl<'a> Scene<'a> {
     pub(super) fn ask_for(&self, name: &Name, sender: Sender, owner: &Owner) -> Step {
         let (name, owner) = (name.clone(), owner.clone());
         let ask = AcquireRequest { name, owner, is_waiting: true, is_known: false };
-        Step::Ask(Command::Acquire { sender, ask })
+        Step::Ask(Command::Acquire { sender, request: ask })
     }
 
     fn act(&self, act: Act, sender: Sender, owner: &Owner) -> Step {

@@ -116,7 +116,7 @@ impl Draw {
         let said = match fence {
             None => {
                 let ask = AcquireRequest { name, owner, is_waiting: false, is_known: false };
-                Command::Acquire { sender, ask }
+                Command::Acquire { sender, request: ask }
             }
             Some(fence) => {
                 let entry = Extend { name, owner, fence, ttl_ms: YEAR_MS, may_heal: false };
@@ -148,7 +148,8 @@ impl Draw {
                 let asks: Vec<AcquireRequest> =
                     (0..=self.up_to(3)).map(|_| self.known(store, now)).collect();
                 let sender = self.speaker_or_stale(at);
-                let heartbeats = asks.into_iter().map(|ask| Command::Acquire { sender, ask });
+                let heartbeats =
+                    asks.into_iter().map(|ask| Command::Acquire { sender, request: ask });
                 Command::Batch(heartbeats.collect())
             }
             16..=18 => {
@@ -200,7 +201,7 @@ impl Draw {
             100 => Command::Who { client: self.callers[at].client },
             _ => {
                 let (client, who) = (self.callers[at].client, ["me", "größe\n"][self.index(2)]);
-                Command::Introduce { client, who: who.into(), life_ms: self.life_ms() }
+                Command::Introduce { client, who: who.into(), lifetime_ms: self.lifetime_ms() }
             }
         })
     }
@@ -217,7 +218,7 @@ impl Draw {
         let at = its.filter(|_| self.up_to(9) > 0).unwrap_or(at);
         let (is_waiting, is_known) = (self.up_to(3) > 0, self.is_heads());
         let ask = AcquireRequest { name, owner, is_waiting, is_known };
-        Command::Acquire { sender: self.speaker_or_stale(at), ask }
+        Command::Acquire { sender: self.speaker_or_stale(at), request: ask }
     }
 
     fn adopt(&mut self, store: &mut Store, now: NodeTime, name: Name, at: usize) -> Command {
@@ -267,7 +268,7 @@ impl Draw {
     /// Tickets may lie as far from the node's time as it says, or not at all.
     fn terms(&mut self) -> SessionTerms {
         let slack_us = [0, 1, 1_000_000, SLACK_US][self.index(4)];
-        SessionTerms { slack_us, ..SessionTerms::without_membership(self.life_ms()) }
+        SessionTerms { slack_us, ..SessionTerms::without_membership(self.lifetime_ms()) }
     }
 
     pub(super) fn sender(&self, at: usize) -> Sender {
@@ -398,7 +399,7 @@ impl Draw {
     }
 
     /// Mostly so long that a session lasts for many batches.
-    const fn life_ms(&mut self) -> u64 {
+    const fn lifetime_ms(&mut self) -> u64 {
         match self.up_to(3) {
             0 => 1 + self.up_to(11),
             _ => 30_000,

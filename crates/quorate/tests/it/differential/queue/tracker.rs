@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_core::{
     command::{Command, ExtendedKey, Owner, Reply},
-    fence::{FENCE_LEFT_MIN_MS, Fence},
+    fence::{FENCE_RENEW_MS, Fence},
     moment::NodeTime,
     queue::{Extended, Group, Position, Push, PushKind, group, is_shared},
     store::{LockDetails, Store},
@@ -43,7 +43,7 @@ impl Tracker {
     pub(super) fn handle_before(&mut self, step: &Step, store: &mut Store, now: NodeTime) {
         self.is_full = store.is_full();
         let name = match step {
-            Step::Ask(Command::Acquire { ask, .. }) => &ask.name,
+            Step::Ask(Command::Acquire { request: ask, .. }) => &ask.name,
             Step::Ask(Command::Batch(entries)) => entries[0].entry_name().expect("a lock"),
             Step::Ask(Command::Release { name, .. }) => name,
             Step::Ask(Command::Extend { entries, .. }) => &entries[0].name,
@@ -78,7 +78,7 @@ impl Tracker {
             (_, Reply::Attached { .. }) => "attached",
             (_, Reply::Granted { is_earlier: true, .. }) => "an earlier one waits",
             (_, Reply::Granted { .. }) if !self.is_free => "granted again",
-            (Command::Acquire { ask, .. }, Reply::Granted { fence, .. }) => {
+            (Command::Acquire { request: ask, .. }, Reply::Granted { fence, .. }) => {
                 let ticket = Position::of(ask.owner.as_bytes()).expect("a waiter").ticket;
                 match (fence.get().cmp(&ticket), self.stored) {
                     (std::cmp::Ordering::Less, _) => "a ticket of the future",
@@ -111,7 +111,7 @@ impl Tracker {
             (_, Reply::ExtendedLeases(fates)) => match fates[0] {
                 Extended::Renewed(_) if self.is_free => "healed",
                 Extended::Renewed(fence) if Some(fence) > self.stored => "a fence raised",
-                Extended::Renewed(_) if self.stored_left_ms <= FENCE_LEFT_MIN_MS => {
+                Extended::Renewed(_) if self.stored_left_ms <= FENCE_RENEW_MS => {
                     "a fence prolonged"
                 }
                 Extended::Renewed(_) => "extended",
@@ -133,7 +133,7 @@ impl Tracker {
     /// What happened to those who hold a lock together, or might.
     fn kind_of_share(&self, command: &Command, reply: &Reply) -> Option<&'static str> {
         Some(match (command, reply) {
-            (Command::Acquire { ask, .. }, Reply::Granted { fence, is_earlier })
+            (Command::Acquire { request: ask, .. }, Reply::Granted { fence, is_earlier })
                 if is_shared(&ask.owner) =>
             {
                 match (self.is_free, self.is_shared, *is_earlier) {
@@ -144,7 +144,7 @@ impl Tracker {
                     (_, false, _) => return None,
                 }
             }
-            (Command::Acquire { ask, .. }, Reply::Queued { .. }) => {
+            (Command::Acquire { request: ask, .. }, Reply::Queued { .. }) => {
                 match (self.is_shared, is_shared(&ask.owner)) {
                     (true, true) => "behind one who wants it alone",
                     (true, false) => "behind those who share",
@@ -197,7 +197,7 @@ impl Tracker {
     /// What happened to entries of a reentrant lock.
     fn kind_of_entry(&self, command: &Command, reply: &Reply) -> Option<&'static str> {
         Some(match (command, reply) {
-            (Command::Acquire { ask, .. }, Reply::Granted { is_earlier, .. })
+            (Command::Acquire { request: ask, .. }, Reply::Granted { is_earlier, .. })
                 if is_entry(&ask.owner) =>
             {
                 match (self.is_free, *is_earlier) {
@@ -206,7 +206,7 @@ impl Tracker {
                     (false, false) => "an entry among its own",
                 }
             }
-            (Command::Acquire { ask, .. }, Reply::Queued { .. }) => {
+            (Command::Acquire { request: ask, .. }, Reply::Queued { .. }) => {
                 match (self.is_entered, self.is_shared, is_entry(&ask.owner)) {
                     (true, _, true) => "an entry behind another identity",
                     (true, _, false) => "behind entries",
@@ -242,7 +242,7 @@ impl Tracker {
             (Command::Introduce { .. }, Reply::Full) => "full: a client not introduced",
             (Command::Introduce { .. }, _) => "full: a client introduced again",
             (Command::SetKey { .. }, Reply::Full) => "full: not taken",
-            (Command::Acquire { ask, .. }, Reply::Full) => match is_shared(&ask.owner) {
+            (Command::Acquire { request: ask, .. }, Reply::Full) => match is_shared(&ask.owner) {
                 true => "full: a new reader refused",
                 false => "full: a new owner refused",
             },

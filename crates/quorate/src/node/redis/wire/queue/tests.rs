@@ -28,14 +28,14 @@ fn owner() -> Owner {
 
 fn acquire(owner: Owner) -> Command {
     let ask = AcquireRequest { name: name(), owner, is_waiting: true, is_known: false };
-    Command::Acquire { sender: sender(), ask }
+    Command::Acquire { sender: sender(), request: ask }
 }
 
 fn heartbeats() -> Command {
     let entry = |number| {
         let owner = Position { ticket: 42, ttl_ms: 300, client: client() }.owner(number);
         let ask = AcquireRequest { name: name(), owner, is_waiting: true, is_known: true };
-        Command::Acquire { sender: sender(), ask }
+        Command::Acquire { sender: sender(), request: ask }
     };
     Command::Batch((1..=4).map(entry).collect())
 }

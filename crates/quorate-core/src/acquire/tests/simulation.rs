@@ -1,7 +1,7 @@
-//! Attempts against three real stores, with every message delivered when chance says so.
+//! Acquires against three real stores, with messages delivered in random order.
 //!
-//! Connections break: what was answered is lost, and what was asked may still arrive late. Clocks
-//! agree; the simulator has the worlds in which they do not.
+//! Connections break: replies are lost, and requests may still arrive late. All clocks agree here.
+//! The simulator covers clocks that differ.
 
 use std::collections::VecDeque;
 
@@ -18,19 +18,19 @@ use crate::{
 const NODES: usize = 3;
 const CLIENTS: usize = 3;
 
-/// How often each client wants the lock.
+/// How often each client acquires the lock.
 const ROUNDS: u64 = 2;
 
-/// The nodes' time at the beginning, in milliseconds.
+/// The nodes' time at the start, in milliseconds.
 const T0: u64 = 1_800_000_000_000;
 
 #[test]
-fn whatever_the_order_of_messages_one_at_a_time_holds_with_growing_fences_and_all_is_released() {
+fn one_holder_at_a_time_with_growing_fences_in_any_order_of_messages() {
     let mut holds = 0;
     for seed in 0..3_000 {
         holds += World::new(seed).run();
     }
-    assert!(holds > 10_000, "{holds}: there should be something to see");
+    assert!(holds > 10_000, "only {holds} holders");
 }
 
 struct World {
@@ -39,21 +39,21 @@ struct World {
     now: Moment,
     stores: [Store; NODES],
     clients: [Client; CLIENTS],
-    /// Who holds the lock, and until when.
+    /// The holder, and the end of its lease.
     holder: Option<(usize, Moment)>,
     fence: Fence,
     holds: u32,
     breaks_left: u32,
-    /// What older connections have sent and what has not arrived yet.
+    /// Messages of older connections that have not arrived yet.
     late: Vec<(usize, Command)>,
 }
 
 struct Client {
     id: ClientId,
     links: [Link; NODES],
-    place: Position,
+    position: Position,
     machine: Acquire,
-    /// Whether the outcome of the machine is known to the judge.
+    /// Whether the outcome of the machine was checked.
     is_judged: bool,
     rounds_left: u64,
 }
@@ -67,7 +67,7 @@ struct Link {
 }
 
 struct Request {
-    /// For which attempt; `None` for what no attempt waits for.
+    /// The acquire that waits for the reply, if any.
     call: Option<(u64, NodeCall)>,
     sent_at: Moment,
     command: Command,
@@ -79,11 +79,11 @@ impl World {
         let now = Moment::ZERO;
         let clients = [1, 2, 3].map(|byte| {
             let id = ClientId::from_random([byte; 20]);
-            let place = Position { ticket: T0 * 1_000, ttl_ms: terms().ttl_ms(), client: id };
+            let position = Position { ticket: T0 * 1_000, ttl_ms: terms().ttl_ms(), client: id };
             let mut machine = Acquire::start(terms(), NODES, NodeSet::EMPTY, WAIT, now);
             machine.handle_abandon();
             let (links, is_judged) = (Default::default(), true);
-            Client { id, links, place, machine, is_judged, rounds_left: ROUNDS }
+            Client { id, links, position, machine, is_judged, rounds_left: ROUNDS }
         });
         let breaks_left = u32::try_from(jitter.next() % 4).unwrap();
         let stores = [const { Store::new() }; NODES];
@@ -96,12 +96,12 @@ impl World {
         world
     }
 
-    /// Runs until every client is done and every message has arrived.
+    /// Runs until every client is finished and every message has arrived.
     fn run(mut self) -> u32 {
         let mut steps = 0;
-        while !self.is_over() {
+        while !self.is_finished() {
             steps += 1;
-            assert!(steps < 50_000, "seed {}: it does not come to an end", self.seed);
+            assert!(steps < 50_000, "seed {}: does not terminate", self.seed);
             let (client, node) = (self.draw(CLIENTS), self.draw(NODES));
             match self.draw(16) {
                 0..5 => self.deliver_request(client, node),
@@ -109,7 +109,7 @@ impl World {
                 10..12 => self.deliver_push(client, node),
                 12 => self.deliver_late(),
                 13 => self.tick(),
-                14 => self.move_on(client),
+                14 => self.release_or_acquire(client),
                 _ => match self.draw(20) {
                     0 if self.breaks_left > 0 => self.break_link(client, node),
                     1 if self.clients[client].machine.outcome().is_none() => {
@@ -128,7 +128,7 @@ impl World {
         self.holds
     }
 
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         let is_done = |client: &Client| {
             let is_quiet = |link: &Link| {
                 link.requests.is_empty() && link.replies.is_empty() && link.pushes.is_empty()
@@ -177,7 +177,7 @@ impl World {
     fn route_pushes(&mut self, node: usize) {
         for push in self.stores[node].take_pushes() {
             let client = self.clients.iter_mut().find(|client| client.id == push.client);
-            client.expect("one of these").links[node].pushes.push_back(push);
+            client.expect("known client").links[node].pushes.push_back(push);
         }
     }
 
@@ -224,8 +224,8 @@ impl World {
         }
     }
 
-    /// A holder releases; one who has nothing to do wants the lock again.
-    fn move_on(&mut self, client: usize) {
+    /// Releases the lock if the client holds it. An idle client starts a new acquire.
+    fn release_or_acquire(&mut self, client: usize) {
         if self.holder.is_some_and(|(holder, _)| holder == client) {
             self.holder = None;
             let owner = self.clients[client].owner(self.clients[client].machine.incarnation());
@@ -238,10 +238,11 @@ impl World {
             && self.clients[client].machine.outcome().is_some()
         {
             let wait = if self.draw(4) == 0 { Wait::Never } else { WAIT };
-            // Coarse tickets are often the same for two clients, and so are fences.
+            // Coarse tickets are often equal for two clients, and so are fences.
             let ticket = self.node_time().as_micros() / 16_000;
-            let Client { place, machine, is_judged, rounds_left, .. } = &mut self.clients[client];
-            place.ticket = ticket * 16_000;
+            let Client { position, machine, is_judged, rounds_left, .. } =
+                &mut self.clients[client];
+            position.ticket = ticket * 16_000;
             *is_judged = false;
             *machine = Acquire::start(terms(), NODES, NodeSet::all(NODES), wait, self.now);
             *rounds_left -= 1;
@@ -254,20 +255,20 @@ impl World {
         let broken = std::mem::take(&mut self.clients[client].links[node]);
         self.clients[client].machine.handle_down(node);
         let unanswered = broken.replies.into_iter().map(|(request, _)| (request, true));
-        let unheard = broken.requests.into_iter().map(|request| (request, false));
-        let mut owed = Vec::new();
-        for (request, is_done) in unanswered.chain(unheard) {
+        let undelivered = broken.requests.into_iter().map(|request| (request, false));
+        let mut releases = Vec::new();
+        for (request, is_done) in unanswered.chain(undelivered) {
             self.answer(client, node, &request, None);
             if !is_done && self.draw(2) == 0 {
                 self.late.push((node, request.command.clone()));
             }
             if matches!(request.command, Command::Release { yields: None, .. }) {
-                owed.push(request.command);
+                releases.push(request.command);
             }
         }
         self.stores[node].hang_up(self.clients[client].id);
         self.attach(client, node);
-        owed.into_iter().for_each(|command| self.send(client, node, None, command));
+        releases.into_iter().for_each(|command| self.send(client, node, None, command));
         self.clients[client].machine.handle_up(node, self.now);
         self.drive(client);
     }
@@ -278,7 +279,7 @@ impl World {
         self.clients[client].links[node].requests.push_back(request);
     }
 
-    /// Does what the machine says, and judges its outcome when that is new.
+    /// Sends the calls of the machine, and checks a new outcome.
     fn drive(&mut self, client: usize) {
         while let Output::Call { node, call } = self.clients[client].machine.poll_output() {
             let command = self.clients[client].command(node, call);
@@ -297,9 +298,9 @@ impl World {
         let Self { seed, now, .. } = *self;
         if let Some((holder, until)) = self.holder {
             assert!(until <= now, "seed {seed}: two holders");
-            self.move_on(holder);
+            self.release_or_acquire(holder);
         }
-        assert!(now < valid_until, "seed {seed}: over before it began");
+        assert!(now < valid_until, "seed {seed}: ended before it began");
         assert!(self.fence < fence, "seed {seed}: {} and then {fence}", self.fence);
         self.fence = fence;
         self.holder = Some((client, valid_until));
@@ -308,9 +309,9 @@ impl World {
 }
 
 impl Client {
-    /// The owner of one life of today's attempt.
+    /// The owner of one incarnation of the current acquire.
     fn owner(&self, incarnation: u32) -> Owner {
-        self.place.owner(self.rounds_left * 1_000 + u64::from(incarnation))
+        self.position.owner(self.rounds_left * 1_000 + u64::from(incarnation))
     }
 
     fn command(&self, node: usize, call: NodeCall) -> Command {
@@ -320,7 +321,7 @@ impl Client {
         match call.action {
             NodeAction::Acquire { is_waiting, is_known } => Command::Acquire {
                 sender,
-                ask: AcquireRequest { name, owner, is_waiting, is_known },
+                request: AcquireRequest { name, owner, is_waiting, is_known },
             },
             NodeAction::Yield(fence) | NodeAction::Reject(fence) => {
                 Command::Release { name, owner, yields: Some(Yield { fence, sender }) }
