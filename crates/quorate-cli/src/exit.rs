@@ -74,7 +74,7 @@ impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
         let code = match &error {
             LockError::Timeout { .. } => BUSY,
-            LockError::NoQuorum { nodes } => silence(nodes),
+            LockError::NoQuorum { nodes, .. } => silence(nodes),
             LockError::Denied { .. } => DENIED,
             LockError::InvalidName(_)
             | LockError::InvalidTtl(_)
@@ -108,7 +108,7 @@ impl From<LeaseError> for Failure {
     fn from(error: LeaseError) -> Self {
         let code = match &error {
             LeaseError::Lost(_) => LOST,
-            LeaseError::NoQuorum { nodes } => silence(nodes),
+            LeaseError::NoQuorum { nodes, .. } => silence(nodes),
             LeaseError::InvalidTtl(_) | LeaseError::OtherMode => USAGE,
             _ => SOFTWARE,
         };

@@ -6,7 +6,7 @@ use clap::Args;
 use quorate::{
     blocking::Client,
     error::{NodeAnswer, NodeReport},
-    inspect::{LockHolder, LockReport, Locks, NodeView, Observation, Waiter},
+    inspect::{Holder, LockReport, Locks, NodeView, Observation, Waiter},
 };
 use serde_json::{Value, json};
 
@@ -119,11 +119,11 @@ impl Show {
             if report.shared_with.is_empty() {
                 lines.push(format!("entered once by {identity:?}"));
             }
-            let also = |other: &LockHolder| format!("also held by {other}");
+            let also = |other: &Holder| format!("also held by {other}");
             lines.extend(report.shared_with.iter().map(also));
         }
         if report.holder.as_ref().is_some_and(|holder| holder.is_shared) {
-            let with = |other: &LockHolder| format!("shared with {other}");
+            let with = |other: &Holder| format!("shared with {other}");
             lines.extend(report.shared_with.iter().map(with));
             if report.shared_with.is_empty() {
                 lines.push("shared, with nobody else now".into());
@@ -225,7 +225,7 @@ fn lock(report: &LockReport) -> Value {
     })
 }
 
-fn holder(holder: &LockHolder) -> Value {
+fn holder(holder: &Holder) -> Value {
     json!({
         "who": holder.who,
         "owner_prefix": holder.owner_prefix,

@@ -187,7 +187,7 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::Expired => "the lease expired",
             Self::Gone => "a majority of the nodes no longer has the key",
-            Self::MaxHold => "the maximum hold time was reached",
+            Self::MaxHold => "max_hold was reached",
             Self::ShutDown => "the client was shut down",
         })
     }

@@ -242,7 +242,7 @@ impl From<LockError> for Problem {
             LockError::Timeout { holder, .. } => {
                 Self::held(detail, holder.map(|holder| (holder.who, holder.expires_in)))
             }
-            LockError::NoQuorum { nodes } | LockError::Denied { nodes } => {
+            LockError::NoQuorum { nodes, .. } | LockError::Denied { nodes, .. } => {
                 Self::no_quorum(detail, &nodes)
             }
             LockError::InvalidName(_) => Self::new(Code::InvalidName, detail),
@@ -266,7 +266,7 @@ impl From<LeaseError> for Problem {
         let detail = error.to_string();
         match error {
             LeaseError::Lost(_) => Self::new(Code::LeaseLost, detail),
-            LeaseError::NoQuorum { nodes } => Self::no_quorum(detail, &nodes),
+            LeaseError::NoQuorum { nodes, .. } => Self::no_quorum(detail, &nodes),
             LeaseError::InvalidTtl(_) | LeaseError::OtherMode => {
                 Self::new(Code::InvalidLease, detail)
             }

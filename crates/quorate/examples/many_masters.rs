@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 guard.release().await?;
             }
             Ok(None) => println!("{failed} of 5 nodes fail: someone has it"),
-            Err(LockError::NoQuorum { nodes }) => {
+            Err(LockError::NoQuorum { nodes, .. }) => {
                 println!("{failed} of 5 nodes fail: no quorum");
                 nodes.iter().for_each(|report| println!("  {report}"));
             }

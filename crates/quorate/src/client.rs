@@ -331,8 +331,8 @@ impl Client {
         let want = Want { name, terms, hold, kind, lock_kind };
         match adopt(client, want, from.clone(), fenced).await? {
             Got::Held(guard) => Ok(guard),
-            Got::Contended => Err(Lost::new(LostReason::Gone).into()),
-            Got::Silence(nodes) => Err(LeaseError::NoQuorum { nodes }),
+            Got::Contended => Err(Lost::new(lease.parts().0, LostReason::Gone).into()),
+            Got::Silence(silence) => Err(silence.into()),
         }
     }
 

@@ -11,7 +11,7 @@
 //! match client.mutex("orders:42").try_lock().await {
 //!     Ok(Some(guard)) => guard.release().await?,
 //!     Ok(None) => println!("someone has it"),
-//!     Err(LockError::NoQuorum { nodes }) => nodes.iter().for_each(|node| eprintln!("{node}")),
+//!     Err(LockError::NoQuorum { nodes, .. }) => nodes.iter().for_each(|node| eprintln!("{node}")),
 //!     Err(other) => return Err(other.into()),
 //! }
 //! # Ok(()) }
@@ -28,10 +28,14 @@ pub use self::{
     operator::{AdmitError, ChangeError},
     setup::{ConfigError, ConnectError, InspectError, WouldDeadlock},
 };
+use quorate_core::name::Name;
 pub use quorate_core::{lease::LostReason, name::NameError, terms::TermsError};
 use thiserror::Error;
 
-pub use crate::node_error::{NodeAnswer, NodeError, NodeReport};
+pub use crate::{
+    holder::Holder,
+    node_error::{NodeAnswer, NodeError, NodeReport},
+};
 
 /// Why a lock was not taken.
 ///
@@ -45,7 +49,7 @@ pub use crate::node_error::{NodeAnswer, NodeError, NodeReport};
 /// use quorate::{error::{LockError, NodeAnswer, NodeError}, memory::Behaviour};
 ///
 /// nodes.set(0, Behaviour::Fail);
-/// let Err(LockError::NoQuorum { nodes }) = client.mutex("orders:42").try_lock().await else {
+/// let Err(LockError::NoQuorum { nodes, .. }) = client.mutex("orders:42").try_lock().await else {
 ///     panic!("nobody answered");
 /// };
 /// assert_eq!(nodes[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));
@@ -55,22 +59,28 @@ pub use crate::node_error::{NodeAnswer, NodeError, NodeReport};
 #[non_exhaustive]
 pub enum LockError {
     /// Another owner kept the lock for the whole wait.
-    #[error("held by another for the whole wait of {waited:?}{}", HeldBy(.holder))]
+    #[error("timed out after {waited:?} waiting for the lock {lock:?}{}", HeldBy(.holder))]
     Timeout {
-        /// How long was waited.
+        /// The name of the lock. For a semaphore, its name.
+        lock: String,
+        /// How long the caller waited.
         waited: Duration,
-        /// Who has it, as far as the nodes could tell.
-        holder: Option<Holder>,
+        /// The holder, if the nodes could report it.
+        holder: Option<Box<Holder>>,
     },
     /// Too few nodes answered to decide either way. This is not "held by another".
-    #[error("no quorum: {}", Reports(.nodes))]
+    #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
+        /// The name of the lock.
+        lock: String,
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
     /// So many nodes denied the right to lock that no majority is left.
-    #[error("denied: {}", Reports(.nodes))]
+    #[error("denied access to the lock {lock:?}: {}", Reports(.nodes))]
     Denied {
+        /// The name of the lock.
+        lock: String,
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
@@ -132,6 +142,44 @@ pub enum LockError {
     ShutDown,
 }
 
+impl LockError {
+    /// The name of the lock, if the error is about reaching it. For a semaphore, its name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// # use std::time::Duration;
+    /// let orders = client.mutex("orders:42");
+    /// let _guard = orders.lock().await?;
+    /// let error = orders.lock_timeout(Duration::ZERO).await.expect_err("the lock is held");
+    /// assert_eq!(error.lock(), Some("orders:42"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn lock(&self) -> Option<&str> {
+        match self {
+            Self::Timeout { lock, .. }
+            | Self::NoQuorum { lock, .. }
+            | Self::Denied { lock, .. } => Some(lock),
+            _ => None,
+        }
+    }
+
+    /// The same error about the semaphore that the lock is a part of.
+    pub(crate) fn of(mut self, semaphore: &str) -> Self {
+        if let Self::Timeout { lock, .. }
+        | Self::NoQuorum { lock, .. }
+        | Self::Denied { lock, .. } = &mut self
+        {
+            semaphore.clone_into(lock);
+        }
+        self
+    }
+}
+
 /// Why a ttl was refused.
 ///
 /// # Examples
@@ -169,43 +217,6 @@ pub enum TtlError {
     Terms(#[from] TermsError),
 }
 
-/// Who holds a lock, as one of its nodes told.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let nodes = quorate::memory::MemoryNodes::new(1);
-/// # let client = quorate::Client::builder().memory(&nodes).build()?;
-/// # use {quorate::error::LockError, std::time::Duration};
-/// nodes.plant(0, "orders:42", b"a value of another program");
-/// let wait = client.mutex("orders:42").lock_timeout(Duration::ZERO).await;
-/// let Err(LockError::Timeout { holder: Some(holder), .. }) = wait else { panic!("{wait:?}") };
-/// assert_eq!(holder.who, "a value of another program");
-/// assert_eq!(holder.expires_in, None);
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// Program, host and process for a lock of Quorate; the value as it is, escaped, for another
-    /// library's.
-    pub who: String,
-    /// How long the node will keep the key if nobody extends it; `None` if it never goes by itself.
-    pub expires_in: Option<Duration>,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.who)?;
-        match self.expires_in {
-            Some(left) => write!(f, " (expires in {left:?})"),
-            None => f.write_str(" (never expires)"),
-        }
-    }
-}
-
 /// The lease has ended: another owner may hold the lock.
 ///
 /// # Examples
@@ -217,21 +228,23 @@ impl fmt::Display for Holder {
 /// # use std::time::Duration;
 /// let guard = client.mutex("orders:42").max_hold(Duration::from_millis(20)).lock().await?;
 /// let lost = guard.lost().await;
-/// assert_eq!(lost.to_string(), "the lock is lost: the maximum hold time was reached");
+/// assert_eq!(lost.to_string(), "the lock \"orders:42\" is lost: max_hold was reached");
 /// assert_eq!(lost.reason.as_str(), "max_hold");
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("the lock is lost: {reason}")]
+#[error("the lock {lock:?} is lost: {reason}")]
 #[non_exhaustive]
 pub struct Lost {
+    /// The name of the lock.
+    pub lock: String,
     /// Why it ended.
     pub reason: LostReason,
 }
 
 impl Lost {
-    pub(crate) const fn new(reason: LostReason) -> Self {
-        Self { reason }
+    pub(crate) fn new(lock: &Name, reason: LostReason) -> Self {
+        Self { lock: lock.to_string(), reason }
     }
 }
 
@@ -257,8 +270,10 @@ pub enum LeaseError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// Too few nodes answered to say.
-    #[error("no quorum: {}", Reports(.nodes))]
+    #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
+        /// The name of the lock.
+        lock: String,
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
@@ -325,8 +340,10 @@ pub enum VerifyError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// Too few nodes answered to say. The lease goes on until its deadline.
-    #[error("no quorum: {}", Reports(.nodes))]
+    #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
+        /// The name of the lock.
+        lock: String,
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
@@ -354,8 +371,10 @@ pub enum ReleaseError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// Too few nodes answered. The release goes on in the background, and the keys expire.
-    #[error("no quorum: {}", Reports(.nodes))]
+    #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
+        /// The name of the lock.
+        lock: String,
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
@@ -390,11 +409,11 @@ pub enum WithError {
     Lost(#[from] Lost),
 }
 
-struct HeldBy<'a>(&'a Option<Holder>);
+struct HeldBy<'a>(&'a Option<Box<Holder>>);
 
 impl fmt::Display for HeldBy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |holder| write!(f, ": {holder}"))
+        self.0.as_ref().map_or(Ok(()), |holder| write!(f, ": held by {holder}"))
     }
 }
 

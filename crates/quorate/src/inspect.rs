@@ -21,11 +21,15 @@ mod page;
 
 use std::{fmt, time::Duration};
 
-use quorate_core::{fence::Fence, quorum::majority};
+use quorate_core::quorum::majority;
 
-use crate::error::{NodeError, NodeReport};
+use crate::{
+    error::{NodeError, NodeReport},
+    holder::Shown,
+};
 
 pub use self::page::{CursorError, LockCursor, LockPage};
+pub use crate::holder::Holder;
 
 /// What the nodes know about one lock.
 ///
@@ -53,10 +57,10 @@ pub struct LockReport {
     pub name: String,
     /// Whose key most of the nodes have that answered. It holds the lock if that is a majority of
     /// all nodes: see [`is_held`](Self::is_held).
-    pub holder: Option<LockHolder>,
+    pub holder: Option<Holder>,
     /// Who holds it together with the holder, the earliest first: about a hundred at the most.
     /// Empty if it is held alone.
-    pub shared_with: Vec<LockHolder>,
+    pub shared_with: Vec<Holder>,
     /// How many nodes have the holder's key.
     pub votes: usize,
     /// Who stands in line, the first one first; a hundred at the most. Empty in a list of locks.
@@ -177,83 +181,6 @@ impl fmt::Display for LockReport {
     }
 }
 
-/// Who has a lock.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let client = quorate::Client::memory();
-/// # use std::time::Duration;
-/// let _guard = client.mutex("orders:42").ttl(Duration::from_secs(9)).lock().await?;
-/// let holder = client.inspect("orders:42").await?.holder.expect("it is held");
-/// assert!(!holder.is_foreign);
-/// assert!(holder.held_for < Some(Duration::from_secs(5)));
-/// assert!(holder.expires_in <= Some(Duration::from_secs(9)));
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct LockHolder {
-    /// Program, host and process for a lock of Quorate; the value as it is, escaped, for another
-    /// library's.
-    pub who: String,
-    /// The first digits of what marks the keys of this client: people can tell clients apart by it,
-    /// and nobody can act for one. `None` for another library's.
-    pub owner_prefix: Option<String>,
-    /// The holder's fence. `None` for a reader, in classic mode and for another library's.
-    pub fence: Option<Fence>,
-    /// How long ago the lock was granted, as far as a node remembers: one that has forgotten
-    /// everything counts from when it was given the lock again. A lease that was handed over goes
-    /// on counting. Exact for a hundred days, at least so long after that. `None` in classic mode
-    /// and for another library's.
-    pub held_for: Option<Duration>,
-    /// For how long the nodes keep the key if nobody extends it; `None` if it never goes by itself.
-    pub expires_in: Option<Duration>,
-    /// It is another library's or program's.
-    pub is_foreign: bool,
-    /// It is the client that asked.
-    pub is_this_client: bool,
-    /// It holds the lock as a [reader](crate::RwLock::read), together with others who do.
-    pub is_shared: bool,
-    /// As whom it holds a lock that is [reentrant](crate::Mutex::reentrant), together with other
-    /// entries of that identity.
-    pub identity: Option<String>,
-}
-
-impl LockHolder {
-    /// The same holder as two nodes see it: some of them may know it for a short time only.
-    pub(crate) fn and(self, other: Self) -> Self {
-        let expires_in = match (self.expires_in, other.expires_in) {
-            (Some(one), Some(two)) => Some(one.max(two)),
-            (None, _) | (_, None) => None,
-        };
-        Self {
-            fence: self.fence.max(other.fence),
-            held_for: self.held_for.max(other.held_for),
-            expires_in,
-            ..self
-        }
-    }
-}
-
-impl fmt::Display for LockHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.who)?;
-        if self.is_foreign {
-            f.write_str(" (not of Quorate)")?;
-        }
-        if let Some(held_for) = self.held_for {
-            write!(f, " for {}", Shown(held_for))?;
-        }
-        match self.expires_in {
-            Some(left) => write!(f, ", expires in {}", Shown(left)),
-            None => f.write_str(", never expires"),
-        }
-    }
-}
-
 /// One who stands in line.
 ///
 /// # Examples
@@ -338,7 +265,7 @@ pub enum Observation {
     /// Nothing.
     Free,
     /// Somebody's key.
-    Held(LockHolder),
+    Held(Holder),
     /// It gave no usable answer.
     NodeError(NodeError),
 }
@@ -369,37 +296,4 @@ pub struct Locks {
     /// True if a majority of the nodes has told all: no lock that is held can be missing. There may
     /// be more if not, or if there are more than a hundred thousand.
     pub is_complete: bool,
-}
-
-/// A time as people say it.
-struct Shown(Duration);
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-        match seconds {
-            0..10 => write!(f, "{seconds}.{} s", self.0.subsec_millis() / 100),
-            10..60 => write!(f, "{seconds} s"),
-            60..3_600 => write!(f, "{minutes} min {} s", seconds % 60),
-            3_600..86_400 => write!(f, "{hours} h {} min", minutes % 60),
-            _ => write!(f, "{days} d {} h", hours % 24),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_shown_as_people_say_them() {
-        let shown = |millis| Shown(Duration::from_millis(millis)).to_string();
-        assert_eq!(shown(0), "0.0 s");
-        assert_eq!(shown(9_999), "9.9 s");
-        assert_eq!(shown(43_210), "43 s");
-        assert_eq!(shown(125_000), "2 min 5 s");
-        assert_eq!(shown(3 * 3_600_000 + 62_000), "3 h 1 min");
-        assert_eq!(shown(9 * 86_400_000 + 4 * 3_600_000), "9 d 4 h");
-    }
 }

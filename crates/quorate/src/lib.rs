@@ -47,6 +47,7 @@ mod detached_lease;
 mod engine;
 pub mod error;
 pub mod fence;
+mod holder;
 pub mod inspect;
 #[cfg(doc)]
 pub mod manual;

@@ -90,6 +90,7 @@ const LIBRARY: Layered = Layered {
                 "error",
                 "fence",
                 "detached_lease",
+                "holder",
                 "inspect",
                 "nonces",
                 "observe",

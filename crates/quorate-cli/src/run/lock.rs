@@ -102,7 +102,7 @@ async fn lock_silently(
     match taken {
         Ok(guards) => Ok(guards),
         Err(LockError::Timeout { holder, .. }) => {
-            Err(Failure::new(BUSY, busy(client, want, holder).await))
+            Err(Failure::new(BUSY, busy(client, want, holder.map(|it| *it)).await))
         }
         Err(error) => Err(error.into()),
     }
@@ -119,7 +119,7 @@ pub(super) async fn patiently<T>(
     loop {
         let asked_at = Instant::now();
         let taken = take().await;
-        let Err(LockError::NoQuorum { nodes }) = &taken else { return taken };
+        let Err(LockError::NoQuorum { nodes, .. }) = &taken else { return taken };
         // Nodes that turn us away will do so again.
         if silence(nodes) != UNAVAILABLE {
             return taken;

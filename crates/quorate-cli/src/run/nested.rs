@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, env};
 
-use quorate::{Client, Guard, inspect::LockHolder};
+use quorate::{Client, Guard, inspect::Holder};
 
 use super::want::{How, Want};
 use crate::exit::Failure;
@@ -41,7 +41,7 @@ async fn is_held_by(client: &Client, want: &Want<'_>, name: &str, owners: &[&str
     if report.shared_with.len() >= SHARES_TOLD {
         return true;
     }
-    let is_above = |holder: &LockHolder| {
+    let is_above = |holder: &Holder| {
         let prefix = holder.owner_prefix.as_deref();
         let is_its =
             |id: &&str| prefix.is_some_and(|it| id.split(':').any(|id| id.starts_with(it)));

@@ -126,7 +126,9 @@ async fn lock_all(
     voice.status("");
     let guard = match taken {
         Ok(guard) => guard,
-        Err(LockError::Timeout { holder, .. }) => return Err(held(client, wants, holder).await),
+        Err(LockError::Timeout { holder, .. }) => {
+            return Err(held(client, wants, holder.map(|it| *it)).await);
+        }
         Err(error) => return Err(of_all(wants, error.into())),
     };
     let fences = guard.guards().iter().map(|guard| {

@@ -4,7 +4,7 @@ use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use quorate::{
     fence::Fence,
-    inspect::{LockCursor, LockHolder, LockReport, NodeView, Observation, Waiter},
+    inspect::{Holder, LockCursor, LockReport, NodeView, Observation, Waiter},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -238,8 +238,8 @@ impl From<&LockReport> for Lock {
     }
 }
 
-impl From<&LockHolder> for HolderView {
-    fn from(holder: &LockHolder) -> Self {
+impl From<&Holder> for HolderView {
+    fn from(holder: &Holder) -> Self {
         Self {
             owner: holder.who.clone(),
             fence: holder.fence.map(Fence::get),

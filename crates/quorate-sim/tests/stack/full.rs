@@ -160,7 +160,7 @@ async fn cut(desk: &Desk, dice: &mut Dice) {
 /// Nobody gets anything new.
 async fn refuse(client: &Client) {
     let refused = client.mutex("new").try_lock().await.expect_err("there is no memory");
-    let LockError::NoQuorum { nodes } = &refused else { panic!("{refused:?}") };
+    let LockError::NoQuorum { nodes, .. } = &refused else { panic!("{refused:?}") };
     let is_full = |answer: &NodeAnswer| *answer == NodeAnswer::NodeError(NodeError::OutOfMemory);
     assert!(nodes.iter().any(|report| is_full(&report.answer)), "{refused}");
 }

@@ -95,7 +95,7 @@ fn node_that_comes_up_at_the_last_moment_is_not_late() {
             });
             match ended {
                 Ok(_) => assert!(now() - asked_at <= wait + VOTE_TIMEOUT, "two vote"),
-                Err(LockError::NoQuorum { nodes }) => {
+                Err(LockError::NoQuorum { nodes, .. }) => {
                     assert!(is_well(&nodes[0]), "{nodes:?}");
                     let is_up = client.node_status()[1].answer == NodeAnswer::Attached;
                     assert!(!is_up || is_well(&nodes[1]), "{nodes:?}");
@@ -122,7 +122,7 @@ fn lost_connection_is_no_old_error_once_the_node_is_back() {
                 sleep(dice.ms(50..=100)).await;
                 desk.nodes[1].set(Manner::Answer);
             });
-            let Err(quorate::error::VerifyError::NoQuorum { nodes }) = verified else {
+            let Err(quorate::error::VerifyError::NoQuorum { nodes, .. }) = verified else {
                 panic!("{verified:?}")
             };
             check(&nodes, &[1]);
@@ -193,7 +193,7 @@ fn is_well(report: &NodeReport) -> bool {
 
 fn no_quorum<T: Debug>(result: Result<T, LockError>) -> Box<[NodeReport]> {
     match result {
-        Err(LockError::NoQuorum { nodes }) => nodes,
+        Err(LockError::NoQuorum { nodes, .. }) => nodes,
         other => panic!("there is no majority, and yet: {other:?}"),
     }
 }

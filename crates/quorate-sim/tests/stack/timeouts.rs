@@ -56,7 +56,7 @@ fn an_answer_after_the_vote_timeout_is_neither_a_refusal_nor_forgotten() {
             desk.nodes[1].set(late);
             let asked_at = now();
             let nodes = match client.mutex("lock").try_lock().await {
-                Err(LockError::NoQuorum { nodes }) => nodes,
+                Err(LockError::NoQuorum { nodes, .. }) => nodes,
                 other => panic!("silence is neither yes nor no: {other:?}"),
             };
             assert!(now() - asked_at <= 2 * VOTE_TIMEOUT, "after {:?}", now() - asked_at);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quorate_core::{
     moment::Moment,
+    name::Name,
     queue::FencedLease,
     quorum::NodeSet,
     renew::{self, Renew},
@@ -17,7 +18,7 @@ use crate::{
     engine::{Asking, Call, Claim, Ended},
     error::{LeaseError, Lost, LostReason},
     observe::LockKind,
-    primitive::inner::FIRST_CONTACT_MAX,
+    primitive::{acquire::Silence, inner::FIRST_CONTACT_MAX},
 };
 
 impl Client {
@@ -66,7 +67,7 @@ impl Client {
         let (claim, terms, now) = self.claim(lease)?;
         let (valid_until, _) = self.prolong(claim, terms, now).await?;
         let left = valid_until.saturating_since(self.inner.engine.now());
-        if left.is_zero() { Err(Lost::new(LostReason::Expired).into()) } else { Ok(left) }
+        if left.is_zero() { Err(lost(lease.parts().0, LostReason::Expired)) } else { Ok(left) }
     }
 
     /// Lets a lease live on, perhaps as another owner, and takes nothing back if that fails.
@@ -82,16 +83,16 @@ impl Client {
         // had one.
         let held_until = Moment::from_nanos(u64::MAX);
         let machine = Asking::Renew(Renew::start(terms, engine.nodes.len(), held_until, now));
-        let kind = LockKind::of(&claim.owner);
+        let (name, kind) = (claim.name.clone(), LockKind::of(&claim.owner));
         let call = Call::ask(engine, claim, kind, machine);
         let Ended::Renew(outcome) = call.outcome().await else {
             unreachable!("a renewal ends as one")
         };
         match outcome {
             renew::Outcome::Extended { valid_until } => Ok((valid_until, call)),
-            renew::Outcome::Gone => Err(Lost::new(LostReason::Gone).into()),
-            renew::Outcome::TooLate => Err(Lost::new(LostReason::Expired).into()),
-            renew::Outcome::Unsure => Err(LeaseError::NoQuorum { nodes: call.reports() }),
+            renew::Outcome::Gone => Err(lost(&name, LostReason::Gone)),
+            renew::Outcome::TooLate => Err(lost(&name, LostReason::Expired)),
+            renew::Outcome::Unsure => Err(Silence { lock: name, nodes: call.reports() }.into()),
         }
     }
 
@@ -126,15 +127,15 @@ impl Client {
         let (claim, terms, now) = self.claim(lease)?;
         let machine =
             Asking::Round(Round::start(RoundKind::Release, terms, engine.nodes.len(), now));
-        let kind = LockKind::of(&claim.owner);
+        let (name, kind) = (claim.name.clone(), LockKind::of(&claim.owner));
         let call = Call::ask(engine, claim, kind, machine);
         let Ended::Round(_, finding) = call.outcome().await else {
             unreachable!("a release ends as one")
         };
         match finding {
             RoundOutcome::Agreed => Ok(()),
-            RoundOutcome::Refused => Err(Lost::new(LostReason::Gone).into()),
-            RoundOutcome::Unsure => Err(LeaseError::NoQuorum { nodes: call.reports() }),
+            RoundOutcome::Refused => Err(lost(&name, LostReason::Gone)),
+            RoundOutcome::Unsure => Err(Silence { lock: name, nodes: call.reports() }.into()),
         }
     }
 
@@ -156,6 +157,10 @@ impl Client {
         let claim = Claim { name, owner, terms, from: None, untaken, fenced };
         Ok((claim, terms, client.engine.now()))
     }
+}
+
+fn lost(lock: &Name, reason: LostReason) -> LeaseError {
+    Lost::new(lock, reason).into()
 }
 
 /// How long a lease of this ttl waits for nodes that a majority can do without.

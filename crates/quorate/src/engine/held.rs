@@ -60,7 +60,7 @@ impl Held {
             return Ok(());
         }
         // It may have been extended since it was read.
-        engine.lock().check(self, now).map_err(Lost::new)
+        engine.lock().check(self, now).map_err(|reason| Lost::new(&self.name, reason))
     }
 
     pub(crate) fn remaining(&self, engine: &Engine, now: Moment) -> Duration {
@@ -158,7 +158,7 @@ impl Future for Loss {
         let mut watchers = self.held.watchers();
         // Looked at under the lock: the loss is set before the watchers are taken.
         if let Some(reason) = self.held.lost.get() {
-            return Poll::Ready(Lost::new(*reason));
+            return Poll::Ready(Lost::new(&self.held.name, *reason));
         }
         match watchers.waiting.iter_mut().find(|(known, _)| Some(*known) == key) {
             Some((_, waker)) => waker.clone_from(cx.waker()),

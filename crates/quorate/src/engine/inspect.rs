@@ -8,17 +8,17 @@ use quorate_core::{
     inspect::{Cursor, Inspected, LIST_SCAN_MAX, Listed, ShareInfo, WAITING_SHOWN_MAX},
     moment::Moment,
     name::Name,
-    queue::{Position, identity_of, is_shared},
+    queue::{Position, is_shared},
 };
 
 use super::{
     Engine,
     report::Heard,
-    survey::{Identity, Question, Whos, ask, digits, most_seen, of_all},
+    survey::{Identity, Question, Whos, ask, most_seen, of_all},
 };
 use crate::{
     error::NodeError,
-    inspect::{LockHolder, LockReport, NodeView, Observation, Waiter},
+    inspect::{Holder, LockReport, NodeView, Observation, Waiter},
 };
 
 /// What is known about a lock.
@@ -182,8 +182,8 @@ impl View {
         let held = |value: &Value| {
             let entries = self.nodes.iter().flatten().flat_map(entries);
             let its = entries.filter(|entry| entry.value == *value);
-            let holders: Vec<LockHolder> = its.map(|entry| entry.holder(engine, whos)).collect();
-            (holders.len(), holders.into_iter().reduce(LockHolder::and))
+            let holders: Vec<Holder> = its.map(|entry| entry.holder(engine, whos)).collect();
+            (holders.len(), holders.into_iter().reduce(Holder::and))
         };
         let (votes, holder) = self.value.as_ref().map(held).unwrap_or_default();
         let shared_with = self.others.iter().filter_map(|value| held(value).1).collect();
@@ -257,19 +257,12 @@ fn entries(told: &Inspected) -> Vec<Entry> {
 }
 
 impl Entry {
-    fn holder(&self, engine: &Engine, whos: &Whos) -> LockHolder {
-        let identity = Identity::of(&self.value);
-        let owner = Owner::from_bytes(text(&self.value).unwrap_or_default());
-        LockHolder {
-            who: whos.words(&identity),
-            owner_prefix: identity.client().map(digits),
+    fn holder(&self, engine: &Engine, whos: &Whos) -> Holder {
+        let left = self.left_ms.map(Duration::from_millis);
+        Holder {
             fence: self.fence,
             held_for: self.held_ms.map(Duration::from_millis),
-            expires_in: self.left_ms.map(Duration::from_millis),
-            is_foreign: matches!(identity, Identity::Foreign(_)),
-            is_this_client: identity.client() == Some(engine.client),
-            is_shared: is_shared(&owner),
-            identity: identity_of(&owner),
+            ..whos.holder(engine, &self.value, left)
         }
     }
 }

@@ -9,10 +9,10 @@ use std::{
 };
 
 use quorate_core::{
-    command::{ClientId, Command, KeyObservation, Reply, Value},
+    command::{ClientId, Command, KeyObservation, Owner, Reply, Value},
     moment::Moment,
     name::Name,
-    queue::{Position, label_of},
+    queue::{Position, identity_of, is_shared, label_of},
 };
 
 use super::{Engine, report::Heard};
@@ -36,7 +36,7 @@ pub(crate) async fn survey(engine: &Engine, name: &Name, patience: Duration) -> 
     let mut whos = Whos::default();
     whos.learn(engine, identity.asked(), patience).await;
     let expires_in = observation.expires_in_ms.map(Duration::from_millis);
-    Some(Holder { who: whos.words(&identity), expires_in })
+    Some(whos.holder(engine, &observation.value, expires_in))
 }
 
 /// One question to every node.
@@ -212,6 +212,34 @@ impl Whos {
         }
     }
 
+    /// The holder whose key has this value.
+    pub(super) fn holder(
+        &self,
+        engine: &Engine,
+        value: &Value,
+        expires_in: Option<Duration>,
+    ) -> Holder {
+        let identity = Identity::of(value);
+        let owner = match value {
+            Value::Text(text) => Owner::from_bytes(text),
+            Value::Shared(shares) => {
+                shares.iter().next().map_or_else(|| Owner::from_bytes(&[]), |(it, _)| it.clone())
+            }
+            Value::OtherType(_) => Owner::from_bytes(&[]),
+        };
+        Holder {
+            who: self.words(&identity),
+            owner_prefix: identity.client().map(digits),
+            fence: None,
+            held_for: None,
+            expires_in,
+            is_foreign: matches!(identity, Identity::Foreign(_)),
+            is_this_client: identity.client() == Some(engine.client),
+            is_shared: is_shared(&owner),
+            identity: identity_of(&owner),
+        }
+    }
+
     /// Whom a stored value speaks of, in words.
     pub(super) fn words(&self, identity: &Identity) -> String {
         match identity {
@@ -312,8 +340,6 @@ impl Timed for Survey {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::command::Owner;
-
     use super::*;
 
     fn who(text: &[u8]) -> String {

@@ -33,8 +33,10 @@ pub enum DowngradeError {
     Lost(#[from] Lost),
     /// No majority of the nodes has confirmed the reader in time. The writer held the lock until it
     /// was given up.
-    #[error("no quorum: {}", Reports(.nodes))]
+    #[error("no quorum for the lock {lock:?}: {}", Reports(.nodes))]
     NoQuorum {
+        /// The name of the lock.
+        lock: String,
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },

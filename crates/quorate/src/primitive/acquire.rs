@@ -42,7 +42,7 @@ pub(crate) enum Got<T = Guard> {
     /// Somebody else has the lock or is after it; or the lease that was left is gone.
     Contended,
     /// Too few nodes answered, or their answers came too late.
-    Silence(Box<[NodeReport]>),
+    Silence(Silence),
 }
 
 impl<T> Got<T> {
@@ -51,8 +51,26 @@ impl<T> Got<T> {
         match self {
             Self::Held(guard) => Ok(Some(guard)),
             Self::Contended => Ok(None),
-            Self::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
+            Self::Silence(silence) => Err(silence.into()),
         }
+    }
+}
+
+/// Too few nodes answered in time.
+pub(crate) struct Silence {
+    pub(crate) lock: Name,
+    pub(crate) nodes: Box<[NodeReport]>,
+}
+
+impl From<Silence> for LockError {
+    fn from(Silence { lock, nodes }: Silence) -> Self {
+        Self::NoQuorum { lock: lock.to_string(), nodes }
+    }
+}
+
+impl From<Silence> for LeaseError {
+    fn from(Silence { lock, nodes }: Silence) -> Self {
+        Self::NoQuorum { lock: lock.to_string(), nodes }
     }
 }
 
@@ -96,6 +114,7 @@ async fn win_all(
     }
     let (dialect, holds) = (engine.dialect, wants.iter().map(|want| want.hold));
     let holds: Vec<Hold> = holds.collect();
+    let names: Vec<Name> = wants.iter().map(|want| want.name.clone()).collect();
     let ask =
         |Want { name, terms, kind, .. }| Asked { name, terms, kind, wait, dialect, adopts: None };
     let calls = Call::acquire_all(engine, wants.into_iter().map(ask).collect());
@@ -106,7 +125,7 @@ async fn win_all(
         return hand_out(client, guards, Vec::as_slice);
     }
     let blamed = blamed(&outcomes, &calls);
-    failure(client, outcomes[blamed], &calls[blamed])
+    failure(client, outcomes[blamed], &calls[blamed], &names[blamed])
 }
 
 /// The outcome of each call; `None` if the deadline comes first.
@@ -172,22 +191,29 @@ async fn win(
     if client.is_closed() {
         return None;
     }
+    let name = asked.name.clone();
     let call = Call::acquire(engine, asked, kind);
     match call.outcome_until(deadline).await.map(acquired) {
         Some(Outcome::Held { .. }) => {
             let guard = Guard::new(client.clone(), call, hold);
             hand_out(client, guard, std::slice::from_ref)
         }
-        failed => failure(client, failed, &call),
+        failed => failure(client, failed, &call, &name),
     }
 }
 
 /// Why a call has won nothing; `None` as its outcome is that its caller's time was over.
-fn failure<T>(client: &Inner, outcome: Option<Outcome>, call: &Call) -> Option<Got<T>> {
+fn failure<T>(
+    client: &Inner,
+    outcome: Option<Outcome>,
+    call: &Call,
+    lock: &Name,
+) -> Option<Got<T>> {
+    let silence = || Got::Silence(Silence { lock: lock.clone(), nodes: call.reports() });
     match outcome {
         Some(Outcome::NoQuorum | Outcome::Abandoned) | None if client.is_closed() => None,
-        Some(Outcome::NoQuorum | Outcome::Abandoned) => Some(Got::Silence(call.reports())),
-        None if call.is_short() => Some(Got::Silence(call.reports())),
+        Some(Outcome::NoQuorum | Outcome::Abandoned) => Some(silence()),
+        None if call.is_short() => Some(silence()),
         Some(Outcome::Contended | Outcome::Held { .. }) | None => Some(Got::Contended),
     }
 }
@@ -206,7 +232,7 @@ fn hand_out<T>(client: &Inner, won: T, guards: impl FnOnce(&T) -> &[Guard]) -> O
     // The caller may have been kept from running until now.
     Some(match guards(&won).iter().find(|guard| guard.check().is_err()) {
         None => Got::Held(won),
-        Some(over) => Got::Silence(over.call().reports()),
+        Some(over) => Got::Silence(over.silence()),
     })
 }
 
@@ -234,12 +260,12 @@ pub(crate) async fn rename(
     let call = Call::acquire(engine, asked, held.kind);
     match acquired(call.outcome().await) {
         Outcome::Held { .. } => {}
-        Outcome::Contended => return Err(Lost::new(LostReason::Gone).into()),
+        Outcome::Contended => return Err(Lost::new(lease.name(), LostReason::Gone).into()),
         Outcome::NoQuorum | Outcome::Abandoned => {
             held.check(engine, engine.now())?;
             return Err(match client.is_closed() {
                 true => LeaseError::ShutDown,
-                false => LeaseError::NoQuorum { nodes: call.reports() },
+                false => Silence { lock: lease.name().clone(), nodes: call.reports() }.into(),
             });
         }
     }

@@ -22,7 +22,7 @@ use crate::{
     },
     error::{ExtendError, Lost, ReleaseError, VerifyError},
     observe::{Action, Event},
-    primitive::{inner::Inner, signal::LossToken},
+    primitive::{acquire::Silence, inner::Inner, signal::LossToken},
 };
 
 /// A held lock.
@@ -63,9 +63,9 @@ impl Guard {
         Self { client, held, call, is_over: false }
     }
 
-    /// The call that won it.
-    pub(crate) const fn call(&self) -> &Call {
-        &self.call
+    /// What the nodes answered to the call that won the lock.
+    pub(crate) fn silence(&self) -> Silence {
+        Silence { lock: self.held.name.clone(), nodes: self.call.reports() }
     }
 
     /// The name of the lock.
@@ -301,7 +301,9 @@ impl Guard {
         match outcome {
             RoundOutcome::Agreed => Ok(self.check()?),
             RoundOutcome::Refused => Err(self.lost_reason(LostReason::Gone).into()),
-            RoundOutcome::Unsure => Err(VerifyError::NoQuorum { nodes: call.reports() }),
+            RoundOutcome::Unsure => {
+                Err(VerifyError::NoQuorum { lock: self.name().to_owned(), nodes: call.reports() })
+            }
         }
     }
 
@@ -344,7 +346,7 @@ impl Guard {
             let call = Call::begin(engine, Action::Extend, &self.held, |shared, now| {
                 shared.machine.extend(self.held.id, terms, now)
             });
-            let call = call.map_err(Lost::new)?;
+            let call = call.map_err(|reason| Lost::new(&self.held.name, reason))?;
             let Ended::Renew(outcome) = call.outcome().await else {
                 unreachable!("a renew ends as one")
             };
@@ -398,8 +400,10 @@ impl Guard {
         was_held?;
         match finding {
             RoundOutcome::Agreed => Ok(()),
-            RoundOutcome::Refused => Err(Lost::new(LostReason::Gone).into()),
-            RoundOutcome::Unsure => Err(ReleaseError::NoQuorum { nodes: call.reports() }),
+            RoundOutcome::Refused => Err(Lost::new(&self.held.name, LostReason::Gone).into()),
+            RoundOutcome::Unsure => {
+                Err(ReleaseError::NoQuorum { lock: self.name().to_owned(), nodes: call.reports() })
+            }
         }
     }
 

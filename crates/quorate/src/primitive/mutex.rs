@@ -375,7 +375,7 @@ impl Mutex {
         match self.wait_until(deadline).await? {
             Got::Held(guard) => Ok(guard),
             Got::Contended => Err(self.timeout(started).await),
-            Got::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
+            Got::Silence(silence) => Err(silence.into()),
         }
     }
 
@@ -429,10 +429,16 @@ impl Mutex {
 
     async fn timeout(&self, started: Moment) -> LockError {
         let waited = self.client.engine.now().saturating_since(started);
-        LockError::Timeout { waited, holder: self.holder().await }
+        let lock = self.name().to_owned();
+        LockError::Timeout { lock, waited, holder: self.holder().await.map(Box::new) }
     }
 
-    /// Who has the lock, as far as the nodes can tell.
+    /// The name; empty if it is invalid.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_ref().map(Name::as_str).unwrap_or_default()
+    }
+
+    /// The holder, if the nodes can report it.
     pub(super) async fn holder(&self) -> Option<Holder> {
         let (engine, name) = (&self.client.engine, self.name.as_ref().ok()?);
         survey(engine, name, engine.vote_timeout(self.ttl)).await

@@ -290,14 +290,18 @@ impl MutexAll {
             Some(guard) => Ok(guard),
             None => {
                 let waited = engine.now().saturating_since(started);
-                let mut holder = None;
+                let (mut lock, mut holder) = (String::new(), None);
                 for part in &self.parts {
+                    if lock.is_empty() {
+                        part.name().clone_into(&mut lock);
+                    }
                     holder = part.holder().await;
                     if holder.is_some() {
+                        part.name().clone_into(&mut lock);
                         break;
                     }
                 }
-                Err(LockError::Timeout { waited, holder })
+                Err(LockError::Timeout { lock, waited, holder: holder.map(Box::new) })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use quorate_core::{moment::Moment, quorum::majority};
 
-use super::acquire::Got;
+use super::acquire::{Got, Silence};
 use crate::{
     engine::Engine,
     error::{LockError, NodeAnswer, NodeError, NodeReport},
@@ -13,7 +13,7 @@ pub(super) fn asks_again<T>(engine: &Engine, got: &Got<T>, deadline: Option<Mome
     let is_in_time = || deadline.is_none_or(|at| engine.now() < at);
     match got {
         // The lock was won, but its caller was kept from running until it was over.
-        Got::Silence(nodes) if is_won(nodes) && is_in_time() => true,
+        Got::Silence(silence) if is_won(&silence.nodes) && is_in_time() => true,
         Got::Silence(_) => deadline.is_none() && has_quarantine(&engine.reports()),
         Got::Held(_) | Got::Contended => false,
     }
@@ -22,7 +22,9 @@ pub(super) fn asks_again<T>(engine: &Engine, got: &Got<T>, deadline: Option<Mome
 /// Nodes that deny us are an error of their own.
 pub(super) fn deny<T>(got: Got<T>) -> Result<Got<T>, LockError> {
     match got {
-        Got::Silence(nodes) if is_denied(&nodes) => Err(LockError::Denied { nodes }),
+        Got::Silence(Silence { lock, nodes }) if is_denied(&nodes) => {
+            Err(LockError::Denied { lock: lock.to_string(), nodes })
+        }
         got => Ok(got),
     }
 }

@@ -17,9 +17,9 @@ use self::look::holders;
 use crate::{
     Mutex,
     engine::{OwnerKind, held::Hold},
-    error::{LockError, NodeReport, WithError},
+    error::{LockError, WithError},
     observe::LockKind,
-    primitive::{guard::Guard, inner::Inner},
+    primitive::{acquire::Silence, guard::Guard, inner::Inner},
     who::printable,
 };
 
@@ -125,6 +125,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     client: Arc<Inner>,
+    name: Arc<str>,
     parts: Result<Parts, LockError>,
     ttl: Duration,
     hold: Hold,
@@ -154,7 +155,8 @@ impl Semaphore {
         let parts = Parts::new(name, permits.get(), &client.defaults.prefix);
         let ttl = client.defaults.ttl;
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
-        Self { client, parts, ttl, hold, kind: OwnerKind::default() }
+        let (name, kind) = (name.into(), OwnerKind::default());
+        Self { client, name, parts, ttl, hold, kind }
     }
 
     /// Takes fixed leases: a permit ends with its ttl unless it is extended by hand.
@@ -278,13 +280,17 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>, LockError> {
+        self.try_one().await.map_err(|error| error.of(&self.name))
+    }
+
+    async fn try_one(&self) -> Result<Option<Guard>, LockError> {
         self.queue(self.hold)?.first_contact().await?;
         let mut known = None;
         let mut seen = self.try_any(MISSES_MAX, None).await?;
         for _ in 1..LOOKS_MAX {
             match seen {
                 Seen::Got(guard) => return Ok(Some(guard)),
-                Seen::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
+                Seen::Silence(silence) => return Err(silence.into()),
                 // One that moves from permit to permit may be seen on each of them. Those who are
                 // seen twice had all of them in between.
                 Seen::Taken(holders) if known.as_ref() == Some(&holders) => return Ok(None),
@@ -295,7 +301,7 @@ impl Semaphore {
         }
         match seen {
             Seen::Got(guard) => Ok(Some(guard)),
-            Seen::Silence(nodes) => Err(LockError::NoQuorum { nodes }),
+            Seen::Silence(silence) => Err(silence.into()),
             Seen::Taken(_) | Seen::Missed => Ok(None),
         }
     }
@@ -326,7 +332,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(&self) -> Result<Guard, LockError> {
-        self.wait(None).await
+        self.wait_for_one(None).await
     }
 
     /// Takes a permit, waiting up to `wait` while others have all of them or too few nodes answer.
@@ -357,7 +363,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn acquire_timeout(&self, wait: Duration) -> Result<Guard, LockError> {
-        self.wait(Some(wait)).await
+        self.wait_for_one(Some(wait)).await
     }
 
     /// Takes a permit, runs `work`, and releases the permit. When the permit is lost, `work` is
@@ -390,6 +396,10 @@ impl Semaphore {
         // Too few answers do not make the work undone: the release goes on in the background.
         let _ = guard.release().await;
         Ok(value)
+    }
+
+    async fn wait_for_one(&self, wait: Option<Duration>) -> Result<Guard, LockError> {
+        self.wait(wait).await.map_err(|error| error.of(&self.name))
     }
 
     fn part(&self, name: Name, hold: Hold) -> Mutex {
@@ -457,7 +467,7 @@ enum Seen<T = Guard> {
     Taken(Vec<Option<Value>>),
     /// Some looked free, but others were quicker, or were after it at the same moment.
     Missed,
-    Silence(Box<[NodeReport]>),
+    Silence(Silence),
 }
 
 fn below(jitter: &mut Jitter, bound: usize) -> usize {

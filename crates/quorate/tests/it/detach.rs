@@ -167,7 +167,7 @@ async fn a_lease_cannot_be_adopted_without_a_majority() {
         let lease = fixture.hold().await.detach().await.unwrap();
         fixture.behave(&[behaviour, behaviour, Answer]);
         let adopted = fixture.client.adopt(&lease).await;
-        let Err(LeaseError::NoQuorum { nodes }) = adopted else {
+        let Err(LeaseError::NoQuorum { nodes, .. }) = adopted else {
             panic!("{behaviour:?}: {adopted:?}");
         };
         // Two errors settle it before the third node has answered, and silence does not.

@@ -94,7 +94,7 @@ fn fill(folder: &Path) -> Done {
             Err(error) => break error,
         }
     };
-    let LockError::NoQuorum { nodes } = &refused else { return Err(refused.into()) };
+    let LockError::NoQuorum { nodes, .. } = &refused else { return Err(refused.into()) };
     let NodeAnswer::NodeError(NodeError::Storage(text)) = &nodes[0].answer else {
         return Err(refused.into());
     };

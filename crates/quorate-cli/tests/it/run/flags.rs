@@ -150,7 +150,7 @@ fn who_and_why_are_told_to_those_who_wait() {
     let holder = fixture.start(args);
     fixture.await_file("started");
     let ended = fixture.run(["-n", "x", "true"]).assert_code(75).assert_says("held by quorate/");
-    assert!(ended.err().contains(" (expires in "), "{ended:?}");
+    assert!(ended.err().contains(", expires in "), "{ended:?}");
     holder.close();
 }
 

@@ -35,7 +35,7 @@ fn no_more_run_at_once_than_there_are_permits() {
                 .run_until_answered(args)
                 .assert_code(75)
                 .assert_says(told)
-                .assert_says(" (expires in ");
+                .assert_says(", expires in ");
         }
         fixture.run_until_answered(jobs("3", &["-n", "-E", "9", "jobs", "true"])).assert_code(9);
         // They are as many as the largest number says.

@@ -46,7 +46,7 @@ async fn without_randomness_no_session_begins() {
     };
     eventually("the node says why", PATIENCE, || is_told(&client.node_status()));
     let refused = client.mutex("a").try_lock().await;
-    let Err(LockError::NoQuorum { nodes }) = refused else { panic!("{refused:?}") };
+    let Err(LockError::NoQuorum { nodes, .. }) = refused else { panic!("{refused:?}") };
     assert!(is_told(&nodes), "{nodes:?}");
     assert!(server.keys().is_empty(), "nothing was stored");
 }
@@ -59,7 +59,7 @@ async fn without_randomness_no_session_begins_in_memory() {
     parts.nonces = Nonces::broken();
     let client = settings.build_of(parts).unwrap();
     let refused = client.mutex("a").try_lock().await;
-    let Err(LockError::NoQuorum { nodes: told }) = refused else { panic!("{refused:?}") };
+    let Err(LockError::NoQuorum { nodes: told, .. }) = refused else { panic!("{refused:?}") };
     assert!(told[0].to_string().contains("no random bytes"), "{told:?}");
     assert!(nodes.names(0).is_empty(), "nothing was stored");
 }

@@ -75,11 +75,12 @@ impl Guard {
 
     /// The loss, as it was told first.
     pub(super) fn lost_reason(&self, reason: LostReason) -> Lost {
-        self.check().err().unwrap_or_else(|| Lost::new(reason))
+        self.check().err().unwrap_or_else(|| Lost::new(&self.held.name, reason))
     }
 
     pub(super) fn lose(&self, reason: LostReason) -> Lost {
-        Lost::new(self.engine().work(|shared, _| shared.machine.lose(self.held.id, reason)))
+        let reason = self.engine().work(|shared, _| shared.machine.lose(self.held.id, reason));
+        Lost::new(&self.held.name, reason)
     }
 
     /// From now on the lease is held like this. What is left of its time stays as it is.

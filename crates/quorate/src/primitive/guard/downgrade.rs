@@ -33,10 +33,14 @@ impl Guard {
             _ if client.is_closed() => return Err(DowngradeError::ShutDown),
             Outcome::Contended | Outcome::NoQuorum | Outcome::Abandoned => {
                 self.check()?;
-                return Err(DowngradeError::NoQuorum { nodes: call.reports() });
+                return Err(DowngradeError::NoQuorum {
+                    lock: self.name().to_owned(),
+                    nodes: call.reports(),
+                });
             }
         }
-        let held = call.keep_reader(&self.held).map_err(Lost::new)?;
+        let held = call.keep_reader(&self.held);
+        let held = held.map_err(|reason| Lost::new(&self.held.name, reason))?;
         self.tell_end();
         client.engine.tell(&Event::Held { name: held.name.as_str(), kind: held.kind });
         let reader = Self { client: client.clone(), held, call, is_over: false };

@@ -54,7 +54,7 @@ impl Semaphore {
         for _ in 0..LOOKS_MAX {
             match self.try_several(wanted, None).await? {
                 Seen::Got(guards) => return Ok(Some(GuardAll::new(guards))),
-                Seen::Silence(nodes) => return Err(LockError::NoQuorum { nodes }),
+                Seen::Silence(silence) => return Err(silence.into()),
                 // As for one permit: owners that were seen twice held all of them in between.
                 Seen::Taken(holders) if known.as_ref() == Some(&holders) => return Ok(None),
                 Seen::Taken(holders) => known = Some(holders),
@@ -200,7 +200,7 @@ impl Semaphore {
         match self.try_several(wanted, deadline).await? {
             Seen::Got(guards) => return Ok(GuardAll::new(guards)),
             Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
-            Seen::Silence(nodes) if is_over() => return Err(LockError::NoQuorum { nodes }),
+            Seen::Silence(silence) if is_over() => return Err(silence.into()),
             Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
         }
         match Collecting::new(self, wanted, deadline)?.run().await? {

@@ -20,7 +20,7 @@ impl Semaphore {
         match self.try_any(MISSES_BEFORE_LINE, deadline).await? {
             Seen::Got(guard) => return Ok(guard),
             Seen::Taken(_) | Seen::Missed if is_over() => return Err(self.timeout(started).await),
-            Seen::Silence(nodes) if is_over() => return Err(LockError::NoQuorum { nodes }),
+            Seen::Silence(silence) if is_over() => return Err(silence.into()),
             Seen::Taken(_) | Seen::Missed | Seen::Silence(_) => {}
         }
         // Others would wait for ever behind one whose place is not renewed. Should it be lost all
@@ -65,13 +65,13 @@ impl Semaphore {
                 break;
             }
         }
-        LockError::Timeout { waited, holder }
+        LockError::Timeout { lock: self.name.to_string(), waited, holder: holder.map(Box::new) }
     }
 }
 
 /// True if so many nodes lack memory that no majority is left.
 pub(super) fn is_full(error: &LockError) -> bool {
-    let LockError::NoQuorum { nodes } = error else { return false };
+    let LockError::NoQuorum { nodes, .. } = error else { return false };
     let is_full = |it: &&NodeReport| it.answer == NodeAnswer::NodeError(NodeError::OutOfMemory);
     let full = nodes.iter().filter(is_full).count();
     nodes.len() - full < majority(nodes.len())

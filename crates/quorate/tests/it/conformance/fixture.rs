@@ -292,10 +292,10 @@ pub(crate) async fn holder(client: &Client, name: &str) -> Holder {
     let started = Instant::now();
     loop {
         match client.mutex(name).lock_timeout(Duration::ZERO).await {
-            Err(LockError::Timeout { holder: Some(holder), .. }) => return holder,
+            Err(LockError::Timeout { holder: Some(holder), .. }) => return *holder,
             // A call without any time waits for no session that went with a node's keys, and not
             // for as long as a busy machine may take.
-            Err(LockError::NoQuorum { nodes }) => {
+            Err(LockError::NoQuorum { nodes, .. }) => {
                 assert!(started.elapsed() < PATIENCE, "somebody holds {name:?}, but: {nodes:?}");
                 tokio::task::yield_now().await;
             }

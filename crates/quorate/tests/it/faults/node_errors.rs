@@ -95,12 +95,12 @@ fn errors_of_leases_report_the_healthy_node(mode: Mode) {
 
         let [verified, released] = guards;
         let verified = match block_on(verified.verify()) {
-            Err(VerifyError::NoQuorum { nodes }) => nodes,
+            Err(VerifyError::NoQuorum { nodes, .. }) => nodes,
             other => panic!("{other:?}"),
         };
         check(way, &verified, &witness);
         let released = match block_on(released.release()) {
-            Err(ReleaseError::NoQuorum { nodes }) => nodes,
+            Err(ReleaseError::NoQuorum { nodes, .. }) => nodes,
             other => panic!("{other:?}"),
         };
         check(way, &released, &witness);
@@ -245,14 +245,14 @@ fn patient(settings: ClientBuilder, witness: &Witness) -> ClientBuilder {
 
 fn no_quorum<T: std::fmt::Debug>(result: Result<T, LockError>) -> Box<[NodeReport]> {
     match result {
-        Err(LockError::NoQuorum { nodes }) => nodes,
+        Err(LockError::NoQuorum { nodes, .. }) => nodes,
         other => panic!("there is no majority, and yet: {other:?}"),
     }
 }
 
 fn too_few<T: std::fmt::Debug>(result: Result<T, LeaseError>) -> Box<[NodeReport]> {
     match result {
-        Err(LeaseError::NoQuorum { nodes }) => nodes,
+        Err(LeaseError::NoQuorum { nodes, .. }) => nodes,
         other => panic!("there is no majority, and yet: {other:?}"),
     }
 }

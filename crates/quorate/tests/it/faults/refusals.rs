@@ -258,7 +258,7 @@ fn a_key_of_another_type_is_held_by_another() {
 
 fn no_quorum(client: &Client, name: &str) -> Box<[NodeReport]> {
     match block_on(client.mutex(name).try_lock()) {
-        Err(LockError::NoQuorum { nodes }) => nodes,
+        Err(LockError::NoQuorum { nodes, .. }) => nodes,
         other => panic!("no majority can grant it, and yet: {other:?}"),
     }
 }

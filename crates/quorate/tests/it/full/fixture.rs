@@ -104,7 +104,7 @@ impl Nodes {
 
     /// What a refusal says: most nodes are full.
     pub(super) fn assert_full(&self, error: &LockError) {
-        let LockError::NoQuorum { nodes } = error else { panic!("{error:?}") };
+        let LockError::NoQuorum { nodes, .. } = error else { panic!("{error:?}") };
         let is_full =
             |report: &&NodeReport| report.answer == NodeAnswer::NodeError(NodeError::OutOfMemory);
         let full = nodes.iter().filter(is_full).count();

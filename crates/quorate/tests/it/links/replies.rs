@@ -60,7 +60,7 @@ fn shown(value: &[u8]) -> Holder {
     assert_eq!(server.get(NAME).as_deref(), Some(value));
     block_on(client.mutex("another").lock()).expect("nobody has it").check().expect("just taken");
     assert_eq!(journal.count("down"), 0, "{:?}", journal.lines());
-    holder
+    *holder
 }
 
 fn connect(url: &str, vote_timeout: Duration) -> (Client, Journal) {

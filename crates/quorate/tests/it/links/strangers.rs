@@ -171,7 +171,7 @@ fn a_reply_of_the_wrong_kind_is_never_a_grant(mode: Mode) {
         let peer = Peer::start(fake_redis(move |words, _| is_attempt(words).then(|| odd.into())));
         let client = connect(mode, &peer, PATIENCE).unwrap();
         let called = block_on(client.mutex("orders:42").try_lock());
-        let Err(LockError::NoQuorum { nodes }) = called else {
+        let Err(LockError::NoQuorum { nodes, .. }) = called else {
             panic!("{odd:?} is no grant, and yet: {called:?}");
         };
         let answer = &nodes[0].answer;

@@ -33,7 +33,7 @@ fn a_call_fails_at_once_while_the_server_is_known_to_be_down(mode: Mode) {
     let called_at = Instant::now();
     for _ in 0..10 {
         let called = block_on(client.mutex(NAME).try_lock());
-        let Err(LockError::NoQuorum { nodes }) = called else {
+        let Err(LockError::NoQuorum { nodes, .. }) = called else {
             panic!("the server is down, and yet: {called:?}");
         };
         assert_eq!(nodes[0].answer, NodeAnswer::NodeError(NodeError::ConnectionRefused));

@@ -108,7 +108,7 @@ async fn content_that_is_of_another_boot_stops_everything_until_it_is_ours_again
     let ours: String = folder.open().query_row("SELECT boot FROM era", [], |it| it.get(0)).unwrap();
     folder.open().execute("UPDATE era SET boot = 'another'", []).unwrap();
     let error = client.mutex("b").try_lock().await.unwrap_err();
-    let LockError::NoQuorum { nodes } = &error else { panic!("{error}") };
+    let LockError::NoQuorum { nodes, .. } = &error else { panic!("{error}") };
     let NodeAnswer::NodeError(NodeError::Storage(text)) = &nodes[0].answer else {
         panic!("{error}")
     };

@@ -98,7 +98,7 @@ async fn timeout_names_a_holder_and_leaves_nothing_reserved(fixture: &Fixture) {
     let guard = take(bob.mutex("b")).await;
     let wait = Duration::from_millis(30);
     let error = pair(&alice).lock_timeout(wait).await.expect_err("bob holds b");
-    let LockError::Timeout { waited, holder: Some(holder) } = error else { panic!("{error}") };
+    let LockError::Timeout { waited, holder: Some(holder), .. } = error else { panic!("{error}") };
     assert!(waited >= wait, "{waited:?}");
     assert_eq!(holder.who, "bob");
     wait_until_only(fixture, &["b"]);

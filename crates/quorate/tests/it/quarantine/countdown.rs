@@ -27,7 +27,7 @@ async fn countdown_in_an_error_is_the_one_of_now() {
                 }
                 _ => client.mutex("a").lock_timeout(WAIT).await,
             };
-            let Err(LockError::NoQuorum { nodes }) = error else { panic!("{error:?}") };
+            let Err(LockError::NoQuorum { nodes, .. }) = error else { panic!("{error:?}") };
             let told = left(&nodes);
             let expected = seen.saturating_sub(WAIT) + ROUNDING;
             assert!(told <= expected, "{mode:?} {wait}: {told:?} left after {seen:?}");
@@ -46,7 +46,7 @@ async fn guarded_node_that_dies_is_reported_as_down() {
         // Far less than the time after which a guarded node is asked again.
         eventually("the client notices", NOTICED_WITHIN, || is_refused(&client.node_status()[2]));
         let error = client.mutex("a").lock_timeout(WAIT).await;
-        let Err(LockError::NoQuorum { nodes }) = error else { panic!("{error:?}") };
+        let Err(LockError::NoQuorum { nodes, .. }) = error else { panic!("{error:?}") };
         assert!(is_refused(&nodes[2]), "{nodes:?}");
         assert!(nodes[..2].iter().all(|node| quarantined(node).is_some()), "{nodes:?}");
         let connected = {

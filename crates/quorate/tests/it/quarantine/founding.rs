@@ -20,7 +20,7 @@ async fn new_servers_vote_when_the_guard_is_over() {
     let Err(error @ ConnectError::NoQuorum { .. }) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("under the restart guard for "), "{error}");
     let tried = client.mutex("a").try_lock().await;
-    let Err(LockError::NoQuorum { nodes }) = tried else { panic!("{tried:?}") };
+    let Err(LockError::NoQuorum { nodes, .. }) = tried else { panic!("{tried:?}") };
     for node in &nodes {
         let (left, why) = quarantined(node).expect("it says how long");
         assert!(left <= GUARD && left > GUARD / 2, "{left:?}");

@@ -165,7 +165,7 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
     wait_until(&client, "all vote", |nodes| nodes.iter().all(is_attached));
     let before = contents(&fixture.servers);
     let error = client.mutex("a").lock_timeout(Duration::from_secs(1)).await.expect_err("it looks");
-    let LockError::NoQuorum { nodes } = error else { panic!("{error}") };
+    let LockError::NoQuorum { nodes, .. } = error else { panic!("{error}") };
     assert!(nodes.iter().all(|it| it.to_string().contains("only looks")), "{nodes:?}");
     assert!(!client.inspect("a").await.expect("they answer").is_held());
     assert_eq!(contents(&fixture.servers), before);

@@ -24,7 +24,7 @@ async fn with_the_guard_a_node_that_forgot_makes_no_second_majority() {
     fixture.servers[C].restart_empty();
     wait_until(&second, "C is quarantined", |nodes| quarantined(&nodes[C]).is_some());
     let tried = second.mutex("a").try_lock().await;
-    let Err(LockError::NoQuorum { nodes }) = &tried else { panic!("{tried:?}") };
+    let Err(LockError::NoQuorum { nodes, .. }) = &tried else { panic!("{tried:?}") };
     let (left, why) = quarantined(&nodes[C]).unwrap_or_else(|| panic!("{nodes:?}"));
     assert!(
         left <= GUARD && why.starts_with("it knows nothing of earlier locks"),

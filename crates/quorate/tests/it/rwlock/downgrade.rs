@@ -221,7 +221,7 @@ async fn a_majority_that_does_not_answer_is_an_error_and_nothing_stays() {
     pass(TICK).await;
     fixture.behave(&[Hang, Hang, Answer]);
     let error = writer.downgrade().await.unwrap_err();
-    let DowngradeError::NoQuorum { nodes } = error else { panic!("{error}") };
+    let DowngradeError::NoQuorum { nodes, .. } = error else { panic!("{error}") };
     assert_eq!(nodes.len(), 3);
     assert!(!next.is_finished(), "two nodes have not heard of anything");
     fixture.behave(&[Answer; 3]);

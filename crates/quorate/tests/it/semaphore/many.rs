@@ -40,7 +40,7 @@ async fn several_permits_are_acquired_together_or_not_at_all(fixture: &Fixture) 
         assert!(tried.is_none(), "two are free");
     }
     let waited = jobs(&bob, 5).acquire_many_timeout(3, BRIEF).await;
-    let Err(LockError::Timeout { waited, holder: Some(holder) }) = waited else {
+    let Err(LockError::Timeout { waited, holder: Some(holder), .. }) = waited else {
         panic!("{waited:?}")
     };
     assert!(waited >= BRIEF && holder.who == "alice", "{waited:?} {holder}");

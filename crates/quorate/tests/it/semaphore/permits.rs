@@ -26,7 +26,7 @@ async fn all_permits_can_be_had_and_no_more(fixture: &Fixture) {
     assert!(jobs(&bob, 4).try_acquire().await.expect("all answer").is_none());
     let wait = Duration::from_millis(30);
     let error = jobs(&bob, 4).acquire_timeout(wait).await.expect_err("alice has all");
-    let LockError::Timeout { waited, holder: Some(holder) } = error else { panic!("{error}") };
+    let LockError::Timeout { waited, holder: Some(holder), .. } = error else { panic!("{error}") };
     assert!(waited >= wait, "{waited:?}");
     assert_eq!(holder.who, "billing/db1/4711");
     wait_until_only(fixture, &guards);
