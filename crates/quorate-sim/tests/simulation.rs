@@ -268,7 +268,7 @@ fn a_violation_is_made_small_replayed_and_drawn() {
 /// Seeds that once broke a promise, or that the judge was wrong about.
 #[test]
 fn seeds_that_failed_before_pass() {
-    for from in [50_037_350, 60_027_235, 61_778_031] {
+    for from in [50_037_350, 60_027_235, 61_778_031, 400_365_071] {
         let totals = Campaign { from, ..campaign(1) }.run(|_| {});
         assert!(totals.first.is_none(), "{:?}", totals.first);
     }

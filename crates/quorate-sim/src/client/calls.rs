@@ -7,7 +7,7 @@ use quorate_core::{
         round::{Claim, Machine},
         waiter::Want,
     },
-    command::{Command, ExtendedKey, KeyObservation, Reply, Value},
+    command::{Command, ExtendedKey, KeyObservation, Owner, Reply, Value},
     moment::Moment,
     queue::Extended,
     quorum::NodeSet,
@@ -126,6 +126,12 @@ impl Client {
             is_standing: false,
         };
         self.calls.entry(call).or_insert(watched)
+    }
+
+    /// The owners as which calls of this client wait.
+    pub(crate) fn waiting_owners(&self) -> impl Iterator<Item = &Owner> {
+        let waiters = self.calls.keys().filter_map(|id| self.me.machine.call(*id)?.waiter());
+        waiters.map(|waiter| waiter.owner())
     }
 
     /// Counts an answer for the judge.

@@ -1,19 +1,20 @@
 //! Nodes that are full, and what the judge demands of them.
 
-use quorate_core::queue::Position;
+use quorate_core::{command::Owner, queue::Position};
+use std::collections::BTreeSet;
 
 use super::{Env, World};
-use crate::{check::Promise, clock::MS, trace};
+use crate::{check::Promise, client::Client, clock::MS, trace};
 
-/// Somebody who stood in the queue of a node when it became full.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// A waiter that was in the queue of a node when the node became full.
+#[derive(Debug)]
 pub(crate) struct Queued {
     /// The fault that made the node full.
     fault: usize,
     node: usize,
     lock: usize,
     client: usize,
-    ticket: u64,
+    owner: Owner,
 }
 
 impl World {
@@ -27,7 +28,8 @@ impl World {
     pub(super) fn end_full(&mut self, fault: usize, nodes: u32) {
         let env = &mut self.env;
         numbers(nodes).for_each(|node| env.nodes[node].end_full());
-        env.check_queues(fault);
+        let waiting = self.clients.iter().flat_map(Client::waiting_owners).collect();
+        env.check_queues(fault, &waiting);
         env.look_at_memory();
     }
 }
@@ -42,7 +44,7 @@ impl Env {
         self.check.suspend_stalls(self.now, is_full && is_short);
     }
 
-    /// Notes who stands in the queues, if nothing else is wrong.
+    /// Notes which waiters are in the queues, if nothing else is wrong.
     fn note_queues(&mut self, fault: usize, nodes: u32) {
         let life = self.settings.session_ms * MS;
         if !self.now.checked_sub(life).is_some_and(|at| self.check.is_healed_since(at)) {
@@ -50,48 +52,49 @@ impl Env {
         }
         for node in numbers(nodes) {
             for lock in 0..self.locks.len() {
-                for (client, ticket) in self.waiting(node, lock) {
-                    if self.net.is_calm(self.now, client) {
-                        self.queued.push(Queued { fault, node, lock, client, ticket });
+                for owner in self.waiting(node, lock) {
+                    if let Some(client) = client_of(&owner)
+                        && self.net.is_calm(self.now, client)
+                    {
+                        self.queued.push(Queued { fault, node, lock, client, owner });
                     }
                 }
             }
         }
     }
 
-    /// Whoever stood in a queue then, and still waits, stands there now, or was given the lock.
-    fn check_queues(&mut self, fault: usize) {
+    /// A waiter that was queued when the node became full and still waits as the same owner is
+    /// queued now, or holds the lock. One that withdrew on its own comes back as a new owner, which
+    /// a full node rejects.
+    fn check_queues(&mut self, fault: usize, still_waiting: &BTreeSet<&Owner>) {
         let of_fault = |queued: &Queued| queued.fault == fault;
         for queued in self.queued.extract_if(.., |it| of_fault(it)).collect::<Vec<_>>() {
-            let Queued { node, lock, client, ticket, .. } = queued;
-            let who = (client, ticket);
-            let does_wait = self.check.order.tickets(lock).contains(&who);
-            if !does_wait || !self.net.is_calm(self.now, client) || self.is_there(node, lock, who) {
+            let Queued { node, lock, client, owner, .. } = queued;
+            let is_excused = !still_waiting.contains(&owner) || !self.net.is_calm(self.now, client);
+            if is_excused || self.is_there(node, lock, &owner) {
                 continue;
             }
-            let name = trace::client_name(client);
+            let name = trace::owner_name(&owner);
             let text = format!("{name} has lost its place in the queue of n{node}, which was full");
             self.check.report_owner(self.now, Promise::Memory, Some(lock), name, text);
         }
     }
 
-    fn is_there(&mut self, node: usize, lock: usize, who: (usize, u64)) -> bool {
+    fn is_there(&mut self, node: usize, lock: usize, owner: &Owner) -> bool {
         let holders = self.holders(node, &self.locks[lock].clone());
-        let mut holders = holders.iter().filter_map(|owner| place(owner));
-        holders.any(|holder| holder == who) || self.waiting(node, lock).contains(&who)
+        holders.iter().any(|holder| **holder == *owner.as_bytes())
+            || self.waiting(node, lock).contains(owner)
     }
 
-    /// Who stands in the queue of a lock on a node, by client and ticket.
-    fn waiting(&mut self, node: usize, lock: usize) -> Vec<(usize, u64)> {
+    /// The owners in the queue of a lock on a node.
+    fn waiting(&mut self, node: usize, lock: usize) -> Vec<Owner> {
         let time = self.nodes[node].clock.at(self.now);
-        let owners = self.nodes[node].store.details(time, &self.locks[lock]).waiting;
-        owners.iter().filter_map(|owner| place(owner.as_bytes())).collect()
+        self.nodes[node].store.details(time, &self.locks[lock]).waiting
     }
 }
 
-fn place(owner: &[u8]) -> Option<(usize, u64)> {
-    let place = Position::of(owner)?;
-    Some((trace::client_of(&place), place.ticket))
+fn client_of(owner: &Owner) -> Option<usize> {
+    Some(trace::client_of(&Position::of(owner.as_bytes())?))
 }
 
 /// The nodes that these bits stand for.
