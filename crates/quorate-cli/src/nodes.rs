@@ -69,7 +69,7 @@ fn show(client: &Client) -> Result<String, Failure> {
     let nodes = settled(client);
     let line = |node: &NodeReport| match client.has_quarantine() || !votes(node) {
         true => node.to_string(),
-        false => format!("{node}, without the restart guard"),
+        false => format!("{node}, without quarantine"),
     };
     let lines: Vec<String> = nodes.iter().map(line).collect();
     let votes = nodes.iter().filter(|node| votes(node)).count();

@@ -168,7 +168,7 @@ pub enum NodeError {
     #[error("the session was lost")]
     SessionLost,
     /// The server may have forgotten locks, and does not vote until they would be over.
-    #[error("under the restart guard for {} more: {why}", shown(*left))]
+    #[error("in quarantine for {} more: {why}", shown(*left))]
     Quarantined {
         /// For how much longer.
         left: Duration,

@@ -139,7 +139,7 @@ fn nodes_that_do_not_vote_yet_cannot_tell() {
     for verb in [&["ls"][..], &["show", "x"]] {
         let ended = say(&fixture, verb.iter().copied()).assert_code(69);
         assert!(ended.err().starts_with("quorate: no node can tell: "), "{ended:?}");
-        ended.assert_says("under the restart guard for ");
+        ended.assert_says("in quarantine for ");
     }
     assert!(fixture.servers.iter().all(|server| server.keys().is_empty()), "it only looks");
 }

@@ -14,7 +14,7 @@ fn new_nodes_are_shown_admitted_and_shown_again() {
     let servers = Server::start_many(3);
     let shown = quorate("show", &servers);
     assert_eq!(shown.status.code(), Some(69), "{shown:?}");
-    assert!(text(&shown.stderr).contains("under the restart guard for "), "{shown:?}");
+    assert!(text(&shown.stderr).contains("in quarantine for "), "{shown:?}");
     assert!(servers.iter().all(|server| server.keys().is_empty()), "it only looks");
     let admitted = quorate("admit", &servers);
     assert_eq!(text(&admitted.stdout), "3 nodes vote\n", "{admitted:?}");
@@ -81,7 +81,7 @@ fn a_node_that_forgot_has_its_place_again_if_somebody_vouches_for_the_list() {
     assert_eq!(place(), None);
     // The other one alone cannot know whether the set was changed without it.
     let vouched = quorate("vouch", &servers);
-    assert!(text(&vouched.stderr).contains("under the restart guard for "), "{vouched:?}");
+    assert!(text(&vouched.stderr).contains("in quarantine for "), "{vouched:?}");
     assert_eq!(place().as_deref(), Some("1"));
 }
 

@@ -67,7 +67,7 @@ fn nodes_that_lost_their_data_leave_the_instance_not_ready() {
         eventually("the reason is shown", PATIENCE, || {
             let not_ready = instance.send("GET", "/readyz", &[], None);
             let not_ready = not_ready.assert_problem(503, "no_quorum");
-            not_ready.text.matches("restart guard").count() == 2
+            not_ready.text.matches("in quarantine").count() == 2
         });
     }
 }

@@ -74,7 +74,7 @@ impl<C: Connection> Joining<'_, C> {
             Some(Reply::OtherVersion(agreed)) => {
                 Err(NodeError::Disagreement(Disagreement::Wire(agreed).to_string()))
             }
-            _ => Err(NodeError::Protocol("a record was expected while attaching".into())),
+            _ => Err(NodeError::Protocol("expected a record while attaching".into())),
         }
     }
 
@@ -152,10 +152,10 @@ fn waits(Quarantine { reason, left_ms }: Quarantine, is_enrolled: bool) -> NodeE
 
 /// What is told of a node that does nothing before another client comes.
 const QUARANTINE_IS_OVER: &str =
-    "the restart guard is over: it votes 5 s after the next client that does not only look";
-const IS_BEHIND: &str = "it has missed a change of the set of nodes: it votes when the next client \
-                         that does not only look has told it";
-const BEGINS_LATER: &str = "the time begins with the next client that does not only look";
+    "the quarantine has ended: the node votes 5 s after the next read-write client connects";
+const IS_BEHIND: &str = "it has missed a change of the set of nodes: it votes after the \
+                         next read-write client has reported the change to it";
+const BEGINS_LATER: &str = "the time begins when the next read-write client connects";
 
 const UNCONFIRMED: &str = "too few other nodes have confirmed its place yet";
 

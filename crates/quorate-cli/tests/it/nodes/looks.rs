@@ -10,7 +10,7 @@ fn a_node_whose_guard_has_ended_is_told_and_read() {
     let fixture = Fixture::with(Server::start_many(3), "max_ttl = \"1s\"\n");
     let contents = || fixture.servers.iter().map(Server::contents).collect::<Vec<Contents>>();
     // One that comes and goes begins the time.
-    fixture.run(["-n", "x", "true"]).assert_code(69).assert_says("under the restart guard for ");
+    fixture.run(["-n", "x", "true"]).assert_code(69).assert_says("in quarantine for ");
     let waiting = fixture.start(["x", "true"]);
     for server in &fixture.servers {
         fixture.await_that("it has its place", || {
@@ -30,7 +30,7 @@ fn a_node_whose_guard_has_ended_is_told_and_read() {
     assert_eq!(shown.err().matches(why).count(), 3, "{shown:?}");
     fixture.await_that("the guard is over", || fixture.say(["nodes", "show"]).code() == 0);
     let shown = fixture.say(["nodes", "show"]).assert_code(0);
-    let told = "guard is over: it votes 5 s after the next client that does not only look";
+    let told = "quarantine has ended: the node votes 5 s after the next read-write client connects";
     assert_eq!(shown.out().matches(told).count(), 3, "{shown:?}");
     let shown = fixture.say(["show", "theirs"]).assert_code(0);
     assert!(shown.out().starts_with("theirs: held by token"), "{shown:?}");

@@ -21,7 +21,7 @@ fn nodes_without_the_guard_are_shown_as_such_and_have_nothing_to_admit() {
             ended.assert_says("quarantine is off");
         }
         let shown = unchanged(&fixture, &["nodes", "show"]).assert_code(0);
-        let expected = ": attached, without the restart guard\n";
+        let expected = ": attached, without quarantine\n";
         assert_eq!(shown.out().matches(expected).count(), fixture.servers.len(), "{shown:?}");
         fixture.run(["x", "true"]).assert_code(0);
     }
@@ -134,7 +134,7 @@ fn a_set_becomes_smaller_than_three_only_with_the_guard_in_the_settings() {
     let args = args_of("show", &urls);
     let shown = fixture.say(args.iter().copied().chain(quarantined)).assert_code(0);
     assert_eq!(shown.out().matches(": attached\n").count(), 2, "{shown:?}");
-    fixture.say(args).assert_code(69).assert_says("which this client has off");
+    fixture.say(args).assert_code(69).assert_says("which is disabled in this client");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_server_with_a_record_that_nobody_wants_says_how_to_be_rid_of_it() {
     fixture.run(["--config", "quarantined.toml", "x", "true"]).assert_code(0);
     cmd("DEL").arg("quorate:node").exec(&mut server.connection()).expect("it is deleted");
     let shown = fixture.say(["nodes", "show"]).assert_code(0);
-    assert!(shown.out().ends_with(": attached, without the restart guard\n"), "{shown:?}");
+    assert!(shown.out().ends_with(": attached, without quarantine\n"), "{shown:?}");
     fixture.run(["-n", "x", "true"]).assert_code(0);
 }
 

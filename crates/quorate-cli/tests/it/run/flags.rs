@@ -307,7 +307,7 @@ fn a_wait_for_nodes_that_do_not_vote_yet_is_explained() {
             ended.err().lines().filter(|line| line.contains("waiting for \"x\": ")).collect();
         assert_eq!(told.len(), usize::from(is_told), "{ended:?}");
         for line in told {
-            assert!(line.contains("under the restart guard for "), "{line}");
+            assert!(line.contains("in quarantine for "), "{line}");
             assert!(line.contains("`quorate nodes admit`"), "{line}");
         }
     }

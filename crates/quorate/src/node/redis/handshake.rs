@@ -74,8 +74,8 @@ const fn loads_scripts(around: &LinkContext) -> bool {
 /// What a client without membership is told about a node that has a place in a set.
 pub(super) fn membership_is_off(prefix: &str) -> NodeError {
     NodeError::Disagreement(format!(
-        "the node is under the restart guard, which this client has off: turn it on for all \
-         clients, or stop all clients of this node and delete {prefix}node on every node of its set"
+        "the node uses quarantine, which is disabled in this client: enable it for all clients, or \
+         stop all clients of this node and delete {prefix}node on every node of its set"
     ))
 }
 
@@ -84,7 +84,7 @@ async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Node
     let target = replies.target;
     let (frame, bytes) = replies.next().await?;
     let Some(error) = frame.error(bytes) else {
-        let unknown = || NodeError::Protocol("a record was expected while attaching".into());
+        let unknown = || NodeError::Protocol("expected a record while attaching".into());
         return frame.has_texts(bytes).ok_or_else(unknown);
     };
     // A node of a cluster keeps no record whose place is on another one.
@@ -94,7 +94,7 @@ async fn is_member(replies: &mut Replies<'_>, prefix: &str) -> Result<bool, Node
     // Whoever may not know it must not vote: the node may have forgotten locks.
     Err(match NodeError::from_reply(&blotted(&error, target)) {
         NodeError::NoPermission(text) => NodeError::NoPermission(format!(
-            "{prefix}node cannot be read, which tells whether others guard this node: {text}"
+            "cannot read {prefix}node, which shows whether other clients use quarantine: {text}"
         )),
         node_error => node_error.of_record(prefix),
     })

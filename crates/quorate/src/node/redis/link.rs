@@ -191,7 +191,7 @@ impl Link {
     /// Why this cannot be sent now, if so.
     fn obstacle(&self, outbox: &Outbox, command: &Command, now: Moment) -> Option<NodeError> {
         if self.context.is_read_only && !command.is_read_only() {
-            return Some(NodeError::Unsupported(ONLY_LOOKS.into()));
+            return Some(NodeError::Unsupported(IS_READ_ONLY.into()));
         }
         let is_full = || outbox.waiting.len() >= WAITING_MAX;
         outbox.obstacle(command, now).or_else(|| is_full().then_some(NodeError::Overloaded))
@@ -314,7 +314,7 @@ impl Inbox for Pulse {
     }
 }
 
-const ONLY_LOOKS: &str = "this client only looks, and takes and gives back nothing";
+const IS_READ_ONLY: &str = "this client is read-only: it does not acquire or release locks";
 
 /// How often a server is told anew who the client is.
 pub(crate) const INTRODUCED_EVERY_MS: u64 = 20_000;

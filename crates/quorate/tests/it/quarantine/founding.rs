@@ -18,7 +18,7 @@ async fn new_servers_vote_when_the_guard_is_over() {
     });
     let refused = settings().connect_timeout(Duration::from_millis(300)).connect().await;
     let Err(error @ ConnectError::NoQuorum { .. }) = refused else { panic!("{refused:?}") };
-    assert!(error.to_string().contains("under the restart guard for "), "{error}");
+    assert!(error.to_string().contains("in quarantine for "), "{error}");
     let tried = client.mutex("a").try_lock().await;
     let Err(LockError::NoQuorum { nodes, .. }) = tried else { panic!("{tried:?}") };
     for node in &nodes {

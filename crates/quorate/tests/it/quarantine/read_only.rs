@@ -166,7 +166,7 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
     let before = contents(&fixture.servers);
     let error = client.mutex("a").lock_timeout(Duration::from_secs(1)).await.expect_err("it looks");
     let LockError::NoQuorum { nodes, .. } = error else { panic!("{error}") };
-    assert!(nodes.iter().all(|it| it.to_string().contains("only looks")), "{nodes:?}");
+    assert!(nodes.iter().all(|it| it.to_string().contains("is read-only")), "{nodes:?}");
     assert!(!client.inspect("a").await.expect("they answer").is_held());
     assert_eq!(contents(&fixture.servers), before);
 
@@ -174,7 +174,7 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
     let empty = fixture.servers[1].contents();
     wait_until(&client, "it has forgotten", |nodes| {
         quarantined(&nodes[1]).is_some_and(|(_, why)| {
-            let begins = "the time begins with the next client that does not only look";
+            let begins = "the time begins when the next read-write client connects";
             why == format!("it knows nothing of earlier locks; {begins}")
         })
     });
@@ -185,8 +185,8 @@ async fn a_client_that_only_looks_takes_no_lock_and_follows_what_nodes_are() {
     });
     drop(ordinary);
     let is_ready = |nodes: &[NodeReport]| matches!(nodes[1].answer, NodeAnswer::Ready(_));
-    wait_until(&client, "the guard is over", is_ready);
-    let why = "it votes 5 s after the next client that does not only look";
+    wait_until(&client, "the quarantine has ended", is_ready);
+    let why = "votes 5 s after the next read-write client connects";
     assert!(client.node_status()[1].to_string().ends_with(why), "{:?}", client.node_status());
     client.admit().await.expect("all vote, or do when they are asked");
     let _ordinary = fixture.client("ordinary").await;

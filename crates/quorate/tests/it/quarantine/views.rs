@@ -25,7 +25,7 @@ async fn fewer_or_more_nodes() {
     let told = refused(fixture.settings_of(urls().chain(more.iter().map(Server::url)))).await;
     // The two that are new may not have heard of the others when these have refused already.
     let (new, refused): (Vec<_>, Vec<_>) =
-        told.iter().partition(|it| it.starts_with("under the restart guard"));
+        told.iter().partition(|it| it.starts_with("in quarantine"));
     assert!(refused.iter().all(|it| it.ends_with("this client has 7")), "{told:?}");
     assert!(new.len() <= 2 && refused.len() >= 2, "{told:?}");
     assert!(more.iter().all(|server| server.sessions() == 0));
@@ -59,7 +59,7 @@ async fn another_longest_ttl() {
 async fn a_client_without_the_guard() {
     let fixture = Fixture::new(3).await;
     let told = refused(fixture.settings().quarantine(false)).await;
-    let why = "under the restart guard, which this client has off";
+    let why = "uses quarantine, which is disabled in this client";
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     assert!(fixture.servers.iter().all(|server| server.lock_keys().is_empty()));
 }
@@ -68,7 +68,7 @@ async fn a_client_without_the_guard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_classic_client_without_the_guard() {
     let fixture = Fixture::new(3).await;
-    let why = "under the restart guard, which this client has off";
+    let why = "uses quarantine, which is disabled in this client";
     let told = refused(fixture.settings().classic().quarantine(false)).await;
     assert!(told.iter().all(|it| it.contains(why)), "{told:?}");
     // One node is never guarded.
@@ -103,8 +103,8 @@ async fn a_classic_client_that_may_not_know_whether_nodes_are_guarded() {
     cmd("ACL").arg(&user).exec(&mut server.connection()).expect("it is a user");
     let settings = || settings([server.url_with("app", "secret", 0)]).classic();
     let told = refused(settings()).await;
-    let expected = "no permission: quorate:node cannot be read, which tells whether others guard \
-                    this node: NOPERM";
+    let expected = "no permission: cannot read quorate:node, which shows whether other clients \
+                    use quarantine: NOPERM";
     assert!(told.iter().all(|it| it.starts_with(expected)), "{told:?}");
     let right = ["SETUSER", "app", "~quorate:node"];
     cmd("ACL").arg(&right).exec(&mut server.connection()).expect("it is a user");
@@ -134,7 +134,7 @@ async fn a_classic_client_on_a_node_of_a_cluster() {
     cmd("CLUSTER").arg("ADDSLOTS").arg(place).exec(&mut connection).expect("it has a place");
     cmd("HSET").arg(&["quorate:node", "change", "1"]).exec(&mut connection).expect("it is set");
     let told = refused(settings()).await;
-    assert!(told.iter().all(|it| it.contains("which this client has off")), "{told:?}");
+    assert!(told.iter().all(|it| it.contains("which is disabled in this client")), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
