@@ -3,7 +3,6 @@
 //! No type of another crate is shown to users, so that what the library is built on can change; and
 //! every item has an example. Items that are hidden from the documentation do not count.
 
-use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +11,7 @@ use crate::api::document::Document;
 use crate::api::surface::{Public, surface};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::process::{cargo, root, run as run_command};
+use crate::process::{cargo, root, run as run_command, target};
 
 mod document;
 mod examples;
@@ -78,8 +77,7 @@ pub(crate) fn in_own_folder(command: &mut Command) -> &mut Command {
 }
 
 fn folder() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    PathBuf::from(target).join("api")
+    target().join("api")
 }
 
 #[cfg(test)]

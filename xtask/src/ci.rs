@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::api;
+use crate::docs;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::process::{cargo, first_line, root, run as run_command, run_within};
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     steps.run_lanes(lanes(&programs, full)?)?;
     examples(&mut steps, &programs)?;
     steps.run("doc", doc)?;
+    steps.run("docs", docs::build)?;
     if full {
         let programs = build(&mut steps, "build --release", &["--release"])?;
         let (waiting, computing) = test::steps(&programs, &["--release"]);

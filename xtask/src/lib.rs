@@ -11,8 +11,10 @@ use crate::failure::Failure;
 
 mod api;
 mod bench;
+mod cargo_tools;
 mod ci;
 mod debian;
+mod docs;
 mod failure;
 mod help;
 mod output;
@@ -80,6 +82,7 @@ const VERBS: &[Verb] = &[
         "every check and every test; --full: more rounds, release build too",
         ci::run,
     ),
+    Verb::new("docs", "", "the pages in docs as a book, without dead links", docs::run),
     Verb::new("test", "[ARG…]", "all tests; the arguments go to cargo test", test::run),
     Verb::new("tidy", "", "the rules of this repository that clippy does not know", tidy::run),
     Verb::new("help", "", "this list", help::run),
@@ -106,7 +109,7 @@ mod tests {
 
     #[test]
     fn an_argument_that_a_verb_does_not_know_is_a_usage_error() {
-        for verb in ["api", "ci", "tidy", "help"] {
+        for verb in ["api", "ci", "docs", "tidy", "help"] {
             let failure = dispatch(&[verb.to_owned(), "--frob".to_owned()]).unwrap_err();
             assert_eq!(failure.exit_code(), ExitCode::from(64), "{verb}");
         }

@@ -21,6 +21,11 @@ pub(crate) fn root() -> PathBuf {
     package
 }
 
+/// The build folder.
+pub(crate) fn target() -> PathBuf {
+    root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// The cargo that started us, to be run in the root of the repository.
 pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -13,13 +13,14 @@ use crate::tidy::tree::{Source, Tree};
 
 mod layers;
 mod limits;
+pub(crate) mod links;
 mod mutants;
 mod paths;
-mod prose;
+pub(crate) mod prose;
 mod rust;
 mod text;
 mod texts;
-mod tree;
+pub(crate) mod tree;
 mod words;
 
 /// Something that is wrong in one place. Prints as `path:line: message`.
@@ -49,7 +50,10 @@ pub fn faults(root: &Path) -> Vec<Fault> {
         let message = format!("no files below {}", root.display());
         return vec![Fault { path: ".".to_owned(), line: 1, message }];
     }
-    faults_of(&tree)
+    let mut faults = faults_of(&tree);
+    faults.extend(faults_in_links(&tree));
+    faults.sort();
+    faults
 }
 
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
@@ -67,9 +71,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 }
 
 fn faults_of(tree: &Tree) -> Vec<Fault> {
+    faults_by(tree, RULES)
+}
+
+/// Dead links, to files and to headings.
+pub(crate) fn faults_in_links(tree: &Tree) -> Vec<Fault> {
+    faults_by(tree, LINK_RULES)
+}
+
+fn faults_by(tree: &Tree, rules: &[Rule]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for source in tree.sources() {
-        for rule in RULES.iter().filter(|rule| (rule.applies_to)(source)) {
+        for rule in rules.iter().filter(|rule| (rule.applies_to)(source)) {
             let found = (rule.check)(source, tree);
             faults.extend(found.into_iter().map(|(line, message)| Fault {
                 path: source.path().to_owned(),
@@ -120,8 +133,12 @@ const RULES: &[Rule] = &[
     Rule::new(is_core, mutants::mixed_mutants),
     Rule::new(is_core_manifest, limits::core_dependencies),
     Rule::new(is_script, prose::script_header),
-    Rule::new(is_markdown, prose::one_title),
-    Rule::new(is_markdown, prose::dead_links),
+    Rule::new(is_page, prose::one_title),
+];
+
+const LINK_RULES: &[Rule] = &[
+    Rule::new(is_markdown, links::missing_files),
+    Rule::new(is_markdown, links::missing_headings),
 ];
 
 fn is_code(source: &Source) -> bool {
@@ -143,6 +160,11 @@ fn is_script(source: &Source) -> bool {
 
 fn is_markdown(source: &Source) -> bool {
     source.extension() == "md"
+}
+
+/// The summary of a book has a title for each of its parts.
+fn is_page(source: &Source) -> bool {
+    is_markdown(source) && !source.path().ends_with("SUMMARY.md")
 }
 
 fn is_product(source: &Source) -> bool {

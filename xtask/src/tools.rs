@@ -10,7 +10,7 @@ use std::process::{self, Command};
 
 use crate::debian;
 use crate::output::say;
-use crate::process::{first_line, root, run};
+use crate::process::{first_line, root, run, target};
 
 /// Finds the tools that the tests will start, and installs them where that is ours to do.
 pub(crate) fn ensure() -> Result<(), String> {
@@ -125,12 +125,11 @@ fn npm(kit: &Kit, folder: &Path) -> Command {
 }
 
 /// Where the tests look for them: next to the folders that they are built in.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     if let Some(chosen) = env::var_os(CHOSEN_FOLDER) {
         return chosen.into();
     }
-    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root().join(target).join("tools")
+    target().join("tools")
 }
 
 /// `javac` stands for the programs of a JDK: a mere runtime cannot run a source file.

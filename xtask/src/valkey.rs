@@ -11,7 +11,7 @@ use std::process::{self, Command};
 
 use crate::debian;
 use crate::output::say;
-use crate::process::{first_line, root, run};
+use crate::process::{first_line, root, run, target};
 
 /// Finds the server that the tests will start, and fetches it if there is none.
 pub(crate) fn ensure() -> Result<(), String> {
@@ -77,8 +77,7 @@ fn python() -> Command {
 
 /// Where the tests look for it: next to the folders that they are built in.
 fn folder() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root().join(target).join("servers")
+    target().join("servers")
 }
 
 const SERVER: &str = "valkey-server";

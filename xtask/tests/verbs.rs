@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn an_unknown_verb_lists_the_verbs_and_exits_with_64() {
@@ -45,9 +46,10 @@ fn ci_runs_every_step_in_order() {
         "test -p quorate-sim --lib",
         "example mutex",
         "doc",
+        "docs",
     ];
     assert_eq!(steps, expected);
-    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 15 steps passed"));
+    assert!(seen.out.ends_with(" s\n") && seen.out.contains("==> ci: 16 steps passed"));
     for call in [
         "cargo fmt --all --check",
         "cargo clippy --locked --workspace --all-targets --all-features -- -D warnings",
@@ -56,6 +58,7 @@ fn ci_runs_every_step_in_order() {
         "program mutants --check docs/robustness.md in ",
         "cargo test --locked --workspace --all-features --doc",
         "cargo doc --locked --workspace --all-features --no-deps --document-private-items",
+        "mdbook build ",
     ] {
         assert!(seen.out.contains(&format!("fake {call}")), "{call} in {}", seen.out);
     }
@@ -289,6 +292,23 @@ fn api_asks_rustdoc_and_names_what_is_wrong_with_its_exit_code() {
 }
 
 #[test]
+fn docs_installs_the_pinned_program_once_and_builds_the_book() {
+    let folder = fresh_folder("tools-for-docs");
+    let run = || Seen::by(xtask(&["docs"]).env("QUORATE_TOOLS", &folder));
+    let seen = run();
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let install = "fake cargo install --debug --locked --no-default-features --features search ";
+    assert!(seen.out.contains(install), "{}", seen.out);
+    assert!(seen.out.contains("\nfake mdbook build "), "{}", seen.out);
+    let again = run();
+    assert_eq!(again.code, Some(0), "{}", again.err);
+    assert!(!again.out.contains("cargo install"), "{}", again.out);
+    // Another version is replaced.
+    fs::write(folder.join("bin/mdbook"), "#!/bin/sh\necho mdbook v0.0.1\n").expect("ours");
+    assert!(run().out.contains(install));
+}
+
+#[test]
 fn test_hands_its_arguments_to_cargo() {
     let seen = Seen::by(&mut xtask(&["test", "lease", "--", "--nocapture"]));
     assert_eq!(seen.steps(), ["redis-server", "valkey-server", "tools", "test"]);
@@ -304,7 +324,7 @@ fn xtask(args: &[&str]) -> Command {
     command.args(args);
     command.env("CARGO", fake("cargo")).env("QUORATE_REDIS_SERVER", fake("redis-server"));
     command.env("QUORATE_VALKEY_SERVER", fake("redis-server"));
-    command.env("CARGO_TARGET_DIR", fake("good")).env_remove("FAKE_CARGO_FAILS");
+    command.env("CARGO_TARGET_DIR", good_target()).env_remove("FAKE_CARGO_FAILS");
     command.env("FAKE_PROGRAM_FAILS", "nothing");
     command.env("QUORATE_TOOLS", build_folder().join("tmp-of-verbs/kits"));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -315,6 +335,19 @@ fn xtask(args: &[&str]) -> Command {
 
 fn paths(folders: impl IntoIterator<Item = PathBuf>) -> std::ffi::OsString {
     std::env::join_paths(folders).expect("no folder has a colon in its name")
+}
+
+/// A build folder with what rustdoc leaves there. The verbs write into it, and tests run at the
+/// same time, so each has its own.
+fn good_target() -> PathBuf {
+    static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+    let folder = fresh_folder(&format!("target-{}", FOLDERS.fetch_add(1, Ordering::Relaxed)));
+    let docs = folder.join("api/doc");
+    fs::create_dir_all(&docs).expect("the target folder is ours");
+    for file in ["quorate.json", "quorate_core.json"] {
+        fs::copy(fake("good/api/doc").join(file), docs.join(file)).expect("it is there");
+    }
+    folder
 }
 
 fn fake(name: &str) -> PathBuf {
