@@ -1,7 +1,7 @@
-//! What one node does with one command: the reference for every engine.
+//! The state of one node, and how it executes commands: the reference for every engine.
 //!
-//! The memory engine, the local engine and the simulator run this very code, and the scripts on a
-//! real server are tested against it: the same random commands must give the same replies.
+//! The memory engine, the local engine and the simulator run this code. The scripts on a server are
+//! tested against it: the same random commands must give the same replies.
 
 mod expiring;
 mod full;
@@ -30,34 +30,34 @@ use crate::{
 pub struct Store {
     keys: Expiring<Name, Value>,
     queue: QueueState,
-    /// What it knows of itself and of the set of nodes.
+    /// The node's record of itself and of the set of nodes.
     pub membership: membership::Node,
     /// The server has no memory left.
     is_full: bool,
 }
 
 impl Store {
-    /// A node that holds nothing.
+    /// A node without data.
     #[must_use]
     pub const fn new() -> Self {
         let membership = membership::Node::new(0);
         Self { keys: Expiring::new(), queue: QueueState::new(), membership, is_full: false }
     }
 
-    /// Runs one command at the node's own time.
+    /// Executes one command at the node's own time.
     pub fn apply(&mut self, now: NodeTime, command: &Command) -> Reply {
         self.keys.expire(now.as_millis());
         self.queue.expire(now.as_millis());
         match command {
             stale if self.is_stale(stale) => Reply::Stale,
             new if self.lacks_memory_for(new) => Reply::Full,
-            Command::SetKey { name, owner, ttl_ms, .. } => self.take(now, name, owner, *ttl_ms),
+            Command::SetKey { name, owner, ttl_ms, .. } => self.set_key(now, name, owner, *ttl_ms),
             Command::Adopt { name, from, owner, ttl_ms, sender } => {
-                // Where it is not the holder it may stand in line, and will never come for that.
-                let may_stand_in_line = sender.is_some();
-                mutate!(AdoptKeepsPosition => let may_stand_in_line = false);
-                if may_stand_in_line {
-                    self.queue.forget_place(name, from);
+                // The old owner may be queued instead, and would never use a grant.
+                let may_be_queued = sender.is_some();
+                mutate!(AdoptKeepsPosition => let may_be_queued = false);
+                if may_be_queued {
+                    self.queue.remove_waiter(name, from);
                 }
                 match (group(from), group(owner)) {
                     (None, None) => self.adopt(now, name, from, owner, *ttl_ms),
@@ -67,14 +67,15 @@ impl Store {
                     (None, Some(Group::Readers)) if sender.is_some() => {
                         self.downgrade(now, name, from, owner, *ttl_ms)
                     }
-                    // Who shares a lock never has it alone, and without a line nobody reads.
+                    // A reader never becomes a writer. Without a queue there are no readers.
                     _ if self.keys.contains(name) => Reply::NotOwner,
                     _ => Reply::Absent,
                 }
             }
-            Command::DeleteKey { name, owner } => self.free(name, owner),
+            Command::DeleteKey { name, owner } => self.delete_key(name, owner),
             Command::ExtendKeys { entries, .. } => {
-                Reply::ExtendedKeys(entries.iter().map(|entry| self.prolong(now, entry)).collect())
+                let extend = |entry| self.extend_key(now, entry);
+                Reply::ExtendedKeys(entries.iter().map(extend).collect())
             }
             Command::Check { name, owner } => {
                 let share = self.share_observation(now, name, owner);
@@ -84,13 +85,13 @@ impl Store {
             Command::Inspect { name, shown } => self.inspect(now, name, *shown),
             Command::List { prefix, cursor, count } => self.list(prefix, cursor.as_ref(), *count),
             Command::Membership(command) => {
-                let keys = self.held();
-                let reply = self.membership.apply(now, command, keys);
+                let key_count = self.key_count();
+                let reply = self.membership.apply(now, command, key_count);
                 reply.map_or(Reply::Stale, Reply::Membership)
             }
             Command::Attach { sender, terms } => self.attach(now, *sender, terms),
             Command::Ping { sender, terms } => self.ping(now, *sender, terms),
-            Command::Acquire { sender, request: ask } => self.acquire(now, *sender, ask),
+            Command::Acquire { sender, request } => self.acquire(now, *sender, request),
             Command::Introduce { client, who, lifetime_ms } => {
                 self.queue.introduce(now, *client, who, *lifetime_ms);
                 Reply::Introduced
@@ -104,69 +105,70 @@ impl Store {
         }
     }
 
-    /// What the node has to tell clients since this was last asked.
+    /// The pushes to clients since the last call.
     pub fn take_pushes(&mut self) -> Vec<Push> {
         std::mem::take(&mut self.queue.pushes)
     }
 
-    /// The client listens for pushes from now on.
-    pub fn listen(&mut self, client: ClientId) {
-        self.queue.listeners.insert(client);
+    /// The client subscribes to pushes.
+    pub fn subscribe(&mut self, client: ClientId) {
+        self.queue.subscribers.insert(client);
     }
 
-    /// The client's connection has closed: nobody would hear a push.
-    pub fn hang_up(&mut self, client: ClientId) {
-        self.queue.listeners.remove(&client);
+    /// The client's connection is closed. A push would not arrive.
+    pub fn unsubscribe(&mut self, client: ClientId) {
+        self.queue.subscribers.remove(&client);
     }
 
-    /// All connections have closed.
-    pub fn hang_up_all(&mut self) {
-        self.queue.listeners.clear();
+    /// All connections are closed.
+    pub fn unsubscribe_all(&mut self) {
+        self.queue.subscribers.clear();
     }
 
-    /// The names of locks that somebody stands in line for at `now`.
-    pub fn lines(&mut self, now: NodeTime) -> Vec<Name> {
+    /// The names of the locks that have a queue at `now`.
+    pub fn queued_names(&mut self, now: NodeTime) -> Vec<Name> {
         self.queue.expire(now.as_millis());
         self.queue.names()
     }
 
-    /// Puts a key there as a foreign program would, replacing what was there. A `ttl_ms` of `None`
-    /// is a key that never goes.
+    /// Stores a key as a foreign program would, replacing the previous one. With a `ttl_ms` of
+    /// `None` the key never expires.
     pub fn plant(&mut self, now: NodeTime, name: &Name, value: Value, ttl_ms: Option<u64>) {
         self.keys.put(name, value, ttl_ms.and_then(|ttl_ms| end(now, ttl_ms)));
     }
 
-    /// Forgets one key, as eviction or a foreign program does. Returns true if it was there.
+    /// Deletes one key, as eviction or a foreign program does. Returns true if it existed.
     pub fn forget(&mut self, name: &Name) -> bool {
         self.keys.remove(name).is_some()
     }
 
-    /// Forgets everything, as FLUSHALL does. Whoever listens goes on to listen.
+    /// Deletes all data, as FLUSHALL does. Clients stay subscribed.
     pub fn clear(&mut self) {
         self.replace(Self { membership: self.membership.cleared(), ..Self::new() });
     }
 
-    /// Takes over all data of another node, as a replica does. Whoever listens stays.
+    /// Copies all data of another node, as a replica does. Clients stay subscribed.
     pub fn copy(&mut self, other: &Self) {
         let membership = self.membership.with_record_of(&other.membership);
         self.replace(Self { membership, ..other.clone() });
         self.queue.pushes.clear();
     }
 
-    /// Replaces its data, but not its clients and its memory.
+    /// Replaces the data, but neither the subscribers nor whether the node is full.
     fn replace(&mut self, other: Self) {
-        let listeners = std::mem::take(&mut self.queue.listeners);
+        let subscribers = std::mem::take(&mut self.queue.subscribers);
         *self = Self { is_full: self.is_full, ..other };
-        self.queue.listeners = listeners;
+        self.queue.subscribers = subscribers;
     }
 
-    /// The names of the keys that are alive at `now`.
+    /// The names of the keys that have not expired at `now`.
     pub fn names(&mut self, now: NodeTime) -> Vec<Name> {
         self.keys.expire(now.as_millis());
         self.keys.keys().cloned().collect()
     }
 
-    /// Whether it is a vote by a session that is not of today. Those of the line look themselves.
+    /// Whether the command names a session that is not the current one. Commands of the queue check
+    /// their session themselves.
     fn is_stale(&self, command: &Command) -> bool {
         mutate!(SetWithoutSession if matches!(command, Command::SetKey { .. }) => return false);
         let is_extension = matches!(command, Command::ExtendKeys { .. });
@@ -182,10 +184,10 @@ impl Store {
         }
     }
 
-    fn take(&mut self, now: NodeTime, name: &Name, owner: &Owner, ttl_ms: u64) -> Reply {
-        let is_taken = self.keys.contains(name);
-        mutate!(SetOverwrites => let is_taken = false);
-        if is_taken {
+    fn set_key(&mut self, now: NodeTime, name: &Name, owner: &Owner, ttl_ms: u64) -> Reply {
+        let exists = self.keys.contains(name);
+        mutate!(SetOverwrites => let exists = false);
+        if exists {
             return Reply::NotOwner;
         }
         let ends_at_ms = end(now, ttl_ms);
@@ -202,44 +204,44 @@ impl Store {
         owner: &Owner,
         ttl_ms: u64,
     ) -> Reply {
-        let whose = self.whose(name, from);
-        mutate!(AdoptNotOwned if whose == Whose::Theirs => let whose = Whose::Ours);
-        match whose {
-            Whose::Theirs => Reply::NotOwner,
-            Whose::Nobodys => Reply::Absent,
-            Whose::Ours => {
+        let ownership = self.ownership(name, from);
+        mutate!(AdoptNotOwned if ownership == Ownership::Other => let ownership = Ownership::Own);
+        match ownership {
+            Ownership::Other => Reply::NotOwner,
+            Ownership::Absent => Reply::Absent,
+            Ownership::Own => {
                 self.keys.put(name, text(owner), end(now, ttl_ms));
                 Reply::Stored
             }
         }
     }
 
-    fn free(&mut self, name: &Name, owner: &Owner) -> Reply {
-        let whose = self.whose(name, owner);
-        mutate!(DeleteNotOwned if whose == Whose::Theirs => let whose = Whose::Ours);
-        match whose {
-            Whose::Theirs => Reply::NotOwner,
-            Whose::Nobodys => Reply::Absent,
-            Whose::Ours => {
+    fn delete_key(&mut self, name: &Name, owner: &Owner) -> Reply {
+        let ownership = self.ownership(name, owner);
+        mutate!(DeleteNotOwned if ownership == Ownership::Other => let ownership = Ownership::Own);
+        match ownership {
+            Ownership::Other => Reply::NotOwner,
+            Ownership::Absent => Reply::Absent,
+            Ownership::Own => {
                 self.keys.remove(name);
                 Reply::Deleted
             }
         }
     }
 
-    fn prolong(&mut self, now: NodeTime, entry: &KeyExtension) -> ExtendedKey {
+    fn extend_key(&mut self, now: NodeTime, entry: &KeyExtension) -> ExtendedKey {
         let KeyExtension { name, owner, ttl_ms } = entry;
-        let whose = self.whose(name, owner);
-        mutate!(ExtendNotOwned if whose == Whose::Theirs => return ExtendedKey::Renewed);
-        mutate!(ExtendCreates if whose == Whose::Nobodys => let whose = Whose::Ours);
-        match whose {
-            Whose::Theirs => ExtendedKey::NotOwner,
-            Whose::Nobodys => ExtendedKey::Absent,
-            Whose::Ours => {
+        let ownership = self.ownership(name, owner);
+        mutate!(ExtendNotOwned if ownership == Ownership::Other => return ExtendedKey::Renewed);
+        mutate!(ExtendCreates if ownership == Ownership::Absent => let ownership = Ownership::Own);
+        match ownership {
+            Ownership::Other => ExtendedKey::NotOwner,
+            Ownership::Absent => ExtendedKey::Absent,
+            Ownership::Own => {
                 let ends_at_ms = end(now, *ttl_ms);
-                let known = self.keys.end_of(name);
-                mutate!(ExtendShortens => let known = None);
-                if known.is_none_or(|known| Some(known) < ends_at_ms) {
+                let previous = self.keys.end_of(name);
+                mutate!(ExtendShortens => let previous = None);
+                if previous.is_none_or(|previous| Some(previous) < ends_at_ms) {
                     self.keys.put(name, text(owner), ends_at_ms);
                 }
                 ExtendedKey::Renewed
@@ -247,7 +249,8 @@ impl Store {
         }
     }
 
-    /// Of those who hold a lock together the first is told; nobody, if their time is over.
+    /// The value of a key and its remaining time. A table is shown as the earliest of its shares
+    /// that have not expired.
     fn observation(&self, now: NodeTime, name: &Name) -> Option<KeyObservation> {
         let value = match self.keys.get(name)? {
             Value::Text(text) => Value::Text(text.iter().take(SHOWN_LEN_MAX).copied().collect()),
@@ -259,7 +262,7 @@ impl Store {
         Some(KeyObservation { value, expires_in_ms })
     }
 
-    /// What one of those who hold a lock together has of it.
+    /// The share of one owner in a table.
     fn share_observation(
         &self,
         now: NodeTime,
@@ -271,20 +274,22 @@ impl Store {
         Some(KeyObservation { value: text(owner), expires_in_ms })
     }
 
-    fn whose(&self, name: &Name, owner: &Owner) -> Whose {
+    /// Whether the key exists, and has this owner as its value.
+    fn ownership(&self, name: &Name, owner: &Owner) -> Ownership {
         match self.keys.get(name) {
-            None => Whose::Nobodys,
-            Some(Value::Text(text)) if **text == *owner.as_bytes() => Whose::Ours,
-            Some(Value::Text(_) | Value::Shared(_) | Value::OtherType(_)) => Whose::Theirs,
+            None => Ownership::Absent,
+            Some(Value::Text(text)) if **text == *owner.as_bytes() => Ownership::Own,
+            Some(Value::Text(_) | Value::Shared(_) | Value::OtherType(_)) => Ownership::Other,
         }
     }
 }
 
+/// How an exclusive owner relates to a key.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Whose {
-    Ours,
-    Theirs,
-    Nobodys,
+enum Ownership {
+    Own,
+    Other,
+    Absent,
 }
 
 fn text(owner: &Owner) -> Value {

@@ -136,7 +136,7 @@ fn a_renewal_that_comes_after_the_release_creates_nothing() -> Result<(), String
 ///
 /// Fails if the lock is handed to the one that is not there.
 fn those_who_do_not_listen_are_passed_over() -> Result<(), String> {
-    pass_over(|node, client| node.hang_up(client), 2)
+    pass_over(|node, client| node.unsubscribe(client), 2)
 }
 
 /// Two wait in line; the first one is not heard of any more, though its connection seems to be
@@ -294,7 +294,7 @@ fn callers_queue_in_the_order_in_which_they_came() -> Result<(), String> {
 fn attach(node: &mut Store, number: u8, lifetime_ms: u64) -> Sender {
     let client = ClientId::from_random([number; 20]);
     let sender = Sender { client, session: Session::from_random(1) };
-    node.listen(client);
+    node.subscribe(client);
     let terms = SessionTerms::without_membership(lifetime_ms);
     node.apply(node_time(0), &Command::Attach { sender, terms });
     sender

@@ -163,7 +163,7 @@ impl Node {
     /// A connection listens for what the client is told.
     pub(crate) fn listen(&mut self, client: ClientId, link: u16, generation: u32) {
         self.listeners.push((client, link, generation));
-        self.store.listen(client);
+        self.store.subscribe(client);
     }
 
     /// A connection is gone; the client may have another one.
@@ -173,14 +173,14 @@ impl Node {
         let Some(index) = self.listeners.iter().position(is_gone) else { return };
         let (client, ..) = self.listeners.swap_remove(index);
         if !self.listeners.iter().any(|(other, ..)| *other == client) {
-            self.store.hang_up(client);
+            self.store.unsubscribe(client);
         }
     }
 
     /// The process died with all its connections.
     pub(crate) fn hang_up_all(&mut self) {
         self.listeners.clear();
-        self.store.hang_up_all();
+        self.store.unsubscribe_all();
     }
 
     /// The client of a link that listens, if it still does.

@@ -1,4 +1,4 @@
-//! A table whose entries go by themselves.
+//! A table whose entries expire.
 
 use std::{
     borrow::Borrow,
@@ -6,20 +6,20 @@ use std::{
     ops::Bound,
 };
 
-/// Entries by key, and the same keys by the time at which they go, so that forgotten ones do not
-/// pile up.
+/// Entries by key, and the same keys by the time at which they expire, so that expired entries do
+/// not pile up.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Expiring<K, V> {
     entries: BTreeMap<K, Kept<V>>,
     ends: BTreeSet<(u64, K)>,
 }
 
-/// Something that a node keeps, and until when.
+/// A record that a node keeps, and when it expires.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Kept<V> {
-    /// What is kept.
+    /// The record.
     pub value: V,
-    /// The last millisecond of the node's time in which it is there; `None` if it never goes.
+    /// The last millisecond of the node's time in which it exists; `None` if it never expires.
     pub ends_at_ms: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
-    /// The entry as it is, with its end.
+    /// The entry with its end.
     pub(super) fn kept(&self, key: &K) -> Option<&Kept<V>> {
         self.entries.get(key)
     }
@@ -57,7 +57,7 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         self.entries.contains_key(key)
     }
 
-    /// When the entry goes; `None` if it never does, or is not there.
+    /// When the entry expires; `None` if it never does, or does not exist.
     pub(super) fn end_of(&self, key: &K) -> Option<u64> {
         self.entries.get(key).and_then(|entry| entry.ends_at_ms)
     }
@@ -66,7 +66,7 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         self.entries.keys()
     }
 
-    /// The keys from there on, in their order.
+    /// The keys from `from` on, in their order.
     pub(super) fn keys_from<Q>(&self, from: Bound<&Q>) -> impl Iterator<Item = &K>
     where
         K: Borrow<Q>,
@@ -79,7 +79,7 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         self.set(key, Some(Kept { value, ends_at_ms }));
     }
 
-    /// Puts this in the place of what is there.
+    /// Replaces an entry.
     pub(super) fn set(&mut self, key: &K, kept: Option<Kept<V>>) {
         self.remove(key);
         let Some(kept) = kept else { return };
@@ -89,7 +89,7 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         self.entries.insert(key.clone(), kept);
     }
 
-    /// Lets an entry that is there go at another time.
+    /// Changes when an existing entry expires.
     pub(super) fn set_end(&mut self, key: &K, ends_at_ms: u64) {
         if let Some(entry) = self.entries.get_mut(key) {
             if let Some(end) = entry.ends_at_ms.replace(ends_at_ms) {
@@ -107,7 +107,8 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         Some(removed.value)
     }
 
-    /// An entry lives through the millisecond at which it ends, as on a real server.
+    /// Removes expired entries. An entry exists during the millisecond at which it ends, as on a
+    /// server.
     pub(super) fn expire(&mut self, now_ms: u64) {
         while let Some((end, _)) = self.ends.first() {
             if *end >= now_ms {
@@ -119,9 +120,9 @@ impl<K: Clone + Ord, V> Expiring<K, V> {
         }
     }
 
-    /// True if both lists know the same.
+    /// Whether both tables have the same entries.
     #[cfg(test)]
-    pub(super) fn is_tidy(&self) -> bool {
+    pub(super) fn is_consistent(&self) -> bool {
         self.entries.values().filter(|entry| entry.ends_at_ms.is_some()).count() == self.ends.len()
     }
 }

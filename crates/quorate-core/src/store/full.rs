@@ -1,9 +1,9 @@
-//! What a node does without memory: it keeps what it has, and stores nothing new.
+//! A node without free memory keeps what it has and stores nothing new.
 //!
-//! Sessions, records, leases and places in a queue are kept, renewed, handed on and given back.
-//! Otherwise every lease would run out while the server is full, one ttl after its session.
+//! Sessions, records, leases and queue positions that exist are kept, renewed, passed on and
+//! released. Otherwise every lease would expire within one ttl while the server is full.
 
-use super::{Store, Whose};
+use super::{Ownership, Store};
 use crate::{
     command::{Command, Value},
     moment::NodeTime,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Store {
-    /// The node has no memory left from now on, or has some again.
+    /// Sets whether the node has no memory left.
     pub const fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }
@@ -22,7 +22,8 @@ impl Store {
         self.is_full
     }
 
-    /// How many owners hold a lock or wait for one, for simulations: a full node gets no more.
+    /// The number of owners that hold a lock or wait for one, for simulations. On a full node it
+    /// does not grow.
     pub fn owners(&mut self, now: NodeTime) -> usize {
         self.keys.expire(now.as_millis());
         self.queue.expire(now.as_millis());
@@ -36,40 +37,39 @@ impl Store {
         held.saturating_add(self.queue.waiting.keys().map(waiters).sum())
     }
 
-    /// Whether a command would store something new, and there is no memory for it.
+    /// Whether the node is full and the command would store something new.
     pub(super) fn lacks_memory_for(&self, command: &Command) -> bool {
         mutate!(FullGrants if matches!(command, Command::SetKey { .. }) => return false);
         let is_new = match command {
             Command::SetKey { .. } => true,
-            Command::Introduce { client, .. } => !self.queue.whos.contains(client),
+            Command::Introduce { client, .. } => !self.queue.descriptions.contains(client),
             Command::Membership(command) => self.membership.is_creating(command),
             _ => false,
         };
         self.is_full && is_new
     }
 
-    /// Whether there is no memory for what an owner asks for: it neither has the lock nor a place
-    /// in its queue.
-    pub(super) fn lacks_memory_for_ask(
+    /// Whether the node is full and the owner neither holds the lock nor is queued for it.
+    pub(super) fn lacks_memory_to_acquire(
         &self,
         now: NodeTime,
-        ask: &AcquireRequest,
-        place: Position,
+        request: &AcquireRequest,
+        position: Position,
     ) -> bool {
         mutate!(FullGrants => return false);
-        let AcquireRequest { name, owner, is_known, .. } = ask;
+        let AcquireRequest { name, owner, is_known, .. } = request;
         let share = || self.shares(name)?.alive(owner, now.as_millis());
         let is_holder = match group(owner).is_some() {
             true => share().is_some(),
-            false => self.whose(name, owner) == Whose::Ours,
+            false => self.ownership(name, owner) == Ownership::Own,
         };
-        let is_waiter = *is_known && self.queue.rank(name, place.ticket, owner).is_some();
+        let is_waiter = *is_known && self.queue.rank(name, position.ticket, owner).is_some();
         mutate!(FullDropsWaiters => let is_waiter = false);
         self.is_full && !is_holder && !is_waiter
     }
 
-    /// The same for a lease whose key is not there. If the node knows its fence it had the key
-    /// before; if not, the lease was won on other nodes, and is new here.
+    /// Whether the node is full and a heal would store a lease that is new to it. If the node has
+    /// the fence of the lease, it had the key before.
     pub(super) fn lacks_memory_to_heal(&self, is_known: bool) -> bool {
         mutate!(FullHealsAnything => return false);
         self.is_full && !is_known

@@ -1,7 +1,7 @@
-//! A store in parts, for engines that keep it elsewhere: they load what a command touches, let the
-//! store run it, and keep what has changed.
+//! Access to parts of a store, for engines that keep the data elsewhere: they load the records that
+//! a command touches, let the store execute it, and save the records that have changed.
 //!
-//! Membership is no part: such engines have none.
+//! Membership is not included, since such engines have none.
 
 use std::collections::BTreeSet;
 
@@ -12,64 +12,64 @@ use crate::{
     queue::Yield,
 };
 
-/// All that a node knows about one lock.
+/// The records of a node about one lock.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LockState {
     /// Its key.
     pub key: Option<Kept<Value>>,
     /// Its last grant.
     pub fence: Option<Kept<LastGrant>>,
-    /// Who waits for it, by ticket.
-    pub line: Option<Kept<BTreeSet<(u64, Owner)>>>,
+    /// Its waiters, by ticket.
+    pub queue: Option<Kept<BTreeSet<(u64, Owner)>>>,
 }
 
-/// All that a node knows about one client.
+/// The records of a node about one client.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClientState {
     /// Its session.
     pub session: Option<Kept<SessionRecord>>,
-    /// Who it is, in words for people.
+    /// Its description for people.
     pub who: Option<Kept<Box<str>>>,
 }
 
 impl Store {
-    /// What is known about a lock, also what has ended since the last command.
+    /// The records of a lock, even if they have expired since the last command.
     #[must_use]
     pub fn lock_state(&self, name: &Name) -> LockState {
         LockState {
             key: self.keys.kept(name).cloned(),
             fence: self.queue.fences.kept(name).cloned(),
-            line: self.queue.waiting.kept(name).cloned(),
+            queue: self.queue.waiting.kept(name).cloned(),
         }
     }
 
-    /// Puts this in the place of what is known about a lock.
+    /// Replaces the records of a lock.
     pub fn set_lock_state(&mut self, name: &Name, state: LockState) {
-        let LockState { key, fence, line } = state;
+        let LockState { key, fence, queue } = state;
         self.keys.set(name, key);
         self.queue.fences.set(name, fence);
-        self.queue.waiting.set(name, line);
+        self.queue.waiting.set(name, queue);
     }
 
-    /// What is known about a client, also what has ended since the last command.
+    /// The records of a client, even if they have expired since the last command.
     #[must_use]
     pub fn client_state(&self, client: &ClientId) -> ClientState {
         ClientState {
             session: self.queue.sessions.kept(client).cloned(),
-            who: self.queue.whos.kept(client).cloned(),
+            who: self.queue.descriptions.kept(client).cloned(),
         }
     }
 
-    /// Puts this in the place of what is known about a client.
+    /// Replaces the records of a client.
     pub fn set_client_state(&mut self, client: &ClientId, state: ClientState) {
         let ClientState { session, who } = state;
         self.queue.sessions.set(client, session);
-        self.queue.whos.set(client, who);
+        self.queue.descriptions.set(client, who);
     }
 }
 
 impl Command {
-    /// The locks that it touches. A list also touches those whose names are next.
+    /// The locks that the command touches. A `List` also reads the names of other locks.
     #[must_use]
     pub fn names(&self) -> Vec<&Name> {
         match self {
@@ -80,7 +80,7 @@ impl Command {
             | Self::ReadKey { name }
             | Self::Inspect { name, .. }
             | Self::Release { name, .. } => vec![name],
-            Self::Acquire { request: ask, .. } => vec![&ask.name],
+            Self::Acquire { request, .. } => vec![&request.name],
             Self::ExtendKeys { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Extend { entries, .. } => entries.iter().map(|entry| &entry.name).collect(),
             Self::Batch(entries) => entries.iter().flat_map(Self::names).collect(),
@@ -93,8 +93,8 @@ impl Command {
         }
     }
 
-    /// The client that it touches. A release also touches those who wait for the lock, and each
-    /// entry of a batch is looked at by itself.
+    /// The client that the command touches. A release also touches the clients of waiters. The
+    /// entries of a batch must be examined one by one.
     #[must_use]
     pub const fn client(&self) -> Option<ClientId> {
         match self {
@@ -121,9 +121,10 @@ mod tests {
         queue::{AcquireRequest, Position, Sender, Session},
     };
 
-    /// One waits for what another has, and each is somebody: every part is there.
+    /// One client holds a lock, another waits for it, and both have a description, so every record
+    /// exists.
     #[test]
-    fn a_store_that_is_taken_apart_and_put_together_is_the_same() {
+    fn store_rebuilt_from_its_records_is_equal() {
         let name = Name::parse("a", "").unwrap();
         let now = NodeTime::from_micros(1_800_000_000_000_000);
         let clients = [1, 2].map(|byte| ClientId::from_random([byte; 20]));
@@ -133,12 +134,12 @@ mod tests {
             let sender = Sender { client, session: Session::from_random(number) };
             let ticket = now.as_micros() + u64::try_from(number).unwrap();
             let owner = Position { ticket, ttl_ms: 500, client }.owner(1);
-            let ask =
+            let request =
                 AcquireRequest { name: name.clone(), owner, is_waiting: true, is_known: false };
             commands.extend([
                 Command::Introduce { client, who: "me".into(), lifetime_ms: 900 },
                 Command::Attach { sender, terms: SessionTerms::without_membership(700) },
-                Command::Acquire { sender, request: ask },
+                Command::Acquire { sender, request },
             ]);
         }
         for command in &commands {
@@ -149,7 +150,7 @@ mod tests {
 
         let mut copy = Store::new();
         let lock = whole.lock_state(&name);
-        assert!(lock.key.is_some() && lock.fence.is_some() && lock.line.is_some());
+        assert!(lock.key.is_some() && lock.fence.is_some() && lock.queue.is_some());
         copy.set_lock_state(&name, lock);
         for client in &clients {
             let state = whole.client_state(client);

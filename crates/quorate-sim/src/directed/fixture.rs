@@ -205,7 +205,7 @@ impl TestClient {
 
     pub(super) fn attach(&self, fixture: &mut Fixture, ms: u64) {
         for node in 0..fixture.stores.len() {
-            fixture.stores[node].listen(self.place.client);
+            fixture.stores[node].subscribe(self.place.client);
             let (sender, terms) = (self.sender(node), self.terms(node, ms));
             fixture.apply(node, ms, &Command::Attach { sender, terms });
         }

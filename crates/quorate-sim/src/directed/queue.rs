@@ -227,7 +227,7 @@ fn a_late_release_takes_nothing_from_one_who_came_back() -> Result<(), String> {
     [35, 69].into_iter().for_each(|ms| a.time_out(ms));
     let late = a.hold_up()?;
     a.machine.handle_down(0);
-    fixture.stores.iter_mut().for_each(|store| store.hang_up(a.place.client));
+    fixture.stores.iter_mut().for_each(|store| store.unsubscribe(a.place.client));
     fixture.release(&ALL, &before.owner(), 70);
 
     a.attach_anew(&mut fixture, 71);

@@ -58,7 +58,7 @@ impl Node {
                 now,
                 &Command::Attach { sender, terms: SessionTerms::without_membership(SESSION_MS) },
             );
-            node.store.listen(sender.client);
+            node.store.subscribe(sender.client);
         }
         node.look(name, now);
         node
@@ -96,11 +96,11 @@ impl Node {
     }
 
     pub(super) fn listen(&mut self, client: usize) {
-        self.store.listen(client_id(client));
+        self.store.subscribe(client_id(client));
     }
 
     pub(super) fn hang_up(&mut self, client: usize) {
-        self.store.hang_up(client_id(client));
+        self.store.unsubscribe(client_id(client));
     }
 
     /// The pushes since the last call, with their receivers.

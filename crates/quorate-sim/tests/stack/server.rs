@@ -128,14 +128,14 @@ impl Node {
 
     /// The names of locks with waiters there at true time `at`.
     pub(crate) fn queues(&self, at: Duration) -> Vec<String> {
-        let names = self.store.borrow_mut().lines(self.time(at));
+        let names = self.store.borrow_mut().queued_names(self.time(at));
         names.iter().map(ToString::to_string).collect()
     }
 
     /// How many wait for the lock there.
     pub(crate) fn waiters(&self, lock: &str) -> usize {
         let name = name(lock.as_bytes()).expect("a valid name");
-        self.store.borrow().lock_state(&name).line.map_or(0, |line| line.value.len())
+        self.store.borrow().lock_state(&name).queue.map_or(0, |queue| queue.value.len())
     }
 
     pub(crate) fn has(&self, name: &str, at: Duration) -> bool {
@@ -163,7 +163,7 @@ impl Node {
         self.scripts.borrow_mut().clear();
         self.listeners.borrow_mut().clear();
         self.recall();
-        self.store.borrow_mut().hang_up_all();
+        self.store.borrow_mut().unsubscribe_all();
         let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
         loop {
             let (stream, _) = listener.accept().await?;
@@ -255,7 +255,7 @@ impl Node {
         let closed = listeners.extract_if(.., |(_, it)| Rc::ptr_eq(it, outlet)).collect::<Vec<_>>();
         for (client, _) in closed {
             if !listeners.iter().any(|(other, _)| *other == client) {
-                self.store.borrow_mut().hang_up(client);
+                self.store.borrow_mut().unsubscribe(client);
             }
         }
     }
@@ -311,7 +311,7 @@ impl Node {
             (b"SUBSCRIBE", [channel]) => match listener(channel) {
                 Some(client) => {
                     self.listeners.borrow_mut().push((client, outlet.clone()));
-                    self.store.borrow_mut().listen(client);
+                    self.store.borrow_mut().subscribe(client);
                     subscribed(channel)
                 }
                 None => self.refuse(words),

@@ -122,7 +122,7 @@ impl World {
         }
         for node in 0..NODES {
             let now = self.node_time();
-            let left = (self.stores[node].names(now), self.stores[node].lines(now));
+            let left = (self.stores[node].names(now), self.stores[node].queued_names(now));
             assert_eq!(left, (vec![], vec![]), "seed {}", self.seed);
         }
         self.holds
@@ -153,7 +153,7 @@ impl World {
         let id = self.clients[client].id;
         self.clients[client].links[node].session = session;
         let sender = Sender { client: id, session: Session::from_random(session) };
-        self.stores[node].listen(id);
+        self.stores[node].subscribe(id);
         let attach = Command::Attach { sender, terms: SessionTerms::without_membership(1_000_000) };
         self.stores[node].apply(self.node_time(), &attach);
     }
@@ -266,7 +266,7 @@ impl World {
                 releases.push(request.command);
             }
         }
-        self.stores[node].hang_up(self.clients[client].id);
+        self.stores[node].unsubscribe(self.clients[client].id);
         self.attach(client, node);
         releases.into_iter().for_each(|command| self.send(client, node, None, command));
         self.clients[client].machine.handle_up(node, self.now);

@@ -179,7 +179,7 @@ impl World {
             for (node, store) in world.stores.iter_mut().enumerate() {
                 let sender = Sender { client: caller.id, session: session(number) };
                 let terms = SessionTerms::without_membership(60_000);
-                store.listen(caller.id);
+                store.subscribe(caller.id);
                 store.apply(now, &Command::Attach { sender, terms });
                 caller.machine.handle_time(node, now.as_micros(), world.now);
                 caller.machine.handle_up(node, world.now);
@@ -336,7 +336,7 @@ impl World {
         let now = self.time();
         for store in &mut self.stores {
             assert!(store.names(now).is_empty(), "seed {}: a key is left", self.seed);
-            assert!(store.lines(now).is_empty(), "seed {}: somebody is queued", self.seed);
+            assert!(store.queued_names(now).is_empty(), "seed {}: somebody is queued", self.seed);
         }
         for caller in &self.callers {
             let machine = &caller.machine;

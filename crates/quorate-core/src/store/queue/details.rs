@@ -1,26 +1,26 @@
-//! What a node knows about one lock besides its key, for tests that compare.
+//! The records of a node about one lock besides its key, for tests that compare nodes.
 
 use crate::{
     command::Owner, fence::Fence, moment::NodeTime, name::Name, share::Shares, store::Store,
 };
 
-/// What a node knows about one lock besides its key.
+/// The records of a node about one lock besides its key.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LockDetails {
-    /// The fence of the last grant, and in how many milliseconds it is forgotten.
+    /// The fence of the last grant, and in how many milliseconds it expires.
     pub fence: Option<(Fence, u64)>,
-    /// When that grant was, in milliseconds of the node's time.
+    /// When the lock was granted, in milliseconds of the node's time.
     pub since_ms: Option<u64>,
-    /// Who stands in line, the first one first.
+    /// The waiters, in the order of the queue.
     pub waiting: Vec<Owner>,
-    /// In how many milliseconds the line is forgotten.
+    /// In how many milliseconds the queue expires.
     pub queue_ends_in_ms: Option<u64>,
-    /// Those who hold it together, also those whose time is over.
+    /// The shares of its holders, including expired ones.
     pub shares: Shares,
 }
 
 impl Store {
-    /// What is known about a lock besides its key, for tests that compare.
+    /// The records about a lock besides its key, for tests that compare nodes.
     pub fn details(&mut self, now: NodeTime, name: &Name) -> LockDetails {
         self.keys.expire(now.as_millis());
         self.queue.expire(now.as_millis());

@@ -1,4 +1,4 @@
-//! What a node tells people about its locks.
+//! What a node reports to people about its locks.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -31,24 +31,24 @@ impl Store {
                 .collect(),
             waiting_total: waiting.map_or(0, |waiting| waiting.len() as u64),
             time_us: now.as_micros(),
-            shares: self.shares_told(now, name),
+            shares: self.shares_info(now, name),
         }))
     }
 
-    fn shares_told(&self, now: NodeTime, name: &Name) -> Box<[ShareInfo]> {
+    fn shares_info(&self, now: NodeTime, name: &Name) -> Box<[ShareInfo]> {
         let now_ms = now.as_millis();
         let shares = self.shares(name).into_iter().flatten();
         let alive = shares.filter(|(_, share)| share.is_alive(now_ms));
-        let told = alive.map(|(owner, share)| ShareInfo {
+        let infos = alive.map(|(owner, share)| ShareInfo {
             owner: owner.clone(),
             held_ms: now_ms.saturating_sub(share.since_ms),
             left_ms: share.ends_at_ms.saturating_sub(now_ms),
         });
-        told.take(SHARES_SHOWN_MAX).collect()
+        infos.take(SHARES_SHOWN_MAX).collect()
     }
 
-    /// Looks at `count` names of which anything is remembered, in their order, and tells those
-    /// that are held or waited for. A fence alone is what is left of a lock that was given back.
+    /// Examines `count` names with a fence or a queue, in their order, and lists the locks that are
+    /// held or waited for. A released lock leaves only its fence.
     pub(in crate::store) fn list(
         &self,
         prefix: &str,
@@ -60,16 +60,16 @@ impl Store {
             None => Bound::Included(prefix),
         };
         let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
-        let is_meant = |name: &&Name| name.as_str().starts_with(prefix);
-        let fences = self.queue.fences.keys_from(from).take_while(is_meant).take(count);
-        let lines = self.queue.waiting.keys_from(from).take_while(is_meant).take(count);
-        let looked: BTreeSet<&Name> = fences.chain(lines).collect();
-        let looked: Vec<&Name> = looked.into_iter().take(count).collect();
-        let next = looked.last().filter(|_| looked.len() == count);
+        let has_prefix = |name: &&Name| name.as_str().starts_with(prefix);
+        let fences = self.queue.fences.keys_from(from).take_while(has_prefix).take(count);
+        let queues = self.queue.waiting.keys_from(from).take_while(has_prefix).take(count);
+        let examined: BTreeSet<&Name> = fences.chain(queues).collect();
+        let examined: Vec<&Name> = examined.into_iter().take(count).collect();
+        let next = examined.last().filter(|_| examined.len() == count);
         let next = next.map(|last| Cursor::new(last.as_str()));
-        let is_known =
+        let is_in_use =
             |name: &&&Name| self.keys.contains(name) || self.queue.waiting.contains(name);
-        let names = looked.iter().filter(is_known).map(|name| Name::clone(name)).collect();
+        let names = examined.iter().filter(is_in_use).map(|name| Name::clone(name)).collect();
         Reply::Listed(Listed { names, next })
     }
 }

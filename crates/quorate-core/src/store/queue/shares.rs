@@ -1,11 +1,11 @@
-//! What a node does for those who hold a lock together: readers, or the entries of one identity in
-//! a reentrant lock.
+//! Locks that several owners hold together: readers, or the entries of one identity in a reentrant
+//! lock.
 //!
-//! The key of such a lock lists them. Whoever wants it alone stands in line like everybody, and
-//! readers who come later wait behind it: nobody is passed for ever. An entry joins those of its
-//! identity at once. Were it to wait, the one behind which it waits would wait for its own holder.
+//! The key of such a lock is a table of its holders. Readers queue behind an exclusive waiter with
+//! an earlier ticket, so that it gets the lock eventually. An entry joins the other entries of its
+//! identity immediately. If it queued, it could wait for a waiter that waits for its own identity.
 
-use super::{SessionRecord, Store, Whose, end};
+use super::{Ownership, SessionRecord, Store, end};
 use crate::{
     command::{Owner, Reply, Value},
     fence::Fence,
@@ -15,18 +15,18 @@ use crate::{
     share::{Share, Shares},
 };
 
-/// So many are looked at with every release: more would keep the node busy.
-const FEW: usize = 32;
+/// A release examines all shares if there are at most this many. More would keep the node busy.
+const PURGED_LEN_MAX: usize = 32;
 
-/// So many of a hundred who join look for those who are gone.
-const PURGES_OF_100: u64 = 2;
+/// The percentage of joining readers that remove expired shares.
+const PURGES_PERCENT: u64 = 2;
 
-/// So many of those in line are looked at for entries of the identity that gets the lock. Others
-/// join with their next heartbeat.
-const ADMITTED_MAX: usize = 128;
+/// The first waiters that are searched for entries of the identity that gets the lock. Others join
+/// with their next heartbeat.
+const SEARCHED_MAX: usize = 128;
 
 impl Store {
-    /// Those who hold the lock together, if anybody does.
+    /// The shares of the lock, if its key is a table.
     pub(in crate::store) fn shares(&self, name: &Name) -> Option<&Shares> {
         match self.keys.get(name) {
             Some(Value::Shared(shares)) => Some(shares),
@@ -34,8 +34,8 @@ impl Store {
         }
     }
 
-    /// Whether others of the owner's kind hold the lock.
-    pub(super) fn joins(&self, name: &Name, owner: &Owner) -> bool {
+    /// Whether owners of the same group as the owner hold the lock.
+    pub(super) fn shares_match(&self, name: &Name, owner: &Owner) -> bool {
         let holder = self.shares(name).and_then(|shares| shares.iter().next()).map(|(it, _)| it);
         let (held, wanted) = (holder.and_then(group), group(owner));
         mutate!(JoinAnyIdentity if matches!((held, wanted), (
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Throws out shares whose time is over. A key that nobody shares any more goes with them.
+    /// Removes expired shares, and the key with the last of them.
     pub(super) fn purge_shares(&mut self, now: NodeTime, name: &Name) {
         mutate!(DeadSharesStay => return);
         let now_ms = now.as_millis();
@@ -60,7 +60,7 @@ impl Store {
         let last_end = shares.purge(now_ms);
         mutate!(ExclusiveIgnoresShares => let last_end = None);
         match last_end {
-            // A server deletes what is to go at once.
+            // A server deletes a key immediately if its end is not in the future.
             Some(end) => self.keys.set_end(name, end.max(now_ms.saturating_add(1))),
             None => _ = self.keys.remove(name),
         }
@@ -69,70 +69,70 @@ impl Store {
     pub(super) fn acquire_share(
         &mut self,
         now: NodeTime,
-        ask: &AcquireRequest,
-        (place, spoken): (Position, SessionRecord),
+        request: &AcquireRequest,
+        (position, record): (Position, SessionRecord),
         lacks_memory: bool,
     ) -> Reply {
-        let AcquireRequest { name, owner, is_waiting, is_known } = ask;
-        let is_open = self.joins(name, owner);
+        let AcquireRequest { name, owner, is_waiting, is_known } = request;
+        let is_open = self.shares_match(name, owner);
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
         if let Some(share) = shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
-            self.prolong_share(now, name, owner, share, place.ttl_ms);
-            let is_earlier = self.is_passed(now, name, owner);
+            self.lengthen_share(now, name, owner, share, position.ttl_ms);
+            let is_earlier = self.has_earlier_waiter(now, name, owner);
             mutate!(NoEarlierFlag => let is_earlier = false);
             let fence = if is_entry(owner) { self.queue.fence(name) } else { share.fence };
             return Reply::Granted { fence, is_earlier };
         }
         mutate!(ShareWithExclusive if !is_entry(owner) => let is_open = true);
-        // As one who wants it alone: whoever finds the key free has it.
-        if is_free || is_open && self.admits(now, name, owner) {
+        // A free key is granted even if waiters are queued, as to an exclusive owner.
+        if is_free || is_open && self.may_join(now, name, owner) {
             if lacks_memory {
                 return Reply::Full;
             }
             if *is_known {
-                self.queue.leave(name, place.ticket, owner);
+                self.queue.dequeue(name, position.ticket, owner);
             }
-            let fence = self.queue.grant_fence(now, name, (owner, !is_free), (place, spoken));
-            self.put_share(now, name, owner, fence, place.ttl_ms);
-            // Where many read and nobody writes, somebody has to see to those who are gone.
-            if place.ticket % 100 < PURGES_OF_100 {
+            let fence = self.queue.grant_fence(now, name, (owner, !is_free), (position, record));
+            self.put_share(now, name, owner, fence, position.ttl_ms);
+            // If there are readers only, no exclusive waiter removes expired shares.
+            if position.ticket % 100 < PURGES_PERCENT {
                 self.purge_shares(now, name);
             }
-            self.hand_on(now, name);
-            // To look at all entries with every one that joins would keep the node busy. One that
-            // needs to know whether somebody waits asks again.
+            self.hand_off(now, name);
+            // Comparing all entries for each one that joins would keep the node busy. An entry that
+            // has to give way finds out with its next request.
             return Reply::Granted { fence, is_earlier: false };
         }
         if *is_waiting {
-            self.queue.enter(now, name, &place, owner);
+            self.queue.enqueue(now, name, &position, owner);
         }
-        self.queued(now, name, owner, place)
+        self.queued(now, name, owner, position)
     }
 
-    /// Whether somebody waits who came before the owner, and cannot join it. An entry counts as
-    /// early as the first one of its identity here.
-    fn is_passed(&self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
-        let first_here = || self.shares(name)?.first_alive(now.as_millis());
-        let came = if is_entry(owner) { first_here().unwrap_or(owner) } else { owner };
+    /// Whether a waiter with an earlier ticket, which cannot join the owner, is queued. An entry
+    /// counts as early as the first holding entry of its identity.
+    fn has_earlier_waiter(&self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
+        let first_share = || self.shares(name)?.first_alive(now.as_millis());
+        let earliest = if is_entry(owner) { first_share().unwrap_or(owner) } else { owner };
         let first = self.queue.first(name).filter(|first| group(first) != group(owner));
-        first.is_some_and(|first| first < came)
+        first.is_some_and(|first| first < earliest)
     }
 
-    /// Whether an owner may join those who hold the lock: an entry may, and a reader if nobody
-    /// stands in line before it who wants the lock alone. Readers before it come in first.
-    fn admits(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
+    /// Whether an owner may join the holders of its group. An entry always may. A reader may if no
+    /// exclusive waiter is queued before it, and readers that are queued before it join first.
+    fn may_join(&mut self, now: NodeTime, name: &Name, owner: &Owner) -> bool {
         let is_entry = is_entry(owner);
         mutate!(EntryQueues => let is_entry = false);
         if is_entry {
             return true;
         }
-        self.hand_on_before(now, name, Some(owner));
+        self.hand_off_before(now, name, Some(owner));
         mutate!(ShareOvertakes => return true);
         self.queue.first(name).is_none_or(|first| first >= owner)
     }
 
-    /// Adds an owner to those who hold the lock together; it may be the first of them.
+    /// Adds a share, and creates the table if it is the first one.
     pub(super) fn put_share(
         &mut self,
         now: NodeTime,
@@ -145,15 +145,15 @@ impl Store {
         let share = Share { fence, ends_at_ms: now_ms.saturating_add(ttl_ms), since_ms: now_ms };
         if let Some(shares) = self.shares_mut(name) {
             shares.put(owner, share);
-            self.share_lives_on(now, name, ttl_ms);
+            self.lengthen_table(now, name, ttl_ms);
         } else {
             let shares = Shares::from_iter([(owner.clone(), share)]);
             self.keys.put(name, Value::Shared(shares), end(now, ttl_ms));
         }
     }
 
-    /// Lets a share live on; none is made to go earlier.
-    fn prolong_share(
+    /// Keeps a share for another ttl. It never expires earlier than before.
+    fn lengthen_share(
         &mut self,
         now: NodeTime,
         name: &Name,
@@ -162,40 +162,40 @@ impl Store {
         ttl_ms: u64,
     ) {
         let ends_at_ms = share.ends_at_ms.max(now.as_millis().saturating_add(ttl_ms));
-        self.share_lives_on(now, name, ttl_ms);
+        self.lengthen_table(now, name, ttl_ms);
         if let Some(shares) = self.shares_mut(name) {
             shares.put(owner, Share { ends_at_ms, ..share });
         }
     }
 
-    /// The key lives for as long as the last of them.
-    fn share_lives_on(&mut self, now: NodeTime, name: &Name, ttl_ms: u64) {
+    /// Keeps the key for at least this long. It must not expire before its last share.
+    fn lengthen_table(&mut self, now: NodeTime, name: &Name, ttl_ms: u64) {
         mutate!(ShareKeyShort => return);
-        self.live_on(now, name, ttl_ms);
+        self.lengthen_key(now, name, ttl_ms);
     }
 
-    /// Whether one who wants the lock alone is the next to have it: then it looks whether those who
-    /// share it are there still, and asks later ones to give it back. For everybody to do so would
-    /// keep the node busy. Those in line who are gone are thrown out.
+    /// Whether no other waiter is queued before the owner. Removes waiters without a session that
+    /// are queued before it. Only the next waiter removes expired shares and sends inquiries: if
+    /// all waiters did, they would keep the node busy.
     pub(super) fn is_next(&mut self, name: &Name, owner: &Owner) -> bool {
         while let Some((ticket, first)) = self.queue.next(name).filter(|(_, first)| first < owner) {
-            let place = Position::of(first.as_bytes());
-            if place.is_some_and(|place| self.queue.sessions.contains(&place.client)) {
+            let position = Position::of(first.as_bytes());
+            if position.is_some_and(|it| self.queue.sessions.contains(&it.client)) {
                 return false;
             }
-            self.queue.leave(name, ticket, &first);
+            self.queue.dequeue(name, ticket, &first);
         }
         true
     }
 
-    /// When somebody who waits for those who share should look again at the latest.
-    pub(super) fn look_at_ms(&self, name: &Name, owner: &Owner, is_next: bool) -> Option<u64> {
+    /// When a waiter should repeat its request at the latest.
+    pub(super) fn retry_at_ms(&self, name: &Name, owner: &Owner, is_next: bool) -> Option<u64> {
         let end = self.keys.end_of(name);
-        let sooner = match (self.shares(name), self.joins(name, owner)) {
-            // The first to go may be gone without a word, and the others may give it back before
-            // its end.
+        let sooner = match (self.shares(name), self.shares_match(name, owner)) {
+            // The reader with the earliest end may have crashed, and the others may release the
+            // lock before that end.
             (Some(shares), false) if is_next => shares.earliest_end(),
-            // So may the one who wants it alone and stands before it.
+            // The exclusive waiter that is queued before this reader may have crashed.
             (Some(_), true) => {
                 let first = self.queue.first(name).filter(|first| *first != owner);
                 let client = first.and_then(|it| Position::of(it.as_bytes())).map(|it| it.client);
@@ -206,9 +206,9 @@ impl Store {
         end.map(|end| sooner.map_or(end, |sooner| sooner.min(end)))
     }
 
-    /// Asks every later comer among those who share to give its grant back. Of the entries of an
-    /// identity only one that is alone is asked: several would join each other again and again.
-    /// They hear of the waiter with their heartbeats.
+    /// Inquires at every holder with a later ticket. Entries of an identity get an inquiry only if
+    /// there is one: several would give way and join each other again and again. They are notified
+    /// of the waiter in reply to their heartbeats.
     pub(super) fn inquire_shares(&mut self, now: NodeTime, name: &Name, owner: &Owner) {
         mutate!(NoInquire | SharesNotAsked => return);
         let shares = self.shares(name).into_iter().flatten();
@@ -219,17 +219,17 @@ impl Store {
             return;
         }
         let later = alive.filter(|(holder, _)| *owner < **holder);
-        let told: Vec<Push> = later
+        let pushes: Vec<Push> = later
             .filter_map(|(holder, share)| {
                 let client = Position::of(holder.as_bytes())?.client;
                 let (name, owner, kind) = (name.clone(), holder.clone(), PushKind::Inquired);
                 Some(Push { client, name, owner, fence: share.fence, kind, session: None })
             })
             .collect();
-        told.into_iter().for_each(|push| _ = self.queue.push(push));
+        pushes.into_iter().for_each(|push| _ = self.queue.push(push));
     }
 
-    /// A lock that is held together loses one of those who hold it, or of those who wait.
+    /// Removes an owner from the table or from the queue of a lock with several holders.
     pub(super) fn release_share(
         &mut self,
         now: NodeTime,
@@ -240,7 +240,7 @@ impl Store {
         let shares = self.shares(name);
         let share = shares.and_then(|shares| shares.alive(owner, now.as_millis()));
         let is_ours = share.is_some();
-        let place = Position::of(owner.as_bytes());
+        let position = Position::of(owner.as_bytes());
         if let Some(yielded) = yields {
             let is_named = share.is_some_and(|share| share.fence == yielded);
             mutate!(YieldAnyShare => let is_named = is_ours);
@@ -251,58 +251,58 @@ impl Store {
         if let Some(shares) = self.shares_mut(name) {
             shares.remove(owner);
         }
-        match place {
-            Some(place) if yields.is_some() => self.queue.enter(now, name, &place, owner),
-            Some(place) if !is_ours => self.queue.leave(name, place.ticket, owner),
+        match position {
+            Some(position) if yields.is_some() => self.queue.enqueue(now, name, &position, owner),
+            Some(position) if !is_ours => self.queue.dequeue(name, position.ticket, owner),
             Some(_) | None => {}
         }
         let left = self.shares(name).map_or(0, Shares::len);
         mutate!(ShareFreesAll => let left = 0);
         if left == 0 {
             self.keys.remove(name);
-        } else if left <= FEW {
-            // Of the others some may be gone. If there are many, whoever waits looks in time.
+        } else if left <= PURGED_LEN_MAX {
+            // Some of the others may have expired. If there are many, the next waiter removes them.
             self.purge_shares(now, name);
         }
         mutate!(DepartedWriterBlocks if !is_ours => return Reply::Released { is_ours });
-        self.hand_on(now, name);
+        self.hand_off(now, name);
         Reply::Released { is_ours }
     }
 
-    /// Lets a share live on, or takes a lost one again, or says why not. `stored` is the node's
-    /// fence, and whether the lease's is known by it.
+    /// Extends or heals a share, or returns why it cannot. `stored` is the node's fence, and
+    /// `has_fence` whether it is at least that of the lease.
     ///
-    /// Unlike one who holds alone a reader need not ask whether another was granted the key since:
-    /// others of its kind are, all the time, and nobody who wants it alone has it while it is free
-    /// or shared. An entry must ask if the key is free: it has a fence.
+    /// A heal of a reader does not compare fences: other readers raise them all the time, and no
+    /// exclusive owner has the key while it is free or a table. An entry has a fence, so its heal
+    /// compares them if the key is free.
     pub(super) fn extend_share(
         &mut self,
         now: NodeTime,
         entry: &Extend,
-        (stored, is_known): (Fence, bool),
+        (stored, has_fence): (Fence, bool),
     ) -> Result<(), Extended> {
         let Extend { name, owner, fence, ttl_ms, may_heal } = entry;
         let is_free = !self.keys.contains(name);
         let shares = self.shares(name);
-        let is_past = is_entry(owner) && stored > *fence;
-        mutate!(EntryHealsOutdated => let is_past = false);
-        let is_open = is_free && !is_past || self.joins(name, owner);
+        let is_outdated = is_entry(owner) && stored > *fence;
+        mutate!(EntryHealsOutdated => let is_outdated = false);
+        let is_open = is_free && !is_outdated || self.shares_match(name, owner);
         mutate!(ShareHealsExclusive if !is_entry(owner) => let is_open = true);
         match shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
-            Some(share) => self.prolong_share(now, name, owner, share, *ttl_ms),
+            Some(share) => self.lengthen_share(now, name, owner, share, *ttl_ms),
             None if !*may_heal || !is_open => return Err(Extended::Refused(stored)),
-            None if self.lacks_memory_to_heal(is_known) => return Err(Extended::Failed),
+            None if self.lacks_memory_to_heal(has_fence) => return Err(Extended::Failed),
             None => {
                 self.put_share(now, name, owner, *fence, *ttl_ms);
-                self.queue.forget_place(name, owner);
+                self.queue.remove_waiter(name, owner);
             }
         }
         Ok(())
     }
 
-    /// One who has the lock alone goes on as one who shares it. Those at the head of the line who
-    /// share it come in, up to the first who wants it alone, as with a release; but the key is
-    /// never free. Whoever says so twice is told the same.
+    /// Replaces a writer by a reader. The readers at the head of the queue join, up to the first
+    /// exclusive waiter, as after a release, but the key is never free. A repeated request gets the
+    /// same reply.
     pub(in crate::store) fn downgrade(
         &mut self,
         now: NodeTime,
@@ -313,28 +313,28 @@ impl Store {
     ) -> Reply {
         let shares = self.shares(name);
         if let Some(share) = shares.and_then(|shares| shares.alive(owner, now.as_millis())) {
-            self.prolong_share(now, name, owner, share, ttl_ms);
+            self.lengthen_share(now, name, owner, share, ttl_ms);
             return Reply::Stored;
         }
-        match self.whose(name, from) {
-            Whose::Theirs => Reply::NotOwner,
-            Whose::Nobodys => Reply::Absent,
-            Whose::Ours => {
+        match self.ownership(name, from) {
+            Ownership::Other => Reply::NotOwner,
+            Ownership::Absent => Reply::Absent,
+            Ownership::Own => {
                 self.keys.remove(name);
-                mutate!(DowngradeFreesFirst => self.hand_on(now, name));
-                // The grant is still the same one; everybody who comes in has a larger fence.
+                mutate!(DowngradeFreesFirst => self.hand_off(now, name));
+                // It is still the same grant. Readers that join get a larger fence.
                 let fence = self.queue.fence(name);
                 self.put_share(now, name, owner, fence, ttl_ms);
                 mutate!(DowngradeAdmitsWriter
                     if self.queue.first(name).is_some_and(|first| group(first).is_none())
                     => self.keys.remove(name));
-                self.hand_on(now, name);
+                self.hand_off(now, name);
                 Reply::Stored
             }
         }
     }
 
-    /// Puts a new owner in the place of one who left its share.
+    /// Replaces the owner of a share.
     pub(in crate::store) fn adopt_share(
         &mut self,
         now: NodeTime,
@@ -353,24 +353,24 @@ impl Store {
         }) else {
             return if self.keys.contains(name) { Reply::NotOwner } else { Reply::Absent };
         };
-        debug_assert!(share.is_alive(now_ms), "those whose time is over leave nothing");
-        self.share_lives_on(now, name, ttl_ms);
+        debug_assert!(share.is_alive(now_ms), "an expired share was adopted");
+        self.lengthen_table(now, name, ttl_ms);
         Reply::Stored
     }
 
-    /// Lets in the entries that wait for what their identity holds now.
-    pub(super) fn admit_entries(&mut self, now: NodeTime, name: &Name) {
-        let waiting = self.queue.waiting.get(name).into_iter().flatten().take(ADMITTED_MAX);
-        let entries = waiting.filter(|(_, owner)| self.joins(name, owner));
+    /// Grants the lock to the waiting entries of the identity that holds it now.
+    pub(super) fn grant_waiting_entries(&mut self, now: NodeTime, name: &Name) {
+        let waiting = self.queue.waiting.get(name).into_iter().flatten().take(SEARCHED_MAX);
+        let entries = waiting.filter(|(_, owner)| self.shares_match(name, owner));
         let entries: Vec<(u64, Owner)> = entries.cloned().collect();
         let fence = self.queue.fence(name);
         for (ticket, owner) in entries {
-            let place = Position::of(owner.as_bytes());
-            let spoken = place.and_then(|place| self.queue.sessions.get(&place.client).copied());
-            let (Some(place), Some(spoken)) = (place, spoken) else { continue };
-            if self.queue.tell_granted(name, &owner, fence, (place, spoken)) {
-                self.queue.leave(name, ticket, &owner);
-                self.put_share(now, name, &owner, fence, place.ttl_ms);
+            let position = Position::of(owner.as_bytes());
+            let record = position.and_then(|it| self.queue.sessions.get(&it.client).copied());
+            let (Some(position), Some(record)) = (position, record) else { continue };
+            if self.queue.push_granted(name, &owner, fence, (position, record)) {
+                self.queue.dequeue(name, ticket, &owner);
+                self.put_share(now, name, &owner, fence, position.ttl_ms);
             }
         }
     }

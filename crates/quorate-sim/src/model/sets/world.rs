@@ -71,7 +71,7 @@ impl World {
         for store in &mut state.nodes {
             for client in 0..tickets.len() {
                 let terms = SessionTerms::without_membership(SESSION_MS);
-                store.listen(client_id(client));
+                store.subscribe(client_id(client));
                 store.apply(NODE_NOW, &Command::Attach { sender: sender(client, 1), terms });
             }
         }
@@ -233,7 +233,7 @@ fn is_over(state: &State) -> bool {
     let is_gone = |member: &Member| matches!(member.doing, Doing::Gone) && member.machine.is_idle();
     let is_empty = |store: &Store| {
         let mut store = store.clone();
-        store.names(NODE_NOW).is_empty() && store.lines(NODE_NOW).is_empty()
+        store.names(NODE_NOW).is_empty() && store.queued_names(NODE_NOW).is_empty()
     };
     state.clients.iter().all(is_gone) && state.nodes.iter().all(is_empty)
 }

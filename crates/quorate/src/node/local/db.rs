@@ -274,7 +274,7 @@ impl Tx<'_> {
             let last =
                 |fence: i64| LastGrant { fence: Fence::new(fence.cast_unsigned()), since_ms };
             let fence = fence.map(|it| Kept { value: last(it), ends_at_ms: fence_end });
-            Ok((LockState { key, fence, line: None }, time(5)?))
+            Ok((LockState { key, fence, queue: None }, time(5)?))
         };
         let found = self.prepare(sql)?.query_row([name.as_str()], read).optional();
         let found = found.map_err(|error| self.db.fault(&error))?;
@@ -287,7 +287,7 @@ impl Tx<'_> {
             };
             let owners = waiting.query_map([name.as_str()], read).and_then(Iterator::collect);
             let value = owners.map_err(|error| self.db.fault(&error))?;
-            state.line = Some(Kept { value, ends_at_ms: line_end });
+            state.queue = Some(Kept { value, ends_at_ms: line_end });
         }
         Ok(state)
     }
@@ -321,8 +321,8 @@ impl Tx<'_> {
         after: &LockState,
     ) -> Result<(), Fault> {
         let nobody = BTreeSet::new();
-        let old = before.line.as_ref().map_or(&nobody, |line| &line.value);
-        let new = after.line.as_ref().map_or(&nobody, |line| &line.value);
+        let old = before.queue.as_ref().map_or(&nobody, |queue| &queue.value);
+        let new = after.queue.as_ref().map_or(&nobody, |queue| &queue.value);
         for (ticket, owner) in old.difference(new) {
             let gone = params![name.as_str(), ticket.cast_signed(), owner.as_bytes()];
             let sql = "DELETE FROM waiting WHERE name = ?1 AND ticket = ?2 AND owner = ?3";
@@ -332,8 +332,8 @@ impl Tx<'_> {
             let come = params![name.as_str(), ticket.cast_signed(), owner.as_bytes()];
             self.execute("INSERT OR REPLACE INTO waiting VALUES (?1, ?2, ?3)", come)?;
         }
-        let LockState { key, fence, line } = after;
-        if key.is_none() && fence.is_none() && line.is_none() {
+        let LockState { key, fence, queue } = after;
+        if key.is_none() && fence.is_none() && queue.is_none() {
             return self.execute("DELETE FROM locks WHERE name = ?1", [name.as_str()]);
         }
         let value = key.as_ref().and_then(|key| shares::to_bytes(&key.value));
@@ -348,22 +348,22 @@ impl Tx<'_> {
             last.map(|last| last.fence.get().cast_signed()),
             last.map(|last| signed(last.since_ms)),
             end(fence.as_ref()),
-            end(line.as_ref()),
+            end(queue.as_ref()),
         ];
         self.execute("INSERT OR REPLACE INTO locks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", row)
     }
 
     pub(super) fn client(&self, client: &ClientId) -> Result<ClientState, Fault> {
-        let sql = "SELECT session, least_us, most_us, session_ends_ms, who, who_ends_ms
+        let sql = "SELECT session, ticket_min, ticket_max, session_ends_ms, who, who_ends_ms
                    FROM clients WHERE client = ?1";
         let read = |row: &Row<'_>| {
             let number = |at| row.get::<_, Option<i64>>(at).map(|number| number.map(unsigned));
             let session: Option<String> = row.get(0)?;
-            let least_us = number(1)?.unwrap_or_default();
-            let most_us = number(2)?.unwrap_or_default();
+            let ticket_min = number(1)?.unwrap_or_default();
+            let ticket_max = number(2)?.unwrap_or_default();
             let ends_at_ms = number(3)?;
             let session = session.as_deref().and_then(Session::parse);
-            let spoken = |session| SessionRecord { session, least_us, most_us };
+            let spoken = |session| SessionRecord { session, ticket_min, ticket_max };
             let session = session.map(|it| Kept { value: spoken(it), ends_at_ms });
             let who: Option<Box<str>> = row.get(4)?;
             let ends_at_ms = number(5)?;
@@ -382,8 +382,8 @@ impl Tx<'_> {
         let row = params![
             client.to_string(),
             spoken.map(|it| it.session.to_string()),
-            spoken.map(|it| signed(it.least_us)),
-            spoken.map(|it| signed(it.most_us)),
+            spoken.map(|it| signed(it.ticket_min)),
+            spoken.map(|it| signed(it.ticket_max)),
             end(session.as_ref()),
             who.as_ref().map(|who| &who.value),
             end(who.as_ref()),
@@ -447,8 +447,8 @@ const SCHEMA: &str = "
     CREATE TABLE clients (
         client TEXT PRIMARY KEY,
         session TEXT,
-        least_us INTEGER,
-        most_us INTEGER,
+        ticket_min INTEGER,
+        ticket_max INTEGER,
         session_ends_ms INTEGER,
         who TEXT,
         who_ends_ms INTEGER

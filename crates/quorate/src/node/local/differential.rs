@@ -157,7 +157,7 @@ impl Local {
         }
         // Lets go what has ended.
         for store in [&mut known, &mut found] {
-            store.lines(now);
+            store.queued_names(now);
             store.names(now);
         }
         assert_eq!(found, known, "seed {SEED}");
@@ -188,9 +188,9 @@ fn plant(tx: &Tx<'_>, now: NodeTime, name: &Name, text: &[u8], ttl_ms: Option<u6
 /// When something will go by itself, if that is within two days.
 fn ends_in_ms(store: &Store, now: NodeTime, names: &[Name]) -> Vec<u64> {
     let ends = names.iter().flat_map(|name| {
-        let LockState { key, fence, line } = store.lock_state(name);
-        let line = line.and_then(|it| it.ends_at_ms);
-        [key.and_then(|it| it.ends_at_ms), fence.and_then(|it| it.ends_at_ms), line]
+        let LockState { key, fence, queue } = store.lock_state(name);
+        let queue = queue.and_then(|it| it.ends_at_ms);
+        [key.and_then(|it| it.ends_at_ms), fence.and_then(|it| it.ends_at_ms), queue]
     });
     let left = ends.flatten().filter_map(|end| end.checked_sub(now.as_millis()));
     left.filter(|left| *left <= 2 * 24 * 60 * 60 * 1_000).collect()

@@ -153,7 +153,7 @@ impl<'a> Transaction<'a> {
         gone: &Owner,
         is_yield: bool,
     ) -> Result<(), Fault> {
-        let line = self.store.lock_state(name).line;
+        let line = self.store.lock_state(name).queue;
         let line = line.filter(|line| is_there(line.ends_at_ms, now));
         let mut line = line.map(|line| line.value).unwrap_or_default();
         if let Some(place) = Position::of(gone.as_bytes()).filter(|_| is_yield) {
@@ -204,7 +204,7 @@ impl<'a> Transaction<'a> {
     fn is_listening(&mut self, client: ClientId) -> bool {
         let is_listening = self.notifier.is_listening(client);
         if is_listening {
-            self.store.listen(client);
+            self.store.subscribe(client);
         }
         is_listening
     }

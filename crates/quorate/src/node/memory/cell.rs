@@ -88,7 +88,7 @@ impl Cell {
 
     /// The client has gone: nobody would hear a push.
     pub(super) fn leave(&self, member: &Member) {
-        self.lock().store.hang_up(member.view.client);
+        self.lock().store.unsubscribe(member.view.client);
     }
 
     /// Runs a request, and returns it with the answer; `None` if the node does not answer now.
@@ -167,7 +167,7 @@ impl Cell {
         match behaviour {
             Behaviour::Answer => answered.extend(state.resume()),
             Behaviour::Fail => {
-                state.store.hang_up_all();
+                state.store.unsubscribe_all();
                 let refused = || NodeError::ConnectionRefused;
                 state.members().iter().for_each(|member| member.detach(refused()));
             }

@@ -83,7 +83,7 @@ impl Member {
             }
             state.heard_at = now;
             let sender = Sender { client: *client, session: state.session };
-            store.listen(*client);
+            store.subscribe(*client);
             let (client, who, lifetime_ms) = (*client, who.clone(), FOR_EVER_MS);
             store.apply(node_time(now), &Command::Introduce { client, who, lifetime_ms });
             let terms = SessionTerms::without_membership(lifetime_ms);

@@ -48,7 +48,7 @@ impl Step {
             }
             Self::Clear => store.clear(),
             Self::Fill(is_full) => store.set_full(*is_full),
-            Self::HangUp { client, .. } => store.hang_up(*client),
+            Self::HangUp { client, .. } => store.unsubscribe(*client),
         }
         None
     }

@@ -67,7 +67,7 @@ impl Trial<'_> {
         let now = NodeTime::from_micros(to_ms * 1_000);
         // It forgets what is over, as the server is about to.
         self.store.names(now);
-        self.store.lines(now);
+        self.store.queued_names(now);
         let steps = self.draw.batch(self.store.clone(), self.run, now);
         let Answered { from, to, replies } = self.node.ask(&steps, &self.draw.keys());
         let is_in_time = from.as_millis() == to_ms && to.as_millis() == to_ms;

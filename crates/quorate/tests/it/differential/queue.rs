@@ -182,7 +182,7 @@ impl<'a> Trial<'a> {
             let client = self.draw.callers[at].client;
             if self.draw.callers[at].connection.is_none() && self.draw.is_heads() {
                 self.events.listen(client);
-                self.store.listen(client);
+                self.store.subscribe(client);
                 self.draw.callers[at].connection = self.events.connection(client);
             }
         }
@@ -243,7 +243,7 @@ impl<'a> Trial<'a> {
                 false => self.events.heard(client),
             };
             if is_cut {
-                self.store.hang_up(client);
+                self.store.unsubscribe(client);
             }
             let Some(told) = &told else { continue };
             let told: Vec<_> = told.iter().filter(|it| it.client == client).cloned().collect();

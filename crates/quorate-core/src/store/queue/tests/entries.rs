@@ -3,7 +3,7 @@
 use super::*;
 
 fn entry(number: u8, after_us: u64, identity: &str) -> Owner {
-    place(number, after_us).reentrant_owner(1, identity)
+    position(number, after_us).reentrant_owner(1, identity)
 }
 
 fn x(number: u8, after_us: u64) -> Owner {
@@ -15,102 +15,100 @@ fn y(number: u8, after_us: u64) -> Owner {
 }
 
 fn holders(node: &mut Store, now: u64) -> Vec<Owner> {
-    let Reply::Inspected(told) = node.apply(ms(now), &Command::Inspect { name: name(), shown: 0 })
-    else {
-        panic!("an inspection is answered");
+    let command = Command::Inspect { name: name(), shown: 0 };
+    let Reply::Inspected(inspected) = node.apply(ms(now), &command) else {
+        panic!("an unexpected reply to an inspection");
     };
-    told.shares.iter().map(|share| share.owner.clone()).collect()
+    inspected.shares.iter().map(|share| share.owner.clone()).collect()
 }
 
-fn given_to(owner: &Owner, fence: Fence) -> (ClientId, Owner, Fence, PushKind) {
-    let client = Position::of(owner.as_bytes()).expect("a place").client;
-    (client, owner.clone(), fence, PushKind::Granted)
+fn grant_to(owner: &Owner, fence: Fence) -> (ClientId, Owner, Fence, PushKind) {
+    (sender_of(owner).client, owner.clone(), fence, PushKind::Granted)
 }
 
-fn asked_of(owner: &Owner, fence: Fence) -> (ClientId, Owner, Fence, PushKind) {
-    let client = Position::of(owner.as_bytes()).expect("a place").client;
-    (client, owner.clone(), fence, PushKind::Inquired)
+fn inquiry_to(owner: &Owner, fence: Fence) -> (ClientId, Owner, Fence, PushKind) {
+    (sender_of(owner).client, owner.clone(), fence, PushKind::Inquired)
 }
 
-fn passed(fence: Fence) -> Reply {
+fn granted_with_earlier_waiter(fence: Fence) -> Reply {
     Reply::Granted { fence, is_earlier: true }
 }
 
 const RELEASED: Reply = Reply::Released { is_ours: true };
 
 #[test]
-fn entries_of_one_identity_have_one_fence_and_the_next_holder_a_larger_one() {
+fn entries_of_an_identity_have_one_fence_and_the_next_holder_a_larger_one() {
     let mut node = node_with([1, 2, 3]);
-    assert_eq!(node.wait_at(0, &x(1, 1)), granted(fence(1)), "the first one bumps");
-    assert_eq!(node.wait_at(0, &x(2, 20)), granted(fence(1)), "the others take what is stored");
-    assert_eq!(node.ask_at(0, &x(3, 30), false), granted(fence(1)), "also one that only tries");
+    assert_eq!(node.wait_at(0, &x(1, 1)), granted(fence(1)), "the first entry sets the fence");
+    assert_eq!(node.wait_at(0, &x(2, 20)), granted(fence(1)), "other entries get the stored fence");
+    assert_eq!(node.acquire_at(0, &x(3, 30), false), granted(fence(1)), "even a single try");
     assert_eq!(holders(&mut node, 0), [x(1, 1), x(2, 20), x(3, 30)]);
     node.release_at(1, &x(1, 1), None);
-    assert_eq!(node.wait_at(1, &x(1, 40)), granted(fence(1)), "whoever was the first");
+    assert_eq!(node.wait_at(1, &x(1, 40)), granted(fence(1)), "even if the first entry has left");
     for owner in [x(1, 40), x(2, 20), x(3, 30)] {
         assert_eq!(node.release_at(2, &owner, None), RELEASED);
     }
     assert_eq!(node.names(ms(2)), []);
-    assert_eq!(node.wait_at(3, &x(1, 1)), granted(fence(2)), "nobody held it in between");
+    assert_eq!(node.wait_at(3, &x(1, 1)), granted(fence(2)), "even without a holder in between");
 }
 
 #[test]
-fn an_entry_takes_a_fence_that_was_raised_since() {
+fn entry_gets_a_fence_that_was_raised_since() {
     let mut node = node_with([1, 2]);
     node.wait_at(0, &x(1, 1));
     assert_eq!(node.extend_at(1, &x(1, 1), fence(9), false), Extended::Renewed(fence(9)));
     assert_eq!(node.wait_at(2, &x(2, 20)), granted(fence(9)));
-    assert_eq!(node.wait_at(2, &x(1, 1)), granted(fence(9)), "and the first one hears of it");
+    assert_eq!(node.wait_at(2, &x(1, 1)), granted(fence(9)), "the first entry gets it too");
 }
 
 #[test]
-fn an_entry_passes_all_who_wait() {
+fn entry_joins_its_identity_before_all_waiters() {
     let mut node = node_with(1..=5);
-    let waiting = [owner(2, 2), y(3, 3), place(4, 4).shared_owner(1)];
+    let waiting = [owner(2, 2), y(3, 3), position(4, 4).shared_owner(1)];
     node.wait_at(0, &x(1, 1));
     for (rank, owner) in (0..).zip(&waiting) {
         assert_eq!(node.wait_at(0, owner), queued(fence(1), TTL, rank));
     }
     assert_eq!(node.wait_at(0, &x(5, 5)), granted(fence(1)));
-    assert_eq!(node.details(ms(0), &name()).waiting, waiting, "nobody has lost its place");
+    assert_eq!(node.details(ms(0), &name()).waiting, waiting, "all waiters stay queued");
     assert_eq!(node.release_at(1, &x(1, 1), None), RELEASED);
-    assert_eq!(node.told(), [], "one of them has it still");
+    assert_eq!(node.pushed(), [], "an entry still holds the lock");
     assert_eq!(node.release_at(1, &x(5, 5), None), RELEASED);
-    assert_eq!(node.told(), [given_to(&waiting[0], fence(2))]);
+    assert_eq!(node.pushed(), [grant_to(&waiting[0], fence(2))]);
 }
 
 #[test]
-fn another_identity_a_reader_and_one_alone_wait() {
+fn other_identities_readers_and_exclusive_owners_wait_for_entries() {
     let mut node = node_with(1..=4);
     node.wait_at(0, &x(1, 1));
-    for other in [y(2, 2), place(3, 3).shared_owner(1), owner(4, 4)] {
-        assert_eq!(node.ask_at(0, &other, false), queued(fence(1), TTL, None), "{other:?}");
+    for other in [y(2, 2), position(3, 3).shared_owner(1), owner(4, 4)] {
+        assert_eq!(node.acquire_at(0, &other, false), queued(fence(1), TTL, None), "{other:?}");
     }
     node.release_at(0, &x(1, 1), None);
-    for holder in [owner(4, 4), place(3, 3).shared_owner(1), y(2, 2)] {
+    for holder in [owner(4, 4), position(3, 3).shared_owner(1), y(2, 2)] {
         assert!(matches!(node.wait_at(1, &holder), Reply::Granted { .. }));
-        assert!(matches!(node.ask_at(1, &x(1, 1), false), Reply::Queued { .. }), "{holder:?}");
+        assert!(matches!(node.acquire_at(1, &x(1, 1), false), Reply::Queued { .. }), "{holder:?}");
         node.release_at(1, &holder, None);
     }
 }
 
 #[test]
-fn identities_are_the_same_only_byte_by_byte() {
+fn identities_are_compared_byte_by_byte() {
     let texts = ["a", "a:r", "a!b", "b", "!", "%61", "a%", ":r", "é", "A", " a", "a\n"];
     for held in texts {
         let mut node = node_with([1, 2]);
         node.wait_at(0, &entry(1, 1, held));
         for wanted in texts {
-            let got = node.ask_at(0, &entry(2, 2, wanted), false);
-            let is_in = got == granted(fence(1));
-            assert_eq!(is_in, wanted == held, "{held:?} and {wanted:?}");
+            let reply = node.acquire_at(0, &entry(2, 2, wanted), false);
+            let is_granted = reply == granted(fence(1));
+            assert_eq!(is_granted, wanted == held, "{held:?} and {wanted:?}");
             node.release_at(0, &entry(2, 2, wanted), None);
         }
     }
 }
 
 #[test]
-fn those_of_one_identity_come_in_together_with_the_first_of_them() {
+fn waiting_entries_of_an_identity_are_granted_together() {
     let mut node = node_with(1..=6);
     node.wait_at(0, &owner(1, 1));
     for owner in [x(2, 2), y(3, 3), x(4, 4), owner(5, 5), x(6, 6)] {
@@ -118,116 +116,132 @@ fn those_of_one_identity_come_in_together_with_the_first_of_them() {
     }
     node.release_at(1, &owner(1, 1), None);
     let all = [x(2, 2), x(4, 4), x(6, 6)];
-    assert_eq!(node.told(), all.each_ref().map(|owner| given_to(owner, fence(2))));
+    assert_eq!(node.pushed(), all.each_ref().map(|owner| grant_to(owner, fence(2))));
     assert_eq!(holders(&mut node, 1), all);
     assert_eq!(node.details(ms(1), &name()).waiting, [y(3, 3), owner(5, 5)]);
     all.iter().for_each(|owner| _ = node.release_at(2, owner, None));
-    assert_eq!(node.told(), [given_to(&y(3, 3), fence(3))]);
+    assert_eq!(node.pushed(), [grant_to(&y(3, 3), fence(3))]);
 }
 
 #[test]
-fn one_whose_client_has_gone_is_not_let_in_with_the_others() {
+fn waiting_entry_without_a_subscription_is_not_granted_with_the_others() {
     let mut node = node_with(1..=4);
     node.wait_at(0, &owner(1, 1));
     [x(2, 2), x(3, 3), x(4, 4)].iter().for_each(|owner| _ = node.wait_at(0, owner));
-    node.hang_up(client(3));
+    node.unsubscribe(client(3));
     node.release_at(1, &owner(1, 1), None);
-    assert_eq!(node.told().len(), 2);
+    assert_eq!(node.pushed().len(), 2);
     assert_eq!(holders(&mut node, 1), [x(2, 2), x(4, 4)]);
-    // It asks again with its heartbeat.
+    // Its heartbeat acquires the lock.
     assert_eq!(node.wait_at(2, &x(3, 3)), granted(fence(2)));
     assert_eq!(node.details(ms(2), &name()).waiting, []);
 }
 
 #[test]
-fn no_more_are_let_in_than_are_looked_at() {
+fn hand_off_searches_a_bounded_number_of_waiters_for_entries() {
     let mut node = node_with([1, 2]);
     node.wait_at(0, &owner(1, 1));
     (0..200).for_each(|number| _ = node.wait_at(0, &x(2, 2 + number)));
     node.release_at(1, &owner(1, 1), None);
-    let together = node.told().len();
-    assert_eq!(together, 129, "the first, and 128 of those behind it");
-    assert_eq!(node.wait_at(1, &x(2, 201)), granted(fence(2)), "the others join");
+    let grants = node.pushed().len();
+    assert_eq!(grants, 129, "the first entry, and 128 behind it");
+    assert_eq!(node.wait_at(1, &x(2, 201)), granted(fence(2)), "a heartbeat joins");
 }
 
 #[test]
-fn only_one_that_is_alone_is_asked_to_make_way() {
+fn only_a_single_entry_gets_an_inquiry() {
     let mut node = node_with(1..=3);
     node.wait_at(0, &x(2, 2));
     node.wait_at(0, &owner(1, 1));
-    assert_eq!(node.told(), [asked_of(&x(2, 2), fence(2))]);
+    assert_eq!(node.pushed(), [inquiry_to(&x(2, 2), fence(2))]);
     node.wait_at(0, &x(3, 3));
     node.wait_at(0, &owner(1, 1));
-    assert_eq!(node.told(), [], "two would join each other again and again");
-    assert_eq!(node.wait_at(0, &x(2, 2)), passed(fence(2)), "they are told when they ask");
-    assert_eq!(node.wait_at(0, &x(3, 3)), passed(fence(2)));
+    assert_eq!(node.pushed(), [], "two would join each other again and again");
+    assert_eq!(
+        node.wait_at(0, &x(2, 2)),
+        granted_with_earlier_waiter(fence(2)),
+        "the reply reports the waiter"
+    );
+    assert_eq!(node.wait_at(0, &x(3, 3)), granted_with_earlier_waiter(fence(2)));
     node.release_at(1, &x(3, 3), None);
-    node.told();
+    node.pushed();
     node.wait_at(1, &owner(1, 1));
-    assert_eq!(node.told(), [asked_of(&x(2, 2), fence(2))], "it is alone again");
+    assert_eq!(node.pushed(), [inquiry_to(&x(2, 2), fence(2))], "a single entry again");
     node.wait_at(1, &owner(2, 5));
-    assert_eq!(node.told(), [], "one that came later asks for nothing");
+    assert_eq!(node.pushed(), [], "no inquiry for a later waiter");
 }
 
 #[test]
-fn one_beside_the_dead_is_alone() {
+fn expired_entries_do_not_prevent_an_inquiry() {
     let mut node = node_with(1..=3);
     node.wait_at(0, &x(2, 2));
     node.wait_at(60, &x(3, 3));
     node.wait_at(60, &owner(1, 1));
-    assert_eq!(node.told(), []);
+    assert_eq!(node.pushed(), []);
     node.wait_at(TTL + 1, &owner(1, 1));
-    assert_eq!(node.told(), [asked_of(&x(3, 3), fence(2))]);
+    assert_eq!(node.pushed(), [inquiry_to(&x(3, 3), fence(2))]);
 }
 
 #[test]
-fn an_earlier_waiter_is_told_of_only_if_it_came_before_all_entries() {
+fn earlier_waiter_is_reported_only_if_it_came_before_all_entries() {
     let mut node = node_with(1..=4);
     node.wait_at(0, &x(1, 1));
     node.wait_at(0, &owner(2, 2));
-    assert_eq!(node.wait_at(0, &x(3, 3)), granted(fence(1)), "its identity was there before");
+    assert_eq!(node.wait_at(0, &x(3, 3)), granted(fence(1)), "its identity came earlier");
     assert_eq!(node.wait_at(0, &x(3, 3)), granted(fence(1)));
     node.release_at(1, &x(1, 1), None);
-    assert_eq!(node.wait_at(1, &x(3, 3)), passed(fence(1)), "now none is left that was");
-    assert_eq!(node.wait_at(1, &x(4, 4)), granted(fence(1)), "a new one is not looked at");
-    assert_eq!(node.wait_at(1, &x(4, 4)), passed(fence(1)), "but is told when it asks again");
+    assert_eq!(
+        node.wait_at(1, &x(3, 3)),
+        granted_with_earlier_waiter(fence(1)),
+        "the earlier entry has left"
+    );
+    assert_eq!(node.wait_at(1, &x(4, 4)), granted(fence(1)), "a joining entry is not compared");
+    assert_eq!(
+        node.wait_at(1, &x(4, 4)),
+        granted_with_earlier_waiter(fence(1)),
+        "its next request is"
+    );
     assert_eq!(node.release_at(1, &owner(2, 2), None), Reply::Released { is_ours: false });
-    assert_eq!(node.wait_at(1, &x(3, 3)), granted(fence(1)), "nobody waits any more");
+    assert_eq!(node.wait_at(1, &x(3, 3)), granted(fence(1)), "the waiter has left");
 }
 
 #[test]
-fn an_entry_that_is_dead_does_not_make_the_others_early() {
+fn expired_entry_does_not_count_as_the_earliest_of_its_identity() {
     let mut node = node_with(1..=3);
     node.wait_at(0, &x(1, 1));
     node.wait_at(0, &owner(2, 2));
     node.wait_at(60, &x(3, 3));
-    assert_eq!(node.wait_at(TTL, &x(3, 3)), granted(fence(1)), "it lives for another moment");
-    assert_eq!(node.wait_at(TTL + 1, &x(3, 3)), passed(fence(1)));
+    assert_eq!(
+        node.wait_at(TTL, &x(3, 3)),
+        granted(fence(1)),
+        "the last millisecond of the first entry"
+    );
+    assert_eq!(node.wait_at(TTL + 1, &x(3, 3)), granted_with_earlier_waiter(fence(1)));
 }
 
 #[test]
-fn one_of_the_same_identity_is_no_earlier_waiter() {
+fn waiter_of_the_same_identity_is_not_reported_as_earlier() {
     let mut node = node_with(1..=3);
     node.wait_at(0, &owner(3, 3));
     node.wait_at(0, &x(1, 1));
-    node.hang_up(client(1));
+    node.unsubscribe(client(1));
     node.release_at(1, &owner(3, 3), None);
-    assert_eq!(node.wait_at(2, &x(2, 2)), granted(fence(5)), "the other one is not there");
-    node.listen(client(1));
+    assert_eq!(node.wait_at(2, &x(2, 2)), granted(fence(5)), "client 1 is not subscribed");
+    node.subscribe(client(1));
     assert_eq!(node.wait_at(2, &x(1, 1)), granted(fence(5)));
     assert_eq!(node.wait_at(2, &x(2, 2)), granted(fence(5)));
 }
 
 #[test]
-fn a_lost_entry_is_taken_again_unless_another_was_granted_the_lock_since() {
+fn lost_entry_heals_unless_another_owner_was_granted_the_lock_since() {
     let mut node = node_with([1, 2]);
     node.wait_at(0, &x(1, 1));
     assert!(node.forget(&name()));
     let refused = Extended::Refused(fence(1));
-    assert_eq!(node.extend_at(1, &x(1, 1), fence(1), false), refused, "not by one who waits");
+    assert_eq!(node.extend_at(1, &x(1, 1), fence(1), false), refused, "a confirm never heals");
     assert_eq!(node.extend_at(1, &x(1, 1), fence(1), true), Extended::Renewed(fence(1)));
     assert_eq!(holders(&mut node, 1), [x(1, 1)]);
-    // Somebody had it, and is gone.
+    // Another owner held the lock and released it.
     assert!(node.forget(&name()));
     node.wait_at(2, &owner(2, 2));
     assert_eq!(node.extend_at(2, &x(1, 1), fence(1), true), Extended::Refused(fence(2)));
@@ -237,7 +251,7 @@ fn a_lost_entry_is_taken_again_unless_another_was_granted_the_lock_since() {
 }
 
 #[test]
-fn a_lost_entry_joins_those_of_its_identity_again_and_no_others() {
+fn lost_entry_heals_only_beside_entries_of_its_identity() {
     let mut node = node_with([1, 2, 3]);
     node.wait_at(0, &x(1, 1));
     assert!(node.forget(&name()));
@@ -251,19 +265,19 @@ fn a_lost_entry_joins_those_of_its_identity_again_and_no_others() {
 }
 
 #[test]
-fn each_entry_lives_for_its_own_time() {
+fn each_entry_expires_independently() {
     let mut node = node_with(1..=3);
     node.wait_at(0, &x(1, 1));
     node.wait_at(60, &x(2, 2));
     assert_eq!(holders(&mut node, TTL), [x(1, 1), x(2, 2)]);
     assert_eq!(holders(&mut node, TTL + 1), [x(2, 2)]);
     assert_eq!(node.release_at(TTL + 1, &x(1, 1), None), Reply::Released { is_ours: false });
-    assert_eq!(node.ask_at(TTL + 1, &owner(3, 3), false), queued(fence(1), 59, None));
-    assert_eq!(node.ask_at(TTL + 61, &owner(3, 3), false), granted(fence(3)));
+    assert_eq!(node.acquire_at(TTL + 1, &owner(3, 3), false), queued(fence(1), 59, None));
+    assert_eq!(node.acquire_at(TTL + 61, &owner(3, 3), false), granted(fence(3)));
 }
 
 #[test]
-fn an_adopted_entry_is_one_of_its_identity() {
+fn adopted_entry_belongs_to_its_identity() {
     let mut node = node_with(1..=3);
     node.wait_at(0, &x(1, 1));
     let adopt = Command::Adopt {
@@ -276,18 +290,18 @@ fn an_adopted_entry_is_one_of_its_identity() {
     assert_eq!(node.apply(ms(1), &adopt), Reply::Stored);
     assert_eq!(holders(&mut node, 1), [x(2, 1)]);
     assert_eq!(node.wait_at(1, &x(3, 3)), granted(fence(1)));
-    assert_eq!(node.ask_at(1, &y(1, 4), false), queued(fence(1), TTL, None));
+    assert_eq!(node.acquire_at(1, &y(1, 4), false), queued(fence(1), TTL, None));
     node.release_at(2, &x(2, 1), None);
     node.release_at(2, &x(3, 3), None);
     assert_eq!(node.names(ms(2)), []);
 }
 
 #[test]
-fn one_who_finds_it_free_lets_in_those_of_its_identity() {
+fn entry_that_finds_the_key_free_admits_waiting_entries_of_its_identity() {
     let mut node = node_with(1..=4);
     node.wait_at(0, &owner(1, 1));
     [x(2, 2), x(3, 3), owner(4, 4)].iter().for_each(|owner| _ = node.wait_at(0, owner));
     assert_eq!(node.wait_at(TTL + 1, &x(2, 2)), granted(fence(2)));
-    assert_eq!(node.told(), [given_to(&x(3, 3), fence(2))]);
+    assert_eq!(node.pushed(), [grant_to(&x(3, 3), fence(2))]);
     assert_eq!(holders(&mut node, TTL + 1), [x(2, 2), x(3, 3)]);
 }

@@ -1,4 +1,4 @@
-//! A node without memory: what it keeps, and what it does not take in.
+//! A full node: what it keeps, and what it rejects.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn full_node(clients: impl IntoIterator<Item = u8>) -> Store {
 }
 
 #[test]
-fn a_full_node_lets_sessions_begin_and_go_on() {
+fn full_node_accepts_attach_and_ping() {
     let mut node = Store::new();
     node.set_full(true);
     let terms = SessionTerms::without_membership(SESSION);
@@ -29,47 +29,47 @@ fn a_full_node_lets_sessions_begin_and_go_on() {
 }
 
 #[test]
-fn a_full_node_gives_a_new_owner_nothing() {
+fn full_node_rejects_new_owners() {
     let mut node = full_node([1]);
     for (owner, is_waiting) in [(owner(1, 1), true), (owner(1, 2), false), (reader(1, 3), true)] {
-        assert_eq!(node.ask_at(0, &owner, is_waiting), Reply::Full);
+        assert_eq!(node.acquire_at(0, &owner, is_waiting), Reply::Full);
     }
-    let taker = Owner::new(&client(1), 1, "classic");
-    let take = Command::SetKey { name: name(), owner: taker, ttl_ms: TTL, sender: None };
-    assert_eq!(node.apply(ms(0), &take), Reply::Full);
+    let classic = Owner::new(&client(1), 1, "classic");
+    let set = Command::SetKey { name: name(), owner: classic, ttl_ms: TTL, sender: None };
+    assert_eq!(node.apply(ms(0), &set), Reply::Full);
     assert_eq!(node.owners(ms(0)), 0);
     node.set_full(false);
     assert_eq!(node.wait_at(1, &owner(1, 1)), granted(fence(1)));
 }
 
 #[test]
-fn whoever_tries_on_a_full_node_is_told_that_another_has_the_lock() {
+fn single_try_on_a_full_node_is_refused_if_the_lock_is_held() {
     let mut node = node_with([1, 2]);
     node.wait_at(0, &owner(1, 1));
     node.set_full(true);
     for trying in [owner(2, 2), reader(2, 3)] {
-        assert_eq!(node.ask_at(1, &trying, false), queued(fence(1), TTL - 1, None));
-        assert_eq!(node.wait_at(1, &trying), Reply::Full, "there is no place for it");
+        assert_eq!(node.acquire_at(1, &trying, false), queued(fence(1), TTL - 1, None));
+        assert_eq!(node.wait_at(1, &trying), Reply::Full, "it cannot be queued");
     }
     assert_eq!(node.owners(ms(1)), 1);
 }
 
 #[test]
-fn nobody_gets_in_behind_others_who_are_heard_of() {
+fn new_owner_in_a_heartbeat_is_rejected_on_a_full_node() {
     let mut node = node_with([1, 2]);
     let (holder, waiter, new) = (owner(1, 1), owner(1, 2), owner(1, 3));
     node.wait_at(0, &holder);
     node.wait_at(0, &waiter);
     node.set_full(true);
     let heartbeats = [&holder, &new, &waiter]
-        .map(|owner| Command::Acquire { sender: sender(1), request: ask(owner, true) });
-    let each = [granted(fence(1)), Reply::Full, queued(fence(1), TTL, 0)].map(Some);
+        .map(|owner| Command::Acquire { sender: sender(1), request: request(owner, true) });
+    let replies = [granted(fence(1)), Reply::Full, queued(fence(1), TTL, 0)].map(Some);
     let reply = node.apply(ms(1), &Command::Batch(heartbeats.into()));
-    assert_eq!(reply, Reply::Batch(each.into()));
+    assert_eq!(reply, Reply::Batch(replies.into()));
 }
 
 #[test]
-fn a_full_node_keeps_holders_and_waiters_and_hands_the_lock_on() {
+fn full_node_keeps_holders_and_waiters_and_hands_the_lock_off() {
     let mut node = node_with([1, 2]);
     let (holder, waiter) = (owner(1, 1), owner(2, 2));
     node.wait_at(0, &holder);
@@ -85,20 +85,20 @@ fn a_full_node_keeps_holders_and_waiters_and_hands_the_lock_on() {
 }
 
 #[test]
-fn a_waiter_finds_the_key_free_on_a_full_node_and_leaves_the_queue() {
+fn waiter_that_finds_the_key_free_on_a_full_node_leaves_the_queue() {
     for waiter in [owner(2, 2), reader(2, 2)] {
         let mut node = node_with([1, 2]);
         node.wait_at(0, &owner(1, 1));
         node.wait_at(0, &waiter);
         node.set_full(true);
-        // The holder has gone without a word.
+        // The holder has crashed.
         assert_eq!(node.wait_at(TTL + 1, &waiter), granted(fence(2)));
-        assert_eq!((node.lines(ms(TTL + 1)), node.owners(ms(TTL + 1))), (vec![], 1));
+        assert_eq!((node.queued_names(ms(TTL + 1)), node.owners(ms(TTL + 1))), (vec![], 1));
     }
 }
 
 #[test]
-fn readers_live_on_on_a_full_node_and_no_new_one_joins() {
+fn full_node_renews_readers_and_rejects_new_ones() {
     let mut node = node_with([1, 2, 3]);
     let (one, new, writer) = (reader(1, 1), reader(2, 2), owner(3, 0));
     node.wait_at(0, &one);
@@ -107,14 +107,14 @@ fn readers_live_on_on_a_full_node_and_no_new_one_joins() {
     assert_eq!(node.extend_at(50, &one, fence(1), true), Extended::Renewed(fence(1)));
     assert_eq!(node.wait_at(60, &new), Reply::Full);
     let yields = node.release_at(70, &one, Some(fence(1)));
-    assert_eq!(yields, Reply::Released { is_ours: true }, "it gives way, and stays in the queue");
+    assert_eq!(yields, Reply::Released { is_ours: true }, "it yields, and stays in the queue");
     assert_eq!(node.holder_at(70), Some(writer));
-    assert_eq!(node.lines(ms(70)), [name()]);
+    assert_eq!(node.queued_names(ms(70)), [name()]);
 }
 
-/// A lease that was won on other nodes while this one was full is new here.
+/// A lease that was acquired on other nodes while this one was full is new here.
 #[test]
-fn a_full_node_takes_a_lost_key_again_only_where_it_knows_the_fence() {
+fn full_node_heals_a_lost_key_only_if_it_has_the_fence() {
     for holder in [owner(1, 5), reader(1, 5)] {
         let mut node = full_node([1]);
         assert_eq!(node.extend_at(0, &holder, fence(5), true), Extended::Failed, "{holder:?}");
@@ -130,7 +130,7 @@ fn a_full_node_takes_a_lost_key_again_only_where_it_knows_the_fence() {
 }
 
 #[test]
-fn a_full_node_stays_full_whatever_it_forgets() {
+fn full_node_stays_full_after_losing_its_data() {
     let mut node = full_node([1]);
     node.clear();
     let mut copy = full_node([1]);
@@ -148,7 +148,7 @@ fn a_full_node_stays_full_whatever_it_forgets() {
 }
 
 #[test]
-fn a_full_node_goes_on_to_know_who_its_clients_are() {
+fn full_node_renews_only_existing_descriptions() {
     let mut node = Store::new();
     let introduce = |number, lifetime_ms| Command::Introduce {
         client: client(number),

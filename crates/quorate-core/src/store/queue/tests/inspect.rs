@@ -1,4 +1,4 @@
-//! What people are told about locks.
+//! What a node reports to people about locks.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ fn inspect(node: &mut Store, now: NodeTime, shown: u32) -> Inspected {
     }
 }
 
-/// The names of one page, and where to go on.
+/// The names of one page, and the cursor of the next one.
 fn list(
     node: &mut Store,
     now: u64,
@@ -28,14 +28,14 @@ fn list(
     }
 }
 
-fn ask_for(node: &mut Store, now: u64, text: &str, owner: &Owner) -> Reply {
+fn acquire(node: &mut Store, now: u64, text: &str, owner: &Owner) -> Reply {
     let name = Name::parse(text, "").expect("valid");
-    let ask = AcquireRequest { name, owner: owner.clone(), is_waiting: true, is_known: false };
-    node.apply(ms(now), &Command::Acquire { sender: sender(1), request: ask })
+    let request = AcquireRequest { name, owner: owner.clone(), is_waiting: true, is_known: false };
+    node.apply(ms(now), &Command::Acquire { sender: sender(1), request })
 }
 
 #[test]
-fn all_that_is_known_about_a_lock_is_told() {
+fn inspection_reports_holder_fence_and_waiters() {
     let mut node = node_with([1, 2, 3]);
     let nothing = Inspected {
         observation: None,
@@ -50,30 +50,33 @@ fn all_that_is_known_about_a_lock_is_told() {
     node.wait_at(10, &holder);
     node.wait_at(20, &third);
     node.wait_at(30, &second);
-    let told = inspect(&mut node, ms(40), 9);
+    let inspected = inspect(&mut node, ms(40), 9);
     let value = Value::Text(holder.as_bytes().into());
-    assert_eq!(told.observation, Some(KeyObservation { value, expires_in_ms: Some(TTL - 30) }));
-    assert_eq!(told.fence, Some(GrantRecord { fence: fence(1), age_ms: 30 }));
-    assert_eq!(*told.waiting, [second.clone(), third], "in their order");
-    assert_eq!((told.waiting_total, told.time_us), (2, (T0 + 40) * 1_000));
-    let told = inspect(&mut node, ms(40), 1);
-    assert_eq!((&*told.waiting, told.waiting_total), (&[second][..], 2));
-    let told = inspect(&mut node, ms(41 + TTL), 0);
-    assert_eq!((told.observation, told.waiting_total), (None, 2), "the holder's time is over");
+    assert_eq!(
+        inspected.observation,
+        Some(KeyObservation { value, expires_in_ms: Some(TTL - 30) })
+    );
+    assert_eq!(inspected.fence, Some(GrantRecord { fence: fence(1), age_ms: 30 }));
+    assert_eq!(*inspected.waiting, [second.clone(), third], "in the order of the queue");
+    assert_eq!((inspected.waiting_total, inspected.time_us), (2, (T0 + 40) * 1_000));
+    let inspected = inspect(&mut node, ms(40), 1);
+    assert_eq!((&*inspected.waiting, inspected.waiting_total), (&[second][..], 2));
+    let inspected = inspect(&mut node, ms(41 + TTL), 0);
+    assert_eq!((inspected.observation, inspected.waiting_total), (None, 2), "the key has expired");
 }
 
 #[test]
-fn of_a_long_line_the_first_hundred_are_told() {
+fn inspection_reports_the_first_hundred_waiters() {
     let mut node = node_with([1]);
     (0..150).for_each(|number| drop(node.wait_at(0, &owner(1, number))));
-    let told = inspect(&mut node, ms(0), u32::MAX);
-    assert_eq!(told.waiting.len(), usize::try_from(WAITING_SHOWN_MAX).expect("it is small"));
-    assert_eq!((told.waiting_total, &told.waiting[99]), (149, &owner(1, 100)));
+    let inspected = inspect(&mut node, ms(0), u32::MAX);
+    assert_eq!(inspected.waiting.len(), usize::try_from(WAITING_SHOWN_MAX).expect("it is small"));
+    assert_eq!((inspected.waiting_total, &inspected.waiting[99]), (149, &owner(1, 100)));
 }
 
-/// Most of a year passes, and the lock is extended all the time, seldom or often.
+/// The lock is extended for most of a year, at different intervals.
 #[test]
-fn how_long_a_lock_is_held_can_be_told_after_months() {
+fn age_of_a_grant_is_known_after_months_of_extensions() {
     const MINUTES_5: u64 = 300_000;
     for every_ms in [36 * MINUTES_5, FENCE_LIFETIME_MS / 2 - 1, FENCE_LIFETIME_MS / 2] {
         let mut node = node_with([1]);
@@ -91,64 +94,65 @@ fn how_long_a_lock_is_held_can_be_told_after_months() {
             node.apply(ms(now), &extend);
             let last = inspect(&mut node, ms(now + 7), 0).fence;
             assert_eq!(last, Some(GrantRecord { fence: fence(1), age_ms: now + 7 }));
-            let (_, left_ms) = node.details(ms(now), &self::name()).fence.expect("it is kept");
+            let (_, left_ms) =
+                node.details(ms(now), &self::name()).fence.expect("the fence is kept");
             left_min_ms = left_min_ms.min(left_ms);
         }
         assert!(left_min_ms > FENCE_LIFETIME_MS / 2, "more than half is left after an extension");
     }
 }
 
-/// A fence that another node has given, and one that was lost with the key.
+/// The fence comes from another node, or was lost with the key.
 #[test]
-fn a_node_to_which_an_extension_brings_the_fence_counts_from_then() {
+fn age_of_a_grant_counts_from_the_extension_that_stored_its_fence() {
     let mut node = node_with([1]);
     let holder = owner(1, 1);
     node.wait_at(0, &holder);
     node.extend_at(10, &holder, fence(9), false);
-    let told = |node: &mut Store, now| inspect(node, ms(now), 0).fence;
-    assert_eq!(told(&mut node, 30), Some(GrantRecord { fence: fence(9), age_ms: 20 }));
+    let grant = |node: &mut Store, now| inspect(node, ms(now), 0).fence;
+    assert_eq!(grant(&mut node, 30), Some(GrantRecord { fence: fence(9), age_ms: 20 }));
     node.extend_at(40, &holder, fence(9), false);
     node.extend_at(50, &holder, fence(4), false);
-    assert_eq!(told(&mut node, 60), Some(GrantRecord { fence: fence(9), age_ms: 50 }));
+    assert_eq!(grant(&mut node, 60), Some(GrantRecord { fence: fence(9), age_ms: 50 }));
     node.clear();
     let terms = SessionTerms::without_membership(SESSION);
     node.apply(ms(70), &Command::Attach { sender: sender(1), terms });
     node.extend_at(70, &holder, fence(9), true);
-    assert_eq!(told(&mut node, 71), Some(GrantRecord { fence: fence(9), age_ms: 1 }));
+    assert_eq!(grant(&mut node, 71), Some(GrantRecord { fence: fence(9), age_ms: 1 }));
 }
 
 #[test]
-fn locks_are_listed_page_by_page_in_their_order() {
+fn locks_are_listed_page_by_page_in_the_order_of_names() {
     let mut node = node_with([1]);
     for text in ["b*", "a", "b", "c", "b[x]", "ba"] {
-        ask_for(&mut node, 0, text, &owner(1, 1));
+        acquire(&mut node, 0, text, &owner(1, 1));
     }
     let all = list(&mut node, 1, "", (None, 99));
     assert_eq!(all, (["a", "b", "b*", "b[x]", "ba", "c"].map(String::from).into(), None));
-    assert_eq!(list(&mut node, 1, "b*", (None, 99)).0, ["b*"], "names are no patterns");
+    assert_eq!(list(&mut node, 1, "b*", (None, 99)).0, ["b*"], "names are not patterns");
     let (first, next) = list(&mut node, 1, "b", (None, 3));
     assert_eq!(first, ["b", "b*", "b[x]"]);
     let (second, next) = list(&mut node, 1, "b", (next, 3));
     assert_eq!((second, next), (vec!["ba".to_owned()], None));
     assert_eq!(list(&mut node, 1, "zz", (None, 3)), (vec![], None));
-    assert_eq!(list(&mut node, 1, "", (None, 0)).0, ["a"], "one at the least");
+    assert_eq!(list(&mut node, 1, "", (None, 0)).0, ["a"], "at least one");
 }
 
 #[test]
-fn what_is_neither_held_nor_waited_for_is_not_listed() {
+fn lock_that_is_neither_held_nor_waited_for_is_not_listed() {
     let mut node = node_with([1, 2]);
     let (holder, second) = (owner(1, 1), owner(2, 2));
     node.wait_at(0, &holder);
     assert_eq!(list(&mut node, TTL, "", (None, 9)).0, ["a"]);
-    assert_eq!(list(&mut node, TTL + 1, "", (None, 9)), (vec![], None), "it has run out");
+    assert_eq!(list(&mut node, TTL + 1, "", (None, 9)), (vec![], None), "the key has expired");
     node.plant(ms(TTL + 2), &name(), Value::OtherType("hash".into()), None);
-    assert_eq!(list(&mut node, TTL + 2, "", (None, 9)).0, ["a"], "another library has it now");
+    assert_eq!(list(&mut node, TTL + 2, "", (None, 9)).0, ["a"], "another library holds it now");
     node.clear();
     assert_eq!(list(&mut node, TTL + 3, "", (None, 9)).0.len(), 0);
     let mut node = node_with([1, 2]);
     node.plant(ms(0), &name(), Value::Text(b"another's".as_slice().into()), Some(5));
-    assert_eq!(list(&mut node, 0, "", (None, 9)).0.len(), 0, "no lock of ours");
+    assert_eq!(list(&mut node, 0, "", (None, 9)).0.len(), 0, "a lock of another library");
     node.wait_at(0, &second);
-    assert_eq!(list(&mut node, 0, "", (None, 9)).0, ["a"], "one of ours waits");
-    assert_eq!(list(&mut node, 6, "", (None, 9)).0, ["a"], "although nobody has it");
+    assert_eq!(list(&mut node, 0, "", (None, 9)).0, ["a"], "a waiter is queued");
+    assert_eq!(list(&mut node, 6, "", (None, 9)).0, ["a"], "even if the lock is free");
 }

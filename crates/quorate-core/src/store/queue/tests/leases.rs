@@ -1,9 +1,9 @@
-//! What lives on, what is taken again, and what goes by itself.
+//! Extensions, heals and expiry.
 
 use super::*;
 
 #[test]
-fn an_extension_lets_the_key_live_on_and_raises_the_fence() {
+fn extension_keeps_the_key_and_raises_the_fence() {
     let mut node = node_with([1, 2]);
     let holder = owner(1, 1);
     node.wait_at(0, &holder);
@@ -13,11 +13,11 @@ fn an_extension_lets_the_key_live_on_and_raises_the_fence() {
     assert_eq!(node.extend_at(61, &holder, fence(4), true), Extended::Renewed(fence(9)));
     assert_eq!(node.extend_at(61, &owner(2, 2), fence(99), true), Extended::Refused(fence(9)));
     node.release_at(62, &holder, None);
-    assert_eq!(node.wait_at(63, &owner(2, 2)), granted(fence(10)), "above what was raised");
+    assert_eq!(node.wait_at(63, &owner(2, 2)), granted(fence(10)), "larger than the raised fence");
 }
 
 #[test]
-fn an_extension_never_lets_a_key_go_earlier() {
+fn extension_and_heartbeat_never_make_a_key_expire_earlier() {
     let mut node = node_with([1]);
     let holder = owner(1, 1);
     node.wait_at(0, &holder);
@@ -27,12 +27,12 @@ fn an_extension_never_lets_a_key_go_earlier() {
     let command = Command::Extend { sender: sender(1), entries: [long].into() };
     node.apply(ms(1), &command);
     assert_eq!(node.extend_at(2, &holder, fence(1), true), Extended::Renewed(fence(1)));
-    assert_eq!(node.wait_at(3, &holder), granted(fence(1)), "nor does a heartbeat");
+    assert_eq!(node.wait_at(3, &holder), granted(fence(1)), "a heartbeat");
     assert_eq!(node.holder_at(1 + ttl_ms), Some(holder));
 }
 
 #[test]
-fn a_holder_takes_a_lost_key_again_while_nobody_else_was_granted_it() {
+fn lost_key_heals_unless_another_owner_was_granted_it_since() {
     let mut node = node_with([1, 2]);
     let holder = owner(1, 5);
     node.wait_at(0, &holder);
@@ -44,34 +44,34 @@ fn a_holder_takes_a_lost_key_again_while_nobody_else_was_granted_it() {
     assert_eq!(node.extend_at(2, &holder, fence(5), true), Extended::Refused(fence(6)));
     node.release_at(3, &owner(2, 2), None);
     assert_eq!(node.extend_at(4, &holder, fence(5), true), Extended::Refused(fence(6)));
-    assert_eq!(node.holder_at(4), None, "the fence has moved on");
+    assert_eq!(node.holder_at(4), None, "the node's fence is larger");
 }
 
 #[test]
-fn a_key_that_is_taken_again_leaves_no_place_in_line() {
+fn heal_removes_the_owner_from_the_queue() {
     let mut node = node_with([1, 2]);
     let holder = owner(1, 5);
     node.wait_at(0, &owner(2, 2));
     node.wait_at(0, &holder);
     node.forget(&name());
     assert_eq!(node.extend_at(1, &holder, fence(5), true), Extended::Renewed(fence(5)));
-    assert_eq!(node.lines(ms(1)), []);
+    assert_eq!(node.queued_names(ms(1)), []);
 }
 
 #[test]
-fn a_confirmation_never_takes_a_lost_key_again() {
+fn confirm_never_heals() {
     let mut node = node_with([1]);
-    let asker = owner(1, 5);
-    assert_eq!(node.extend_at(0, &asker, fence(5), false), Extended::Refused(Fence::ZERO));
-    node.wait_at(0, &asker);
+    let waiter = owner(1, 5);
+    assert_eq!(node.extend_at(0, &waiter, fence(5), false), Extended::Refused(Fence::ZERO));
+    node.wait_at(0, &waiter);
     node.forget(&name());
     for fence in [fence(5), fence(50)] {
-        assert_eq!(node.extend_at(1, &asker, fence, false), Extended::Refused(self::fence(5)));
+        assert_eq!(node.extend_at(1, &waiter, fence, false), Extended::Refused(self::fence(5)));
         assert_eq!(node.holder_at(1), None);
     }
 }
 
-/// Such a lease may have been released by another process, and nobody else was granted the key.
+/// Another process may have released such a lease, without a later grant.
 #[test]
 fn adopted_lease_never_heals() {
     let mut node = node_with([1]);
@@ -81,17 +81,17 @@ fn adopted_lease_never_heals() {
         node.apply(ms(now), &Command::Extend { sender: sender(1), entries })
     };
     let refused = Reply::ExtendedLeases([Extended::Refused(Fence::ZERO)].into());
-    let lives_on = Reply::ExtendedLeases([Extended::Renewed(fence(5))].into());
+    let renewed = Reply::ExtendedLeases([Extended::Renewed(fence(5))].into());
     assert_eq!(extend(FencedLease::adopted(fence(5)), 0), refused);
-    assert_eq!(extend(FencedLease::won(fence(5)), 1), lives_on);
-    assert_eq!(extend(FencedLease::adopted(fence(5)), 2), lives_on, "the key is there");
+    assert_eq!(extend(FencedLease::won(fence(5)), 1), renewed);
+    assert_eq!(extend(FencedLease::adopted(fence(5)), 2), renewed, "the key exists");
     assert_eq!(FencedLease::adopted(fence(5)).fence(), fence(5));
 }
 
-/// On a node where another was first, the holder that leaves its lease still waits.
+/// On a node that granted the lock to another owner, the owner that is replaced is still queued.
 #[test]
 fn adopted_owner_leaves_the_queue() {
-    for leaver in [owner(1, 1), place(1, 1).shared_owner(1)] {
+    for leaver in [owner(1, 1), position(1, 1).shared_owner(1)] {
         let mut node = node_with([1, 2, 3]);
         let (first, next) = (owner(2, 2), owner(3, 3));
         for owner in [&first, &leaver, &next] {
@@ -106,7 +106,7 @@ fn adopted_owner_leaves_the_queue() {
 }
 
 #[test]
-fn each_lease_is_judged_by_itself() {
+fn each_lease_of_an_extension_has_its_own_result() {
     let mut node = node_with([1]);
     let (ours, other) = (owner(1, 1), Name::parse("b", "").expect("valid"));
     node.wait_at(0, &ours);
@@ -118,58 +118,71 @@ fn each_lease_is_judged_by_itself() {
         may_heal: false,
     };
     let entries = [entry(&other), entry(&name()), entry(&other)].into();
-    let fates = node.apply(ms(1), &Command::Extend { sender: sender(1), entries });
-    let no = Extended::Refused(Fence::ZERO);
-    assert_eq!(fates, Reply::ExtendedLeases([no, Extended::Renewed(fence(1)), no].into()));
+    let reply = node.apply(ms(1), &Command::Extend { sender: sender(1), entries });
+    let refused = Extended::Refused(Fence::ZERO);
+    let results = [refused, Extended::Renewed(fence(1)), refused];
+    assert_eq!(reply, Reply::ExtendedLeases(results.into()));
 }
 
 #[test]
-fn fences_are_forgotten_after_a_day_and_do_not_go_back() {
+fn fences_expire_after_a_day_and_never_decrease() {
     let mut node = node_with([1]);
-    let (life, slack_ms) = (FENCE_LIFETIME_MS, SLACK_US / 1_000);
+    let (lifetime, slack_ms) = (FENCE_LIFETIME_MS, SLACK_US / 1_000);
     let attach =
         Command::Attach { sender: sender(1), terms: SessionTerms::without_membership(SESSION) };
     node.wait_at(0, &owner(1, 1));
-    node.apply(ms(life), &attach);
-    assert_eq!(node.wait_at(life, &owner(1, 0)), granted(fence(2)), "it is remembered");
-    node.release_at(life, &owner(1, 0), None);
-    node.apply(ms(2 * life + 1), &attach);
-    let floor = fence((2 * life + 1 - slack_ms) * 1_000);
-    assert_eq!(node.wait_at(2 * life + 1, &owner(1, 3)), granted(floor), "an old ticket");
+    node.apply(ms(lifetime), &attach);
+    assert_eq!(
+        node.wait_at(lifetime, &owner(1, 0)),
+        granted(fence(2)),
+        "the fence is still stored"
+    );
+    node.release_at(lifetime, &owner(1, 0), None);
+    node.apply(ms(2 * lifetime + 1), &attach);
+    let floor = fence((2 * lifetime + 1 - slack_ms) * 1_000);
+    assert_eq!(node.wait_at(2 * lifetime + 1, &owner(1, 3)), granted(floor), "an old ticket");
 }
 
 #[test]
-fn a_broken_clock_does_not_use_up_the_fences() {
+fn client_with_a_broken_clock_cannot_use_up_the_fences() {
     let mut node = node_with([1]);
     let broken = Position { ticket: u64::MAX, ttl_ms: TTL, client: client(1) }.owner(1);
-    assert_eq!(node.wait_at(1, &broken), granted(fence(SLACK_US)), "the time of the attach counts");
+    assert_eq!(
+        node.wait_at(1, &broken),
+        granted(fence(SLACK_US)),
+        "limited by the time of the attach"
+    );
 }
 
 #[test]
-fn a_line_that_nobody_asks_about_goes() {
+fn queue_expires_without_requests() {
     let mut node = node_with([1, 2]);
     node.plant(ms(0), &name(), Value::OtherType("hash".into()), None);
     node.wait_at(0, &owner(1, 1));
-    assert_eq!(node.lines(ms(2 * TTL)), [name()]);
-    assert_eq!(node.lines(ms(2 * TTL + 1)), []);
+    assert_eq!(node.queued_names(ms(2 * TTL)), [name()]);
+    assert_eq!(node.queued_names(ms(2 * TTL + 1)), []);
 
     node.wait_at(300, &owner(1, 1));
     let brief = Position { ticket: 9, ttl_ms: 1, client: client(2) }.owner(1);
     node.wait_at(301, &brief);
-    assert_eq!(node.lines(ms(300 + 2 * TTL)), [name()], "a short ttl does not end it earlier");
+    assert_eq!(
+        node.queued_names(ms(300 + 2 * TTL)),
+        [name()],
+        "a short ttl does not end it earlier"
+    );
     node.wait_at(300 + 2 * TTL, &owner(1, 1));
-    assert_eq!(node.lines(ms(300 + 4 * TTL)), [name()], "whoever asks keeps it");
-    assert_eq!(node.lines(ms(301 + 4 * TTL)), []);
+    assert_eq!(node.queued_names(ms(300 + 4 * TTL)), [name()], "a request keeps it");
+    assert_eq!(node.queued_names(ms(301 + 4 * TTL)), []);
 }
 
 #[test]
-fn a_node_that_forgets_everything_still_knows_who_listens() {
+fn cleared_node_keeps_its_subscribers() {
     let mut node = node_with([1, 2]);
     node.wait_at(0, &owner(1, 1));
     node.wait_at(0, &owner(2, 2));
     node.clear();
-    assert_eq!((node.names(ms(1)), node.lines(ms(1))), (vec![], vec![]));
-    assert_eq!(node.wait_at(1, &owner(1, 1)), Reply::Stale, "sessions are state");
+    assert_eq!((node.names(ms(1)), node.queued_names(ms(1))), (vec![], vec![]));
+    assert_eq!(node.wait_at(1, &owner(1, 1)), Reply::Stale, "sessions are lost");
     for number in [1, 2] {
         node.apply(
             ms(1),
@@ -179,14 +192,14 @@ fn a_node_that_forgets_everything_still_knows_who_listens() {
             },
         );
     }
-    assert_eq!(node.wait_at(1, &owner(1, 1)), granted(fence(1)), "and so are fences");
+    assert_eq!(node.wait_at(1, &owner(1, 1)), granted(fence(1)), "fences are lost");
     node.wait_at(1, &owner(2, 2));
     node.release_at(2, &owner(1, 1), None);
-    assert_eq!(node.told(), [(client(2), owner(2, 2), fence(2), PushKind::Granted)]);
+    assert_eq!(node.pushed(), [(client(2), owner(2, 2), fence(2), PushKind::Granted)]);
 }
 
 #[test]
-fn what_has_gone_does_not_pile_up() {
+fn released_locks_leave_only_their_fence() {
     let mut node = node_with([1, 2]);
     for round in 0..200_u64 {
         let (first, second) = (owner(1, 2 * round), owner(2, 2 * round + 1));
@@ -196,8 +209,8 @@ fn what_has_gone_does_not_pile_up() {
         node.release_at(round, &second, None);
         node.take_pushes();
     }
-    assert_eq!((node.names(ms(200)), node.lines(ms(200))), (vec![], vec![]));
+    assert_eq!((node.names(ms(200)), node.queued_names(ms(200))), (vec![], vec![]));
     let QueueState { sessions, fences, waiting, .. } = &node.queue;
-    assert!(sessions.is_tidy() && fences.is_tidy() && waiting.is_tidy());
+    assert!(sessions.is_consistent() && fences.is_consistent() && waiting.is_consistent());
     assert_eq!(fences.keys().count(), 1);
 }

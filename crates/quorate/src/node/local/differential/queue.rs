@@ -33,7 +33,7 @@ fn twenty_thousand_random_commands_of_the_line_do_what_the_store_does() {
             let client = draw.callers[at].client;
             if draw.callers[at].connection.is_none() && draw.is_heads() {
                 node.listen(client);
-                store.listen(client);
+                store.subscribe(client);
                 draw.callers[at].connection = Some(0);
             }
         }

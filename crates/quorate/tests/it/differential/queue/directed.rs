@@ -101,7 +101,7 @@ impl<'a> Scene<'a> {
         self.trial.wire.clear();
         self.trial.store.clear();
         for caller in self.callers() {
-            self.trial.store.listen(caller.client);
+            self.trial.store.subscribe(caller.client);
         }
         let attach = |sender| {
             Step::Ask(Command::Attach { sender, terms: SessionTerms::without_membership(60_000) })
