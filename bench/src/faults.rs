@@ -6,7 +6,7 @@ use quorate::Client;
 use quorate_testkit::{Fault, Proxy, Server};
 
 use crate::{
-    stage::Plan,
+    setup::Plan,
     table::{line, median},
 };
 

@@ -12,7 +12,7 @@ use quorate_testkit::Server;
 
 use crate::{
     direct::Direct,
-    stage::{Plan, reads, servers},
+    setup::{Plan, reads, servers},
     table::{line, median, ratio},
 };
 

@@ -9,7 +9,7 @@ use quorate_testkit::Server;
 use crate::{
     bare::Bare,
     multiplexed::Multiplexed,
-    stage::{Plan, pairs_per_second, servers},
+    setup::{Plan, pairs_per_second, servers},
     table::{line, median, ratio},
 };
 

@@ -20,7 +20,7 @@ use self::{
     process::{Etcd, Service},
 };
 use crate::{
-    stage::{Plan, pairs_per_second, servers},
+    setup::{Plan, pairs_per_second, servers},
     table::{high, line, median, ratio},
 };
 

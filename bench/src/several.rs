@@ -16,7 +16,7 @@ use quorate::{Client, Mutex};
 use quorate_testkit::Server;
 
 use crate::{
-    stage::{Plan, pairs_per_second, servers},
+    setup::{Plan, pairs_per_second, servers},
     table::{line, median, ratio},
 };
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quorate::{Client, error::NodeAnswer};
 use quorate_testkit::Server;
 
-use crate::{stage::servers, table::line};
+use crate::{setup::servers, table::line};
 
 /// Many waiters of one lock, and many locks with one waiter each; on three nodes.
 pub(crate) async fn run(quick: bool) {

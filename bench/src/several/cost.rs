@@ -8,7 +8,7 @@ use std::{
 use quorate::{Client, Semaphore};
 use quorate_testkit::Server;
 
-use crate::{stage::Plan, table::median};
+use crate::{setup::Plan, table::median};
 
 /// A row for each number of permits.
 pub(super) async fn rows(servers: &[Server], client: &Client, quick: bool) -> Vec<String> {

@@ -3,7 +3,7 @@
 use quorate::Client;
 
 use super::{alone, row};
-use crate::stage::{Plan, pairs_per_second};
+use crate::setup::{Plan, pairs_per_second};
 
 /// Uncontended pairs of acquire and release.
 pub(super) async fn compare(client: &Client, nodes: usize, names: usize, plan: &Plan) {

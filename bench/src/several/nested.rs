@@ -3,7 +3,7 @@
 use quorate::Client;
 
 use super::{alone, row};
-use crate::stage::Plan;
+use crate::setup::Plan;
 
 pub(super) async fn compare(client: &Client, nodes: usize, plan: &Plan) {
     let mutex = client.mutex("bench:plain");

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use quorate::Client;
 
 use super::row;
-use crate::stage::{Plan, pairs_per_second};
+use crate::setup::{Plan, pairs_per_second};
 
 /// Uncontended pairs of acquire and release.
 pub(super) async fn compare(client: &Client, nodes: usize, plan: &Plan) {

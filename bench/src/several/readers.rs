@@ -8,7 +8,7 @@ use super::{
     crowd::{acquired_per_second, held},
     row,
 };
-use crate::stage::Plan;
+use crate::setup::Plan;
 
 /// Times that the lock is held per second, by readers and writers together.
 pub(super) async fn compare(client: &Client, nodes: usize, hold: Duration, plan: &Plan) {

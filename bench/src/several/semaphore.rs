@@ -8,7 +8,7 @@ use super::{
     crowd::{acquired_per_second, held},
     row,
 };
-use crate::stage::Plan;
+use crate::setup::Plan;
 
 /// Permits per second, and locks per second.
 pub(super) async fn compare(client: &Client, nodes: usize, hold: Duration, plan: &Plan) {

@@ -80,7 +80,7 @@ fn the_model_notices_bugs_of_the_core() {
         ("n3-renewing", Mutant::AbsentCountsAsExtended),
         ("n2-drift", Mutant::NoDriftRate),
         ("sets-n1", Mutant::MemberHoldsAlone),
-        ("line-n2-entries", Mutant::EntryNeverYields),
+        ("queue-n2-entries", Mutant::EntryNeverYields),
         ("sets-n1-crossed", Mutant::MemberNeverYields),
     ];
     let rows = model::all();

@@ -29,38 +29,38 @@ fn small() -> Vec<Settings> {
             cancels: 1,
             lapses: 1,
             timeouts: vec![1, 1],
-            ..one("line-n1-lapse", "1 node, a break, a caller goes, a session lapses, timers")
+            ..one("queue-n1-lapse", "1 node, a break, a caller goes, a session lapses, timers")
         },
         Settings {
             attempts: vec![1, 1, 1],
             cancels: 1,
             deaths: 1,
-            ..one("line-n1-ends", "1 node, 3 clients, a caller goes, a death")
+            ..one("queue-n1-ends", "1 node, 3 clients, a caller goes, a death")
         },
         Settings {
             tickets: Tickets::Any(vec![1, 2]),
             breaks: 1,
-            ..two("line-n2-break", "2 nodes, any tickets, a break")
+            ..two("queue-n2-break", "2 nodes, any tickets, a break")
         },
         Settings {
             attempts: vec![1, 1, 1],
             vanishings: 1,
-            ..two("line-n2-three", "2 nodes, 3 clients, a key vanishes")
+            ..two("queue-n2-three", "2 nodes, 3 clients, a key vanishes")
         },
-        Settings { tickets: Tickets::Any(vec![1, 2]), ..three("line-n3", "3 nodes, any tickets") },
+        Settings { tickets: Tickets::Any(vec![1, 2]), ..three("queue-n3", "3 nodes, any tickets") },
         Settings {
             is_unordered: true,
-            ..three("line-n3-unordered", "3 nodes, pushes and replies overtake each other")
+            ..three("queue-n3-unordered", "3 nodes, pushes and replies overtake each other")
         },
         Settings {
             fences: vec![0, 1],
             vanishings: 1,
-            ..three("line-n3-vanish", "3 nodes with any fences, a key vanishes")
+            ..three("queue-n3-vanish", "3 nodes with any fences, a key vanishes")
         },
         Settings {
             vanishings: 1,
             renewals: 1,
-            ..three("line-n3-heal", "3 nodes, a key vanishes, a renewal")
+            ..three("queue-n3-heal", "3 nodes, a key vanishes, a renewal")
         },
     ]
 }
@@ -76,34 +76,34 @@ fn small_that_share() -> Vec<Settings> {
             sharing: vec![0, 2],
             cancels: 1,
             breaks: 1,
-            ..one("line-n1-shared", "1 node, 2 share and 1 is alone, a break, a caller goes")
+            ..one("queue-n1-shared", "1 node, 2 share and 1 is alone, a break, a caller goes")
         },
         Settings {
             attempts: vec![1, 1, 1],
             sharing: vec![0, 2],
-            ..two("line-n2-shared", "2 nodes, 2 share and 1 is alone")
+            ..two("queue-n2-shared", "2 nodes, 2 share and 1 is alone")
         },
         Settings {
             sharing: vec![1],
             tickets: Tickets::Any(vec![1, 2]),
-            ..three("line-n3-shared-two", "3 nodes, 1 shares and 1 is alone, any tickets")
+            ..three("queue-n3-shared-two", "3 nodes, 1 shares and 1 is alone, any tickets")
         },
         Settings {
             attempts: vec![1, 1, 1],
             entries: vec![0, 2],
             cancels: 1,
             breaks: 1,
-            ..one("line-n1-entries", "1 node, 2 entries and 1 is alone, a break, a caller goes")
+            ..one("queue-n1-entries", "1 node, 2 entries and 1 is alone, a break, a caller goes")
         },
         Settings {
             attempts: vec![1, 1, 1],
             entries: vec![0, 2],
-            ..two("line-n2-entries", "2 nodes, 2 entries and 1 is alone")
+            ..two("queue-n2-entries", "2 nodes, 2 entries and 1 is alone")
         },
         Settings {
             entries: vec![1],
             tickets: Tickets::Any(vec![1, 2]),
-            ..three("line-n3-entry", "3 nodes, 1 entry and 1 is alone, any tickets")
+            ..three("queue-n3-entry", "3 nodes, 1 entry and 1 is alone, any tickets")
         },
     ]
 }
@@ -113,9 +113,9 @@ fn small_with_time() -> Vec<Settings> {
         Settings {
             timeouts: vec![1, 1],
             renewals: 1,
-            ..Settings::timed("line-t1", "1 node, clocks, timers, a renewal", 1)
+            ..Settings::timed("queue-t1", "1 node, clocks, timers, a renewal", 1)
         },
-        Settings::timed("line-t2", "2 nodes, clocks", 2),
+        Settings::timed("queue-t2", "2 nodes, clocks", 2),
     ]
 }
 
@@ -130,7 +130,7 @@ fn large() -> Vec<Settings> {
             breaks: 1,
             cancels: 1,
             deaths: 1,
-            ..one("line-n1-three", "1 node, 3 clients, a break, a caller goes, a death")
+            ..one("queue-n1-three", "1 node, 3 clients, a break, a caller goes, a death")
         },
         Settings {
             attempts: vec![2, 1],
@@ -140,39 +140,39 @@ fn large() -> Vec<Settings> {
             lapses: 1,
             timeouts: vec![1, 1],
             ..one(
-                "line-n1-twice",
+                "queue-n1-twice",
                 "1 node, A twice, any tickets, a break, a caller, a lapse, timers",
             )
         },
         Settings {
             tickets: any(&[1, 2]),
             breaks: 1,
-            ..three("line-n3-break", "3 nodes, any tickets, a break")
+            ..three("queue-n3-break", "3 nodes, any tickets, a break")
         },
         Settings {
             tickets: any(&[1, 2]),
             breaks: 1,
             is_unordered: true,
-            ..three("line-n3-break-unordered", "the same, pushes and replies overtake each other")
+            ..three("queue-n3-break-unordered", "the same, pushes and replies overtake each other")
         },
         Settings {
             breaks: 1,
             timeouts: vec![1, 0],
-            ..three("line-n3-break-timer", "3 nodes, a break, a timer")
+            ..three("queue-n3-break-timer", "3 nodes, a break, a timer")
         },
         Settings {
             cancels: 1,
             deaths: 1,
-            ..three("line-n3-ends", "3 nodes, a caller goes, a death")
+            ..three("queue-n3-ends", "3 nodes, a caller goes, a death")
         },
-        Settings::queue("line-n5", "5 nodes", 5),
+        Settings::queue("queue-n5", "5 nodes", 5),
         Settings {
             breaks: 1,
             timeouts: vec![0, 1],
             has_progress: false,
             mutant: Some(Mutant::YieldAnyGrant),
             expected: Expected::Broken(KEPT_GRANTS),
-            ..three("line-bug-yield", "a bug: a late yield gives back a newer grant")
+            ..three("queue-bug-yield", "a bug: a late yield gives back a newer grant")
         },
     ]
 }
@@ -184,29 +184,29 @@ fn large_that_forget() -> Vec<Settings> {
         Settings {
             vanishings: 1,
             breaks: 1,
-            ..three("line-n3-break-vanish", "3 nodes, a break, a key vanishes")
+            ..three("queue-n3-break-vanish", "3 nodes, a break, a key vanishes")
         },
         Settings {
             tickets: Tickets::Any(vec![1, 2]),
             fences: vec![0, 1, 2],
             vanishings: 1,
-            ..three("line-n3-vanish-any", "3 nodes with any fences, any tickets, a key vanishes")
+            ..three("queue-n3-vanish-any", "3 nodes with any fences, any tickets, a key vanishes")
         },
         Settings {
             fences: vec![0, 1],
             vanishings: 2,
-            ..three("line-n3-vanish-twice", "3 nodes with any fences, 2 keys vanish")
+            ..three("queue-n3-vanish-twice", "3 nodes with any fences, 2 keys vanish")
         },
         Settings {
             vanishings: 2,
             renewals: 1,
-            ..three("line-n3-heal-twice", "3 nodes, 2 keys vanish, a renewal")
+            ..three("queue-n3-heal-twice", "3 nodes, 2 keys vanish, a renewal")
         },
         Settings {
             attempts: vec![2, 1],
             tickets: Tickets::Fixed(vec![vec![1, 3], vec![2]]),
             vanishings: 1,
-            ..three("line-n3-twice", "3 nodes, A twice, a key vanishes")
+            ..three("queue-n3-twice", "3 nodes, A twice, a key vanishes")
         },
     ]
 }
@@ -219,7 +219,7 @@ fn large_that_share() -> Vec<Settings> {
         vanishings: 1,
         renewals: 1,
         ..three(
-            "line-n3-shared-heal",
+            "queue-n3-shared-heal",
             "3 nodes, A alone before B who shares, a key vanishes, a renewal",
         )
     }]
@@ -232,14 +232,14 @@ fn large_with_time() -> Vec<Settings> {
             attempts: vec![1, 2],
             tickets: Tickets::Any(vec![1, 2, 3]),
             timeouts: vec![1, 1],
-            ..timed("line-t1-twice", "1 node, clocks, B twice, any tickets, timers", 1)
+            ..timed("queue-t1-twice", "1 node, clocks, B twice, any tickets, timers", 1)
         },
         Settings {
             timeouts: vec![1, 0],
             renewals: 1,
-            ..timed("line-t2-renew", "2 nodes, clocks, a timer, a renewal", 2)
+            ..timed("queue-t2-renew", "2 nodes, clocks, a timer, a renewal", 2)
         },
-        Settings { breaks: 1, ..timed("line-t2-break", "2 nodes, clocks, a break", 2) },
-        timed("line-t3", "3 nodes, clocks", 3),
+        Settings { breaks: 1, ..timed("queue-t2-break", "2 nodes, clocks, a break", 2) },
+        timed("queue-t3", "3 nodes, clocks", 3),
     ]
 }

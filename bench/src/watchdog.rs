@@ -17,7 +17,7 @@ use quorate::{
 use quorate_testkit::Server;
 use rslock::LockManager;
 
-use crate::{stage::servers, table::line};
+use crate::{setup::servers, table::line};
 
 pub(crate) async fn run(quick: bool) {
     let (locks, time) = if quick { (1_000, 10) } else { (10_000, 60) };

@@ -1,4 +1,4 @@
-//! Servers and cores: the same stage for every contestant.
+//! Servers, cores and measurements that all contestants share.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 pub(crate) fn pin_client() {
     let mut first = CpuSet::new();
     first.set(0);
-    sched_setaffinity(None, &first).expect("the first core can be had");
+    sched_setaffinity(None, &first).expect("the first core is available");
 }
 
-/// Servers on the second core, which vote at once.
+/// Starts servers on the second core that vote immediately.
 pub(crate) async fn servers(count: usize) -> Vec<Server> {
     let servers = Server::builder().cpu(1).start_many(count);
     if count >= 3 {
@@ -24,13 +24,13 @@ pub(crate) async fn servers(count: usize) -> Vec<Server> {
     servers
 }
 
-/// How often the servers have read from their sockets, all together.
+/// The total number of reads of the servers from their sockets.
 pub(crate) fn reads(servers: &[Server]) -> u64 {
     servers.iter().map(|server| server.stat("total_reads_processed")).sum()
 }
 
-/// Lets `tasks` tasks make pairs of lock and unlock for a while, and returns how many they made per
-/// second, all together.
+/// Runs `tasks` tasks that lock and unlock for this time. Returns the total number of pairs per
+/// second.
 pub(crate) async fn pairs_per_second<P: AsyncFnMut() + 'static>(
     tasks: usize,
     time: Duration,
@@ -57,7 +57,7 @@ pub(crate) async fn pairs_per_second<P: AsyncFnMut() + 'static>(
     pairs as f64 / started.elapsed().as_secs_f64()
 }
 
-/// How often and how long each contestant runs.
+/// The number of rounds, and the time of each contestant per round.
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) time: Duration,
