@@ -1,11 +1,11 @@
-//! Deliberate bugs, switched on one at a time, to show that the tests would notice them.
+//! Deliberate bugs, switched on one at a time, to prove that the tests detect them.
 //!
-//! In an ordinary build there is no switch and every `mutate!` below does nothing. With the feature
-//! `mutants` a test can switch one on for its own thread. Whoever deletes every `mutate!` is left
-//! with the correct program.
+//! In an ordinary build there is no switch, and `mutate!` does nothing. With the feature `mutants`,
+//! a test can switch one bug on for its own thread. Without all `mutate!` lines the program is
+//! correct.
 
-/// Breaks a rule while one of the mutants is on. It runs an expression, or gives a variable another
-/// value, and can have a condition: `mutate!(A => return)`, `mutate!(A | B if c => let x = y)`.
+/// Breaks a rule while one of the mutants is on. It runs an expression or replaces the value of a
+/// variable, and can have a condition: `mutate!(A => return)`, `mutate!(A | B if c => let x = y)`.
 macro_rules! mutate {
     ($($mutant:ident)|+ $(if $is:expr)? => let $name:ident = $broken:expr) => {
         let $name = if $crate::mutant::is_on(&[$($crate::mutant::Mutant::$mutant),+]) $(&& $is)? {
@@ -25,283 +25,283 @@ macro_rules! mutate {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Mutant {
-    /// One node less than a majority decides.
+    /// One node less than a majority is enough.
     SmallQuorum,
-    /// A silent node counts as one that granted.
+    /// A node without an answer counts as a grant.
     SilenceIsGrant,
-    /// No usable answer counts as a plain refusal.
+    /// A missing answer counts as a refusal.
     UnknownIsRefusal,
-    /// The drift allowance leaves out the difference of clock rates.
+    /// Validity has no allowance for clock rates.
     NoDriftRate,
-    /// The drift allowance leaves out its fixed part.
+    /// Validity has no fixed allowance.
     NoDriftFixed,
-    /// The validity of a new lock counts from the deciding reply.
+    /// Validity counts from the deciding reply instead of the request.
     ValidFromReply,
-    /// A majority that comes after the lease has ended still wins.
+    /// A majority that arrives after the lease has ended still wins.
     NoLateCheck,
-    /// The validity of an extension counts from the deciding reply.
+    /// An extension counts from its reply instead of its request.
     RenewedFromReply,
-    /// A majority that extends after the old deadline still counts for the round.
+    /// An extension that is confirmed after the old deadline still counts.
     RenewTooLate,
-    /// A lease takes in an extension although it has ended.
+    /// A lost lease accepts an extension.
     LeaseRevives,
-    /// Both of the above at once.
+    /// [`RenewTooLate`](Self::RenewTooLate) and [`LeaseRevives`](Self::LeaseRevives) together.
     LateRenewal,
-    /// The local deadline of a lease is not looked at.
+    /// The holder ignores its local deadline.
     NoDeadline,
-    /// Nobody is told when the local deadline comes.
+    /// No holder is notified at its local deadline.
     NoLossSignal,
-    /// The holder's own limit is not looked at.
+    /// The holder's own limit is ignored.
     NoMaxHold,
-    /// An attempt that failed gives nothing back.
+    /// A failed attempt releases nothing.
     NoUndo,
-    /// An attempt that failed gives back only what it knows to have.
+    /// A failed attempt releases only the grants it knows of.
     UndoGrantedOnly,
-    /// A caller that goes away gives nothing back.
+    /// A cancelled call releases nothing.
     AbandonKeeps,
-    /// A release asks no more nodes than a majority.
+    /// A release is sent to a majority only.
     ReleaseMajorityOnly,
-    /// A release that got no answer is not sent again.
+    /// An unanswered release is not sent again.
     NoDebts,
-    /// It is sent again once.
+    /// An unanswered release is sent again only once.
     DebtOnce,
-    /// A push that overtakes the reply to a question is ignored.
+    /// A push that overtakes the reply to its request is ignored.
     EarlyPushIgnored,
-    /// A question that got no answer is taken for one that was never sent.
+    /// An unanswered request counts as never sent.
     LostIsUnsent,
-    /// A client that ends releases only what it has not lost before.
+    /// A client that shuts down does not release its lost leases.
     ShutdownForgetsLost,
-    /// An extension that the nodes confirmed does not count.
+    /// A confirmed extension does not count.
     ExtensionIgnored,
     /// All requests of a client have the same owner.
     SameOwner,
-    /// A taker replaces what is there.
+    /// A classic acquire overwrites an existing key.
     SetOverwrites,
-    /// A key that is taken never expires.
+    /// A key is stored without an expiry.
     SetNeverExpires,
-    /// Anybody can take over a lock that was left to somebody.
+    /// Any lock can be adopted by any client.
     AdoptNotOwned,
-    /// A ticket goes by the client's own clock until the nodes have told their time.
+    /// A ticket follows the client's clock until the nodes report theirs.
     TicketByOwnClock,
-    /// Tickets never go back, even if the nodes' time turns out to be much earlier.
+    /// Tickets stay ahead of the nodes' time.
     TicketsNeverGoBack,
     /// An adoption needs no session.
     AdoptWithoutSession,
-    /// An owner whose lease was adopted stays in line.
+    /// An owner whose lease was adopted stays in the queue.
     AdoptKeepsPosition,
-    /// An adopted lease takes a lost key again.
+    /// An adopted lease stores a lost key again.
     AdoptedHeals,
-    /// A lease is handed over with an owner that may stand in line.
+    /// A lease is detached with an owner that may be queued.
     DetachQueued,
-    /// Whoever frees a key need not be its owner.
+    /// A key is deleted without the owner check.
     DeleteNotOwned,
-    /// Whoever prolongs a key need not be its owner.
+    /// A key is extended without the owner check.
     ExtendNotOwned,
-    /// Prolonging a key that is gone creates it again.
+    /// An extension creates a key that does not exist.
     ExtendCreates,
-    /// Prolonging can make a key go earlier.
+    /// An extension can make a key expire earlier.
     ExtendShortens,
-    /// All entries of a batch share the result of the first.
+    /// All entries of a batch have the result of the first one on the node.
     BatchByFirst,
-    /// A key that is absent counts as prolonged.
+    /// An absent key counts as extended.
     AbsentCountsAsExtended,
     /// An extension counts for longer than a later one that was sent.
     OldExtensionCounts,
-    /// An extension that shortens counts only when it is confirmed.
+    /// An extension that shortens the lease counts only once it is confirmed.
     ShortenedByReply,
-    /// What an older connection has sent is done as well.
+    /// Commands from an older connection are executed.
     NoSession,
-    /// A fence is whatever a client proposes.
+    /// A node stores any fence that a client proposes.
     NoClamp,
-    /// A fence is forgotten although its grant is less than a day old.
+    /// A fence is forgotten within a day of its grant.
     BriefFence,
-    /// An extension does not keep the fence of its lock alive.
+    /// An extension does not keep the fence.
     FenceNotKept,
-    /// A waiter with an earlier ticket does not ask for what a later one was granted.
+    /// A node sends no inquiries for waiters with an earlier ticket.
     NoInquire,
-    /// A granted owner is not told that somebody with an earlier ticket waits.
+    /// The reply to a granted owner does not report a waiter with an earlier ticket.
     NoEarlierFlag,
-    /// Giving a grant back gives back whichever is there.
+    /// A yield returns any grant of its owner.
     YieldAnyGrant,
-    /// A grant is given back by what an older connection has sent.
+    /// A yield from an older connection is executed.
     YieldWithoutSession,
-    /// A lock is handed to a process that does not listen.
+    /// A lock is handed off to a client that is not subscribed.
     HandOffUnsubscribed,
-    /// A lock is handed to a process whose session has lapsed.
+    /// A lock is handed off to a client whose session has expired.
     HandOffLapsed,
-    /// The lock goes to whoever came last.
+    /// The lock goes to the last waiter.
     LastFirst,
-    /// A client keeps what is handed to an owner that has gone.
+    /// A client keeps grants for an owner that it has given up.
     OrphansKept,
-    /// A fence that was to be stored counts although a larger one is there.
+    /// A fence counts as stored where a larger one is.
     ConfirmAnyFence,
-    /// Whoever has not decided its fence yet takes a lost key again.
+    /// A confirm stores a lost key again.
     ConfirmHeals,
-    /// A lost key is taken again although another was granted it since.
+    /// A heal ignores the fence.
     HealAnyFence,
-    /// The validity of a lock that was handed over counts from the push.
+    /// Validity counts from the push.
     PushedNow,
-    /// A fence is taken although no majority has stored it.
+    /// A fence is used that no majority has stored.
     NoWriteBack,
-    /// Grants that have run out count for the fence.
-    DeadGrantCounts,
-    /// A lease that was waited for may be about to end.
+    /// Expired grants count for the fence.
+    ExpiredGrantCounts,
+    /// A waiter accepts a lease that is about to end.
     AlmostExpired,
-    /// Nobody gives a grant back to an earlier ticket.
+    /// No waiter yields to an earlier ticket.
     NoYield,
-    /// A grant counts although it was given back.
+    /// A grant that was yielded still counts.
     CountAfterYield,
-    /// A waiter doubts every grant of a node that has forgotten its fences.
+    /// Grants of a node that forgot its fences are never accepted.
     EndlessReject,
-    /// A waiter that is cut off from the majority keeps what it was granted.
+    /// A waiter that is cut off keeps its grants.
     NoWithdraw,
-    /// A waiter gives its place up at the first look that finds too few nodes.
+    /// A waiter gives up its position although its connections come back.
     HastyWithdraw,
-    /// A waiter that withdrew comes back as the same owner.
+    /// A waiter that withdrew returns with the same owner.
     SameOwnerAgain,
     /// A waiter asks once and then only listens.
     NoHeartbeat,
-    /// One who shares a lock joins whoever holds it alone.
+    /// A reader joins an exclusive holder.
     ShareWithExclusive,
-    /// A member of a set gives a grant back by a fence that the node was asked to replace.
+    /// A yield names a fence that is about to be replaced.
     YieldBeforeConfirm,
-    /// An entry of a reentrant lock joins those of another identity.
+    /// An entry joins the entries of another identity.
     JoinAnyIdentity,
-    /// An entry of a reentrant lock waits in line although its identity holds the lock.
+    /// An entry queues although its identity holds the lock.
     EntryQueues,
-    /// An entry of a reentrant lock takes a lost key again although another was granted it since.
+    /// An entry stores a lost key again after another client's grant.
     EntryHealsOutdated,
-    /// An entry of a reentrant lock is renewed with its first fence for ever.
+    /// An entry is always renewed with its first fence.
     EntryFenceStays,
-    /// An entry of a reentrant lock never gives way to an earlier ticket.
+    /// An entry does not yield to an earlier ticket.
     EntryNeverYields,
-    /// One who wants a lock alone does not see those who hold it together.
+    /// A writer ignores the readers of the lock.
     ExclusiveIgnoresShares,
-    /// One who shares a lock passes those in line who want it alone.
+    /// A reader overtakes queued writers.
     ShareOvertakes,
-    /// The first of those who hold a lock together to go takes it from all.
+    /// A reader's release ends the leases of all readers.
     ShareFreesAll,
-    /// A key that is shared goes when the time of the first who shares it is over.
+    /// A shared key expires with its first reader.
     ShareKeyShort,
-    /// A part whose time is over is never thrown out.
-    DeadSharesStay,
-    /// A lost part is taken again from whoever holds the lock alone.
+    /// An expired share is never removed.
+    ExpiredSharesStay,
+    /// A lost share is stored again over an exclusive holder.
     ShareHealsExclusive,
-    /// One who shares a lock never gives its part back to an earlier ticket.
+    /// A reader never yields.
     ShareNeverYields,
-    /// Those who share a lock are not asked for their parts by one who wants it alone.
+    /// Readers are not asked to yield.
     SharesNotAsked,
-    /// Giving a part back gives back whichever is there.
+    /// A yield returns any share of its owner.
     YieldAnyShare,
-    /// One who wanted a lock alone and has gone is still waited for.
+    /// Readers still wait for a writer that has left the queue.
     DepartedWriterBlocks,
-    /// Of those who wait to share a lock only the first is let in.
+    /// Only the first waiting reader is granted the lock.
     ShareOneByOne,
     /// The key of a writer that becomes a reader is free in between.
     DowngradeFreesFirst,
-    /// A writer that becomes a reader lets the next writer in.
+    /// A writer that becomes a reader admits the next writer.
     DowngradeAdmitsWriter,
-    /// A writer that becomes a reader is still renewed.
+    /// A writer that becomes a reader is still renewed as a writer.
     DowngradeStillRenews,
-    /// A node that may have forgotten locks votes at once.
+    /// A node that may have forgotten locks votes immediately.
     NoQuarantine,
-    /// A node is never asked which run of which server it is.
+    /// A restart or replacement of a server goes unnoticed.
     AnyRun,
-    /// A node whose data is older than it was is not doubted.
+    /// A node with older data than before goes unnoticed.
     NoRollbackCheck,
-    /// A node whose clock went forward by itself is not doubted.
+    /// A node whose clock jumped forward goes unnoticed.
     NoStepCheck,
-    /// The guard counts from the doubt, not from when the node got its place.
+    /// The quarantine counts from its cause, not from when the node joined.
     QuarantineFromCause,
-    /// A restarted node keeps its vote although it was not durable before.
+    /// A restarted node votes although it was not durable before.
     NewlyDurable,
-    /// A restarted node keeps its vote although it is not durable any more.
+    /// A restarted node votes although it has stopped being durable.
     OnceDurable,
-    /// A restart ends the guard of a durable node.
+    /// A restart ends the quarantine of a durable node.
     DurableInQuarantine,
-    /// The clock of a durable node that was restarted is not checked.
+    /// The clock of a durable node is not checked after a restart.
     DurableAnyClock,
-    /// A durable node votes with the record of another one.
+    /// A durable node votes with the record of another node.
     DurableAnyPlace,
-    /// The node's own clock alone says when the guard is over.
+    /// Only the node's clock decides when the quarantine ends.
     QuarantineByNodeClock,
-    /// A node whose guard has ended grants locks before their holders could renew them there.
+    /// A node grants locks before their holders can renew them.
     NoRecovery,
-    /// A node takes a lost key again while it is doubted.
+    /// A quarantined node stores a lost key again.
     HealInQuarantine,
-    /// A session goes on although the node is not what it was judged to be.
+    /// A session continues although the node has changed since the handshake.
     AnyMark,
-    /// A session begins although nobody was there for longer than one lasts.
+    /// A session begins although no client was attached for longer than a session lasts.
     LateSession,
-    /// In classic mode a guarded node is taken without a session.
+    /// A classic vote needs no session.
     SetWithoutSession,
-    /// In classic mode a guarded node lets a key live on without a session.
+    /// A classic renewal needs no session.
     ExtendWithoutSession,
-    /// A grant counts although it is by another's session.
+    /// A grant counts although it belongs to another session.
     AnyPush,
-    /// A node that holds something is admitted.
+    /// A node that stores locks is admitted.
     AdmitAnything,
-    /// The set of nodes changes again at once.
+    /// The set of nodes changes again immediately.
     HastyChange,
-    /// A new node gets its place before a majority has heard of it.
+    /// A new node votes before a majority knows of it.
     HastyNewNode,
-    /// A node that is only looked at keeps what it found out about itself.
+    /// A read-only client writes to the node.
     WritingInspect,
-    /// A client counts nodes that go by different lists.
+    /// Nodes count although they belong to different lists.
     AnyConfig,
-    /// A server gets a place among the nodes whatever its address.
+    /// A server votes whatever its address.
     AnyLabel,
-    /// A client that is shut down leaves its leases to expire.
+    /// A shutdown leaves leases to expire.
     ShutdownKeeps,
-    /// The watchdog goes on to renew a lease that was released.
+    /// A released lease is still renewed.
     ReleasedRenews,
-    /// The watchdog renews a lease once, and never again.
+    /// A lease is renewed only once.
     RenewsOnce,
-    /// A renewal that was not confirmed is not tried again.
+    /// A failed renewal is not retried.
     NoRenewalRetry,
-    /// Every entry of a batch gets the answer to its first entry.
+    /// Every entry of a batch gets the answer to the first one.
     AnswerOfFirst,
-    /// Of the commands that leave together only the first is sent.
+    /// Only the first command of a batch is sent.
     OnlyFirstSent,
     /// An entry that fails in a batch is forgotten.
     FailedEntryDropped,
-    /// Pushes about an owner go nowhere once it holds the lock, as if it were gone.
+    /// Pushes for a holder are dropped as if it had been released.
     HolderForgotten,
-    /// Pushes about the owners of a waiter that withdrew go nowhere.
+    /// A waiter that comes back is not notified of its grants.
     ReturnUnregistered,
-    /// A lock of a set that has a majority is not given back to an earlier ticket.
+    /// A lock of a set that has a majority is not yielded to an earlier ticket.
     MemberNeverYields,
     /// A lock of a set is held before the others are.
     MemberHoldsAlone,
-    /// Each lock of a set is waited for with a ticket of its own.
+    /// Each lock of a set is queued with its own ticket.
     TicketForEachMember,
-    /// When one lock of a set cannot be had, the others are kept.
+    /// If one lock of a set cannot be acquired, the others are kept.
     MembersKept,
-    /// A node without memory lets the sessions of its clients lapse.
+    /// Sessions expire on a full node.
     FullEndsSessions,
-    /// A node without memory refuses those who wait in its queues.
+    /// A full node rejects its waiters.
     FullDropsWaiters,
-    /// A node without memory stores new locks and places.
+    /// A full node stores new locks and queue entries.
     FullGrants,
-    /// A node without memory is given leases by their renewals that it never had.
+    /// A full node stores leases that it never had.
     FullHealsAnything,
 }
 
-/// Switches one on for this thread, or all off.
+/// Switches one bug on for this thread, or all bugs off.
 #[cfg(feature = "mutants")]
 pub fn switch(to: Option<Mutant>) {
-    door::ON.set(to);
+    switch_state::ON.set(to);
 }
 
-/// The one that is on for this thread: for bugs outside of this crate.
+/// The bug that is on for this thread, for bugs outside of this crate.
 #[cfg(feature = "mutants")]
 #[must_use]
 pub fn current() -> Option<Mutant> {
-    door::ON.get()
+    switch_state::ON.get()
 }
 
 #[cfg(feature = "mutants")]
-mod door {
+mod switch_state {
     use std::cell::Cell;
 
     use super::Mutant;
@@ -313,7 +313,7 @@ mod door {
 
 #[cfg(feature = "mutants")]
 pub(crate) fn is_on(mutants: &[Mutant]) -> bool {
-    door::ON.get().is_some_and(|on| mutants.contains(&on))
+    switch_state::ON.get().is_some_and(|on| mutants.contains(&on))
 }
 
 #[cfg(not(feature = "mutants"))]

@@ -119,7 +119,7 @@ impl Acquire {
     }
 
     fn live_grants(&mut self, now: Moment) -> Vec<Grant> {
-        mutate!(DeadGrantCounts => let now = Moment::ZERO);
+        mutate!(ExpiredGrantCounts => let now = Moment::ZERO);
         self.drop_expired_grants(now);
         self.nodes.iter().filter_map(|state| state.grant).collect()
     }

@@ -24,7 +24,7 @@ pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
     (Mutant::HealAnyFence, a_lease_that_is_not_the_newest_does_not_live_on),
     (Mutant::DetachQueued, a_lease_that_was_handed_over_does_not_come_back),
     (Mutant::NoClamp, fences_neither_go_back_nor_run_away),
-    (Mutant::DeadGrantCounts, a_grant_that_has_run_out_says_nothing_about_the_fence),
+    (Mutant::ExpiredGrantCounts, a_grant_that_has_run_out_says_nothing_about_the_fence),
     (Mutant::SameOwnerAgain, a_late_release_takes_nothing_from_one_who_came_back),
 ];
 

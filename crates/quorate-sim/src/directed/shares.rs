@@ -5,7 +5,7 @@ use quorate_core::{command::Owner, mutant::Mutant, queue::Position, store::Store
 use super::{Schedule, ask, attach, has, place, release};
 
 pub(super) const SCHEDULES: &[(Mutant, Schedule)] = &[
-    (Mutant::DeadSharesStay, those_whose_time_is_over_keep_nobody_out),
+    (Mutant::ExpiredSharesStay, those_whose_time_is_over_keep_nobody_out),
     (Mutant::DepartedWriterBlocks, one_who_gives_up_clears_the_way),
     (Mutant::ShareOneByOne, those_who_wait_to_share_are_let_in_together),
 ];

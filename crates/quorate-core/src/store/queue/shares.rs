@@ -54,7 +54,7 @@ impl Store {
 
     /// Removes expired shares, and the key with the last of them.
     pub(super) fn purge_shares(&mut self, now: NodeTime, name: &Name) {
-        mutate!(DeadSharesStay => return);
+        mutate!(ExpiredSharesStay => return);
         let now_ms = now.as_millis();
         let Some(shares) = self.shares_mut(name) else { return };
         let last_end = shares.purge(now_ms);
