@@ -58,10 +58,10 @@ impl Bench {
             loaded.expect("the server takes the script")
         };
         let free = load(FREE);
-        let acquire = load(&script("line/acquire.lua"));
-        let release = load(&script("line/release.lua"));
-        let extend = load(&script("line/extend.lua"));
-        let attach = load(&script("line/attach.lua"));
+        let acquire = load(&script("queue/acquire.lua"));
+        let release = load(&script("queue/release.lua"));
+        let extend = load(&script("queue/extend.lua"));
+        let attach = load(&script("queue/attach.lua"));
         Self { connection, free, attach, acquire, release, extend }
     }
 

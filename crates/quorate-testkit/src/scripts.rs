@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-/// The text of a script, such as `line/acquire.lua`, with the parts that it names.
+/// The text of a script, such as `queue/acquire.lua`, with the parts that it names.
 ///
 /// # Panics
 ///
@@ -15,7 +15,7 @@ pub fn script(path: &str) -> String {
     };
     let line = |line: &str| match line.strip_prefix("-- parts: ") {
         Some(names) => {
-            names.split(", ").map(|name| read(&format!("line/parts/{name}.lua"))).collect()
+            names.split(", ").map(|name| read(&format!("queue/parts/{name}.lua"))).collect()
         }
         None => format!("{line}\n"),
     };

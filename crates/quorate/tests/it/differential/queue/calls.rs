@@ -40,13 +40,13 @@ pub(in super::super) struct Digests {
 impl Digests {
     pub(in super::super) fn load(mut load: impl FnMut(&str) -> String) -> Self {
         Self {
-            introduce: load(&script("line/introduce.lua")),
-            attach: load(&script("line/attach.lua")),
-            ping: load(&script("line/ping.lua")),
-            acquire: load(&script("line/acquire.lua")),
-            release: load(&script("line/release.lua")),
-            extend: load(&script("line/extend.lua")),
-            heartbeat: load(&script("line/heartbeat.lua")),
+            introduce: load(&script("queue/introduce.lua")),
+            attach: load(&script("queue/attach.lua")),
+            ping: load(&script("queue/ping.lua")),
+            acquire: load(&script("queue/acquire.lua")),
+            release: load(&script("queue/release.lua")),
+            extend: load(&script("queue/extend.lua")),
+            heartbeat: load(&script("queue/heartbeat.lua")),
             inspect: load(&script("inspect.lua")),
             list: load(&script("list.lua")),
         }
