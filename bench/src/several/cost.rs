@@ -1,9 +1,6 @@
 //! What a semaphore costs by the number of its permits.
 
-use std::{
-    num::NonZeroU32,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use quorate::{Client, Semaphore};
 use quorate_testkit::Server;
@@ -25,8 +22,7 @@ pub(super) async fn rows(servers: &[Server], client: &Client, quick: bool) -> Ve
 /// to the waiter that has the permit. Then the commands that a node gets of a waiter.
 async fn semaphore(servers: &[Server], client: &Client, permits: u32, quick: bool) -> String {
     let rounds = Plan::new(quick).rounds;
-    let count = NonZeroU32::new(permits).expect("at least one");
-    let jobs = client.semaphore(format!("bench:{permits}"), count);
+    let jobs = client.semaphore(format!("bench:{permits}"), permits);
     let (mut one, mut all, mut none, mut turn) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..=rounds {
         // Nobody waits for all nodes to have answered about all permits of the round before.

@@ -78,14 +78,13 @@ impl From<LockError> for Failure {
             LockError::Denied { .. } => DENIED,
             LockError::InvalidName(_)
             | LockError::InvalidTtl(_)
-            | LockError::NotShared
-            | LockError::NotReentrant
+            | LockError::NotShared { .. }
+            | LockError::NotReentrant { .. }
             | LockError::InvalidIdentity { .. }
             | LockError::NoNames
             | LockError::TooManyNames { .. }
-            | LockError::TooManyPermits { .. }
-            | LockError::NoPermits
-            | LockError::TooFewPermits { .. } => USAGE,
+            | LockError::InvalidPermits { .. }
+            | LockError::InvalidCount { .. } => USAGE,
             _ => SOFTWARE,
         };
         Self::new(code, error.to_string())

@@ -247,12 +247,11 @@ impl From<LockError> for Problem {
             }
             LockError::InvalidName(_) => Self::new(Code::InvalidName, detail),
             LockError::InvalidTtl(_)
-            | LockError::TooManyPermits { .. }
-            | LockError::NoPermits
-            | LockError::TooFewPermits { .. }
+            | LockError::InvalidPermits { .. }
+            | LockError::InvalidCount { .. }
             | LockError::InvalidIdentity { .. }
             | LockError::TooManyNames { .. } => Self::new(Code::OutOfBounds, detail),
-            LockError::NotShared | LockError::NotReentrant => {
+            LockError::NotShared { .. } | LockError::NotReentrant { .. } => {
                 Self::new(Code::InvalidRequest, detail)
             }
             LockError::ShutDown => Self::shutting_down(),

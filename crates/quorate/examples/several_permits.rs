@@ -5,7 +5,6 @@
 
 use std::{
     error::Error,
-    num::NonZeroU32,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -27,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             let gpus = client.semaphore("gpus", GPUS);
             let permits = gpus.acquire_many(size).await?;
             let now = busy.fetch_add(size, Ordering::SeqCst) + size;
-            assert!(now <= GPUS.get(), "{now} are in use");
+            assert!(now <= GPUS, "{now} are in use");
             permits.check()?; // right before the work: are all of them still ours?
             tokio::task::yield_now().await;
             busy.fetch_sub(size, Ordering::SeqCst);
@@ -41,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         ended??;
     }
     let client = Client::builder().memory(&nodes).build()?;
-    let all = client.semaphore("gpus", GPUS).try_acquire_many(GPUS.get()).await?;
+    let all = client.semaphore("gpus", GPUS).try_acquire_many(GPUS).await?;
     assert!(all.is_some(), "every job has released its permits");
     Ok(())
 }
@@ -51,4 +50,4 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-const GPUS: NonZeroU32 = NonZeroU32::new(4).unwrap();
+const GPUS: u32 = 4;

@@ -7,7 +7,6 @@ pub(crate) mod operator;
 pub(crate) mod tags;
 
 use std::{
-    num::NonZeroU32,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -217,8 +216,11 @@ impl Client {
         RwLock::new(self.inner.clone(), name.as_ref())
     }
 
-    /// A number of permits, each of which at most one owner holds. Nothing is sent until it is
-    /// used; a bad name is told then, and more than [`Semaphore::MAX_PERMITS`] as well.
+    /// A number of permits, each held by at most one owner.
+    ///
+    /// Nothing is sent until it is used. An invalid name is reported then. So is a number of
+    /// permits other than 1 to [`Semaphore::MAX_PERMITS`], as
+    /// [`LockError::InvalidPermits`](crate::error::LockError::InvalidPermits).
     ///
     /// # Examples
     ///
@@ -226,14 +228,12 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// use std::num::NonZeroU32;
-    ///
-    /// let reports = client.semaphore("reports", NonZeroU32::new(4).unwrap());
+    /// let reports = client.semaphore("reports", 4);
     /// reports.with(async |_permit| { /* no more than three others make reports now */ }).await?;
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn semaphore(&self, name: impl AsRef<str>, permits: NonZeroU32) -> Semaphore {
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore::new(self.inner.clone(), name.as_ref(), permits)
     }
 

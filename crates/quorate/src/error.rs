@@ -90,50 +90,60 @@ pub enum LockError {
     /// The ttl cannot be a lock's.
     #[error(transparent)]
     InvalidTtl(#[from] TtlError),
-    /// In classic mode a lock cannot be shared.
-    #[error("a lock cannot be shared in classic mode: connect without classic()")]
-    NotShared,
-    /// In classic mode a lock is not reentrant.
-    #[error("a lock is not reentrant in classic mode: connect without classic()")]
-    NotReentrant,
-    /// The identity of a reentrant lock cannot be one.
-    #[error("an identity has 1 to {max} bytes, and this one has {len}")]
+    /// Classic mode does not support shared locks.
+    #[error(
+        "the lock {lock:?} cannot be shared in classic mode: build the client without classic()"
+    )]
+    NotShared {
+        /// The name of the lock.
+        lock: String,
+    },
+    /// Classic mode does not support reentrant locks.
+    #[error(
+        "the lock {lock:?} cannot be reentrant in classic mode: build the client without classic()"
+    )]
+    NotReentrant {
+        /// The name of the lock.
+        lock: String,
+    },
+    /// The identity of a reentrant lock is empty or too long.
+    #[error("invalid identity of {len} bytes for the lock {lock:?}: use 1 to {max} bytes")]
     InvalidIdentity {
-        /// How many bytes it has.
+        /// The name of the lock.
+        lock: String,
+        /// How many bytes the identity has.
         len: usize,
-        /// The most that there can be.
+        /// The longest valid identity.
         max: usize,
     },
     /// A set of locks must have at least one name.
     #[error("a set of locks needs at least one name")]
     NoNames,
-    /// A set of locks has more names than can be acquired together.
-    #[error("a set has at most {max} locks, and this one has {names}; use one lock for a group")]
+    /// A set of locks has too many names.
+    #[error("invalid set of {names} locks: use at most {max}, or one lock for several resources")]
     TooManyNames {
-        /// How many names there are.
+        /// The number of names.
         names: usize,
-        /// The most that there can be.
+        /// The largest valid number.
         max: usize,
     },
-    /// A semaphore cannot have so many permits.
-    #[error(
-        "a semaphore has at most {max} permits, and this one was to have {permits}; share them out \
-         among several semaphores"
-    )]
-    TooManyPermits {
-        /// What was asked for.
+    /// A semaphore cannot have this number of permits.
+    #[error("invalid number of permits {permits} for the semaphore {lock:?}: use 1 to {max}")]
+    InvalidPermits {
+        /// The name of the semaphore.
+        lock: String,
+        /// The requested number of permits.
         permits: u32,
-        /// The most that there can be.
+        /// The largest valid number.
         max: u32,
     },
-    /// A caller acquires at least one permit.
-    #[error("at least one permit has to be acquired, and not 0")]
-    NoPermits,
-    /// A semaphore has fewer permits than one caller is to acquire.
-    #[error("{wanted} permits cannot be acquired: the semaphore has {permits}")]
-    TooFewPermits {
-        /// What was asked for.
-        wanted: u32,
+    /// A caller cannot acquire this number of permits together.
+    #[error("cannot acquire {count} permits of the semaphore {lock:?}: use 1 to {permits}")]
+    InvalidCount {
+        /// The name of the semaphore.
+        lock: String,
+        /// The requested number of permits.
+        count: u32,
         /// How many permits the semaphore has.
         permits: u32,
     },
@@ -143,7 +153,8 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// The name of the lock, if the error is about reaching it. For a semaphore, its name.
+    /// The name of the lock or semaphore. `None` if the name is invalid, for a set of locks, for an
+    /// invalid ttl, and after a shutdown.
     ///
     /// # Examples
     ///
@@ -163,8 +174,17 @@ impl LockError {
         match self {
             Self::Timeout { lock, .. }
             | Self::NoQuorum { lock, .. }
-            | Self::Denied { lock, .. } => Some(lock),
-            _ => None,
+            | Self::Denied { lock, .. }
+            | Self::NotShared { lock }
+            | Self::NotReentrant { lock }
+            | Self::InvalidIdentity { lock, .. }
+            | Self::InvalidPermits { lock, .. }
+            | Self::InvalidCount { lock, .. } => Some(lock),
+            Self::InvalidName(_)
+            | Self::InvalidTtl(_)
+            | Self::NoNames
+            | Self::TooManyNames { .. }
+            | Self::ShutDown => None,
         }
     }
 

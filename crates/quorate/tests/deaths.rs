@@ -9,7 +9,6 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    num::NonZeroU32,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode},
     time::Duration,
@@ -352,7 +351,7 @@ const CONTENDER: &str = "--contender";
 const CONTENDERS: usize = 5;
 const ROUNDS: usize = 3;
 const LOCK: &str = "round";
-const PERMITS: NonZeroU32 = NonZeroU32::new(2).unwrap();
+const PERMITS: u32 = 2;
 
 /// What a dead holder's lock is gone after.
 const TTL: Duration = Duration::from_millis(600);

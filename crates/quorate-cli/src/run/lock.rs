@@ -144,9 +144,9 @@ async fn try_take(
     let taken = match want.how {
         How::Alone | How::Reentrant => mutex(client, want).ttl(ttl).try_lock().await?,
         How::Shared => client.rwlock(want.name).ttl(ttl).try_read().await?,
-        How::Permit(of) => client.semaphore(want.name, of).ttl(ttl).try_acquire().await?,
+        How::Permit(of) => client.semaphore(want.name, of.get()).ttl(ttl).try_acquire().await?,
         How::Permits { take, of } => {
-            let semaphore = client.semaphore(want.name, of).ttl(ttl);
+            let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
             let taken = semaphore.try_acquire_many(take.get()).await?;
             return Ok(taken.map(GuardAll::into_guards));
         }
@@ -176,14 +176,14 @@ async fn take(
             }
         }
         How::Permit(permits) => {
-            let semaphore = client.semaphore(want.name, permits).ttl(ttl);
+            let semaphore = client.semaphore(want.name, permits.get()).ttl(ttl);
             match left {
                 Some(left) => semaphore.acquire_timeout(left).await,
                 None => semaphore.acquire().await,
             }
         }
         How::Permits { take, of } => {
-            let semaphore = client.semaphore(want.name, of).ttl(ttl);
+            let semaphore = client.semaphore(want.name, of.get()).ttl(ttl);
             let taken = match left {
                 Some(left) => semaphore.acquire_many_timeout(take.get(), left).await,
                 None => semaphore.acquire_many(take.get()).await,

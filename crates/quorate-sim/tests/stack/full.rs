@@ -1,6 +1,6 @@
 //! Servers without memory: what is held or queued stays, also if connections are made anew.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use quorate::{
     Client, Guard,
@@ -98,7 +98,7 @@ async fn play(desk: Desk, ttl: Duration, meanwhile: Meanwhile) {
 
 /// One lock of each kind, on every node.
 async fn hold(desk: &Desk, client: &Client) -> Vec<Guard> {
-    let jobs = client.semaphore("jobs", NonZeroU32::MIN);
+    let jobs = client.semaphore("jobs", 1);
     let mut held = vec![
         client.mutex("mutex").lock().await.expect("it is free"),
         jobs.acquire().await.expect("there is a permit"),
@@ -118,7 +118,7 @@ async fn hold(desk: &Desk, client: &Client) -> Vec<Guard> {
 /// One who waits for each of them, in the queue of every node.
 async fn wait(desk: &Desk, client: &Client) -> Vec<JoinHandle<Result<Guard, LockError>>> {
     let (mutex, rwlock) = (client.mutex("mutex"), client.rwlock("rwlock"));
-    let jobs = client.semaphore("jobs", NonZeroU32::MIN);
+    let jobs = client.semaphore("jobs", 1);
     let waiting = vec![
         spawn_local(async move { mutex.lock().await }),
         spawn_local(async move { rwlock.write().await.map(Guard::from) }),

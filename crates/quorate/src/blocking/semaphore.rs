@@ -1,6 +1,6 @@
 //! A number of permits, without async.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use super::{Client, Guard, GuardAll, mutex_all::with_all, wait, with};
 use crate::error::{LockError, WithError};
@@ -9,7 +9,7 @@ impl Client {
     /// A number of permits, each of which at most one owner holds.
     /// See [`crate::Client::semaphore`].
     #[must_use]
-    pub fn semaphore(&self, name: impl AsRef<str>, permits: NonZeroU32) -> Semaphore {
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore(self.0.semaphore(name, permits))
     }
 }
@@ -21,8 +21,7 @@ impl Client {
 ///
 /// ```
 /// # let client = quorate::blocking::Client::memory();
-/// # use std::num::NonZeroU32;
-/// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+/// let uploads = client.semaphore("uploads", 2);
 /// let (first, _second) = (uploads.acquire()?, uploads.acquire()?);
 /// assert!(uploads.try_acquire()?.is_none(), "both permits are in use");
 /// first.release()?;
@@ -105,8 +104,7 @@ impl Semaphore {
     ///
     /// ```
     /// # let client = quorate::blocking::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let gpus = client.semaphore("gpus", NonZeroU32::new(4).unwrap());
+    /// let gpus = client.semaphore("gpus", 4);
     /// let three = gpus.try_acquire_many(3)?.expect("all are free");
     /// assert!(gpus.try_acquire_many(2)?.is_none(), "one is free");
     /// three.release()?;

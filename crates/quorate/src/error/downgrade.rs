@@ -40,9 +40,14 @@ pub enum DowngradeError {
         /// What each node said, in the order in which they were configured.
         nodes: Box<[NodeReport]>,
     },
-    /// Nobody reads in classic mode.
-    #[error("classic mode knows no readers: build the client without classic()")]
-    NotShared,
+    /// Classic mode does not support shared locks.
+    #[error(
+        "the lock {lock:?} cannot be shared in classic mode: build the client without classic()"
+    )]
+    NotShared {
+        /// The name of the lock.
+        lock: String,
+    },
     /// The client was shut down.
     #[error("the client was shut down")]
     ShutDown,

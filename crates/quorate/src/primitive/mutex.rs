@@ -414,14 +414,15 @@ impl Mutex {
         let name = self.name.as_ref().map_err(Clone::clone)?.clone();
         let (terms, hold, kind) = (self.client.terms(self.ttl)?, self.hold, self.kind.clone());
         if kind.is_shared && !self.client.engine.dialect.has_queue() {
-            return Err(LockError::NotShared);
+            return Err(LockError::NotShared { lock: name.to_string() });
         }
         if let Some(identity) = &kind.identity {
             if !self.client.engine.dialect.has_queue() {
-                return Err(LockError::NotReentrant);
+                return Err(LockError::NotReentrant { lock: name.to_string() });
             }
             if !(1..=IDENTITY_MAX).contains(&identity.len()) {
-                return Err(LockError::InvalidIdentity { len: identity.len(), max: IDENTITY_MAX });
+                let (lock, len) = (name.to_string(), identity.len());
+                return Err(LockError::InvalidIdentity { lock, len, max: IDENTITY_MAX });
             }
         }
         Ok(Want { name, terms, hold, kind, lock_kind: self.lock_kind })

@@ -6,7 +6,7 @@ mod many;
 mod search;
 mod wait;
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use quorate_core::{
     backoff::Jitter, client::watchdog::Renewal, command::Value, moment::Moment, name::Name,
@@ -110,9 +110,7 @@ use crate::{
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = quorate::Client::memory();
-/// use std::num::NonZeroU32;
-///
-/// const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
+/// const TWO: u32 = 2;
 /// let uploads = client.semaphore("uploads", TWO);
 /// let first = uploads.acquire().await?;
 /// let _second = uploads.acquire().await?;
@@ -133,8 +131,9 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// The most permits that a semaphore can have: whoever waits asks every node about each of
-    /// them.
+    /// The largest number of permits. A waiter asks every node about each permit.
+    ///
+    /// A larger number, or zero, is [`LockError::InvalidPermits`] when a permit is acquired.
     ///
     /// # Examples
     ///
@@ -142,17 +141,18 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// use {quorate::{Semaphore, error::LockError}, std::num::NonZeroU32};
+    /// use quorate::{Semaphore, error::LockError};
     ///
-    /// let permits = NonZeroU32::new(Semaphore::MAX_PERMITS + 1).unwrap();
-    /// let error = client.semaphore("uploads", permits).try_acquire().await.unwrap_err();
-    /// assert!(matches!(error, LockError::TooManyPermits { permits: 1_025, .. }));
+    /// for permits in [0, Semaphore::MAX_PERMITS + 1] {
+    ///     let error = client.semaphore("uploads", permits).try_acquire().await.unwrap_err();
+    ///     assert!(matches!(error, LockError::InvalidPermits { .. }));
+    /// }
     /// # Ok(()) }
     /// ```
     pub const MAX_PERMITS: u32 = 1_024;
 
-    pub(crate) fn new(client: Arc<Inner>, name: &str, permits: NonZeroU32) -> Self {
-        let parts = Parts::new(name, permits.get(), &client.defaults.prefix);
+    pub(crate) fn new(client: Arc<Inner>, name: &str, permits: u32) -> Self {
+        let parts = Parts::new(name, permits, &client.defaults.prefix);
         let ttl = client.defaults.ttl;
         let hold = Hold { renewal: Renewal::On, max: client.defaults.max_hold };
         let (name, kind) = (name.into(), OwnerKind::default());
@@ -167,9 +167,9 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::{num::NonZeroU32, time::Duration};
+    /// # use std::time::Duration;
     /// // No more than five calls a minute, whoever makes them.
-    /// let calls = client.semaphore("calls", NonZeroU32::new(5).unwrap());
+    /// let calls = client.semaphore("calls", 5);
     /// let calls = calls.ttl(Duration::from_secs(60)).no_renew();
     /// for _ in 0..5 {
     ///     calls.acquire().await?.leave_to_expire();
@@ -192,8 +192,8 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use {quorate::error::LostReason, std::{num::NonZeroU32, time::Duration}};
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// # use {quorate::error::LostReason, std::time::Duration};
+    /// let uploads = client.semaphore("uploads", 2);
     /// let guard = uploads.max_hold(Duration::from_millis(20)).acquire().await?;
     /// assert_eq!(guard.lost().await.reason, LostReason::MaxHold);
     /// # Ok(()) }
@@ -214,8 +214,7 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let semaphore = client.semaphore("api", NonZeroU32::MIN).who("invoice 42 (nightly)");
+    /// let semaphore = client.semaphore("api", 1).who("invoice 42 (nightly)");
     /// let guard = semaphore.acquire().await?;
     /// let report = client.inspect(guard.name()).await?;
     /// assert_eq!(report.holder.expect("it is held").who, "invoice 42 (nightly)");
@@ -236,8 +235,8 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::{num::NonZeroU32, time::Duration};
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// # use std::time::Duration;
+    /// let uploads = client.semaphore("uploads", 2);
     /// let guard = uploads.ttl(Duration::from_secs(2)).acquire().await?;
     /// assert!(guard.remaining() < Duration::from_secs(2)); // until the next renewal
     /// # Ok(()) }
@@ -271,8 +270,7 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let uploads = client.semaphore("uploads", 2);
     /// if let Some(permit) = uploads.try_acquire().await? {
     ///     // No more than one other uploads now.
     ///     permit.release().await?;
@@ -324,8 +322,7 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let uploads = client.semaphore("uploads", 2);
     /// let (first, _second) = (uploads.acquire().await?, uploads.acquire().await?);
     /// tokio::spawn(async move { drop(first) });
     /// let _third = uploads.acquire().await?; // comes when the first one is gone
@@ -353,8 +350,8 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use {quorate::error::LockError, std::{num::NonZeroU32, time::Duration}};
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(1).unwrap());
+    /// # use {quorate::error::LockError, std::time::Duration};
+    /// let uploads = client.semaphore("uploads", 1);
     /// let _permit = uploads.acquire().await?;
     /// match uploads.acquire_timeout(Duration::from_millis(20)).await {
     ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} has one"),
@@ -384,8 +381,7 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let uploads = client.semaphore("uploads", NonZeroU32::new(2).unwrap());
+    /// let uploads = client.semaphore("uploads", 2);
     /// let size = uploads.with(async |_permit| 40 + 2).await?;
     /// assert_eq!(size, 42);
     /// # Ok(()) }
@@ -447,11 +443,12 @@ struct Parts {
 
 impl Parts {
     fn new(name: &str, permits: u32, reserved: &str) -> Result<Self, LockError> {
-        if permits > Semaphore::MAX_PERMITS {
-            return Err(LockError::TooManyPermits { permits, max: Semaphore::MAX_PERMITS });
-        }
-        // What is no name of a lock is none of a semaphore.
+        // A semaphore's name must be a valid lock name.
         Name::parse(name, reserved)?;
+        let max = Semaphore::MAX_PERMITS;
+        if !(1..=max).contains(&permits) {
+            return Err(LockError::InvalidPermits { lock: name.into(), permits, max });
+        }
         let part =
             |suffix: &dyn std::fmt::Display| Name::parse(&format!("{name}#{suffix}"), reserved);
         let line = part(&"line")?;

@@ -1,6 +1,6 @@
 //! Redis users with no more permissions than the README lists.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use quorate::{Client, Mutex};
 use quorate_testkit::{Server, redis::cmd};
@@ -55,7 +55,7 @@ async fn commands_of_the_readme_are_enough_for_quarantine_readers_and_permits() 
         let lease = guard.detach().await.expect("it is held");
         client.renew_lease(&lease).await.expect("it was detached");
         client.release_lease(&lease).await.expect("it was detached");
-        let jobs = client.semaphore("app:jobs", NonZeroU32::new(2).expect("not zero"));
+        let jobs = client.semaphore("app:jobs", 2);
         let [_one, two] = [jobs.acquire().await, jobs.acquire().await].map(|it| it.expect("free"));
         assert!(jobs.acquire_timeout(Duration::from_millis(50)).await.is_err(), "both are held");
         two.release().await.expect("it is held");

@@ -11,8 +11,6 @@ mod size;
 mod trying;
 mod waiting;
 
-use std::num::NonZeroU32;
-
 use quorate::{Client, Guard, Semaphore};
 use quorate_core::quorum::majority;
 use quorate_testkit::eventually;
@@ -24,7 +22,7 @@ use crate::{
 
 /// The semaphore of these tests.
 fn jobs(client: &Client, permits: u32) -> Semaphore {
-    client.semaphore("jobs", NonZeroU32::new(permits).expect("not none"))
+    client.semaphore("jobs", permits)
 }
 
 /// Takes so many permits that are free.

@@ -4,7 +4,6 @@
 //! its release begins, and is never longer than its guard says.
 
 use std::{
-    num::NonZeroU32,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -185,15 +184,15 @@ impl Worker {
 
     /// Every turn says another number of permits.
     async fn semaphore(&mut self) -> Result<(), Failure> {
-        let of = NonZeroU32::new(self.dice.pick(&[2, 3, 4])).ok_or("not zero")?;
-        let count = self.dice.pick(&[1, 1, 2, 3]).min(of.get());
+        let of: u32 = self.dice.pick(&[2, 3, 4]);
+        let count = self.dice.pick(&[1, 1, 2, 3]).min(of);
         let (semaphore, patience) = (self.client.semaphore(LOCK, of), self.patience());
-        let how = How::Permit { semaphore: LOCK.to_owned(), of: of.get() };
+        let how = How::Permit { semaphore: LOCK.to_owned(), of };
         let size = usize::try_from(count)?;
         let request = self.recorder.ask_all(&self.name, LOCK, how, size);
         let guard = semaphore.acquire_many_timeout(count, patience).await;
         let Some(guard) = unless_in_vain(guard)? else { return Ok(()) };
-        let known: Vec<String> = (1..=of.get()).map(|number| format!("{LOCK}#{number}")).collect();
+        let known: Vec<String> = (1..=of).map(|number| format!("{LOCK}#{number}")).collect();
         if !guard.guards().iter().all(|guard| known.iter().any(|name| name == guard.name())) {
             return Err(format!("others than {known:?}: {guard:?}").into());
         }

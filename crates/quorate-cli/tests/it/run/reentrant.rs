@@ -182,7 +182,7 @@ fn an_identity_has_1_to_128_bytes() {
     let fixture = Fixture::one();
     say(&fixture, &"i".repeat(128), ["run", "x", "true"]).assert_code(0);
     let told = say(&fixture, &"i".repeat(129), ["run", "x", "true"]).assert_code(64);
-    told.assert_says("an identity has 1 to 128 bytes, and this one has 129");
+    told.assert_says("invalid identity of 129 bytes for the lock");
 }
 
 #[test]

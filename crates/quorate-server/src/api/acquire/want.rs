@@ -1,9 +1,6 @@
 //! Getting the lock that a request asks for.
 
-use std::{
-    num::NonZeroU32,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use quorate::{
     DetachedLease, Guard,
@@ -27,7 +24,7 @@ pub(super) struct Want<'a> {
     pub(super) wait: Duration,
     pub(super) who: Option<String>,
     mode: Mode,
-    permits: NonZeroU32,
+    permits: u32,
     /// How many permits are wanted, if the request says so.
     pub(super) take: Option<u32>,
     /// Together with whom it is held.
@@ -57,15 +54,13 @@ impl<'a> Want<'a> {
             (Mode::Permits, None) => {
                 return Err(out_of_bounds("mode permits requires the number of permits"));
             }
-            (Mode::Permits, Some(permits)) => {
-                let none = || out_of_bounds("permits must be at least 1");
-                NonZeroU32::new(permits).ok_or_else(none)?
-            }
+            (Mode::Permits, Some(0)) => return Err(out_of_bounds("permits must be at least 1")),
+            (Mode::Permits, Some(permits)) => permits,
             (_, Some(_)) => {
                 let detail = "permits requires mode permits";
                 return Err(Problem::new(Code::InvalidRequest, detail));
             }
-            (_, None) => NonZeroU32::MIN,
+            (_, None) => 1,
         };
         several::check(request, mark.is_some())?;
         if request.ttl_ms.is_some_and(|ttl_ms| ttl_ms < TTL_MS_MIN) {
@@ -183,7 +178,7 @@ impl<'a> Want<'a> {
         match self.mode {
             Mode::Mutex | Mode::Read | Mode::Write => vec![self.name.to_owned()],
             Mode::Permits => {
-                let permits = self.permits.get().min(quorate::Semaphore::MAX_PERMITS);
+                let permits = self.permits.min(quorate::Semaphore::MAX_PERMITS);
                 (1..=permits).map(|number| format!("{}#{number}", self.name)).collect()
             }
         }

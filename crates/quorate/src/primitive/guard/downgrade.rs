@@ -14,7 +14,7 @@ impl Guard {
     /// the call, which gives back what the reader has, and the guard, which releases the writer.
     pub(crate) async fn downgrade(mut self) -> Result<Self, DowngradeError> {
         if self.held.fenced.is_none() {
-            return Err(DowngradeError::NotShared);
+            return Err(self.not_shared());
         }
         self.wait_for_majority().await?;
         let client = self.client.clone();
@@ -24,7 +24,7 @@ impl Guard {
             return Err(DowngradeError::ShutDown);
         }
         self.check()?;
-        let call = Call::downgrade(&client.engine, &self.held).ok_or(DowngradeError::NotShared)?;
+        let call = Call::downgrade(&client.engine, &self.held).ok_or_else(|| self.not_shared())?;
         let Ended::Acquire(outcome) = call.outcome().await else {
             unreachable!("a downgrade ends as an acquire")
         };
@@ -51,6 +51,10 @@ impl Guard {
         // The caller may have been kept from running until now.
         reader.check()?;
         Ok(reader)
+    }
+
+    fn not_shared(&self) -> DowngradeError {
+        DowngradeError::NotShared { lock: self.name().to_owned() }
     }
 
     /// Each node is asked once, so a majority should be there. Until it is, the writer holds on.

@@ -35,8 +35,7 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let gpus = client.semaphore("gpus", NonZeroU32::new(4).unwrap());
+    /// let gpus = client.semaphore("gpus", 4);
     /// let three = gpus.try_acquire_many(3).await?.expect("all are free");
     /// assert_eq!(three.guards().len(), 3);
     /// assert!(gpus.try_acquire_many(2).await?.is_none(), "one is free");
@@ -95,8 +94,7 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let gpus = client.semaphore("gpus", NonZeroU32::new(4).unwrap());
+    /// let gpus = client.semaphore("gpus", 4);
     /// let (one, _other) = (gpus.acquire().await?, gpus.acquire().await?);
     /// tokio::spawn(async move { drop(one) });
     /// let three = gpus.acquire_many(3).await?; // once `one` is released
@@ -129,8 +127,8 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use {quorate::error::LockError, std::{num::NonZeroU32, time::Duration}};
-    /// let gpus = client.semaphore("gpus", NonZeroU32::new(4).unwrap());
+    /// # use {quorate::error::LockError, std::time::Duration};
+    /// let gpus = client.semaphore("gpus", 4);
     /// let _one = gpus.acquire().await?;
     /// match gpus.acquire_many_timeout(4, Duration::from_millis(20)).await {
     ///     Err(LockError::Timeout { holder: Some(holder), .. }) => println!("{holder} has one"),
@@ -165,8 +163,7 @@ impl Semaphore {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = quorate::Client::memory();
-    /// # use std::num::NonZeroU32;
-    /// let gpus = client.semaphore("gpus", NonZeroU32::new(4).unwrap());
+    /// let gpus = client.semaphore("gpus", 4);
     /// let used = gpus.with_many(2, async |permits| permits.guards().len()).await?;
     /// assert_eq!(used, 2);
     /// # Ok(()) }
@@ -213,13 +210,13 @@ impl Semaphore {
     fn wanted(&self, count: u32) -> Result<usize, LockError> {
         let permits = self.parts()?.slots.len();
         let wanted = usize::try_from(count).unwrap_or(usize::MAX);
-        match wanted {
-            0 => Err(LockError::NoPermits),
-            _ if wanted > permits => Err(LockError::TooFewPermits {
-                wanted: count,
+        match (1..=permits).contains(&wanted) {
+            true => Ok(wanted),
+            false => Err(LockError::InvalidCount {
+                lock: self.name.to_string(),
+                count,
                 permits: u32::try_from(permits).unwrap_or(u32::MAX),
             }),
-            _ => Ok(wanted),
         }
     }
 }

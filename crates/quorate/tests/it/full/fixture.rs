@@ -1,6 +1,6 @@
 //! Servers that can be filled, in both modes, with locks that are held and waiters behind them.
 
-use std::{num::NonZeroU32, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use quorate::{
     Client, ClientBuilder, Guard, Semaphore,
@@ -220,7 +220,7 @@ impl Waiting {
 }
 
 fn jobs(client: &Client) -> Semaphore {
-    client.semaphore("jobs", NonZeroU32::MIN)
+    client.semaphore("jobs", 1)
 }
 
 const MUTEX: &str = "mutex";

@@ -15,10 +15,11 @@ in_line_on_every_engine! {
 fn classic_mode_says_that_it_knows_no_identities() {
     let body = async |fixture: &Fixture| {
         let client = fixture.client("alice").await;
-        refused(&client, "x", &LockError::NotReentrant).await;
-        refused(&client, "", &LockError::NotReentrant).await;
-        let text = LockError::NotReentrant.to_string();
-        assert!(text.contains("classic mode"), "{text}");
+        let error = LockError::NotReentrant { lock: "a".into() };
+        refused(&client, "x", &error).await;
+        refused(&client, "", &error).await;
+        let text = error.to_string();
+        assert!(text.contains("\"a\" cannot be reentrant in classic mode"), "{text}");
         assert!(fixture.is_empty(), "nothing was asked for");
         release(client.mutex("a").lock().await.expect("it is free")).await;
     };
@@ -30,12 +31,13 @@ fn classic_mode_says_that_it_knows_no_identities() {
 async fn identities_without_a_byte_or_with_too_many_are_refused() {
     let client = Client::memory();
     for len in [0, 129, 1_000] {
-        let error = LockError::InvalidIdentity { len, max: 128 };
+        let error = LockError::InvalidIdentity { lock: "a".into(), len, max: 128 };
         refused(&client, &"x".repeat(len), &error).await;
         assert!(error.to_string().contains(&len.to_string()), "{error}");
     }
     // 43 signs of three bytes each.
-    refused(&client, &"€".repeat(43), &LockError::InvalidIdentity { len: 129, max: 128 }).await;
+    let error = LockError::InvalidIdentity { lock: "a".into(), len: 129, max: 128 };
+    refused(&client, &"€".repeat(43), &error).await;
     assert!(client.locks("").await.expect("it answers").locks.is_empty(), "nothing was asked");
     for identity in ["x".repeat(128), "\0".repeat(128), "€".repeat(42), "%".repeat(128)] {
         let guard = entry(&client, &identity).lock().await.expect("it is free");

@@ -160,7 +160,7 @@ fn classic_mode_knows_no_readers_and_the_lock_is_given_up() {
         let client = fixture.client("alice").await;
         let writer = lock(&client).write().await.expect("it is free");
         let error = writer.downgrade().await.expect_err("not in this mode");
-        assert_eq!(error, DowngradeError::NotShared);
+        assert_eq!(error, DowngradeError::NotShared { lock: "a".into() });
         assert!(error.to_string().contains("classic mode"), "{error}");
         wait_until_gone(fixture);
     };

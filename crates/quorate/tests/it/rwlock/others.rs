@@ -20,8 +20,9 @@ fn classic_mode_says_that_it_knows_no_readers() {
             lock.read_timeout(PATIENCE).await.expect_err("not in this mode"),
             lock.try_read().await.expect_err("not in this mode"),
         ] {
-            assert_eq!(error, LockError::NotShared);
-            assert!(error.to_string().contains("classic mode"), "{error}");
+            assert_eq!(error, LockError::NotShared { lock: "a".into() });
+            let text = error.to_string();
+            assert!(text.contains("\"a\" cannot be shared in classic mode"), "{text}");
         }
         assert!(fixture.is_empty(), "nothing was asked for");
         lock.write().await.expect("it is free").release().await.expect("it was held");

@@ -1,6 +1,6 @@
 //! The future of a call, dropped after each possible poll, whatever the nodes do.
 
-use std::{num::NonZeroU32, pin::Pin, task::Poll, time::Duration};
+use std::{pin::Pin, task::Poll, time::Duration};
 
 use quorate::{
     Client, Guard, GuardAll, Semaphore,
@@ -244,7 +244,7 @@ enum Back {
 }
 
 fn jobs(client: &Client) -> Semaphore {
-    client.semaphore("jobs", NonZeroU32::new(2).unwrap())
+    client.semaphore("jobs", 2)
 }
 
 /// A client whose engine runs on the paused runtime.

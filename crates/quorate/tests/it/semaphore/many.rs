@@ -224,12 +224,15 @@ async fn a_wait_for_several_that_ends_leaves_nothing(fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn a_number_of_permits_that_cannot_be_had_is_refused() {
+async fn invalid_count_of_permits_is_an_error() {
     let client = Client::memory();
     let semaphore = jobs(&client, 3);
-    let too_many = LockError::TooFewPermits { wanted: 4, permits: 3 };
-    assert_eq!(too_many.to_string(), "4 permits cannot be acquired: the semaphore has 3");
-    for (count, wrong) in [(0, LockError::NoPermits), (4, too_many)] {
+    for count in [0, 4] {
+        let wrong = LockError::InvalidCount { lock: "jobs".into(), count, permits: 3 };
+        assert_eq!(
+            wrong.to_string(),
+            format!("cannot acquire {count} permits of the semaphore \"jobs\": use 1 to 3")
+        );
         let refused = [
             semaphore.try_acquire_many(count).await.expect_err("wrong"),
             semaphore.acquire_many(count).await.expect_err("wrong"),
@@ -244,7 +247,7 @@ async fn a_number_of_permits_that_cannot_be_had_is_refused() {
 #[test]
 fn threads_without_a_runtime_share_several_permits() {
     let client = quorate::blocking::Client::memory();
-    let semaphore = client.semaphore("jobs", std::num::NonZeroU32::new(3).expect("not none"));
+    let semaphore = client.semaphore("jobs", 3);
     let held = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for thread in 0..6 {

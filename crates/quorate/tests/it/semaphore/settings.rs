@@ -1,6 +1,6 @@
 //! What a semaphore can be called, how many permits it can have, and what its permits are like.
 
-use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use quorate::{
     Client, Semaphore,
@@ -90,23 +90,29 @@ async fn permits_have_the_settings_of_locks(fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn more_permits_than_there_can_be_are_refused() {
+async fn invalid_number_of_permits_is_an_error() {
     let client = Client::memory();
-    for permits in [1_025, u32::MAX] {
-        let error = jobs(&client, permits).try_acquire().await.expect_err("too many");
-        assert_eq!(error, LockError::TooManyPermits { permits, max: 1_024 });
-        let text = error.to_string();
-        assert!(text.starts_with("a semaphore has at most 1024 permits"), "{text}");
-        assert_eq!(jobs(&client, permits).acquire().await.expect_err("too many"), error);
+    for permits in [0, 1_025, u32::MAX] {
+        let error = jobs(&client, permits).try_acquire().await.expect_err("invalid number");
+        assert_eq!(error, LockError::InvalidPermits { lock: "jobs".into(), permits, max: 1_024 });
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "invalid number of permits {permits} for the semaphore \"jobs\": use 1 to 1024"
+            )
+        );
+        assert_eq!(jobs(&client, permits).acquire().await.expect_err("invalid number"), error);
         let waited = jobs(&client, permits).acquire_timeout(LONG).await;
-        assert_eq!(waited.expect_err("too many"), error);
+        assert_eq!(waited.expect_err("invalid number"), error);
+        let many = jobs(&client, permits).acquire_many(1).await;
+        assert_eq!(many.expect_err("invalid number"), error);
     }
 }
 
 #[tokio::test]
 async fn a_name_must_leave_room_for_those_of_the_permits() {
     let client = Client::memory();
-    let with_name = |name: &str| client.semaphore(name, NonZeroU32::MIN);
+    let with_name = |name: &str| client.semaphore(name, 1);
     let longest = "x".repeat(1_024 - "#line".len());
     let guard = with_name(&longest).acquire().await.expect("it is not too long");
     assert_eq!(guard.name(), format!("{longest}#1"));
@@ -126,7 +132,7 @@ async fn a_name_must_leave_room_for_those_of_the_permits() {
 #[test]
 fn threads_without_a_runtime_share_permits() {
     let client = quorate::blocking::Client::memory();
-    let semaphore = client.semaphore("jobs", NonZeroU32::new(2).expect("not none"));
+    let semaphore = client.semaphore("jobs", 2);
     let held = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..6 {
