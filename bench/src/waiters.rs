@@ -30,7 +30,7 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
     }
     let first = &servers[0];
     let others = (first.stat("connected_clients"), channels(first));
-    let client = Client::connect(urls()).await.expect("servers are up");
+    let client = Client::builder().nodes(urls()).connect().await.expect("servers are up");
     wait_until_attached(&client).await;
     let memory = (resident_kib(), first.stat("used_memory"));
     let tasks: Vec<_> = (0..waiters)

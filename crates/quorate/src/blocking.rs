@@ -35,7 +35,7 @@ pub use self::{
     semaphore::Semaphore,
 };
 use crate::{
-    DetachedLease, LossToken, NodesChanged, Shutdown, Warning,
+    DetachedLease, IntoAddresses, LossToken, NodesChanged, Shutdown, Warning,
     error::{
         AdmitError, ChangeError, ConnectError, ExtendError, InspectError, LeaseError, LockError,
         Lost, NodeReport, ReleaseError, VerifyError, WithError, WouldDeadlock,
@@ -60,12 +60,12 @@ use crate::{
 pub struct Client(crate::Client);
 
 impl Client {
-    /// Connects to independent servers, and returns when a majority is attached.
+    /// See [`crate::Client::connect`].
     ///
     /// # Errors
     ///
     /// As [`crate::Client::connect`].
-    pub fn connect(nodes: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, ConnectError> {
+    pub fn connect(nodes: impl IntoAddresses) -> Result<Self, ConnectError> {
         wait(crate::Client::connect(nodes)).map(Self)
     }
 

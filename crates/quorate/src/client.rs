@@ -1,5 +1,6 @@
 //! The client: a cheap handle on one engine and its nodes.
 
+pub(crate) mod addresses;
 pub(crate) mod builder;
 mod inspect;
 mod leases;
@@ -17,7 +18,7 @@ use self::leases::others_within;
 #[cfg(feature = "local")]
 use crate::error::ConfigError;
 use crate::{
-    ClientBuilder, Mutex, MutexAll, RwLock, Semaphore,
+    ClientBuilder, IntoAddresses, Mutex, MutexAll, RwLock, Semaphore,
     clock::Clock,
     detached_lease::DetachedLease,
     engine::{OwnerKind, held::Hold},
@@ -53,30 +54,32 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to independent Redis or Valkey servers, and returns when a majority is attached.
+    /// Connects to one Redis or Valkey server, or to several independent ones.
+    ///
+    /// It returns when a majority of the nodes is attached.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the client; no lock was taken. The nodes know its session for a
-    /// few seconds.
+    /// Dropping the future drops the client, which holds no lock yet. The nodes keep its session
+    /// for a few seconds.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] if an address is wrong, or if there is no majority in time; it has what
-    /// each node said.
+    /// [`ConnectError`] if an address is invalid, or if no majority is attached in time. It
+    /// contains the answer of each node.
     ///
     /// # Examples
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let one = quorate::Client::connect("redis://127.0.0.1:6379").await?;
+    ///
     /// let nodes = ["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"];
     /// let client = quorate::Client::connect(nodes).await?;
     /// # Ok(()) }
     /// ```
-    pub async fn connect(
-        nodes: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Self, ConnectError> {
-        Self::builder().nodes(nodes).connect().await
+    pub async fn connect(nodes: impl IntoAddresses) -> Result<Self, ConnectError> {
+        Self::builder().nodes(nodes.into_addresses()).connect().await
     }
 
     /// A client with one node inside this process, for tests and examples.

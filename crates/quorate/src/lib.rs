@@ -68,6 +68,7 @@ pub use self::node::redis::Tls;
 pub use self::{
     client::{
         Client, Shutdown, Warning,
+        addresses::IntoAddresses,
         builder::ClientBuilder,
         operator::NodesChanged,
         tags::{LeaseTag, TaggedLease},

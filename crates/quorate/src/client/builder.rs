@@ -133,6 +133,24 @@ impl ClientBuilder {
         self
     }
 
+    /// Adds the address of one node. See [`nodes`](Self::nodes).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = quorate::Client::builder().node("redis://127.0.0.1:6379").connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn node(mut self, url: impl AsRef<str>) -> Self {
+        let url = SecretUrl(url.as_ref().to_owned());
+        match &mut self.source {
+            Source::Urls(urls) => urls.push(url),
+            _ => self.source = Source::Urls(vec![url]),
+        }
+        self
+    }
+
     /// Uses nodes inside this process instead of servers.
     ///
     /// # Examples

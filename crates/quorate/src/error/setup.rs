@@ -174,9 +174,9 @@ pub struct WouldDeadlock;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use quorate::{Client, error::ConnectError};
 ///
-/// match Client::connect(["10.0.0.1"]).await {
-///     Err(ConnectError::Config(error)) => eprintln!("mend the settings: {error}"),
-///     Err(error) => eprintln!("mend the servers: {error}"),
+/// match Client::connect("10.0.0.1").await {
+///     Err(ConnectError::Config(error)) => eprintln!("fix the settings: {error}"),
+///     Err(error) => eprintln!("fix the servers: {error}"),
 ///     Ok(client) => println!("{} nodes", client.node_status().len()),
 /// }
 /// # Ok(()) }
