@@ -86,7 +86,25 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// Tells `observer`, if there is one. A panic of its own must not take the client down.
+/// Combines observers into one that calls each of them in order. `None` if there are none.
+pub(crate) fn combined(observers: &[Arc<dyn Observer>]) -> Option<Arc<dyn Observer>> {
+    match observers {
+        [] => None,
+        [observer] => Some(observer.clone()),
+        _ => Some(Arc::new(Combined(observers.into()))),
+    }
+}
+
+struct Combined(Box<[Arc<dyn Observer>]>);
+
+impl Observer for Combined {
+    fn observe(&self, event: &Event<'_>) {
+        // A panic of one observer must not hide the event from the next one.
+        self.0.iter().for_each(|observer| tell(Some(observer), event));
+    }
+}
+
+/// Calls `observer`, if there is one. Its panic must not end the client.
 pub(crate) fn tell(observer: Option<&Arc<dyn Observer>>, event: &Event<'_>) {
     if let Some(observer) = observer {
         let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(event)));

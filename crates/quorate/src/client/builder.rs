@@ -50,7 +50,7 @@ pub struct ClientBuilder {
     vote_timeout: Option<Duration>,
     connect_timeout: Duration,
     max_hold: Option<Duration>,
-    observer: Option<Arc<dyn Observer>>,
+    observers: Vec<Arc<dyn Observer>>,
     #[cfg(feature = "tls")]
     tls: Tls,
     prefix: String,
@@ -93,7 +93,7 @@ impl Default for ClientBuilder {
             vote_timeout: None,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             max_hold: Some(MAX_HOLD_DEFAULT),
-            observer: None,
+            observers: Vec::new(),
             #[cfg(feature = "tls")]
             tls: Tls::new(),
             prefix: PREFIX_DEFAULT.into(),

@@ -21,6 +21,7 @@ use crate::{
         redis::{Identities, Link, LinkContext, Security, Target, blot, drive},
     },
     nonces::{Nonces, OwnerKey},
+    observe,
     primitive::inner::{Defaults, Inner},
     who,
 };
@@ -46,7 +47,7 @@ impl ClientBuilder {
             jitter_seed,
             first_round,
             vote_timeout: self.vote_timeout,
-            observer: self.observer.clone(),
+            observer: observe::combined(&self.observers),
         };
         let engine = Arc::new(Engine::new(settings, nodes));
         engine.hear(&events);
@@ -119,7 +120,7 @@ impl ClientBuilder {
         let Parts { clock, client, who, events, status, idle, jitter_seed, nonces, .. } =
             parts.clone();
         let dialect = self.dialect;
-        let (max_ttl, observer) = (self.max_ttl, self.observer.clone());
+        let (max_ttl, observer) = (self.max_ttl, observe::combined(&self.observers));
         let around = local::LinkContext {
             clock,
             client,
@@ -166,7 +167,7 @@ impl ClientBuilder {
             idle,
             jitter_seed,
             nonces,
-            observer: self.observer.clone(),
+            observer: observe::combined(&self.observers),
             security: self.security(&targets)?,
             #[cfg(feature = "simulation")]
             network: self.simulation.network.clone(),

@@ -89,7 +89,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Tells `observer` what happens inside. It replaces an earlier one.
+    /// Adds an observer. Every observer receives each event, in the order of their registration.
     ///
     /// # Examples
     ///
@@ -101,11 +101,13 @@ impl ClientBuilder {
     ///         eprintln!("{name} is lost: {reason}");
     ///     }
     /// };
-    /// let client = Client::builder().memory(&MemoryNodes::new(1)).observer(warn).build()?;
+    /// let count = |_event: &Event<'_>| { /* count the events */ };
+    /// let settings = Client::builder().memory(&MemoryNodes::new(1));
+    /// let client = settings.observer(warn).observer(count).build()?;
     /// # Ok::<(), quorate::error::ConfigError>(())
     /// ```
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observer = Some(Arc::new(observer));
+        self.observers.push(Arc::new(observer));
         self
     }
 }

@@ -22,7 +22,10 @@ use crate::{
     cancellation::fixture::poll,
     faults::cluster::PATIENCE,
     links::executor::block_on,
-    watchdog::fixture::{NAME, TTL, build, is_taken, loss, pass, settings, take},
+    watchdog::{
+        fixture::{NAME, TTL, build, is_taken, loss, pass, settings, take},
+        journal::Journal,
+    },
 };
 
 #[test]
@@ -69,6 +72,18 @@ async fn panicking_observer_does_not_stop_renewals() {
     nodes.set(0, Hang);
     assert_eq!(loss(&guard).await.0.reason, LostReason::Expired);
     assert!(client.mutex("another").try_lock().await.is_err(), "the engine still has a clock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_observer_receives_each_event() {
+    let nodes = MemoryNodes::new(1);
+    let journals = [Journal::default(), Journal::default()];
+    let [first, second] = journals.clone();
+    // A panic of one observer does not hide an event from the next one.
+    let client = build(settings(&nodes).observer(first).observer(panicking).observer(second));
+    take(&client.mutex(NAME)).await.release().await.unwrap();
+    assert_eq!(journals[0].count("held "), 1);
+    assert_eq!(journals[0].lines(), journals[1].lines());
 }
 
 #[test]
