@@ -2,8 +2,8 @@
 //!
 //! A round of asking all nodes is a span `quorate.acquire`, `quorate.extend`, `quorate.verify` or
 //! `quorate.release` with the lock's name and its outcome, and a child span `quorate.node` for each
-//! answer. What happens to leases and nodes are events; a loss and a node that goes down are
-//! warnings.
+//! answer. Changes of leases and nodes are events. A loss and a node that goes down are warnings,
+//! unless the client is shut down.
 //!
 //! # Examples
 //!
@@ -23,6 +23,7 @@ use std::{
 use tracing::{Span, debug, debug_span, field::Empty, info, warn};
 
 use super::{Action, Event, Observer};
+use crate::error::{LostReason, NodeError};
 
 /// Tells the subscriber of the `tracing` crate what happens.
 ///
@@ -99,10 +100,16 @@ impl Observer for Tracing {
                 debug!(lock = name, outcome, ?margin, "renewed");
             }
             Event::AtRisk { name } => warn!(lock = name, "lock is at risk"),
+            Event::Lost { name, kind, reason: LostReason::ShutDown } => {
+                info!(lock = name, kind = kind.as_str(), "lock is released: the client shuts down");
+            }
             Event::Lost { name, kind, reason } => {
                 warn!(lock = name, kind = kind.as_str(), %reason, "lock is lost");
             }
             Event::NodeUp { node } => info!(node, "node is attached"),
+            Event::NodeDown { node, node_error: NodeError::ShutDown } => {
+                info!(node, "node is detached: the client shuts down");
+            }
             Event::NodeDown { node, node_error } => warn!(node, %node_error, "node is down"),
         }
     }

@@ -70,6 +70,26 @@ async fn a_loss_is_a_warning() {
     assert!(others.iter().any(|line| line.contains("message=renewed") && line.contains("done")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn clean_shutdown_logs_no_warning() {
+    let book = Book::default();
+    let _local = tracing::subscriber::set_default(book.clone());
+    let nodes = MemoryNodes::new(3);
+    let tracing = Arc::new(Tracing::new());
+    let observer = tracing.clone();
+    let client = build(settings(&nodes).observer(move |event: &Event<'_>| observer.observe(event)));
+    let guard = take(&client.mutex(NAME)).await;
+    assert!(client.shutdown(TTL).await.is_clean);
+    guard.check().unwrap_err();
+    // A link to a server reports its end like this.
+    let node = "redis://10.0.0.1:6379";
+    tracing.observe(&Event::NodeDown { node, node_error: &NodeError::ShutDown });
+    assert_eq!(book.events(Level::WARN), [""; 0]);
+    let notes = book.events(Level::INFO);
+    assert!(notes.iter().any(|line| line.contains("lock is released")), "{notes:?}");
+    assert!(notes.iter().any(|line| line.contains("node is detached")), "{notes:?}");
+}
+
 #[test]
 fn nodes_that_come_and_go_are_told() {
     let book = Book::default();
