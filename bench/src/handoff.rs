@@ -37,7 +37,11 @@ pub(crate) async fn run(quick: bool, nodes: &[usize]) {
 
 async fn compare(servers: &[Server], waiters: usize, plan: &Plan) {
     let addresses: Vec<String> = servers.iter().map(Server::address).collect();
-    let client = Client::builder().nodes(servers.iter().map(Server::url)).connect().await.expect("servers are up");
+    let client = Client::builder()
+        .nodes(servers.iter().map(Server::url))
+        .connect()
+        .await
+        .expect("servers are up");
     let mut direct = Direct::connect(&addresses, waiters);
     let (mut limits, mut ours, mut read) = (Vec::new(), Vec::new(), Vec::new());
     let mut shares = vec![0_u64; waiters];

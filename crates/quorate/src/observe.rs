@@ -122,16 +122,17 @@ impl fmt::Debug for dyn Observer {
 /// # Examples
 ///
 /// ```
-/// use quorate::observe::Event;
+/// use quorate::observe::{Event, LockKind};
 ///
 /// fn line(event: &Event<'_>) -> Option<String> {
 ///     match event {
 ///         Event::NodeDown { node, node_error } => Some(format!("{node} is down: {node_error}")),
-///         Event::AtRisk { name } => Some(format!("{name} is at risk")),
+///         Event::AtRisk { name, .. } => Some(format!("{name} is at risk")),
 ///         _ => None, // there will be more of them
 ///     }
 /// }
-/// assert_eq!(line(&Event::AtRisk { name: "orders:42" }).unwrap(), "orders:42 is at risk");
+/// let at_risk = Event::AtRisk { name: "orders:42", kind: LockKind::Mutex };
+/// assert_eq!(line(&at_risk).unwrap(), "orders:42 is at risk");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -211,6 +212,8 @@ pub enum Event<'a> {
     Renewed {
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
         /// How it went.
         outcome: Outcome,
         /// The safe time that was left when the answer came: the early warning.
@@ -220,6 +223,8 @@ pub enum Event<'a> {
     AtRisk {
         /// The lock.
         name: &'a str,
+        /// The kind of the lock.
+        kind: LockKind,
     },
     /// A lease is lost while its guard is there.
     Lost {
@@ -371,7 +376,8 @@ impl Action {
 /// fn is_alarm(event: &Event<'_>) -> bool {
 ///     matches!(event, Event::Renewed { outcome: Outcome::NoQuorum, .. })
 /// }
-/// # assert!(!is_alarm(&Event::AtRisk { name: "orders:42" }));
+/// # let kind = quorate::observe::LockKind::Mutex;
+/// # assert!(!is_alarm(&Event::AtRisk { name: "orders:42", kind }));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]

@@ -127,7 +127,7 @@ impl Observer for Journal {
     fn observe(&self, event: &Event<'_>) {
         let line = match event {
             Event::Renewed { name, .. } => format!("renewed {name}"),
-            Event::AtRisk { name } => format!("at risk {name}"),
+            Event::AtRisk { name, .. } => format!("at risk {name}"),
             _ => return,
         };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);

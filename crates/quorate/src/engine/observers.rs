@@ -78,9 +78,9 @@ fn tell_lease(engine: &Engine, name: &str, kind: LockKind, event: watchdog::Even
                 renew::Outcome::Unsure => Outcome::NoQuorum,
                 renew::Outcome::Gone | renew::Outcome::TooLate => Outcome::Gone,
             };
-            engine.tell(&Event::Renewed { name, outcome, margin });
+            engine.tell(&Event::Renewed { name, kind, outcome, margin });
         }
-        watchdog::Event::AtRisk { .. } => engine.tell(&Event::AtRisk { name }),
+        watchdog::Event::AtRisk { .. } => engine.tell(&Event::AtRisk { name, kind }),
         watchdog::Event::Lost { reason, .. } => engine.tell(&Event::Lost { name, kind, reason }),
     }
 }

@@ -2,24 +2,24 @@
 //!
 //! | name | kind | labels |
 //! |---|---|---|
-//! | `quorate_acquire_total` | counter | `outcome` |
-//! | `quorate_acquire_duration_seconds` | histogram | |
+//! | `quorate_acquire_total` | counter | `kind`, `outcome` |
+//! | `quorate_acquire_duration_seconds` | histogram | `kind` |
 //! | `quorate_wait_duration_seconds` | histogram | `kind` |
 //! | `quorate_hold_duration_seconds` | histogram | `kind` |
 //! | `quorate_held_locks`, `quorate_waiters` | gauge | `kind` |
-//! | `quorate_renew_total` | counter | `outcome` |
-//! | `quorate_renew_margin_seconds` | histogram | |
+//! | `quorate_renew_total` | counter | `kind`, `outcome` |
+//! | `quorate_renew_margin_seconds` | histogram | `kind` |
 //! | `quorate_lost_total` | counter | `kind`, `reason` |
-//! | `quorate_release_total` | counter | `outcome` |
+//! | `quorate_release_total` | counter | `kind`, `outcome` |
 //! | `quorate_node_up` | gauge | `node` |
 //! | `quorate_node_request_duration_seconds` | histogram | `node`, `op` |
 //! | `quorate_node_errors_total` | counter | `node`, `kind` |
 //!
 //! The `kind` of a lock is one of `mutex`, `reentrant`, `set`, `read`, `write`, `permit` and
-//! `permit_queue`: see [`LockKind`](super::LockKind). That of an error is the kind of
-//! [trouble](crate::error::NodeError::kind).
+//! `permit_queue`: see [`LockKind`](super::LockKind). The `kind` of a node error is
+//! [`NodeError::kind`](crate::error::NodeError::kind).
 //!
-//! Names of locks are not labels: there may be millions of them.
+//! Names of locks are not labels, since there may be millions of them.
 //!
 //! # Examples
 //!
@@ -85,7 +85,9 @@ impl Observer for Metrics {
                         .increment(1);
                 }
             }
-            Event::Ended { action, outcome, took, .. } => ended(*action, *outcome, *took),
+            Event::Ended { action, kind, outcome, took, .. } => {
+                ended(*action, kind.as_str(), *outcome, *took);
+            }
             Event::WaitStarted { kind, .. } => {
                 gauge!("quorate_waiters", "kind" => kind.as_str()).increment(1);
             }
@@ -102,9 +104,10 @@ impl Observer for Metrics {
                 gauge!("quorate_held_locks", "kind" => kind).decrement(1);
                 histogram!("quorate_hold_duration_seconds", "kind" => kind).record(*held_for);
             }
-            Event::Renewed { outcome, margin, .. } => {
-                counter!("quorate_renew_total", "outcome" => outcome.as_str()).increment(1);
-                histogram!("quorate_renew_margin_seconds").record(*margin);
+            Event::Renewed { kind, outcome, margin, .. } => {
+                let (kind, outcome) = (kind.as_str(), outcome.as_str());
+                counter!("quorate_renew_total", "kind" => kind, "outcome" => outcome).increment(1);
+                histogram!("quorate_renew_margin_seconds", "kind" => kind).record(*margin);
             }
             Event::Lost { kind, reason, .. } => {
                 let (kind, reason) = (kind.as_str(), reason.as_str());
@@ -120,18 +123,19 @@ impl Observer for Metrics {
     }
 }
 
-fn ended(action: Action, outcome: Outcome, took: std::time::Duration) {
+fn ended(action: Action, kind: &'static str, outcome: Outcome, took: std::time::Duration) {
     match action {
         Action::Acquire => {
             let outcome = match outcome {
                 Outcome::Done => "acquired",
                 other => other.as_str(),
             };
-            counter!("quorate_acquire_total", "outcome" => outcome).increment(1);
-            histogram!("quorate_acquire_duration_seconds").record(took);
+            counter!("quorate_acquire_total", "kind" => kind, "outcome" => outcome).increment(1);
+            histogram!("quorate_acquire_duration_seconds", "kind" => kind).record(took);
         }
         Action::Release => {
-            counter!("quorate_release_total", "outcome" => outcome.as_str()).increment(1);
+            let outcome = outcome.as_str();
+            counter!("quorate_release_total", "kind" => kind, "outcome" => outcome).increment(1);
         }
         Action::Extend | Action::Verify => {}
     }

@@ -95,11 +95,13 @@ impl Observer for Tracing {
             Event::LetGo { name, kind, held_for } => {
                 debug!(lock = name, kind = kind.as_str(), ?held_for, "let go");
             }
-            Event::Renewed { name, outcome, margin } => {
-                let outcome = outcome.as_str();
-                debug!(lock = name, outcome, ?margin, "renewed");
+            Event::Renewed { name, kind, outcome, margin } => {
+                let (kind, outcome) = (kind.as_str(), outcome.as_str());
+                debug!(lock = name, kind, outcome, ?margin, "renewed");
             }
-            Event::AtRisk { name } => warn!(lock = name, "lock is at risk"),
+            Event::AtRisk { name, kind } => {
+                warn!(lock = name, kind = kind.as_str(), "lock is at risk");
+            }
             Event::Lost { name, kind, reason: LostReason::ShutDown } => {
                 info!(lock = name, kind = kind.as_str(), "lock is released: the client shuts down");
             }

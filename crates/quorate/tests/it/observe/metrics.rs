@@ -41,11 +41,11 @@ async fn everything_that_happens_is_counted(mode: Mode) {
     assert_eq!(book.gauge("quorate_waiters kind=mutex"), 0.0);
     guard.release().await.unwrap();
     assert_eq!(book.gauge("quorate_held_locks kind=mutex"), 0.0);
-    assert_eq!(book.counter("quorate_acquire_total outcome=acquired"), 1);
-    let busy = book.counter("quorate_acquire_total outcome=busy");
+    assert_eq!(book.counter("quorate_acquire_total kind=mutex outcome=acquired"), 1);
+    let busy = book.counter("quorate_acquire_total kind=mutex outcome=busy");
     assert_eq!(busy, 2, "one that tried, and one that waited in vain");
-    assert_eq!(book.counter("quorate_acquire_total outcome=cancelled"), 0);
-    assert_eq!(book.counter("quorate_release_total outcome=done"), 1);
+    assert_eq!(book.counter("quorate_acquire_total kind=mutex outcome=cancelled"), 0);
+    assert_eq!(book.counter("quorate_release_total kind=mutex outcome=done"), 1);
     assert_eq!(book.samples("quorate_wait_duration_seconds kind=mutex").len(), 1);
     let waited = book.samples("quorate_wait_duration_seconds kind=mutex")[0];
     assert!((9.0..=10.0).contains(&waited), "{waited}");
@@ -57,10 +57,10 @@ async fn everything_that_happens_is_counted(mode: Mode) {
     nodes.set(1, Fail);
     loss(&guard).await;
     nodes.set(0, Answer);
-    assert!(book.counter("quorate_renew_total outcome=done") >= 2);
-    assert!(book.counter("quorate_renew_total outcome=no_quorum") >= 2);
+    assert!(book.counter("quorate_renew_total kind=mutex outcome=done") >= 2);
+    assert!(book.counter("quorate_renew_total kind=mutex outcome=no_quorum") >= 2);
     assert_eq!(book.counter("quorate_lost_total kind=mutex reason=expired"), 1);
-    let margins = book.samples("quorate_renew_margin_seconds");
+    let margins = book.samples("quorate_renew_margin_seconds kind=mutex");
     assert!(margins.iter().all(|margin| (0.0..=10.0).contains(margin)), "{margins:?}");
     assert!(mutex.try_lock().await.unwrap().is_none());
     // A node that is known to be down is not asked.
@@ -69,6 +69,37 @@ async fn everything_that_happens_is_counted(mode: Mode) {
     let requests = "quorate_node_request_duration_seconds node=memory:2 op=";
     assert!(!book.samples(&format!("{requests}acquire")).is_empty());
     assert_eq!(book.samples(&format!("{requests}release")).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_distinguish_the_kinds_of_locks() {
+    let book = Book::default();
+    let _local = metrics::set_default_local_recorder(&book);
+    let client = build(settings(&MemoryNodes::new(3)).observer(Metrics::new()));
+    let mutex = take(&client.mutex("a")).await;
+    let entry = take(&client.mutex("b").reentrant("job 7")).await;
+    let set = client.mutex_all(["c", "d"]).lock().await.unwrap();
+    let rwlock = client.rwlock("e");
+    let readers = [rwlock.read().await.unwrap(), rwlock.read().await.unwrap()];
+    let writer = client.rwlock("f").write().await.unwrap();
+    let permits = client.semaphore("g", 4).acquire_many(3).await.unwrap();
+    let counts: [(&str, u32); 6] =
+        [("mutex", 1), ("reentrant", 1), ("set", 2), ("read", 2), ("write", 1), ("permit", 3)];
+    for (kind, count) in counts {
+        let held = book.gauge(&format!("quorate_held_locks kind={kind}"));
+        assert_eq!(held, f64::from(count), "{kind}");
+        let acquired = book.counter(&format!("quorate_acquire_total kind={kind} outcome=acquired"));
+        assert_eq!(acquired, u64::from(count), "{kind}");
+    }
+    pass(TTL).await;
+    for (kind, count) in counts {
+        let renewed = book.counter(&format!("quorate_renew_total kind={kind} outcome=done"));
+        assert!(renewed >= u64::from(count), "{kind}: {renewed}");
+    }
+    drop((mutex, entry, set, readers, writer, permits));
+    for (kind, _) in counts {
+        assert_eq!(book.gauge(&format!("quorate_held_locks kind={kind}")), 0.0, "{kind}");
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ async fn a_loss_is_a_warning() {
     assert_eq!(
         warnings,
         [
-            "message=lock is at risk lock=orders:42",
+            "message=lock is at risk lock=orders:42 kind=mutex",
             "message=lock is lost lock=orders:42 kind=mutex reason=the lease expired"
         ]
     );

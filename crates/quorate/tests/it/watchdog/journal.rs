@@ -52,7 +52,7 @@ fn line(event: &Event<'_>) -> String {
         Event::Held { name, .. } => format!("held {name}"),
         Event::LetGo { name, .. } => format!("let go {name}"),
         Event::Renewed { name, outcome, .. } => format!("renewed {name} {}", outcome.as_str()),
-        Event::AtRisk { name } => format!("at risk {name}"),
+        Event::AtRisk { name, .. } => format!("at risk {name}"),
         Event::Lost { name, reason, .. } => format!("lost {name} {}", reason.as_str()),
         Event::NodeUp { node } => format!("up {node}"),
         Event::NodeDown { node, node_error } => format!("down {node} {}", node_error.kind()),
