@@ -60,8 +60,8 @@ async fn wait(servers: &[Server], waiters: usize, locks: usize, seconds: u64) {
         let _ = task.await;
     }
     drop(guards);
-    holder.shutdown(Duration::from_secs(10)).await;
-    client.shutdown(Duration::from_secs(10)).await;
+    let _ = holder.shutdown(Duration::from_secs(10)).await;
+    let _ = client.shutdown(Duration::from_secs(10)).await;
 }
 
 /// A majority is enough to go on, but here every node is looked at.

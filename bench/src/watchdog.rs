@@ -76,7 +76,7 @@ async fn hold(servers: &[Server], locks: usize, time: Duration) {
     line(&format!("calls per node and second: {calls:.0}"));
     line(&format!("client CPU per extension on 3 nodes: {cpu:.1} µs"));
     drop(guards);
-    client.shutdown(Duration::from_secs(10)).await;
+    let _ = client.shutdown(Duration::from_secs(10)).await;
 }
 
 fn count(counts: &Counts, event: &Event<'_>) {

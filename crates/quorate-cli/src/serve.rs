@@ -159,7 +159,9 @@ impl Serve {
             () = reload => {}
             () = metrics => {}
         }
-        client.shutdown(self.grace).await;
+        if !client.shutdown(self.grace).await.is_clean {
+            self.voice.warn("a node has not confirmed a release: its key expires after its ttl");
+        }
         Ok(())
     }
 

@@ -447,7 +447,7 @@ impl std::fmt::Display for Warning {
     }
 }
 
-/// How a shutdown went.
+/// Whether a shutdown released everything.
 ///
 /// # Examples
 ///
@@ -457,14 +457,15 @@ impl std::fmt::Display for Warning {
 /// # let client = quorate::Client::memory();
 /// let end = client.shutdown(std::time::Duration::from_secs(1)).await;
 /// if !end.is_clean {
-///     eprintln!("some node has not confirmed a release: its key goes after its ttl");
+///     eprintln!("a node has not confirmed a release: its key expires after its ttl");
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use = "check `is_clean`: a key that was not released stays until it expires"]
 #[non_exhaustive]
 pub struct Shutdown {
-    /// True if nothing was outstanding at the end. If not, some node has not confirmed a release;
-    /// its key expires by itself.
+    /// True if every release was confirmed before the end of the grace time. If it is false, a node
+    /// has not confirmed a release, and the key there expires after its ttl.
     pub is_clean: bool,
 }

@@ -111,7 +111,7 @@ fn hold(urls: &[String]) {
     say(if guard.extend(TTL).is_ok() { "extend: held" } else { "extend: lost" });
     say(if guard.release().is_ok() { "release: held" } else { "release: lost" });
     assert_eq!(read_line(), "end");
-    client.shutdown(PATIENCE);
+    let _ = client.shutdown(PATIENCE);
 }
 
 /// The value of the key, and when it goes, in milliseconds on the server's clock.

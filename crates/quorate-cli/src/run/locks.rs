@@ -126,7 +126,8 @@ impl Locks {
                 Err(error) => voice.warn(&format!("{name:?} ends with its ttl: {error}")),
             }
         }
-        self.client.shutdown(RELEASE_GRACE).await;
+        // The release of each guard has reported its own failure.
+        let _ = self.client.shutdown(RELEASE_GRACE).await;
         was_held
     }
 }

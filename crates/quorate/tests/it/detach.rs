@@ -229,7 +229,7 @@ async fn a_client_that_was_shut_down_adopts_nothing() {
     let fixture = PausedFixture::new(3);
     let lease = fixture.hold().await.detach().await.unwrap();
     let client = fixture.other();
-    client.clone().shutdown(TTL).await;
+    let _ = client.clone().shutdown(TTL).await;
     assert_eq!(client.adopt(&lease).await.unwrap_err(), LeaseError::ShutDown);
     fixture.client.adopt(&lease).await.unwrap().verify().await.unwrap();
 }

@@ -100,7 +100,7 @@ fn fill(folder: &Path) -> Done {
     };
     say(&format!("{} {text}", guards.len()));
     std::io::stdin().read_to_end(&mut Vec::new())?;
-    client.shutdown(Duration::ZERO);
+    let _ = client.shutdown(Duration::ZERO);
     Ok(())
 }
 

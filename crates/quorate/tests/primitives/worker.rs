@@ -75,7 +75,7 @@ async fn take_turns(task: &Task) -> Result<(), Failure> {
         }
     }
     // What was dropped is released in the background.
-    worker.client.shutdown(PATIENCE).await;
+    let _ = worker.client.shutdown(PATIENCE).await;
     Ok(())
 }
 

@@ -151,7 +151,7 @@ async fn what_is_over_cannot_be_handed_over() {
     let left = over.detach().await;
     assert!(matches!(left, Err(LeaseError::Lost(lost)) if lost.reason == Expired));
     let guard = fixture.hold().await;
-    fixture.client.clone().shutdown(TTL).await;
+    let _ = fixture.client.clone().shutdown(TTL).await;
     let left = guard.detach().await;
     assert!(matches!(left, Err(LeaseError::Lost(lost)) if lost.reason == LostReason::ShutDown));
 }

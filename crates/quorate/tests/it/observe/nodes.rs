@@ -33,7 +33,7 @@ fn a_server_that_goes_and_comes_back_is_told_as_down_and_up() {
     assert!(of_second.last().is_some_and(|line| line.starts_with("up ")), "{of_second:?}");
     assert_eq!((told("up", 0), told("down", 0)), (1, 0), "nothing happened to the other one");
 
-    block_on(client.shutdown(PATIENCE));
+    let _ = block_on(client.shutdown(PATIENCE));
     let ends = labels.iter().filter(|label| journal.count(&format!("down {label} shut_down")) == 1);
     assert_eq!(ends.count(), 2);
 }
@@ -46,7 +46,7 @@ fn an_observer_sees_no_password() {
         Client::builder().quarantine(false).nodes([server.url()]).observer(journal.clone());
     let client = block_on(settings.connect()).unwrap();
     drop(block_on(client.mutex("orders:42").lock()).unwrap());
-    block_on(client.shutdown(PATIENCE));
+    let _ = block_on(client.shutdown(PATIENCE));
     let lines = journal.lines();
     assert!(lines.len() > 5, "{lines:?}");
     assert!(!lines.iter().any(|line| line.contains("hunter2")), "{lines:?}");

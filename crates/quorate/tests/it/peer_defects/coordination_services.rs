@@ -22,7 +22,7 @@ async fn etcd_a_waiter_whose_client_has_ended_does_not_wait_on() {
     let mutex = client.mutex(NAME);
     let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
     pass(TTL).await;
-    client.shutdown(TTL).await;
+    let _ = client.shutdown(TTL).await;
     assert_eq!(waiting.await.unwrap(), Err(LockError::ShutDown));
     guard.verify().await.unwrap();
 }
@@ -30,7 +30,7 @@ async fn etcd_a_waiter_whose_client_has_ended_does_not_wait_on() {
 #[tokio::test(start_paused = true)]
 async fn etcd_no_lock_is_granted_to_a_client_that_has_ended() {
     let fixture = PausedFixture::new(3);
-    fixture.client.clone().shutdown(TTL).await;
+    let _ = fixture.client.clone().shutdown(TTL).await;
     assert_eq!(fixture.mutex().lock().await.map(drop), Err(LockError::ShutDown));
     assert_eq!(fixture.holding(), 0);
 }

@@ -303,7 +303,7 @@ async fn what_is_over_does_not_become_a_reader() {
     let error = over.downgrade().await.unwrap_err();
     assert!(matches!(&error, DowngradeError::Lost(lost) if lost.reason == Expired), "{error}");
     let writer = fixture.client.rwlock(NAME).write().await.unwrap();
-    fixture.client.clone().shutdown(TTL).await;
+    let _ = fixture.client.clone().shutdown(TTL).await;
     let error = writer.downgrade().await.unwrap_err();
     let is_told = match &error {
         DowngradeError::Lost(lost) => lost.reason == ShutDown,

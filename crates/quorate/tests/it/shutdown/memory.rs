@@ -30,7 +30,7 @@ async fn shutdown_leaves_the_locks_of_other_clients() {
     let mutex = fixture.mutex();
     let mut call = Box::pin(mutex.try_lock());
     assert!(poll(call.as_mut()).is_pending());
-    fixture.client.clone().shutdown(10 * TICK).await;
+    let _ = fixture.client.clone().shutdown(10 * TICK).await;
     fixture.behave(&[Answer; 3]);
     assert!(is_taken(&fixture.other().mutex("another's")).await);
     guard.check().unwrap();

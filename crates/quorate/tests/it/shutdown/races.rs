@@ -66,7 +66,7 @@ async fn lock_won_before_a_shutdown_is_not_returned_after_it() {
         let mut call = start(&mutex);
         assert!(poll(call.as_mut()).is_pending());
         fixture.nodes.set(0, Answer);
-        fixture.client.clone().shutdown(20 * TICK).await;
+        let _ = fixture.client.clone().shutdown(20 * TICK).await;
         let called = poll(call.as_mut());
         assert!(matches!(called, Poll::Ready(Err(LockError::ShutDown))), "{called:?}");
         assert_eq!(fixture.holding(), 0);
