@@ -17,6 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod builder;
 mod mutex_all;
 mod rwlock;
 mod semaphore;
@@ -30,6 +31,7 @@ use std::{
 };
 
 pub use self::{
+    builder::ClientBuilder,
     mutex_all::{GuardAll, MutexAll},
     rwlock::{RwLock, WriteGuard},
     semaphore::Semaphore,
@@ -51,7 +53,7 @@ use crate::{
 /// ```
 /// use quorate::blocking::Client;
 ///
-/// let client = Client::try_from(quorate::Client::memory())?; // with all settings of the async one
+/// let client = Client::memory(); // for servers: Client::connect("redis://127.0.0.1:6379")?
 /// let guard = client.mutex("orders:42").try_lock()?;
 /// assert!(guard.is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -76,8 +78,7 @@ impl Client {
         Self(crate::Client::memory())
     }
 
-    /// A client with a folder of this machine as its node. See [`crate::Client::local`]; one with
-    /// another folder is made of a [`crate::Client`].
+    /// See [`crate::Client::local`].
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl Client {
     }
 }
 
-/// All settings are those of the async client: build one and convert it.
+/// Makes an async client a blocking one.
 impl TryFrom<crate::Client> for Client {
     type Error = WouldDeadlock;
 

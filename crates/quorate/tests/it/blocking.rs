@@ -34,6 +34,24 @@ fn every_call_works_inside_of_a_runtime() {
 }
 
 #[test]
+fn builder_has_the_settings_of_the_async_client() {
+    let nodes = MemoryNodes::new(3);
+    let settings = Client::builder().memory(&nodes).who("billing").identity("invoice 42");
+    let client = settings.clone().build().unwrap();
+    assert_eq!(client.identity(), "invoice 42");
+    let guard = client.mutex(NAME).lock().unwrap();
+    let holder = client.inspect(NAME).unwrap().holder.expect("the lock is held");
+    assert_eq!(holder.who, "billing");
+    drop(guard);
+    assert!(settings.ttl(Duration::ZERO).build().is_err());
+    let server = Server::start();
+    let settings = Client::builder().node(server.url()).max_ttl(2 * PATIENCE);
+    let client = settings.connect().unwrap();
+    client.mutex(NAME).ttl(2 * PATIENCE).lock().unwrap().release().unwrap();
+    assert!(client.shutdown(PATIENCE).is_clean);
+}
+
+#[test]
 fn threads_exclude_each_other() {
     let servers = Server::start_many(3);
     let counter = AtomicU64::new(0);
