@@ -2,8 +2,8 @@
 
 use std::{ops::Deref, time::Duration};
 
-use super::{Client, Guard, wait};
-use crate::error::{DowngradeError, LockError, ReleaseError};
+use super::{Client, Guard, wait, with};
+use crate::error::{DowngradeError, LockError, ReleaseError, WithError};
 
 impl Client {
     /// A lock that any number of readers hold together, or one writer alone.
@@ -100,13 +100,42 @@ impl RwLock {
         wait(self.0.write_timeout(limit)).map(WriteGuard::new)
     }
 
-    /// Holds the lock alone, if nobody has it; `None` if somebody does.
+    /// See [`crate::RwLock::try_write`].
     ///
     /// # Errors
     ///
     /// As [`crate::RwLock::try_write`].
     pub fn try_write(&self) -> Result<Option<WriteGuard>, LockError> {
         Ok(wait(self.0.try_write())?.map(WriteGuard::new))
+    }
+
+    /// Takes the lock as a reader, runs `work`, and releases the lock.
+    /// See [`crate::RwLock::with_read`].
+    ///
+    /// Nothing can interrupt `work`: call [`Guard::check`] in it now and then.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::RwLock::with_read`]. The lock counts as lost if it is lost when `work` returns.
+    pub fn with_read<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, WithError> {
+        with(self.read()?, work)
+    }
+
+    /// Takes the lock as a writer, runs `work`, and releases the lock.
+    /// See [`crate::RwLock::with_write`].
+    ///
+    /// Nothing can interrupt `work`: call [`Guard::check`] in it now and then.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::RwLock::with_write`]. The lock counts as lost if it is lost when `work` returns.
+    pub fn with_write<T>(&self, work: impl FnOnce(&WriteGuard) -> T) -> Result<T, WithError> {
+        let writer = self.write()?;
+        let value = work(&writer);
+        writer.check()?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = writer.release();
+        Ok(value)
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{guard::Guard, inner::Inner, mutex::Mutex, write_guard::WriteGuard};
-use crate::{error::LockError, observe::LockKind};
+use crate::{
+    error::{LockError, WithError},
+    observe::LockKind,
+};
 
 /// A lock that any number of readers hold together, or one writer alone, across processes and
 /// machines.
@@ -283,6 +286,69 @@ impl RwLock {
     /// ```
     pub async fn try_write(&self) -> Result<Option<WriteGuard>, LockError> {
         Ok(self.mutex.try_lock().await?.map(WriteGuard::new))
+    }
+
+    /// Takes the lock as a reader, runs `work`, and releases the lock. If the lock is lost, `work`
+    /// is dropped at its next await.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the lock in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`WithError::Lock`] if the lock was not acquired: `work` did not run. [`WithError::Lost`] if
+    /// the lock was lost before `work` was done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let total = client.rwlock("prices").with_read(async |_reader| 40 + 2).await?;
+    /// assert_eq!(total, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_read<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, WithError> {
+        let guard = self.read().await?;
+        let value = guard.run(work(&guard)).await?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = guard.release().await;
+        Ok(value)
+    }
+
+    /// Takes the lock as a writer, runs `work`, and releases the lock. If the lock is lost, `work`
+    /// is dropped at its next await.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the lock in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`with_read`](Self::with_read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = quorate::Client::memory();
+    /// let prices = client.rwlock("prices");
+    /// let fence = prices.with_write(async |writer| writer.fence()).await?;
+    /// assert!(fence.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_write<T>(
+        &self,
+        work: impl AsyncFnOnce(&WriteGuard) -> T,
+    ) -> Result<T, WithError> {
+        let guard = self.write().await?;
+        let value = guard.run(work(&guard)).await?;
+        // The work is done even if the release is not confirmed: it continues in the background.
+        let _ = guard.release().await;
+        Ok(value)
     }
 
     fn reader(&self) -> Mutex {

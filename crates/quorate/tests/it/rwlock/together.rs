@@ -10,6 +10,7 @@ use crate::conformance::fixture::{Fixture, PATIENCE, take};
 
 in_line_on_every_engine! {
     [1, 2, 3, 5] => readers_hold_it_together_and_a_writer_alone,
+        work_runs_under_the_lock_and_releases_it,
         it_is_the_lock_of_the_mutex_of_that_name,
         a_writer_gets_it_when_the_last_reader_goes,
         readers_behind_a_writer_wait_and_come_in_together,
@@ -35,6 +36,36 @@ async fn readers_hold_it_together_and_a_writer_alone(fixture: &Fixture) {
     assert!(lock(&alice).try_write().await.expect("every node answers").is_none());
     writer.release().await.expect("it was held");
     fixture.wait_until_empty(fixture.all());
+}
+
+async fn work_runs_under_the_lock_and_releases_it(fixture: &Fixture) {
+    let (alice, bob) = (fixture.client("alice").await, fixture.client("bob").await);
+    let prices = lock(&alice);
+    let read = prices.with_read(async |reader| {
+        reader.verify().await.expect("it is held");
+        let other = lock(&bob).try_read().await.expect("every node answers");
+        other.expect("readers share the lock").release().await.expect("it was held");
+        assert!(lock(&bob).try_write().await.expect("every node answers").is_none());
+        reader.name().to_owned()
+    });
+    assert_eq!(read.await, Ok("a".to_owned()));
+    let written = prices.with_write(async |writer| {
+        assert!(lock(&bob).try_read().await.expect("every node answers").is_none());
+        writer.fence().is_some()
+    });
+    assert_eq!(written.await, Ok(true));
+    fixture.wait_until_empty(fixture.all());
+}
+
+#[test]
+fn threads_run_work_under_the_lock() {
+    let client = quorate::blocking::Client::memory();
+    let prices = client.rwlock("prices");
+    let read = prices.with_read(|_reader| prices.try_write().expect("the node answers").is_none());
+    assert_eq!(read, Ok(true));
+    let written = prices.with_write(|writer| writer.fence().is_some());
+    assert_eq!(written, Ok(true));
+    assert!(prices.try_write().expect("the node answers").is_some(), "the lock is free again");
 }
 
 async fn it_is_the_lock_of_the_mutex_of_that_name(fixture: &Fixture) {
